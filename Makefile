@@ -1,0 +1,46 @@
+# Rewind: every command a developer needs. `make help` lists them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help demo up test check bench clean services
+
+help:  ## List the commands
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) --editable .
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.run
+	$(INSTALL) --editable '.[test,bench]'
+	@touch $@
+
+demo: $(VENV)/.run  ## Install, then show a missed event being replayed, with proof
+	$(BIN)/rewind demo
+
+up: $(VENV)/.run  ## Run broker, API and worker until Ctrl-C, data in ./.rewind
+	$(BIN)/rewind up --data-dir .rewind
+
+services:  ## Install what the tests need from Debian: MariaDB's server and kcat
+	tests/install-services
+
+test: $(VENV)/.test services  ## Install what the tests need, then run all of them
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+check: $(VENV)/.test  ## Lint, types and floors
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.test  ## Measure every speed claim against a baseline of the same run
+	$(BIN)/python -m benchmarks
+
+clean:  ## Remove the environment and caches; data folders stay
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

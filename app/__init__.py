@@ -1,0 +1,1 @@
+"""Rewind, the replay service: what a webhook missed is delivered again."""

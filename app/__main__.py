@@ -1,0 +1,5 @@
+"""`python -m app` is the `rewind` command."""
+
+from app.cli import main
+
+main(prog_name="rewind")

@@ -1,0 +1,57 @@
+"""Routes for those who run the service: is it up, can it work, what has it done."""
+
+from fastapi import APIRouter, Response
+
+from app.api.doors import Doors, DoorsDependency
+from app.api.metrics import CONTENT_TYPE
+from app.api.models import Health
+from app.api.openapi import refusals
+from app.api.problems import UNAVAILABLE, Problem
+from app.api.request_log import LOGGER
+from app.log.errors import LogError
+from app.store.errors import StoreError
+
+router = APIRouter(tags=["operations"])
+
+
+@router.get("/healthz", operation_id="getHealth")
+async def get_health() -> Health:
+    """Say that the process runs."""
+    return Health()
+
+
+@router.get("/readyz", operation_id="getReadiness", responses=refusals(UNAVAILABLE))
+def get_readiness(doors: DoorsDependency) -> Health:
+    """Say whether the database, migrated, and the log answer; with 503 which of them does not."""
+    missing = [
+        *(["database"] if not _database_answers(doors) else []),
+        *(["log"] if not _log_answers(doors) else []),
+    ]
+    if missing:
+        detail = " and ".join(missing)
+        raise Problem(UNAVAILABLE, f"not ready: {detail}", members={"unavailable": missing})
+    return Health()
+
+
+@router.get("/metrics", operation_id="getMetrics", response_class=Response)
+async def get_metrics(doors: DoorsDependency) -> Response:
+    """Give what was counted, for Prometheus."""
+    return Response(doors.metrics.exposition(), media_type=CONTENT_TYPE)
+
+
+def _database_answers(doors: Doors) -> bool:
+    try:
+        doors.store.check()
+    except StoreError as error:
+        LOGGER.warning("not ready", extra={"cause": str(error)})
+        return False
+    return True
+
+
+def _log_answers(doors: Doors) -> bool:
+    try:
+        doors.history.check()
+    except LogError as error:
+        LOGGER.warning("not ready", extra={"cause": str(error)})
+        return False
+    return True

@@ -1,0 +1,120 @@
+"""The API as a process: opens its doors, serves until it is told to stop, closes them."""
+
+import asyncio
+import logging
+import logging.config
+import signal
+import socket
+import sys
+from contextlib import closing
+from functools import partial
+from typing import Final
+
+import uvicorn
+from fastapi import FastAPI
+
+from app import json_log
+from app.api.application import create_app
+from app.config import Settings
+from app.log.errors import LogUnavailable
+from app.log.history import LogHistory
+from app.log.publisher import EventPublisher
+from app.log.topics import ensure_topics
+from app.store import Store
+from app.webhooks.guard import Guard
+
+LOG_TIMEOUT_S: Final = 5.0
+"""How long a request may wait for the log to say what it holds; probes wait no longer."""
+
+GRACE_S: Final = 10
+"""How long requests that are under way may take to end when the process is to stop."""
+
+
+class ApiServer(uvicorn.Server):
+    """A server that says on stderr when it accepts connections, and where."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, then say so."""
+        await super().startup(sockets)
+        if not self.should_exit:
+            for server in self.servers:
+                for listener in server.sockets:
+                    # In one piece, or a log line of another thread could end up in the middle.
+                    sys.stderr.write(f"rewind api ready on {_url(listener)}\n")
+            sys.stderr.flush()
+
+
+def _url(listener: socket.socket) -> str:
+    host, port, *_ = listener.getsockname()
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def server_of(application: FastAPI, settings: Settings) -> ApiServer:
+    """A server of `application`, not running yet."""
+    return ApiServer(
+        uvicorn.Config(
+            application,
+            host=settings.host,
+            port=settings.port,
+            http="httptools",
+            ws="none",
+            log_config=json_log.CONFIG,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=GRACE_S,
+        )
+    )
+
+
+def serve(settings: Settings) -> int:
+    """Serve the API until SIGINT or SIGTERM; the exit code: 1 when it cannot listen.
+
+    The database and the log may come up later than this process: `/readyz` tells when they have.
+    """
+    logging.config.dictConfig(json_log.CONFIG)
+    try:
+        asyncio.run(_serve(settings))
+    except SystemExit:
+        # Uvicorn has said why, and has a code of its own for it.
+        return 1
+    return 0
+
+
+async def _serve(settings: Settings) -> None:
+    _survive_stopping()
+    guard = Guard(allow_private=settings.allow_private_targets)
+    history = LogHistory(settings.bootstrap_servers, timeout_s=LOG_TIMEOUT_S)
+    publisher = EventPublisher(
+        settings.bootstrap_servers,
+        origin=settings.origin,
+        server=settings.server,
+        make_topics=partial(
+            ensure_topics,
+            settings.bootstrap_servers,
+            partitions=settings.partitions,
+            retention_ms=settings.retention_ms,
+            timeout_s=LOG_TIMEOUT_S,
+        ),
+    )
+    with closing(Store.open(settings.database)) as store:
+        async with publisher:
+            await _make_topics(publisher)
+            application = create_app(settings, store, publisher, history, guard)
+            await server_of(application, settings).serve()
+
+
+async def _make_topics(publisher: EventPublisher) -> None:
+    try:
+        await publisher.make_topics()
+    except LogUnavailable as error:
+        logging.getLogger("rewind.api").warning("topics are made later: %s", error)
+
+
+def _survive_stopping() -> None:
+    """Let the doors be closed after the signal that stopped the server.
+
+    Uvicorn raises it anew once it has stopped, for the handler that was there before; the
+    default one would end the process on the spot.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)

@@ -1,0 +1,74 @@
+"""What the commands ask of the HTTP API, and how its problems are told on a terminal."""
+
+from typing import Any, Final, Self
+
+import httpx
+
+TIMEOUT_S: Final = 60.0
+
+
+class ApiRefused(Exception):
+    """The API answered with a problem, or not at all; the message is fit for a terminal."""
+
+
+class ApiClient:
+    """A client of one Rewind API; a context manager.
+
+    Every method raises ApiRefused for a problem document (RFC 9457) or a lost connection.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._client = httpx.Client(base_url=url, timeout=TIMEOUT_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def create_webhook(self, url: str, description: str) -> dict[str, Any]:
+        """Register a webhook; its id and secret."""
+        return self._ask("POST", "/webhooks", json={"url": url, "description": description})
+
+    def publish(self, ndjson: bytes) -> int:
+        """Put events, one JSON object in each line, into the log; how many were acknowledged."""
+        headers = {"content-type": "application/x-ndjson"}
+        answer = self._ask("POST", "/events", content=ndjson, headers=headers)
+        return int(answer["accepted"])
+
+    def create_replay(self, webhook_id: str, start: str, end: str) -> dict[str, Any]:
+        """Ask for the events of `[start, end)` again; the job."""
+        return self._ask(
+            "POST", "/replays", json={"webhookId": webhook_id, "from": start, "to": end}
+        )
+
+    def replay(self, replay_id: str) -> dict[str, Any]:
+        """The job as it is now."""
+        return self._ask("GET", f"/replays/{replay_id}")
+
+    def _ask(self, method: str, path: str, **request: Any) -> dict[str, Any]:
+        try:
+            response = self._client.request(method, path, **request)
+        except httpx.HTTPError as error:
+            raise ApiRefused(f"{self._client.base_url} does not answer: {error}") from error
+        # A redirect is not followed: where it leads is no Rewind API either.
+        if not response.is_success:
+            raise ApiRefused(_problem_text(response))
+        return self._document(response)
+
+    def _document(self, response: httpx.Response) -> dict[str, Any]:
+        try:
+            answer: dict[str, Any] = response.json()
+        except ValueError:
+            raise ApiRefused(
+                f"{self._client.base_url} is no Rewind API: it answers {response.text[:100]!r}"
+            ) from None
+        return answer
+
+
+def _problem_text(response: httpx.Response) -> str:
+    try:
+        problem = response.json()
+        return f"{response.status_code} {problem['title']}: {problem.get('detail', '')}"
+    except (ValueError, KeyError, TypeError):
+        return f"{response.status_code}: {response.text[:500]}"

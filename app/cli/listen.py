@@ -1,0 +1,132 @@
+"""`rewind listen`: a receiver on your own machine that verifies and prints what comes."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections import Counter
+from datetime import UTC, datetime
+
+import click
+
+from app.cli.options import refuse
+from app.webhooks.receiver import ReceivedWebhook, Verdict, WebhookReceiver
+from app.webhooks.signing import SecretRefused, check_secret
+
+
+def _checked(_: click.Context, __: click.Parameter, secret: str | None) -> str | None:
+    try:
+        if secret is not None:
+            check_secret(secret)
+    except SecretRefused as refusal:
+        raise click.BadParameter(str(refusal)) from None
+    return secret
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65_535), default=8080, show_default=True)
+@click.option(
+    "--secret",
+    envvar="REWIND_SECRET",
+    show_envvar=True,
+    callback=_checked,
+    help="The webhook's secret, to check signatures with; the variable keeps it from other users.",
+)
+@click.option("--status", type=click.IntRange(200, 599), default=204, help="What to answer.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
+def listen(host: str, port: int, secret: str | None, status: int, as_json: bool) -> None:
+    """Take webhooks on every path and print a line for each, until Ctrl-C.
+
+    With a secret, a webhook whose signature does not hold is answered with 401.
+    """
+    journal = Journal(as_json)
+    receiver = WebhookReceiver(host, port, secret=secret, on_webhook=journal.add)
+    receiver.answer(status)
+    try:
+        asyncio.run(_serve(receiver, journal))
+    except OSError as error:
+        refuse(f"cannot listen on {host}:{port}: {error.strerror}")
+    click.echo(journal.summary(), err=True)
+
+
+class Journal:
+    """Prints webhooks as they come and counts them."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._describe = _json_line if as_json else _line
+        self._verdicts: Counter[Verdict] = Counter()
+        self.is_over = asyncio.Event()
+        """Set when nobody reads on."""
+
+    def add(self, webhook: ReceivedWebhook) -> None:
+        """Count and print one."""
+        self._verdicts[webhook.verdict] += 1
+        try:
+            click.echo(self._describe(webhook))
+        except BrokenPipeError:
+            # As after `| head`. Python flushes once more at its exit, into nothing then.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            self.is_over.set()
+
+    def summary(self) -> str:
+        """All that came, in one line."""
+        counts = ", ".join(f"{self._verdicts[verdict]} {verdict}" for verdict in Verdict)
+        return f"{self._verdicts.total()} webhooks received: {counts}"
+
+
+async def _serve(receiver: WebhookReceiver, journal: Journal) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, journal.is_over.set)
+    await receiver.start()
+    click.echo(f"rewind listen ready on {receiver.url}", err=True)
+    await journal.is_over.wait()
+    await receiver.stop()
+
+
+def _line(webhook: ReceivedWebhook) -> str:
+    note = f" ({webhook.problem})" if webhook.problem else ""
+    columns = (
+        _time(webhook),
+        webhook.event_id or "-",
+        _event_type(webhook.body) or "-",
+        webhook.replay_id or "-",
+        f"{webhook.verdict}{note}",
+    )
+    return "  ".join(_printable(column) for column in columns)
+
+
+def _json_line(webhook: ReceivedWebhook) -> str:
+    return json.dumps(
+        {
+            "time": _time(webhook),
+            "path": webhook.path,
+            "eventId": webhook.event_id or None,
+            "type": _event_type(webhook.body),
+            "replayId": webhook.replay_id,
+            "status": webhook.status,
+            "signature": webhook.verdict,
+            "problem": webhook.problem,
+        }
+    )
+
+
+def _time(webhook: ReceivedWebhook) -> str:
+    moment = datetime.fromtimestamp(webhook.received_ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _event_type(body: bytes) -> str | None:
+    try:
+        event = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    kind = event.get("type") if isinstance(event, dict) else None
+    return kind if isinstance(kind, str) else None
+
+
+def _printable(text: str) -> str:
+    """Anybody may send anything: a terminal must not take it for a command."""
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)

@@ -1,0 +1,44 @@
+"""Settings as command-line options: the field `x` of `Settings` is `--x` and `REWIND_X`."""
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TypeVar
+
+import click
+
+from app.config import PREFIX, ConfigurationError, Settings
+
+Command = TypeVar("Command", bound=Callable[..., None])
+
+EXIT_REFUSED = 1
+EXIT_MISUSED = 2
+
+
+def setting_options(**helps: str) -> Callable[[Command], Command]:
+    """Options for the named settings, each with its help; what is not given stays None."""
+
+    def decorate(command: Command) -> Command:
+        for name, text in reversed(helps.items()):
+            flag = f"--{name.replace('_', '-')}"
+            variable = f"{PREFIX}{name.upper()}"
+            command = click.option(flag, name, help=f"{text}  [env var: {variable}]")(command)
+        return command
+
+    return decorate
+
+
+def load_settings(**overrides: object) -> Settings:
+    """The settings of the environment with the options in front; ends the process if refused."""
+    try:
+        return Settings.load(os.environ, **overrides)
+    except ConfigurationError as error:
+        for line in str(error).splitlines():
+            click.echo(f"rewind: {line}", err=True)
+        sys.exit(EXIT_MISUSED)
+
+
+def refuse(message: str) -> None:
+    """Say why on standard error and end with exit code 1."""
+    click.echo(f"rewind: {message}", err=True)
+    sys.exit(EXIT_REFUSED)

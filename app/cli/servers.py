@@ -1,0 +1,48 @@
+"""`rewind api` and `rewind worker`: one process each, for running beyond one machine."""
+
+import sys
+
+import click
+
+from app.api.server import serve
+from app.cli.options import load_settings, setting_options
+from app.cli.stdin_watch import stop_when_stdin_closes
+from app.replay_workers.server import run
+
+stop_on_stdin_close_option = click.option(
+    "--stop-on-stdin-close",
+    is_flag=True,
+    help="Stop when standard input ends, as it does when the parent process dies.",
+)
+
+
+@click.command()
+@setting_options(
+    database="SQLAlchemy URL of the database.",
+    bootstrap_servers="HOST:PORT of one or more brokers, with commas between.",
+    host="Address to listen on.",
+    port="Port to listen on.",
+)
+@stop_on_stdin_close_option
+def api(stop_on_stdin_close: bool, **overrides: str | None) -> None:
+    """Serve the HTTP API until SIGTERM or Ctrl-C."""
+    settings = load_settings(**overrides)
+    if stop_on_stdin_close:
+        stop_when_stdin_closes()
+    sys.exit(serve(settings))
+
+
+@click.command()
+@setting_options(
+    database="SQLAlchemy URL of the database.",
+    bootstrap_servers="HOST:PORT of one or more brokers, with commas between.",
+    jobs_per_worker="Replays that run at the same time.",
+    max_in_flight="Requests to one webhook at a time; 1 keeps the order.",
+)
+@stop_on_stdin_close_option
+def worker(stop_on_stdin_close: bool, **overrides: str | None) -> None:
+    """Run replays until SIGTERM or Ctrl-C; what is unfinished is left to other workers."""
+    settings = load_settings(**overrides)
+    if stop_on_stdin_close:
+        stop_when_stdin_closes()
+    sys.exit(run(settings))

@@ -1,0 +1,102 @@
+"""The whole service on one machine: broker, API and worker, each a process of its own."""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Self
+
+from app.config import PREFIX, Settings
+from app.store import migrate
+from logbroker.embedded import ChildProcess, EmbeddedBroker
+
+POLL_S: Final = 0.2
+
+
+class ServiceStopped(Exception):
+    """One of the processes ended on its own; the message says which and how."""
+
+
+class LocalService:
+    """Starts the processes in order, each once the one before is ready, and stops them in reverse.
+
+    With `bootstrap_servers` given, the log is somebody else's and no broker is started. What
+    the processes write to standard error goes to `hear`, line by line.
+    A context manager; on exit every process has ended.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        bootstrap_servers: str | None = None,
+        hear: Callable[[str], object] = sys.stderr.write,
+    ) -> None:
+        self._settings = settings
+        self._hear = hear
+        self._bootstrap_servers = bootstrap_servers
+        self._children: dict[str, ChildProcess] = {}
+        self.api_url = ""
+
+    def __enter__(self) -> Self:
+        """Start everything.
+
+        Raises:
+            ChildDidNotStart: one of the processes refused, for the reason in the message.
+            StoreError: the database cannot be reached or upgraded.
+        """
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop the worker first, so that it leaves its jobs, then the API, then the broker."""
+        try:
+            for child in reversed(self._children.values()):
+                child.stop()
+        finally:
+            # For a second Ctrl-C, which means haste: nothing outlives this.
+            for child in self._children.values():
+                child.kill()
+
+    def wait(self) -> None:
+        """Wait until a process ends on its own, which none should.
+
+        Raises:
+            ServiceStopped: always, at the end.
+        """
+        while True:
+            for name, child in self._children.items():
+                if child.exit_code is not None:
+                    raise ServiceStopped(f"{name} ended with code {child.exit_code}")
+            time.sleep(POLL_S)
+
+    def _start(self) -> None:
+        settings = self._settings
+        settings.data_dir.mkdir(parents=True, exist_ok=True)
+        migrate(settings.database)
+        bootstrap = self._bootstrap_servers or self._start_broker(settings.data_dir / "log")
+        environment = self._environment(bootstrap)
+        api = ChildProcess(["-m", "app", "api"], "rewind api ready on ", environment, self._hear)
+        self._children["rewind api"] = api
+        self.api_url = api.start()
+        worker = ChildProcess(
+            ["-m", "app", "worker"], "rewind worker ready", environment, self._hear
+        )
+        self._children["rewind worker"] = worker
+        worker.start()
+
+    def _start_broker(self, data_dir: Path) -> str:
+        broker = EmbeddedBroker(data_dir, self._settings.broker_port, hear=self._hear)
+        self._children["logbroker serve"] = broker
+        return broker.start()
+
+    def _environment(self, bootstrap_servers: str) -> dict[str, str]:
+        """What a child reads its settings from; a password in it stays out of `ps`."""
+        given = self._settings.model_dump() | {"bootstrap_servers": bootstrap_servers}
+        return dict(os.environ) | {
+            f"{PREFIX}{name.upper()}": str(value) for name, value in given.items()
+        }

@@ -1,0 +1,48 @@
+"""`rewind up`: the whole service on one machine, with nothing to install beside it."""
+
+import os
+import signal
+from types import FrameType
+
+import click
+
+from app.cli.options import load_settings, refuse, setting_options
+from app.cli.service import LocalService, ServiceStopped
+from app.config import PREFIX
+from app.json_log import said_in
+from app.store import StoreError
+from logbroker.embedded import ChildDidNotStart
+
+
+class _Stopped(BaseException):
+    """SIGTERM came: unwind to the end of the service's `with`, as Ctrl-C does."""
+
+
+def _stop(_number: int, _frame: FrameType | None) -> None:
+    raise _Stopped
+
+
+@click.command()
+@setting_options(
+    data_dir="Folder of the log and of the SQLite database; .rewind where absent.",
+    host="Address of the API.",
+    port="Port of the API.",
+    broker_port="Port of the embedded broker.",
+    database="SQLAlchemy URL of a database to use instead of SQLite.",
+    bootstrap_servers="HOST:PORT of brokers to use instead of the embedded one.",
+)
+def up(**overrides: str | None) -> None:
+    """Run broker, API and worker until Ctrl-C; the data stays in the data directory."""
+    settings = load_settings(**overrides)
+    given = overrides["bootstrap_servers"] or os.environ.get(f"{PREFIX}BOOTSTRAP_SERVERS")
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        with LocalService(settings, settings.bootstrap_servers if given else None) as service:
+            click.echo(f"rewind ready on {service.api_url}", err=True)
+            service.wait()
+    except (KeyboardInterrupt, _Stopped):
+        click.echo("rewind stopped", err=True)
+    except ChildDidNotStart as error:
+        refuse(said_in(str(error)))
+    except (ServiceStopped, StoreError, OSError) as error:
+        refuse(str(error))

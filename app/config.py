@@ -1,0 +1,212 @@
+"""Settings of the replay service: read once from `REWIND_*` variables and options, then frozen."""
+
+import re
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Self
+
+from annotated_types import Ge, Le, MinLen
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+PREFIX: Final = "REWIND_"
+
+DATABASE_SCHEMES: Final = ("sqlite", "mysql+pymysql")
+"""SQLAlchemy's names of the databases the store knows; the second is MySQL and MariaDB."""
+
+# What stands behind an @ would be taken for the host, and shown when it is not reached.
+_SERVER_AND_DATABASE: Final = re.compile(
+    r"([^:/@]*(:[^@]*)?@)?(\[[^\]/@]+\]|[^:/@]*)(:[0-9]{1,5})?/[^/?@]+(\?.*)?"
+)
+
+HEARTBEATS_PER_LEASE: Final = 3
+"""One lost heartbeat must not cost a lease, nor two."""
+
+OPTIONS_ALONE: Final = frozenset({"REWIND_SECRET"})
+"""Variables of one command's option (`rewind listen --secret`), which are no settings."""
+
+DAY_MS: Final = 86_400_000
+
+Port = Annotated[int, Field(ge=0, le=65_535)]
+Count = Annotated[int, Field(ge=1, le=1_000_000)]
+ByteCount = Annotated[int, Field(ge=1_024, le=2**30)]
+Seconds = Annotated[float, Field(ge=0.001, le=86_400)]
+Name = Annotated[str, Field(min_length=1)]
+
+
+class ConfigurationError(Exception):
+    """Settings are unknown, malformed or contradict each other; the message lists all."""
+
+
+def _check_database(url: str) -> str:
+    """Refuse what the store does not know; the message leaves out what may be a password."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        problem = "is no URL"
+    elif scheme not in DATABASE_SCHEMES:
+        problem = f"has the scheme {scheme!r}"
+    elif not rest.partition("/")[2]:
+        problem = "names no file or database"
+    elif scheme != "sqlite" and not _SERVER_AND_DATABASE.fullmatch(rest):
+        problem = "is malformed behind its scheme"
+    else:
+        return url
+    allowed = (
+        "sqlite:///FILE or mysql+pymysql://USER:PASSWORD@HOST:PORT/DATABASE, "
+        "with @ and other marks of a password percent-encoded"
+    )
+    raise ValueError(f"{_variable('database')} {problem}; allowed is {allowed}")
+
+
+class Settings(BaseModel):
+    """Every setting of one process; field `x` is the variable `REWIND_X` and the option `--x`.
+
+    Sizes are in bytes, times in the unit of the name's end.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    data_dir: Path = Path(".rewind")
+    database: Annotated[str, AfterValidator(_check_database)] = Field(
+        default_factory=lambda data: f"sqlite:///{data['data_dir']}/rewind.db",
+        repr=False,  # it may hold a password
+    )
+    bootstrap_servers: Name = "127.0.0.1:9092"
+    host: Name = "127.0.0.1"
+    port: Port = 8000
+    broker_port: Port = 9092
+    api_url: Name = "http://127.0.0.1:8000"
+
+    server: Name = Field(default_factory=socket.gethostname)
+    origin: Name = "local"
+    """The data centre that this process runs in."""
+
+    partitions: Annotated[int, Field(ge=1, le=10_000)] = 16
+    history_days: Annotated[int, Field(ge=1, le=365)] = 5
+    lateness_s: Annotated[float, Field(ge=0, le=86_400)] = 600.0
+    """How far behind its event time a record may reach the log and be found by time alone."""
+
+    lease_s: Seconds = 30.0
+    heartbeat_s: Seconds = 2.0
+    poll_interval_s: Seconds = 0.2
+    checkpoint_interval_s: Seconds = 1.0
+    worker_metrics_port: Port = 0
+    """Where a worker shows its metrics, on `host`; with 0 it does not."""
+    jobs_per_worker: Annotated[int, Field(ge=1, le=256)] = 4
+    max_in_flight: Annotated[int, Field(ge=1, le=1_024)] = 16
+    """Requests to one webhook at a time; with 1 the events of a key arrive in order."""
+    dedupe_entries: Annotated[int, Field(ge=1, le=100_000_000)] = 500_000
+    """Hashes that one running replay remembers; each costs about 150 bytes."""
+
+    retry_attempts_max: Annotated[int, Field(ge=1, le=100)] = 6
+    retry_base_s: Seconds = 1.0
+    retry_cap_s: Seconds = 60.0
+    connect_timeout_s: Seconds = 5.0
+    # Standard Webhooks advises fifteen to thirty seconds.
+    delivery_timeout_s: Seconds = 15.0
+    allow_private_targets: bool = False
+
+    request_bytes_max: ByteCount = 8 * 2**20
+    # Below the log's own bound of about 1 MB for a batch, so that what is accepted can be stored.
+    event_bytes_max: Annotated[int, Field(ge=1_024, le=900_000)] = 512 * 1_024
+    events_per_request_max: Count = 10_000
+
+    @property
+    def history_ms(self) -> int:
+        """How far back a replay may begin."""
+        return self.history_days * DAY_MS
+
+    @property
+    def retention_ms(self) -> int:
+        """How long the log keeps what is owed: a day more, so that all history stays replayable."""
+        return self.history_ms + DAY_MS
+
+    @property
+    def lateness_ms(self) -> int:
+        """`lateness_s` in the unit of record timestamps."""
+        return round(self.lateness_s * 1_000)
+
+    @classmethod
+    def load(cls, environ: Mapping[str, str], **overrides: object) -> Self:
+        """The settings of `environ`, with every override that is not None in front.
+
+        Relations between settings are checked once each value is sound.
+
+        Raises:
+            ConfigurationError: one line for each problem: variable, value, and what is allowed.
+        """
+        given: dict[str, object] = {
+            name.removeprefix(PREFIX).lower(): value
+            for name, value in environ.items()
+            if name.startswith(PREFIX) and name not in OPTIONS_ALONE
+        }
+        given |= {name: value for name, value in overrides.items() if value is not None}
+        try:
+            return cls.model_validate(given)
+        except ValidationError as error:
+            raise ConfigurationError("\n".join(_problems(error))) from None
+
+    @model_validator(mode="after")
+    def _check_relations(self) -> Self:
+        problems = [problem for problem in self._contradictions() if problem]
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
+    def _contradictions(self) -> list[str | None]:
+        return [
+            self._at_least("lease_s", HEARTBEATS_PER_LEASE * self.heartbeat_s, "three heartbeat_s"),
+            self._at_least("retry_cap_s", self.retry_base_s, "retry_base_s"),
+            self._at_least("delivery_timeout_s", self.connect_timeout_s, "connect_timeout_s"),
+            self._at_least("request_bytes_max", self.event_bytes_max, "event_bytes_max"),
+        ]
+
+    def _at_least(self, name: str, lowest: float, meaning: str) -> str | None:
+        value = getattr(self, name)
+        if value >= lowest:
+            return None
+        return f"{_variable(name)} is {value}; allowed is {meaning} or more, {lowest:.12g}"
+
+
+def _problems(error: ValidationError) -> list[str]:
+    return [_problem(detail) for detail in error.errors(include_url=False)]
+
+
+def _problem(detail: ErrorDetails) -> str:
+    if detail["type"] == "value_error":  # one of our own, with the whole message
+        return str(detail["ctx"]["error"])
+    name = str(detail["loc"][0])
+    field = Settings.model_fields.get(name)
+    if field is None:
+        known = ", ".join(map(_variable, Settings.model_fields))
+        return f"{_variable(name)} is no setting; known are {known}"
+    return f"{_variable(name)} is {detail['input']!r}; allowed is {_allowed(field)}"
+
+
+def _variable(name: str) -> str:
+    return PREFIX + name.upper()
+
+
+_KINDS: Final[Mapping[Any, str]] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    Path: "a path",
+    str: "a text",
+}
+
+
+def _allowed(field: FieldInfo) -> str:
+    """What a value may be, in words, from the field's type and bounds."""
+    words = [_KINDS[field.annotation]]
+    for bound in field.metadata:
+        match bound:
+            case Ge(ge=lowest):
+                words.append(f"from {lowest}")
+            case Le(le=highest):
+                words.append(f"to {highest}")
+            case MinLen(min_length=length):
+                words.append(f"of {length} character or more")
+    return " ".join(words)

@@ -1,0 +1,125 @@
+"""Where in the log a window lies."""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, if not by name
+    AdminClient,
+    ListOffsetsResultInfo,
+    OffsetSpec,
+)
+
+from app.log.errors import LogUnavailable, WindowNotRetained
+from app.log.topics import DELIVERY_LOG
+from app.replay.model import OffsetRange, Window
+from logbroker.client.partitioner import partition_for_key
+
+T = TypeVar("T")
+
+_EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+_NO_SUCH_RECORD: Final = -1
+"""The offset a look-up by time answers with when no record is that young."""
+
+
+class LogHistory:
+    """Looks offsets up by time, in the one partition that holds a webhook's events.
+
+    Safe to use from any thread; every call asks the log anew and remembers nothing.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str, *, topic: str = DELIVERY_LOG, timeout_s: float = 10.0
+    ) -> None:
+        # The errors a caller can do something about come with the answers.
+        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+        self._topic = topic
+        self._timeout_s = timeout_s
+
+    def check(self) -> None:
+        """Return when the log serves the topic.
+
+        Raises:
+            LogUnavailable: it does not.
+        """
+        self.partition_count()
+
+    def partition_count(self) -> int:
+        """How many partitions the topic has.
+
+        Raises:
+            LogUnavailable: the log does not answer, or has no such topic.
+        """
+        asked = TopicCollection([self._topic])
+        answers = self._admin.describe_topics(asked, request_timeout=self._timeout_s)
+        return len(self._answer(answers[self._topic]).partitions)
+
+    def partition_for(self, webhook_id: str) -> int:
+        """The partition that holds every event of a webhook: the one its id hashes to.
+
+        Raises:
+            LogUnavailable: the log does not answer, or has no such topic.
+        """
+        return partition_for_key(webhook_id.encode(), self.partition_count())
+
+    def offsets_for(
+        self,
+        webhook_id: str,
+        window: Window,
+        disorder_ms: int,
+        late_end: Callable[[int], int | None] = lambda _partition: None,
+    ) -> OffsetRange:
+        """The offsets to read for every event of a window.
+
+        Timestamps need not rise with offsets. Before the start no record is as young as the
+        window. Records that are up to `disorder_ms` older than one before them lie before the
+        end; those even older do so if they lie below the offset that `late_end` gives for the
+        partition.
+
+        Raises:
+            WindowNotRetained: records of the window may have been deleted already.
+            LogUnavailable: the log does not answer, or has no such topic.
+        """
+        partition = self.partition_for(webhook_id)
+        lookups = {
+            "low": self._look_up(partition, _EARLIEST),
+            "start": self._look_up(partition, OffsetSpec.for_timestamp(window.from_ms)),
+            "end": self._look_up(partition, OffsetSpec.for_timestamp(window.to_ms + disorder_ms)),
+        }
+        found = {name: self._answer(lookup) for name, lookup in lookups.items()}
+        _check_retained(found, window)
+        late = late_end(partition) or 0
+        # Asked last, so that it is not behind what the others found.
+        high = self._answer(self._look_up(partition, _LATEST)).offset
+        start, end = (_or(high, found[name].offset) for name in ("start", "end"))
+        # A log that was made anew ends below what was noted of the one before.
+        return OffsetRange(partition, start, max(end, min(late, high)))
+
+    def _look_up(self, partition: int, spec: OffsetSpec) -> "Future[ListOffsetsResultInfo]":
+        place = TopicPartition(self._topic, partition)
+        answers = self._admin.list_offsets({place: spec}, request_timeout=self._timeout_s)
+        return answers[place]
+
+    def _answer(self, future: "Future[T]") -> T:
+        try:
+            return future.result()
+        except KafkaException as refusal:
+            reason = refusal.args[0].str()
+            raise LogUnavailable(f"topic {self._topic}: {reason}") from refusal
+
+
+def _check_retained(found: Mapping[str, Any], window: Window) -> None:
+    """Refuse a window that starts before the first record left of a log that lost others."""
+    low, first = found["low"].offset, found["start"]
+    # Were it not the first record left, the one before it would be older than the window. When
+    # it is, nobody can tell whether older ones were there. Records as young as this one itself
+    # count as left: otherwise a log with one record could not be replayed at all.
+    if low > 0 and first.offset == low and window.from_ms < first.timestamp:
+        raise WindowNotRetained(window.from_ms, first.timestamp)
+
+
+def _or(high: int, offset: int) -> int:
+    return high if offset == _NO_SUCH_RECORD else offset

@@ -1,0 +1,178 @@
+"""Reads the events of one replay out of the log."""
+
+import logging
+import time
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from app.log.errors import HistoryLost, LogUnavailable
+from app.log.event import LoggedEvent
+from app.replay.model import OffsetRange, Window
+
+_log: Final = logging.getLogger(__name__)
+
+_WAIT_S: Final = 0.2
+"""The longest a read blocks; whoever wants to stop waits no longer than that."""
+
+_RECORDS_MAX: Final = 1_000
+
+
+class Passage(NamedTuple):
+    """What one read brought: the replay's events below `position`, where the next read begins."""
+
+    events: list[LoggedEvent]
+    position: int
+
+
+class ReplayReader:
+    """Reads an offset range from its start, keeping the events of one key and window.
+
+    For one thread at a time. Reading ahead begins at once and is bounded to 16 MB. Every batch's
+    CRC is checked. No group is joined and nothing committed: the position is the caller's to keep.
+    `stall_s` is how long it waits, over all reads in a row, for a log that sends nothing.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        offsets: OffsetRange,
+        *,
+        key: bytes,
+        window: Window,
+        stall_s: float = 60.0,
+    ) -> None:
+        self._consumer = Consumer(_configuration(bootstrap_servers), logger=_log)
+        self._consumer.assign([TopicPartition(topic, offsets.partition, offsets.start)])
+        self._place = f"{topic}-{offsets.partition}"
+        self._end = offsets.end
+        self._position = offsets.start
+        self._key = key
+        self._window = window
+        self._stall_s = stall_s
+        self._idle_s = 0.0
+        self._log_end: int | None = None
+
+    def close(self) -> None:
+        """Stop reading ahead."""
+        self._consumer.close()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything below the end of the range was read."""
+        return self._position >= self._end
+
+    def read(self) -> Passage:
+        """The events of the next records; blocks for a fifth of a second at most.
+
+        Nothing may have come: then the passage is empty and the position stands.
+
+        Raises:
+            HistoryLost: records of the range were deleted or cut off.
+            LogUnavailable: the log sent nothing for too long, or something unusable.
+        """
+        before, began_s = self._position, time.monotonic()
+        events = [event for message in self._messages() if (event := self._take(message))]
+        if self._position > before:
+            self._idle_s = 0.0
+        else:
+            self._stalled(time.monotonic() - began_s)
+        return Passage(events, min(self._position, self._end))
+
+    def _messages(self) -> "list[Message]":
+        # `consume` waits until it has all it may take. So wait for one, then take what is there.
+        first = self._consumer.poll(_WAIT_S)
+        if first is None:
+            return []
+        return [first, *self._consumer.consume(_RECORDS_MAX, 0)]
+
+    def _take(self, message: "Message") -> LoggedEvent | None:
+        """Move the position past a record; the event in it, if it belongs to the replay."""
+        error = message.error()
+        if error is not None:
+            self._meet(error, message)
+            return None
+        offset = message.offset()
+        assert offset is not None
+        self._position = offset + 1
+        if offset >= self._end or message.key() != self._key:
+            return None
+        timestamp_ms = message.timestamp()[1]
+        if not self._window.from_ms <= timestamp_ms < self._window.to_ms:
+            return None
+        return _event(message, offset, timestamp_ms, self._place)
+
+    def _meet(self, error: KafkaError, message: "Message") -> None:
+        code = error.code()
+        if code == KafkaError._PARTITION_EOF:  # noqa: SLF001  the client's public name for it
+            # Offsets before it may hold markers of transactions, which are no records.
+            self._log_end = message.offset()
+            self._position = max(self._position, self._log_end or 0)
+        elif code == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
+            raise HistoryLost(
+                f"{self._place} has no offset {self._position} any more: {error.str()}"
+            )
+        else:
+            raise LogUnavailable(f"{self._place} at offset {self._position}: {error.str()}")
+
+    def _stalled(self, waited_s: float) -> None:
+        self._idle_s += waited_s
+        if self._idle_s < self._stall_s:
+            return
+        if self._log_end is not None and self._log_end < self._end:
+            raise HistoryLost(
+                f"{self._place} ends at offset {self._log_end}; it was {self._end} or more before"
+            )
+        raise LogUnavailable(
+            f"{self._place} sent nothing from offset {self._position} on for {self._stall_s:g} s"
+        )
+
+
+def _event(message: "Message", offset: int, timestamp_ms: int, place: str) -> LoggedEvent:
+    headers: dict[str, Any] = dict(message.headers() or ())
+    event_id = _text(headers.get("event-id"))
+    return LoggedEvent(
+        offset,
+        timestamp_ms,
+        message.key(),
+        # A producer that is not ours may give no id, or one that fits no HTTP header; the place
+        # in the log is a name that lasts as well.
+        event_id if _is_presentable(event_id) else f"{place}-{offset}",
+        _text(headers.get("event-type")),
+        message.value() or b"",
+    )
+
+
+def _is_presentable(event_id: str) -> bool:
+    printable = event_id.isascii() and event_id.isprintable()
+    return bool(event_id) and printable and event_id == event_id.strip()
+
+
+def _text(value: bytes | str | None) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
+
+
+def _configuration(bootstrap_servers: str) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": bootstrap_servers,
+        "client.id": "rewind-reader",
+        # The client wants a group's name although none is joined.
+        "group.id": "rewind-reader",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        # An offset that is gone must be said, not stepped over.
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,
+        "check.crcs": True,
+        # A job may stand still while its receiver is down.
+        "max.poll.interval.ms": 86_400_000,
+        "queued.min.messages": 10_000,
+        "queued.max.messages.kbytes": 16_384,
+        # The default, a second, is how long a queue that was full stays unfilled.
+        "fetch.queue.backoff.ms": 10,
+        "fetch.wait.max.ms": 100,
+        "fetch.error.backoff.ms": 100,
+        "reconnect.backoff.ms": 50,
+        "reconnect.backoff.max.ms": 1_000,
+    }

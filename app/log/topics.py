@@ -1,0 +1,57 @@
+"""The topics of the service, and how they come to be."""
+
+from concurrent.futures import Future
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from app.log.errors import LogUnavailable
+
+EVENTS: Final = "events"
+"""What happened; rules decide to whom it is owed."""
+
+DELIVERY_LOG: Final = "delivery_log"
+"""What is owed; a record's key is the id of the webhook it is owed to."""
+
+
+def ensure_topics(
+    bootstrap_servers: str,
+    *,
+    partitions: int,
+    retention_ms: int,
+    replication_factor: int = -1,
+    timeout_s: float = 30.0,
+) -> None:
+    """Create the topics that are not there yet; those that are stay as they are.
+
+    `partitions` is for good: with another number, the events of a webhook would lie in another
+    partition than those before. `retention_ms` is how long `delivery_log` keeps what is owed.
+    A `replication_factor` of -1 is the log's own default.
+
+    Raises:
+        LogUnavailable: the log did not answer in time, or would not create one of them.
+    """
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    wanted = [
+        NewTopic(EVENTS, partitions, replication_factor),
+        NewTopic(
+            DELIVERY_LOG,
+            partitions,
+            replication_factor,
+            config={"retention.ms": str(retention_ms)},
+        ),
+    ]
+    outcomes = admin.create_topics(wanted, operation_timeout=timeout_s, request_timeout=timeout_s)
+    for topic, outcome in outcomes.items():
+        _expect_created(topic, outcome)
+
+
+def _expect_created(topic: str, outcome: Future[None]) -> None:
+    try:
+        outcome.result()
+    except KafkaException as refusal:
+        error: KafkaError = refusal.args[0]
+        if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise LogUnavailable(f"topic {topic} could not be created: {error.str()}") from refusal

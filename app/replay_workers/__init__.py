@@ -1,0 +1,1 @@
+"""Workers: processes that claim replays and deliver them."""

@@ -1,0 +1,91 @@
+"""The worker process: puts a worker together, runs it until a signal, and says how it ended."""
+
+import asyncio
+import logging
+import logging.config
+import os
+import signal
+import sys
+from types import FrameType
+from typing import Final
+
+from app import json_log
+from app.config import Settings
+from app.log.history import LogHistory
+from app.replay_workers.delivery import Equipment
+from app.replay_workers.metrics import WorkerMetrics
+from app.replay_workers.worker import ReplayWorker
+from app.store import Store, StoreError
+from app.webhooks.guard import Guard
+from app.webhooks.limits import SenderLimits
+from app.webhooks.sender import WebhookSender
+
+READY_LINE: Final = "rewind worker ready"
+
+_log: Final = logging.getLogger(__name__)
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+def run(settings: Settings) -> int:
+    """Work until SIGTERM or SIGINT; the exit code: 1 when the database is not fit.
+
+    The same signal again ends the process at once.
+    """
+    logging.config.dictConfig(json_log.CONFIG)
+    store = Store.open(settings.database)
+    try:
+        store.check()
+        asyncio.run(_serve(settings, store))
+    except StoreError as error:
+        _log.error("refused", extra={"reason": str(error)})
+        return 1
+    finally:
+        store.close()
+    return 0
+
+
+async def _serve(settings: Settings, store: Store) -> None:
+    stopping = _stop_on_signals()
+    guard = Guard(allow_private=settings.allow_private_targets)
+    metrics = WorkerMetrics()
+    if settings.worker_metrics_port:
+        metrics.serve(settings.host, settings.worker_metrics_port)
+    async with WebhookSender(guard, _limits(settings)) as sender:
+        history = LogHistory(settings.bootstrap_servers)
+        worker = ReplayWorker(Equipment(settings, store, history, guard, sender, metrics))
+        _log.info("ready", extra={"worker": worker.name, "jobs": settings.jobs_per_worker})
+        # In one piece: a line of another thread must not part it from its end.
+        sys.stderr.write(f"{READY_LINE}\n")
+        await worker.run(stopping)
+    _log.info("stopped", extra={"worker": worker.name})
+
+
+def _limits(settings: Settings) -> SenderLimits:
+    return SenderLimits(
+        connect_s=settings.connect_timeout_s,
+        total_s=settings.delivery_timeout_s,
+        # Jobs that send to one host must not wait for each other's answers.
+        connections_per_target=settings.max_in_flight * settings.jobs_per_worker,
+    )
+
+
+def _stop_on_signals() -> asyncio.Event:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def stop(number: signal.Signals) -> None:
+        _log.info("stopping", extra={"signal": number.name})
+        stopping.set()
+        # Only the same signal again means haste: Ctrl-C in a terminal reaches a whole family of
+        # processes, and a parent may pass it on as SIGTERM. This one works if the loop hangs, too.
+        loop.remove_signal_handler(number)
+        signal.signal(number, _end_at_once)
+
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, stop, number)
+    return stopping
+
+
+def _end_at_once(number: int, _frame: FrameType | None) -> None:
+    os._exit(128 + number)

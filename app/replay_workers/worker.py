@@ -1,0 +1,86 @@
+"""Claims replays while there is room for them, and runs each apart from the others."""
+
+import asyncio
+import logging
+import os
+from contextlib import suppress
+from secrets import token_hex
+from typing import Final
+
+from app.replay.model import Claim
+from app.replay_workers.delivery import LAST_REQUESTS_S, Equipment
+from app.replay_workers.job import ReplayJob
+from app.replay_workers.lease_keeper import boot_clock_s
+from app.store import StoreUnavailable
+
+_log: Final = logging.getLogger(__name__)
+
+_UNAVAILABLE_S_MAX: Final = 5.0
+
+_LAST_WRITES_S: Final = 3.0
+"""What checkpoint and release may take beyond the last requests."""
+
+
+class ReplayWorker:
+    """Runs up to `jobs_per_worker` replays at a time; one that fails disturbs no other."""
+
+    def __init__(self, equipment: Equipment) -> None:
+        settings = equipment.settings
+        # Two workers of one host, or one that is started again, are two workers.
+        self.name = f"{settings.server}:{os.getpid()}:{token_hex(3)}"
+        self._equipment = equipment
+        self._jobs: dict[asyncio.Task[None], ReplayJob] = {}
+        self._unavailable_s = 0.0
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Work until `stopping`; returns when every replay is finished or given back."""
+        while not stopping.is_set():
+            if not await self._claim_one():
+                pause_s = max(self._equipment.settings.poll_interval_s, self._unavailable_s)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(stopping.wait(), pause_s)
+        await self._stop_jobs()
+
+    async def _claim_one(self) -> bool:
+        """Whether a replay was claimed; then there may be another."""
+        settings = self._equipment.settings
+        if len(self._jobs) >= settings.jobs_per_worker:
+            return False
+        sent_s = boot_clock_s()
+        try:
+            claim = await asyncio.to_thread(
+                self._equipment.store.claim, self.name, settings.lease_s
+            )
+        except StoreUnavailable as error:
+            self._unavailable_s = min(max(2 * self._unavailable_s, 0.5), _UNAVAILABLE_S_MAX)
+            _log.warning("no-claims", extra={"reason": str(error)})
+            return False
+        self._unavailable_s = 0.0
+        if claim is not None:
+            self._start(claim, sent_s)
+        return claim is not None
+
+    def _start(self, claim: Claim, sent_s: float) -> None:
+        job = ReplayJob(claim, self._equipment, sent_s)
+        task = asyncio.create_task(job.run(), name=claim.lease.replay_id)
+        self._jobs[task] = job
+        self._equipment.metrics.running.inc()
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        del self._jobs[task]
+        self._equipment.metrics.running.dec()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("job-ended-badly", extra={"replay": task.get_name()}, exc_info=error)
+
+    async def _stop_jobs(self) -> None:
+        tasks = list(self._jobs)
+        for job in self._jobs.values():
+            job.stop()
+        if not tasks:
+            return
+        _, late = await asyncio.wait(tasks, timeout=LAST_REQUESTS_S + _LAST_WRITES_S)
+        for task in late:
+            # Its lease ends by itself, and the replay is taken over then.
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)

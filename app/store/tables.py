@@ -1,0 +1,119 @@
+"""The tables as this version declares them; `migrations` brings a database there.
+
+Times are milliseconds since 1970, UTC, by the database's clock. Text is compared byte by byte,
+but MySQL takes no notice of spaces at its end: see `identity.exactly`.
+"""
+
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+
+NAMING: Final = {
+    "pk": "pk_%(table_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+}
+
+# MySQL's default collation takes "a" and "A" for equal, also in a unique key.
+TABLE_OPTIONS: Final[dict[str, Any]] = {
+    "mysql_engine": "InnoDB",
+    "mysql_charset": "utf8mb4",
+    "mysql_collate": "utf8mb4_bin",
+}
+
+CLAIM_INDEX: Final = "ix_replays_claimable"
+ID_CHARS: Final = 40
+DIGEST_CHARS: Final = 64
+
+metadata: Final = MetaData(naming_convention=NAMING)
+
+webhooks: Final = Table(
+    "webhooks",
+    metadata,
+    Column("id", String(ID_CHARS), primary_key=True),
+    Column("url", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("secret", String(255), nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    # A deleted webhook stays as a row without a secret, for the replays that name it.
+    Column("deleted_ms", BigInteger),
+    Index(None, "created_ms", "id"),
+    **TABLE_OPTIONS,
+)
+
+replays: Final = Table(
+    "replays",
+    metadata,
+    Column("id", String(ID_CHARS), primary_key=True),
+    Column("webhook_id", String(ID_CHARS), ForeignKey(webhooks.c.id), nullable=False),
+    # `webhook_id` until the replay is over, then NULL: unique, so one is active at most.
+    Column("active_webhook_id", String(ID_CHARS), unique=True),
+    Column("from_ms", BigInteger, nullable=False),
+    Column("to_ms", BigInteger, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("lease_epoch", Integer, nullable=False, default=0),
+    Column("worker", Text),
+    # From when on a worker may claim it: its creation while OPEN, the end of the lease while
+    # held, NULL when over. One column, so that claiming reads one index in its order and locks
+    # a single row of it.
+    Column("claimable_ms", BigInteger),
+    Column("log_partition", Integer),
+    Column("start_offset", BigInteger),
+    Column("end_offset", BigInteger),
+    Column("checkpoint_offset", BigInteger),
+    Column("delivered", BigInteger, nullable=False, default=0),
+    Column("duplicates", BigInteger, nullable=False, default=0),
+    Column("failed", BigInteger, nullable=False, default=0),
+    Column("error", Text),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("started_ms", BigInteger),
+    Column("heartbeat_ms", BigInteger),
+    Column("finished_ms", BigInteger),
+    # SHA-256 of the client's key, which may have any length; it lives as long as the replay.
+    Column("idempotency_digest", String(DIGEST_CHARS), unique=True),
+    Column("request_fingerprint", Text),
+    Index(CLAIM_INDEX, "claimable_ms", "id"),
+    Index(None, "created_ms", "id"),
+    Index(None, "webhook_id", "created_ms", "id"),
+    Index(None, "state", "created_ms", "id"),
+    **TABLE_OPTIONS,
+)
+
+replay_failures: Final = Table(
+    "replay_failures",
+    metadata,
+    Column("replay_id", String(ID_CHARS), ForeignKey(replays.c.id), primary_key=True),
+    Column("record_offset", BigInteger, primary_key=True, autoincrement=False),
+    Column("event_id", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("status", Integer),
+    Column("reason", Text, nullable=False),
+    **TABLE_OPTIONS,
+)
+
+late_arrivals: Final = Table(
+    "late_arrivals",
+    metadata,
+    # SQLite numbers rows by itself only under this type.
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("log_partition", Integer, nullable=False),
+    Column("from_ms", BigInteger, nullable=False),
+    Column("to_ms", BigInteger, nullable=False),
+    Column("end_offset", BigInteger, nullable=False),
+    Column("noted_ms", BigInteger, nullable=False),
+    # All that a look-up asks for, with the highest offset of a partition at the end.
+    Index(None, "log_partition", "end_offset", "from_ms", "to_ms"),
+    Index(None, "to_ms"),
+    **TABLE_OPTIONS,
+)

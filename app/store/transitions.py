@@ -1,0 +1,40 @@
+"""The SQL that moves a replay, derived from the table of its states."""
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, Update, case, literal, update
+
+from app.replay.states import TERMINAL, ReplayEvent, ReplayState, moves
+from app.store.clock import now_ms
+from app.store.tables import replays
+
+
+def moved_by(event: ReplayEvent) -> Update:
+    """An UPDATE that takes every replay that may have `event` to where it leads.
+
+    The caller narrows it down to one replay. Zero rows: the replay is in another state by now.
+    """
+    targets = moves(event)
+    return (
+        update(replays)
+        .where(replays.c.state.in_(sorted(targets)))
+        .values(state=_target(targets), **_values_when_over(targets))
+    )
+
+
+def _target(targets: dict[ReplayState, ReplayState]) -> ColumnElement[str]:
+    # Only strings of our own enum: their type is str for every driver.
+    if len(set(targets.values())) == 1:
+        return literal(str(next(iter(targets.values()))))
+    return case(
+        {str(state): str(target) for state, target in targets.items()}, value=replays.c.state
+    )
+
+
+def _values_when_over(targets: dict[ReplayState, ReplayState]) -> dict[str, Any]:
+    """What changes along when a replay ends: its webhook is free for another one."""
+    ends = {target in TERMINAL for target in targets.values()}
+    assert len(ends) == 1, "an event either always ends a replay or never does"
+    if not ends.pop():
+        return {}
+    return {"active_webhook_id": None, "claimable_ms": None, "finished_ms": now_ms()}

@@ -1,0 +1,272 @@
+"""Where webhooks may be sent: to public addresses, never into the network we run in.
+
+A URL is judged twice. `check_url` judges its text once, when it is registered or first used.
+`check_address` judges the address that a connection is about to be made to, because a name
+may resolve to something else each time it is asked for (DNS rebinding).
+
+Source: IANA IPv4 and IPv6 Special-Purpose Address Registries; RFC 6890.
+"""
+
+import re
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+import idna
+
+URL_CHARACTERS_MAX: Final = 2048
+_PORTS: Final = {"https": 443, "http": 80}
+_TEXT: Final = re.compile(r"[^\x00-\x20\x7f\\]*")
+_TARGET_TEXT: Final = re.compile(r"[\x21-\x7e]*")
+# Underscores are no letters of a host name, but container networks give such names out.
+_LABEL: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMERIC_LABEL: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
+
+Address = IPv4Address | IPv6Address
+
+
+class UrlRefused(ValueError):
+    """A URL that no webhook may have."""
+
+    def __init__(self, field: str, value: object, allowed: str) -> None:
+        super().__init__(f"{field} is {value!r}; allowed is {allowed}")
+        self.field = field
+        self.value = value
+        self.allowed = allowed
+
+
+class AddressRefused(ValueError):
+    """An address that no webhook may be sent to; `kind` says what it is."""
+
+    def __init__(self, address: Address, kind: str, allowed: str) -> None:
+        super().__init__(f"address is {address} ({kind}); allowed is {allowed}")
+        self.address = address
+        self.kind = kind
+        self.allowed = allowed
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a connection is made to. Connections of one origin serve all of its URLs."""
+
+    scheme: str
+    host: str
+    port: int
+
+    @property
+    def header(self) -> str:
+        """The value of the Host header."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A URL that was checked: where to connect, and what to ask for there."""
+
+    origin: Origin
+    path_and_query: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    network: IPv4Network | IPv6Network
+    kind: str
+    is_ours: bool = False
+    """Whether targets live here when private ones are allowed."""
+
+
+def _block(network: str, kind: str, *, is_ours: bool = False) -> _Block:
+    return _Block(ip_network(network), kind, is_ours)
+
+
+# More exact blocks come before those that contain them: the first one that fits names the kind.
+_BLOCKS_V4: Final = (
+    _block("0.0.0.0/8", "unspecified"),
+    _block("10.0.0.0/8", "private", is_ours=True),
+    _block("100.64.0.0/10", "shared by a carrier's customers", is_ours=True),
+    _block("127.0.0.0/8", "loopback", is_ours=True),
+    _block("169.254.169.254/32", "cloud metadata"),
+    _block("169.254.0.0/16", "link-local"),
+    _block("172.16.0.0/12", "private", is_ours=True),
+    _block("192.0.0.0/24", "reserved for protocols"),
+    _block("192.0.2.0/24", "documentation"),
+    _block("192.31.196.0/24", "reserved for AS112"),
+    _block("192.52.193.0/24", "reserved for AMT"),
+    _block("192.88.99.0/24", "6to4 relay"),
+    _block("192.168.0.0/16", "private", is_ours=True),
+    _block("192.175.48.0/24", "reserved for AS112"),
+    _block("198.18.0.0/15", "benchmark"),
+    _block("198.51.100.0/24", "documentation"),
+    _block("203.0.113.0/24", "documentation"),
+    _block("224.0.0.0/4", "multicast"),
+    _block("255.255.255.255/32", "broadcast"),
+    _block("240.0.0.0/4", "reserved"),
+)
+_BLOCKS_V6: Final = (
+    _block("::/128", "unspecified"),
+    _block("::1/128", "loopback", is_ours=True),
+    # Each of these carries an IPv4 address within: a detour around the table above.
+    _block("::ffff:0:0/96", "IPv4-mapped"),
+    _block("::ffff:0:0:0/96", "IPv4-translated"),
+    _block("::/96", "IPv4-compatible"),
+    _block("64:ff9b::/96", "NAT64"),
+    _block("64:ff9b:1::/48", "NAT64 of a network"),
+    _block("2001::/32", "Teredo"),
+    _block("2002::/16", "6to4"),
+    _block("100::/64", "discard"),
+    _block("2001::/23", "reserved for protocols"),
+    _block("2001:db8::/32", "documentation"),
+    _block("2620:4f:8000::/48", "reserved for AS112"),
+    _block("3fff::/20", "documentation"),
+    _block("fc00::/7", "unique local", is_ours=True),
+    _block("fe80::/10", "link-local"),
+    _block("fec0::/10", "site-local"),
+    _block("ff00::/8", "multicast"),
+)
+_GLOBAL_UNICAST: Final = IPv6Network("2000::/3")
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Decides where webhooks may go.
+
+    `allow_private` is for networks of one's own and for trying things out: it lets targets be
+    loopback, private, shared (100.64.0.0/10) and unique local addresses, and lets them speak
+    plain http. Link-local addresses, and with them a cloud's metadata service, stay refused.
+    """
+
+    allow_private: bool = False
+
+    def check_url(self, url: str) -> Target:
+        """The target that `url` names; a host that is an address is checked as one.
+
+        Raises:
+            UrlRefused: `url` is malformed, or names what this guard does not allow.
+        """
+        parts = _split(url)
+        scheme = self._scheme(parts)
+        host = self._host(parts)
+        return Target(Origin(scheme, host, _port(parts, scheme)), _path_and_query(parts))
+
+    def check_address(self, address: str | Address) -> None:
+        """Return when a connection may be made to `address`.
+
+        Raises:
+            AddressRefused: it is not public, and not one that `allow_private` lets pass.
+            ValueError: it is no address.
+        """
+        address = ip_address(address)
+        block = _block_of(address)
+        if block is not None and not (block.is_ours and self.allow_private):
+            raise AddressRefused(address, block.kind, self._addresses_allowed())
+
+    def _addresses_allowed(self) -> str:
+        return "a public or private address" if self.allow_private else "a public address"
+
+    def _scheme(self, parts: SplitResult) -> str:
+        allowed = ("https", "http") if self.allow_private else ("https",)
+        if parts.scheme not in allowed:
+            raise UrlRefused("url scheme", parts.scheme, " or ".join(allowed))
+        return parts.scheme
+
+    def _host(self, parts: SplitResult) -> str:
+        address = _literal_address(parts)
+        if address is None:
+            return self._name(parts.hostname or "")
+        try:
+            self.check_address(address)
+        except AddressRefused as refusal:
+            raise UrlRefused(
+                "url host", f"{address} ({refusal.kind})", f"a name or {refusal.allowed}"
+            ) from None
+        return str(address)
+
+    def _name(self, host: str) -> str:
+        name = _ascii_name(host)
+        is_local = name == "localhost" or name.endswith(".localhost")
+        if is_local and not self.allow_private:
+            raise UrlRefused("url host", host, f"a name or {self._addresses_allowed()}")
+        return name
+
+
+def _block_of(address: Address) -> _Block | None:
+    blocks = _BLOCKS_V4 if isinstance(address, IPv4Address) else _BLOCKS_V6
+    for block in blocks:
+        if address in block.network:
+            return block
+    if isinstance(address, IPv6Address) and address not in _GLOBAL_UNICAST:
+        return _Block(_GLOBAL_UNICAST, "reserved")
+    return None
+
+
+def _split(url: str) -> SplitResult:
+    if len(url) > URL_CHARACTERS_MAX:
+        raise UrlRefused("url length", len(url), f"at most {URL_CHARACTERS_MAX} characters")
+    # Looked for first: urlsplit drops tabs and line ends without a word.
+    if not _TEXT.fullmatch(url):
+        raise UrlRefused("url", url, "text without spaces, control characters and backslashes")
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise UrlRefused("url", url, "an absolute URL like https://example.com/hooks") from None
+    if "@" in parts.netloc:
+        # The value is left out: it may be a password.
+        raise UrlRefused("url user", "(given)", "none")
+    if "#" in url:
+        raise UrlRefused("url fragment", parts.fragment, "none")
+    return parts
+
+
+def _port(parts: SplitResult, scheme: str) -> int:
+    try:
+        port = parts.port
+    except ValueError:
+        port = 0
+    if port == 0:
+        raise UrlRefused("url port", parts.netloc.rpartition(":")[2], "1 to 65535")
+    return _PORTS[scheme] if port is None else port
+
+
+def _path_and_query(parts: SplitResult) -> str:
+    text = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    if not _TARGET_TEXT.fullmatch(text):
+        raise UrlRefused("url path", text, "ASCII, other characters percent-encoded")
+    return text
+
+
+def _literal_address(parts: SplitResult) -> Address | None:
+    """The address that the host spells out; None when it is a name.
+
+    Only the usual spellings are taken: resolvers also read `0x7f.1` or `2130706433`.
+    """
+    host = parts.hostname or ""
+    in_brackets = parts.netloc.startswith("[")
+    last_label = host.rstrip(".").rpartition(".")[2]
+    if not in_brackets and not _NUMERIC_LABEL.fullmatch(last_label):
+        return None
+    try:
+        address: Address = IPv6Address(host) if in_brackets else IPv4Address(host)
+    except ValueError:
+        raise UrlRefused("url host", host, "a name or an address like 192.0.2.1 or [::1]") from None
+    if isinstance(address, IPv6Address) and address.scope_id:
+        raise UrlRefused("url host", host, "an address without a zone")
+    return address
+
+
+def _ascii_name(host: str) -> str:
+    refusal = UrlRefused("url host", host, "a host name of at most 253 characters")
+    name = host
+    if not host.isascii():
+        try:
+            name = idna.encode(host, uts46=True).decode("ascii")
+        except idna.IDNAError:
+            raise refusal from None
+    name = name.removesuffix(".")
+    labels = name.split(".")
+    if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
+        raise refusal
+    if _NUMERIC_LABEL.fullmatch(labels[-1]):
+        raise refusal
+    return name

@@ -1,0 +1,154 @@
+"""One connection to a receiver: a POST goes out, the status of its answer comes back.
+
+The status is the receiver's verdict. The answer's body is read only so that the connection can
+serve again, so an answer whose head is complete counts, whatever becomes of its body.
+"""
+
+import asyncio
+import os
+from dataclasses import dataclass
+from typing import Final
+
+import httptools
+
+from app.webhooks.limits import SenderLimits
+
+_INFORMATIONAL: Final = range(100, 200)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The head of a receiver's final answer."""
+
+    status: int
+    retry_after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """The exchange ended before the head of an answer was complete.
+
+    `was_stale`: the connection had served before and was closed before one byte came back,
+    as it happens when a server closes an idle connection just when we begin to use it.
+    """
+
+    reason: str
+    was_stale: bool = False
+
+
+class HttpConnection(asyncio.Protocol):
+    """Carries one request at a time; afterwards `is_reusable` says whether it can carry more."""
+
+    def __init__(self, limits: SenderLimits) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._limits = limits
+        self._parser = httptools.HttpResponseParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._result: asyncio.Future[Answer | NoAnswer] | None = None
+        self._has_served = False
+        self.is_reusable = False
+        self.idle_since = 0.0
+        """Loop time at which the pool got it back."""
+
+    def post(self, request: bytes, deadline: float) -> "asyncio.Future[Answer | NoAnswer]":
+        """Send `request`; what comes back until `deadline` (loop time) is the future's result."""
+        self.is_reusable = False
+        self._received_bytes = 0
+        self._status: int | None = None
+        self._retry_after: str | None = None
+        self._is_complete = False
+        self._timer = self._loop.call_at(deadline, self._end, self._limits.timeout_reason)
+        self._result = self._loop.create_future()
+        assert self._transport is not None
+        self._transport.write(request)
+        return self._result
+
+    def abort(self) -> None:
+        """Close at once; an exchange under way ends without an answer."""
+        self.is_reusable = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Read on in the answer, within its bounds."""
+        if self._result is None:
+            # Nobody asked, so this is no answer to whatever is asked next.
+            self.abort()
+            return
+        self._received_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self.is_reusable = False
+            self._end(f"malformed answer: {error}")
+            return
+        if self._is_complete or self._received_bytes > self._bytes_max:
+            self._end(f"malformed answer: its head is above {self._bytes_max} bytes")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """End the exchange under way, if there is one."""
+        self.is_reusable = False
+        if self._result is not None:
+            is_silent = self._received_bytes == 0
+            self._end(_reason(error), was_stale=self._has_served and is_silent)
+
+    def on_message_begin(self) -> None:
+        """Trust no connection that gives two answers to one question."""
+        if self._is_complete:
+            self.is_reusable = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep the one header that matters; a trailer comes too late to matter."""
+        if self._status is None and name.lower() == b"retry-after":
+            self._retry_after = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        """Take the status, unless it is an interim one."""
+        status = self._parser.get_status_code()
+        if status in _INFORMATIONAL:
+            self._retry_after = None
+        else:
+            self._status = status
+
+    def on_message_complete(self) -> None:
+        """Say that all is read, unless this was an interim answer."""
+        if self._status is None or self._is_complete:
+            return
+        assert self._transport is not None
+        # A receiver may answer before it has read all; the rest must not lead the next request.
+        is_sent = self._transport.get_write_buffer_size() == 0
+        self._is_complete = True
+        self.is_reusable = is_sent and self._parser.should_keep_alive()
+
+    @property
+    def _bytes_max(self) -> int:
+        limits = self._limits
+        if self._status is None:
+            return limits.response_head_bytes
+        return limits.response_head_bytes + limits.response_body_bytes
+
+    def _end(self, reason: str, was_stale: bool = False) -> None:
+        result, self._result = self._result, None
+        self._timer.cancel()
+        self._has_served = True
+        if not self.is_reusable:
+            self.abort()
+        if result is None or result.cancelled():
+            return
+        if self._status is None:
+            result.set_result(NoAnswer(reason, was_stale))
+        else:
+            result.set_result(Answer(self._status, self._retry_after))
+
+
+def _reason(error: Exception | None) -> str:
+    if error is None:
+        return "reset: the connection was closed without an answer"
+    if isinstance(error, OSError) and error.errno is not None:
+        return f"reset: {os.strerror(error.errno)}"
+    return f"reset: {error}"

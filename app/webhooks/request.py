@@ -1,0 +1,84 @@
+"""The request of one attempt: its headers, and its bytes on the wire.
+
+Source: Standard Webhooks 1.0.0, "Webhook headers"; RFC 9110 section 5.5; RFC 9112 section 3.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+from app.webhooks.guard import Target
+from app.webhooks.signing import sign
+
+USER_AGENT: Final = "rewind"
+_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_FRAMING: Final = frozenset(
+    (
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "keep-alive",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    )
+)
+"""Headers that say where a request goes and where it ends: only `encode_post` writes these."""
+
+
+class HeaderRefused(ValueError):
+    """A header that would not reach the receiver as it was meant."""
+
+
+def webhook_headers(
+    secret: str, event_id: str, timestamp_s: int, body: bytes, replay_id: str | None = None
+) -> dict[str, str]:
+    """The headers of one attempt, made at `timestamp_s`.
+
+    `event_id` stays the same over all attempts and replays: a receiver drops by it what it
+    has already. `replay_id` tells a replayed event from a live one.
+    """
+    headers = {
+        "content-type": "application/json",
+        "user-agent": USER_AGENT,
+        "webhook-id": event_id,
+        "webhook-timestamp": str(timestamp_s),
+        "webhook-signature": sign(secret, event_id, timestamp_s, body),
+    }
+    if replay_id is not None:
+        headers["webhook-replay-id"] = replay_id
+    return headers
+
+
+def encode_post(target: Target, headers: Mapping[str, str], body: bytes) -> bytes:
+    """The bytes of a POST to `target`.
+
+    Raises:
+        HeaderRefused: a name or value could end its header, or begin another.
+    """
+    lines = [_opening(target)]
+    for name, value in headers.items():
+        _check_name(name)
+        # One call for each rule instead of a regular expression: this runs for every event.
+        if not (value.isascii() and value.isprintable() and value == value.strip()):
+            raise HeaderRefused(
+                f"header {name} is {value[:100]!r}; allowed is printable ASCII without outer spaces"
+            )
+        lines.append(f"{name}: {value}\r\n")
+    lines.append(f"content-length: {len(body)}\r\n\r\n")
+    return "".join(lines).encode("ascii") + body
+
+
+@lru_cache(maxsize=1024)
+def _opening(target: Target) -> str:
+    return f"POST {target.path_and_query} HTTP/1.1\r\nhost: {target.origin.header}\r\n"
+
+
+@lru_cache(maxsize=256)
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name) or name.lower() in _FRAMING:
+        framing = ", ".join(sorted(_FRAMING))
+        raise HeaderRefused(f"header name is {name[:100]!r}; allowed is a token, none of {framing}")

@@ -1,0 +1,108 @@
+"""Signatures of webhooks: HMAC-SHA256 under a secret that both sides know.
+
+Signed is `id.timestamp.body`, so an answer cannot be moved to another event, and a receiver
+that checks the timestamp cannot be fed an old request again.
+
+Source: Standard Webhooks 1.0.0, "Signature scheme" and "Verifying webhook authenticity".
+"""
+
+import binascii
+import hmac
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from functools import lru_cache
+from secrets import token_bytes
+from typing import Final
+
+SECRET_PREFIX: Final = "whsec_"  # noqa: S105  a prefix is no password
+SECRET_BYTES_MIN: Final = 24
+SECRET_BYTES_MAX: Final = 64
+_NEW_SECRET_BYTES: Final = 32
+_SCHEME: Final = "v1,"
+
+
+class SecretRefused(ValueError):
+    """A text that is no webhook secret; its message never repeats the text."""
+
+
+class SignatureRefused(ValueError):
+    """A webhook that was not signed with this secret, or not recently; the message says why."""
+
+
+def new_secret() -> str:
+    """A secret of 32 random bytes, as `whsec_` and base64."""
+    return SECRET_PREFIX + b64encode(token_bytes(_NEW_SECRET_BYTES)).decode()
+
+
+def check_secret(secret: str) -> None:
+    """Return when `secret` can be signed with.
+
+    Raises:
+        SecretRefused: it is no base64, or of a length that Standard Webhooks does not allow.
+    """
+    _key(secret)
+
+
+def sign(secret: str, message_id: str, timestamp_s: int, body: bytes) -> str:
+    """The value of `webhook-signature` for one attempt, made at `timestamp_s`.
+
+    Raises:
+        SecretRefused: see `check_secret`.
+    """
+    signed = b"%b.%d.%b" % (message_id.encode(), timestamp_s, body)
+    digest = hmac.digest(_key(secret), signed, "sha256")
+    return _SCHEME + b64encode(digest).decode()
+
+
+def verify(
+    secret: str, headers: Mapping[str, str], body: bytes, now_s: float, tolerance_s: float = 300
+) -> None:
+    """Return when `headers` hold a signature of `body` made within `tolerance_s` of `now_s`.
+
+    Several signatures, separated by spaces, may be there while a secret is replaced: one that
+    fits is enough. Names of headers are compared without regard to case.
+
+    Raises:
+        SignatureRefused: in every other case.
+        SecretRefused: see `check_secret`.
+    """
+    found = {name.lower(): value for name, value in headers.items()}
+    timestamp_s = _recent_timestamp(_header(found, "webhook-timestamp"), now_s, tolerance_s)
+    expected = sign(secret, _header(found, "webhook-id"), timestamp_s, body).encode()
+    offered = _header(found, "webhook-signature").encode().split(b" ")
+    if not any(hmac.compare_digest(expected, signature) for signature in offered):
+        raise SignatureRefused("webhook-signature has no v1 signature of this body and secret")
+
+
+def _header(headers: Mapping[str, str], name: str) -> str:
+    value = headers.get(name)
+    if not value:
+        raise SignatureRefused(f"{name} is missing")
+    return value
+
+
+def _recent_timestamp(text: str, now_s: float, tolerance_s: float) -> int:
+    # A second spelling of the same number ("+5", "05") would be signed as "5": only one is taken.
+    if not (text.isascii() and text.isdigit() and len(text) <= 12 and text == str(int(text))):
+        raise SignatureRefused(f"webhook-timestamp is {text[:20]!r}; allowed are unix seconds")
+    timestamp_s = int(text)
+    if abs(now_s - timestamp_s) > tolerance_s:
+        raise SignatureRefused(
+            f"webhook-timestamp is {timestamp_s}; "
+            f"allowed is within {tolerance_s:g} s of {now_s:.0f}"
+        )
+    return timestamp_s
+
+
+@lru_cache(maxsize=1024)
+def _key(secret: str) -> bytes:
+    try:
+        key = b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        # The cause would show a part of the secret.
+        raise SecretRefused("the secret is not whsec_ and base64") from None
+    if not SECRET_BYTES_MIN <= len(key) <= SECRET_BYTES_MAX:
+        raise SecretRefused(
+            f"the secret has {len(key)} bytes; allowed are {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX}"
+        )
+    return key

@@ -1,0 +1,1 @@
+"""Measurements, each printed beside a baseline of the same run."""

@@ -1,0 +1,71 @@
+"""Measures every claim of speed and prints one table; see `--help`."""
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import click
+
+from benchmarks import (
+    broker_fetch,
+    broker_produce,
+    disk_overhead,
+    librdkafka_clients,
+    log_opening,
+    machine,
+    replay_cost,
+    webhook_lines,
+)
+from benchmarks.scale import FULL, QUICK, Scale
+from benchmarks.table import Group, Line, print_group, print_head, verdict
+
+Measure = Callable[[Scale, Path], list[Line]]
+
+GROUPS: Final[Mapping[str, tuple[str, Measure]]] = {
+    "produce": ("Produce, raw load, 200-byte messages, one partition", broker_produce.measure),
+    "fetch": ("Fetch from page cache, raw load", broker_fetch.measure),
+    "librdkafka": ("librdkafka, 200-byte messages, one partition", librdkafka_clients.measure),
+    "overhead": ("Bytes on disk, 200-byte messages", disk_overhead.measure),
+    "opening": ("A log of much history: opened from a cold disk", log_opening.measure),
+    "replay": ("Replay of one window from logs of any length", replay_cost.measure),
+    "webhooks": ("Webhooks from one process to a local receiver", webhook_lines.measure),
+}
+
+
+@click.command()
+@click.argument("groups", nargs=-1, type=click.Choice(list(GROUPS)))
+@click.option("--quick", is_flag=True, help="One short round of everything: a look, no figures.")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Where logs are kept meanwhile; the system's folder for temporary files where absent.",
+)
+def main(groups: tuple[str, ...], quick: bool, folder: Path | None) -> None:
+    """Measure GROUPS, or everything, and print a table.
+
+    Each figure is the median of three rounds and stands beside a baseline of the same rounds.
+    """
+    scale = QUICK if quick else FULL
+    with tempfile.TemporaryDirectory(prefix="rewind-bench-", dir=folder) as scratch:
+        print(machine.describe(Path(scratch)))
+        rounds = "one round" if scale.rounds == 1 else f"medians of {scale.rounds} rounds"
+        print(f"{rounds}; ratio = figure / the baseline named beside it\n")
+        print_head()
+        measured = [_measure(name, scale, Path(scratch)) for name in groups or GROUPS]
+    print(f"\n{verdict(measured)}")
+
+
+def _measure(name: str, scale: Scale, folder: Path) -> Group:
+    title, measure = GROUPS[name]
+    start = time.monotonic()
+    group = Group(title, measure(scale, folder))
+    print_group(group)
+    click.echo(f"[{name}: {time.monotonic() - start:.0f} s]", err=True)
+    return group
+
+
+if __name__ == "__main__":
+    sys.exit(main())

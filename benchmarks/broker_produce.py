@@ -1,0 +1,216 @@
+"""What the broker takes: batches of 1, 50 and 1 MB, every acks, few and many connections.
+
+acks=0 and acks=1 are compared with a bare server that moves the same bytes the same way, and
+acks=all with acks=1. Where the disk sets the pace of acks=all, with one connection or batches of
+1 MB, the baseline is a file that five requests are appended to and flushed, again and again.
+Every case has a broker of its own, which takes the same load for a moment before it is timed.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from benchmarks.bare_server import BareServer, bare_server
+from benchmarks.disk import appended_and_flushed, written_to_page_cache
+from benchmarks.frames import (
+    ACKS_ALL,
+    ACKS_LEADER,
+    ACKS_NONE,
+    ProduceFrame,
+    batch_of,
+    encode_produce,
+)
+from benchmarks.produce_load import (
+    Load,
+    Sent,
+    produce,
+    produce_bare,
+    send_once,
+    stream,
+    stream_bare,
+)
+from benchmarks.running_broker import RunningBroker, cpu_s, fresh_broker
+from benchmarks.scale import Scale, median
+from benchmarks.table import (
+    Baseline,
+    Line,
+    Target,
+    at_least,
+    at_most,
+    share_at_least,
+)
+
+TOPIC: Final = "load"
+LARGE: Final = 4_700
+"""Records of 200 bytes that make a batch just under 1 MB."""
+
+WARM_UP_S: Final = 0.1
+IN_FLIGHT: Final = 5
+DEEP: Final = 1_000
+ACKS_NAMES: Final = {ACKS_NONE: "0", ACKS_LEADER: "1", ACKS_ALL: "all"}
+
+
+class Case(NamedTuple):
+    """One way to send."""
+
+    records: int
+    acks: int
+    connections: int
+    in_flight: int = IN_FLIGHT
+
+    def __str__(self) -> str:
+        batch = "1 MB" if self.records == LARGE else str(self.records)
+        flight = "" if self.acks == ACKS_NONE else f" x {self.in_flight:,}"
+        return f"batch {batch}, acks {ACKS_NAMES[self.acks]}, {self.connections} conn{flight}"
+
+
+class Measured(NamedTuple):
+    """One case in one round: messages/s of both sides, and the processor time of both."""
+
+    rate: float
+    bare_rate: float
+    cpu_s_per_gb: float
+    bare_cpu_s_per_gb: float
+
+
+CASES: Final = (
+    *(Case(1, acks, 1, DEEP) for acks in (ACKS_LEADER, ACKS_ALL)),
+    *(
+        Case(records, acks, connections)
+        for records in (1, 50, LARGE)
+        for acks in (ACKS_NONE, ACKS_LEADER, ACKS_ALL)
+        for connections in (1, 8, 64)
+    ),
+)
+
+TARGETS: Final[dict[Case, Target]] = {
+    Case(1, ACKS_LEADER, 1, DEEP): at_least(300_000),
+    Case(1, ACKS_LEADER, 64): at_least(100_000),
+    Case(50, ACKS_LEADER, 8): at_least(1_500_000),
+    Case(1, ACKS_ALL, 64): share_at_least(0.8),
+    Case(50, ACKS_ALL, 64): share_at_least(0.8),
+}
+
+GB_CASE: Final = Case(LARGE, ACKS_LEADER, 1)
+"""Where bytes count and requests do not."""
+
+
+def measure(scale: Scale, folder: Path) -> list[Line]:
+    """Every case against its baseline."""
+    results: dict[Case, list[Measured]] = {case: [] for case in CASES}
+    disk = _DiskPace(folder)
+    with bare_server() as bare:
+        for _ in range(scale.rounds):
+            for case in CASES:
+                results[case].append(_measure_case(folder, bare, case, scale.case_s))
+            disk.measure(scale.case_s)
+    return [*_rate_lines(results, disk), *_byte_lines(results, disk)]
+
+
+class _DiskPace:
+    """What the disk alone does with the same bytes, round by round."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.flushed: dict[int, list[float]] = {1: [], 50: [], LARGE: []}
+        """Messages/s when so many requests as are in flight are appended and flushed."""
+        self.cached: dict[int, list[float]] = {1: [], 50: [], LARGE: []}
+        """Bytes/s into the page cache, as much in one call as the broker gathers at the most."""
+
+    def measure(self, seconds: float) -> None:
+        """One round."""
+        for records in self.flushed:
+            batch = batch_of(records, _now_ms())
+            pace = appended_and_flushed(self._folder, [batch] * IN_FLIGHT, seconds)
+            self.flushed[records].append(pace * IN_FLIGHT * records)
+            pieces = [batch] * max(1, min(DEEP, 2**20 // len(batch)))
+            self.cached[records].append(written_to_page_cache(self._folder, pieces, seconds))
+
+
+def _measure_case(folder: Path, bare: BareServer, case: Case, seconds: float) -> Measured:
+    batch = batch_of(case.records, _now_ms())
+    request = encode_produce(TOPIC, batch, case.records, case.acks)
+    load = Load(case.connections, case.in_flight, seconds)
+    with fresh_broker(folder) as broker:
+        broker.create_topic(TOPIC)
+        probe = encode_produce(TOPIC, batch, case.records, ACKS_LEADER)
+        warm_up = produce(broker.address, probe, load._replace(seconds=WARM_UP_S))
+        sent, cpu = _with_cpu(broker.cpu_s, lambda: _produce(broker, request, probe, load))
+        _check_stored(broker, probe, warm_up.requests + sent.requests, case)
+    bare_sent, bare_cpu = _with_cpu(
+        lambda: cpu_s(bare.process), lambda: _produce_bare(bare, request, load)
+    )
+    return Measured(
+        sent.requests * case.records / sent.seconds,
+        bare_sent.requests * case.records / bare_sent.seconds,
+        cpu / (sent.requests * len(batch) / 1e9),
+        bare_cpu / (bare_sent.requests * len(batch) / 1e9),
+    )
+
+
+def _produce(broker: RunningBroker, request: ProduceFrame, probe: ProduceFrame, load: Load) -> Sent:
+    if request.acks == ACKS_NONE:
+        return stream(broker.address, request, probe, load)
+    return produce(broker.address, request, load)
+
+
+def _check_stored(broker: RunningBroker, probe: ProduceFrame, requests: int, case: Case) -> None:
+    """Hold the broker's own count of records against the generator's."""
+    probes = case.connections if case.acks == ACKS_NONE else 0
+    stored = send_once(broker.address, probe)
+    assert stored == (requests + probes) * case.records, (stored, requests, case)
+
+
+def _produce_bare(bare: BareServer, request: ProduceFrame, load: Load) -> Sent:
+    send = stream_bare if request.acks == ACKS_NONE else produce_bare
+    return send(bare.address, request, load)
+
+
+def _with_cpu(spent_s: Callable[[], float], send: Callable[[], Sent]) -> tuple[Sent, float]:
+    before_s = spent_s()
+    sent = send()
+    return sent, spent_s() - before_s
+
+
+def _rate_lines(results: dict[Case, list[Measured]], disk: _DiskPace) -> list[Line]:
+    rates = {case: median(each.rate for each in of) for case, of in results.items()}
+    return [
+        Line(str(case), rate, "msg/s", _baseline(case, rates, results, disk), TARGETS.get(case))
+        for case, rate in rates.items()
+    ]
+
+
+def _baseline(
+    case: Case,
+    rates: dict[Case, float],
+    results: dict[Case, list[Measured]],
+    disk: _DiskPace,
+) -> Baseline:
+    if case.acks != ACKS_ALL:
+        return Baseline("bare socket", median(each.bare_rate for each in results[case]))
+    if case.records == LARGE or (case.connections == 1 and case.in_flight == IN_FLIGHT):
+        return Baseline("append 5 and fdatasync", median(disk.flushed[case.records]))
+    return Baseline("acks 1", rates[case._replace(acks=ACKS_LEADER)])
+
+
+def _byte_lines(results: dict[Case, list[Measured]], disk: _DiskPace) -> Iterable[Line]:
+    """The large batches in bytes, against the page cache, and what a gigabyte costs."""
+    of = results[GB_CASE]
+    batch_bytes = len(batch_of(LARGE, _now_ms()))
+    bytes_per_s = median(each.rate for each in of) / LARGE * batch_bytes
+    cached = Baseline("writev to page cache", median(disk.cached[LARGE]) / 1e6)
+    yield Line("1 MB batches in, 1 conn", bytes_per_s / 1e6, "MB/s", cached, at_least(1_000))
+    yield Line(
+        "broker CPU a GB in, 1 MB batches",
+        median(each.cpu_s_per_gb for each in of),
+        "s/GB",
+        Baseline("bare socket", median(each.bare_cpu_s_per_gb for each in of)),
+        at_most(1.0),
+    )
+    for records, name in ((1, "1"), (50, "50"), (LARGE, "1 MB")):
+        yield Line(f"page cache alone, batch {name}", median(disk.cached[records]) / 1e6, "MB/s")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

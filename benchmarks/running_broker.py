@@ -1,0 +1,115 @@
+"""A broker of our own in a process of its own, and what it costs."""
+
+import os
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final
+
+import psutil
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from logbroker.embedded import EmbeddedBroker
+
+DEADLINE_S: Final = 60.0
+LINES_KEPT: Final = 100
+
+
+class RunningBroker:
+    """What the measurements ask of a broker beside the load itself."""
+
+    def __init__(self, broker: EmbeddedBroker, data_dir: Path) -> None:
+        self.bootstrap_servers = broker.bootstrap_servers
+        host, _, port = broker.bootstrap_servers.rpartition(":")
+        self.address = (host, int(port))
+        self.process = psutil.Process(broker.pid)
+        self._data_dir = data_dir
+        self._admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+
+    def create_topic(self, name: str, partitions: int = 1) -> None:
+        """Make a topic with the broker's own settings."""
+        self._admin.create_topics([NewTopic(name, partitions)])[name].result()
+
+    def segments(self, topic: str, suffix: str) -> list[Path]:
+        """The files of a topic's partitions with this suffix."""
+        return sorted(self._data_dir.glob(f"{topic}-*/*{suffix}"))
+
+    def wait_for_end(self, topic: str, offset: int, partition: int = 0) -> None:
+        """Wait until exactly so many records are visible to consumers."""
+        settings = {
+            "bootstrap.servers": self.bootstrap_servers,
+            "group.id": "bench",
+            "log_level": 0,
+        }
+        place = TopicPartition(topic, partition)
+        with closing(Consumer(settings)) as consumer:
+            until(
+                lambda: consumer.get_watermark_offsets(place, 10)[1] == offset,
+                f"{topic} has {offset} visible records",
+            )
+
+    def cpu_s(self) -> float:
+        """Processor seconds that the process has used."""
+        return cpu_s(self.process)
+
+    def resident_mb(self) -> float:
+        """Resident memory, in units of 10**6 bytes."""
+        return self.process.memory_info().rss / 1e6
+
+
+def cpu_s(process: psutil.Process) -> float:
+    """Processor seconds that a process has used, in user and kernel mode."""
+    times = process.cpu_times()
+    return times.user + times.system
+
+
+@contextmanager
+def running_broker(data_dir: Path, *, keeps_data: bool = True) -> Iterator[RunningBroker]:
+    """A broker on `data_dir`; at the end stopped cleanly, or killed where nobody needs its data."""
+    heard: deque[str] = deque(maxlen=LINES_KEPT)
+    broker = EmbeddedBroker(data_dir, hear=heard.append)
+    broker.start()
+    try:
+        yield RunningBroker(broker, data_dir)
+    except BaseException:
+        sys.stderr.writelines(heard)
+        raise
+    finally:
+        if keeps_data:
+            broker.stop()
+        else:
+            broker.kill()
+
+
+@contextmanager
+def fresh_broker(folder: Path) -> Iterator[RunningBroker]:
+    """A broker without any topic, in a folder of its own under `folder`.
+
+    When this ends the disk is quiet again: the next flush of anybody would else pay for what
+    the file system does to free gigabytes.
+    """
+    with (
+        tempfile.TemporaryDirectory(dir=folder) as data_dir,
+        running_broker(Path(data_dir), keeps_data=False) as broker,
+    ):
+        yield broker
+    os.sync()
+
+
+def until(holds: Callable[[], bool], what: str, *, period_s: float = 0.005) -> None:
+    """Wait for a condition, with a look at it every `period_s` seconds.
+
+    Raises:
+        TimeoutError: it does not come to hold within `DEADLINE_S` seconds.
+    """
+    deadline = time.monotonic() + DEADLINE_S
+    while not holds():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"never: {what}")
+        time.sleep(period_s)

@@ -1,0 +1,53 @@
+"""How much a run measures: the whole of it, or a look in less than a minute."""
+
+import statistics
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+
+class Scale(NamedTuple):
+    """Rounds and sizes of one run; every figure is the median over the rounds.
+
+    A round measures each case once, so that a noisy neighbour meets all of them alike.
+    """
+
+    rounds: int
+    case_s: float
+    """How long one case runs in a round."""
+    client_s: float
+    """How long a stock client runs in a round."""
+    webhook_s: float
+    large_log_bytes: int
+    small_log_bytes: int
+    replay_logs: tuple[int, ...]
+    """Records in the logs that the same window is replayed from."""
+    replay_events: int
+    """Events of the window that are owed to the webhook."""
+
+
+FULL: Final = Scale(
+    rounds=3,
+    case_s=0.6,
+    client_s=2.0,
+    webhook_s=1.0,
+    large_log_bytes=10 * 10**9,
+    small_log_bytes=10**8,
+    replay_logs=(10**5, 10**6, 10**7),
+    replay_events=20_000,
+)
+
+QUICK: Final = Scale(
+    rounds=1,
+    case_s=0.1,
+    client_s=0.5,
+    webhook_s=0.3,
+    large_log_bytes=5 * 10**8,
+    small_log_bytes=10**8,
+    replay_logs=(10**5, 5 * 10**5),
+    replay_events=3_000,
+)
+
+
+def median(values: Iterable[float]) -> float:
+    """The middle one of the rounds' values."""
+    return statistics.median(values)

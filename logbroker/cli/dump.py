@@ -1,0 +1,234 @@
+"""`logbroker dump`: what a segment file holds, and whether its indexes tell the truth."""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import click
+
+from logbroker.cli.index_agreement import IndexAgreement, OffsetIndexAgreement, TimeIndexAgreement
+from logbroker.errors import CorruptBatch
+from logbroker.records.batch import (
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    MAGIC_V2,
+    NO_PRODUCER_ID,
+    BatchHeader,
+    crc_matches,
+    read_header,
+)
+from logbroker.records.compression import Codec
+from logbroker.records.record import Record, decode_records
+
+SOMETHING_IS_WRONG: Final = 1
+
+_SEGMENT_NAME: Final = re.compile(r"[0-9]{20}\.log")
+
+
+def _check_names(
+    ctx: click.Context, param: click.Parameter, paths: tuple[Path, ...]
+) -> tuple[Path, ...]:
+    for path in paths:
+        if not _SEGMENT_NAME.fullmatch(path.name):
+            raise click.BadParameter(
+                f"{path} is no segment; allowed is a file <20 digits>.log", ctx, param
+            )
+    return paths
+
+
+@click.command()
+@click.argument(
+    "segments",
+    metavar="SEGMENT...",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    callback=_check_names,
+    nargs=-1,
+    required=True,
+)
+@click.option("--records", "with_records", is_flag=True, help="Print every record, too.")
+def dump(segments: tuple[Path, ...], with_records: bool) -> None:
+    """Print each batch of log segments and check it, with the indexes beside the segment.
+
+    Ends with 0 when everything is right, 1 when something is wrong, 2 when misused.
+    """
+    problems = [SegmentDump(path, with_records=with_records).run() for path in segments]
+    if any(problems):
+        sys.exit(SOMETHING_IS_WRONG)
+
+
+class SegmentDump:
+    """One walk over a segment: prints each batch and counts what is wrong.
+
+    A batch whose CRC is wrong is passed over by its length; bytes that are no batch at all
+    end the walk, since nothing tells where the next one begins.
+    """
+
+    def __init__(self, path: Path, *, with_records: bool) -> None:
+        self._path = path
+        self._with_records = with_records
+        self._indexes: list[IndexAgreement] = []
+        self._next_offset = int(path.stem)
+        self._batches = 0
+        self._records = 0
+        self._problems = 0
+
+    def run(self) -> int:
+        """Print everything: how many things are wrong."""
+        click.echo(f"segment {self._path}")
+        self._indexes = _indexes_beside(self._path, int(self._path.stem))
+        with self._path.open("rb") as file:
+            try:
+                for position, header, batch in _batches(file):
+                    self._show_batch(position, header, batch)
+            except CorruptBatch as error:
+                self._say_wrong(str(error))
+        for index in self._indexes:
+            click.echo(index.verdict())
+            self._problems += len(index.finish())
+        click.echo(
+            f"batches={self._batches} records={self._records} next_offset={self._next_offset} "
+            f"problems={self._problems}"
+        )
+        return self._problems
+
+    def _show_batch(self, position: int, header: BatchHeader, batch: bytes) -> None:
+        is_sound = crc_matches(batch, header.crc)
+        click.echo(describe_batch(position, header, crc_is_right=is_sound))
+        if not is_sound:
+            self._say_wrong(f"batch at position {position} does not match its CRC")
+        if header.base_offset < self._next_offset or header.last_offset_delta < 0:
+            self._say_wrong(
+                f"batch at position {position} has offsets {header.base_offset}.."
+                f"{header.last_offset}; expected is {self._next_offset} or more, rising"
+            )
+        for index in self._indexes:
+            index.see(position, header)
+        if self._with_records and is_sound:
+            self._show_records(position, batch)
+        self._batches += 1
+        self._records += header.record_count
+        self._next_offset = max(self._next_offset, header.next_offset)
+
+    def _show_records(self, position: int, batch: bytes) -> None:
+        try:
+            for record in decode_records(batch):
+                click.echo(describe_record(record))
+        except CorruptBatch as error:
+            self._say_wrong(f"records at position {position}: {error}")
+
+    def _say_wrong(self, problem: str) -> None:
+        self._problems += 1
+        click.echo(f"wrong: {problem}")
+
+
+def _indexes_beside(path: Path, base_offset: int) -> list[IndexAgreement]:
+    """Those that are there: a segment may have been copied without them."""
+    checks = {".index": OffsetIndexAgreement, ".timeindex": TimeIndexAgreement}
+    found = []
+    for suffix, agreement in checks.items():
+        index_path = path.with_suffix(suffix)
+        if index_path.is_file():
+            found.append(agreement(index_path, base_offset))
+        else:
+            click.echo(f"{index_path.name} is not beside the segment")
+    return found
+
+
+def _batches(file: BinaryIO) -> Iterator[tuple[int, BatchHeader, bytes]]:
+    """Position, header and bytes of each batch; memory is that of one batch.
+
+    Raises:
+        CorruptBatch: what follows is no whole batch of magic 2.
+    """
+    size = os.fstat(file.fileno()).st_size
+    position = 0
+    while position < size:
+        start = file.read(min(HEADER_BYTES, size - position))
+        header = _plausible_header(start, position, size)
+        batch = start + file.read(header.size - len(start))
+        yield position, header, batch
+        position += header.size
+
+
+def _plausible_header(start: bytes, position: int, size: int) -> BatchHeader:
+    left = size - position
+    try:
+        header = read_header(start)
+    except CorruptBatch:
+        raise CorruptBatch(f"the segment ends inside a header, at position {position}") from None
+    if header.magic != MAGIC_V2 or header.batch_length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
+        raise CorruptBatch(
+            f"no batch at position {position}: magic {header.magic}, "
+            f"length {header.batch_length}; {left} bytes are not looked at"
+        )
+    if header.size > left:
+        raise CorruptBatch(
+            f"the segment ends inside a batch: position {position}, {left} of {header.size} bytes"
+        )
+    return header
+
+
+def describe_batch(position: int, header: BatchHeader, *, crc_is_right: bool) -> str:
+    """One line of `name=value` on a batch; offset ranges here include their end."""
+    times = f"{_time(header.base_timestamp)}..{_time(header.max_timestamp)}"
+    fields = {
+        "offsets": f"{header.base_offset}..{header.last_offset}",
+        "position": position,
+        "size": header.size,
+        "count": header.record_count,
+        "codec": _codec(header),
+        "timestamps": times,
+        "time": "LogAppendTime" if header.is_append_time else "CreateTime",
+        "leader_epoch": header.leader_epoch,
+        "producer": _producer(header),
+        "control": "yes" if header.is_control else "no",
+        "crc": f"{header.crc:08x}:{'right' if crc_is_right else 'wrong'}",
+    }
+    return " ".join(f"{name}={value}" for name, value in fields.items())
+
+
+def describe_record(record: Record) -> str:
+    """One line on a record: texts as JSON, other bytes as 0x and hexadecimal digits."""
+    headers = ",".join(f"{json.dumps(key)}:{_octets(value)}" for key, value in record.headers)
+    return (
+        f"  offset={record.offset} timestamp={_time(record.timestamp_ms)} "
+        f"key={_octets(record.key)} value={_octets(record.value)} headers={{{headers}}}"
+    )
+
+
+def _codec(header: BatchHeader) -> str:
+    with suppress(ValueError):
+        return Codec(header.compression).name.lower()
+    return f"unknown({header.compression})"
+
+
+def _producer(header: BatchHeader) -> str:
+    if header.producer_id == NO_PRODUCER_ID:
+        return "none"
+    return f"{header.producer_id}/{header.producer_epoch}/{header.base_sequence}"
+
+
+def _time(timestamp_ms: int) -> str:
+    """RFC 3339; the bare number where it is no date (-1 is `none`)."""
+    if timestamp_ms == -1:
+        return "none"
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp_ms)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03d}Z"
+
+
+def _octets(value: bytes | None) -> str:
+    if value is None:
+        return "null"
+    try:
+        return json.dumps(value.decode(), ensure_ascii=False)
+    except UnicodeDecodeError:
+        return f"0x{value.hex()}"

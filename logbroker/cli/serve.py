@@ -1,0 +1,180 @@
+"""`logbroker serve`: run a broker until a signal ends it."""
+
+import logging
+import os
+import resource
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import click
+
+from logbroker.config import TOPIC_SETTINGS, BrokerConfig, LogConfig, apply_topic_settings
+from logbroker.errors import InvalidConfig, LogbrokerError, StorageFailed
+from logbroker.server.broker import Broker
+
+REFUSED = 1
+
+_NUMBERS = {
+    "broker_id": "The broker's id in its cluster; a data directory belongs to one id.",
+    "num_partitions": "Partitions of a topic that is created without a number.",
+    "partitions_max": "The most partitions this broker takes.",
+    "connections_max": "The most connections at once; one more is closed.",
+    "request_bytes_max": "The largest request; a larger one closes its connection.",
+    "requests_in_flight_max": "Unanswered requests after which a connection is not read.",
+    "connection_idle_s": "Seconds after which a silent connection is closed.",
+    "retention_check_s": "Seconds between two looks for segments to delete.",
+    "file_delete_delay_s": "Seconds before deleted segments leave the disk.",
+    "producer_id_expiration_s": "Seconds after which an idempotent producer is forgotten.",
+    "flush_threads": "How many logs may be flushed at the same time.",
+}
+
+
+def _number_options(command: Callable[..., None]) -> Callable[..., None]:
+    defaults = {field.name: field.default for field in fields(BrokerConfig)}
+    for name, text in reversed(_NUMBERS.items()):
+        command = click.option(
+            f"--{name.replace('_', '-')}",
+            name,
+            type=type(defaults[name]),
+            default=defaults[name],
+            envvar=f"LOGBROKER_{name.upper()}",
+            show_default=True,
+            show_envvar=True,
+            help=text,
+        )(command)
+    return command
+
+
+class Address(click.ParamType[tuple[str, int]]):
+    """HOST:PORT, or [HOST]:PORT for an IPv6 address."""
+
+    name = "HOST:PORT"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        """The host and the port as a number."""
+        if isinstance(value, tuple):
+            return value
+        host, _, port = str(value).rpartition(":")
+        if not host or not port.isdecimal() or int(port) > 65_535:
+            self.fail(f"{value!r} is no address; allowed is HOST:PORT", param, ctx)
+        return host.strip("[]"), int(port)
+
+
+@click.command()
+@click.option(
+    "--listen",
+    type=Address(),
+    default="127.0.0.1:9092",
+    envvar="LOGBROKER_LISTEN",
+    show_default=True,
+    show_envvar=True,
+    help="Where to listen; port 0 lets the system choose.",
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    envvar="LOGBROKER_DATA_DIR",
+    show_envvar=True,
+    help="The folder that holds the log.",
+)
+@click.option(
+    "--advertised-host",
+    envvar="LOGBROKER_ADVERTISED_HOST",
+    show_envvar=True,
+    help="The name clients reach this broker by; the listening host where absent.",
+)
+@click.option(
+    "--metrics-listen",
+    type=Address(),
+    envvar="LOGBROKER_METRICS_LISTEN",
+    show_envvar=True,
+    help="Where to serve Prometheus metrics over HTTP; nowhere where absent.",
+)
+@click.option(
+    "--auto-create-topics/--no-auto-create-topics",
+    default=True,
+    envvar="LOGBROKER_AUTO_CREATE_TOPICS",
+    show_default=True,
+    show_envvar=True,
+    help="Whether asking for a topic creates it.",
+)
+@click.option(
+    "--topic-config",
+    "topic_configs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help=f"Default of a topic setting; repeatable. Known: {', '.join(TOPIC_SETTINGS)}.",
+)
+@click.option(
+    "--stop-on-stdin-close",
+    is_flag=True,
+    help="Stop when standard input ends, as it does when the parent process dies.",
+)
+@_number_options
+def serve(
+    listen: tuple[str, int],
+    metrics_listen: tuple[str, int] | None,
+    topic_configs: tuple[str, ...],
+    stop_on_stdin_close: bool,
+    **settings: Any,
+) -> None:
+    """Serve the Kafka protocol from a data directory until SIGTERM or Ctrl-C.
+
+    The line `logbroker ready on HOST:PORT` on standard error says that it serves.
+    """
+    logging.basicConfig(
+        level=logging.INFO,
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+    )
+    host, port = listen
+    _raise_descriptor_limit()
+    try:
+        defaults = _topic_defaults(topic_configs)
+        config = BrokerConfig(host=host, port=port, topic_defaults=defaults, **settings)
+        broker = Broker(config)
+        if metrics_listen is not None:
+            broker.serve_metrics(*metrics_listen)
+    except LogbrokerError as error:
+        click.echo(f"logbroker: {error}", err=True)
+        sys.exit(REFUSED)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: broker.stop())
+    if stop_on_stdin_close:
+        threading.Thread(target=_stop_at_end_of_stdin, args=(broker,), daemon=True).start()
+    click.echo(f"logbroker ready on {host}:{broker.port}", err=True)
+    try:
+        broker.run()
+    except StorageFailed as error:
+        click.echo(f"logbroker: not closed cleanly: {error}", err=True)
+        sys.exit(REFUSED)
+
+
+def _topic_defaults(pairs: tuple[str, ...]) -> LogConfig:
+    settings: dict[str, str] = {}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator:
+            raise InvalidConfig(f"topic config is {pair!r}; allowed is NAME=VALUE")
+        settings[name] = value
+    return apply_topic_settings(LogConfig(), settings)
+
+
+def _raise_descriptor_limit() -> None:
+    """Take all descriptors that the system grants: a partition needs up to three."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _stop_at_end_of_stdin(broker: Broker) -> None:
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    broker.stop()

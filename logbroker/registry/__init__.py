@@ -1,0 +1,1 @@
+"""Which topics, brokers and producer ids exist: the cluster metadata."""

@@ -1,0 +1,55 @@
+"""A topic as the cluster knows it, and the names that a topic may have.
+
+Source: Kafka, `org.apache.kafka.common.internals.Topic`.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from logbroker.errors import InvalidTopic
+
+# 249 leaves room for `-<partition>` in the 255 bytes that a folder's name may have.
+_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_NAME_RULE: Final = "1 to 249 of the characters a-z A-Z 0-9 . _ -, and not . or .. alone"
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic; `settings` holds what differs from the broker's defaults.
+
+    A topic that was deleted and created again has another `topic_id`. While `deleting`, its
+    folders are being renamed and no client sees it.
+    """
+
+    name: str
+    topic_id: UUID
+    partitions: int
+    settings: Mapping[str, str]
+    deleting: bool = False
+
+
+def check_topic_name(name: str) -> None:
+    """Refuse a name that Kafka would not take.
+
+    Raises:
+        InvalidTopic: the name is empty, too long, `.` or `..`, or has other characters.
+    """
+    if _NAME.fullmatch(name) is None or name in (".", ".."):
+        raise InvalidTopic(f"topic name is {name!r}; allowed is {_NAME_RULE}")
+
+
+def check_collision(name: str, others: Iterable[str]) -> None:
+    """Refuse a name that metrics could not tell from another one's.
+
+    Kafka's metrics have `_` for `.`, so `a.b` and `a_b` would be one.
+
+    Raises:
+        InvalidTopic: one of `others` has the same letters but for `.` and `_`.
+    """
+    folded = name.replace(".", "_")
+    for other in others:
+        if other != name and other.replace(".", "_") == folded:
+            raise InvalidTopic(f"topic name {name!r} collides with {other!r}: . and _ are alike")

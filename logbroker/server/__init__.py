@@ -1,0 +1,1 @@
+"""The broker process: the socket loop, the handlers, the clocked housekeeping."""

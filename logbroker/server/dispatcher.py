@@ -1,0 +1,138 @@
+"""Which handler answers which request."""
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from logbroker.server.connection import Connection
+from logbroker.server.fetch import FetchHandler
+from logbroker.server.handlers.cluster import ClusterHandlers
+from logbroker.server.handlers.configs import ConfigHandlers
+from logbroker.server.handlers.coordinators import find_coordinator
+from logbroker.server.handlers.log_dirs import LogDirHandlers
+from logbroker.server.handlers.offsets import OffsetHandlers
+from logbroker.server.handlers.producer_ids import ProducerIdHandlers
+from logbroker.server.handlers.topics import TopicHandlers
+from logbroker.server.metrics import Counters
+from logbroker.server.produce import ProduceHandler
+from logbroker.server.workers import Workers
+from logbroker.wire.api_versions import answer_api_versions
+from logbroker.wire.apis import ApiKey
+from logbroker.wire.cold import decode_cold, encode_cold
+from logbroker.wire.request import RequestHeader, read_request_header
+
+log = logging.getLogger("logbroker.dispatcher")
+
+# Message classes of kafka-python; each handler names its own pair.
+Handler = Callable[[Any], Any]
+
+PRODUCE_KEY: Final = int(ApiKey.PRODUCE)
+FETCH_KEY: Final = int(ApiKey.FETCH)
+
+OTHERS_PER_TURN: Final = 16
+"""How many requests but Produce one connection gets handled before others have their turn: a
+read may bring hundreds, and some take milliseconds each."""
+
+
+class RequestDispatcher:
+    """Gives each frame to its handler and remembers whose turn's end is due."""
+
+    def __init__(
+        self,
+        produce: ProduceHandler,
+        fetch: FetchHandler,
+        cold: dict[ApiKey, Handler],
+        slow: dict[ApiKey, Handler],
+        reads: Workers,
+        counters: Counters,
+    ) -> None:
+        self.touched: set[Connection] = set()
+        self._produce = produce
+        self._fetch = fetch
+        self._cold = cold
+        self._slow = slow
+        self._reads = reads
+        self._counters = counters
+
+    def dispatch(self, connection: Connection, frames: list[tuple[int, int]]) -> None:
+        """Handle the whole frames of one read; `touched` connections are finished by the broker."""
+        self.touched.add(connection)
+        self._counters.requests += len(frames)
+        view = connection.buffer.view()
+        others = 0
+        for start, end in frames:
+            api_key = view[start] << 8 | view[start + 1]
+            if api_key == PRODUCE_KEY:
+                self._produce.handle(connection, view, start, end)
+                continue
+            self._produce.end_run()
+            if others == OTHERS_PER_TURN:
+                self._counters.requests -= len(frames) - frames.index((start, end))
+                connection.postpone(start)
+                break
+            others += 1
+            if api_key == FETCH_KEY:
+                self._fetch.handle(connection, view, start, end)
+            else:
+                self._handle_cold(connection, view[start:end])
+        self._produce.end_run()
+
+    def _handle_cold(self, connection: Connection, frame: memoryview) -> None:
+        header, body = read_request_header(frame)
+        connection.client_id = header.client_id
+        if header.api_key == ApiKey.API_VERSIONS:
+            connection.open_slot().fill([answer_api_versions(header, frame, body)])
+            return
+        request = decode_cold(header, frame, body)
+        slow = self._slow.get(ApiKey(header.api_key))
+        if slow is not None:
+            self._handle_slow(connection, header, lambda: slow(request))
+            return
+        response = self._cold[ApiKey(header.api_key)](request)
+        connection.open_slot().fill([encode_cold(header, response)])
+
+    def _handle_slow(
+        self, connection: Connection, header: RequestHeader, call: Callable[[], Any]
+    ) -> None:
+        slot = connection.open_slot()
+
+        def done(answer: bytes | Exception) -> None:
+            if isinstance(answer, Exception):
+                log.error("%s failed", ApiKey(header.api_key).name, exc_info=answer)
+                connection.close("internal error")
+                return
+            slot.fill([answer])
+            connection.send()
+
+        self._reads.run(lambda: encode_cold(header, call()), done)
+
+
+def cold_handlers(
+    cluster: ClusterHandlers,
+    topics: TopicHandlers,
+    configs: ConfigHandlers,
+    producer_ids: ProducerIdHandlers,
+) -> dict[ApiKey, Handler]:
+    """The handlers that answer at once."""
+    return {
+        ApiKey.METADATA: cluster.metadata,
+        ApiKey.DESCRIBE_CLUSTER: cluster.describe_cluster,
+        ApiKey.FIND_COORDINATOR: find_coordinator,
+        ApiKey.CREATE_TOPICS: topics.create_topics,
+        ApiKey.DELETE_TOPICS: topics.delete_topics,
+        ApiKey.CREATE_PARTITIONS: topics.create_partitions,
+        ApiKey.DELETE_RECORDS: topics.delete_records,
+        ApiKey.DESCRIBE_CONFIGS: configs.describe,
+        ApiKey.ALTER_CONFIGS: configs.alter,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.alter_incrementally,
+        ApiKey.INIT_PRODUCER_ID: producer_ids.init_producer_id,
+    }
+
+
+def slow_handlers(offsets: OffsetHandlers, log_dirs: LogDirHandlers) -> dict[ApiKey, Handler]:
+    """The handlers that may read the disk, and so run beside the loop's thread."""
+    return {
+        ApiKey.LIST_OFFSETS: offsets.list_offsets,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: offsets.offset_for_leader_epoch,
+        ApiKey.DESCRIBE_LOG_DIRS: log_dirs.describe,
+    }

@@ -1,0 +1,250 @@
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs, for topics and this broker."""
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
+from functools import partial
+from typing import Final
+
+from kafka.protocol.admin.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+from logbroker.config import TOPIC_SETTINGS, BrokerConfig, LogConfig
+from logbroker.errors import InvalidConfig, InvalidRequest, RequestRefused
+from logbroker.registry.topic import Topic
+from logbroker.server.catalog import Catalog
+from logbroker.wire.error_codes import code_and_message
+
+
+class ResourceType(IntEnum):
+    """What a configuration belongs to."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from (KIP-226)."""
+
+    TOPIC = 1
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+class Operation(IntEnum):
+    """What IncrementalAlterConfigs does to a setting (KIP-339)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+LONG_TYPE: Final = 5
+STRING_TYPE: Final = 2
+
+_Result = DescribeConfigsResponse.DescribeConfigsResult
+_Entry = _Result.DescribeConfigsResourceResult
+
+
+def setting_values(config: LogConfig) -> dict[str, str]:
+    """Every topic setting as text, by its Kafka name."""
+    return {name: str(getattr(config, setting.field)) for name, setting in TOPIC_SETTINGS.items()}
+
+
+def config_source(setting: str, topic: Topic | None) -> ConfigSource:
+    """Whether a topic has its own value for `setting`."""
+    if topic is not None and setting in topic.settings:
+        return ConfigSource.TOPIC
+    return ConfigSource.DEFAULT
+
+
+class ConfigHandlers:
+    """Reads every setting; changes those of topics (the broker's own change by a restart)."""
+
+    def __init__(
+        self, catalog: Catalog, config: BrokerConfig, on_changed: Callable[[str], None]
+    ) -> None:
+        self._catalog = catalog
+        self._config = config
+        self._on_changed = on_changed
+
+    def describe(self, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+        """The settings of each resource, or why there are none."""
+        return DescribeConfigsResponse(
+            throttle_time_ms=0,
+            results=[
+                self._describe(resource, with_documentation=bool(request.include_documentation))
+                for resource in request.resources
+            ],
+        )
+
+    def alter(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
+        """Replace all settings of each topic by those named."""
+        responses = []
+        for resource in request.resources:
+            settings = {config.name: config.value or "" for config in resource.configs}
+            where = (resource.resource_type, resource.resource_name)
+            refusal = self._change(*where, partial(_replaced, settings), request.validate_only)
+            code, message = code_and_message(refusal)
+            responses.append(
+                AlterConfigsResponse.AlterConfigsResourceResponse(
+                    error_code=code,
+                    error_message=message,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                )
+            )
+        return AlterConfigsResponse(throttle_time_ms=0, responses=responses)
+
+    def alter_incrementally(
+        self, request: IncrementalAlterConfigsRequest
+    ) -> IncrementalAlterConfigsResponse:
+        """Set or delete single settings of each topic."""
+        responses = []
+        for resource in request.resources:
+            changes = [(one.name, one.config_operation, one.value) for one in resource.configs]
+            where = (resource.resource_type, resource.resource_name)
+            refusal = self._change(*where, partial(_merged, changes), request.validate_only)
+            code, message = code_and_message(refusal)
+            responses.append(
+                IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
+                    error_code=code,
+                    error_message=message,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                )
+            )
+        return IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=responses)
+
+    def _describe(
+        self,
+        resource: DescribeConfigsRequest.DescribeConfigsResource,
+        *,
+        with_documentation: bool,
+    ) -> _Result:
+        error: RequestRefused | None = None
+        entries: Iterable[_Entry] = ()
+        try:
+            entries = self._entries(resource, with_documentation=with_documentation)
+        except RequestRefused as refusal:
+            error = refusal
+        keys = resource.configuration_keys
+        code, message = code_and_message(error)
+        return _Result(
+            error_code=code,
+            error_message=message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=[entry for entry in entries if keys is None or entry.name in keys],
+        )
+
+    def _entries(
+        self,
+        resource: DescribeConfigsRequest.DescribeConfigsResource,
+        *,
+        with_documentation: bool,
+    ) -> list[_Entry]:
+        if resource.resource_type == ResourceType.TOPIC:
+            topic = self._catalog.registry.topic(resource.resource_name)
+            values = setting_values(self._catalog.log_config(topic))
+            return [
+                _topic_entry(name, value, topic, with_documentation=with_documentation)
+                for name, value in values.items()
+            ]
+        if resource.resource_type == ResourceType.BROKER:
+            self._check_broker(resource.resource_name)
+            return self._broker_entries()
+        raise InvalidRequest(f"resource type is {resource.resource_type}; allowed is 2 and 4")
+
+    def _broker_entries(self) -> list[_Entry]:
+        names = (
+            ("broker.id", "broker_id"),
+            ("auto.create.topics.enable", "auto_create_topics"),
+            ("num.partitions", "num_partitions"),
+            ("max.connections", "connections_max"),
+            ("socket.request.max.bytes", "request_bytes_max"),
+            ("producer.id.expiration.s", "producer_id_expiration_s"),
+        )
+        return [
+            _Entry(
+                name=name,
+                value=_text(getattr(self._config, field)),
+                read_only=True,
+                config_source=ConfigSource.STATIC_BROKER,
+                is_sensitive=False,
+                synonyms=[],
+                config_type=STRING_TYPE,
+                documentation=None,
+            )
+            for name, field in names
+        ]
+
+    def _check_broker(self, name: str) -> None:
+        if name != str(self._config.broker_id):
+            raise InvalidRequest(f"broker is {name!r}; this one is {self._config.broker_id}")
+
+    def _change(
+        self,
+        resource_type: int,
+        name: str,
+        changed: Callable[[Mapping[str, str]], Mapping[str, str]],
+        validate_only: bool,
+    ) -> RequestRefused | None:
+        try:
+            if resource_type != ResourceType.TOPIC:
+                raise InvalidRequest("only the settings of topics change while a broker runs")
+            settings = changed(self._catalog.registry.topic(name).settings)
+            self._catalog.check_settings(settings)
+            if not validate_only:
+                self._catalog.change_settings(name, settings)
+                self._on_changed(name)
+        except RequestRefused as refusal:
+            return refusal
+        return None
+
+
+def _replaced(settings: Mapping[str, str], _present: Mapping[str, str]) -> Mapping[str, str]:
+    return settings
+
+
+def _merged(
+    changes: Iterable[tuple[str, int, str | None]], present: Mapping[str, str]
+) -> dict[str, str]:
+    settings = dict(present)
+    for name, operation, value in changes:
+        if name not in TOPIC_SETTINGS:
+            known = ", ".join(TOPIC_SETTINGS)
+            raise InvalidConfig(f"unknown topic setting {name!r}; known are {known}")
+        if operation == Operation.SET:
+            settings[name] = value or ""
+        elif operation == Operation.DELETE:
+            settings.pop(name, None)
+        else:
+            raise InvalidConfig(f"{name} is no list; only set and delete apply to it")
+    return settings
+
+
+def _topic_entry(name: str, value: str, topic: Topic, *, with_documentation: bool) -> _Entry:
+    setting = TOPIC_SETTINGS[name]
+    source = config_source(name, topic)
+    return _Entry(
+        name=name,
+        value=value,
+        read_only=False,
+        config_source=source,
+        is_default=source == ConfigSource.DEFAULT,
+        is_sensitive=False,
+        synonyms=[_Entry.DescribeConfigsSynonym(name=name, value=value, source=source)],
+        config_type=LONG_TYPE if setting.is_number else STRING_TYPE,
+        documentation=setting.documentation if with_documentation else None,
+    )
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

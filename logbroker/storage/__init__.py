@@ -1,0 +1,1 @@
+"""Partitions on disk: segments, indexes, producer state, recovery and retention; no network."""

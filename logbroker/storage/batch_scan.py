@@ -1,0 +1,118 @@
+"""Walks over the batches of a segment file, header by header or byte by byte."""
+
+import os
+from collections.abc import Iterator
+from typing import Final
+
+from crc32c import crc32c
+
+from logbroker.errors import CorruptBatch
+from logbroker.records.batch import (
+    CRC_START,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    MAGIC_V2,
+    BatchHeader,
+)
+
+LOOK_UP_BYTES: Final = 16 * 1024
+"""One read of a look-up: an index interval and the batches around it, when they are small."""
+
+CHECK_BYTES: Final = 1024 * 1024
+"""One read of a check, and all the memory it takes however large a batch claims to be."""
+
+OFFSET_DELTA_MAX: Final = 2**31 - 1
+"""Index entries hold an offset less the segment's base offset in 32 bits."""
+
+BATCH_LENGTH_MIN: Final = HEADER_BYTES - LENGTH_PREFIX_BYTES
+
+
+def headers(descriptor: int, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Each whole batch between two positions: where it begins, and its header.
+
+    `start` is the beginning of a batch. Records are read only where batches are so small
+    that reading around them is cheaper.
+
+    Raises:
+        CorruptBatch: the bytes at a batch's place are no batch.
+    """
+    chunk, chunk_start = b"", start
+    position = start
+    while position + HEADER_BYTES <= end:
+        at = position - chunk_start
+        if at + HEADER_BYTES > len(chunk):
+            chunk, chunk_start, at = os.pread(descriptor, LOOK_UP_BYTES, position), position, 0
+        if len(chunk) < HEADER_BYTES:
+            raise CorruptBatch(f"the file ends at {position + len(chunk)}, {end} was expected")
+        header = BatchHeader._make(HEADER.unpack_from(chunk, at))
+        if header.batch_length < BATCH_LENGTH_MIN:
+            raise CorruptBatch(f"no batch at position {position}: length {header.batch_length}")
+        following = position + LENGTH_PREFIX_BYTES + header.batch_length
+        if following > end:
+            return
+        yield position, header
+        position = following
+
+
+def intact_headers(
+    descriptor: int, end: int, next_offset: int, checked_from: int
+) -> Iterator[BatchHeader]:
+    """The header of each batch from the start of a file, up to the first that is not intact.
+
+    A batch is intact when it is whole, follows the one before it (the first has
+    `next_offset`) and, from offset `checked_from` on, matches its CRC.
+    """
+    window = _Window(descriptor, end)
+    position, base_offset = 0, next_offset
+    while position + HEADER_BYTES <= end:
+        header = BatchHeader._make(HEADER.unpack_from(window.take(position, HEADER_BYTES)))
+        if not _is_plausible(header, next_offset) or position + header.size > end:
+            return
+        if header.last_offset - base_offset > OFFSET_DELTA_MAX:
+            return
+        if header.base_offset >= checked_from and not window.crc_matches(position, header):
+            return
+        yield header
+        position += header.size
+        next_offset = header.next_offset
+
+
+def _is_plausible(header: BatchHeader, next_offset: int) -> bool:
+    return (
+        header.magic == MAGIC_V2
+        and header.batch_length >= BATCH_LENGTH_MIN
+        and header.base_offset == next_offset
+        and header.last_offset_delta >= 0
+    )
+
+
+class _Window:
+    """A bounded part of a file in memory that moves forward over it."""
+
+    def __init__(self, descriptor: int, end: int) -> None:
+        self._descriptor = descriptor
+        self._end = end
+        self._buffer = bytearray(min(CHECK_BYTES, end))
+        self._start = 0
+        self._filled = 0
+
+    def take(self, position: int, size: int) -> memoryview:
+        """`size` bytes at `position` (fewer where the file is cut); at most `CHECK_BYTES`."""
+        if position + size > self._start + self._filled:
+            self._filled = os.preadv(self._descriptor, [self._buffer], position)
+            self._start = position
+        at = position - self._start
+        return memoryview(self._buffer)[at : min(at + size, self._filled)]
+
+    def crc_matches(self, position: int, header: BatchHeader) -> bool:
+        """Whether the batch at `position` has the CRC its header names."""
+        crc = 0
+        place, end = position + CRC_START, position + header.size
+        while place < end:
+            part = self.take(place, min(end - place, len(self._buffer)))
+            if not part:
+                return False
+            crc = crc32c(part, crc)
+            place += len(part)
+        return crc == header.crc

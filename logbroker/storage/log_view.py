@@ -1,0 +1,131 @@
+"""What readers see of a log at one instant."""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from logbroker.records.batch import BatchHeader
+from logbroker.records.record import first_record_at_or_after
+from logbroker.storage.segment import LogSegment
+
+
+class TimestampOffset(NamedTuple):
+    """A record found by time, and the leader epoch of its batch."""
+
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int
+
+
+class LogEnd(NamedTuple):
+    """A place between two batches: the next offset, and where it is in which segment.
+
+    The segment is named by its base offset: holding it would keep a deleted file's space.
+    """
+
+    offset: int
+    base_offset: int
+    position: int
+
+
+class LogView(NamedTuple):
+    """Segments in order, and the bounds between which records may be read.
+
+    Never changed but replaced as a whole, so any thread reads a consistent one without a
+    lock. The last segment may be written to meanwhile, behind `end`.
+    """
+
+    segments: tuple[LogSegment, ...]
+    start_offset: int
+    end: LogEnd
+    """The high watermark."""
+
+    def segment_of(self, offset: int) -> LogSegment:
+        """The segment that holds `offset`, which is not below the first one."""
+        segments = self.segments
+        if offset >= segments[-1].base_offset:
+            return segments[-1]
+        return segments[bisect_right(segments, offset, key=_base_offset) - 1]
+
+    def readable_bytes(self, segment: LogSegment) -> int:
+        """How much of a segment lies below the high watermark."""
+        end = self.end
+        if segment.base_offset == end.base_offset:
+            return end.position
+        return segment.size_bytes if segment.base_offset < end.base_offset else 0
+
+    def offset_for_time(self, timestamp_ms: int) -> TimestampOffset | None:
+        """The first record, in offset order, that is not older than the timestamp.
+
+        Source: Kafka, `UnifiedLog.fetchOffsetByTimestamp`, but over all segments: the
+        record that made a segment's largest timestamp may lie below the start offset.
+        """
+        for segment in self._readable_segments():
+            if segment.newest_timestamp_ms >= timestamp_ms:
+                found = self._search(segment, timestamp_ms)
+                if found is not None:
+                    return found
+        return None
+
+    def offset_of_max_timestamp(self) -> TimestampOffset | None:
+        """The first record of the largest timestamp."""
+        newest: tuple[int, int, LogSegment] | None = None
+        for segment in self._readable_segments():
+            if newest is None or segment.newest_timestamp_ms > newest[0]:
+                found = self._newest_batch(segment)
+                if found is not None and (newest is None or found[0] > newest[0]):
+                    newest = (*found, segment)
+        if newest is None:
+            return None
+        timestamp_ms, position, segment = newest
+        _, header = next(segment.headers(position, self.readable_bytes(segment)))
+        return self._record_in(segment, position, header, timestamp_ms)
+
+    def _readable_segments(self) -> Iterator[LogSegment]:
+        return (segment for segment in self.segments if self.readable_bytes(segment))
+
+    def _search(self, segment: LogSegment, timestamp_ms: int) -> TimestampOffset | None:
+        start = self._not_before_start(segment, segment.position_before_time(timestamp_ms))
+        for position, header in segment.headers(start, self.readable_bytes(segment)):
+            if header.max_timestamp >= timestamp_ms:
+                found = self._record_in(segment, position, header, timestamp_ms)
+                if found is not None:
+                    return found
+        return None
+
+    def _record_in(
+        self, segment: LogSegment, position: int, header: BatchHeader, timestamp_ms: int
+    ) -> TimestampOffset | None:
+        batch = segment.read_batch(position, header)
+        record = first_record_at_or_after(batch, timestamp_ms, self.start_offset)
+        if record is None:
+            return None
+        return TimestampOffset(record.timestamp_ms, record.offset, header.leader_epoch)
+
+    def _newest_batch(self, segment: LogSegment) -> tuple[int, int] | None:
+        """Largest timestamp and place of the readable batch that has it first."""
+        limit = self.readable_bytes(segment)
+        newest = self._newest_indexed(segment, limit)
+        start = segment.position_before_time(newest[0] + 1) if newest else 0
+        for position, header in segment.headers(self._not_before_start(segment, start), limit):
+            timestamp_ms = header.max_timestamp
+            is_newer = timestamp_ms > newest[0] if newest else timestamp_ms >= 0
+            if is_newer and header.last_offset >= self.start_offset:
+                newest = timestamp_ms, position
+        return newest
+
+    def _newest_indexed(self, segment: LogSegment, limit: int) -> tuple[int, int] | None:
+        entry = segment.time_index.last_before(self.end.offset)
+        if entry is None or entry.offset < self.start_offset:
+            return None
+        found = segment.find(entry.offset, limit)
+        return (entry.timestamp_ms, found[0]) if found else None
+
+    def _not_before_start(self, segment: LogSegment, position: int) -> int:
+        if self.start_offset <= segment.base_offset:
+            return position
+        return max(position, segment.offset_index.position_at_or_before(self.start_offset))
+
+
+def _base_offset(segment: LogSegment) -> int:
+    return segment.base_offset

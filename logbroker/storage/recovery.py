@@ -1,0 +1,249 @@
+"""Finds out what of a partition's folder may be trusted, and mends the rest."""
+
+import re
+import shutil
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from logbroker.errors import CorruptBatch
+from logbroker.records.batch import BatchHeader
+from logbroker.storage.batch_scan import intact_headers
+from logbroker.storage.checkpoints import LeaderEpochCheckpoint
+from logbroker.storage.durable_file import sync_directory
+from logbroker.storage.leader_epochs import FIRST_EPOCH, LeaderEpochs
+from logbroker.storage.loaded_log import LoadedLog
+from logbroker.storage.producer_state import ProducerState, decode_snapshot
+from logbroker.storage.segment import (
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    LogSegment,
+)
+
+PENDING_ENTRIES_MAX: Final = 1024
+"""Index entries gathered in memory while an index is rebuilt."""
+
+_OFFSET_NAME: Final = re.compile(r"\d{20}")
+
+
+class KnownOffsets(NamedTuple):
+    """What the checkpoints of the data directory say of one partition."""
+
+    recovery_point: int = 0
+    log_start_offset: int = 0
+
+
+class Loaded(NamedTuple):
+    """A log that may be opened, and what it cost."""
+
+    log: LoadedLog
+    was_recovered: bool
+    dropped_bytes: int
+
+
+def create_folder(folder: Path) -> LoadedLog:
+    """A new, empty log that begins at offset 0; its folder and first files are durable."""
+    folder.mkdir()
+    try:
+        return _begin_at(folder, 0)
+    except OSError:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def load_folder(folder: Path, known: KnownOffsets, now_ms: int, *, is_clean: bool) -> Loaded:
+    """The log of a folder: as it was closed, or else recovered.
+
+    A log that was closed cleanly is taken as it is: nothing is read but a few headers.
+    Otherwise every segment that reaches behind the recovery point is checked from its
+    first batch on; the first batch that is not intact ends the log, and what follows is
+    dropped. Indexes, producers and epochs are rebuilt from what is left, which is durable
+    when this returns.
+
+    Source: Kafka, `LogLoader.java`.
+    """
+    segments = _segments_in(folder, now_ms)
+    if segments and is_clean:
+        closed = _take_as_closed(folder, segments, known)
+        if closed is not None:
+            return Loaded(closed, was_recovered=False, dropped_bytes=0)
+    if not segments:
+        return Loaded(_begin_at(folder, known.log_start_offset), True, 0)
+    return _recover(folder, segments, known, now_ms)
+
+
+def _begin_at(folder: Path, offset: int) -> LoadedLog:
+    segment = LogSegment.create(folder, offset)
+    epochs = LeaderEpochs([(FIRST_EPOCH, offset)])
+    LeaderEpochCheckpoint(folder).write(epochs.starts)
+    sync_directory(folder)
+    sync_directory(folder.parent)
+    return LoadedLog((segment,), offset, offset, ProducerState(), epochs)
+
+
+def _segments_in(folder: Path, now_ms: int) -> list[LogSegment]:
+    """The segments of a folder in order; what retention or a crash left over is removed."""
+    for path in folder.iterdir():
+        if path.suffix in {DELETED_SUFFIX, ".tmp"}:
+            path.unlink()
+    logs = sorted(
+        path for path in folder.glob(f"*{LOG_SUFFIX}") if _OFFSET_NAME.fullmatch(path.stem)
+    )
+    return [LogSegment(folder, int(path.stem), path.stat().st_size, now_ms) for path in logs]
+
+
+def _take_as_closed(
+    folder: Path, segments: list[LogSegment], known: KnownOffsets
+) -> LoadedLog | None:
+    """The log as its clean close left it, or None when the folder says otherwise."""
+    active = segments[-1]
+    if not all(_has_indexes(segment) for segment in segments):
+        return None
+    try:
+        end_offset = active.resume()
+        snapshot = _snapshots(folder)[end_offset].read_bytes() if end_offset else None
+        producers = decode_snapshot(snapshot) if snapshot is not None else ProducerState()
+    except (CorruptBatch, KeyError):
+        return None
+    start_offset = max(known.log_start_offset, segments[0].base_offset)
+    epochs = LeaderEpochs(LeaderEpochCheckpoint(folder).read())
+    if end_offset != known.recovery_point or start_offset > end_offset or not epochs.starts:
+        return None
+    _drop_snapshots(folder, {end_offset, *(segment.base_offset for segment in segments)})
+    return LoadedLog(tuple(segments), start_offset, end_offset, producers, epochs)
+
+
+def _recover(folder: Path, segments: list[LogSegment], known: KnownOffsets, now_ms: int) -> Loaded:
+    first = _first_unsafe(segments, known.recovery_point)
+    safe, unsafe = segments[:first], segments[first:]
+    producers = _producers_at(folder, safe, unsafe[0].base_offset, now_ms)
+    epochs = LeaderEpochs(LeaderEpochCheckpoint(folder).read())
+    replay = _Replay(producers, epochs, now_ms)
+    size_before = sum(segment.size_bytes for segment in segments)
+    end_offset, kept = _check(unsafe, known.recovery_point, replay)
+    for segment in unsafe[len(kept) :]:
+        segment.remove()
+    kept = safe + kept
+    dropped_bytes = size_before - sum(segment.size_bytes for segment in kept)
+    start_offset = max(known.log_start_offset, kept[0].base_offset)
+    if start_offset > end_offset:
+        # All that may be read is gone: the flushed part itself was lost.
+        for segment in kept:
+            segment.remove()
+        return Loaded(_begin_at(folder, start_offset), True, size_before)
+    producers.commit()
+    epochs.cut(start_offset, end_offset)
+    if epochs.starts != LeaderEpochCheckpoint(folder).read():
+        LeaderEpochCheckpoint(folder).write(epochs.starts)
+    kept[-1].read_first_timestamp()
+    _drop_snapshots(folder, {segment.base_offset for segment in kept})
+    sync_directory(folder)
+    log = LoadedLog(tuple(kept), start_offset, end_offset, producers, epochs)
+    return Loaded(log, was_recovered=True, dropped_bytes=dropped_bytes)
+
+
+class _Replay:
+    """What the headers of the log tell beyond indexes: producers and leader epochs."""
+
+    def __init__(self, producers: ProducerState, epochs: LeaderEpochs, now_ms: int) -> None:
+        self.producers = producers
+        self.epochs = epochs
+        self._now_ms = now_ms
+
+    def note(self, header: BatchHeader) -> None:
+        """Take in one batch."""
+        self.producers.replay(header, self._now_ms)
+        self.epochs.note(header)
+
+
+def _first_unsafe(segments: Sequence[LogSegment], recovery_point: int) -> int:
+    """Number of the first segment that must be checked; those before were flushed whole.
+
+    A segment that ends exactly at the recovery point may have been rolled after the last
+    flush, so its indexes may not be durable.
+    """
+    flushed = bisect_left([segment.base_offset for segment in segments], recovery_point)
+    for number, segment in enumerate(segments[: max(flushed - 1, 0)]):
+        if not _has_indexes(segment):
+            return number
+    return max(flushed - 1, 0)
+
+
+def _has_indexes(segment: LogSegment) -> bool:
+    return segment.offset_index.path.exists() and segment.time_index.path.exists()
+
+
+def _check(
+    segments: list[LogSegment], recovery_point: int, replay: _Replay
+) -> tuple[int, list[LogSegment]]:
+    """Rebuild segments up to the first that is not whole: the end offset, and those kept."""
+    next_offset = segments[0].base_offset
+    kept: list[LogSegment] = []
+    for segment in segments:
+        # A gap: the end of the segment before was lost, cut between two batches.
+        if segment.base_offset != next_offset:
+            break
+        size_before = segment.size_bytes
+        next_offset = _rebuild(segment, recovery_point, replay)
+        kept.append(segment)
+        if segment.size_bytes < size_before:
+            break
+    return next_offset, kept
+
+
+def _rebuild(segment: LogSegment, recovery_point: int, replay: _Replay) -> int:
+    """Cut a segment behind its last intact batch and index it anew: its next offset."""
+    segment.clear_indexes()
+    next_offset = segment.base_offset
+    descriptor = segment.file.fileno()
+    for header in intact_headers(descriptor, segment.size_bytes, next_offset, recovery_point):
+        segment.account(header.size, header.last_offset, header.max_timestamp)
+        replay.note(header)
+        next_offset = header.next_offset
+        if segment.offset_index.pending_count >= PENDING_ENTRIES_MAX:
+            segment.write_indexes()
+    if segment.end_position < segment.size_bytes:
+        segment.truncate(segment.end_position)
+    segment.finish()
+    segment.sync()
+    segment.sync_indexes()
+    return next_offset
+
+
+def _producers_at(
+    folder: Path, segments: Sequence[LogSegment], offset: int, now_ms: int
+) -> ProducerState:
+    """The producers as of `offset`: the last good snapshot, and the headers behind it."""
+    taken_at, state = _last_snapshot(folder, offset)
+    first = bisect_right([segment.base_offset for segment in segments], taken_at) - 1
+    for segment in segments[max(first, 0) :]:
+        for _, header in segment.headers(0, segment.size_bytes):
+            if header.base_offset >= taken_at:
+                state.replay(header, now_ms)
+    state.commit()
+    return state
+
+
+def _last_snapshot(folder: Path, offset_max: int) -> tuple[int, ProducerState]:
+    snapshots = _snapshots(folder)
+    for offset in sorted(snapshots, reverse=True):
+        if offset <= offset_max:
+            try:
+                return offset, decode_snapshot(snapshots[offset].read_bytes())
+            except CorruptBatch:
+                snapshots[offset].unlink()
+    return 0, ProducerState()
+
+
+def _snapshots(folder: Path) -> dict[int, Path]:
+    names = (path for path in folder.glob(f"*{SNAPSHOT_SUFFIX}"))
+    return {int(path.stem): path for path in names if _OFFSET_NAME.fullmatch(path.stem)}
+
+
+def _drop_snapshots(folder: Path, kept: set[int]) -> None:
+    """Remove the snapshots taken at offsets other than these."""
+    for offset, path in _snapshots(folder).items():
+        if offset not in kept:
+            path.unlink()

@@ -1,0 +1,1 @@
+"""The Kafka protocol without I/O: bytes in, requests out, answers in order."""

@@ -1,0 +1,97 @@
+"""Which APIs this broker speaks, in which versions, and where each became flexible.
+
+Transactions (24-28) and, but for FindCoordinator, the consumer-group APIs (8-16, 42) are absent;
+clients that find a key missing do without it. FindCoordinator must be there: librdkafka takes it
+for the sign that a broker knows lz4, and else sends such batches uncompressed without a word.
+Fetch must reach 12: librdkafka sends it when it finds less.
+"""
+
+from enum import IntEnum
+from typing import Final
+
+
+class ApiKey(IntEnum):
+    """The served APIs by their numbers on the wire."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    FIND_COORDINATOR = 10
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    DESCRIBE_LOG_DIRS = 35
+    CREATE_PARTITIONS = 37
+    INCREMENTAL_ALTER_CONFIGS = 44
+    DESCRIBE_CLUSTER = 60
+
+
+SERVED: Final[dict[ApiKey, tuple[int, int]]] = {
+    ApiKey.PRODUCE: (3, 11),
+    ApiKey.FETCH: (4, 16),
+    ApiKey.LIST_OFFSETS: (1, 8),
+    ApiKey.METADATA: (0, 12),
+    ApiKey.FIND_COORDINATOR: (0, 4),
+    ApiKey.API_VERSIONS: (0, 4),
+    ApiKey.CREATE_TOPICS: (2, 7),
+    ApiKey.DELETE_TOPICS: (1, 6),
+    ApiKey.DELETE_RECORDS: (0, 2),
+    ApiKey.INIT_PRODUCER_ID: (0, 4),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (2, 4),
+    ApiKey.DESCRIBE_CONFIGS: (1, 4),
+    ApiKey.ALTER_CONFIGS: (0, 2),
+    ApiKey.DESCRIBE_LOG_DIRS: (1, 4),
+    ApiKey.CREATE_PARTITIONS: (0, 3),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
+    ApiKey.DESCRIBE_CLUSTER: (0, 1),
+}
+"""Lowest and highest version that is answered; every one between works."""
+
+ADVERTISED: Final[dict[ApiKey, tuple[int, int]]] = {
+    **SERVED,
+    # librdkafka before 2.11.1 sends gzip, snappy and lz4 uncompressed where 0-2 are missing
+    # (KAFKA-18659); it never uses those versions.
+    ApiKey.PRODUCE: (0, 11),
+}
+"""What ApiVersions answers."""
+
+FIRST_FLEXIBLE: Final[dict[ApiKey, int]] = {
+    ApiKey.PRODUCE: 9,
+    ApiKey.FETCH: 12,
+    ApiKey.LIST_OFFSETS: 6,
+    ApiKey.METADATA: 9,
+    ApiKey.FIND_COORDINATOR: 3,
+    ApiKey.API_VERSIONS: 3,
+    ApiKey.CREATE_TOPICS: 5,
+    ApiKey.DELETE_TOPICS: 4,
+    ApiKey.DELETE_RECORDS: 2,
+    ApiKey.INIT_PRODUCER_ID: 2,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: 4,
+    ApiKey.DESCRIBE_CONFIGS: 4,
+    ApiKey.ALTER_CONFIGS: 2,
+    ApiKey.DESCRIBE_LOG_DIRS: 2,
+    ApiKey.CREATE_PARTITIONS: 2,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
+    ApiKey.DESCRIBE_CLUSTER: 0,
+}
+"""The version from which lengths are varints and every structure ends in tags (KIP-482)."""
+
+
+def serves(api_key: int, api_version: int) -> bool:
+    """Whether a request of this API and version is answered."""
+    try:
+        lowest, highest = SERVED[api_key]  # type: ignore[index]  # an int finds its enum member
+    except KeyError:
+        return False
+    return lowest <= api_version <= highest
+
+
+def is_flexible(api_key: int, api_version: int) -> bool:
+    """Whether this version of a served API is a flexible one."""
+    return api_version >= FIRST_FLEXIBLE[api_key]  # type: ignore[index]  # as above

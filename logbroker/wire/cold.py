@@ -1,0 +1,95 @@
+"""Every API but Produce and Fetch, through kafka-python's message classes.
+
+They are asked for seldom, so what counts is that each version is right; the classes are made
+from Kafka's own schemas and serve both directions.
+"""
+
+import struct
+from functools import cache
+from typing import Any, Final
+
+from kafka.protocol.admin.cluster import DescribeClusterRequest, DescribeLogDirsRequest
+from kafka.protocol.admin.configs import (
+    AlterConfigsRequest,
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+)
+from kafka.protocol.admin.topics import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteRecordsRequest,
+    DeleteTopicsRequest,
+)
+from kafka.protocol.consumer.offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
+from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
+from kafka.protocol.producer.transaction import InitProducerIdRequest
+
+from logbroker.errors import MalformedRequest
+from logbroker.wire.apis import ApiKey, is_flexible
+from logbroker.wire.frame_reader import FrameReader
+from logbroker.wire.primitives import EMPTY_TAGS
+from logbroker.wire.request import RequestHeader
+from logbroker.wire.schema import Structure, check_request
+
+BODY_BYTES_MAX: Final = 2**20
+"""Ten thousand topics fit; two hostile bytes cost an object and a microsecond and a half."""
+
+REQUESTS: Final[dict[ApiKey, Any]] = {
+    ApiKey.LIST_OFFSETS: ListOffsetsRequest,
+    ApiKey.METADATA: MetadataRequest,
+    ApiKey.FIND_COORDINATOR: FindCoordinatorRequest,
+    ApiKey.API_VERSIONS: ApiVersionsRequest,
+    ApiKey.CREATE_TOPICS: CreateTopicsRequest,
+    ApiKey.DELETE_TOPICS: DeleteTopicsRequest,
+    ApiKey.DELETE_RECORDS: DeleteRecordsRequest,
+    ApiKey.INIT_PRODUCER_ID: InitProducerIdRequest,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochRequest,
+    ApiKey.DESCRIBE_CONFIGS: DescribeConfigsRequest,
+    ApiKey.ALTER_CONFIGS: AlterConfigsRequest,
+    ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsRequest,
+    ApiKey.CREATE_PARTITIONS: CreatePartitionsRequest,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigsRequest,
+    ApiKey.DESCRIBE_CLUSTER: DescribeClusterRequest,
+}
+
+_SIZE_AND_CORRELATION_ID: Final = struct.Struct(">ii")
+_CORRELATION_ID_BYTES: Final = 4
+
+
+def decode_cold(header: RequestHeader, frame: memoryview, offset: int) -> Any:
+    """The message whose body begins at `offset` of `frame`: an object of kafka-python's.
+
+    It holds copies, so it outlives `frame`; its `version` is the header's.
+
+    Raises:
+        MalformedRequest: the body is cut, above `BODY_BYTES_MAX`, or makes no sense.
+    """
+    size = len(frame) - offset
+    if size > BODY_BYTES_MAX:
+        raise MalformedRequest(f"body of {size} bytes; allowed is {BODY_BYTES_MAX}")
+    api_key = ApiKey(header.api_key)
+    flexible = is_flexible(api_key, header.api_version)
+    reader = FrameReader(frame, offset, len(frame), is_flexible=flexible)
+    check_request(_structure(api_key, header.api_version), reader)
+    try:
+        return REQUESTS[api_key].decode(frame[offset:], version=header.api_version)
+    except (ValueError, IndexError, OverflowError, struct.error) as error:
+        raise MalformedRequest(f"{api_key.name} v{header.api_version}: {error}") from error
+
+
+def encode_cold(header: RequestHeader, message: Any) -> bytes:
+    """The answer to the request of `header`, size prefix included.
+
+    `message` is a response of kafka-python's for the same API. The header of an ApiVersions
+    answer has no tags in any version: who asks does not know yet what the broker speaks.
+    """
+    flexible = is_flexible(header.api_key, header.api_version)
+    tags = EMPTY_TAGS if flexible and header.api_key != ApiKey.API_VERSIONS else b""
+    body: bytearray = message.encode(version=header.api_version)
+    size = _CORRELATION_ID_BYTES + len(tags) + len(body)
+    return _SIZE_AND_CORRELATION_ID.pack(size, header.correlation_id) + tags + body
+
+
+@cache
+def _structure(api_key: ApiKey, version: int) -> Structure:
+    return Structure(REQUESTS[api_key].json["fields"], version)

@@ -1,0 +1,85 @@
+"""The error code that answers each refusal: the one table between our errors and the wire.
+
+Source: Kafka protocol guide, "Error Codes".
+"""
+
+from typing import Final
+
+from logbroker.errors import (
+    CorruptBatch,
+    FencedLeaderEpoch,
+    FetchSessionNotFound,
+    InvalidConfig,
+    InvalidPartitions,
+    InvalidProducerEpoch,
+    InvalidRecord,
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    InvalidRequest,
+    InvalidRequiredAcks,
+    InvalidTimestamp,
+    InvalidTopic,
+    MessageTooLarge,
+    OffsetOutOfRange,
+    OutOfOrderSequence,
+    RecordListTooLarge,
+    RequestRefused,
+    RequestTimedOut,
+    StorageFailed,
+    TopicAlreadyExists,
+    UnknownLeaderEpoch,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+    UnsupportedCompression,
+    UnsupportedForMessageFormat,
+    UnsupportedVersion,
+)
+
+MESSAGE_CHARS_MAX: Final = 1024
+
+NONE: Final = 0
+COORDINATOR_NOT_AVAILABLE: Final = 15
+UNSUPPORTED_VERSION: Final = 35
+INVALID_REQUEST: Final = 42
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Final = 53
+
+ERROR_CODES: Final[dict[type[RequestRefused], int]] = {
+    OffsetOutOfRange: 1,
+    CorruptBatch: 2,
+    UnknownTopicOrPartition: 3,
+    RequestTimedOut: 7,
+    MessageTooLarge: 10,
+    InvalidTopic: 17,
+    RecordListTooLarge: 18,
+    InvalidRequiredAcks: 21,
+    InvalidTimestamp: 32,
+    UnsupportedVersion: UNSUPPORTED_VERSION,
+    TopicAlreadyExists: 36,
+    InvalidPartitions: 37,
+    InvalidReplicationFactor: 38,
+    InvalidReplicaAssignment: 39,
+    InvalidConfig: 40,
+    InvalidRequest: INVALID_REQUEST,
+    UnsupportedForMessageFormat: 43,
+    OutOfOrderSequence: 45,
+    InvalidProducerEpoch: 47,
+    StorageFailed: 56,
+    FetchSessionNotFound: 70,
+    FencedLeaderEpoch: 74,
+    UnknownLeaderEpoch: 75,
+    UnsupportedCompression: 76,
+    InvalidRecord: 87,
+    UnknownTopicId: 100,
+}
+
+
+def code_of(error: RequestRefused) -> int:
+    """The code on the wire; every kind of refusal has one."""
+    return ERROR_CODES[type(error)]
+
+
+def code_and_message(error: RequestRefused | None) -> tuple[int, str | None]:
+    """The code and the text of an answer; the text is cut, since it may quote what came in."""
+    if error is None:
+        return NONE, None
+    return code_of(error), str(error)[:MESSAGE_CHARS_MAX]

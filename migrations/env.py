@@ -1,0 +1,16 @@
+"""Where Alembic begins: runs the migrations that a database lacks."""
+
+import os
+
+from alembic import context
+
+from app.config import Settings
+from app.store.schema import migrating
+from app.store.tables import metadata
+
+url = context.config.attributes.get("url") or Settings.load(os.environ).database
+
+with migrating(url) as connection:
+    context.configure(connection=connection, target_metadata=metadata)
+    with context.begin_transaction():
+        context.run_migrations()

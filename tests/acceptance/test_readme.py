@@ -1,0 +1,267 @@
+"""Every command of README.md does what it says, typed as it stands there."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+from confluent_kafka import Producer
+from mariadb import MariaDbServer, free_port
+from processes import DEADLINE_S, BrokerProcess, ShellProcess, require_program, until
+
+from app.replay.windows import format_time
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+PROGRAMS = Path(sys.executable).parent
+EVENTS = 50
+MINUTE_MS = 60_000
+
+
+def commands() -> list[str]:
+    """The commands of all `sh` blocks: lines joined, comments gone."""
+    blocks = re.findall(r"^```sh\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    bare = (re.sub(r"(^|\s)#.*", "", line) for line in lines)
+    return [" ".join(line.split()) for line in bare if line.strip()]
+
+
+def command(start: str) -> str:
+    """The one command of the README that begins so."""
+    (found,) = [each for each in commands() if each.startswith(start)]
+    return found
+
+
+class Terminal:
+    """A shell in a fresh folder, with the programs of this environment in its path."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._stack = ExitStack()
+        clean = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("REWIND_", "LOGBROKER_"))
+        }
+        path = os.pathsep.join([str(PROGRAMS), os.environ["PATH"]])
+        self.environment = clean | {"PATH": path}
+        self.folder = folder / "home"
+        self.folder.mkdir()
+
+    def run(self, line: str) -> "subprocess.CompletedProcess[str]":
+        """Type a command and wait for it; it must end with 0."""
+        done = subprocess.run(
+            ["sh", "-c", line],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+        return done
+
+    def serve(self, line: str, ready: str) -> ShellProcess:
+        """Type a command that goes on, and wait for its line that begins with `ready`."""
+        name = "-".join(line.split()[:2]).replace("/", ".")
+        said = self._folder / f"{name}.log"
+        server = ShellProcess(line.removesuffix("&"), self.folder, said, self.environment)
+        self._stack.enter_context(server)
+        server.start(ready)
+        return server
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    terminal = Terminal(tmp_path)
+    yield terminal
+    terminal.close()
+
+
+def recipe(target: str) -> list[str]:
+    """What `make TARGET` would run once all is installed, with this environment's programs."""
+    require_program("make", "make")
+    told = subprocess.run(
+        ["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    lines = [line for line in told.stdout.splitlines() if "pip install" not in line]
+    return [line.replace(".venv/bin/", f"{PROGRAMS}/") for line in lines if "/bin/" in line]
+
+
+def test_make_demo(terminal: Terminal) -> None:
+    (line,) = recipe("demo")
+    told = terminal.run(line)
+    assert "missing 0, twice 0" in told.stderr
+    assert "curl" in told.stdout
+
+
+def test_make_test() -> None:
+    # The command that runs this very test.
+    assert recipe("test")[-1].split()[1:3] == ["-m", "pytest"]
+
+
+def test_make_check() -> None:
+    programs = [Path(line.split()[0]) for line in recipe("check")]
+    assert [program.name for program in programs] == ["ruff", "ruff", "mypy", "lint-imports"]
+    assert all(os.access(program, os.X_OK) for program in programs)
+
+
+def test_make_bench() -> None:
+    (line,) = recipe("bench")
+    assert line.endswith("python -m benchmarks")
+    assert (ROOT / "benchmarks" / "__main__.py").exists()
+
+
+def test_activating_the_environment(terminal: Terminal) -> None:
+    activate = command(". .venv").replace(".venv", sys.prefix)
+    terminal.environment["PATH"] = os.environ["PATH"]
+    found = terminal.run(f"{activate} && command -v rewind && command -v logbroker").stdout
+    assert found.splitlines() == [f"{PROGRAMS}/rewind", f"{PROGRAMS}/logbroker"]
+
+
+def test_using_it(terminal: Terminal) -> None:
+    require_program("curl", "curl")
+    port, broker_port, receiver_port = free_port(), free_port(), free_port()
+    # As the README tells who wants to try it with a receiver on this machine.
+    assert "`REWIND_ALLOW_PRIVATE_TARGETS=true make up`" in README
+    terminal.environment |= {
+        "REWIND_ALLOW_PRIVATE_TARGETS": "true",
+        "REWIND_PORT": str(port),
+        "REWIND_BROKER_PORT": str(broker_port),
+        "REWIND_API_URL": f"http://127.0.0.1:{port}",
+    }
+    (line,) = recipe("up")
+    service = terminal.serve(line, "rewind ready on ")
+    answer = httpx.get(f"http://127.0.0.1:{port}/readyz")
+    assert answer.status_code == 200
+    assert httpx.get(f"http://127.0.0.1:{port}/openapi.json").status_code == 200
+
+    line = command("rewind listen").replace("9000", str(receiver_port))
+    listener = terminal.serve(line, "rewind listen ready on ")
+    line = command("curl").replace("8000", str(port)).replace("9000", str(receiver_port))
+    webhook = json.loads(terminal.run(line).stdout)
+    assert webhook["id"].startswith("wh_")
+    assert webhook["secret"].startswith("whsec_")
+
+    start_ms = time.time_ns() // 1_000_000 - EVENTS * 1000 - MINUTE_MS
+    (terminal.folder / "events.jsonl").write_text(events(webhook["id"], start_ms))
+    assert terminal.run(command("rewind publish")).stdout.split() == [str(EVENTS)]
+
+    line = command("rewind replay").replace("wh_...", webhook["id"])
+    first, last = (format_time(start_ms + 1000 * seconds) for seconds in (0, EVENTS))
+    line = re.sub(r"--from \S+ --to \S+", f"--from {first} --to {last}", line)
+    replayed = terminal.run(line)
+    job = json.loads(replayed.stdout)
+    assert (job["state"], job["counts"]["delivered"]) == ("COMPLETED", EVENTS)
+    assert "is COMPLETED" in replayed.stderr
+
+    assert listener.stop(signal.SIGINT) == 0
+    assert f"{EVENTS} webhooks received" in listener.said
+    assert service.stop(signal.SIGINT) == 0
+    assert "rewind stopped" in service.said
+    assert {"log", "rewind.db"} <= {path.name for path in (terminal.folder / ".rewind").iterdir()}
+
+
+def events(webhook_id: str, start_ms: int) -> str:
+    """A file of events as the README describes it, one a second."""
+    return "".join(
+        json.dumps(
+            {
+                "id": f"evt_{number}",
+                "type": "follow.created",
+                "time": format_time(start_ms + 1000 * number),
+                "webhookId": webhook_id,
+                "data": {"number": number},
+            }
+        )
+        + "\n"
+        for number in range(EVENTS)
+    )
+
+
+def test_the_broker_alone(terminal: Terminal) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    line = command("logbroker serve").replace("127.0.0.1:9092", address)
+    broker = terminal.serve(line, "logbroker ready on ")
+    terminal.environment["LOGBROKER_BOOTSTRAP_SERVERS"] = address
+
+    terminal.run(command("logbroker topics create"))
+    assert terminal.run(command("logbroker topics list")).stdout.split() == ["clicks"]
+    described = terminal.run(command("logbroker topics describe")).stdout
+    assert "partitions=4 retention.ms=86400000" in described
+
+    producer = Producer({"bootstrap.servers": address})
+    producer.produce("clicks", b"a click", partition=0)
+    assert producer.flush(DEADLINE_S) == 0
+    dumped = terminal.run(command("logbroker dump")).stdout
+    assert "records=1 next_offset=1 problems=0" in dumped
+    assert broker.stop(signal.SIGINT) == 0
+
+
+def test_beyond_one_machine(terminal: Terminal, mariadb: MariaDbServer, tmp_path: Path) -> None:
+    port = free_port()
+    terminal.environment["REWIND_PORT"] = str(port)
+    database = mariadb.create_database()
+    with BrokerProcess(tmp_path / "log").serve() as kafka:
+
+        def filled_in(start: str) -> str:
+            line = command(start)
+            assert "mysql+pymysql://USER:PASSWORD@HOST/rewind" in line
+            line = line.replace("mysql+pymysql://USER:PASSWORD@HOST/rewind", database)
+            return line.replace("KAFKA:9092", kafka.bootstrap_servers)
+
+        terminal.run(filled_in("rewind migrate"))
+        api = terminal.serve(filled_in("rewind api"), "rewind api ready on ")
+        worker = terminal.serve(filled_in("rewind worker"), "rewind worker ready")
+        until(lambda: httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200, "readiness")
+        assert worker.stop() == 0
+        assert api.stop() == 0
+
+
+RUN_BY: dict[str, Callable[..., None]] = {
+    "make demo": test_make_demo,
+    "make test": test_make_test,
+    "make up": test_using_it,
+    ". .venv/bin/activate": test_activating_the_environment,
+    "rewind listen": test_using_it,
+    "curl": test_using_it,
+    "rewind publish": test_using_it,
+    "rewind replay": test_using_it,
+    "logbroker serve": test_the_broker_alone,
+    "logbroker topics create": test_the_broker_alone,
+    "logbroker topics list": test_the_broker_alone,
+    "logbroker topics describe": test_the_broker_alone,
+    "logbroker dump": test_the_broker_alone,
+    "rewind migrate": test_beyond_one_machine,
+    "rewind api": test_beyond_one_machine,
+    "rewind worker": test_beyond_one_machine,
+    "make check": test_make_check,
+    "make bench": test_make_bench,
+}
+"""How each command of the README begins, and the test that runs it."""
+
+
+def test_each_command_is_run() -> None:
+    for line in commands():
+        matching = [start for start in RUN_BY if line.startswith(start)]
+        assert len(matching) == 1, f"no test runs {line!r}"
+    assert len(commands()) == len(RUN_BY)
+
+
+def test_each_link_leads_to_a_file() -> None:
+    targets = re.findall(r"\]\(([^)#]+)", README)
+    here = [target for target in targets if "://" not in target]
+    assert here
+    assert [target for target in here if not (ROOT / target).exists()] == []

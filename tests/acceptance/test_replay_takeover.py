@@ -1,0 +1,211 @@
+"""A replay ends well whatever befalls its worker or its receiver, on both databases."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from processes import until
+from replay_stage import EVENTS, LEASE_S, MINUTE_MS, SLOW_S, Job, Stage
+
+from app.replay.windows import format_time
+
+DAY_MS = 24 * 60 * MINUTE_MS
+SOME = 150
+"""Events that a receiver has when something happens: enough that checkpoints lie behind."""
+
+
+@pytest.fixture
+def stage(tmp_path: Path, database_url: str) -> Iterator[Stage]:
+    with Stage(tmp_path, database_url) as stage:
+        stage.receiver.answer(204, delay_s=SLOW_S)
+        yield stage
+
+
+def check_complete(stage: Stage, job: Job) -> None:
+    """Every event of the window came, none that is not in it, and the counts add up."""
+    assert (job["state"], job["error"]) == ("COMPLETED", None)
+    assert sorted(set(stage.receiver.taken)) == stage.expected
+    assert stage.receiver.problems == []
+    assert {webhook.replay_id for webhook in stage.receiver.webhooks} == {job["id"]}
+    assert job["counts"] == {"delivered": EVENTS, "duplicates": stage.copies, "failed": 0}
+    assert (job["checkpoint"], job["progress"]) == (job["endOffset"], 1)
+    assert stage.failures(job["id"]) == []
+
+
+def test_a_job_is_finished_by_another_worker_when_its_own_is_killed(stage: Stage) -> None:
+    stage.worker()
+    stage.worker()
+    replay_id = stage.replay()
+    stage.until_taken(SOME)
+    holder = stage.holder(replay_id)
+    other = stage.other_than(holder)
+    holder.kill()
+
+    job = stage.finished(replay_id)
+    check_complete(stage, job)
+    assert job["leaseEpoch"] == 2
+    assert f":{other.pid}:" in job["worker"]
+    assert f'"event": "taken-over", "replay": "{replay_id}"' in other.said
+    # What came twice was sent since the last checkpoint, and no more.
+    assert len(stage.receiver.taken) - EVENTS < EVENTS / 2
+
+
+def test_a_stopped_worker_that_wakes_after_its_lease_was_taken_delivers_nothing(
+    stage: Stage,
+) -> None:
+    stage.worker()
+    stage.worker()
+    replay_id = stage.replay()
+    stage.until_taken(SOME)
+    holder = stage.holder(replay_id)
+    holder.pause()
+
+    job = stage.finished(replay_id)
+    check_complete(stage, job)
+    assert job["leaseEpoch"] == 2
+    assert f":{stage.other_than(holder).pid}:" in job["worker"]
+
+    # It had requests ready to go; when its process has ended, none of them can come any more.
+    came = len(stage.receiver.webhooks)
+    holder.resume()
+    holder.until_says('"event": "lost"')
+    assert holder.stop() == 0
+    assert len(stage.receiver.webhooks) == came
+    assert stage.job(replay_id) == job
+
+
+def test_a_stopped_worker_that_wakes_before_anybody_took_over_goes_on(stage: Stage) -> None:
+    holder = stage.worker()
+    replay_id = stage.replay()
+    stage.until_taken(SOME)
+    holder.pause()
+    # The lease ends while nobody is there to take it; waking, the worker must ask for it anew.
+    time.sleep(LEASE_S)
+    holder.resume()
+    check_complete(stage, stage.finished(replay_id))
+
+
+def test_a_worker_told_to_end_hands_its_job_on_at_once(stage: Stage) -> None:
+    # With a lease this long a job that had to wait for it would not be finished in time.
+    leases = {"lease_s": "3600", "heartbeat_s": "600"}
+    stage.worker(**leases)
+    stage.worker(**leases)
+    replay_id = stage.replay()
+    stage.until_taken(SOME)
+    holder = stage.holder(replay_id)
+    assert holder.stop() == 0
+
+    job = stage.finished(replay_id)
+    check_complete(stage, job)
+    assert job["leaseEpoch"] == 2
+    assert f'"event": "released", "replay": "{replay_id}"' in holder.said
+    # A worker that ends in good order has written down all that it sent.
+    assert sorted(stage.receiver.taken) == stage.expected
+
+
+def test_a_receiver_that_is_down_for_a_while_gets_everything(stage: Stage) -> None:
+    stage.worker()
+    replay_id = stage.replay()
+    stage.until_taken(SOME)
+    stage.receiver.go_down()
+    # The outage itself: shorter than the patience of the retries, longer than most waits.
+    time.sleep(1.0)
+    assert stage.job(replay_id)["state"] == "ONGOING"
+    stage.receiver.come_up()
+    check_complete(stage, stage.finished(replay_id))
+
+
+def test_what_a_receiver_refuses_for_too_long_is_listed_exactly(stage: Stage) -> None:
+    stage.worker(retry_attempts_max="2")
+    replay_id = stage.replay()
+    stage.until_taken(SOME)
+    stage.receiver.answer(503, delay_s=SLOW_S)
+    refused = len(stage.receiver.webhooks) + SOME
+    until(lambda: len(stage.receiver.webhooks) >= refused, "many were refused")
+    stage.receiver.answer(204, delay_s=SLOW_S)
+
+    job = stage.finished(replay_id)
+    assert job["state"] == "COMPLETED"
+    failures = stage.failures(replay_id)
+    failed = {failure["eventId"] for failure in failures}
+    assert failed
+    assert failed.isdisjoint(stage.receiver.taken)
+    assert sorted(failed.union(stage.receiver.taken)) == stage.expected
+    assert job["counts"] == {
+        "delivered": EVENTS - len(failed),
+        "duplicates": stage.copies,
+        "failed": len(failures),
+    }
+    assert {failure["status"] for failure in failures} == {503}
+    offsets = [failure["offset"] for failure in failures]
+    assert offsets == sorted(set(offsets))
+
+
+def test_a_cancelled_replay_stops_within_two_seconds(stage: Stage) -> None:
+    # However rarely its lease needs a heartbeat.
+    worker = stage.worker(lease_s="3600", heartbeat_s="600")
+    replay_id = stage.replay()
+    stage.until_taken(SOME)
+    stage.receiver.answer(204, delay_s=5 * SLOW_S)
+    cancelled = stage.api.post(f"/replays/{replay_id}/cancel")
+    cancelled_ms = time.time_ns() // 1_000_000
+    assert (cancelled.status_code, cancelled.json()["state"]) == (200, "CANCELLED")
+    worker.until_says('"event": "lost"')
+    assert worker.stop() == 0
+
+    assert stage.receiver.webhooks[-1].received_ms - cancelled_ms < 2_000
+    assert len(set(stage.receiver.taken)) < EVENTS
+    assert stage.job(replay_id)["state"] == "CANCELLED"
+    again = stage.api.post(f"/replays/{replay_id}/cancel")
+    assert again.status_code == 409
+    # The webhook is free for another one.
+    assert stage.ask_replay().status_code == 202
+
+
+def test_a_webhook_has_one_active_replay(stage: Stage) -> None:
+    first = stage.ask_replay()
+    assert first.status_code == 202
+    assert first.headers["location"] == f"/replays/{first.json()['id']}"
+    second = stage.ask_replay()
+    assert second.status_code == 409
+    assert second.headers["content-type"] == "application/problem+json"
+    assert second.json()["replayId"] == first.json()["id"]
+
+    stage.receiver.answer(204)
+    stage.worker()
+    check_complete(stage, stage.finished(first.json()["id"]))
+    assert stage.ask_replay().status_code == 202
+
+
+def test_a_window_that_cannot_be_replayed_is_refused_with_what_can(stage: Stage) -> None:
+    now_ms = time.time_ns() // 1_000_000
+
+    def refused(start_ms: int, end_ms: int) -> tuple[str, str, str]:
+        answer = stage.ask_replay(start=format_time(start_ms), end=format_time(end_ms))
+        assert answer.status_code == 400
+        assert answer.headers["content-type"] == "application/problem+json"
+        problem = answer.json()
+        return problem["field"], problem["value"], problem["allowed"]
+
+    hour_ago_ms, hour_ahead_ms = now_ms - 60 * MINUTE_MS, now_ms + 60 * MINUTE_MS
+    field, value, allowed = refused(hour_ago_ms, hour_ahead_ms)
+    assert (field, value) == ("to", format_time(hour_ahead_ms))
+    assert allowed.startswith("at most the present, ")
+
+    for end_ms in (hour_ago_ms, hour_ago_ms - MINUTE_MS):
+        field, value, allowed = refused(hour_ago_ms, end_ms)
+        assert (field, value) == ("to", format_time(end_ms))
+        assert allowed == f"a time after from, {format_time(hour_ago_ms)}"
+
+    field, value, allowed = refused(now_ms - 6 * DAY_MS, now_ms - 5 * DAY_MS + MINUTE_MS)
+    assert (field, value) == ("from", format_time(now_ms - 6 * DAY_MS))
+    assert allowed.startswith("at least ")
+
+    field, value, allowed = refused(now_ms - 6 * DAY_MS, now_ms - MINUTE_MS)
+    assert (field, value) == ("to", format_time(now_ms - MINUTE_MS))
+    assert allowed.startswith("at most 5 days after from, ")
+
+    unknown = stage.ask_replay(webhookId="wh_nobody")
+    assert unknown.status_code == 404
+    assert stage.api.get("/replays").json()["items"] == []

@@ -1,0 +1,261 @@
+"""The API as a process, before a real broker: what it accepts is in the log."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from app.config import Settings
+from app.log.topics import DELIVERY_LOG, EVENTS, ensure_topics
+from app.replay.windows import MINUTE_MS, format_time
+from app.store import migrate
+from logbroker.client.partitioner import partition_for_key
+from logbroker.embedded import EmbeddedBroker
+
+RETENTION_MS = 6 * 86_400_000
+PARTITIONS = 4
+READY = "rewind api ready on "
+PROGRAM = """
+import sys
+from app.api.server import serve
+from app.config import Settings
+sys.exit(serve(Settings.model_validate_json(sys.argv[1])))
+"""
+
+Ask = Callable[..., httpx.Response]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    broker = EmbeddedBroker(tmp_path_factory.mktemp("log"))
+    broker.start()
+    ensure_topics(broker.bootstrap_servers, partitions=PARTITIONS, retention_ms=RETENTION_MS)
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture(scope="module")
+def client(
+    broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[httpx.Client]:
+    with running_api(broker.bootstrap_servers, tmp_path_factory.mktemp("api")) as client:
+        yield client
+
+
+@contextmanager
+def running_api(bootstrap_servers: str, data_dir: Path) -> Iterator[httpx.Client]:
+    settings = Settings(
+        data_dir=data_dir, bootstrap_servers=bootstrap_servers, port=0, partitions=PARTITIONS
+    )
+    migrate(settings.database)
+    with (
+        (data_dir / "stderr").open("w+") as said,
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, settings.model_dump_json()], stderr=said
+        ) as process,
+    ):
+        try:
+            with httpx.Client(base_url=_ready_url(data_dir / "stderr"), timeout=60) as client:
+                yield client
+        finally:
+            process.terminate()
+            assert process.wait(30) == 0
+
+
+def _ready_url(said: Path) -> str:
+    deadline_s = time.monotonic() + 30
+    while time.monotonic() < deadline_s:
+        for line in said.read_text().splitlines():
+            if line.startswith(READY):
+                return line.removeprefix(READY)
+        time.sleep(0.02)
+    raise AssertionError(said.read_text())
+
+
+@pytest.fixture
+def webhook_id(client: httpx.Client) -> str:
+    answer = client.post("/webhooks", json={"url": "https://example.com/hooks"})
+    return str(answer.json()["id"])
+
+
+def event(number: int, time_ms: int, **changes: Any) -> dict[str, Any]:
+    return {
+        "id": f"evt_{number}",
+        "type": "follow.created",
+        "time": format_time(time_ms),
+        "data": {"number": number},
+    } | changes
+
+
+def records(broker: EmbeddedBroker, topic: str, partition: int) -> list[Message]:
+    """Every record of a partition."""
+    with closing(
+        Consumer(
+            {
+                "bootstrap.servers": broker.bootstrap_servers,
+                "group.id": "unused",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+            }
+        )
+    ) as consumer:
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
+        consumer.assign([TopicPartition(topic, partition, low)])
+        found: list[Message] = []
+        deadline_s = time.monotonic() + 30
+        while len(found) < high - low and time.monotonic() < deadline_s:
+            found += consumer.consume(10_000, timeout=0.2)
+        return found
+
+
+def owed_to(broker: EmbeddedBroker, webhook_id: str) -> list[Message]:
+    key = webhook_id.encode()
+    partition = partition_for_key(key, PARTITIONS)
+    found = records(broker, DELIVERY_LOG, partition)
+    return [message for message in found if message.key() == key]
+
+
+def test_the_api_is_ready_when_database_and_log_are(client: httpx.Client) -> None:
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+
+
+def test_an_accepted_event_is_in_the_one_partition_of_its_webhook(
+    client: httpx.Client, broker: EmbeddedBroker, webhook_id: str
+) -> None:
+    time_ms = time.time_ns() // 1_000_000 - MINUTE_MS
+    answer = client.post("/events", json=event(7, time_ms, webhookId=webhook_id))
+    assert (answer.status_code, answer.json()) == (202, {"accepted": 1})
+
+    (message,) = owed_to(broker, webhook_id)
+    assert message.timestamp()[1] == time_ms
+    assert json.loads(message.value()) == event(7, time_ms)
+    headers = dict(message.headers())
+    assert headers["event-id"] == b"evt_7"
+    assert headers["event-type"] == b"follow.created"
+    assert headers.keys() >= {"origin", "server"}
+
+
+def test_thousands_of_lines_are_in_the_log_when_they_are_accepted(
+    client: httpx.Client, broker: EmbeddedBroker, webhook_id: str
+) -> None:
+    time_ms = time.time_ns() // 1_000_000
+    events = [event(n, time_ms, webhookId=webhook_id) for n in range(5_000)]
+    answer = client.post(
+        "/events",
+        content="\n".join(map(json.dumps, events)),
+        headers={"content-type": "application/x-ndjson"},
+    )
+    assert answer.json() == {"accepted": 5_000}
+
+    ids = [json.loads(message.value())["id"] for message in owed_to(broker, webhook_id)]
+    assert ids == [f"evt_{n}" for n in range(5_000)]
+
+
+def test_events_owed_to_nobody_go_where_the_rules_decide(
+    client: httpx.Client, broker: EmbeddedBroker, webhook_id: str
+) -> None:
+    time_ms = time.time_ns() // 1_000_000
+    batch = [event(n, time_ms, id=f"mixed_{n}") for n in range(10)]
+    batch.append(event(10, time_ms, id="mixed_10", webhookId=webhook_id))
+    assert client.post("/events", json=batch).json() == {"accepted": 11}
+
+    found = [
+        json.loads(message.value())["id"]
+        for partition in range(PARTITIONS)
+        for message in records(broker, EVENTS, partition)
+    ]
+    assert sorted(found) == [f"mixed_{n}" for n in range(10)]
+    assert len(owed_to(broker, webhook_id)) == 1
+    series = 'rewind_events_published_total{topic="events"} 10.0'
+    assert series in client.get("/metrics").text
+
+
+def replay_of(webhook_id: str, ago_ms: int = 60 * MINUTE_MS) -> dict[str, str]:
+    now_ms = time.time_ns() // 1_000_000
+    return {
+        "webhookId": webhook_id,
+        "from": format_time(now_ms - ago_ms),
+        "to": format_time(now_ms - MINUTE_MS),
+    }
+
+
+def test_a_second_replay_of_a_webhook_waits_for_the_first(
+    client: httpx.Client, webhook_id: str
+) -> None:
+    first = client.post("/replays", json=replay_of(webhook_id))
+    assert first.status_code == 202
+    job = first.json()
+    assert first.headers["location"] == f"/replays/{job['id']}"
+    assert (job["state"], job["webhookId"]) == ("OPEN", webhook_id)
+    assert client.get(first.headers["location"]).json() == job
+
+    second = client.post("/replays", json=replay_of(webhook_id))
+    assert second.status_code == 409
+    assert second.json()["replayId"] == job["id"]
+
+    client.post(f"/replays/{job['id']}/cancel")
+    assert client.post("/replays", json=replay_of(webhook_id)).status_code == 202
+
+
+def test_a_request_repeated_under_its_key_is_answered_with_the_first_replay(
+    client: httpx.Client, webhook_id: str
+) -> None:
+    asked, key = replay_of(webhook_id), {"Idempotency-Key": f"key of {webhook_id}"}
+    first = client.post("/replays", json=asked, headers=key)
+    again = client.post("/replays", json=asked, headers=key)
+    assert (first.status_code, again.status_code) == (202, 202)
+    assert again.json()["id"] == first.json()["id"]
+
+    other = client.post("/replays", json=replay_of(webhook_id, 2 * MINUTE_MS), headers=key)
+    assert other.status_code == 422
+
+
+def test_a_window_whose_events_the_log_has_deleted_is_refused_with_what_is_left(
+    client: httpx.Client, broker: EmbeddedBroker, webhook_id: str
+) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    times = [now_ms - 40 * MINUTE_MS, now_ms - 20 * MINUTE_MS]
+    for number, time_ms in enumerate(times):
+        client.post("/events", json=event(number, time_ms, webhookId=webhook_id))
+    old = owed_to(broker, webhook_id)[0]
+    _delete_up_to(broker, old)
+
+    refused = client.post("/replays", json=replay_of(webhook_id, 50 * MINUTE_MS)).json()
+    assert refused["type"] == "urn:rewind:problem:window-refused"
+    assert refused["field"] == "from"
+    available_from = refused["allowed"].removeprefix("at least ")
+    asked = replay_of(webhook_id) | {"from": available_from}
+    assert client.post("/replays", json=asked).status_code == 202
+
+
+def _delete_up_to(broker: EmbeddedBroker, message: Message) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    place = TopicPartition(message.topic(), message.partition(), message.offset() + 1)
+    admin.delete_records([place])[place].result()
+
+
+def test_a_log_that_comes_back_is_used_again(tmp_path: Path) -> None:
+    broker = EmbeddedBroker(tmp_path / "log")
+    port = int(broker.start().rpartition(":")[2])
+    ensure_topics(broker.bootstrap_servers, partitions=PARTITIONS, retention_ms=RETENTION_MS)
+    with running_api(broker.bootstrap_servers, tmp_path) as client:
+        broker.stop()
+        down = client.get("/readyz")
+        assert (down.status_code, down.json()["unavailable"]) == (503, ["log"])
+
+        broker = EmbeddedBroker(tmp_path / "log", port)
+        broker.start()
+        time_ms = time.time_ns() // 1_000_000
+        assert client.post("/events", json=event(1, time_ms)).json() == {"accepted": 1}
+        assert client.get("/readyz").status_code == 200
+    broker.stop()

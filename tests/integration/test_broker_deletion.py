@@ -1,0 +1,115 @@
+"""A topic that is deleted while clients use it: each is told so, and its disk space is freed."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kafka.protocol.admin.topics import DeleteTopicsRequest, DeleteTopicsResponse
+from processes import BrokerProcess, until
+from raw_connection import ACKS_ALL, ACKS_LEADER, RawConnection, batch_of, produce_request
+
+UNKNOWN_TOPIC_OR_PARTITION = 3
+STORAGE_ERROR = 56
+DELETE_VERSION = 1
+WAIT_MS = 300_000
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    options = ("--file-delete-delay-s", "0.1", "--topic-config", "flush.ms=3600000")
+    with BrokerProcess(tmp_path_factory.mktemp("broker") / "log", *options) as broker:
+        yield broker.serve()
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest, broker: BrokerProcess) -> str:
+    name = str(request.node.name)
+    broker.make_topic(name)
+    return name
+
+
+@pytest.fixture
+def connection(broker: BrokerProcess) -> Iterator[RawConnection]:
+    with RawConnection(broker.bootstrap_servers) as connection:
+        yield connection
+
+
+@pytest.fixture
+def admin(broker: BrokerProcess) -> Iterator[RawConnection]:
+    with RawConnection(broker.bootstrap_servers) as connection:
+        yield connection
+
+
+def delete_request(topic: str) -> DeleteTopicsRequest:
+    return DeleteTopicsRequest(topic_names=[topic], timeout_ms=30_000)
+
+
+def delete(connection: RawConnection, topic: str) -> int:
+    answer = connection.ask(delete_request(topic), DeleteTopicsResponse, DELETE_VERSION)
+    (result,) = answer.responses
+    return int(result.error_code)
+
+
+def open_files(broker: BrokerProcess, topic: str) -> list[str]:
+    names = []
+    for descriptor in Path(f"/proc/{broker.pid}/fd").iterdir():
+        try:
+            names.append(str(descriptor.readlink()))
+        except FileNotFoundError:
+            continue
+    return [name for name in names if f"/{topic}-0" in name]
+
+
+def test_who_waits_for_the_flush_of_a_deleted_topic_is_told(
+    connection: RawConnection, admin: RawConnection, topic: str
+) -> None:
+    sent = connection.produce(topic, batch_of(b"one"), acks=ACKS_ALL)
+    connection.fetch(topic, 0, max_wait_ms=WAIT_MS)
+    with RawConnection(f"127.0.0.1:{admin.socket.getpeername()[1]}") as other:
+        # Answered only once the broker has the requests before it.
+        until(lambda: end_offset(other, topic) == 1, "the message is in the log")
+    assert delete(admin, topic) == 0
+    assert connection.produced() == (sent, UNKNOWN_TOPIC_OR_PARTITION, -1)
+    assert connection.fetched().error_code == UNKNOWN_TOPIC_OR_PARTITION
+
+
+def end_offset(connection: RawConnection, topic: str) -> int:
+    """How far the log goes: behind its end a fetch is refused, before it it waits for a flush."""
+    offset = 0
+    while True:
+        connection.fetch(topic, offset)
+        if connection.fetched().error_code:
+            return offset - 1
+        offset += 1
+
+
+def test_a_produce_request_and_the_deletion_behind_it_are_both_answered(
+    connection: RawConnection, topic: str
+) -> None:
+    produced = connection.encode(produce_request(topic, batch_of(b"one"), acks=ACKS_ALL), 9)
+    # In one piece, so that the broker meets both in one turn.
+    connection.socket.sendall(produced + connection.encode(delete_request(topic), DELETE_VERSION))
+    assert connection.produced()[1] == UNKNOWN_TOPIC_OR_PARTITION
+    _, answer = connection.receive(DeleteTopicsResponse, DELETE_VERSION)
+    assert [result.error_code for result in answer.responses] == [0]
+
+
+def test_a_deletion_that_the_disk_cuts_short_leaves_nobody_waiting(
+    broker: BrokerProcess, connection: RawConnection, admin: RawConnection, topic: str
+) -> None:
+    sent = connection.produce(topic, batch_of(b"one"), acks=ACKS_ALL)
+    until(lambda: end_offset(admin, topic) == 1, "the message is in the log")
+    shutil.rmtree(broker.data_dir / f"{topic}-0")
+    assert delete(admin, topic) == STORAGE_ERROR
+    assert connection.produced() == (sent, UNKNOWN_TOPIC_OR_PARTITION, -1)
+
+
+def test_the_files_of_a_deleted_topic_go_though_its_producer_stays(
+    broker: BrokerProcess, connection: RawConnection, admin: RawConnection, topic: str
+) -> None:
+    connection.produce(topic, batch_of(b"one"), acks=ACKS_LEADER)
+    assert connection.produced()[1] == 0
+    assert open_files(broker, topic)
+    assert delete(admin, topic) == 0
+    until(lambda: not open_files(broker, topic), "the files are closed")

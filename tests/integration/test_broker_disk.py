@@ -1,0 +1,146 @@
+"""A disk that is full: a limit on the size of files stands for it, which every write feels."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from mariadb import free_port
+from processes import BrokerProcess
+from raw_connection import (
+    ACKS_ALL,
+    ACKS_LEADER,
+    ACKS_NONE,
+    RawConnection,
+    batch_of,
+    produce_request,
+)
+from scraped_metrics import scrape
+
+FILE_BYTES_MAX = 256 * 1024
+STORAGE_ERROR = 56
+LIMITED = (
+    "import os, resource, sys;"
+    "resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2);"
+    "os.execv(sys.argv[2], sys.argv[2:])"
+)
+VALUE = bytes(range(256)) * 40
+
+
+@pytest.fixture
+def metrics_port() -> int:
+    return free_port()
+
+
+@pytest.fixture
+def broker(tmp_path: Path, metrics_port: int) -> Iterator[BrokerProcess]:
+    with BrokerProcess(
+        tmp_path / "log",
+        *("--metrics-listen", f"127.0.0.1:{metrics_port}"),
+        wrapper=(sys.executable, "-c", LIMITED, str(FILE_BYTES_MAX)),
+    ) as broker:
+        broker.serve().make_topic("full")
+        yield broker
+
+
+@pytest.fixture
+def connection(broker: BrokerProcess) -> Iterator[RawConnection]:
+    with RawConnection(broker.bootstrap_servers) as connection:
+        yield connection
+
+
+def fill_up(connection: RawConnection, acks: int = ACKS_ALL) -> int:
+    """Produce until the disk refuses: how many batches were acknowledged."""
+    for number in range(100):
+        connection.produce("full", batch_of(VALUE), acks=acks)
+        _, error_code, base_offset = connection.produced()
+        if error_code:
+            assert error_code == STORAGE_ERROR
+            return number
+        assert base_offset == number
+    raise AssertionError("the disk took everything")
+
+
+def read_all(connection: RawConnection, topic: str) -> list[bytes | None]:
+    connection.fetch(topic, 0)
+    return [record.value for record in connection.fetched().records]
+
+
+@pytest.mark.parametrize("acks", [ACKS_ALL, ACKS_LEADER], ids=["all", "one"])
+def test_a_full_disk_is_a_storage_error_and_reading_goes_on(
+    broker: BrokerProcess, connection: RawConnection, metrics_port: int, acks: int
+) -> None:
+    count = fill_up(connection, acks)
+    assert count == FILE_BYTES_MAX // len(batch_of(VALUE))
+    connection.fetch("full", count - 1, max_wait_ms=30_000)
+    assert connection.fetched().high_watermark == count
+    assert read_all(connection, "full") == [VALUE] * count
+    assert scrape(metrics_port)["logbroker_write_failures_total"] == 1
+    assert "write failed partition=full-0" in broker.said
+    assert "File too large" in broker.said
+
+    # What is smaller than the room left is taken, and gets the next offset.
+    connection.produce("full", batch_of(b"small"), acks=ACKS_ALL)
+    assert connection.produced()[1:] == (0, count)
+    # So is everything of another topic, whose file is not full.
+    broker.make_topic("other")
+    connection.produce("other", batch_of(VALUE), acks=ACKS_ALL)
+    assert connection.produced()[1:] == (0, 0)
+    assert "Traceback" not in broker.said
+
+
+def test_all_requests_of_a_write_that_failed_are_told(connection: RawConnection) -> None:
+    count = fill_up(connection)
+    frames = [
+        connection.encode(request, 9)
+        for request in [produce_request("full", batch_of(VALUE), acks=ACKS_ALL)] * 5
+    ]
+    connection.socket.sendall(b"".join(frames))
+    assert [connection.produced()[1:] for _ in frames] == [(STORAGE_ERROR, -1)] * 5
+    assert read_all(connection, "full") == [VALUE] * count
+
+
+def test_a_message_without_acks_that_finds_no_room_closes_its_connection(
+    broker: BrokerProcess, connection: RawConnection
+) -> None:
+    fill_up(connection)
+    with RawConnection(broker.bootstrap_servers) as sender:
+        sender.produce("full", batch_of(VALUE), acks=ACKS_NONE)
+        sender.until_closed()
+
+
+def test_an_idempotent_producer_may_send_again_what_found_no_room(
+    connection: RawConnection,
+) -> None:
+    count = fill_up(connection)
+
+    def sequenced(value: bytes) -> tuple[int, int]:
+        batch = batch_of(value, producer_id=1, producer_epoch=0, base_sequence=0)
+        connection.produce("full", batch, acks=ACKS_ALL)
+        return connection.produced()[1:]
+
+    assert sequenced(VALUE) == (STORAGE_ERROR, -1)
+    # It was undone, so it is no duplicate when it comes again.
+    assert sequenced(b"small") == (0, count)
+
+
+def test_when_there_is_room_again_everything_is_as_it_was(
+    broker: BrokerProcess, connection: RawConnection
+) -> None:
+    count = fill_up(connection)
+    broker.kill()
+    with (
+        BrokerProcess(broker.data_dir, name="again").serve() as roomy,
+        RawConnection(roomy.bootstrap_servers) as again,
+    ):
+        assert read_all(again, "full") == [VALUE] * count
+        again.produce("full", batch_of(VALUE), acks=ACKS_ALL)
+        assert again.produced()[1:] == (0, count)
+
+
+def test_a_broker_on_a_full_disk_ends_cleanly(
+    broker: BrokerProcess, connection: RawConnection
+) -> None:
+    fill_up(connection)
+    assert broker.stop() == 0
+    assert (broker.data_dir / ".kafka_cleanshutdown").exists()

@@ -1,0 +1,142 @@
+"""`rewind up`: how it starts, what it keeps, and how it ends."""
+
+import os
+import signal
+import socket
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+from processes import ServerProcess, until
+
+from app.store import migrate
+
+READY = "rewind ready on "
+
+
+class Up(ServerProcess):
+    """`rewind up` on free ports, with its data in a folder."""
+
+    def __init__(self, folder: Path, name: str = "up", options: tuple[str, ...] = ()) -> None:
+        ports = ("--port", "0", "--broker-port", "0")
+        command = ("-m", "app", "up", "--data-dir", str(folder / "data"), *ports, *options)
+        super().__init__(command, folder / f"{name}.log", {"REWIND_ALLOW_PRIVATE_TARGETS": "true"})
+
+    def refused(self) -> list[str]:
+        """Start it where it cannot: what it said of its own."""
+        self.launch()
+        assert self.wait() == 1
+        return [line for line in self.said.splitlines() if line.startswith("rewind: ")]
+
+    def children(self) -> list[int]:
+        """The processes that it has started."""
+        threads = Path(f"/proc/{self.pid}/task").iterdir()
+        return [int(pid) for each in threads for pid in (each / "children").read_text().split()]
+
+
+def state(pid: int) -> str:
+    """The kernel's letter for what a process does; Z when it has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"
+
+
+def has_ended(pid: int) -> bool:
+    return state(pid) == "Z"
+
+
+def test_what_was_stored_is_there_after_a_restart(tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    window = {"from": (now - timedelta(minutes=5)).isoformat(), "to": now.isoformat()}
+    with Up(tmp_path) as up, httpx.Client(base_url=up.start(READY)) as api:
+        webhook = api.post("/webhooks", json={"url": "http://127.0.0.1:9/"}).json()
+        event = {"id": "evt_1", "type": "made", "time": window["from"], "data": {}}
+        api.post("/events", json=event | {"webhookId": webhook["id"]}).raise_for_status()
+        replay = api.post("/replays", json={"webhookId": webhook["id"], **window}).json()
+        api.post(f"/replays/{replay['id']}/cancel").raise_for_status()
+        assert up.stop(signal.SIGINT) == 0
+    with Up(tmp_path) as up, httpx.Client(base_url=up.start(READY)) as api:
+        assert api.get("/webhooks").json()["items"][0]["id"] == webhook["id"]
+        assert api.get(f"/replays/{replay['id']}").json()["state"] == "CANCELLED"
+        replay = api.post("/replays", json={"webhookId": webhook["id"], **window}).json()
+        until(lambda: _reads(api, replay["id"]), "the event that was published before is found")
+        assert up.stop() == 0
+
+
+def _reads(api: httpx.Client, replay_id: str) -> bool:
+    job = api.get(f"/replays/{replay_id}").json()
+    return job["endOffset"] is not None and job["endOffset"] - job["startOffset"] == 1
+
+
+def test_a_second_one_on_the_same_folder_is_refused_in_one_line(tmp_path: Path) -> None:
+    with Up(tmp_path) as first, Up(tmp_path, "second") as second:
+        first.start(READY)
+        assert len(second.refused()) == 1
+        assert second.said.count("is in use: another process holds") == 1
+
+
+def test_a_taken_port_is_refused_in_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        for option in ("--port", "--broker-port"):
+            port = str(other.getsockname()[1])
+            with Up(tmp_path, option, (option, port)) as up:
+                (line,) = up.refused()
+                assert "address already in use" in line.lower()
+                assert "{" not in line
+                assert up.said.lower().count("address already in use") == 1
+
+
+def test_a_database_of_a_later_version_is_refused_in_one_line(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    migrate(f"sqlite:///{folder}/rewind.db")
+    with closing(sqlite3.connect(folder / "rewind.db")) as database, database:
+        database.execute("UPDATE alembic_version SET version_num = '9999'")
+    with Up(tmp_path) as up:
+        (line,) = up.refused()
+        assert "schema is 9999" in line
+        assert up.said.strip() == line
+
+
+def test_a_second_signal_ends_what_does_not_end(tmp_path: Path) -> None:
+    with Up(tmp_path) as up:
+        up.start(READY)
+        children = up.children()
+        assert len(children) == 3
+        for pid in children:
+            os.kill(pid, signal.SIGSTOP)
+        until(lambda: all(state(pid) == "T" for pid in children), "all are stopped")
+        os.kill(up.pid, signal.SIGINT)
+        until(lambda: _is_asked_to_end(children[-1]), "the worker is to end")
+        assert up.stop(signal.SIGTERM) == 0
+        assert all(has_ended(pid) for pid in children)
+
+
+def _is_asked_to_end(pid: int) -> bool:
+    """Whether SIGTERM waits for a process that is stopped."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    (pending,) = (line.split()[1] for line in status.splitlines() if line.startswith("ShdPnd"))
+    return bool(int(pending, 16) >> (signal.SIGTERM - 1) & 1)
+
+
+@pytest.mark.parametrize("started", [1, 2, 3])
+def test_a_signal_while_it_starts_leaves_nothing_behind(tmp_path: Path, started: int) -> None:
+    with Up(tmp_path) as up:
+        up.launch()
+        until(lambda: len(up.children()) >= started, "a process was started")
+        children = up.children()
+        assert up.stop(signal.SIGINT) == 0
+        assert all(has_ended(pid) for pid in children)
+
+
+def test_all_end_when_one_does(tmp_path: Path) -> None:
+    with Up(tmp_path) as up:
+        up.start(READY)
+        children = up.children()
+        os.kill(children[-1], signal.SIGKILL)
+        assert up.wait() == 1
+        assert "rewind: rewind worker ended with code -9" in up.said
+        assert all(has_ended(pid) for pid in children)

@@ -1,0 +1,405 @@
+"""Topics as stock clients administer them: settings, growth, deletion, the cluster."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing
+from typing import Any, TypeVar
+from uuid import UUID
+
+import pytest
+from aiokafka import TopicPartition as AiokafkaPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, RecordsToDelete
+from aiokafka.admin import NewTopic as AiokafkaNewTopic
+from aiokafka.admin.config_resource import ConfigResource as AiokafkaResource
+from aiokafka.admin.config_resource import ConfigResourceType as AiokafkaResourceType
+from confluent_kafka import (
+    Consumer,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+from confluent_kafka.admin import NewPartitions as ConfluentNewPartitions
+from kafka import TopicPartition as PythonPartition
+from kafka.admin import ConfigResource as PythonResource
+from kafka.admin import ConfigResourceType as PythonResourceType
+from kafka.admin import KafkaAdminClient
+from kafka.errors import InvalidConfigurationError, TopicAlreadyExistsError
+from processes import BrokerProcess
+from stock_clients import TIMEOUT_S, ConfluentClient, KcatClient, sample_records
+
+SETTINGS = {
+    "retention.ms",
+    "retention.bytes",
+    "segment.bytes",
+    "segment.ms",
+    "flush.messages",
+    "flush.ms",
+    "max.message.bytes",
+    "message.timestamp.type",
+}
+START_MS = 1_700_000_000_000
+
+Result = TypeVar("Result")
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("broker") / "log", "--broker-id", "7") as broker:
+        yield broker.serve()
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    return str(request.node.name)
+
+
+@pytest.fixture
+def confluent(broker: BrokerProcess) -> AdminClient:
+    return AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+
+
+@pytest.fixture
+def kafka_python(broker: BrokerProcess) -> Iterator[KafkaAdminClient]:
+    with closing(KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)) as admin:
+        yield admin
+
+
+Aiokafka = Callable[[Callable[[AIOKafkaAdminClient], Awaitable[Result]]], Result]
+
+
+@pytest.fixture
+def aiokafka(broker: BrokerProcess) -> Aiokafka[Any]:
+    """Runs a coroutine function with an admin client."""
+
+    def run(use: Callable[[AIOKafkaAdminClient], Awaitable[Result]]) -> Result:
+        async def with_admin() -> Result:
+            admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+            await admin.start()
+            try:
+                return await use(admin)
+            finally:
+                await admin.close()
+
+        return asyncio.run(with_admin())
+
+    return run
+
+
+def fill(broker: BrokerProcess, topic: str, count: int) -> None:
+    client = ConfluentClient(broker.bootstrap_servers)
+    client.produce(topic, sample_records(count, START_MS), codec="snappy", is_idempotent=True)
+
+
+def watermarks(broker: BrokerProcess, topic: str) -> tuple[int, int]:
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "unused"}
+    with closing(Consumer(settings)) as consumer:
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=TIMEOUT_S)
+    return low, high
+
+
+# --- confluent-kafka ---
+
+
+def values(admin: AdminClient, topic: str) -> dict[str, ConfigEntry]:
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    described: dict[str, ConfigEntry] = admin.describe_configs([resource])[resource].result(
+        TIMEOUT_S
+    )
+    return described
+
+
+def alter(admin: AdminClient, topic: str, operation: AlterConfigOpType, **entry: Any) -> None:
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    resource.add_incremental_config(ConfigEntry(incremental_operation=operation, **entry))
+    admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
+
+
+def test_confluent_describes_alters_and_resets_settings(confluent: AdminClient, topic: str) -> None:
+    new = NewTopic(topic, 2, 1, config={"retention.ms": "1000", "flush.messages": "5"})
+    confluent.create_topics([new])[topic].result(TIMEOUT_S)
+    described = values(confluent, topic)
+    assert set(described) == SETTINGS
+    assert described["retention.ms"].value == "1000"
+    assert not described["retention.ms"].is_default
+    assert described["segment.bytes"].is_default
+
+    alter(
+        confluent,
+        topic,
+        AlterConfigOpType.SET,
+        name="message.timestamp.type",
+        value="LogAppendTime",
+    )
+    alter(confluent, topic, AlterConfigOpType.DELETE, name="flush.messages", value=None)
+    described = values(confluent, topic)
+    assert described["message.timestamp.type"].value == "LogAppendTime"
+    assert described["flush.messages"].is_default
+    assert described["retention.ms"].value == "1000"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("cleanup.policy", "compact"),
+        ("retention.ms", "soon"),
+        ("message.timestamp.type", "Never"),
+        # No request of this broker could carry a batch of this size.
+        ("max.message.bytes", str(2**31 - 1)),
+    ],
+)
+def test_confluent_is_refused_settings_by_name(
+    confluent: AdminClient, topic: str, name: str, value: str
+) -> None:
+    with pytest.raises(KafkaException, match=name):
+        confluent.create_topics([NewTopic("never", 1, 1, config={name: value})])["never"].result(
+            TIMEOUT_S
+        )
+    assert "never" not in confluent.list_topics(timeout=TIMEOUT_S).topics
+    plain = topic.partition("[")[0]
+    if plain not in confluent.list_topics(timeout=TIMEOUT_S).topics:
+        confluent.create_topics([NewTopic(plain, 1, 1)])[plain].result(TIMEOUT_S)
+    with pytest.raises(KafkaException, match=name):
+        alter(confluent, plain, AlterConfigOpType.SET, name=name, value=value)
+
+
+def test_confluent_grows_a_topic(confluent: AdminClient, broker: BrokerProcess, topic: str) -> None:
+    confluent.create_topics([NewTopic(topic, 1, 1)])[topic].result(TIMEOUT_S)
+    fill(broker, topic, 10)
+    confluent.create_partitions([ConfluentNewPartitions(topic, 4)])[topic].result(TIMEOUT_S)
+    assert len(confluent.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions) == 4
+    assert watermarks(broker, topic) == (0, 10)
+    with pytest.raises(KafkaException, match="INVALID_PARTITIONS"):
+        confluent.create_partitions([ConfluentNewPartitions(topic, 2)])[topic].result(TIMEOUT_S)
+
+
+def test_confluent_deletes_records(
+    confluent: AdminClient, broker: BrokerProcess, topic: str
+) -> None:
+    confluent.create_topics([NewTopic(topic, 1, 1)])[topic].result(TIMEOUT_S)
+    fill(broker, topic, 20)
+    place = TopicPartition(topic, 0, 7)
+    assert confluent.delete_records([place])[place].result(TIMEOUT_S).low_watermark == 7
+    assert watermarks(broker, topic) == (7, 20)
+    client = ConfluentClient(broker.bootstrap_servers)
+    assert [record.offset for record in client.read(topic, 7, 13)] == list(range(7, 20))
+    # The batch still holds what was deleted, and its times must not be found any more.
+    assert client.offset_for_time(topic, START_MS) == 7
+    with pytest.raises(KafkaException, match="OFFSET_OUT_OF_RANGE"):
+        confluent.delete_records([TopicPartition(topic, 0, 21)])[place].result(TIMEOUT_S)
+
+
+def test_confluent_deletes_a_topic_and_makes_it_anew(
+    confluent: AdminClient, broker: BrokerProcess, topic: str
+) -> None:
+    def topic_id() -> str:
+        described = confluent.describe_topics(TopicCollection([topic]))[topic].result(TIMEOUT_S)
+        return str(described.topic_id)
+
+    confluent.create_topics([NewTopic(topic, 1, 1)])[topic].result(TIMEOUT_S)
+    fill(broker, topic, 10)
+    first_id = topic_id()
+    with pytest.raises(KafkaException, match="TOPIC_ALREADY_EXISTS"):
+        confluent.create_topics([NewTopic(topic, 1, 1)])[topic].result(TIMEOUT_S)
+
+    confluent.delete_topics([topic])[topic].result(TIMEOUT_S)
+    assert topic not in confluent.list_topics(timeout=TIMEOUT_S).topics
+    with pytest.raises(KafkaException, match="UNKNOWN_TOPIC_OR_PART"):
+        confluent.delete_topics([topic])[topic].result(TIMEOUT_S)
+
+    confluent.create_topics([NewTopic(topic, 1, 1)])[topic].result(TIMEOUT_S)
+    assert topic_id() != first_id
+    assert watermarks(broker, topic) == (0, 0)
+    fill(broker, topic, 3)
+    assert watermarks(broker, topic) == (0, 3)
+
+
+def test_confluent_lists_offsets_and_describes_the_cluster(
+    confluent: AdminClient, broker: BrokerProcess, topic: str
+) -> None:
+    confluent.create_topics([NewTopic(topic, 1, 1)])[topic].result(TIMEOUT_S)
+    fill(broker, topic, 10)
+    place = TopicPartition(topic, 0)
+    found = [
+        confluent.list_offsets({place: spec})[place].result(TIMEOUT_S).offset
+        for spec in (
+            OffsetSpec.earliest(),
+            OffsetSpec.latest(),
+            OffsetSpec.max_timestamp(),
+            OffsetSpec.for_timestamp(START_MS + 35),
+        )
+    ]
+    assert found == [0, 10, 9, 4]
+
+    cluster = confluent.describe_cluster().result(TIMEOUT_S)
+    assert [(node.id, node.host, node.port) for node in cluster.nodes] == [
+        (7, "127.0.0.1", broker.port)
+    ]
+    assert cluster.controller.id == 7
+    assert cluster.cluster_id == confluent.list_topics(timeout=TIMEOUT_S).cluster_id
+
+
+# --- kafka-python ---
+
+
+def test_kafka_python_describes_and_alters_settings(
+    kafka_python: KafkaAdminClient, topic: str
+) -> None:
+    kafka_python.create_topics({topic: {"num_partitions": 1, "configs": {"retention.ms": "1000"}}})
+
+    def described() -> dict[str, Any]:
+        resource = PythonResource(PythonResourceType.TOPIC, topic)
+        found = kafka_python.describe_configs([resource], config_filter="all")
+        return {name: entry["value"] for name, entry in found["topic"][topic].items()}
+
+    assert set(described()) == SETTINGS
+    assert described()["retention.ms"] == "1000"
+    for is_incremental, retention_ms in ((True, "2000"), (False, "3000")):
+        kafka_python.alter_configs(
+            [PythonResource(PythonResourceType.TOPIC, topic, {"retention.ms": retention_ms})],
+            incremental=is_incremental,
+        )
+        assert described()["retention.ms"] == retention_ms
+    refused = kafka_python.alter_configs(
+        [PythonResource(PythonResourceType.TOPIC, topic, {"cleanup.policy": "compact"})],
+        raise_on_unknown=False,
+    )
+    assert "cleanup.policy" in str(refused)
+    with pytest.raises(InvalidConfigurationError):
+        kafka_python.create_topics({"never": {"configs": {"cleanup.policy": "compact"}}})
+    assert "never" not in kafka_python.list_topics()
+
+
+def test_kafka_python_grows_trims_deletes_and_remakes_a_topic(
+    kafka_python: KafkaAdminClient, broker: BrokerProcess, topic: str
+) -> None:
+    def topic_id() -> UUID:
+        (described,) = kafka_python.describe_topics([topic])
+        return UUID(str(described["topic_id"]))
+
+    kafka_python.create_topics([topic])
+    with pytest.raises(TopicAlreadyExistsError):
+        kafka_python.create_topics([topic])
+    first_id = topic_id()
+    (by_id,) = kafka_python.describe_topics([first_id])
+    assert by_id["name"] == topic
+    kafka_python.create_partitions({topic: 3})
+    (described,) = kafka_python.describe_topics([topic])
+    assert len(described["partitions"]) == 3
+
+    fill(broker, topic, 10)
+    place = PythonPartition(topic, 0)
+    trimmed = kafka_python.delete_records({place: 4})
+    assert trimmed[place]["low_watermark"] == 4
+    assert watermarks(broker, topic) == (4, 10)
+
+    kafka_python.delete_topics([topic])
+    assert topic not in kafka_python.list_topics()
+    kafka_python.create_topics([topic])
+    assert topic_id() != first_id
+    assert watermarks(broker, topic) == (0, 0)
+
+
+def test_kafka_python_describes_the_cluster_and_its_disk(
+    kafka_python: KafkaAdminClient, broker: BrokerProcess, topic: str
+) -> None:
+    kafka_python.create_topics([topic])
+    fill(broker, topic, 10)
+    cluster = kafka_python.describe_cluster()
+    assert cluster["controller_id"] == 7
+    assert [(node["broker_id"], node["port"]) for node in cluster["brokers"]] == [(7, broker.port)]
+    (told,) = kafka_python.describe_log_dirs()
+    (folder,) = told["log_dirs"]
+    sizes = {
+        (each["name"], partition["partition_index"]): partition["partition_size"]
+        for each in folder["topics"]
+        for partition in each["partitions"]
+    }
+    segment = broker.data_dir / f"{topic}-0" / "00000000000000000000.log"
+    assert sizes[topic, 0] == segment.stat().st_size
+
+
+# --- aiokafka ---
+
+
+def test_aiokafka_administers_a_topic(
+    aiokafka: Aiokafka[Any], broker: BrokerProcess, topic: str
+) -> None:
+    async def create(admin: AIOKafkaAdminClient) -> Any:
+        new = AiokafkaNewTopic(topic, 1, 1, topic_configs={"retention.ms": "1000"})
+        return [error[1] for error in (await admin.create_topics([new])).topic_errors]
+
+    async def grow(admin: AIOKafkaAdminClient) -> int:
+        await admin.create_partitions({topic: NewPartitions(3)})
+        (described,) = await admin.describe_topics([topic])
+        return len(described["partitions"])
+
+    async def trim(admin: AIOKafkaAdminClient) -> dict[Any, int]:
+        low_watermarks: dict[Any, int] = await admin.delete_records(
+            {AiokafkaPartition(topic, 0): RecordsToDelete(before_offset=4)}
+        )
+        return low_watermarks
+
+    async def delete(admin: AIOKafkaAdminClient) -> list[str]:
+        await admin.delete_topics([topic])
+        return await admin.list_topics()
+
+    assert aiokafka(create) == [0]
+    assert aiokafka(create) == [36]  # TOPIC_ALREADY_EXISTS
+    assert aiokafka(grow) == 3
+    fill(broker, topic, 10)
+    assert aiokafka(trim) == {AiokafkaPartition(topic, 0): 4}
+    assert watermarks(broker, topic) == (4, 10)
+    assert topic not in aiokafka(delete)
+    assert aiokafka(create) == [0]
+    assert watermarks(broker, topic) == (0, 0)
+
+
+def test_aiokafka_describes_and_alters_settings(aiokafka: Aiokafka[Any], topic: str) -> None:
+    def resource(**settings: str) -> AiokafkaResource:
+        return AiokafkaResource(AiokafkaResourceType.TOPIC, topic, settings)
+
+    async def change(admin: AIOKafkaAdminClient) -> tuple[dict[str, str], list[tuple[int, str]]]:
+        await admin.create_topics([AiokafkaNewTopic(topic, 1, 1)])
+        await admin.alter_configs([resource(**{"retention.ms": "4000"})])
+        (described,) = await admin.describe_configs([resource()])
+        (refused,) = await admin.alter_configs([resource(**{"cleanup.policy": "compact"})])
+        ((_, _, _, _, entries),) = described.resources
+        return (
+            {entry[0]: entry[1] for entry in entries},
+            [(each[0], each[1]) for each in refused.resources],
+        )
+
+    described, refused = aiokafka(change)
+    assert set(described) == SETTINGS
+    assert described["retention.ms"] == "4000"
+    ((code, message),) = refused
+    assert code == 40  # INVALID_CONFIG
+    assert "cleanup.policy" in message
+
+
+def test_aiokafka_describes_the_cluster(aiokafka: Aiokafka[Any], broker: BrokerProcess) -> None:
+    async def describe(admin: AIOKafkaAdminClient) -> dict[str, Any]:
+        return await admin.describe_cluster()
+
+    cluster = aiokafka(describe)
+    assert cluster["controller_id"] == 7
+    assert [(node["node_id"], node["port"]) for node in cluster["brokers"]] == [(7, broker.port)]
+
+
+# --- kcat ---
+
+
+def test_kcat_lists_the_cluster(broker: BrokerProcess, confluent: AdminClient, topic: str) -> None:
+    confluent.create_topics([NewTopic(topic, 3, 1)])[topic].result(TIMEOUT_S)
+    told = KcatClient(broker.bootstrap_servers).run("-L", "-t", topic)
+    assert f"broker 7 at {broker.bootstrap_servers} (controller)" in told
+    assert f'topic "{topic}" with 3 partitions' in told

@@ -1,0 +1,231 @@
+"""Servers as processes of their own, and the faults that befall processes."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+DEADLINE_S = 60.0
+"""How long anything may take on a machine that is busy with other tests."""
+
+POLL_S = 0.01
+
+
+def until(condition: Callable[[], object], what: str, deadline_s: float = DEADLINE_S) -> None:
+    """Wait until `condition` holds; `what` tells the reader of a failure what never came."""
+    end_s = time.monotonic() + deadline_s
+    while not condition():
+        assert time.monotonic() < end_s, f"never: {what}"
+        time.sleep(POLL_S)
+
+
+def require_program(name: str, package: str) -> str:
+    """The path of a program that a Debian package brings: without it, fail in CI, else skip."""
+    found = shutil.which(name)
+    if found is not None:
+        return found
+    reason = f"{name} is not installed; `make services` installs {package}"
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+class ServerProcess:
+    """`python ARGUMENTS` with its standard error in the file `said`, and ways to harm it.
+
+    A context manager: at its end the process is gone, whatever state it is in.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        said: Path,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._command = [sys.executable, *arguments]
+        self._folder: Path | None = None
+        self._said = said
+        self._environment = {**os.environ, **(environment or {})}
+        self._stdout: int | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self.kill()
+
+    @property
+    def said(self) -> str:
+        """Everything on standard error so far."""
+        return self._said.read_text(errors="replace") if self._said.exists() else ""
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def launch(self) -> None:
+        """Start the process and do not wait."""
+        with self._said.open("w") as said:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=self._stdout,
+                stderr=said,
+                env=self._environment,
+                cwd=self._folder,
+            )
+
+    def start(self, ready: str) -> str:
+        """Start the process and wait for its line that begins with `ready`: the rest of it."""
+        self.launch()
+        until(lambda: self._line(ready) is not None or self.exit_code is not None, ready)
+        line = self._line(ready)
+        assert line is not None, f"exit code {self.exit_code}: {self.said}"
+        return line
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while the process runs."""
+        assert self._process is not None
+        return self._process.poll()
+
+    def wait(self, deadline_s: float = DEADLINE_S) -> int:
+        """Wait for the process to end by itself: its exit code."""
+        assert self._process is not None
+        code = self._process.wait(deadline_s)
+        self._close_stdin()
+        return code
+
+    def resident_bytes(self) -> int:
+        """The memory that the process occupies right now."""
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def until_says(self, text: str) -> None:
+        until(lambda: text in self.said, f"{text!r} in {self._said}")
+
+    def kill(self) -> None:
+        """SIGKILL: no chance to write anything."""
+        self._signal(signal.SIGKILL)
+        self.wait()
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Ask the process to end, and wait: its exit code."""
+        self._signal(number)
+        return self.wait()
+
+    def pause(self) -> None:
+        """SIGSTOP, and wait until the kernel has really stopped it."""
+        self._signal(signal.SIGSTOP)
+        until(lambda: self._state() == "T", "the process is stopped")
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def close_stdin(self) -> None:
+        """What happens to a child when its parent dies."""
+        self._close_stdin()
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        if self._process.poll() is None:
+            self._process.send_signal(number)
+
+    def _state(self) -> str:
+        # The command name before it may hold anything, so what counts is the last bracket.
+        return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+    def _line(self, prefix: str) -> str | None:
+        for line in self.said.splitlines():
+            if line.startswith(prefix):
+                return line.removeprefix(prefix).strip()
+        return None
+
+    def _close_stdin(self) -> None:
+        assert self._process is not None
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+
+class ShellProcess(ServerProcess):
+    """A server started by a command line, as a person types it, in `folder`."""
+
+    def __init__(
+        self, command: str, folder: Path, said: Path, environment: Mapping[str, str]
+    ) -> None:
+        super().__init__([], said, environment)
+        # The shell gives its place to the program, so that signals reach that.
+        self._command = ["sh", "-c", f"exec {command}"]
+        self._folder = folder
+        self._stdout = subprocess.DEVNULL
+
+
+class BrokerProcess(ServerProcess):
+    """`logbroker serve` on a folder; started again, it takes the port it had."""
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *options: str,
+        wrapper: Sequence[str] = (),
+        port: int = 0,
+        name: str = "broker",
+    ) -> None:
+        self.data_dir = data_dir
+        self.port = port
+        self._options = options
+        super().__init__([], data_dir.parent / f"{name}.log")
+        self._wrapped = [*wrapper, sys.executable, "-m", "logbroker", "serve"]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def launch(self) -> None:
+        self._command = [
+            *self._wrapped,
+            *("--listen", self.bootstrap_servers, "--data-dir", str(self.data_dir)),
+            *self._options,
+        ]
+        super().launch()
+
+    def serve(self) -> Self:
+        """Start, and wait until it is ready."""
+        self.port = int(self.start("logbroker ready on ").rpartition(":")[2])
+        return self
+
+    def make_topic(self, topic: str, partitions: int = 1, **settings: str) -> None:
+        """Create a topic; a setting is named as in Kafka, with `_` for its dots."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        config = {name.replace("_", "."): value for name, value in settings.items()}
+        admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result(
+            DEADLINE_S
+        )
+
+    def change_topic(self, topic: str, **settings: str) -> None:
+        """Change some settings of a topic, named as for `make_topic`."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        entries = [
+            ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+            for name, value in settings.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        admin.incremental_alter_configs([resource])[resource].result(DEADLINE_S)

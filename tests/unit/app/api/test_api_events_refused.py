@@ -1,0 +1,72 @@
+import time
+from typing import Any
+
+import pytest
+from httpx import AsyncClient
+
+from app.replay.model import Webhook
+from app.replay.windows import DAY_MS, MINUTE_MS, format_time
+
+pytestmark = pytest.mark.anyio
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def event(**changes: Any) -> dict[str, Any]:
+    return {
+        "id": "evt_1",
+        "type": "follow.created",
+        "time": format_time(now_ms()),
+        "data": {},
+    } | changes
+
+
+async def test_nothing_is_accepted_that_the_log_has_not_acknowledged(
+    client: AsyncClient, webhook: Webhook
+) -> None:
+    answer = await client.post("/events", json=event(webhookId=webhook.id))
+    assert answer.status_code == 503
+    assert answer.json()["unavailable"] == ["log"]
+    assert "1 of 1 events" in answer.json()["detail"]
+    assert "rewind_events_published_total{" not in (await client.get("/metrics")).text
+
+
+async def test_no_events_need_no_log(client: AsyncClient) -> None:
+    answer = await client.post("/events", json=[])
+    assert (answer.status_code, answer.json()) == (202, {"accepted": 0})
+
+
+async def test_an_unknown_webhook_is_named_by_the_place_of_its_event(
+    client: AsyncClient, webhook: Webhook
+) -> None:
+    events = [event(webhookId=webhook.id), event(webhookId="wh_none"), event()]
+    answer = await client.post("/events", json=events)
+    assert answer.status_code == 404
+    assert answer.json()["field"] == "events[1].webhookId"
+    assert answer.json()["value"] == "wh_none"
+
+
+async def test_a_deleted_webhook_is_owed_nothing(client: AsyncClient, webhook: Webhook) -> None:
+    await client.delete(f"/webhooks/{webhook.id}")
+    answer = await client.post("/events", json=[event(webhookId=webhook.id)])
+    assert answer.status_code == 404
+
+
+@pytest.mark.parametrize("ahead_ms", [6 * MINUTE_MS, -5 * DAY_MS - MINUTE_MS])
+async def test_a_time_that_no_look_up_could_use_is_refused(
+    client: AsyncClient, ahead_ms: int
+) -> None:
+    answer = await client.post("/events", json=event(time=format_time(now_ms() + ahead_ms)))
+    assert answer.status_code == 400
+    assert answer.json()["field"] == "time"
+    assert " to " in answer.json()["allowed"]
+
+
+async def test_lines_are_read_as_lines(client: AsyncClient) -> None:
+    answer = await client.post(
+        "/events", content=b"{}\n", headers={"content-type": "application/x-ndjson"}
+    )
+    assert answer.status_code == 400
+    assert answer.json()["field"] == "events[0].id"

@@ -1,0 +1,98 @@
+import logging
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from httpx import AsyncClient
+
+from app.api.application import create_app
+from app.config import Settings
+from app.json_log import JsonLines
+from app.log.history import LogHistory
+from app.log.publisher import EventPublisher
+from app.store import Store
+from app.webhooks.guard import Guard
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_health_asks_nobody(client: AsyncClient) -> None:
+    answer = await client.get("/healthz")
+    assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+
+
+async def test_readiness_names_the_log_that_is_down(client: AsyncClient) -> None:
+    answer = await client.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["unavailable"] == ["log"]
+
+
+async def test_readiness_names_the_database_that_is_not_migrated(
+    settings: Settings, tmp_path: Path
+) -> None:
+    store = Store.open(f"sqlite:///{tmp_path}/empty.db")
+    history = LogHistory(settings.bootstrap_servers, timeout_s=0.2)
+    publisher = EventPublisher(settings.bootstrap_servers, origin="here", server="test")
+    application = create_app(settings, store, publisher, history, Guard())
+    transport = httpx.ASGITransport(application)
+    async with AsyncClient(transport=transport, base_url="http://api.test") as client:
+        answer = await client.get("/readyz")
+    store.close()
+    assert answer.json()["unavailable"] == ["database", "log"]
+
+
+async def test_requests_are_counted_by_route_not_by_path(client: AsyncClient) -> None:
+    for path in ("/webhooks/wh_1", "/webhooks/wh_2", "/nothing/1", "/nothing/2"):
+        await client.get(path)
+    await client.request("BREW", "/webhooks")
+
+    metrics = await client.get("/metrics")
+    assert metrics.headers["content-type"].startswith("text/plain")
+    for series in (
+        'method="GET",route="/webhooks/{webhook_id}",status="404"} 2.0',
+        'method="GET",route="unmatched",status="404"} 2.0',
+        'method="unmatched",route="/webhooks",status="405"} 1.0',
+    ):
+        assert series in metrics.text
+
+
+async def test_a_request_is_one_line_without_its_query(
+    client: AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "rewind.api"):
+        await client.get("/webhooks/a%0Ab?token=hunter2")
+    (record,) = (record for record in caplog.records if record.name == "rewind.api")
+    line = JsonLines().format(record)
+    assert "\n" not in line
+    assert '"status": 404' in line
+    assert '"method": "GET"' in line
+    assert "hunter2" not in line
+
+
+async def test_the_description_covers_every_route_with_an_example(
+    client: AsyncClient, application: FastAPI
+) -> None:
+    document = (await client.get("/openapi.json")).json()
+
+    assert document["info"]["title"] == "Rewind"
+    operations = [operation for path in document["paths"].values() for operation in path.values()]
+    ids = [operation["operationId"] for operation in operations]
+    assert len(set(ids)) == len(ids) == 14
+    assert all(each.isidentifier() and each[0].islower() and "_" not in each for each in ids)
+    assert all(operation["tags"] for operation in operations)
+    schemas = document["components"]["schemas"]
+    assert "HTTPValidationError" not in schemas
+    for name in ("WebhookRequest", "WebhookChange", "ReplayRequest", "Event", "ReplayDocument"):
+        assert schemas[name]["examples"]
+    for reference in _references(document):
+        assert reference.removeprefix("#/components/schemas/") in schemas
+
+
+def _references(value: object) -> list[str]:
+    if isinstance(value, dict):
+        found = [value["$ref"]] if "$ref" in value else []
+        return found + [each for member in value.values() for each in _references(member)]
+    if isinstance(value, list):
+        return [each for member in value for each in _references(member)]
+    return []

@@ -1,0 +1,148 @@
+import json
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from httpx import AsyncClient, Response
+
+from app.api.limits import DOCUMENT_BYTES_MAX
+from app.config import Settings
+from app.replay.model import NewReplay, Webhook, Window
+from app.store import Store
+
+pytestmark = pytest.mark.anyio
+
+
+def problem(answer: Response, status: int) -> dict[str, object]:
+    """The document of an answer that must be a problem of this status."""
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    document: dict[str, object] = answer.json()
+    assert document["status"] == status
+    assert {"type", "title", "detail"} <= document.keys()
+    return document
+
+
+async def test_an_unknown_path_is_a_problem(client: AsyncClient) -> None:
+    unknown_id = problem(await client.get("/webhooks/wh_none"), 404)
+    for path in ("/", "/nothing", "/webhooks/", "/docs"):
+        document = problem(await client.get(path), 404)
+        # RFC 9457 section 3.1.3: the title of a type does not change.
+        assert (document["type"], document["title"]) == (unknown_id["type"], unknown_id["title"])
+
+
+async def test_a_wrong_method_is_a_problem_that_says_which_are_right(client: AsyncClient) -> None:
+    answer = await client.put("/webhooks/wh_1", json={})
+    problem(answer, 405)
+    assert answer.headers["allow"]
+
+
+async def test_json_that_does_not_parse_is_a_problem_of_the_body(client: AsyncClient) -> None:
+    headers = {"content-type": "application/json"}
+    answer = await client.post("/webhooks", content=b'{"url": ', headers=headers)
+    assert problem(answer, 400)["field"] == "body"
+    assert problem(await client.post("/webhooks", json=[1]), 400)["allowed"] == "a JSON object"
+    assert problem(await client.post("/webhooks", headers=headers), 400)["field"] == "body"
+    for unreadable in (b"[" * 30_000, b'{"url": ' + b"1" * 5_000 + b"}", b'{"url": "\xff"}'):
+        document = problem(await client.post("/webhooks", content=unreadable, headers=headers), 400)
+        assert document["type"] == "urn:rewind:problem:invalid-request"
+        assert document["field"] == "body"
+
+
+@pytest.mark.parametrize("path", ["/webhooks", "/replays", "/events"])
+@pytest.mark.parametrize("media_type", ["text/plain", "application/xml", None])
+async def test_a_media_type_that_is_not_read_is_refused(
+    client: AsyncClient, path: str, media_type: str | None
+) -> None:
+    headers = {} if media_type is None else {"content-type": media_type}
+    answer = await client.post(path, content=b"{}", headers=headers)
+    document = problem(answer, 415)
+    assert document["value"] == (media_type or "")
+    assert "application/json" in answer.headers["accept"]
+
+
+async def test_a_media_type_may_have_parameters(client: AsyncClient, webhook: Webhook) -> None:
+    answer = await client.patch(
+        f"/webhooks/{webhook.id}",
+        content=b"{}",
+        headers={"content-type": "Application/JSON; charset=utf-8"},
+    )
+    assert answer.status_code == 200
+
+
+async def test_a_body_announced_too_large_is_refused(client: AsyncClient) -> None:
+    content = json.dumps({"url": "x" * DOCUMENT_BYTES_MAX}).encode()
+    answer = await client.post(
+        "/webhooks", content=content, headers={"content-type": "application/json"}
+    )
+    assert problem(answer, 413)["value"] == f"{len(content)} bytes"
+
+
+async def test_reading_stops_at_the_first_byte_too_many(
+    client: AsyncClient, settings: Settings
+) -> None:
+    sent = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal sent
+        while True:
+            sent += 2**20
+            yield b" " * 2**20
+
+    answer = await client.post(
+        "/events", content=endless(), headers={"content-type": "application/json"}
+    )
+    document = problem(answer, 413)
+    assert str(settings.request_bytes_max) in str(document["allowed"])
+    assert sent == settings.request_bytes_max + 2**20
+
+
+async def test_a_long_value_is_shown_shortened(client: AsyncClient) -> None:
+    answer = await client.post("/replays", json={"webhookId": "w", "from": "x" * 9_000, "to": "y"})
+    assert len(answer.content) < 4_000
+
+
+async def test_a_surrogate_in_a_value_does_not_break_the_answer(client: AsyncClient) -> None:
+    answer = await client.post(
+        "/webhooks",
+        content=b'{"url": "https://example.com/\\ud800"}',
+        headers={"content-type": "application/json"},
+    )
+    problem(answer, 400)
+
+
+async def test_an_unexpected_error_is_a_problem_that_tells_nothing(
+    application: FastAPI, store: Store, webhook: Webhook, tmp_path: Path
+) -> None:
+    replay, _ = store.create_replay(NewReplay(webhook.id, Window(0, 1)))
+    with closing(sqlite3.connect(tmp_path / "rewind.db")) as database:
+        database.execute("UPDATE replays SET state = 'HAUNTED'")
+        database.commit()
+
+    transport = httpx.ASGITransport(application, raise_app_exceptions=False)
+    async with AsyncClient(transport=transport, base_url="http://api.test") as client:
+        answer = await client.get(f"/replays/{replay.id}")
+        metrics = (await client.get("/metrics")).text
+
+    assert "HAUNTED" not in str(problem(answer, 500))
+    series = (
+        'rewind_http_requests_total{method="GET",route="/replays/{replay_id}",status="500"} 1.0'
+    )
+    assert series in metrics
+
+
+async def test_a_database_that_is_gone_is_named_but_not_described(
+    client: AsyncClient, tmp_path: Path
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "rewind.db")) as database:
+        database.execute("DROP TABLE replay_failures")
+        database.execute("DROP TABLE replays")
+        database.execute("DROP TABLE webhooks")
+        database.commit()
+    document = problem(await client.get("/webhooks/wh_1"), 503)
+    assert document["unavailable"] == ["database"]
+    assert "table" not in str(document)

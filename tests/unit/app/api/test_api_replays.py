@@ -1,0 +1,212 @@
+import time
+
+import pytest
+from httpx import AsyncClient
+
+from app.replay.model import (
+    Counts,
+    Failure,
+    IdempotencyKey,
+    NewReplay,
+    NewWebhook,
+    OffsetRange,
+    Webhook,
+    Window,
+)
+from app.replay.windows import DAY_MS, MINUTE_MS, format_time, parse_time
+from app.store import Store
+from app.webhooks.signing import new_secret
+
+pytestmark = pytest.mark.anyio
+
+NOW_MS = time.time_ns() // 1_000_000
+FROM_MS = NOW_MS - 60 * MINUTE_MS
+TO_MS = NOW_MS - 30 * MINUTE_MS
+
+
+def asked(webhook_id: str, from_ms: int = FROM_MS, to_ms: int = TO_MS) -> dict[str, str]:
+    return {"webhookId": webhook_id, "from": format_time(from_ms), "to": format_time(to_ms)}
+
+
+async def test_a_replay_under_way_tells_all_about_itself(
+    client: AsyncClient, store: Store, webhook: Webhook
+) -> None:
+    replay, _ = store.create_replay(NewReplay(webhook.id, Window(FROM_MS, TO_MS)))
+    claim = store.claim("worker-1", lease_s=60)
+    assert claim is not None
+    store.begin_delivery(claim.lease, OffsetRange(partition=3, start=100, end=500))
+    failure = Failure(offset=120, event_id="evt_1", attempts=6, status=503, reason="down")
+    store.checkpoint(claim.lease, 200, Counts(delivered=40, duplicates=7, failed=1), [failure])
+
+    document = (await client.get(f"/replays/{replay.id}")).json()
+
+    assert document["state"] == "ONGOING"
+    assert document["webhookId"] == webhook.id
+    assert parse_time(document["from"]) == FROM_MS
+    assert parse_time(document["to"]) == TO_MS
+    assert (document["partition"], document["startOffset"], document["endOffset"]) == (3, 100, 500)
+    assert document["checkpoint"] == 200
+    assert document["counts"] == {"delivered": 40, "duplicates": 7, "failed": 1}
+    assert document["progress"] == 0.25
+    assert document["worker"] == "worker-1"
+    assert document["leaseEpoch"] == 1
+    assert document["heartbeatAt"] is not None
+    assert document["finishedAt"] is None
+    assert document["error"] is None
+    failures = (await client.get(f"/replays/{replay.id}/failures")).json()
+    assert failures == {
+        "items": [
+            {"offset": 120, "eventId": "evt_1", "attempts": 6, "status": 503, "reason": "down"}
+        ],
+        "nextCursor": None,
+    }
+
+
+async def test_a_waiting_replay_has_no_offsets_yet(
+    client: AsyncClient, store: Store, webhook: Webhook
+) -> None:
+    replay, _ = store.create_replay(NewReplay(webhook.id, Window(FROM_MS, TO_MS)))
+    document = (await client.get(f"/replays/{replay.id}")).json()
+
+    assert document["state"] == "OPEN"
+    assert document["progress"] == 0
+    for name in ("partition", "startOffset", "checkpoint", "eventsPerSecond", "etaSeconds"):
+        assert document[name] is None
+
+
+async def test_a_replay_is_cancelled_once(
+    client: AsyncClient, store: Store, webhook: Webhook
+) -> None:
+    replay, _ = store.create_replay(NewReplay(webhook.id, Window(FROM_MS, TO_MS)))
+
+    first = await client.post(f"/replays/{replay.id}/cancel")
+    assert (first.status_code, first.json()["state"]) == (200, "CANCELLED")
+    assert first.json()["finishedAt"] is not None
+    second = await client.post(f"/replays/{replay.id}/cancel")
+    assert second.status_code == 409
+    assert second.json()["type"] == "urn:rewind:problem:not-cancellable"
+
+
+async def test_replays_are_listed_by_webhook_and_state(client: AsyncClient, store: Store) -> None:
+    ids = {}
+    for name in ("a", "b"):
+        webhook = store.create_webhook(NewWebhook("https://example.com/", name, new_secret()))
+        replay, _ = store.create_replay(NewReplay(webhook.id, Window(FROM_MS, TO_MS)))
+        ids[name] = (webhook.id, replay.id)
+    store.cancel_replay(ids["b"][1])
+
+    async def listed(**params: str) -> set[str]:
+        answer = await client.get("/replays", params=params)
+        return {item["id"] for item in answer.json()["items"]}
+
+    assert await listed() == {ids["a"][1], ids["b"][1]}
+    assert await listed(webhookId=ids["a"][0]) == {ids["a"][1]}
+    assert await listed(state="CANCELLED") == {ids["b"][1]}
+    assert await listed(webhookId=ids["a"][0], state="CANCELLED") == set()
+    assert (await client.get("/replays", params={"state": "LOST"})).json()["field"] == "state"
+
+
+@pytest.mark.parametrize("path", ["/replays/rpl_none", "/replays/rpl_none/failures"])
+async def test_an_unknown_replay_is_not_found(client: AsyncClient, path: str) -> None:
+    assert (await client.get(path)).status_code == 404
+    assert (await client.post("/replays/rpl_none/cancel")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("from_ms", "to_ms", "field", "words"),
+    [
+        (NOW_MS, NOW_MS, "to", "empty"),
+        (TO_MS, FROM_MS, "to", "reversed"),
+        (NOW_MS - 1, NOW_MS + DAY_MS, "to", "future"),
+        (NOW_MS - 6 * DAY_MS, NOW_MS - 1, "to", "longer than 5 days"),
+        (NOW_MS - 6 * DAY_MS, NOW_MS - 5 * DAY_MS, "from", "before the retained history"),
+    ],
+    ids=["empty", "reversed", "future", "too-long", "too-old"],
+)
+async def test_a_window_that_cannot_be_replayed_is_refused(
+    client: AsyncClient, webhook: Webhook, from_ms: int, to_ms: int, field: str, words: str
+) -> None:
+    answer = await client.post("/replays", json=asked(webhook.id, from_ms, to_ms))
+
+    problem = answer.json()
+    assert answer.status_code == 400
+    assert problem["type"] == "urn:rewind:problem:window-refused"
+    assert problem["field"] == field
+    assert problem["value"] == format_time(from_ms if field == "from" else to_ms)
+    assert problem["allowed"]
+    assert words in problem["detail"]
+
+
+@pytest.mark.parametrize("value", ["yesterday", "2026-11-21T08:00:00", 202611210800, None])
+async def test_a_time_that_cannot_be_read_is_refused(
+    client: AsyncClient, webhook: Webhook, value: object
+) -> None:
+    answer = await client.post("/replays", json=asked(webhook.id) | {"from": value})
+    assert answer.status_code == 400
+    assert answer.json()["field"] == "from"
+    assert "yyyymmddhhmm" in answer.json()["allowed"]
+
+
+async def test_every_mistake_in_a_body_is_named(client: AsyncClient) -> None:
+    answer = await client.post("/replays", json={"from": "then", "too": "now"})
+    assert answer.status_code == 400
+    assert {error["field"] for error in answer.json()["errors"]} == {
+        "webhookId",
+        "from",
+        "to",
+        "too",
+    }
+
+
+async def test_a_replay_of_an_unknown_webhook_is_not_found(client: AsyncClient) -> None:
+    answer = await client.post("/replays", json=asked("wh_none"))
+    assert answer.status_code == 404
+    assert "wh_none" in answer.json()["detail"]
+
+
+async def test_no_replay_is_promised_while_the_log_is_down(
+    client: AsyncClient, store: Store, webhook: Webhook
+) -> None:
+    answer = await client.post("/replays", json=asked(webhook.id))
+    assert answer.status_code == 503
+    assert answer.json()["unavailable"] == ["log"]
+    assert answer.headers["retry-after"] == "1"
+    assert store.replays().items == ()
+
+
+async def test_a_repeated_key_gives_the_replay_it_named_however_old_its_window(
+    client: AsyncClient, store: Store, webhook: Webhook
+) -> None:
+    window = Window(NOW_MS - 7 * DAY_MS, NOW_MS - 6 * DAY_MS)
+    named = f"{webhook.id}\n{window.from_ms}\n{window.to_ms}".encode()
+    replay, _ = store.create_replay(
+        NewReplay(webhook.id, window), IdempotencyKey.of("outage-7", named)
+    )
+
+    answer = await client.post(
+        "/replays",
+        json=asked(webhook.id, window.from_ms, window.to_ms),
+        headers={"Idempotency-Key": "outage-7"},
+    )
+    assert answer.status_code == 202
+    assert answer.headers["location"] == f"/replays/{replay.id}"
+    assert answer.json()["id"] == replay.id
+
+
+async def test_a_key_that_named_another_request_is_refused(
+    client: AsyncClient, store: Store, webhook: Webhook
+) -> None:
+    store.create_replay(
+        NewReplay(webhook.id, Window(1, 2)), IdempotencyKey.of("outage-7", b"another")
+    )
+    answer = await client.post(
+        "/replays", json=asked(webhook.id), headers={"Idempotency-Key": "outage-7"}
+    )
+    assert answer.status_code == 422
+    assert answer.json()["type"] == "urn:rewind:problem:idempotency-key-reused"
+
+
+async def test_an_empty_key_is_refused(client: AsyncClient, webhook: Webhook) -> None:
+    answer = await client.post("/replays", json=asked(webhook.id), headers={"Idempotency-Key": ""})
+    assert answer.status_code == 400
+    assert answer.json()["field"] == "Idempotency-Key"

@@ -1,0 +1,81 @@
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import IO
+
+import httpx
+import pytest
+
+from app.config import Settings
+from app.store import Store
+
+PROGRAM = """
+import sys
+from app.api.server import serve
+from app.config import Settings
+sys.exit(serve(Settings.model_validate_json(sys.argv[1])))
+"""
+
+
+@pytest.fixture
+def process(settings: Settings, store: Store) -> Iterator["subprocess.Popen[str]"]:
+    given = settings.model_copy(update={"port": 0}).model_dump_json()
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, given], stderr=subprocess.PIPE, text=True
+    ) as process:
+        yield process
+        process.kill()
+
+
+def ready_url(stderr: IO[str]) -> str:
+    for line in stderr:
+        if line.startswith("rewind api ready on "):
+            return line.split()[-1]
+    raise AssertionError("the server ended before it was ready")
+
+
+def test_a_client_that_leaves_halfway_is_no_error_of_ours(
+    process: "subprocess.Popen[str]",
+) -> None:
+    assert process.stderr is not None
+    url = httpx.URL(ready_url(process.stderr))
+    with socket.create_connection((url.host, url.port or 80)) as connection:
+        connection.sendall(
+            b"POST /events HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 100\r\n\r\n[{"
+        )
+    request = next(json.loads(line) for line in process.stderr if '"request"' in line)
+    process.terminate()
+
+    assert (request["path"], request["status"]) == ("/events", 400)
+    assert "Traceback" not in process.stderr.read()
+
+
+def test_the_process_says_where_it_serves_and_ends_when_asked(
+    process: "subprocess.Popen[str]",
+) -> None:
+    assert process.stderr is not None
+    answer = httpx.get(ready_url(process.stderr) + "/healthz")
+    process.send_signal(signal.SIGTERM)
+    said = process.stderr.read().splitlines()
+
+    assert answer.status_code == 200
+    assert "server" not in answer.headers
+    assert process.wait() == 0
+    requests = [json.loads(line) for line in said if '"request"' in line]
+    assert [(line["path"], line["status"]) for line in requests] == [("/healthz", 200)]
+
+
+def test_an_address_that_is_taken_is_said_and_refused(settings: Settings) -> None:
+    with socket.create_server((settings.host, 0)) as other:
+        port = other.getsockname()[1]
+        given = settings.model_copy(update={"port": port}).model_dump_json()
+        ended = subprocess.run(
+            [sys.executable, "-c", PROGRAM, given], stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert ended.returncode == 1
+    assert "address already in use" in ended.stderr
+    assert "Traceback" not in ended.stderr

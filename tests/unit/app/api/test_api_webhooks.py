@@ -1,0 +1,118 @@
+import re
+
+import pytest
+from httpx import AsyncClient
+
+from app.replay.model import NewReplay, Webhook, Window
+from app.replay.states import ReplayState
+from app.store import Store
+
+pytestmark = pytest.mark.anyio
+
+URL = "https://example.com/hooks"
+
+
+async def test_a_new_webhook_gets_an_id_a_place_and_a_secret(client: AsyncClient) -> None:
+    answer = await client.post("/webhooks", json={"url": URL, "description": "billing"})
+
+    assert answer.status_code == 201
+    document = answer.json()
+    assert answer.headers["location"] == f"/webhooks/{document['id']}"
+    assert answer.headers["cache-control"] == "no-store"
+    assert document.keys() == {"id", "url", "description", "createdAt", "secret"}
+    assert document["secret"].startswith("whsec_")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", document["createdAt"])
+
+
+async def test_the_secret_is_never_shown_again(client: AsyncClient) -> None:
+    created = (await client.post("/webhooks", json={"url": URL})).json()
+    shown = {name: value for name, value in created.items() if name != "secret"}
+
+    assert (await client.get(f"/webhooks/{created['id']}")).json() == shown
+    assert (await client.get("/webhooks")).json() == {"items": [shown], "nextCursor": None}
+    changed = await client.patch(f"/webhooks/{created['id']}", json={"description": "new"})
+    assert changed.json() == shown | {"description": "new"}
+
+
+async def test_a_change_leaves_what_it_does_not_name(client: AsyncClient, webhook: Webhook) -> None:
+    answer = await client.patch(f"/webhooks/{webhook.id}", json={"url": URL + "/v2"})
+    assert answer.status_code == 200
+    assert answer.json()["url"] == URL + "/v2"
+    assert answer.json()["description"] == "billing"
+
+
+async def test_a_merge_patch_is_a_change_too(client: AsyncClient, webhook: Webhook) -> None:
+    answer = await client.patch(
+        f"/webhooks/{webhook.id}",
+        content=b'{"description": ""}',
+        headers={"content-type": "application/merge-patch+json"},
+    )
+    assert answer.json()["description"] == ""
+
+
+@pytest.mark.parametrize("field", ["url", "description"])
+async def test_null_is_no_change(client: AsyncClient, webhook: Webhook, field: str) -> None:
+    answer = await client.patch(f"/webhooks/{webhook.id}", json={field: None})
+    assert answer.status_code == 400
+    assert answer.json()["field"] == field
+
+
+async def test_a_page_leads_to_the_next(client: AsyncClient) -> None:
+    created = [
+        (await client.post("/webhooks", json={"url": f"{URL}/{n}"})).json()["id"] for n in range(3)
+    ]
+    first = (await client.get("/webhooks", params={"limit": 2})).json()
+    second = (await client.get("/webhooks", params={"cursor": first["nextCursor"]})).json()
+
+    found = [item["id"] for page in (first, second) for item in page["items"]]
+    assert len(first["items"]) == 2
+    assert sorted(found) == sorted(created)
+    assert second["nextCursor"] is None
+
+
+@pytest.mark.parametrize(
+    ("params", "field"),
+    [({"cursor": "garbage"}, "cursor"), ({"limit": "0"}, "limit"), ({"limit": "x"}, "limit")],
+)
+async def test_a_page_that_cannot_be_is_refused(
+    client: AsyncClient, params: dict[str, str], field: str
+) -> None:
+    answer = await client.get("/webhooks", params=params)
+    assert answer.status_code == 400
+    assert answer.json()["field"] == field
+
+
+async def test_a_deleted_webhook_is_gone_and_its_replay_cancelled(
+    client: AsyncClient, store: Store, webhook: Webhook
+) -> None:
+    replay, _ = store.create_replay(NewReplay(webhook.id, Window(0, 1)))
+    answer = await client.delete(f"/webhooks/{webhook.id}")
+
+    assert answer.status_code == 204
+    assert answer.content == b""
+    assert (await client.get(f"/webhooks/{webhook.id}")).status_code == 404
+    assert (await client.delete(f"/webhooks/{webhook.id}")).status_code == 404
+    assert store.replay(replay.id).state is ReplayState.CANCELLED
+
+
+@pytest.mark.parametrize(
+    ("url", "field"),
+    [
+        ("http://example.com/", "url.scheme"),
+        ("https://127.0.0.1/", "url.host"),
+        ("https://user:hunter2@example.com/", "url.user"),
+        ("nonsense", "url.scheme"),
+    ],
+)
+async def test_a_url_that_the_guard_refuses_is_named(
+    client: AsyncClient, webhook: Webhook, url: str, field: str
+) -> None:
+    for answer in (
+        await client.post("/webhooks", json={"url": url}),
+        await client.patch(f"/webhooks/{webhook.id}", json={"url": url}),
+    ):
+        assert answer.status_code == 400
+        assert answer.json()["type"] == "urn:rewind:problem:url-refused"
+        assert answer.json()["field"] == field
+        assert answer.json()["allowed"]
+        assert "hunter2" not in answer.text

@@ -1,0 +1,126 @@
+"""`rewind listen` as its user runs it: a process, its output, Ctrl-C."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from app.replay.delivery import Delivered, Outcome, Refused
+from app.webhooks.guard import Guard
+from app.webhooks.request import webhook_headers
+from app.webhooks.sender import WebhookSender
+from app.webhooks.signing import new_secret
+
+SECRET = new_secret()
+LISTEN = [sys.executable, "-m", "app", "listen", "--port", "0"]
+Listener = subprocess.Popen[str]
+
+
+@contextmanager
+def listener(*options: str, secret: str = SECRET) -> Iterator[tuple[Listener, str]]:
+    """The process and its URL; it is gone at the end, however the test went."""
+    process = subprocess.Popen(
+        [*LISTEN, *options],
+        env=os.environ | {"REWIND_SECRET": secret},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            assert process.stderr is not None
+            ready = process.stderr.readline()
+            assert ready.startswith("rewind listen ready on http://127.0.0.1:"), ready
+            yield process, ready.split()[-1]
+        finally:
+            process.kill()
+
+
+def run(*options: str) -> subprocess.CompletedProcess[str]:
+    """What became of a process that does not listen."""
+    return subprocess.run([*LISTEN, *options], check=False, capture_output=True, text=True)
+
+
+def end(process: Listener) -> tuple[str, str]:
+    """Press Ctrl-C; all that it printed."""
+    process.send_signal(signal.SIGINT)
+    printed = process.communicate(timeout=30)
+    assert process.returncode == 0
+    return printed
+
+
+def post(url: str, event_id: str, body: bytes, secret: str = SECRET) -> Outcome:
+    async def send() -> Outcome:
+        headers = webhook_headers(secret, event_id, int(time.time()), body, "rpl_1")
+        async with WebhookSender(Guard(allow_private=True)) as sender:
+            return await sender.send(url, headers, body)
+
+    return asyncio.run(send())
+
+
+def test_each_webhook_is_a_line_and_ctrl_c_sums_them_up() -> None:
+    with listener() as (process, url):
+        assert post(url, "evt_1", b'{"type": "follow"}') == Delivered(204)
+        assert isinstance(post(url, "evt_2", b"no json", new_secret()), Refused)
+        out, err = end(process)
+    first, second = out.splitlines()
+    assert first.split()[1:] == ["evt_1", "follow", "rpl_1", "verified"]
+    assert second.split()[1:5] == ["evt_2", "-", "rpl_1", "refused"]
+    assert "2 webhooks received: 1 verified, 1 refused, 0 unchecked" in err
+    assert SECRET not in out + err
+
+
+def test_json_lines_and_another_status_can_be_asked_for() -> None:
+    with listener("--json", "--status", "503") as (process, url):
+        assert isinstance(post(url + "/a", "evt_1", b'{"type": 5}'), Refused)
+        out, _ = end(process)
+    line = json.loads(out)
+    assert line.pop("time").endswith("Z")
+    assert line == {
+        "path": "/a",
+        "eventId": "evt_1",
+        "type": None,
+        "replayId": "rpl_1",
+        "status": 503,
+        "signature": "verified",
+        "problem": None,
+    }
+
+
+def test_no_event_commands_the_terminal() -> None:
+    with listener() as (process, url):
+        post(url, "evt_1", json.dumps({"type": "\x1b[2J\n"}).encode())
+        out, _ = end(process)
+    assert "\x1b" not in out
+    assert len(out.splitlines()) == 1
+
+
+def test_a_reader_that_leaves_ends_it() -> None:
+    with listener() as (process, url):
+        assert process.stdout is not None
+        process.stdout.close()
+        post(url, "evt_1", b"{}")
+        assert process.wait(timeout=30) == 0
+
+
+@pytest.mark.parametrize("secret", ["word", "whsec_AAAA"])
+def test_a_secret_that_is_none_is_refused_and_not_repeated(secret: str) -> None:
+    ended = run("--secret", secret)
+    assert ended.returncode == 2
+    assert "the secret " in ended.stderr
+    assert secret not in ended.stderr
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with listener() as (_, url):
+        port = url.rpartition(":")[2]
+        ended = run("--port", port)
+    assert ended.returncode == 1
+    assert f"cannot listen on 127.0.0.1:{port}: " in ended.stderr

@@ -1,0 +1,24 @@
+"""librdkafka's own broker: a foreign one, in this process, that knows no controller."""
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+
+
+@pytest.fixture
+def foreign_broker() -> Iterator[str]:
+    """HOST:PORT of a broker that creates topics of four partitions when they are written to."""
+    broker = Producer({"bootstrap.servers": "none", "test.mock.num.brokers": 1, "log_level": 0})
+    first = next(iter(broker.list_topics(timeout=5).brokers.values()))
+    yield f"{first.host}:{first.port}"
+    del broker
+
+
+@pytest.fixture
+def refused_address() -> Iterator[str]:
+    """HOST:PORT where nobody listens, and nobody else can."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{taken.getsockname()[1]}"

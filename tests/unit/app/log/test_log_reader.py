@@ -1,0 +1,126 @@
+"""What the reader takes from a partition, and what it says when the partition has it no more."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import closing
+
+import pytest
+from confluent_kafka import Producer
+
+from app.log.errors import HistoryLost, LogUnavailable
+from app.log.event import LoggedEvent, OwedEvent
+from app.log.publisher import EventPublisher
+from app.log.reader import ReplayReader
+from app.replay.model import OffsetRange, Window
+from logbroker.client.partitioner import partition_for_key
+
+KEY = b"wh_1"
+PARTITION = partition_for_key(KEY, 4)
+SAME_PARTITION = next(
+    key for n in range(2, 99) if partition_for_key(key := f"wh_{n}".encode(), 4) == PARTITION
+)
+TIME_MS = 1_795_000_000_000
+ALWAYS = Window(0, 2 * TIME_MS)
+
+
+def publish(bootstrap_servers: str, events: Sequence[OwedEvent]) -> None:
+    async def scenario() -> None:
+        async with EventPublisher(bootstrap_servers, origin="here", server="test") as door:
+            await door.publish("owed", events)
+
+    asyncio.run(scenario())
+
+
+def event(number: int, key: bytes = KEY) -> OwedEvent:
+    body = b'{"n": %d}' % number
+    return OwedEvent(key.decode(), f"evt_{number}", "user.followed", TIME_MS + number, body)
+
+
+def reader(
+    bootstrap_servers: str,
+    start: int,
+    end: int,
+    window: Window = ALWAYS,
+    stall_s: float = 10.0,
+) -> ReplayReader:
+    offsets = OffsetRange(PARTITION, start, end)
+    return ReplayReader(bootstrap_servers, "owed", offsets, key=KEY, window=window, stall_s=stall_s)
+
+
+def read_all(source: ReplayReader) -> tuple[list[LoggedEvent], int]:
+    events, position = [], 0
+    with closing(source):
+        while not source.is_done:
+            passage = source.read()
+            assert passage.position >= position
+            assert all(event.offset < passage.position for event in passage.events)
+            events += passage.events
+            position = passage.position
+    return events, position
+
+
+def test_events_come_as_they_were_published(foreign_broker: str) -> None:
+    publish(foreign_broker, [event(7)])
+    (read,), position = read_all(reader(foreign_broker, 0, 1))
+    assert read == LoggedEvent(0, TIME_MS + 7, KEY, "evt_7", "user.followed", b'{"n": 7}')
+    assert position == 1
+
+
+def test_only_the_key_and_the_window_of_the_replay_are_kept(foreign_broker: str) -> None:
+    publish(foreign_broker, [event(n, KEY if n % 3 else SAME_PARTITION) for n in range(3_000)])
+    window = Window(TIME_MS + 1_000, TIME_MS + 2_000)
+    events, position = read_all(reader(foreign_broker, 0, 3_000, window))
+    assert [each.offset for each in events] == [n for n in range(1_000, 2_000) if n % 3]
+    assert position == 3_000
+
+
+def test_the_range_is_half_open_whatever_lies_around_it(foreign_broker: str) -> None:
+    publish(foreign_broker, [event(n) for n in range(100)])
+    events, position = read_all(reader(foreign_broker, 30, 60))
+    assert [each.offset for each in events] == list(range(30, 60))
+    assert position == 60
+
+
+def test_a_stretch_that_belongs_to_others_moves_the_position(foreign_broker: str) -> None:
+    publish(foreign_broker, [event(n, SAME_PARTITION) for n in range(50)])
+    assert read_all(reader(foreign_broker, 0, 50)) == ([], 50)
+
+
+@pytest.mark.parametrize("headers", [[], [("event-id", b"")], [("event-id", "tör".encode())]])
+def test_a_record_without_a_usable_id_is_named_by_its_place(
+    foreign_broker: str, headers: list[tuple[str, bytes]]
+) -> None:
+    producer = Producer({"bootstrap.servers": foreign_broker})
+    producer.produce("owed", b"{}", KEY, PARTITION, headers=headers)
+    assert producer.flush(10) == 0
+    (read,), _ = read_all(reader(foreign_broker, 0, 1))
+    assert (read.event_id, read.event_type) == (f"owed-{PARTITION}-0", "")
+
+
+def expect_end(source: ReplayReader, error: type[Exception]) -> str:
+    def read_on() -> None:
+        while not source.is_done:
+            source.read()
+
+    with closing(source), pytest.raises(error) as raised:
+        read_on()
+    return str(raised.value)
+
+
+def test_a_log_that_ends_too_early_has_lost_something(foreign_broker: str) -> None:
+    publish(foreign_broker, [event(n) for n in range(10)])
+    message = expect_end(reader(foreign_broker, 0, 12, stall_s=0.5), HistoryLost)
+    assert message == f"owed-{PARTITION} ends at offset 10; it was 12 or more before"
+
+
+def test_an_offset_that_is_not_there_is_an_error_and_not_another_offset(
+    foreign_broker: str,
+) -> None:
+    publish(foreign_broker, [event(n) for n in range(10)])
+    message = expect_end(reader(foreign_broker, 5_000, 5_010), HistoryLost)
+    assert message.startswith(f"owed-{PARTITION} has no offset 5000 any more")
+
+
+def test_a_log_that_says_nothing_is_unavailable(refused_address: str) -> None:
+    message = expect_end(reader(refused_address, 0, 10, stall_s=0.5), LogUnavailable)
+    assert message == f"owed-{PARTITION} sent nothing from offset 0 on for 0.5 s"

@@ -1,0 +1,60 @@
+"""One courier: what counts as an attempt."""
+
+import asyncio
+from contextlib import closing
+from pathlib import Path
+
+from app.log.event import LoggedEvent
+from app.replay.checkpointing import DeliveryLedger
+from app.replay.health import ReceiverHealth
+from app.replay.model import Counts, NewReplay, NewWebhook, Window
+from app.replay.retry import RetryPolicy
+from app.replay_workers.courier import Courier, Parcel, Route
+from app.replay_workers.lease_keeper import LeaseKeeper
+from app.store import Store, migrate
+from app.webhooks.guard import Guard
+from app.webhooks.receiver import WebhookReceiver
+from app.webhooks.sender import WebhookSender
+from app.webhooks.signing import new_secret
+
+
+def test_a_lease_that_ends_while_a_connection_is_made_costs_no_attempt(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/rewind.db"
+    migrate(url)
+    # It holds when the courier looks, has ended when the request is to leave, and holds again.
+    looks = iter([0.0, 100.0])
+
+    async def scenario(store: Store) -> Counts:
+        receiver = WebhookReceiver()
+        await receiver.start()
+        webhook = store.create_webhook(NewWebhook(receiver.url, "", new_secret()))
+        store.create_replay(NewReplay(webhook.id, Window(1, 2)))
+        claim = store.claim("worker", 60)
+        assert claim is not None
+        policy, ledger = RetryPolicy(attempts_max=1), DeliveryLedger(0, Counts())
+        async with WebhookSender(Guard(allow_private=True)) as sender:
+            route = Route(
+                replay_id=claim.replay.id,
+                webhook=webhook,
+                sender=sender,
+                policy=policy,
+                lease=LeaseKeeper(
+                    store,
+                    claim.lease,
+                    lease_s=60,
+                    heartbeat_s=1,
+                    sent_s=0,
+                    clock=lambda: next(looks, 0.0),
+                ),
+                ledger=ledger,
+                health=ReceiverHealth(policy),
+            )
+            event = LoggedEvent(7, 1, None, "evt_1", "made", b"{}")
+            route.parcels.put_nowait(Parcel(ledger.open(7), event))
+            route.parcels.put_nowait(None)
+            await asyncio.wait_for(Courier(route).run(), 10)
+        await receiver.stop()
+        return ledger.checkpoint().counts
+
+    with closing(Store.open(url)) as store:
+        assert asyncio.run(scenario(store)) == Counts(delivered=1)

@@ -1,0 +1,220 @@
+"""A worker delivers a window: what belongs to it, each event once, whatever the receiver does."""
+
+import asyncio
+
+from worker_bench import BEGIN_MS, Bench, until
+
+from app.replay.model import Counts, Window
+from app.replay.states import ReplayState
+
+
+def test_every_event_of_the_window_comes_once_and_no_other(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        other = [f"wh_other_{n}" for n in range(8)]  # some share the partition
+        await bench.publish(
+            [
+                *bench.events(webhook.id, 0, 300),
+                *(event for key in other for event in bench.events(key, 0, 100)),
+                *bench.events(webhook.id, 300, 1_000),
+            ]
+        )
+        replay = bench.replay(webhook, Window(BEGIN_MS + 100, BEGIN_MS + 900))
+        async with bench.worker():
+            replay = await bench.finished(replay)
+        assert replay.state is ReplayState.COMPLETED
+        assert replay.counts == Counts(delivered=800)
+        assert sorted(bench.event_ids) == sorted(f"evt_{n}" for n in range(100, 900))
+
+    asyncio.run(scenario())
+
+
+def test_a_request_carries_the_body_the_signature_and_the_replay(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 7, 8))
+        replay = bench.replay(webhook)
+        async with bench.worker():
+            await bench.finished(replay)
+        (received,) = bench.received
+        assert received.status == 204  # the receiver verifies signatures
+        assert received.body == b'{"n": 7}'
+        assert received.event_id == "evt_7"
+        assert received.replay_id == replay.id
+
+    asyncio.run(scenario())
+
+
+def test_copies_of_an_event_are_dropped_and_counted(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        events = bench.events(webhook.id, 0, 50)
+        await bench.publish([*events, *events[10:30]])
+        replay = bench.replay(webhook)
+        async with bench.worker():
+            replay = await bench.finished(replay)
+        assert replay.counts == Counts(delivered=50, duplicates=20)
+        assert sorted(bench.event_ids) == sorted(event.event_id for event in events)
+
+    asyncio.run(scenario())
+
+
+def test_one_request_at_a_time_keeps_the_order_even_over_retries(bench: Bench) -> None:
+    async def scenario() -> None:
+        bench.change(max_in_flight=1)
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 60))
+        replay = bench.replay(webhook)
+        bench.receiver.answer(503)
+        async with bench.worker():
+            await until(lambda: len(bench.received) >= 2, "two attempts were made")
+            bench.receiver.answer(204)
+            replay = await bench.finished(replay)
+        assert replay.counts == Counts(delivered=60)
+        assert bench.taken == [f"evt_{n}" for n in range(60)]
+        assert set(bench.event_ids[:2]) == {"evt_0"}
+
+    asyncio.run(scenario())
+
+
+def test_a_receiver_that_comes_back_gets_everything(bench: Bench) -> None:
+    async def scenario() -> None:
+        bench.change(retry_attempts_max=100, retry_cap_s=0.1)
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 200))
+        replay = bench.replay(webhook)
+        await bench.receiver.stop()
+        knocks: list[object] = []
+
+        async def slam(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            knocks.append(writer)
+            writer.close()
+
+        closed = await asyncio.start_server(slam, bench.receiver.host, bench.receiver.port)
+        async with bench.worker():
+            await until(lambda: len(knocks) >= 30, "it was tried in vain")
+            closed.close()
+            await closed.wait_closed()
+            await bench.receiver.start()
+            replay = await bench.finished(replay)
+        assert replay.counts == Counts(delivered=200)
+        assert sorted(bench.event_ids) == sorted(f"evt_{n}" for n in range(200))
+
+    asyncio.run(scenario())
+
+
+def test_while_a_receiver_is_down_it_is_asked_one_request_at_a_time(bench: Bench) -> None:
+    async def scenario() -> None:
+        bench.change(retry_attempts_max=8, retry_base_s=0.05, retry_cap_s=0.05)
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 2_000))
+        replay = bench.replay(webhook)
+        bench.receiver.answer(503)
+        async with bench.worker():
+            await until(lambda: len(bench.received) >= 20, "probes were sent")
+            bench.receiver.answer(204)
+            replay = await bench.finished(replay)
+        refused = [webhook for webhook in bench.received if webhook.status == 503]
+        # Sixteen were under way when it went down; a probe every twentieth of a second since.
+        assert len(refused) < 16 + 8
+        assert replay.counts == Counts(delivered=2_000)
+
+    asyncio.run(scenario())
+
+
+def test_events_of_a_receiver_that_stays_down_are_listed_as_failed(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 40))
+        replay = bench.replay(webhook)
+        bench.receiver.answer(503)
+        async with bench.worker():
+            replay = await bench.finished(replay)
+        assert replay.state is ReplayState.COMPLETED
+        assert replay.counts == Counts(failed=40)
+        failures = bench.store.failures(replay.id, limit=100).items
+        assert [failure.event_id for failure in failures] == [f"evt_{n}" for n in range(40)]
+        assert {failure.status for failure in failures} == {503}
+        assert all(1 <= failure.attempts <= 6 for failure in failures)
+        assert {failure.reason for failure in failures} == {"HTTP 503 Service Unavailable"}
+
+    asyncio.run(scenario())
+
+
+def test_a_refused_event_is_listed_and_the_others_go_on(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 30))
+        bench.change(max_in_flight=1)
+        bench.on_webhook = lambda received: bench.receiver.answer(
+            422 if received.event_id == "evt_14" else 204  # what it answers to the next one
+        )
+        replay = bench.replay(webhook)
+        async with bench.worker():
+            replay = await bench.finished(replay)
+        assert replay.counts == Counts(delivered=29, failed=1)
+        (failure,) = bench.store.failures(replay.id).items
+        assert (failure.event_id, failure.status, failure.attempts) == ("evt_15", 422, 1)
+
+    asyncio.run(scenario())
+
+
+def test_a_receiver_that_is_gone_ends_the_replay(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 500))
+        replay = bench.replay(webhook)
+        bench.receiver.answer(410)
+        async with bench.worker():
+            replay = await bench.finished(replay)
+        assert replay.state is ReplayState.FAILED
+        assert replay.error == "the receiver wants no more events: HTTP 410 Gone"
+        assert len(bench.received) <= 16
+
+    asyncio.run(scenario())
+
+
+def test_a_receiver_that_takes_nothing_for_a_thousand_events_ends_the_replay(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 3_000))
+        replay = bench.replay(webhook)
+        bench.receiver.answer(422)
+        async with bench.worker():
+            replay = await bench.finished(replay)
+        assert replay.state is ReplayState.FAILED
+        assert replay.error is not None
+        assert "took none of 1000 events in a row" in replay.error
+        assert 900 < replay.counts.failed <= 1_000 + 16
+
+    asyncio.run(scenario())
+
+
+def test_a_url_that_became_forbidden_ends_the_replay_before_anything_is_sent(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 5))
+        replay = bench.replay(webhook)
+        bench.change(allow_private_targets=False)
+        async with bench.worker():
+            replay = await bench.finished(replay)
+        assert replay.state is ReplayState.FAILED
+        assert replay.error is not None
+        assert replay.error.startswith("the webhook cannot be sent to: ")
+        assert bench.received == []
+
+    asyncio.run(scenario())
+
+
+def test_an_empty_window_completes_at_once(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 5))
+        replay = bench.replay(webhook, Window(1_000, 2_000))
+        async with bench.worker():
+            replay = await bench.finished(replay)
+        assert (replay.state, replay.counts) == (ReplayState.COMPLETED, Counts())
+        assert replay.offsets is not None
+        assert replay.checkpoint == replay.offsets.end
+
+    asyncio.run(scenario())

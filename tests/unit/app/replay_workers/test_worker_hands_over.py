@@ -1,0 +1,173 @@
+"""A replay in several hands: taken over, stopped, cancelled, lost, given back."""
+
+import asyncio
+import logging
+
+import pytest
+from worker_bench import BEGIN_MS, Bench, until
+
+from app.replay.model import Counts, Window
+from app.replay.states import ReplayState
+from app.replay_workers.job import CLAIMS_MAX
+
+
+def test_a_take_over_goes_on_at_the_checkpoint(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        events = bench.events(webhook.id, 0, 100)
+        # The second half repeats some of what lies below the checkpoint.
+        await bench.publish([*events[:60], *events[20:30], *events[60:]])
+        replay = bench.replay(webhook, checkpoint=40)
+        async with bench.worker():
+            replay = await bench.finished(replay)
+        assert sorted(bench.event_ids) == sorted(f"evt_{n}" for n in range(40, 100))
+        assert replay.counts == Counts(delivered=60, duplicates=10)
+
+    asyncio.run(scenario())
+
+
+def test_a_stopped_worker_gives_its_replay_back_and_another_finishes_it(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 400))
+        replay = bench.replay(webhook)
+        bench.receiver.answer(204, delay_s=0.02)
+        async with bench.worker() as stopping:
+            await until(lambda: len(bench.received) >= 50, "delivery has begun")
+            stopping.set()
+        given_back = bench.store.replay(replay.id)
+        assert given_back.state is ReplayState.OPEN
+        # Requests under way were waited for and count, so nothing is sent twice.
+        assert given_back.checkpoint == given_back.counts.delivered == len(bench.received)
+        await bench.receiver.start()
+        async with bench.worker():
+            replay = await bench.finished(replay)
+        assert replay.counts == Counts(delivered=400)
+        assert sorted(bench.event_ids) == sorted(f"evt_{n}" for n in range(400))
+
+    asyncio.run(scenario())
+
+
+def test_a_worker_that_waits_for_a_retry_stops_at_once(bench: Bench) -> None:
+    async def scenario() -> None:
+        bench.change(retry_base_s=3_600.0, retry_cap_s=3_600.0)
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 100))
+        replay = bench.replay(webhook)
+        bench.receiver.answer(503)
+        async with bench.worker() as stopping:
+            await until(lambda: len(bench.received) == 16, "every courier waits")
+            stopping.set()
+        assert bench.store.replay(replay.id).state is ReplayState.OPEN
+
+    asyncio.run(scenario())
+
+
+def test_a_cancelled_replay_sends_no_more(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 5_000))
+        replay = bench.replay(webhook)
+        bench.receiver.answer(204, delay_s=0.05)
+        caplog.set_level(logging.INFO, "app.replay_workers")
+        async with bench.worker():
+            await until(lambda: len(bench.received) >= 50, "delivery has begun")
+            bench.store.cancel_replay(replay.id)
+            await until(lambda: "lost" in caplog.messages, "the worker let go")
+            count = len(bench.received)
+            await asyncio.sleep(0.3)  # six times as long as an answer takes
+        assert len(bench.received) == count < 5_000
+        assert bench.store.replay(replay.id).state is ReplayState.CANCELLED
+
+    asyncio.run(scenario())
+
+
+def test_a_cancel_is_noticed_while_the_receiver_is_down(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        bench.change(retry_base_s=3_600.0, retry_cap_s=3_600.0)
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 10))
+        replay = bench.replay(webhook)
+        bench.receiver.answer(503)
+        with caplog.at_level(logging.INFO, "app.replay_workers"):
+            async with bench.worker():
+                await until(lambda: len(bench.received) == 10, "every courier waits")
+                bench.store.cancel_replay(replay.id)
+                await until(lambda: "lost" in caplog.messages, "the worker let go")
+
+    asyncio.run(scenario())
+
+
+def test_a_worker_without_a_lease_sends_nothing_until_it_has_it_again(bench: Bench) -> None:
+    async def scenario() -> None:
+        # Heartbeats come too late for this lease, as they do when the process is held up.
+        bench.change(lease_s=0.3, heartbeat_s=1.0, checkpoint_interval_s=3_600.0)
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 10_000))
+        replay = bench.replay(webhook)
+        bench.receiver.answer(204, delay_s=0.02)
+        async with bench.worker() as stopping:
+            await until(lambda: len(bench.received) >= 16, "delivery has begun")
+            await until(
+                lambda: bench.store.claim("another worker", 60.0) is not None, "it was taken over"
+            )
+            count = len(bench.received)
+            await asyncio.sleep(1.5)
+            assert len(bench.received) == count
+            stopping.set()
+        taken_over = bench.store.replay(replay.id)
+        assert (taken_over.worker, taken_over.counts) == ("another worker", Counts())
+
+    asyncio.run(scenario())
+
+
+def test_a_replay_that_nobody_could_finish_fails(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 10))
+        replay = bench.replay(webhook)
+        for _ in range(CLAIMS_MAX):
+            claim = bench.store.claim("a worker that dies", 30.0)
+            assert claim is not None
+            bench.store.release(claim.lease)
+        async with bench.worker():
+            replay = await bench.finished(replay)
+        assert replay.state is ReplayState.FAILED
+        assert replay.error == f"claimed {CLAIMS_MAX} times, and never finished"
+        assert bench.received == []
+
+    asyncio.run(scenario())
+
+
+def test_an_unexpected_error_gives_the_replay_back_with_a_traceback(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 10))
+        # No offsets are stored yet, and librdkafka's broker cannot tell any.
+        replay = bench.new_replay(webhook, Window(BEGIN_MS, BEGIN_MS + 100))
+        async with bench.worker() as stopping:
+            await until(lambda: "error" in caplog.messages, "the look-up failed")
+            stopping.set()
+        assert bench.store.replay(replay.id).state is ReplayState.OPEN
+        assert "LogUnavailable" in caplog.text
+        assert "Traceback" in caplog.text
+
+    asyncio.run(scenario())
+
+
+def test_one_replay_with_trouble_disturbs_no_other(bench: Bench) -> None:
+    async def scenario() -> None:
+        good, bad = await bench.webhook(), bench.store_webhook("http://127.0.0.1:1/nobody")
+        await bench.publish([*bench.events(bad.id, 0, 50), *bench.events(good.id, 0, 500)])
+        replays = [bench.replay(bad), bench.replay(good)]
+        async with bench.worker():
+            bad_end, good_end = [await bench.finished(replay) for replay in replays]
+        assert good_end.counts == Counts(delivered=500)
+        assert bad_end.counts == Counts(failed=50)
+        assert bad_end.state is ReplayState.COMPLETED
+
+    asyncio.run(scenario())

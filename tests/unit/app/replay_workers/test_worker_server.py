@@ -1,0 +1,85 @@
+"""The worker process: it says when it is ready, and ends well when it is told to."""
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from app.store import migrate
+
+RUN = """
+import os, sys
+from app.config import Settings
+from app.replay_workers.server import run
+sys.exit(run(Settings.load(os.environ)))
+"""
+
+
+@contextmanager
+def worker(url: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
+    """A worker of its own process; its log is on `stderr`."""
+    with subprocess.Popen(
+        [sys.executable, "-c", RUN],
+        env={
+            "REWIND_DATABASE": url,
+            "REWIND_BOOTSTRAP_SERVERS": "127.0.0.1:1",
+            **variables,
+        },
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def wait_until_ready(process: subprocess.Popen[str]) -> None:
+    assert process.stderr is not None
+    seen = []
+    for line in process.stderr:
+        seen.append(line)
+        if line == "rewind worker ready\n":
+            return
+    pytest.fail("".join(seen))
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    url = f"sqlite:///{tmp_path}/rewind.db"
+    migrate(url)
+    return url
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_with_code_zero(url: str, number: int) -> None:
+    with worker(url) as process:
+        wait_until_ready(process)
+        process.send_signal(number)
+        assert process.wait(20) == 0
+
+
+def test_a_database_without_the_schema_is_refused(tmp_path: Path) -> None:
+    with worker(f"sqlite:///{tmp_path}/empty.db") as process:
+        assert process.wait(20) == 1
+        assert process.stderr is not None
+        assert "run `rewind migrate`" in process.stderr.read()
+
+
+def test_metrics_are_shown_where_a_port_is_set(url: str, free_port: int) -> None:
+    with worker(url, REWIND_WORKER_METRICS_PORT=str(free_port)) as process:
+        wait_until_ready(process)
+        page = httpx.get(f"http://127.0.0.1:{free_port}/metrics").text
+    assert "rewind_worker_jobs_running 0.0" in page

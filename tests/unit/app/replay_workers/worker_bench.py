@@ -1,0 +1,165 @@
+"""A worker with everything it works with: librdkafka's own broker, SQLite, and a receiver."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass, field
+
+from confluent_kafka import Consumer, TopicPartition
+
+from app.config import Settings
+from app.log.event import OwedEvent
+from app.log.history import LogHistory
+from app.log.publisher import EventPublisher
+from app.log.topics import DELIVERY_LOG
+from app.replay.model import (
+    Claim,
+    Lease,
+    NewReplay,
+    NewWebhook,
+    OffsetRange,
+    Replay,
+    Webhook,
+    Window,
+)
+from app.replay.states import TERMINAL
+from app.replay_workers.delivery import Equipment
+from app.replay_workers.metrics import WorkerMetrics
+from app.replay_workers.worker import ReplayWorker
+from app.store import Store
+from app.webhooks.guard import Guard
+from app.webhooks.receiver import ReceivedWebhook, WebhookReceiver
+from app.webhooks.sender import WebhookSender
+from app.webhooks.signing import new_secret
+from logbroker.client.partitioner import partition_for_key
+
+PARTITIONS = 4
+"""What librdkafka's broker gives a topic that it creates."""
+
+BEGIN_MS = 1_795_000_000_000
+DEADLINE_S = 20.0
+
+
+async def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait until `condition()` holds; fail if it never does."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"never: {what}"
+        await asyncio.sleep(0.01)
+
+
+@dataclass
+class Bench:
+    """The parts of one test."""
+
+    bootstrap_servers: str
+    store: Store
+    settings: Settings
+    received: list[ReceivedWebhook] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.receiver = WebhookReceiver(on_webhook=self._take)
+        self.on_webhook: Callable[[ReceivedWebhook], None] = lambda _: None
+
+    @property
+    def event_ids(self) -> list[str]:
+        return [webhook.event_id for webhook in self.received]
+
+    @property
+    def taken(self) -> list[str]:
+        """The ids of the events the receiver accepted."""
+        return [webhook.event_id for webhook in self.received if webhook.status < 300]
+
+    def change(self, **settings: object) -> None:
+        self.settings = self.settings.model_copy(update=settings)
+
+    def _take(self, webhook: ReceivedWebhook) -> None:
+        self.received.append(webhook)
+        self.on_webhook(webhook)
+
+    async def webhook(self) -> Webhook:
+        """A webhook of the receiver, which starts."""
+        await self.receiver.start()
+        webhook = self.store_webhook(f"{self.receiver.url}/hook")
+        self.receiver.secret = webhook.secret
+        return webhook
+
+    def store_webhook(self, url: str) -> Webhook:
+        return self.store.create_webhook(NewWebhook(url, "test", new_secret()))
+
+    async def publish(self, events: Sequence[OwedEvent]) -> None:
+        async with EventPublisher(
+            self.bootstrap_servers, origin="here", server="test"
+        ) as publisher:
+            await publisher.publish(DELIVERY_LOG, events)
+
+    def events(self, key: str, start: int, end: int) -> list[OwedEvent]:
+        return [
+            OwedEvent(key, f"evt_{n}", "test.happened", BEGIN_MS + n, b'{"n": %d}' % n)
+            for n in range(start, end)
+        ]
+
+    def replay(
+        self, webhook: Webhook, window: Window | None = None, *, checkpoint: int | None = None
+    ) -> Replay:
+        """An OPEN replay whose offsets an earlier worker has resolved: the whole partition."""
+        window = window or Window(BEGIN_MS, BEGIN_MS + 1_000_000)
+        replay = self.new_replay(webhook, window)
+        claim, others = self._claim(replay)
+        assert self.store.begin_delivery(claim.lease, self._whole_partition(webhook))
+        if checkpoint is not None:
+            assert self.store.checkpoint(claim.lease, checkpoint, claim.replay.counts, ())
+        for lease in (claim.lease, *others):
+            assert self.store.release(lease)
+        return self.store.replay(replay.id)
+
+    def _claim(self, replay: Replay) -> tuple[Claim, list[Lease]]:
+        """A claim of one replay, and the leases of those that came first."""
+        others: list[Lease] = []
+        while claim := self.store.claim("an earlier worker", 30.0):
+            if claim.replay.id == replay.id:
+                return claim, others
+            others.append(claim.lease)
+        raise AssertionError(f"{replay.id} cannot be claimed")
+
+    def new_replay(self, webhook: Webhook, window: Window) -> Replay:
+        """An OPEN replay that no worker has seen."""
+        return self.store.create_replay(NewReplay(webhook.id, window))[0]
+
+    def _whole_partition(self, webhook: Webhook) -> OffsetRange:
+        partition = partition_for_key(webhook.id.encode(), PARTITIONS)
+        with closing(
+            Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": "test"})
+        ) as consumer:
+            low, high = consumer.get_watermark_offsets(TopicPartition(DELIVERY_LOG, partition), 5)
+        return OffsetRange(partition, low, high)
+
+    @asynccontextmanager
+    async def worker(self) -> AsyncIterator[asyncio.Event]:
+        """A worker at work; setting what this gives stops it, and so does leaving."""
+        stopping = asyncio.Event()
+        guard = Guard(allow_private=self.settings.allow_private_targets)
+        async with WebhookSender(guard) as sender:
+            equipment = Equipment(
+                self.settings,
+                self.store,
+                LogHistory(self.bootstrap_servers, timeout_s=1.0),
+                guard,
+                sender,
+                WorkerMetrics(),
+            )
+            task = asyncio.create_task(ReplayWorker(equipment).run(stopping))
+            try:
+                yield stopping
+            finally:
+                stopping.set()
+                await task
+                await self.receiver.stop()
+
+    async def finished(self, replay: Replay) -> Replay:
+        """The replay once it is over."""
+        await until(
+            lambda: self.store.replay(replay.id).state in TERMINAL, "the replay came to an end"
+        )
+        return self.store.replay(replay.id)

@@ -1,0 +1,172 @@
+"""Many at once: what must happen exactly once does, on both databases."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from app.replay.model import (
+    Claim,
+    Counts,
+    IdempotencyKey,
+    NewReplay,
+    NewWebhook,
+    OffsetRange,
+    Webhook,
+    Window,
+)
+from app.replay.states import ReplayState
+from app.store import ActiveReplayExists, NotCancellable, Store, WebhookNotFound
+from app.webhooks.signing import new_secret
+
+T = TypeVar("T")
+
+THREADS = 8
+WINDOW = Window(1_000, 2_000)
+
+
+def at_once(work: Callable[[int], T]) -> list[T]:
+    """What `work` gives for each of eight threads that begin together."""
+    start = threading.Barrier(THREADS)
+
+    def run(number: int) -> T:
+        start.wait()
+        return work(number)
+
+    with ThreadPoolExecutor(THREADS) as threads:
+        return list(threads.map(run, range(THREADS)))
+
+
+def claim_until_none(store: Store, worker: str, lease_s: float = 3_600) -> list[Claim]:
+    """Every claim this worker gets until no replay is open."""
+    claims = []
+    while store.replays(state=ReplayState.OPEN, limit=1).items:
+        claim = store.claim(worker, lease_s)
+        if claim is not None:
+            claims.append(claim)
+    return claims
+
+
+def test_eight_workers_claim_a_hundred_jobs_each_exactly_once(store: Store) -> None:
+    for number in range(100):
+        webhook = store.create_webhook(
+            NewWebhook(f"https://example.com/{number}", "", new_secret())
+        )
+        store.create_replay(NewReplay(webhook.id, WINDOW))
+    workers = at_once(lambda number: claim_until_none(store, f"worker {number}"))
+    claims = [claim for claimed in workers for claim in claimed]
+    assert len(claims) == 100
+    assert set(Counter(claim.replay.id for claim in claims).values()) == {1}
+    assert {claim.lease.epoch for claim in claims} == {1}
+
+
+def test_an_expired_job_goes_to_one_heir(store: Store, webhook: Webhook) -> None:
+    store.create_replay(NewReplay(webhook.id, WINDOW))
+    assert store.claim("dead", 0) is not None
+    heirs = [claim for claim in at_once(lambda n: store.claim(f"heir {n}", 3_600)) if claim]
+    assert [heir.lease.epoch for heir in heirs] == [2]
+
+
+def test_of_a_holder_that_wakes_and_its_heirs_one_goes_on(store: Store, webhook: Webhook) -> None:
+    store.create_replay(NewReplay(webhook.id, WINDOW))
+    sleeper = store.claim("sleeper", 0)
+    assert sleeper is not None
+
+    def wake_or_inherit(number: int) -> bool:
+        if number == 0:
+            return store.heartbeat(sleeper.lease, 3_600)
+        return store.claim(f"heir {number}", 3_600) is not None
+
+    at_once(wake_or_inherit)
+    # Its heartbeat may come before the claim or after it; afterwards one epoch is in force.
+    epoch = store.replay(sleeper.replay.id).lease_epoch
+    assert store.heartbeat(sleeper.lease, 3_600) == (epoch == 1)
+    assert epoch in (1, 2)
+
+
+def test_one_of_many_replays_of_a_webhook_becomes_active(store: Store, webhook: Webhook) -> None:
+    def create(_: int) -> str:
+        try:
+            return store.create_replay(NewReplay(webhook.id, WINDOW))[0].id
+        except ActiveReplayExists as refused:
+            return refused.replay_id
+
+    ids = at_once(create)
+    assert len(set(ids)) == 1
+    assert [replay.id for replay in store.replays().items] == [ids[0]]
+
+
+def test_one_key_used_by_many_makes_one_replay(store: Store, webhook: Webhook) -> None:
+    key = IdempotencyKey.of("key", b"body")
+    answers = at_once(lambda _: store.create_replay(NewReplay(webhook.id, WINDOW), key))
+    assert len({replay.id for replay, _ in answers}) == 1
+    assert [created for _, created in answers].count(True) == 1
+
+
+def test_one_key_used_for_many_webhooks_makes_one_replay(store: Store) -> None:
+    webhooks = [
+        store.create_webhook(NewWebhook("https://example.com/", "", new_secret())) for _ in range(8)
+    ]
+    key = IdempotencyKey.of("key", b"the same body")
+    answers = at_once(lambda n: store.create_replay(NewReplay(webhooks[n].id, WINDOW), key))
+    assert len({replay.id for replay, _ in answers}) == 1
+    assert len(store.replays().items) == 1
+
+
+def test_a_job_that_is_cancelled_and_completed_at_once_ends_once(
+    store: Store, claimed: Claim
+) -> None:
+    assert store.begin_delivery(claimed.lease, OffsetRange(0, 0, 10))
+
+    def end(number: int) -> ReplayState | None:
+        if number % 2:
+            return ReplayState.COMPLETED if store.complete(claimed.lease) else None
+        try:
+            return store.cancel_replay(claimed.replay.id).state
+        except NotCancellable:
+            return None
+
+    ends = [state for state in at_once(end) if state]
+    assert ends == [store.replay(claimed.replay.id).state]
+
+
+def test_no_active_replay_outlives_its_webhook(store: Store) -> None:
+    webhooks = [
+        store.create_webhook(NewWebhook("https://example.com/", "", new_secret())) for _ in range(8)
+    ]
+
+    def create_and_delete(number: int) -> None:
+        for webhook in webhooks[number:] + webhooks[:number]:
+            try:
+                store.create_replay(NewReplay(webhook.id, WINDOW))
+                store.delete_webhook(webhook.id)
+            except (ActiveReplayExists, WebhookNotFound):
+                continue
+
+    at_once(create_and_delete)
+    assert store.webhooks().items == ()
+    assert store.replays(state=ReplayState.OPEN).items == ()
+
+
+def test_workers_beside_each_other_lose_no_checkpoint(store: Store) -> None:
+    for _ in range(THREADS):
+        webhook = store.create_webhook(NewWebhook("https://example.com/", "", new_secret()))
+        store.create_replay(NewReplay(webhook.id, WINDOW))
+
+    def work(number: int) -> str:
+        claim = None
+        while claim is None:
+            claim = store.claim(f"worker {number}", 3_600)
+        assert store.begin_delivery(claim.lease, OffsetRange(number, 0, 20))
+        for offset in range(1, 21):
+            assert store.heartbeat(claim.lease, 3_600)
+            assert store.checkpoint(claim.lease, offset, Counts(delivered=offset), [])
+        assert store.complete(claim.lease)
+        return claim.replay.id
+
+    ids = at_once(work)
+    assert len(set(ids)) == THREADS
+    finished = [store.replay(replay_id) for replay_id in ids]
+    assert {replay.state for replay in finished} == {ReplayState.COMPLETED}
+    assert {replay.counts for replay in finished} == {Counts(delivered=20)}

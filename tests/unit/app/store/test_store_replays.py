@@ -1,0 +1,168 @@
+import pytest
+
+from app.replay.model import (
+    Claim,
+    Counts,
+    IdempotencyKey,
+    NewReplay,
+    NewWebhook,
+    OffsetRange,
+    Webhook,
+    Window,
+)
+from app.replay.states import ReplayState
+from app.store import (
+    ActiveReplayExists,
+    IdempotencyConflict,
+    NotCancellable,
+    ReplayNotFound,
+    Store,
+    WebhookNotFound,
+)
+from app.webhooks.signing import new_secret
+
+WINDOW = Window(1_700_000_000_000, 1_700_000_360_000)
+KEY = IdempotencyKey.of("a key", b'{"webhookId": 1}')
+
+
+def test_a_new_replay_is_open_and_unclaimed(store: Store, webhook: Webhook) -> None:
+    replay, created = store.create_replay(NewReplay(webhook.id, WINDOW))
+    assert created
+    assert replay.id.startswith("rpl_")
+    assert (replay.webhook_id, replay.window) == (webhook.id, WINDOW)
+    assert (replay.state, replay.lease_epoch, replay.worker) == (ReplayState.OPEN, 0, None)
+    assert (replay.offsets, replay.checkpoint, replay.counts) == (None, None, Counts())
+    assert (replay.started_ms, replay.heartbeat_ms, replay.finished_ms) == (None, None, None)
+    assert replay.created_ms >= webhook.created_ms
+    assert store.replay(replay.id) == replay
+
+
+def test_a_replay_needs_a_webhook(store: Store) -> None:
+    with pytest.raises(WebhookNotFound, match="'wh_none' does not exist"):
+        store.create_replay(NewReplay("wh_none", WINDOW))
+
+
+def test_an_unknown_replay_is_not_found(store: Store, webhook: Webhook) -> None:
+    replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW))
+    for replay_id in ("rpl_none", replay.id + " "):
+        for ask in (store.replay, store.cancel_replay, store.failures):
+            with pytest.raises(ReplayNotFound, match=f"'{replay_id}' does not exist"):
+                ask(replay_id)
+    assert store.replay(replay.id) == replay
+    assert store.replays(webhook_id=webhook.id + " ").items == ()
+
+
+def test_a_webhook_has_one_active_replay(store: Store, webhook: Webhook) -> None:
+    first, _ = store.create_replay(NewReplay(webhook.id, WINDOW))
+    with pytest.raises(ActiveReplayExists) as refused:
+        store.create_replay(NewReplay(webhook.id, WINDOW))
+    assert refused.value.replay_id == first.id
+    other = store.create_webhook(NewWebhook("https://example.com/", "", new_secret()))
+    assert store.create_replay(NewReplay(other.id, WINDOW))[1]
+
+
+def test_the_next_replay_may_begin_when_the_last_is_over(store: Store, webhook: Webhook) -> None:
+    def cancelled() -> None:
+        store.cancel_replay(store.replays(webhook.id, ReplayState.OPEN).items[0].id)
+
+    def failed() -> None:
+        claim = store.claim("w", 60)
+        assert claim is not None
+        assert store.fail(claim.lease, "broken")
+
+    def completed() -> None:
+        claim = store.claim("w", 60)
+        assert claim is not None
+        assert store.begin_delivery(claim.lease, OffsetRange(0, 0, 0))
+        assert store.complete(claim.lease)
+
+    for end in (cancelled, failed, completed):
+        assert store.create_replay(NewReplay(webhook.id, WINDOW))[1]
+        end()
+    assert {replay.state for replay in store.replays(webhook.id).items} == {
+        ReplayState.CANCELLED,
+        ReplayState.FAILED,
+        ReplayState.COMPLETED,
+    }
+
+
+def test_the_same_key_and_request_give_the_same_replay(store: Store, webhook: Webhook) -> None:
+    first, created = store.create_replay(NewReplay(webhook.id, WINDOW), KEY)
+    again, created_again = store.create_replay(NewReplay(webhook.id, WINDOW), KEY)
+    assert (created, created_again) == (True, False)
+    assert again == first
+    cancelled = store.cancel_replay(first.id)
+    assert store.create_replay(NewReplay(webhook.id, WINDOW), KEY) == (cancelled, False)
+
+
+def test_a_key_answers_after_its_webhook_is_gone(store: Store, webhook: Webhook) -> None:
+    first, _ = store.create_replay(NewReplay(webhook.id, WINDOW), KEY)
+    store.delete_webhook(webhook.id)
+    again, created = store.create_replay(NewReplay(webhook.id, WINDOW), KEY)
+    assert (again.id, created) == (first.id, False)
+
+
+def test_the_same_key_with_another_request_is_a_conflict(store: Store, webhook: Webhook) -> None:
+    first, _ = store.create_replay(NewReplay(webhook.id, WINDOW), KEY)
+    with pytest.raises(IdempotencyConflict, match="'a key' named another request") as refused:
+        store.create_replay(NewReplay(webhook.id, WINDOW), IdempotencyKey.of("a key", b"other"))
+    assert refused.value.replay_id == first.id
+
+
+def test_keys_differ_by_case_and_by_spaces_and_may_be_long(store: Store, webhook: Webhook) -> None:
+    for key in ("key", "KEY", "key ", "k" * 5_000, "schlüssel", ""):
+        replay, created = store.create_replay(
+            NewReplay(webhook.id, WINDOW), IdempotencyKey.of(key, b"body")
+        )
+        assert created
+        store.cancel_replay(replay.id)
+
+
+def test_a_refused_request_does_not_use_up_its_key(store: Store, webhook: Webhook) -> None:
+    first, _ = store.create_replay(NewReplay(webhook.id, WINDOW))
+    with pytest.raises(ActiveReplayExists):
+        store.create_replay(NewReplay(webhook.id, WINDOW), KEY)
+    store.cancel_replay(first.id)
+    assert store.create_replay(NewReplay(webhook.id, WINDOW), KEY)[1]
+
+
+def test_a_cancelled_replay_is_over_and_cannot_be_cancelled_again(
+    store: Store, claimed: Claim
+) -> None:
+    cancelled = store.cancel_replay(claimed.replay.id)
+    assert cancelled.state is ReplayState.CANCELLED
+    assert cancelled.finished_ms is not None
+    assert cancelled.finished_ms >= cancelled.created_ms
+    with pytest.raises(NotCancellable, match="is CANCELLED") as refused:
+        store.cancel_replay(claimed.replay.id)
+    assert refused.value.state is ReplayState.CANCELLED
+
+
+def test_replays_are_listed_by_webhook_and_state_newest_first(store: Store) -> None:
+    webhooks = [
+        store.create_webhook(NewWebhook("https://example.com/", "", new_secret())) for _ in range(2)
+    ]
+    cancelled, active = [], []
+    for webhook in webhooks:
+        for _ in range(2):
+            replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW))
+            cancelled.append(store.cancel_replay(replay.id))
+        active.append(store.create_replay(NewReplay(webhook.id, WINDOW))[0])
+
+    def ids(**filters: object) -> list[str]:
+        listed, cursor = [], None
+        while True:
+            page = store.replays(**filters, cursor=cursor, limit=2)  # type: ignore[arg-type]
+            listed += [replay.id for replay in page.items]
+            cursor = page.next_cursor
+            if cursor is None:
+                return listed
+
+    every = sorted(cancelled + active, key=lambda r: (r.created_ms, r.id), reverse=True)
+    assert ids() == [replay.id for replay in every]
+    for webhook in webhooks:
+        own = [replay.id for replay in every if replay.webhook_id == webhook.id]
+        assert ids(webhook_id=webhook.id) == own
+    assert sorted(ids(state=ReplayState.OPEN)) == sorted(replay.id for replay in active)
+    assert ids(webhook_id=webhooks[0].id, state=ReplayState.OPEN) == [active[0].id]
+    assert ids(webhook_id="wh_none") == []

@@ -1,0 +1,74 @@
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import alembic.config
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import text
+
+from app.store import SchemaOutdated, SchemaUnknown, Store, is_migrated, migrate
+from app.store.engine import open_engine
+from app.store.tables import metadata
+
+ALEMBIC_INI = Path(__file__).parents[4] / "alembic.ini"
+
+
+def test_migrations_lead_to_the_declared_tables(database_url: str) -> None:
+    migrate(database_url)
+    engine = open_engine(database_url)
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+    engine.dispose()
+
+
+def test_a_database_is_migrated_once(database_url: str) -> None:
+    assert not is_migrated(database_url)
+    migrate(database_url)
+    migrate(database_url)
+    assert is_migrated(database_url)
+
+
+def test_processes_that_migrate_at_once_take_turns(database_url: str) -> None:
+    program = "import sys; from app.store import migrate; migrate(sys.argv[1])"
+    command = [sys.executable, "-c", program, database_url]
+    processes = [subprocess.Popen(command) for _ in range(4)]
+    assert [process.wait() for process in processes] == [0] * 4
+    assert is_migrated(database_url)
+
+
+def test_threads_that_migrate_at_once_take_turns(database_url: str) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(migrate, [database_url] * 4))
+    assert is_migrated(database_url)
+
+
+def test_the_command_of_alembic_takes_the_database_from_the_environment(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REWIND_DATABASE", database_url)
+    alembic.config.main(["--config", str(ALEMBIC_INI), "upgrade", "head"])
+    assert is_migrated(database_url)
+    alembic.config.main(["--config", str(ALEMBIC_INI), "downgrade", "base"])
+    assert not is_migrated(database_url)
+
+
+def test_a_store_says_that_its_database_lacks_a_migration(database_url: str) -> None:
+    store = Store.open(database_url)
+    with pytest.raises(SchemaOutdated, match="schema is None; needed is 0002"):
+        store.check()
+    migrate(database_url)
+    store.check()
+    store.close()
+
+
+def test_a_database_of_a_later_version_is_left_alone(database_url: str) -> None:
+    migrate(database_url)
+    engine = open_engine(database_url)
+    with engine.execution_options(rewind_writes=True).begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    engine.dispose()
+    with pytest.raises(SchemaUnknown, match="schema is 9999, which this version does not know"):
+        migrate(database_url)

@@ -1,0 +1,99 @@
+import base64
+
+import pytest
+
+from app.replay.model import Claim, NewReplay, NewWebhook, Webhook, Window
+from app.replay.states import ReplayState
+from app.store import InvalidCursor, Store, WebhookNotFound
+from app.webhooks.signing import new_secret
+
+
+def test_a_webhook_is_kept_as_it_was_given(store: Store) -> None:
+    webhook = store.create_webhook(
+        NewWebhook("https://example.com/a?b=1", "Grüße 🎉 'quoted'", new_secret())
+    )
+    assert webhook.id.startswith("wh_")
+    assert (webhook.url, webhook.description) == ("https://example.com/a?b=1", "Grüße 🎉 'quoted'")
+    assert store.webhook(webhook.id) == webhook
+
+
+def test_a_secret_is_random_and_not_shown(store: Store) -> None:
+    one = store.create_webhook(NewWebhook("https://example.com/", "", new_secret()))
+    two = store.create_webhook(NewWebhook("https://example.com/", "", new_secret()))
+    assert one.secret != two.secret
+    assert len(base64.b64decode(one.secret.removeprefix("whsec_"))) == 32
+    assert one.secret not in repr(one)
+
+
+def test_a_change_leaves_alone_what_it_does_not_name(store: Store, webhook: Webhook) -> None:
+    changed = store.update_webhook(webhook.id, url="https://example.com/new")
+    assert (changed.url, changed.description) == ("https://example.com/new", "orders")
+    changed = store.update_webhook(webhook.id, description="")
+    assert (changed.url, changed.description) == ("https://example.com/new", "")
+    assert store.update_webhook(webhook.id) == store.webhook(webhook.id)
+    assert changed.secret == webhook.secret
+
+
+# Ids are compared byte by byte, whatever the collation of the database.
+@pytest.mark.parametrize("webhook_id", ["wh_none", "", "wh_ü", "WH_"])
+def test_an_unknown_webhook_is_not_found(store: Store, webhook: Webhook, webhook_id: str) -> None:
+    for ask in (store.webhook, store.delete_webhook, store.update_webhook):
+        with pytest.raises(WebhookNotFound, match="does not exist"):
+            ask(webhook_id)
+    for other in (webhook.id.upper(), webhook.id + " "):
+        for ask in (store.webhook, store.delete_webhook, store.update_webhook):
+            with pytest.raises(WebhookNotFound):
+                ask(other)
+        with pytest.raises(WebhookNotFound):
+            store.create_replay(NewReplay(other, Window(0, 1)))
+
+
+def test_a_deleted_webhook_is_gone_but_its_replays_can_be_looked_at(
+    store: Store, claimed: Claim
+) -> None:
+    webhook_id = claimed.webhook.id
+    store.delete_webhook(webhook_id)
+    for ask in (store.webhook, store.delete_webhook, store.update_webhook):
+        with pytest.raises(WebhookNotFound):
+            ask(webhook_id)
+    with pytest.raises(WebhookNotFound):
+        store.create_replay(NewReplay(webhook_id, Window(1, 2)))
+    assert store.webhooks().items == ()
+    assert [replay.id for replay in store.replays(webhook_id).items] == [claimed.replay.id]
+
+
+def test_deleting_a_webhook_cancels_its_active_replay(store: Store, claimed: Claim) -> None:
+    store.delete_webhook(claimed.webhook.id)
+    assert store.replay(claimed.replay.id).state is ReplayState.CANCELLED
+    assert not store.heartbeat(claimed.lease, 60)
+    assert store.claim("two", 60) is None
+
+
+def test_webhooks_are_listed_newest_first_a_page_at_a_time(store: Store) -> None:
+    created = [
+        store.create_webhook(NewWebhook(f"https://example.com/{n}", "", new_secret()))
+        for n in range(7)
+    ]
+    listed: list[Webhook] = []
+    cursor: str | None = None
+    pages = 0
+    while pages == 0 or cursor is not None:
+        page = store.webhooks(cursor, limit=3)
+        listed += page.items
+        cursor, pages = page.next_cursor, pages + 1
+    assert pages == 3
+    expected = sorted(created, key=lambda webhook: (webhook.created_ms, webhook.id), reverse=True)
+    assert listed == expected
+
+
+def test_a_page_that_ends_the_list_has_no_cursor(store: Store, webhook: Webhook) -> None:
+    page = store.webhooks(limit=1)
+    assert (page.items, page.next_cursor) == ((webhook,), None)
+
+
+@pytest.mark.parametrize(
+    "cursor", ["", "x", "MTIz", "é", "=", "MS5h=", "OTk5OTk5OTk5OTk5OTk5OTk5OTkuYQ"]
+)
+def test_a_cursor_that_no_page_gave_out_is_refused(store: Store, cursor: str) -> None:
+    with pytest.raises(InvalidCursor, match="nextCursor"):
+        store.webhooks(cursor)

@@ -1,0 +1,220 @@
+from ipaddress import IPv4Address, IPv6Address
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.webhooks.guard import AddressRefused, Guard, Origin, Target, UrlRefused
+from app.webhooks.request import encode_post
+
+PUBLIC = Guard()
+PRIVATE = Guard(allow_private=True)
+
+NEVER = {
+    "0.0.0.0": "unspecified",
+    "0.1.2.3": "unspecified",
+    "169.254.1.1": "link-local",
+    "169.254.169.254": "cloud metadata",
+    "192.0.0.8": "reserved",
+    "192.0.2.1": "documentation",
+    "192.88.99.1": "6to4",
+    "198.18.0.1": "benchmark",
+    "198.19.255.255": "benchmark",
+    "224.0.0.1": "multicast",
+    "239.255.255.255": "multicast",
+    "240.0.0.1": "reserved",
+    "255.255.255.255": "broadcast",
+    "::": "unspecified",
+    "::ffff:127.0.0.1": "IPv4-mapped",
+    "::ffff:8.8.8.8": "IPv4-mapped",
+    "::127.0.0.1": "IPv4-compatible",
+    "::ffff:0:127.0.0.1": "IPv4-translated",
+    "64:ff9b::7f00:1": "NAT64",
+    "64:ff9b:1::1": "NAT64",
+    "2001::1": "Teredo",
+    "2001:10::1": "reserved",
+    "2001:db8::1": "documentation",
+    "2002:7f00:1::": "6to4",
+    "fe80::1": "link-local",
+    "fec0::1": "site-local",
+    "ff02::1": "multicast",
+    "4000::1": "reserved",
+    "100::1": "discard",
+}
+OURS = {
+    "10.0.0.1": "private",
+    "100.64.0.1": "carrier",
+    "100.127.255.255": "carrier",
+    "127.0.0.1": "loopback",
+    "127.255.255.254": "loopback",
+    "172.16.0.1": "private",
+    "172.31.255.255": "private",
+    "192.168.0.1": "private",
+    "::1": "loopback",
+    "fc00::1": "unique local",
+    "fdff::1": "unique local",
+}
+ANYWHERE = ["8.8.8.8", "100.63.0.1", "100.128.0.1", "172.32.0.1", "223.255.255.255", "2606:4700::1"]
+
+
+@pytest.mark.parametrize(("address", "kind"), [*NEVER.items(), *OURS.items()])
+def test_what_is_not_public_is_refused_by_its_kind(address: str, kind: str) -> None:
+    with pytest.raises(AddressRefused, match=f"{kind}.*allowed is a public address"):
+        PUBLIC.check_address(address)
+
+
+@pytest.mark.parametrize("address", ANYWHERE)
+def test_public_addresses_are_allowed(address: str) -> None:
+    PUBLIC.check_address(address)
+    PRIVATE.check_address(address)
+
+
+@pytest.mark.parametrize("address", OURS)
+def test_own_networks_are_allowed_when_private_targets_are(address: str) -> None:
+    PRIVATE.check_address(address)
+
+
+@pytest.mark.parametrize("address", NEVER)
+def test_some_addresses_stay_refused_when_private_targets_are_allowed(address: str) -> None:
+    with pytest.raises(AddressRefused, match="allowed is a public or private address"):
+        PRIVATE.check_address(address)
+
+
+@given(st.ip_addresses())
+def test_whatever_is_allowed_is_global_to_the_standard_library_too(
+    address: IPv4Address | IPv6Address,
+) -> None:
+    try:
+        PUBLIC.check_address(address)
+    except AddressRefused:
+        return
+    assert address.is_global
+    assert not address.is_multicast
+
+
+@given(st.ip_addresses(v=4), st.sampled_from(["::ffff:0:0", "::", "64:ff9b::", "2002::"]))
+def test_no_address_passes_in_the_clothes_of_another_family(
+    inner: IPv4Address, prefix: str
+) -> None:
+    shift = 80 if prefix == "2002::" else 0
+    with pytest.raises(AddressRefused):
+        PUBLIC.check_address(IPv6Address(int(IPv6Address(prefix)) | int(inner) << shift))
+
+
+@pytest.mark.parametrize(
+    ("url", "target"),
+    [
+        ("https://example.com", Target(Origin("https", "example.com", 443), "/")),
+        ("HTTPS://Example.COM:443/", Target(Origin("https", "example.com", 443), "/")),
+        ("https://example.com.:99/a?b=c", Target(Origin("https", "example.com", 99), "/a?b=c")),
+        ("https://example.com?q", Target(Origin("https", "example.com", 443), "/?q")),
+        ("https://bücher.example/x", Target(Origin("https", "xn--bcher-kva.example", 443), "/x")),
+        ("https://8.8.8.8/", Target(Origin("https", "8.8.8.8", 443), "/")),
+        ("https://[2606:4700::0001]:1/", Target(Origin("https", "2606:4700::1", 1), "/")),
+        ("https://1password.example/", Target(Origin("https", "1password.example", 443), "/")),
+    ],
+)  # fmt: skip
+def test_a_url_is_taken_apart_into_its_target(url: str, target: Target) -> None:
+    assert PUBLIC.check_url(url) == target
+
+
+@pytest.mark.parametrize(
+    ("origin", "header"),
+    [
+        (Origin("https", "example.com", 443), "example.com"),
+        (Origin("http", "example.com", 443), "example.com:443"),
+        (Origin("https", "2606:4700::1", 8443), "[2606:4700::1]:8443"),
+    ],
+)
+def test_the_host_header_leaves_out_the_usual_port(origin: Origin, header: str) -> None:
+    assert origin.header == header
+
+
+@pytest.mark.parametrize(
+    ("url", "field"),
+    [
+        ("http://example.com/", "url scheme"),
+        ("ftp://example.com/", "url scheme"),
+        ("//example.com/", "url scheme"),
+        ("example.com", "url scheme"),
+        ("", "url scheme"),
+        ("https://user@example.com/", "url user"),
+        ("https://user:word@example.com/", "url user"),
+        ("https://example.com/#part", "url fragment"),
+        ("https://example.com/#", "url fragment"),
+        ("https://example.com:0/", "url port"),
+        ("https://example.com:65536/", "url port"),
+        ("https://example.com:x/", "url port"),
+        ("https:///path", "url host"),
+        ("https://exa mple.com/", "url"),
+        ("https://example.com\\@evil.example/", "url"),
+        ("https://example.com/\r\nx: y", "url"),
+        ("https://exa\tmple.com/", "url"),
+        ("https://example.com/ä", "url path"),
+        ("https://example.com/" + "a" * 2048, "url length"),
+        ("https://-a.example/", "url host"),
+        ("https://a..example/", "url host"),
+        ("https://" + "a" * 64 + ".example/", "url host"),
+        ("https://" + "a." * 130 + "example/", "url host"),
+        ("https://exa%6dple.com/", "url host"),
+        ("https://[::1/", "url"),
+        ("https://[fe80::1%25eth0]/", "url host"),
+        ("https://[v1.x]/", "url host"),
+        ("https://10.0.0.1/", "url host"),
+        ("https://[::1]/", "url host"),
+        ("https://[::ffff:10.0.0.1]/", "url host"),
+        ("https://localhost/", "url host"),
+        ("https://LOCALHOST./", "url host"),
+        ("https://a.localhost/", "url host"),
+        # Spellings of 127.0.0.1 that resolvers understand.
+        ("https://127.1/", "url host"),
+        ("https://2130706433/", "url host"),
+        ("https://0x7f000001/", "url host"),
+        ("https://0177.0.0.1/", "url host"),
+        ("https://127.0.0.0x1/", "url host"),
+        ("https://127.0.0.1./", "url host"),
+        ("https://\uff11\uff12\uff17.\uff10.\uff10.\uff11/", "url host"),
+        ("https://127\u30020\u30020\u30021/", "url host"),
+    ],
+)
+def test_a_url_that_no_webhook_may_have_is_refused_by_its_field(url: str, field: str) -> None:
+    with pytest.raises(UrlRefused) as refusal:
+        PUBLIC.check_url(url)
+    assert refusal.value.field == field
+    assert refusal.value.allowed in str(refusal.value)
+
+
+def test_a_password_in_a_url_is_not_repeated() -> None:
+    with pytest.raises(UrlRefused) as refusal:
+        PUBLIC.check_url("https://user:hunter2@example.com/")
+    assert "hunter2" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://localhost:8000/", "http://127.0.0.1:1/", "https://[::1]/", "http://my_service/"]
+)
+def test_private_targets_and_plain_http_go_together(url: str) -> None:
+    PRIVATE.check_url(url)
+    with pytest.raises(UrlRefused):
+        PUBLIC.check_url(url)
+
+
+@pytest.mark.parametrize("url", ["http://169.254.169.254/", "ftp://localhost/", "http://0.0.0.0/"])
+def test_private_targets_are_not_just_any_targets(url: str) -> None:
+    with pytest.raises(UrlRefused):
+        PRIVATE.check_url(url)
+
+
+@given(
+    st.one_of(st.just("https://example.com"), st.just("")),
+    st.text(st.sampled_from("ab/:.@#?[]%\r\n\t \\é=&1"), max_size=30),
+)
+def test_no_url_writes_more_than_its_place_in_a_request(prefix: str, rest: str) -> None:
+    try:
+        target = PUBLIC.check_url(prefix + rest)
+    except UrlRefused:
+        return
+    lines = encode_post(target, {}, b"").split(b"\r\n")
+    assert len(lines) == 5
+    assert lines[0].count(b" ") == 2
+    assert lines[1] == b"host: " + target.origin.header.encode()

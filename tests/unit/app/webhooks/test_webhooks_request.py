@@ -1,0 +1,88 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.webhooks.guard import Guard
+from app.webhooks.request import HeaderRefused, encode_post, webhook_headers
+from app.webhooks.retry_after import retry_after_s
+from app.webhooks.signing import verify
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+TARGET = Guard().check_url("https://example.com/hook?a=b")
+
+# Sun, 06 Nov 1994 08:49:37 GMT, the example of RFC 9110 section 5.6.7.
+RFC_MOMENT_S = 784_111_777.0
+
+
+def test_headers_are_those_of_standard_webhooks() -> None:
+    headers = webhook_headers(SECRET, "evt_1", 1_700_000_000, b"{}")
+    verify(SECRET, headers, b"{}", 1_700_000_000)
+    assert headers["webhook-id"] == "evt_1"
+    assert headers["content-type"] == "application/json"
+    assert "webhook-replay-id" not in headers
+
+
+def test_a_replay_names_itself_and_keeps_the_event_id() -> None:
+    headers = webhook_headers(SECRET, "evt_1", 1_700_000_000, b"{}", "rpl_1")
+    assert headers["webhook-id"] == "evt_1"
+    assert headers["webhook-replay-id"] == "rpl_1"
+
+
+def test_a_request_is_written_byte_by_byte_as_the_rfc_says() -> None:
+    assert encode_post(TARGET, {"webhook-id": "evt_1"}, b"{}") == (
+        b"POST /hook?a=b HTTP/1.1\r\nhost: example.com\r\nwebhook-id: evt_1\r\n"
+        b"content-length: 2\r\n\r\n{}"
+    )
+
+
+@pytest.mark.parametrize("value", ["a\r\nb: c", "a\nb", "a\rb", "a\0b", "é", " a", "a ", "a\tb"])
+def test_a_value_that_would_not_arrive_as_it_is_is_refused(value: str) -> None:
+    with pytest.raises(HeaderRefused, match="header webhook-id is"):
+        encode_post(TARGET, {"webhook-id": value}, b"")
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a:", "a\r\nb", "é", "Host", "content-length"])
+def test_a_name_that_is_no_token_or_belongs_to_the_framing_is_refused(name: str) -> None:
+    with pytest.raises(HeaderRefused, match="header name is"):
+        encode_post(TARGET, {name: "x"}, b"")
+
+
+@given(st.dictionaries(st.text(max_size=5), st.text(max_size=20), max_size=3))
+def test_headers_never_begin_others(headers: dict[str, str]) -> None:
+    try:
+        request = encode_post(TARGET, headers, b"body")
+    except HeaderRefused:
+        return
+    assert request.count(b"\r\n") == len(headers) + 4
+    assert b"\r\n\r\n" not in request.removesuffix(b"\r\n\r\nbody")
+
+
+@pytest.mark.parametrize(
+    ("value", "wait_s"),
+    [
+        ("0", 0.0),
+        ("120", 120.0),
+        (" 7 ", 7.0),
+        ("9999999999", 9_999_999_999.0),
+        ("99999999999", None),
+        ("-1", None),
+        ("1.5", None),
+        ("²", None),
+        ("", None),
+        ("soon", None),
+        ("Sun, 06 Nov 1994 08:49:37 GMT", 60.0),
+        ("Sunday, 06-Nov-94 08:49:37 GMT", 60.0),
+        ("Sun Nov  6 08:49:37 1994", 60.0),
+        ("Sun, 06 Nov 1994 08:48:37 GMT", 0.0),
+        ("Sun, 06 Nov 1994 08:40:00 GMT", 0.0),
+        ("Sun, 99 Nov 1994 08:40:00 GMT", None),
+    ],
+)
+def test_retry_after_is_read_in_every_form_of_the_rfc(value: str, wait_s: float | None) -> None:
+    assert retry_after_s(value, RFC_MOMENT_S - 60) == wait_s
+
+
+@given(st.text(max_size=40))
+def test_a_retry_after_of_any_text_is_a_wait_or_nothing(value: str) -> None:
+    wait_s = retry_after_s(value, RFC_MOMENT_S)
+    assert wait_s is None or wait_s >= 0

@@ -1,0 +1,433 @@
+"""The sender against real sockets: what a receiver may do, and what becomes of the attempt."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from scripted_peer import ScriptedPeer, until
+
+from app.replay.delivery import Delivered, Refused, Unreachable
+from app.webhooks.guard import Guard
+from app.webhooks.limits import SenderLimits
+from app.webhooks.receiver import ReceivedWebhook, WebhookReceiver
+from app.webhooks.sender import WebhookSender
+
+pytestmark = pytest.mark.anyio
+
+NO_CONTENT = b"HTTP/1.1 204 No Content\r\n\r\n"
+HEADERS = {"webhook-id": "evt_1"}
+
+
+def sender_with(**limits: Any) -> WebhookSender:
+    return WebhookSender(Guard(allow_private=True), SenderLimits(**limits))
+
+
+async def test_what_is_sent_arrives_as_it_was(
+    sender: WebhookSender, receiver: WebhookReceiver, received: list[ReceivedWebhook]
+) -> None:
+    body = bytes(range(256)) * 1024
+    outcome = await sender.send(f"{receiver.url}/a?b=c", HEADERS | {"x-y": "z"}, body)
+    assert outcome == Delivered(204)
+    (webhook,) = received
+    assert (webhook.path, webhook.event_id, webhook.body) == ("/a?b=c", "evt_1", body)
+    assert webhook.headers["x-y"] == "z"
+    assert webhook.headers["host"] == f"127.0.0.1:{receiver.port}"
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
+async def test_every_status_of_the_200s_is_a_delivery(
+    sender: WebhookSender, receiver: WebhookReceiver, status: int
+) -> None:
+    receiver.answer(status)
+    assert await sender.send(receiver.url, HEADERS, b"{}") == Delivered(status)
+
+
+@pytest.mark.parametrize("status", [300, 301, 307, 304, 400, 404, 410, 429, 500, 503, 599])
+async def test_every_other_status_is_a_refusal(
+    sender: WebhookSender, receiver: WebhookReceiver, status: int
+) -> None:
+    receiver.answer(status)
+    outcome = await sender.send(receiver.url, HEADERS, b"{}")
+    assert isinstance(outcome, Refused)
+    assert (outcome.status, outcome.retry_after_s) == (status, None)
+    assert outcome.reason.startswith(f"HTTP {status}")
+
+
+async def test_a_redirect_is_not_followed(
+    sender: WebhookSender, receiver: WebhookReceiver, received: list[ReceivedWebhook]
+) -> None:
+    redirect = f"HTTP/1.1 307 X\r\nlocation: {receiver.url}/\r\ncontent-length: 0\r\n\r\n"
+    async with ScriptedPeer([[redirect.encode()]]) as peer:
+        outcome = await sender.send(peer.url, HEADERS, b"{}")
+    assert outcome == Refused(307, None, "HTTP 307 Temporary Redirect; redirects are not followed")
+    assert not received
+
+
+async def test_retry_after_is_handed_on(sender: WebhookSender, receiver: WebhookReceiver) -> None:
+    receiver.answer(503, retry_after="17")
+    outcome = await sender.send(receiver.url, HEADERS, b"{}")
+    assert isinstance(outcome, Refused)
+    assert outcome.retry_after_s == 17.0
+
+
+async def test_a_receiver_that_is_down_is_unreachable_until_it_is_back(
+    sender: WebhookSender, receiver: WebhookReceiver
+) -> None:
+    await receiver.stop()
+    down = await sender.send(receiver.url, HEADERS, b"{}")
+    await receiver.start()
+    assert down == Unreachable("connect: Connection refused")
+    assert await sender.send(receiver.url, HEADERS, b"{}") == Delivered(204)
+
+
+async def test_a_name_that_does_not_resolve_is_unreachable(sender: WebhookSender) -> None:
+    outcome = await sender.send("https://no-such-name.invalid/", HEADERS, b"{}")
+    assert isinstance(outcome, Unreachable)
+    assert outcome.reason.startswith("dns: ")
+
+
+async def test_a_url_that_the_guard_refuses_is_not_sent() -> None:
+    async with WebhookSender(Guard()) as sender:
+        outcome = await sender.send("http://127.0.0.1:1/", HEADERS, b"{}")
+    assert outcome == Unreachable("not sent: url scheme is 'http'; allowed is https")
+
+
+async def test_a_header_that_would_begin_another_is_not_sent(
+    sender: WebhookSender, receiver: WebhookReceiver, received: list[ReceivedWebhook]
+) -> None:
+    outcome = await sender.send(receiver.url, {"webhook-id": "evt\r\nx: y"}, b"{}")
+    assert isinstance(outcome, Unreachable)
+    assert outcome.reason.startswith("not sent: header webhook-id is")
+    assert not received
+
+
+async def test_a_connection_is_kept_and_used_again(sender: WebhookSender) -> None:
+    async with ScriptedPeer([[NO_CONTENT] * 5]) as peer:
+        for _ in range(5):
+            assert await sender.send(peer.url, HEADERS, b"{}") == Delivered(204)
+        assert peer.connections == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 204 X\r\nconnection: close\r\n\r\n",
+        b"HTTP/1.0 200 X\r\ncontent-length: 0\r\n\r\n",
+        b"HTTP/1.1 200 X\r\n\r\nuntil the end",
+        b"HTTP/1.1 204 X\r\n\r\nHTTP/1.1 204 X\r\n\r\n",
+        b"HTTP/1.1 204 X\r\n\r\nnoise",
+    ],
+    ids=["close", "http-1.0", "until the end", "two answers", "noise"],
+)
+async def test_a_connection_that_ends_or_says_too_much_is_not_used_again(
+    sender: WebhookSender, answer: bytes
+) -> None:
+    async with ScriptedPeer([[answer]]) as peer:
+        for count in (1, 2):
+            assert isinstance(await sender.send(peer.url, HEADERS, b"{}"), Delivered)
+            assert peer.connections == count
+
+
+async def test_what_arrives_unasked_answers_nothing(sender: WebhookSender) -> None:
+    async with ScriptedPeer(
+        [[NO_CONTENT], [b"HTTP/1.1 500 X\r\ncontent-length: 0\r\n\r\n"]]
+    ) as peer:
+        await sender.send(peer.url, HEADERS, b"{}")
+        (pool,) = sender._pools.values()
+        (connection,) = pool._idle
+        connection.data_received(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+        outcome = await sender.send(peer.url, HEADERS, b"{}")
+    assert isinstance(outcome, Refused)
+    assert peer.connections == 2
+
+
+async def test_a_kept_connection_closed_under_us_is_replaced_within_the_attempt(
+    sender: WebhookSender,
+) -> None:
+    async with ScriptedPeer([[NO_CONTENT, None], [NO_CONTENT]]) as peer:
+        outcomes = [await sender.send(peer.url, HEADERS, b"{}") for _ in range(2)]
+        assert outcomes == [Delivered(204)] * 2
+        assert (peer.connections, len(peer.requests)) == (2, 3)
+
+
+async def test_a_kept_connection_is_replaced_only_once(sender: WebhookSender) -> None:
+    async with ScriptedPeer([[NO_CONTENT, None], [None]]) as peer:
+        await sender.send(peer.url, HEADERS, b"{}")
+        outcome = await sender.send(peer.url, HEADERS, b"{}")
+        assert isinstance(outcome, Unreachable)
+        assert outcome.reason.startswith("reset: ")
+        assert (peer.connections, len(peer.requests)) == (2, 3)
+
+
+async def test_a_kept_connection_that_began_to_answer_is_not_replaced(
+    sender: WebhookSender,
+) -> None:
+    async with ScriptedPeer([[NO_CONTENT, b"HTTP/1.1 20"], [NO_CONTENT]]) as peer:
+        await sender.send(peer.url, HEADERS, b"{}")
+        assert isinstance(await sender.send(peer.url, HEADERS, b"{}"), Unreachable)
+        assert peer.connections == 1
+
+
+async def test_a_fresh_connection_closed_without_an_answer_is_one_attempt(
+    sender: WebhookSender,
+) -> None:
+    async with ScriptedPeer([[None]]) as peer:
+        outcome = await sender.send(peer.url, HEADERS, b"{}")
+        assert isinstance(outcome, Unreachable)
+        assert peer.connections == 1
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nretry-after: 1\r\ncontent-length: 4\r\n\r\n"
+
+
+@pytest.mark.parametrize("end", range(len(HEAD) + 5))
+async def test_an_answer_cut_anywhere_counts_once_its_head_is_complete(
+    sender: WebhookSender, end: int
+) -> None:
+    async with ScriptedPeer([[(HEAD + b"body")[:end]]]) as peer:
+        outcome = await sender.send(peer.url, HEADERS, b"{}")
+    if end >= len(HEAD):
+        assert outcome == Delivered(200)
+    else:
+        assert isinstance(outcome, Unreachable)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 100 Continue\r\n\r\n" + NO_CONTENT,
+        b"HTTP/1.1 103 Early Hints\r\nretry-after: 9\r\n\r\nHTTP/1.1 103 X\r\n\r\n" + NO_CONTENT,
+        b"HTTP/1.1 204 X\r\nretry-after: soon\r\n\r\n",
+    ],
+    ids=["100", "103 twice", "a header of no use"],
+)
+async def test_interim_answers_are_passed_over(sender: WebhookSender, answer: bytes) -> None:
+    async with ScriptedPeer([[answer, answer]]) as peer:
+        for _ in range(2):
+            assert await sender.send(peer.url, HEADERS, b"{}") == Delivered(204)
+        assert peer.connections == 1
+
+
+async def test_a_chunked_answer_with_trailers_is_read_to_its_end(sender: WebhookSender) -> None:
+    chunked = (
+        b"HTTP/1.1 503 X\r\ntransfer-encoding: chunked\r\n\r\n"
+        b"4\r\nbody\r\n0\r\nretry-after: 5\r\n\r\n"
+    )
+    async with ScriptedPeer([[chunked, NO_CONTENT]]) as peer:
+        outcome = await sender.send(peer.url, HEADERS, b"{}")
+        assert outcome == Refused(503, None, "HTTP 503 Service Unavailable")
+        assert await sender.send(peer.url, HEADERS, b"{}") == Delivered(204)
+        assert peer.connections == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"no http at all\r\n\r\n",
+        b"HTTP/1.1 abc\r\n\r\n",
+        b"HTTP/1.1 101 X\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n",
+    ],
+    ids=["noise", "status", "upgrade", "two lengths"],
+)
+async def test_what_is_no_answer_is_unreachable(sender: WebhookSender, answer: bytes) -> None:
+    async with ScriptedPeer([[answer]]) as peer:
+        outcome = await sender.send(peer.url, HEADERS, b"{}")
+    assert isinstance(outcome, Unreachable)
+    assert outcome.reason.startswith("malformed answer: ")
+
+
+async def test_a_head_that_does_not_end_is_cut_off() -> None:
+    endless = b"HTTP/1.1 200 OK\r\nx: " + b"y" * 5000
+    async with (
+        sender_with(response_head_bytes=1000) as sender,
+        ScriptedPeer([[endless]], lingers=True) as peer,
+    ):
+        outcome = await sender.send(peer.url, HEADERS, b"{}")
+        assert outcome == Unreachable("malformed answer: its head is above 1000 bytes")
+        await peer.closed_by_sender.wait()
+
+
+async def test_a_body_that_does_not_end_is_cut_off_and_its_status_counts() -> None:
+    endless = b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n" + b"y" * 5000
+    async with (
+        sender_with(response_head_bytes=1000, response_body_bytes=1000) as sender,
+        ScriptedPeer([[endless]], lingers=True) as peer,
+    ):
+        assert await sender.send(peer.url, HEADERS, b"{}") == Delivered(200)
+        await peer.closed_by_sender.wait()
+
+
+async def test_a_receiver_that_does_not_answer_is_left_in_time() -> None:
+    async with sender_with(total_s=0.05) as sender, ScriptedPeer([[b""]], lingers=True) as peer:
+        outcome = await sender.send(peer.url, HEADERS, b"{}")
+        assert outcome == Unreachable("timeout: no answer within 0.05 s")
+        await peer.closed_by_sender.wait()
+
+
+async def test_a_body_that_drips_is_left_in_time_and_its_status_counts() -> None:
+    drip = b"HTTP/1.1 410 Gone\r\ncontent-length: 10\r\n\r\n1"
+    async with sender_with(total_s=0.05) as sender, ScriptedPeer([[drip]], lingers=True) as peer:
+        outcome = await sender.send(peer.url, HEADERS, b"{}")
+        assert outcome == Refused(410, None, "HTTP 410 Gone")
+        await peer.closed_by_sender.wait()
+
+
+async def test_an_answer_that_comes_before_the_whole_request_counts() -> None:
+    # More than any socket buffer holds, and nobody reads it.
+    body = bytes(32 * 2**20)
+
+    async def answer_at_once(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 413 X\r\ncontent-length: 0\r\n\r\n")
+        await left.wait()
+        writer.close()
+
+    left = asyncio.Event()
+    server = await asyncio.start_server(answer_at_once, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with sender_with() as sender:
+        outcome = await sender.send(f"http://127.0.0.1:{port}/", HEADERS, body)
+        assert isinstance(outcome, Refused)
+        assert outcome.status == 413
+        (pool,) = sender._pools.values()
+        assert pool.is_unused, "what is left of the request must not lead the next one"
+    left.set()
+    server.close()
+    await server.wait_closed()
+
+
+async def test_a_cancelled_attempt_leaves_no_answer_to_the_next() -> None:
+    async with (
+        sender_with(connections_per_target=1) as sender,
+        ScriptedPeer([[b""], [NO_CONTENT]], lingers=True) as peer,
+    ):
+        attempt = asyncio.create_task(sender.send(peer.url, HEADERS, b"{}"))
+        await until(lambda: peer.requests)
+        attempt.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await attempt
+        await peer.closed_by_sender.wait()
+        assert await sender.send(peer.url, HEADERS, b"{}") == Delivered(204)
+        assert peer.connections == 2
+
+
+async def test_connections_to_one_target_are_bounded() -> None:
+    async with (
+        sender_with(connections_per_target=3) as sender,
+        ScriptedPeer([[NO_CONTENT] * 40], lingers=True) as peer,
+    ):
+        outcomes = await asyncio.gather(
+            *(sender.send(f"{peer.url}/{n}", HEADERS, b"{}") for n in range(40))
+        )
+        assert outcomes == [Delivered(204)] * 40
+        assert peer.connections == 3
+
+
+async def test_a_slow_receiver_holds_nobody_else_up(receiver: WebhookReceiver) -> None:
+    async with (
+        sender_with(connections_per_target=2) as sender,
+        ScriptedPeer([[b""]], lingers=True) as peer,
+    ):
+        stuck = [asyncio.create_task(sender.send(peer.url, HEADERS, b"{}")) for _ in range(20)]
+        await until(lambda: peer.connections == 2)
+        fast = [await sender.send(receiver.url, HEADERS, b"{}") for _ in range(50)]
+        assert fast == [Delivered(204)] * 50
+        assert not any(attempt.done() for attempt in stuck)
+        assert peer.connections == 2
+        for attempt in stuck:
+            attempt.cancel()
+        await asyncio.gather(*stuck, return_exceptions=True)
+
+
+async def test_idle_connections_are_closed_after_a_while() -> None:
+    async with (
+        sender_with(idle_s=0.02) as sender,
+        ScriptedPeer([[NO_CONTENT]], lingers=True) as peer,
+    ):
+        await sender.send(peer.url, HEADERS, b"{}")
+        await peer.closed_by_sender.wait()
+        (pool,) = sender._pools.values()
+        assert pool.is_unused
+
+
+async def test_leaving_the_sender_closes_what_is_idle() -> None:
+    async with ScriptedPeer([[NO_CONTENT]], lingers=True) as peer:
+        async with sender_with() as sender:
+            await sender.send(peer.url, HEADERS, b"{}")
+        await peer.closed_by_sender.wait()
+
+
+async def test_pools_without_connections_are_forgotten(
+    sender: WebhookSender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.webhooks.sender._POOLS_KEPT", 3)
+    for port in range(1, 9):
+        await sender.send(f"http://127.0.0.1:{port}/", HEADERS, b"{}")
+    assert len(sender._pools) <= 3
+
+
+class TestResolving:
+    """Names resolve to what the test says; the rest is real."""
+
+    @pytest.mark.parametrize("address", ["127.0.0.1", "10.1.2.3", "169.254.169.254"])
+    async def test_a_name_that_resolves_into_our_network_is_refused(
+        self, resolve: Callable[..., None], address: str
+    ) -> None:
+        resolve("rebound.example", address)
+        async with WebhookSender(Guard()) as sender:
+            outcome = await sender.send("https://rebound.example/", HEADERS, b"{}")
+        assert isinstance(outcome, Unreachable)
+        assert outcome.reason.startswith("address refused: rebound.example is ")
+        assert address not in outcome.reason, "who owns a webhook must not map our network"
+
+    async def test_the_address_that_was_checked_is_the_one_connected_to(
+        self, resolve: Callable[..., None], sender: WebhookSender, receiver: WebhookReceiver
+    ) -> None:
+        answers = iter(["127.0.0.1", "169.254.169.254"])
+        resolve("rebound.example", by=lambda: [next(answers)])
+        url = f"http://rebound.example:{receiver.port}/"
+        assert await sender.send(url, HEADERS, b"{}") == Delivered(204)
+        await receiver.stop()
+        outcome = await sender.send(url, HEADERS, b"{}")
+        assert isinstance(outcome, Unreachable)
+        assert outcome.reason.startswith("address refused: ")
+
+    async def test_refused_addresses_are_passed_over_and_dead_ones_too(
+        self, resolve: Callable[..., None], sender: WebhookSender, receiver: WebhookReceiver
+    ) -> None:
+        resolve("many.example", "169.254.169.254", "127.0.0.2", "127.0.0.1")
+        outcome = await sender.send(f"http://many.example:{receiver.port}/", HEADERS, b"{}")
+        assert outcome == Delivered(204)
+
+    async def test_the_receiver_sees_the_name_it_was_called_by(
+        self,
+        resolve: Callable[..., None],
+        sender: WebhookSender,
+        receiver: WebhookReceiver,
+        received: list[ReceivedWebhook],
+    ) -> None:
+        resolve("hooks.example", "127.0.0.1")
+        await sender.send(f"http://hooks.example:{receiver.port}/", HEADERS, b"{}")
+        assert received[0].headers["host"] == f"hooks.example:{receiver.port}"
+
+    async def test_a_name_server_that_hangs_is_left_in_time_and_asked_once(
+        self, resolve: Callable[..., None]
+    ) -> None:
+        asked: list[str] = []
+        is_over = threading.Event()
+
+        def hang() -> list[str]:
+            asked.append("hanging.example")
+            is_over.wait()
+            return ["127.0.0.1"]
+
+        resolve("hanging.example", by=hang)
+        async with sender_with(connect_s=0.05) as sender:
+            outcomes = await asyncio.gather(
+                *(sender.send("http://hanging.example/", HEADERS, b"{}") for _ in range(30))
+            )
+            is_over.set()
+        assert outcomes == [Unreachable("timeout: no connection within 0.05 s")] * 30
+        assert asked == ["hanging.example"]

@@ -1,0 +1,49 @@
+"""What the load generator sends is what the broker's decoders read."""
+
+from pathlib import Path
+
+from benchmarks.frames import ACKS_ALL, MESSAGE, FetchFrames, batch_of, encode_produce
+from logbroker.records.record import decode_records
+from logbroker.storage.segment_file import SegmentFile
+from logbroker.storage.span import FileSpan
+from logbroker.wire.fetch import FetchOutcome, decode_fetch, encode_fetch_answer
+from logbroker.wire.produce import ProduceOutcome, decode_produce, encode_produce_answer
+
+TIME_MS = 1_795_000_000_000
+
+
+def test_a_produce_request_carries_its_batch_to_its_partition() -> None:
+    batch = batch_of(50, TIME_MS)
+    sent = encode_produce("load", batch, 50, ACKS_ALL, partition=3)
+    view = memoryview(sent.frame)
+    request = decode_produce(view, 4, len(view))
+    (found,) = request.batches
+    assert (found.topic, found.partition, request.acks) == ("load", 3, ACKS_ALL)
+    assert view[found.start : found.end] == batch
+    assert [record.value for record in decode_records(batch)] == [MESSAGE] * 50
+
+
+def test_an_answer_has_the_announced_size_and_tells_the_base_offset() -> None:
+    sent = encode_produce("load", batch_of(1, TIME_MS), 1, ACKS_ALL)
+    request = decode_produce(memoryview(sent.frame), 4, len(sent.frame))
+    answer = encode_produce_answer(request, [ProduceOutcome(0, 41, -1, 0)])
+    assert len(answer) == sent.answer_bytes
+    assert sent.base_offset(answer) == 41
+
+
+def test_a_fetch_asks_at_its_offset_and_finds_the_records_of_the_answer(tmp_path: Path) -> None:
+    frames = FetchFrames("load", 2, 65_536)
+    frame = memoryview(frames.at(1_000))
+    request = decode_fetch(frame, 4, len(frame))
+    (wanted,) = request.partitions
+    assert (wanted.topic, wanted.partition, wanted.fetch_offset) == ("load", 2, 1_000)
+    assert wanted.bytes_max == 65_536
+    batch = batch_of(3, TIME_MS)
+    segment = tmp_path / "segment"
+    segment.write_bytes(batch)
+    span = FileSpan(SegmentFile(segment), 0, len(batch))
+    before, _, after = encode_fetch_answer(request, [FetchOutcome(wanted, 0, 5, 0, span)])
+    answer = memoryview(before + batch + after)
+    found = frames.read(answer)
+    assert answer[found.records_at : found.records_at + found.records_bytes] == batch
+    assert found.first_offset(answer) == 0

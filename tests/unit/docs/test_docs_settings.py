@@ -1,0 +1,173 @@
+"""The tables of the operators' pages say what the code says, row by row."""
+
+import re
+import time
+from itertools import dropwhile, takewhile
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from annotated_types import Ge, Le
+
+from app.cli import main as rewind
+from app.config import Settings
+from app.webhooks.request import webhook_headers
+from app.webhooks.signing import new_secret
+from logbroker.cli.serve import serve
+from logbroker.config import _BROKER_RANGES, LOG_CONFIG_DEFAULTS, TOPIC_SETTINGS
+from logbroker.server.metrics import BrokerCollector, Counters
+from logbroker.wire.apis import SERVED
+
+DOCS = Path(__file__).parents[3] / "docs"
+BROKER_PAGE = (DOCS / "broker.md").read_text()
+SERVICE_PAGE = (DOCS / "service.md").read_text()
+
+Row = dict[str, str]
+
+REQUIRED = "required"
+NONE = "none"
+
+
+def section(page: str, heading: str) -> str:
+    """The text from a heading to the next one, of whatever level."""
+    _, found, rest = page.partition(f"\n{heading}\n")
+    assert found, f"there is no {heading!r}"
+    return re.split(r"^#+ ", rest, maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def table(page: str, heading: str) -> list[Row]:
+    """The rows of the first table under a heading, by the names of its columns; no backticks."""
+    lines = dropwhile(lambda line: not line.startswith("|"), section(page, heading).splitlines())
+    cells = [
+        [cell.strip().replace("`", "") for cell in line.strip("|").split("|")]
+        for line in takewhile(lambda line: line.startswith("|"), lines)
+    ]
+    names, _rule, *rows = cells
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def shown(value: Any) -> str:
+    """A default as the pages write it: whole numbers without a point, Kafka's words for truth."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:.12g}"
+    return str(value)
+
+
+def option_default(option: click.Option) -> str:
+    if option.required:
+        return REQUIRED
+    if option.is_flag and not option.secondary_opts:
+        return "off"
+    default = option.to_info_dict()["default"]  # the bare one may be a sentinel of click's
+    return NONE if default is None else shown(default)
+
+
+def test_every_option_of_logbroker_serve_is_told_with_its_variable_and_default() -> None:
+    options = [each for each in serve.params if isinstance(each, click.Option)]
+    wanted = {
+        " / ".join(option.opts + option.secondary_opts): (
+            option.envvar or NONE,
+            option_default(option),
+        )
+        for option in options
+    }
+    told = {
+        row["option"]: (row["variable"], row["default"])
+        for row in table(BROKER_PAGE, "## Options of `logbroker serve`")
+    }
+    assert told == wanted
+
+
+def test_every_number_of_the_broker_is_told_with_its_range() -> None:
+    options = {param.opts[0]: param.name for param in serve.params}
+    wanted = {name: f"{lowest} to {highest}" for name, lowest, highest in _BROKER_RANGES}
+    told = {
+        options[row["option"]]: row["allowed"]
+        for row in table(BROKER_PAGE, "## Options of `logbroker serve`")
+        if options.get(row["option"]) in wanted
+    }
+    assert told == {name: wanted[name] for name in told}
+    assert len(told) == len(wanted.keys() & options.values())
+
+
+def test_every_topic_setting_is_told_with_its_default_and_range() -> None:
+    wanted = {
+        name: (str(LOG_CONFIG_DEFAULTS[setting.field]), setting.allowed)
+        for name, setting in TOPIC_SETTINGS.items()
+    }
+    told = {
+        row["setting"]: (row["default"], row["allowed"])
+        for row in table(BROKER_PAGE, "## Topic settings")
+    }
+    assert told == wanted
+
+
+def test_every_metric_of_the_broker_is_told() -> None:
+    metrics = BrokerCollector(Counters(), ()).collect()
+    wanted = {
+        f"{metric.name}_total" if metric.type == "counter" else metric.name for metric in metrics
+    }
+    assert {row["metric"] for row in table(BROKER_PAGE, "## Metrics")} == wanted
+
+
+def test_every_served_api_is_told_with_its_versions() -> None:
+    wanted = {
+        "".join(word.title() for word in api.name.split("_")): f"{lowest} to {highest}"
+        for api, (lowest, highest) in SERVED.items()
+    }
+    told = {row["API"]: row["versions"] for row in table(BROKER_PAGE, "## What it speaks")}
+    assert told == wanted
+
+
+def setting_default(name: str) -> str:
+    field = Settings.model_fields[name]
+    return "" if field.default_factory is not None else shown(field.default)
+
+
+def bounds(name: str) -> str:
+    metadata = Settings.model_fields[name].metadata
+    lowest = [shown(bound.ge) for bound in metadata if isinstance(bound, Ge)]
+    highest = [shown(bound.le) for bound in metadata if isinstance(bound, Le)]
+    return " to ".join(lowest + highest)
+
+
+def test_every_setting_of_the_service_is_told_with_its_default_and_range() -> None:
+    told = {
+        row["variable"]: (row["default"], row["allowed"])
+        for row in table(SERVICE_PAGE, "## Settings")
+    }
+    assert told.keys() == {f"REWIND_{name.upper()}" for name in Settings.model_fields}
+    for name in Settings.model_fields:
+        default, allowed = told[f"REWIND_{name.upper()}"]
+        # A default that is worked out is told in words.
+        assert default == (setting_default(name) or default)
+        assert allowed == (bounds(name) or allowed)
+
+
+@pytest.mark.parametrize("command", ["up", "api", "worker", "migrate", "publish", "replay"])
+def test_every_setting_that_is_an_option_too_is_told_so(command: str) -> None:
+    names = {param.name for param in rewind.commands[command].params if param.name is not None}
+    wanted = {f"REWIND_{name.upper()}" for name in names & Settings.model_fields.keys()}
+    told = {
+        row["variable"]
+        for row in table(SERVICE_PAGE, "## Settings")
+        if command in row["option of"].split(", ")
+    }
+    assert told == wanted
+
+
+def test_the_verification_shown_to_receivers_takes_what_is_signed_and_nothing_else() -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", SERVICE_PAGE, re.DOTALL)
+    namespace: dict[str, Any] = {}
+    exec(code, namespace)
+    is_genuine = namespace["is_genuine"]
+    secret, body = new_secret(), b'{"id":"evt_1"}'
+    headers = webhook_headers(secret, "evt_1", int(time.time()), body)
+    assert is_genuine(secret, headers, body)
+    assert not is_genuine(secret, headers, body + b" ")
+    assert not is_genuine(new_secret(), headers, body)
+    late = webhook_headers(secret, "evt_1", int(time.time()) - 301, body)
+    assert not is_genuine(secret, late, body)

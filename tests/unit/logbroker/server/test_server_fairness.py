@@ -1,0 +1,107 @@
+"""One turn of the loop gives every connection its share, whatever others have sent."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
+from raw_connection import (
+    ACKS_ALL,
+    ACKS_LEADER,
+    FETCH_VERSION,
+    RawConnection,
+    batch_of,
+    fetch_request,
+    produce_request,
+)
+
+from logbroker.config import BrokerConfig
+from logbroker.server.broker import Broker
+
+MANY = 400
+IN_FLIGHT_MAX = 50
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    """A broker whose turns are ours."""
+    broker = Broker(BrokerConfig(tmp_path / "log", port=0, requests_in_flight_max=IN_FLIGHT_MAX))
+    broker._loop._on_turn_end = broker._end_turn
+    broker._catalog.create("events", 1, {})
+    yield broker
+    broker._close()
+
+
+def connect(broker: Broker) -> RawConnection:
+    connection = RawConnection(f"127.0.0.1:{broker.port}")
+    broker._loop._turn()
+    return connection
+
+
+def api_versions() -> ApiVersionsRequest:
+    return ApiVersionsRequest(client_software_name="raw", client_software_version="1")
+
+
+def answered(connection: RawConnection) -> list[int]:
+    """The correlation ids of the answers that are there."""
+    found = []
+    while connection.is_readable():
+        found.append(connection.receive(ApiVersionsResponse, 3)[0])
+    return found
+
+
+def test_many_requests_of_one_client_do_not_hold_up_another(broker: Broker) -> None:
+    with connect(broker) as greedy, connect(broker) as modest:
+        frames = [greedy.encode(api_versions(), 3) for _ in range(MANY)]
+        greedy.socket.sendall(b"".join(frames))
+        modest.send(api_versions(), 3)
+        broker._loop._turn()
+        assert answered(modest) == [1]
+        seen = answered(greedy)
+        assert 0 < len(seen) < MANY // 10
+        while len(seen) < MANY:
+            broker._loop._turn()
+            seen += answered(greedy)
+        assert seen == list(range(1, MANY + 1))
+        assert broker._counters.requests == MANY + 1
+
+
+def test_what_comes_behind_postponed_requests_is_handled_behind_them(broker: Broker) -> None:
+    with connect(broker) as connection:
+        frames = [connection.encode(api_versions(), 3) for _ in range(MANY)]
+        produce = connection.encode(produce_request("events", batch_of(b"x"), acks=ACKS_LEADER), 9)
+        # Cut inside the last frame, whose rest comes while others are postponed.
+        connection.socket.sendall(b"".join(frames) + produce[:-10])
+        broker._loop._turn()
+        connection.socket.sendall(produce[-10:])
+        for number in range(1, MANY + 1):
+            while not connection.is_readable():
+                broker._loop._turn()
+            assert connection.receive(ApiVersionsResponse, 3)[0] == number
+        while not connection.is_readable():
+            broker._loop._turn()
+        assert connection.produced() == (MANY + 1, 0, 0)
+
+
+def test_a_client_that_reads_nothing_is_not_read_either(broker: Broker) -> None:
+    with connect(broker) as connection:
+        batch = batch_of(b"x" * 500_000)
+        connection.produce("events", batch, acks=ACKS_ALL)
+        while not connection.is_readable():
+            broker._loop._turn()
+        assert connection.produced()[1] == 0
+        request = fetch_request("events", 0, min_bytes=1, max_wait_ms=0)
+        frames = b"".join(connection.encode(request, FETCH_VERSION) for _ in range(MANY))
+        connection.socket.sendall(frames)
+        for _ in range(MANY):
+            broker._loop.call_soon(lambda: None)
+            broker._loop._turn()
+        # Some fit into the socket's buffers; three parts of each of the others wait here.
+        assert broker._counters.fetch_requests < MANY // 2
+        thread = threading.Thread(target=broker._loop.run, args=(broker._end_turn,))
+        thread.start()
+        sizes = {len(connection.fetched().data) for _ in range(MANY)}
+        broker.stop()
+        thread.join()
+        assert sizes == {len(batch)}

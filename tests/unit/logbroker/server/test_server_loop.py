@@ -1,0 +1,126 @@
+"""The loop's promises to timers, to other threads and to the turn's end."""
+
+import gc
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from logbroker.server.loop import READ, SocketLoop, Timer
+from logbroker.server.workers import Workers
+
+
+@pytest.fixture
+def loop() -> Iterator[SocketLoop]:
+    made = SocketLoop()
+    yield made
+    made.close()
+
+
+def test_timers_run_in_the_order_of_their_times(loop: SocketLoop) -> None:
+    seen: list[str] = []
+    loop.call_at(loop.now_s + 0.02, lambda: (seen.append("late"), loop.stop()))
+    loop.call_at(loop.now_s + 0.01, lambda: seen.append("early"))
+    loop.call_at(loop.now_s + 0.015, lambda: seen.append("cancelled")).cancel()
+
+    loop.run(lambda: None)
+
+    assert seen == ["early", "late"]
+
+
+def test_a_period_goes_on(loop: SocketLoop) -> None:
+    calls: list[float] = []
+
+    def count() -> None:
+        calls.append(loop.now_s)
+        if len(calls) == 3:
+            loop.stop()
+
+    loop.call_every(0.001, count)
+    loop.run(lambda: None)
+
+    assert len(calls) == 3
+
+
+def test_another_thread_wakes_the_loop(loop: SocketLoop) -> None:
+    ran_on: list[threading.Thread] = []
+
+    def note() -> None:
+        ran_on.append(threading.current_thread())
+        loop.stop()
+
+    threading.Thread(target=loop.call_soon, args=(note,)).start()
+    loop.run(lambda: None)
+
+    assert ran_on == [threading.current_thread()]
+
+
+def test_a_turn_ends_after_every_ready_socket_was_handled(loop: SocketLoop) -> None:
+    pairs = [socket.socketpair() for _ in range(3)]
+    seen: list[str] = []
+    for number, (near, far) in enumerate(pairs):
+        loop.register(
+            near, READ, lambda _, near=near, n=number: seen.append(f"{n}{near.recv(9)!r}")
+        )
+        far.send(b"x")
+
+    def end() -> None:
+        seen.append("end")
+        loop.stop()
+
+    loop.run(end)
+    for pair in pairs:
+        for one in pair:
+            one.close()
+
+    assert sorted(seen[:3]) == ["0b'x'", "1b'x'", "2b'x'"]
+    assert seen[3:] == ["end"]
+
+
+def test_a_socket_without_events_is_left_alone_until_it_has_some(loop: SocketLoop) -> None:
+    near, far = socket.socketpair()
+    seen: list[bytes] = []
+
+    def ready(_events: int) -> None:
+        seen.append(near.recv(9))
+        loop.stop()
+
+    loop.register(near, READ, ready)
+    loop.modify(near, 0, ready)
+    far.send(b"x")
+    loop.call_at(loop.now_s + 0.01, loop.stop)
+    loop.run(lambda: None)
+    assert seen == []
+
+    loop.modify(near, READ, ready)
+    loop.run(lambda: None)
+    near.close()
+    far.close()
+    assert seen == [b"x"]
+
+
+def test_a_worker_brings_results_and_errors_home(loop: SocketLoop) -> None:
+    crew = Workers(loop, "test", 2)
+    home: list[tuple[object, threading.Thread]] = []
+
+    def done(result: object) -> None:
+        home.append((result, threading.current_thread()))
+        if len(home) == 2:
+            loop.stop()
+
+    crew.run(lambda: 1 + 1, done)
+    crew.run(lambda: 1 // 0, done)
+    loop.run(lambda: None)
+    crew.close()
+
+    results = [result for result, _ in home]
+    assert 2 in results
+    assert any(isinstance(result, ZeroDivisionError) for result in results)
+    assert {thread for _, thread in home} == {threading.current_thread()}
+
+
+def test_cancelled_timers_are_not_kept_until_their_time(loop: SocketLoop) -> None:
+    for _ in range(20_000):
+        loop.call_at(loop.now_s + 3600, lambda: None).cancel()
+    assert sum(isinstance(found, Timer) for found in gc.get_objects()) < 5_000

@@ -1,0 +1,45 @@
+from pathlib import Path
+
+import pytest
+from storage_content import OpenLog
+
+from logbroker.config import LogConfig
+from logbroker.storage.partition_log import PartitionLog
+from logbroker.storage.recovery import KnownOffsets, create_folder, load_folder
+
+NOW_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "events-0"
+
+
+@pytest.fixture
+def new_log(folder: Path) -> OpenLog:
+    """A new log with the given topic settings."""
+
+    def open_new(**settings: int | str) -> PartitionLog:
+        return PartitionLog(folder, "events", 0, LogConfig(**settings), create_folder(folder))
+
+    return open_new
+
+
+@pytest.fixture
+def reopened(folder: Path) -> OpenLog:
+    """The log that lies in the folder, recovered unless it is said to be clean."""
+
+    def reopen(
+        recovery_point: int = 0,
+        *,
+        log_start_offset: int = 0,
+        is_clean: bool = False,
+        now_ms: int = NOW_MS,
+        **settings: int | str,
+    ) -> PartitionLog:
+        known = KnownOffsets(recovery_point, log_start_offset)
+        loaded = load_folder(folder, known, now_ms, is_clean=is_clean)
+        assert not (is_clean and loaded.was_recovered)
+        return PartitionLog(folder, "events", 0, LogConfig(**settings), loaded.log)
+
+    return reopen

@@ -1,0 +1,183 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from storage_content import append_all, batch, make_visible, values_of
+
+from logbroker.config import LogConfig
+from logbroker.errors import ConfigurationError, DataDirectoryInUse, StorageFailed
+from logbroker.storage.log_directory import LogDirectory
+
+NOW_MS = 1_700_000_000_000
+CONFIG = LogConfig(segment_bytes=1024)
+
+
+def opened(path: Path) -> LogDirectory:
+    return LogDirectory.open(path, lambda _: CONFIG, NOW_MS)
+
+
+def filled(path: Path) -> LogDirectory:
+    """Topic `a` with partitions 0 and 1, topic `b-1` with partition 0, two segments each."""
+    directory = opened(path)
+    for topic, partition in (("a", 0), ("a", 1), ("b-1", 0)):
+        log = directory.create(topic, partition, CONFIG)
+        append_all(log, [batch(b"%d" % number + b"." * 400) for number in range(4)])
+        make_visible(log)
+    return directory
+
+
+def killed(directory: LogDirectory) -> None:
+    """Let go of the lock as a dead process does, and of nothing else."""
+    directory._release_lock()
+
+
+def test_a_clean_close_and_open_gives_the_same_logs_without_recovery(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = filled(tmp_path)
+    directory.logs["a", 0].delete_records_before(1)
+    directory.close()
+    assert (tmp_path / ".kafka_cleanshutdown").read_text() == '{"version": 0, "brokerEpoch": -1}'
+    directory = opened(tmp_path)
+    assert caplog.messages == []
+    assert sorted(directory.logs) == [("a", 0), ("a", 1), ("b-1", 0)]
+    assert directory.logs["a", 0].log_start_offset == 1
+    assert all(len(log.segments) == 2 for log in directory.logs.values())
+    assert all(log.high_watermark == 4 for log in directory.logs.values())
+    # Gone as soon as the logs may change: a crash from here on must be noticed.
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    directory.close()
+
+
+def test_a_directory_that_was_not_closed_is_recovered(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = filled(tmp_path)
+    append_all(directory.logs["a", 0], [batch(b"written")])
+    with directory.logs["a", 1].segments[-1].path.open("ab") as file:
+        file.write(b"torn")
+    killed(directory)
+    directory = opened(tmp_path)
+    assert values_of(directory.logs["a", 0])[-1] == b"written"
+    assert "recovered a-1: offsets 0 to 4, 4 bytes dropped" in caplog.messages
+    assert len(caplog.messages) == 3
+    directory.close()
+
+
+def test_checkpoints_are_kafkas_text_files(tmp_path: Path) -> None:
+    directory = filled(tmp_path)
+    directory.logs["b-1", 0].delete_records_before(3)
+    append_all(directory.logs["a", 1], [batch(b"not flushed")])
+    directory.write_checkpoints()
+    offsets = "0\n3\na 0 4\na 1 4\nb-1 0 4\n"
+    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == offsets
+    assert (tmp_path / "replication-offset-checkpoint").read_text() == offsets
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\nb-1 0 3\n"
+    assert (tmp_path / "a-0" / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
+    killed(directory)
+
+
+def test_the_log_start_survives_a_crash_after_its_checkpoint(tmp_path: Path) -> None:
+    directory = filled(tmp_path)
+    directory.logs["a", 0].delete_records_before(1)
+    directory.write_checkpoints()
+    killed(directory)
+    directory = opened(tmp_path)
+    assert directory.logs["a", 0].log_start_offset == 1
+    directory.close()
+
+
+@pytest.mark.parametrize("text", ["", "1\n0\n", "0\n2\na 0 4\n", "0\n1\na 0\n", "0\n1\na 0 x\n"])
+def test_an_unreadable_checkpoint_stops_the_opening(tmp_path: Path, text: str) -> None:
+    opened(tmp_path).close()
+    (tmp_path / "recovery-point-offset-checkpoint").write_text(text)
+    with pytest.raises(ConfigurationError, match="recovery-point-offset-checkpoint"):
+        opened(tmp_path)
+    # And the lock is free again.
+    (tmp_path / "recovery-point-offset-checkpoint").unlink()
+    opened(tmp_path).close()
+
+
+def test_one_process_holds_the_directory(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    with pytest.raises(DataDirectoryInUse, match="in use"):
+        opened(tmp_path)
+    program = (
+        "import sys; from pathlib import Path; from logbroker.config import LogConfig;"
+        "from logbroker.storage.log_directory import LogDirectory;"
+        "LogDirectory.open(Path(sys.argv[1]), lambda _: LogConfig(), 0)"
+    )
+    other = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert "DataDirectoryInUse" in other.stderr
+    directory.close()
+    opened(tmp_path).close()
+
+
+def test_a_deleted_topic_is_gone_at_once_and_its_folders_are_the_callers(tmp_path: Path) -> None:
+    directory = filled(tmp_path)
+    paths = directory.delete("a")
+    assert len(paths) == 2
+    assert all(path.is_dir() and path.name.endswith("-delete") for path in paths)
+    assert list(directory.logs) == [("b-1", 0)]
+    again = directory.create("a", 0, CONFIG)
+    assert again.log_end_offset == 0
+    directory.close()
+    directory = opened(tmp_path)
+    assert not any(path.exists() for path in paths)
+    assert sorted(directory.logs) == [("a", 0), ("b-1", 0)]
+    directory.close()
+
+
+def test_a_topic_that_was_deleted_leaves_nothing_to_one_of_its_name(tmp_path: Path) -> None:
+    directory = filled(tmp_path)
+    directory.logs["a", 0].delete_records_before(4)
+    directory.write_checkpoints()
+    directory.delete("a")
+    log = directory.create("a", 0, CONFIG)
+    append_all(log, [batch(b"new")])
+    make_visible(log)
+    killed(directory)
+    directory = opened(tmp_path)
+    assert values_of(directory.logs["a", 0]) == [b"new"]
+    directory.close()
+
+
+def test_the_longest_topic_name_can_be_deleted(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    directory.create("t" * 249, 9999, CONFIG)
+    (path,) = directory.delete("t" * 249)
+    assert len(path.name) == 255
+    directory.close()
+
+
+def test_a_folder_that_is_there_is_not_created_over(tmp_path: Path) -> None:
+    directory = filled(tmp_path)
+    with pytest.raises(StorageFailed, match="a-0 cannot be created"):
+        directory.create("a", 0, CONFIG)
+    assert values_of(directory.logs["a", 0])
+    directory.close()
+
+
+def test_a_log_that_failed_leaves_the_directory_to_recovery(tmp_path: Path) -> None:
+    directory = filled(tmp_path)
+    directory.logs["a", 0]._fail("a failed flush")
+    with pytest.raises(StorageFailed, match="a failed flush"):
+        directory.close()
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    directory = opened(tmp_path)
+    assert all(log.high_watermark == 4 for log in directory.logs.values())
+    directory.close()
+
+
+def test_other_files_are_left_alone(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    (tmp_path / "lost+found").mkdir()
+    (tmp_path / "registry.json").write_text("{}")
+    (tmp_path / "note-1").write_text("a file, not a folder")
+    directory = opened(tmp_path)
+    assert directory.logs == {}
+    directory.close()
+    assert (tmp_path / "registry.json").exists()

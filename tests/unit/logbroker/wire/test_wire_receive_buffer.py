@@ -1,0 +1,161 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from logbroker.errors import FrameTooLarge
+from logbroker.wire.receive_buffer import (
+    KEPT_BYTES_MAX,
+    QUIET_TURNS,
+    READ_BYTES_MAX,
+    ReceiveBuffer,
+)
+
+FRAME_BYTES_MAX = 100 * 2**20
+
+
+def framed(body: bytes) -> bytes:
+    return len(body).to_bytes(4, "big") + body
+
+
+def read_into(buffer: ReceiveBuffer, data: bytes) -> bytes:
+    """Give the buffer what fits, as a socket would; the rest."""
+    space = buffer.space()
+    count = min(len(space), len(data))
+    space[:count] = data[:count]
+    buffer.received(count)
+    return data[count:]
+
+
+def taken(buffer: ReceiveBuffer) -> list[bytes]:
+    return [bytes(buffer.view()[start:end]) for start, end in buffer.take_frames()]
+
+
+def received_all(buffer: ReceiveBuffer, data: bytes) -> list[bytes]:
+    frames = []
+    while data:
+        data = read_into(buffer, data)
+        frames += taken(buffer)
+        buffer.compact()
+    return frames
+
+
+@given(
+    st.lists(st.binary(min_size=10, max_size=200), max_size=20),
+    st.lists(st.integers(1, 150), min_size=1),
+    st.integers(16, 64),
+)
+def test_frames_come_out_as_they_went_in_however_they_are_cut(
+    bodies: list[bytes], cuts: list[int], initial_bytes: int
+) -> None:
+    buffer = ReceiveBuffer(frame_bytes_max=1000, initial_bytes=initial_bytes)
+    stream = b"".join(map(framed, bodies))
+    frames: list[bytes] = []
+    turn = 0
+    while stream:
+        cut = cuts[turn % len(cuts)]
+        rest = read_into(buffer, stream[:cut])
+        stream = rest + stream[cut:]
+        frames += taken(buffer)
+        if turn % 3 or not len(buffer.space()):
+            buffer.compact()
+        turn += 1
+    assert frames == bodies
+
+
+def test_a_frame_cut_at_any_byte_waits_for_its_rest() -> None:
+    whole = framed(b"0123456789") + framed(b"abcdefghij")
+    for end in range(len(whole)):
+        buffer = ReceiveBuffer(frame_bytes_max=1000)
+        read_into(buffer, whole[:end])
+        first = taken(buffer)
+        assert first == ([b"0123456789"] if end >= 14 else [])
+        buffer.compact()
+        read_into(buffer, whole[end:])
+        assert first + taken(buffer) == [b"0123456789", b"abcdefghij"]
+
+
+def test_frames_are_writable_in_place_and_stay_until_compact() -> None:
+    buffer = ReceiveBuffer(frame_bytes_max=1000)
+    read_into(buffer, framed(b"0123456789"))
+    ((start, end),) = buffer.take_frames()
+    assert buffer.take_frames() == []
+    frame = buffer.view()[start:end]
+    frame[0:1] = b"X"
+    read_into(buffer, framed(b"abcdefghij"))
+    assert taken(buffer) == [b"abcdefghij"]
+    assert frame == b"X123456789"
+
+
+@pytest.mark.parametrize("size", [-1, 0, 9, 1001, 2**31 - 1, -(2**31)])
+def test_a_size_out_of_range_is_refused(size: int) -> None:
+    buffer = ReceiveBuffer(frame_bytes_max=1000)
+    read_into(buffer, size.to_bytes(4, "big", signed=True))
+    with pytest.raises(FrameTooLarge, match=f"frame of {size} bytes; allowed is 10 to 1000"):
+        buffer.take_frames()
+
+
+def test_a_size_alone_takes_no_memory() -> None:
+    buffer = ReceiveBuffer(frame_bytes_max=FRAME_BYTES_MAX)
+    before = len(buffer)
+    read_into(buffer, (FRAME_BYTES_MAX).to_bytes(4, "big"))
+    assert buffer.take_frames() == []
+    buffer.compact()
+    assert len(buffer) == before
+
+
+@settings(max_examples=20)
+@given(st.integers(100, 300_000), st.integers(200, 50_000))
+def test_memory_follows_what_has_come(size: int, read_bytes: int) -> None:
+    buffer = ReceiveBuffer(frame_bytes_max=FRAME_BYTES_MAX, initial_bytes=64)
+    data = framed(bytes(size))
+    come = 0
+    while come < len(data):
+        count = min(read_bytes, len(buffer.space()), len(data) - come)
+        read_into(buffer, data[come : come + count])
+        come += count
+        frames = taken(buffer)
+        buffer.compact()
+        assert len(buffer) <= max(8 * come, 64)
+        assert len(buffer.space()) > 0
+    assert frames == [bytes(size)]
+
+
+def test_full_reads_let_the_buffer_grow_and_quiet_turns_let_it_shrink() -> None:
+    buffer = ReceiveBuffer(frame_bytes_max=FRAME_BYTES_MAX)
+    initial = len(buffer)
+    stream = framed(bytes(100)) * 30_000
+    assert len(received_all(buffer, stream)) == 30_000
+    assert len(buffer) == READ_BYTES_MAX
+    for _ in range(QUIET_TURNS):
+        assert len(buffer) == READ_BYTES_MAX
+        received_all(buffer, framed(bytes(100)))
+    assert len(buffer) == initial
+
+
+@pytest.mark.parametrize("size", [2**20, KEPT_BYTES_MAX - 4])
+def test_batches_of_a_usual_size_keep_their_room(size: int) -> None:
+    buffer = ReceiveBuffer(frame_bytes_max=FRAME_BYTES_MAX)
+    assert received_all(buffer, framed(bytes(size))) == [bytes(size)]
+    assert len(buffer) == size + 4
+
+
+def test_a_huge_frame_gives_its_memory_back_at_once() -> None:
+    buffer = ReceiveBuffer(frame_bytes_max=FRAME_BYTES_MAX)
+    body = bytes(range(256)) * 2**14
+    assert received_all(buffer, framed(body) + framed(b"0123456789")) == [body, b"0123456789"]
+    assert len(buffer) == READ_BYTES_MAX
+
+
+@given(st.lists(st.binary(min_size=10, max_size=200), min_size=1, max_size=40), st.data())
+def test_frames_that_are_given_back_are_taken_later(
+    bodies: list[bytes], data: st.DataObject
+) -> None:
+    buffer = ReceiveBuffer(frame_bytes_max=1000)
+    read_into(buffer, b"".join(map(framed, bodies)) + b"\0\0")
+    ranges = buffer.take_frames()
+    first = data.draw(st.integers(0, len(bodies) - 1))
+    buffer.give_back(ranges[first][0])
+    buffer.compact()
+    assert taken(buffer) == bodies[first:]
+    buffer.compact()
+    assert received_all(buffer, (10).to_bytes(4, "big")[2:] + b"x" * 10) == [b"x" * 10]
