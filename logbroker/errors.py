@@ -10,8 +10,14 @@ LogbrokerError
 └── RequestRefused               answered with an error code (the table in `wire.error_codes`)
     ├── StorageFailed            send it again once the disk is well
     ├── CorruptBatch             send it again
-    ├── FencedLeaderEpoch, UnknownLeaderEpoch, UnknownTopicId, FetchSessionNotFound
+    ├── RegistryUnavailable      send it again once ZooKeeper answers
+    ├── FencedLeaderEpoch, UnknownLeaderEpoch, UnknownTopicId, FetchSessionNotFound,
+    │   NotLeaderOrFollower, LeaderNotAvailable
     │                            ask for metadata again
+    ├── CoordinatorNotAvailable, CoordinatorLoading, NotCoordinator
+    │                            find the group's coordinator again
+    ├── UnknownMember, IllegalGeneration, RebalanceInProgress, MemberIdRequired,
+    │   FencedInstance           join the group again, or stop: another has the member's place
     ├── OutOfOrderSequence, InvalidProducerEpoch
     │                            the idempotent producer starts anew
     ├── OffsetOutOfRange         seek to an offset that is there
@@ -153,3 +159,79 @@ class UnknownLeaderEpoch(RequestRefused):
 
 class FetchSessionNotFound(RequestRefused):
     """An incremental fetch names a session; this broker keeps none (KIP-227, sessionless)."""
+
+
+class RegistryUnavailable(RequestRefused):
+    """ZooKeeper did not answer in time; the change may have been made or not."""
+
+
+class NotLeaderOrFollower(RequestRefused):
+    """The partition is another broker's, or this one leads nothing at present."""
+
+
+class LeaderNotAvailable(RequestRefused):
+    """The broker that keeps the partition is not in the cluster at present."""
+
+
+class CoordinatorNotAvailable(RequestRefused):
+    """Nobody looks after the group at present, or ZooKeeper cannot be reached."""
+
+
+class CoordinatorLoading(RequestRefused):
+    """The broker has just taken over the group and is still reading what is stored of it."""
+
+
+class NotCoordinator(RequestRefused):
+    """The group is another broker's to look after."""
+
+
+class InvalidGroupId(RequestRefused):
+    """A group's name that is empty or too long."""
+
+
+class UnknownMember(RequestRefused):
+    """The group has no member of this id (any more)."""
+
+
+class IllegalGeneration(RequestRefused):
+    """The member's generation is not the group's present one."""
+
+
+class RebalanceInProgress(RequestRefused):
+    """The group forms a new generation, which the member has to join."""
+
+
+class InconsistentGroupProtocol(RequestRefused):
+    """The member shares no protocol, or not the protocol type, with the others."""
+
+
+class InvalidSessionTimeout(RequestRefused):
+    """A session timeout outside what this broker allows."""
+
+
+class MemberIdRequired(RequestRefused):
+    """A new member is given its id first and joins with it then (KIP-394)."""
+
+
+class FencedInstance(RequestRefused):
+    """Another member has taken this static instance's place (KIP-345)."""
+
+
+class GroupTooLarge(RequestRefused):
+    """The group has as many members, or as much of them to remember, as is allowed."""
+
+
+class GroupNotEmpty(RequestRefused):
+    """The group has members; only one without can be deleted."""
+
+
+class UnknownGroup(RequestRefused):
+    """There is no group of this name."""
+
+
+class GroupSubscribed(RequestRefused):
+    """The group reads this topic at present, so its offsets cannot be deleted."""
+
+
+class OffsetMetadataTooLarge(RequestRefused):
+    """The note that goes with a committed offset is longer than allowed."""

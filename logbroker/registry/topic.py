@@ -20,15 +20,19 @@ _NAME_RULE: Final = "1 to 249 of the characters a-z A-Z 0-9 . _ -, and not . or 
 class Topic:
     """One topic; `settings` holds what differs from the broker's defaults.
 
-    A topic that was deleted and created again has another `topic_id`. While `deleting`, its
-    folders are being renamed and no client sees it.
+    `replicas[n]` are the ids of the brokers that keep partition n, its leader first; there is
+    exactly one. A topic that was deleted and created again has another `topic_id`.
     """
 
     name: str
     topic_id: UUID
-    partitions: int
+    replicas: tuple[tuple[int, ...], ...]
     settings: Mapping[str, str]
-    deleting: bool = False
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions there are; they are numbered from 0."""
+        return len(self.replicas)
 
 
 def check_topic_name(name: str) -> None:

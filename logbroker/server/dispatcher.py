@@ -26,6 +26,10 @@ log = logging.getLogger("logbroker.dispatcher")
 # Message classes of kafka-python; each handler names its own pair.
 Handler = Callable[[Any], Any]
 
+Deferred = Callable[[Any, Connection, Callable[[Any], None]], None]
+"""A handler that answers when it can: it is given the request, the connection that it came by, and
+whom to give the response to, on the loop's thread, once, at once or minutes later."""
+
 PRODUCE_KEY: Final = int(ApiKey.PRODUCE)
 FETCH_KEY: Final = int(ApiKey.FETCH)
 
@@ -43,6 +47,7 @@ class RequestDispatcher:
         fetch: FetchHandler,
         cold: dict[ApiKey, Handler],
         slow: dict[ApiKey, Handler],
+        deferred: dict[ApiKey, Deferred],
         reads: Workers,
         counters: Counters,
     ) -> None:
@@ -51,6 +56,7 @@ class RequestDispatcher:
         self._fetch = fetch
         self._cold = cold
         self._slow = slow
+        self._deferred = deferred
         self._reads = reads
         self._counters = counters
 
@@ -88,6 +94,10 @@ class RequestDispatcher:
         if slow is not None:
             self._handle_slow(connection, header, lambda: slow(request))
             return
+        deferred = self._deferred.get(ApiKey(header.api_key))
+        if deferred is not None:
+            self._handle_deferred(connection, header, request, deferred)
+            return
         response = self._cold[ApiKey(header.api_key)](request)
         connection.open_slot().fill([encode_cold(header, response)])
 
@@ -105,6 +115,18 @@ class RequestDispatcher:
             connection.send()
 
         self._reads.run(lambda: encode_cold(header, call()), done)
+
+    def _handle_deferred(
+        self, connection: Connection, header: RequestHeader, request: Any, handler: Deferred
+    ) -> None:
+        slot = connection.open_slot()
+
+        def answer(response: Any) -> None:
+            slot.fill([encode_cold(header, response)])
+            # The end of whichever turn this is sends it.
+            self.touched.add(connection)
+
+        handler(request, connection, answer)
 
 
 def cold_handlers(

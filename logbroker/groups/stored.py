@@ -1,0 +1,59 @@
+"""What a consumer group must not forget: its membership and its committed offsets.
+
+A coordinator writes these before it answers, and whoever coordinates the group next goes on
+from them, so that members keep their generation when a broker dies.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+TopicPartition = tuple[str, int]
+
+NO_LEADER_EPOCH: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """The offset of the next record to read; `metadata` is the client's own note."""
+
+    offset: int
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMember:
+    """A member of a generation; `protocols` are (name, subscription) in the member's preference."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMembership:
+    """One generation of a group, as it was when its assignment was made.
+
+    Without members it keeps the generation's number, which never goes back.
+    """
+
+    generation: int
+    protocol_type: str
+    protocol: str | None
+    leader: str | None
+    members: tuple[StoredMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGroup:
+    """A group as its registry has it; one that only ever committed offsets has no membership."""
+
+    group_id: str
+    membership: StoredMembership | None
+    offsets: Mapping[TopicPartition, CommittedOffset]
