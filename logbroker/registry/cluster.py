@@ -66,7 +66,7 @@ class ClusterView:
 
     def leader(self, topic: Topic, partition: int) -> int | None:
         """The broker that serves a partition now: the first of its replicas that lives."""
-        return next((id for id in topic.replicas[partition] if id in self.brokers), None)
+        return next((each for each in topic.replicas[partition] if each in self.brokers), None)
 
     def coordinator(self, group_id: str) -> BrokerEndpoint | None:
         """The broker that looks after a consumer group now."""
