@@ -1,213 +1,156 @@
-"""The topics of this broker: registry entry, log folders and served partitions, kept in step.
+"""The partitions of this broker, kept in step with what the cluster has agreed on.
 
-Order makes a crash harmless. A topic is registered before its folders exist (a missing folder
-is made at the next start), and marked as deleting before they are renamed (a deletion that was
-cut short is ended at the next start). A folder that no topic owns is reported and left alone.
+Following a view is the only way in which partitions come and go. So this broker's own requests
+and those of others take the same way, and a crash in between is made up for at the next start:
+the view names the folders that are missing, and those whose topic is gone.
 """
 
 import logging
-import os
-import shutil
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from logbroker.config import BrokerConfig, LogConfig, apply_topic_settings
-from logbroker.errors import InvalidConfig, InvalidPartitions, StorageFailed
-from logbroker.registry.local import LocalRegistry
+from logbroker.errors import (
+    InvalidConfig,
+    NotLeaderOrFollower,
+    RequestRefused,
+    StorageFailed,
+    UnknownTopicOrPartition,
+)
+from logbroker.registry.cluster import ClusterView
 from logbroker.registry.topic import Topic
-from logbroker.server.loop import SocketLoop
+from logbroker.server.file_removal import FileRemoval
 from logbroker.server.partition import Partition, Partitions
-from logbroker.server.workers import Workers
 from logbroker.storage.log_directory import LogDirectory
-from logbroker.storage.segment import LOG_SUFFIX
+from logbroker.storage.partition_log import PartitionLog
 
 log = logging.getLogger("logbroker.catalog")
 
 
+def log_config(config: BrokerConfig, topic: Topic) -> LogConfig:
+    """The settings of a topic's logs: the broker's defaults with the topic's own on top.
+
+    Settings that are no good here (written by a newer broker, say) must not end this one: the
+    defaults stand in for them.
+    """
+    try:
+        return apply_topic_settings(config.topic_defaults, topic.settings)
+    except InvalidConfig as problem:
+        log.error("topic=%s has the defaults, as its settings are refused: %s", topic.name, problem)
+        return config.topic_defaults
+
+
+@dataclass(slots=True)
+class Changes:
+    """How many partitions one view has brought and taken."""
+
+    led: int = 0
+    resigned: int = 0
+    removed: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.led or self.resigned or self.removed)
+
+
 class Catalog:
-    """Creates, grows, configures and deletes topics, each durable when the call returns."""
+    """Leads, resigns, configures and removes partitions as the cluster's views say.
+
+    A resigned partition's log stays open, since nobody else can have it; led again, it is a
+    new `Partition` over the same log.
+    """
 
     def __init__(
         self,
         config: BrokerConfig,
-        registry: LocalRegistry,
         logs: LogDirectory,
         partitions: Partitions,
-        loop: SocketLoop,
-        deleters: Workers,
+        files: FileRemoval,
+        on_led: Callable[[Partition], None],
+        on_closed: Callable[[Partition, RequestRefused], None],
     ) -> None:
-        self.registry = registry
         self._config = config
         self._logs = logs
         self._partitions = partitions
-        self._loop = loop
-        self._deleters = deleters
+        self._files = files
+        self._on_led = on_led
+        self._on_closed = on_closed
 
-    def open_all(self) -> None:
-        """Serve every registered topic and end deletions that were cut short."""
-        for topic in self.registry.deleting():
-            self._end_deletion(topic.name)
-        for topic in self.registry.topics.values():
-            self._serve(topic, range(topic.partitions))
-        served = {(partition.topic.name, partition.log.partition) for partition in self._partitions}
-        for name, number in self._logs.logs.keys() - served:
-            log.warning("left alone: folder %s-%d belongs to no topic", name, number)
-
-    def log_config(self, topic: Topic) -> LogConfig:
-        """The settings of a topic's logs: the broker's defaults with the topic's own on top."""
-        return apply_topic_settings(self._config.topic_defaults, topic.settings)
-
-    def check_settings(self, settings: Mapping[str, str]) -> None:
-        """Let pass settings that this broker can keep.
-
-        Raises:
-            InvalidConfig: one is unknown, out of range, or allows batches no request can carry.
-        """
-        config = apply_topic_settings(self._config.topic_defaults, settings)
-        if config.max_message_bytes > self._config.request_bytes_max:
-            raise InvalidConfig(
-                f"max.message.bytes is {config.max_message_bytes}; allowed is up to "
-                f"{self._config.request_bytes_max}, the largest request of this broker"
+    def follow(self, view: ClusterView) -> None:
+        """Take over what the cluster has agreed on; `on_led` hears of new settings, too."""
+        before, self._partitions.view = self._partitions.view, view
+        changes = Changes()
+        if view.topics is not before.topics:
+            for topic in before.topics.values():
+                if not _is_kept(topic, view):
+                    self._remove(topic, changes)
+        leaders_may_differ = view.brokers != before.brokers
+        for topic in view.topics.values():
+            if leaders_may_differ or before.topics.get(topic.name) is not topic:
+                self._follow_topic(topic, changes)
+        if changes:
+            log.info(
+                "leads partitions=%d more=%d resigned=%d removed=%d",
+                len(self._partitions),
+                changes.led,
+                changes.resigned,
+                changes.removed,
             )
 
-    def create(
-        self,
-        name: str,
-        partitions: int,
-        settings: Mapping[str, str],
-        *,
-        validate_only: bool = False,
-    ) -> Topic | None:
-        """Create a topic; none when only validated.
+    def _follow_topic(self, topic: Topic, changes: Changes) -> None:
+        config = log_config(self._config, topic)
+        for number in range(topic.partitions):
+            leader = self._partitions.view.leader(topic, number)
+            partition = self._partitions.find(topic.name, number)
+            if leader != self._config.broker_id:
+                self._resign(topic, number, changes)
+            elif partition is None:
+                self._lead(topic, number, config, changes)
+            else:
+                partition.topic = topic
+                if partition.log.config != config:
+                    partition.log.config = config
+                    self._on_led(partition)
 
-        Raises:
-            InvalidTopic, TopicAlreadyExists, InvalidPartitions, InvalidConfig: see the registry.
-        """
-        self._check_partitions(name, partitions)
-        self.check_settings(settings)
-        if validate_only:
-            self.registry.check_new_topic(name, partitions, settings)
-            return None
-        with _disk_errors_as_refusals():
-            topic = self.registry.create_topic(name, partitions, settings)
-            try:
-                self._serve(topic, range(partitions))
-            except StorageFailed:
-                # A topic without its folders would be named in metadata and served by nobody.
-                self.delete(name)
-                raise
-        log.info("created topic=%s partitions=%d id=%s", name, partitions, topic.topic_id)
-        return topic
-
-    def grow(self, name: str, partitions: int, *, validate_only: bool = False) -> None:
-        """Raise the partition count of a topic.
-
-        Raises:
-            UnknownTopicOrPartition: no such topic.
-            InvalidPartitions: the count does not rise, or the broker has no room for it.
-        """
-        topic = self.registry.topic(name)
-        if partitions <= topic.partitions:
-            raise InvalidPartitions(
-                f"{name} has {topic.partitions} partitions; {partitions} would be no more"
-            )
-        self._check_partitions(name, partitions - topic.partitions)
-        if validate_only:
+    def _lead(self, topic: Topic, number: int, config: LogConfig, changes: Changes) -> None:
+        try:
+            partition_log = self._log(topic, number, config)
+        except StorageFailed as failure:
+            log.error("cannot lead partition=%s-%d reason=%s", topic.name, number, failure)
+            self._partitions.add_unusable(topic, number, failure)
             return
-        with _disk_errors_as_refusals():
-            grown = self.registry.grow_topic(name, partitions)
-            for partition in self._partitions.of_topic(name):
-                partition.topic = grown
-            self._serve(grown, range(topic.partitions, partitions))
-        log.info("grew topic=%s partitions=%d", name, partitions)
+        partition = Partition(topic, partition_log)
+        self._partitions.add(partition)
+        changes.led += 1
+        self._on_led(partition)
 
-    def change_settings(self, name: str, settings: Mapping[str, str]) -> None:
-        """Replace a topic's own settings; the next append of each log follows them.
+    def _log(self, topic: Topic, number: int, config: LogConfig) -> PartitionLog:
+        known = self._logs.logs.get((topic.name, number))
+        if known is None:
+            return self._logs.create(topic.name, number, topic.topic_id, config)
+        known.config = config
+        return known
 
-        Raises:
-            UnknownTopicOrPartition: no such topic.
-            InvalidConfig: a setting is unknown or out of range.
-        """
-        with _disk_errors_as_refusals():
-            topic = self.registry.change_settings(name, settings)
-        config = self.log_config(topic)
-        for partition in self._partitions.of_topic(name):
-            partition.topic = topic
-            partition.log.config = config
-        log.info("configured topic=%s settings=%s", name, dict(settings))
+    def _resign(self, topic: Topic, number: int, changes: Changes) -> None:
+        partition = self._partitions.remove(topic.name, number)
+        if partition is not None:
+            changes.resigned += 1
+            self._on_closed(partition, NotLeaderOrFollower(f"{partition} is led here no longer"))
 
-    def delete(self, name: str) -> None:
-        """Delete a topic: its partitions are closed at once.
-
-        The files go after `file_delete_delay_s`, off the loop's thread.
-
-        Raises:
-            UnknownTopicOrPartition: no such topic.
-        """
-        with _disk_errors_as_refusals():
-            self.registry.begin_deletion(name)
-            self._partitions.remove_topic(name)
-            self._end_deletion(name)
-        log.info("deleted topic=%s", name)
-
-    def remove_files(self, paths: Iterable[Path]) -> None:
-        """Unlink renamed files and folders after `file_delete_delay_s`."""
-        doomed = list(paths)
-        if not doomed:
+    def _remove(self, topic: Topic, changes: Changes) -> None:
+        """Close a topic's partitions at once; the files go after `file_delete_delay_s`."""
+        for number in range(topic.partitions):
+            partition = self._partitions.remove(topic.name, number)
+            if partition is not None:
+                self._on_closed(partition, UnknownTopicOrPartition(f"{partition} was deleted"))
+        try:
+            folders = self._logs.delete(topic.name, range(topic.partitions))
+        except StorageFailed as failure:
+            log.error("folders stay until the next start topic=%s reason=%s", topic.name, failure)
             return
-        due_s = self._loop.now_s + self._config.file_delete_delay_s
-        self._loop.call_at(due_s, lambda: self._deleters.run(lambda: _remove(doomed), _report))
-
-    def _end_deletion(self, name: str) -> None:
-        self.remove_files(self._logs.delete(name))
-        self.registry.end_deletion(name)
-
-    def _check_partitions(self, name: str, more: int) -> None:
-        room = self._config.partitions_max - len(self._partitions)
-        if more > room:
-            raise InvalidPartitions(
-                f"{name} asks for {more} more partitions; this broker has room for {room}"
-            )
-
-    def _serve(self, topic: Topic, numbers: Iterable[int]) -> None:
-        config = self.log_config(topic)
-        for number in numbers:
-            partition_log = self._logs.logs.get((topic.name, number))
-            if partition_log is None:
-                partition_log = self._logs.create(topic.name, number, config)
-            self._partitions.add(Partition(topic, partition_log))
+        changes.removed += len(folders)
+        self._files.remove_later(folders)
 
 
-@contextmanager
-def _disk_errors_as_refusals() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StorageFailed(f"the registry or a log folder cannot be written: {error}") from error
-
-
-def _remove(paths: list[Path]) -> None:
-    for path in paths:
-        if path.is_dir():
-            for segment in path.glob(f"*{LOG_SUFFIX}*"):
-                _give_back(segment)
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            _give_back(path)
-            path.unlink(missing_ok=True)
-
-
-def _give_back(path: Path) -> None:
-    """Give a segment's blocks back here, off the loop's thread.
-
-    Whoever still has it open would else pay for that with its last close: a third of a second
-    for some hundred megabytes. A reader that is so slow finds its connection closed.
-    """
-    if LOG_SUFFIX in path.suffixes and path.exists():
-        os.truncate(path, 0)
-
-
-def _report(result: Exception | None) -> None:
-    if result is not None:
-        log.error("a deleted log's files stay on disk: %s", result)
+def _is_kept(topic: Topic, view: ClusterView) -> bool:
+    known = view.topics.get(topic.name)
+    return known is topic or (known is not None and known.topic_id == topic.topic_id)

@@ -12,6 +12,7 @@ from logbroker.server.handlers.coordinators import find_coordinator
 from logbroker.server.handlers.log_dirs import LogDirHandlers
 from logbroker.server.handlers.offsets import OffsetHandlers
 from logbroker.server.handlers.producer_ids import ProducerIdHandlers
+from logbroker.server.handlers.records import RecordHandlers
 from logbroker.server.handlers.topics import TopicHandlers
 from logbroker.server.metrics import Counters
 from logbroker.server.produce import ProduceHandler
@@ -130,21 +131,29 @@ class RequestDispatcher:
 
 
 def cold_handlers(
+    cluster: ClusterHandlers, configs: ConfigHandlers, records: RecordHandlers
+) -> dict[ApiKey, Handler]:
+    """The handlers that answer at once."""
+    return {
+        ApiKey.DESCRIBE_CLUSTER: cluster.describe_cluster,
+        ApiKey.FIND_COORDINATOR: find_coordinator,
+        ApiKey.DELETE_RECORDS: records.delete_records,
+        ApiKey.DESCRIBE_CONFIGS: configs.describe,
+    }
+
+
+def deferred_handlers(
     cluster: ClusterHandlers,
     topics: TopicHandlers,
     configs: ConfigHandlers,
     producer_ids: ProducerIdHandlers,
-) -> dict[ApiKey, Handler]:
-    """The handlers that answer at once."""
+) -> dict[ApiKey, Deferred]:
+    """The handlers that may have to ask the registry first."""
     return {
         ApiKey.METADATA: cluster.metadata,
-        ApiKey.DESCRIBE_CLUSTER: cluster.describe_cluster,
-        ApiKey.FIND_COORDINATOR: find_coordinator,
         ApiKey.CREATE_TOPICS: topics.create_topics,
         ApiKey.DELETE_TOPICS: topics.delete_topics,
         ApiKey.CREATE_PARTITIONS: topics.create_partitions,
-        ApiKey.DELETE_RECORDS: topics.delete_records,
-        ApiKey.DESCRIBE_CONFIGS: configs.describe,
         ApiKey.ALTER_CONFIGS: configs.alter,
         ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.alter_incrementally,
         ApiKey.INIT_PRODUCER_ID: producer_ids.init_producer_id,

@@ -4,7 +4,13 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from logbroker.errors import UnknownTopicOrPartition
+from logbroker.errors import (
+    NotLeaderOrFollower,
+    RequestRefused,
+    StorageFailed,
+    UnknownTopicOrPartition,
+)
+from logbroker.registry.cluster import ClusterView
 from logbroker.registry.topic import Topic
 from logbroker.server.loop import Timer
 from logbroker.storage.partition_log import PartitionLog
@@ -15,10 +21,11 @@ if TYPE_CHECKING:
 
 
 class Partition:
-    """One log this broker leads.
+    """One log that this broker leads.
 
-    `is_open` goes false for good when the topic is deleted; whoever kept the object looks
-    the name up again. `flush_waiters` are (offset, run) in the order of their offsets.
+    `is_open` goes false for good when it leads it no longer, or when the topic is deleted;
+    whoever kept the object looks the name up again. `flush_waiters` are (offset, run) in the
+    order of their offsets.
     """
 
     __slots__ = (
@@ -45,10 +52,15 @@ class Partition:
 
 
 class Partitions:
-    """Every partition of this broker, by topic name and number."""
+    """Every partition that this broker leads, and why it does not serve another one.
 
-    def __init__(self) -> None:
+    `view` is the cluster as it was followed last, on the loop's thread; other threads may read it.
+    """
+
+    def __init__(self, view: ClusterView) -> None:
+        self.view = view
         self._by_name: dict[tuple[str, int], Partition] = {}
+        self._unusable: dict[tuple[str, int], StorageFailed] = {}
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._by_name.values())
@@ -58,25 +70,51 @@ class Partitions:
 
     def add(self, partition: Partition) -> None:
         """Serve one more partition."""
-        self._by_name[partition.topic.name, partition.log.partition] = partition
+        place = partition.topic.name, partition.log.partition
+        self._by_name[place] = partition
+        self._unusable.pop(place, None)
+
+    def add_unusable(self, topic: Topic, number: int, failure: StorageFailed) -> None:
+        """Refuse what is asked of a partition that this broker leads and cannot open."""
+        self._unusable[topic.name, number] = failure
+
+    def find(self, topic: str, number: int) -> Partition | None:
+        """The partition of this name, if this broker serves it."""
+        return self._by_name.get((topic, number))
 
     def get(self, topic: str, number: int) -> Partition:
         """The partition of this name.
 
         Raises:
             UnknownTopicOrPartition: there is none.
+            NotLeaderOrFollower: this broker does not lead it.
+            StorageFailed: its folder cannot be opened.
         """
         try:
             return self._by_name[topic, number]
         except KeyError:
-            raise UnknownTopicOrPartition(f"no partition {topic}-{number} here") from None
+            raise self._why_not_served(topic, number) from None
 
-    def of_topic(self, topic: str) -> list[Partition]:
-        """The partitions of one topic, in order."""
-        return [partition for partition in self._by_name.values() if partition.topic.name == topic]
+    def failure_of(self, topic: Topic) -> StorageFailed | None:
+        """Why one of the topic's partitions that this broker leads cannot be opened."""
+        failures = (self._unusable.get((topic.name, n)) for n in range(topic.partitions))
+        return next((failure for failure in failures if failure is not None), None)
 
-    def remove_topic(self, topic: str) -> None:
-        """Serve a topic no more: its partitions are closed."""
-        for partition in self.of_topic(topic):
+    def remove(self, topic: str, number: int) -> Partition | None:
+        """Serve a partition no more, if it is served: it is closed."""
+        self._unusable.pop((topic, number), None)
+        partition = self._by_name.pop((topic, number), None)
+        if partition is not None:
             partition.is_open = False
-            del self._by_name[topic, partition.log.partition]
+        return partition
+
+    def _why_not_served(self, name: str, number: int) -> RequestRefused:
+        topic = self.view.topics.get(name)
+        if topic is None or not 0 <= number < topic.partitions:
+            return UnknownTopicOrPartition(f"there is no partition {name}-{number}")
+        failure = self._unusable.get((name, number))
+        if failure is not None:
+            return StorageFailed(*failure.args)
+        leader = self.view.leader(topic, number)
+        whose = "nobody leads it now" if leader is None else f"broker {leader} leads it"
+        return NotLeaderOrFollower(f"{name}-{number} is not served here: {whose}")
