@@ -6,13 +6,13 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, Final
 
 import click
 
 from logbroker.cli.index_agreement import IndexAgreement, OffsetIndexAgreement, TimeIndexAgreement
+from logbroker.cli.rfc3339 import format_time
 from logbroker.errors import CorruptBatch
 from logbroker.records.batch import (
     HEADER_BYTES,
@@ -215,14 +215,7 @@ def _producer(header: BatchHeader) -> str:
 
 
 def _time(timestamp_ms: int) -> str:
-    """RFC 3339; the bare number where it is no date (-1 is `none`)."""
-    if timestamp_ms == -1:
-        return "none"
-    try:
-        moment = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
-    except (ValueError, OverflowError, OSError):
-        return str(timestamp_ms)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03d}Z"
+    return "none" if timestamp_ms == -1 else format_time(timestamp_ms)
 
 
 def _octets(value: bytes | None) -> str:

@@ -1,39 +1,45 @@
 """Questions and orders about topics, to any broker that speaks Kafka's protocol."""
 
-import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from confluent_kafka import TopicCollection, TopicPartition
+from confluent_kafka import TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs re-export nothing
-    AdminClient,
     ConfigResource,
     ConfigSource,
     NewTopic,
-    OffsetSpec,
     TopicDescription,
 )
 
-REQUEST_TIMEOUT_S: Final = 10.0
+from logbroker.cli.admin_command import REQUEST_TIMEOUT_S, admin_client
+from logbroker.cli.log_positions import LogPositions, Place
+from logbroker.cli.log_sizes import log_sizes
+from logbroker.cli.rfc3339 import format_time
 
 BROKER_DEFAULT: Final = -1
 """Leaves the count of partitions or of replicas to the broker (KIP-464)."""
 
-EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-
-Offsets = dict[tuple[str, int], int]
+_FIRST_MS: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """One partition: offsets in [earliest, latest) can be read; all unknown without a leader."""
+    """One partition; what only its leader knows is None while there is none.
+
+    Offsets in [earliest, latest) can be read. `size_bytes` is what the leader has on disk.
+    `first_time` is the timestamp of the first record, `newest_time` the greatest of all records,
+    both None where there is no record.
+    """
 
     partition: int
     leader: int | None
+    replicas: list[int]
     earliest: int | None
     latest: int | None
+    size_bytes: int | None
+    first_time: str | None
+    newest_time: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,17 @@ class TopicState:
     settings: dict[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class _Logs:
+    """What the leaders say of their logs."""
+
+    earliest: Mapping[Place, int]
+    latest: Mapping[Place, int]
+    sizes: Mapping[Place, int]
+    first: Mapping[Place, str]
+    newest: Mapping[Place, str]
+
+
 class TopicAdmin:
     """A client for topics; every call waits for its answer.
 
@@ -53,11 +70,9 @@ class TopicAdmin:
     """
 
     def __init__(self, bootstrap_servers: str) -> None:
-        # librdkafka would log each attempt to connect; the exception says it once.
-        silent = logging.getLogger(f"{__name__}.librdkafka")
-        silent.addHandler(logging.NullHandler())
-        silent.propagate = False
-        self._client = AdminClient({"bootstrap.servers": bootstrap_servers}, logger=silent)
+        self._bootstrap_servers = bootstrap_servers
+        self._client = admin_client(bootstrap_servers)
+        self._positions = LogPositions(self._client)
 
     def create(self, name: str, partitions: int, settings: dict[str, str]) -> None:
         """Create a topic; `partitions` may be `BROKER_DEFAULT`."""
@@ -74,16 +89,17 @@ class TopicAdmin:
         return {name: len(topics[name].partitions) for name in sorted(topics)}
 
     def describe(self, names: Sequence[str]) -> list[TopicState]:
-        """The state of each named topic; at least one is named."""
+        """The state of each named topic, in their order."""
+        if not names:
+            return []
         topics = self._descriptions(names)
         settings = self._changed_settings(names)
-        earliest = self._offsets(topics, EARLIEST)
-        latest = self._offsets(topics, LATEST)
+        logs = self._logs(topics)
         return [
             TopicState(
                 name=topic.name,
                 topic_id=str(topic.topic_id),
-                partitions=_partition_states(topic, earliest, latest),
+                partitions=_partition_states(topic, logs),
                 settings=settings[topic.name],
             )
             for topic in topics
@@ -96,18 +112,22 @@ class TopicAdmin:
         )
         return [futures[name].result() for name in names]
 
-    def _offsets(self, topics: Sequence[TopicDescription], spec: OffsetSpec) -> Offsets:
-        wanted = {
-            TopicPartition(topic.name, partition.id): spec
-            for topic in topics
-            for partition in topic.partitions
-            if partition.leader
-        }
-        futures = self._client.list_offsets(wanted, request_timeout=REQUEST_TIMEOUT_S)
-        return {
-            (place.topic, place.partition): future.result().offset
-            for place, future in futures.items()
-        }
+    def _logs(self, topics: Sequence[TopicDescription]) -> _Logs:
+        led_by: dict[int, set[Place]] = {}
+        for topic in topics:
+            for partition in topic.partitions:
+                if partition.leader is not None:
+                    led_by.setdefault(partition.leader.id, set()).add((topic.name, partition.id))
+        led = [place for places in led_by.values() for place in places]
+        first = self._positions.first_since(led, _FIRST_MS)
+        newest = self._positions.newest(led)
+        return _Logs(
+            earliest=self._positions.earliest(led),
+            latest=self._positions.latest(led),
+            sizes=log_sizes(self._bootstrap_servers, led_by),
+            first={place: format_time(found.timestamp_ms) for place, found in first.items()},
+            newest={place: format_time(found.timestamp_ms) for place, found in newest.items()},
+        )
 
     def _changed_settings(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
         resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
@@ -122,15 +142,20 @@ class TopicAdmin:
         }
 
 
-def _partition_states(
-    topic: TopicDescription, earliest: Offsets, latest: Offsets
-) -> list[PartitionState]:
-    return [
-        PartitionState(
-            partition=partition.id,
-            leader=partition.leader.id if partition.leader else None,
-            earliest=earliest.get((topic.name, partition.id)),
-            latest=latest.get((topic.name, partition.id)),
+def _partition_states(topic: TopicDescription, logs: _Logs) -> list[PartitionState]:
+    states = []
+    for partition in sorted(topic.partitions, key=lambda partition: int(partition.id)):
+        place = (topic.name, partition.id)
+        states.append(
+            PartitionState(
+                partition=partition.id,
+                leader=partition.leader.id if partition.leader else None,
+                replicas=[replica.id for replica in partition.replicas],
+                earliest=logs.earliest.get(place),
+                latest=logs.latest.get(place),
+                size_bytes=logs.sizes.get(place),
+                first_time=logs.first.get(place),
+                newest_time=logs.newest.get(place),
+            )
         )
-        for partition in sorted(topic.partitions, key=lambda partition: int(partition.id))
-    ]
+    return states

@@ -5,9 +5,13 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from processes import DEADLINE_S
 
 from logbroker.embedded import EmbeddedBroker
 
@@ -32,34 +36,85 @@ def topics(broker: EmbeddedBroker) -> Run:
     return run
 
 
-def test_a_topic_is_created_listed_described_and_deleted(
-    topics: Run, broker: EmbeddedBroker
-) -> None:
+def test_a_topic_is_created_listed_described_and_deleted(topics: Run) -> None:
     made = topics("create", "events", "--partitions", "3", "--config", "retention.ms=86400000")
     assert (made.returncode, made.stdout, made.stderr) == (0, "", "created topic events\n")
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
-    for _ in range(5):
-        producer.produce("events", b"value", partition=1)
-    assert producer.flush(30) == 0
-
     assert topics("list").stdout == "events\n"
     assert json.loads(topics("list", "--json").stdout) == [{"name": "events", "partitions": 3}]
 
     (state,) = json.loads(topics("describe", "events", "--json").stdout)
     assert state["name"] == "events"
     assert state["settings"] == {"retention.ms": "86400000"}
-    assert state["partitions"] == [
-        {"partition": number, "leader": 0, "earliest": 0, "latest": 5 * (number == 1)}
-        for number in range(3)
-    ]
+    assert [each["partition"] for each in state["partitions"]] == [0, 1, 2]
+    assert {each["leader"] for each in state["partitions"]} == {0}
     told = topics("describe", "events").stdout.splitlines()
     assert told[0].startswith("topic=events id=")
     assert told[0].endswith(" partitions=3 retention.ms=86400000")
-    assert told[2] == "  partition=1 leader=0 earliest=0 latest=5"
 
     gone = topics("delete", "events")
     assert (gone.returncode, gone.stdout, gone.stderr) == (0, "", "deleted topic events\n")
     assert topics("list").stdout == ""
+
+
+def test_what_a_log_holds_is_told(topics: Run, broker: EmbeddedBroker, tmp_path: Path) -> None:
+    assert topics("create", "events", "--partitions", "2").returncode == 0
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    # The newest message is neither the first nor the last.
+    for minute in (10, 12, 11):
+        moment = datetime(2026, 11, 21, 8, minute, 0, 250_000, tzinfo=UTC)
+        timestamp_ms = round(moment.timestamp() * 1000)
+        producer.produce("events", b"value", partition=1, timestamp=timestamp_ms)
+    assert producer.flush(DEADLINE_S) == 0
+    (state,) = json.loads(topics("describe", "events", "--json").stdout)
+    empty, full = state["partitions"]
+    assert empty == {
+        "partition": 0,
+        "leader": 0,
+        "replicas": [0],
+        "earliest": 0,
+        "latest": 0,
+        "size_bytes": 0,
+        "first_time": None,
+        "newest_time": None,
+    }
+    assert (full["earliest"], full["latest"]) == (0, 3)
+    (segment,) = (tmp_path / "log" / "events-1").glob("*.log")
+    assert full["size_bytes"] == segment.stat().st_size
+    assert full["first_time"] == "2026-11-21T08:10:00.250Z"
+    assert full["newest_time"] == "2026-11-21T08:12:00.250Z"
+
+    _, headings, first, second = topics("describe", "events").stdout.splitlines()
+    assert headings.split() == [
+        *("PARTITION", "LEADER", "REPLICAS", "EARLIEST", "LATEST"),
+        *("SIZE-BYTES", "FIRST-TIME", "NEWEST-TIME"),
+    ]
+    assert first.split() == ["0", "0", "0", "0", "0", "0", "-", "-"]
+    assert second.split()[-2:] == [full["first_time"], full["newest_time"]]
+    assert second.index(full["first_time"]) == headings.index("FIRST-TIME")
+
+
+def test_records_that_were_deleted_are_not_described(topics: Run, broker: EmbeddedBroker) -> None:
+    topics("create", "events")
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for number in range(3):
+        producer.produce("events", b"value", timestamp=1_000 * (number + 1))
+        assert producer.flush(DEADLINE_S) == 0
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    (done,) = admin.delete_records([TopicPartition("events", 0, 2)]).values()
+    done.result(DEADLINE_S)
+    (state,) = json.loads(topics("describe", "events", "--json").stdout)
+    (partition,) = state["partitions"]
+    assert (partition["earliest"], partition["latest"]) == (2, 3)
+    assert partition["first_time"] == partition["newest_time"] == "1970-01-01T00:00:03.000Z"
+
+
+def test_without_a_name_all_topics_are_described(topics: Run) -> None:
+    assert json.loads(topics("describe", "--json").stdout) == []
+    assert topics("describe").stdout == ""
+    topics("create", "b")
+    topics("create", "a")
+    described = json.loads(topics("describe", "--json").stdout)
+    assert [state["name"] for state in described] == ["a", "b"]
 
 
 def test_a_topic_without_a_partition_count_gets_the_brokers(topics: Run) -> None:
@@ -104,7 +159,6 @@ def test_a_refusal_is_one_line_and_ends_with_one(
         ["create"],
         ["create", "t", "--partitions", "0"],
         ["create", "t", "--config", "retention.ms"],
-        ["describe"],
         ["delete"],
         ["rename", "t"],
     ],
