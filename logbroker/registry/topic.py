@@ -4,12 +4,12 @@ Source: Kafka, `org.apache.kafka.common.internals.Topic`.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from logbroker.errors import InvalidTopic
+from logbroker.errors import InvalidPartitions, InvalidTopic, TopicAlreadyExists
 
 # 249 leaves room for `-<partition>` in the 255 bytes that a folder's name may have.
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -43,6 +43,33 @@ def check_topic_name(name: str) -> None:
     """
     if _NAME.fullmatch(name) is None or name in (".", ".."):
         raise InvalidTopic(f"topic name is {name!r}; allowed is {_NAME_RULE}")
+
+
+def check_new_topic(name: str, others: Collection[str]) -> None:
+    """Refuse a name that a new topic beside `others` cannot have.
+
+    Raises:
+        InvalidTopic: the name is not allowed, or differs from another in `.` and `_` alone.
+        TopicAlreadyExists: a topic has this name.
+    """
+    check_topic_name(name)
+    if name in others:
+        raise TopicAlreadyExists(f"topic {name!r} exists already")
+    check_collision(name, others)
+
+
+def check_growth(topic: Topic, replicas: Sequence[Sequence[int]]) -> None:
+    """Refuse `replicas` unless they are those of the topic's partitions and of new ones.
+
+    Raises:
+        InvalidPartitions: nothing is new, or an old partition would move.
+    """
+    if len(replicas) <= topic.partitions:
+        raise InvalidPartitions(
+            f"{topic.name}: partitions is {len(replicas)}; allowed is above {topic.partitions}"
+        )
+    if any(tuple(new) != old for new, old in zip(replicas, topic.replicas, strict=False)):
+        raise InvalidPartitions(f"{topic.name}: partitions that it has already cannot move")
 
 
 def check_collision(name: str, others: Iterable[str]) -> None:

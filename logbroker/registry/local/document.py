@@ -1,7 +1,10 @@
 """The cluster's metadata as one JSON document.
 
 {"version": 1, "cluster_id": "...", "broker_id": 0, "next_producer_id": 0,
- "topics": [{"name": "...", "topic_id": "...", "partitions": 1, "settings": {}, "deleting": false}]}
+ "topics": [{"name": "...", "topic_id": "...", "partitions": 1, "settings": {}}]}
+
+All partitions are this broker's. Logbroker 0.1 wrote `"deleting": true` with a topic whose folders
+were being removed; such a topic is gone.
 """
 
 import json
@@ -20,7 +23,7 @@ VERSION: Final = 1
 class ClusterMetadata:
     """Everything the registry knows; a change makes a new one.
 
-    Producer ids below `next_producer_id` have been handed out. `topics` includes deleting ones.
+    Producer ids below `next_producer_id` have been handed out.
     """
 
     cluster_id: str
@@ -51,10 +54,15 @@ def parse_metadata(text: bytes) -> ClusterMetadata:
         document = json.loads(text)
         if document["version"] != VERSION:
             raise ValueError(f"its version is {document['version']!r}; known is {VERSION}")
-        topics = [_topic(fields) for fields in document["topics"]]
+        broker_id = int(document["broker_id"])
+        topics = [
+            _topic(fields, broker_id)
+            for fields in document["topics"]
+            if not fields.get("deleting", False)
+        ]
         return ClusterMetadata(
             cluster_id=str(document["cluster_id"]),
-            broker_id=int(document["broker_id"]),
+            broker_id=broker_id,
             next_producer_id=int(document["next_producer_id"]),
             topics={topic.name: topic for topic in topics},
         )
@@ -68,15 +76,13 @@ def _topic_fields(topic: Topic) -> dict[str, Any]:
         "topic_id": str(topic.topic_id),
         "partitions": topic.partitions,
         "settings": dict(topic.settings),
-        "deleting": topic.deleting,
     }
 
 
-def _topic(fields: dict[str, Any]) -> Topic:
+def _topic(fields: dict[str, Any], broker_id: int) -> Topic:
     return Topic(
         name=fields["name"],
         topic_id=UUID(fields["topic_id"]),
-        partitions=int(fields["partitions"]),
+        replicas=((broker_id,),) * int(fields["partitions"]),
         settings=MappingProxyType(dict(fields["settings"])),
-        deleting=bool(fields["deleting"]),
     )
