@@ -144,7 +144,10 @@ class BrokerConfig:
     host: str = "127.0.0.1"
     port: int = 9092
     advertised_host: str | None = None
+    advertised_port: int | None = None
     broker_id: int = 0
+    zookeeper: str | None = None
+    zookeeper_session_timeout_s: float = 18.0
     auto_create_topics: bool = True
     num_partitions: int = 1
     partitions_max: int = 10_000
@@ -186,6 +189,7 @@ class BrokerConfig:
 _BROKER_RANGES: Final = (
     ("port", 0, 65_535),
     ("broker_id", 0, 2**31 - 1),
+    ("zookeeper_session_timeout_s", 1, 600),
     ("num_partitions", 1, 10_000),
     ("partitions_max", 1, 1_000_000),
     ("connections_max", 1, 1_000_000),

@@ -64,6 +64,7 @@ class Broker:
         self._listener = Listener(config, self._loop)
         self._counters = Counters()
         self._partitions = Partitions(view)
+        self._gone: set[Partition] = set()
         self._membership = Membership(self._registry, self._loop, config.broker_id)
         self._flushers = Workers(self._loop, "flush", config.flush_threads)
         self._reads = Workers(self._loop, "read", READ_THREADS)
@@ -129,9 +130,14 @@ class Broker:
         config, partitions = self._config, self._partitions
         changes = TopicChanges(config, self._registry)
         creation = TopicCreation(changes, self._crew, partitions)
-        cluster = ClusterHandlers(partitions, creation, auto_create=config.auto_create_topics)
+        cluster = ClusterHandlers(
+            partitions,
+            creation,
+            auto_create=config.auto_create_topics,
+            num_partitions=config.num_partitions,
+        )
         configs = ConfigHandlers(config, partitions, changes, self._crew)
-        topics = TopicHandlers(config, changes, creation, self._crew)
+        topics = TopicHandlers(config, partitions, changes, creation, self._crew)
         producer_ids = ProducerIdHandlers(self._registry, self._crew)
         return RequestDispatcher(
             self._produce,
@@ -165,6 +171,11 @@ class Broker:
         # What this turn has appended is written while the log is still this broker's to write.
         self._produce.settle()
         self._catalog.follow(view)
+        if self._gone:
+            # Templates that still knew them would keep the files of deleted topics open.
+            for connection in self._listener:
+                connection.produce_decoder.forget(self._gone)
+            self._gone.clear()
 
     def _flushed(self, partition: Partition) -> None:
         self._dispatcher.touched.update(self._produce.flushed(partition))
@@ -174,12 +185,11 @@ class Broker:
         self._dispatcher.touched.update(self._produce.failed(partition, failure))
 
     def _closed(self, partition: Partition, reason: RequestRefused) -> None:
-        """Tell who waits for it, and let go of it, or its files would keep their space."""
+        """Tell who waits for a partition that is served no longer."""
         self._commit.closed(partition)
+        self._gone.add(partition)
         self._dispatcher.touched.update(self._produce.closed(partition, reason))
         self._dispatcher.touched.update(self._fetch.closed(partition))
-        for connection in self._listener:
-            connection.produce_decoder.forget(partition)
 
     def _time_out(self) -> None:
         self._dispatcher.touched.update(self._produce.time_out())

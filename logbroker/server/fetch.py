@@ -5,7 +5,6 @@ from typing import Final
 from uuid import UUID
 
 from logbroker.errors import FetchSessionNotFound, RequestRefused, StorageFailed
-from logbroker.registry.local import LocalRegistry
 from logbroker.server.connection import Connection
 from logbroker.server.leader_epoch import check_leader_epoch
 from logbroker.server.loop import SocketLoop, Timer
@@ -74,15 +73,8 @@ class Collected:
 class FetchHandler:
     """Answers fetches, and wakes those that wait when a high watermark moves."""
 
-    def __init__(
-        self,
-        loop: SocketLoop,
-        registry: LocalRegistry,
-        partitions: Partitions,
-        counters: Counters,
-    ) -> None:
+    def __init__(self, loop: SocketLoop, partitions: Partitions, counters: Counters) -> None:
         self._loop = loop
-        self._registry = registry
         self._partitions = partitions
         self._counters = counters
 
@@ -112,7 +104,7 @@ class FetchHandler:
         return answered
 
     def closed(self, partition: Partition) -> list[Connection]:
-        """The partition is gone: whoever waits for it is told so."""
+        """The partition is served no longer: whoever waits for it is told so."""
         waiters = list(partition.fetch_waiters)
         for waiting in waiters:
             self._settle(waiting, self._collect(waiting.request))
@@ -184,7 +176,7 @@ class FetchHandler:
     def _find(self, wanted: FetchPartition) -> Partition:
         topic = wanted.topic
         if topic is None:
-            topic = self._registry.topic_by_id(wanted.topic_id or NO_TOPIC_ID).name
+            topic = self._partitions.view.topic_by_id(wanted.topic_id or NO_TOPIC_ID).name
         return self._partitions.get(topic, wanted.partition)
 
     def _read(

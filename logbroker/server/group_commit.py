@@ -51,12 +51,12 @@ class GroupCommit:
             partition.flush_timer = self._loop.call_at(due_s, lambda: self._start(partition))
 
     def reconsider(self, partition: Partition) -> None:
-        """The topic's settings changed: what is not flushed yet follows the new ones."""
+        """The log was opened, or its settings changed: what is not flushed yet follows them."""
         _cancel_timer(partition)
         self.written(partition)
 
     def closed(self, partition: Partition) -> None:
-        """The topic is deleted: it is flushed no more."""
+        """The partition is served no longer: its flushes are not started, nor told, any more."""
         _cancel_timer(partition)
         self._failed.discard(partition)
 

@@ -6,8 +6,8 @@ from typing import Final
 
 from logbroker.config import BrokerConfig
 from logbroker.errors import StorageFailed
-from logbroker.server.catalog import Catalog
 from logbroker.server.connection import Connection
+from logbroker.server.file_removal import FileRemoval
 from logbroker.server.loop import SocketLoop
 from logbroker.server.partition import Partitions
 from logbroker.server.workers import Workers
@@ -28,7 +28,7 @@ class Housekeeping:
         self,
         config: BrokerConfig,
         loop: SocketLoop,
-        catalog: Catalog,
+        files: FileRemoval,
         partitions: Partitions,
         logs: LogDirectory,
         disk: Workers,
@@ -36,7 +36,7 @@ class Housekeeping:
     ) -> None:
         self._config = config
         self._loop = loop
-        self._catalog = catalog
+        self._files = files
         self._partitions = partitions
         self._logs = logs
         self._disk = disk
@@ -61,7 +61,7 @@ class Housekeeping:
                 continue
             if deleted:
                 log.info("retention partition=%s segments=%d", partition, len(deleted))
-                self._catalog.remove_files(path for gone in deleted for path in gone.paths)
+                self._files.remove_later(path for gone in deleted for path in gone.paths)
 
     def _checkpoint(self) -> None:
         self._disk.run(self._logs.write_checkpoints, self._report)

@@ -79,4 +79,6 @@ class Membership:
                 sorted(view.brokers),
             )
         else:
-            log.warning("lost its place in cluster=%s broker_id=%d", view.cluster_id, self._broker_id)
+            log.warning(
+                "lost its place in cluster=%s broker_id=%d", view.cluster_id, self._broker_id
+            )

@@ -3,14 +3,15 @@
 The loop's thread adds to plain integers; a scrape, on a thread of its own, reads them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from logbroker.server.partition import Partition
+from logbroker.server.membership import Membership
+from logbroker.server.partition import Partitions
 
 
 @dataclass(slots=True)
@@ -50,9 +51,10 @@ HELP: Final = {
 class BrokerCollector:
     """Turns counters and the partitions' state into Prometheus metrics at each scrape."""
 
-    def __init__(self, counters: Counters, partitions: Iterable[Partition]) -> None:
+    def __init__(self, counters: Counters, partitions: Partitions, membership: Membership) -> None:
         self._counters = counters
         self._partitions = partitions
+        self._membership = membership
 
     def collect(self) -> Iterator[Metric]:
         """Every metric, prefixed `logbroker_`."""
@@ -61,7 +63,21 @@ class BrokerCollector:
             yield CounterMetricFamily(
                 name, HELP[field.name], value=getattr(self._counters, field.name)
             )
+        yield from self._cluster_metrics()
         yield from self._log_metrics()
+
+    def _cluster_metrics(self) -> Iterator[Metric]:
+        view = self._partitions.view
+        gauges = {
+            "registered": (
+                "Whether the cluster knows this broker.",
+                self._membership.is_registered,
+            ),
+            "brokers_alive": ("Brokers that are registered.", len(view.brokers)),
+            "partitions_led": ("Partitions that this broker serves.", len(self._partitions)),
+        }
+        for name, (text, value) in gauges.items():
+            yield GaugeMetricFamily(f"logbroker_{name}", text, value=value)
 
     def _log_metrics(self) -> Iterator[Metric]:
         labels = ("topic", "partition")

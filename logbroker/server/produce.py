@@ -15,7 +15,6 @@ from logbroker.errors import (
     RequestRefused,
     RequestTimedOut,
     StorageFailed,
-    UnknownTopicOrPartition,
     UnsupportedCompression,
 )
 from logbroker.records.batch import COMPRESSION_MASK, HEADER_BYTES
@@ -176,10 +175,6 @@ def refused(refusal: RequestRefused) -> ProduceOutcome:
     return ProduceOutcome(code_of(refusal), NO_OFFSET, NO_TIME, NO_OFFSET, str(refusal))
 
 
-def _deletion_of(partition: Partition) -> UnknownTopicOrPartition:
-    return UnknownTopicOrPartition(f"{partition} was deleted")
-
-
 class ProduceHandler:
     """Takes produce requests during a turn and settles them at its end."""
 
@@ -262,10 +257,10 @@ class ProduceHandler:
             run.failed[partition] = refusal
         return [run.connection for run in runs if self._released(run, partition)]
 
-    def closed(self, partition: Partition) -> list[Connection]:
-        """The topic is deleted: no flush comes any more; whose connections to send on."""
+    def closed(self, partition: Partition, reason: RequestRefused) -> list[Connection]:
+        """Nothing of this turn is staged, and no flush is told: whose connections to send on."""
         self._refusing.discard(partition)
-        return self.failed(partition, _deletion_of(partition))
+        return self.failed(partition, reason)
 
     def time_out(self) -> list[Connection]:
         """Answer the runs whose time is up; what they wrote stays in the log."""
@@ -340,10 +335,6 @@ class ProduceHandler:
         staged, self._staged = self._staged, {}
         failed: dict[Partition, RequestRefused] = {}
         for partition, end_before in staged.items():
-            if not partition.is_open:
-                # Deleted later in the turn, after those who waited for its flush were told.
-                failed[partition] = _deletion_of(partition)
-                continue
             log = partition.log
             try:
                 if log.has_staged:

@@ -13,15 +13,20 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+def write_durably(path: Path, content: bytes) -> None:
+    """Write a file whose name becomes durable with its directory's next sync."""
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def replace_file(path: Path, content: bytes) -> None:
     """Give `path` a new content, durably and all at once.
 
     A crash may leave `<name>.tmp` behind; the next replacement overwrites it.
     """
     temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    write_durably(temporary, content)
     temporary.replace(path)
     sync_directory(path.parent)

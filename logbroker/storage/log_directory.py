@@ -6,18 +6,28 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from threading import Lock
-from typing import Final
-from uuid import uuid4
+from typing import Final, NamedTuple
+from uuid import UUID, uuid4
 
 from logbroker.config import LogConfig
-from logbroker.errors import DataDirectoryInUse, StorageFailed
+from logbroker.errors import ConfigurationError, DataDirectoryInUse, StorageFailed
 from logbroker.storage.checkpoints import OffsetCheckpoint, TopicPartition
 from logbroker.storage.durable_file import replace_file, sync_directory
+from logbroker.storage.identity import (
+    META_NAME,
+    PARTITION_METADATA_NAME,
+    DirectoryIdentity,
+    read_directory_identity,
+    read_topic_id,
+    write_directory_identity,
+)
+from logbroker.storage.loaded_log import LoadedLog
 from logbroker.storage.partition_log import PartitionLog
 from logbroker.storage.recovery import KnownOffsets, create_folder, load_folder
+from logbroker.storage.segment import LOG_SUFFIX
 
 LOCK_NAME: Final = ".lock"
 CLEAN_MARKER_NAME: Final = ".kafka_cleanshutdown"
@@ -32,14 +42,21 @@ _FOLDER_NAME: Final = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
 _log = logging.getLogger(__name__)
 
 
+class Owner(NamedTuple):
+    """The topic that a folder belongs to, and the settings of its logs."""
+
+    topic: str
+    config: LogConfig
+
+
 class LogDirectory:
     """A directory of `<topic>-<partition>/` folders that one process holds at a time.
 
-    Beside the folders: `.lock` (held by `flock` while open), three checkpoints (see
-    `OffsetCheckpoint`) and, while no broker runs, `.kafka_cleanshutdown`. The marker is
-    written last at a clean close and removed first at opening, so it is there only when
-    every log was closed whole. Folders of deleted topics get `-delete` names at once;
-    those that a crash leaves are removed at opening.
+    Beside the folders: `.lock` (held by `flock` while claimed), `meta.properties` (whose it is,
+    see `DirectoryIdentity`), three checkpoints (see `OffsetCheckpoint`) and, while no broker
+    runs, `.kafka_cleanshutdown`. The marker is written last at a clean close and removed first
+    at loading, so it is there only when every log was closed whole. Folders of deleted topics
+    get `-delete` names at once; those that a crash leaves are removed at loading.
 
     Source: Kafka, `LogManager.scala`.
     """
@@ -52,60 +69,98 @@ class LogDirectory:
         self._log_starts = OffsetCheckpoint(path / "log-start-offset-checkpoint")
         self._high_watermarks = OffsetCheckpoint(path / "replication-offset-checkpoint")
         self._checkpointing = Lock()
+        self._deleted: set[TopicPartition] = set()
+        """Logs that are gone, and that the checkpoints may still know."""
 
     @classmethod
-    def open(
-        cls, path: Path, config_for: Callable[[str], LogConfig], now_ms: int
-    ) -> "LogDirectory":
-        """Open all logs of a directory, which is created when it is missing.
+    def claim(cls, path: Path) -> "LogDirectory":
+        """Take a directory's lock, and nothing else; it is created when it is missing.
+
+        Raises:
+            DataDirectoryInUse: another process has it.
+            OSError: the disk refused.
+        """
+        path.mkdir(parents=True, exist_ok=True)
+        return cls(path, _take_lock(path / LOCK_NAME))
+
+    @property
+    def identity(self) -> DirectoryIdentity | None:
+        """Whose the directory is; none when nobody has used it yet.
+
+        Raises:
+            ConfigurationError: the file that says so is not readable, or was lost.
+        """
+        identity = read_directory_identity(self.path)
+        if identity is None and next(self.path.glob(f"*/{PARTITION_METADATA_NAME}"), None):
+            # Whoever took it for new would remove every log, since no topic of its own has them.
+            raise ConfigurationError(f"{self.path} has logs, but {META_NAME} is missing")
+        return identity
+
+    def give_to(self, identity: DirectoryIdentity) -> None:
+        """Make the directory somebody's for good.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        write_directory_identity(self.path, identity)
+
+    def load(self, owner_of: Callable[[UUID], Owner | None], now_ms: int) -> None:
+        """Open the logs of all topics that `owner_of` knows; remove the folders of all others.
 
         Logs that were not closed cleanly are recovered, one line of log for each.
 
         Raises:
-            DataDirectoryInUse: another process has it open.
-            ConfigurationError: a checkpoint is not readable as one.
+            ConfigurationError: a checkpoint, or what says whose a folder is, is not readable.
             OSError: the disk refused.
         """
-        path.mkdir(parents=True, exist_ok=True)
-        directory = cls(path, _take_lock(path / LOCK_NAME))
-        try:
-            directory._load(config_for, now_ms)
-        except BaseException:
-            directory._release_lock()
-            raise
-        return directory
+        is_clean = self._take_clean_marker()
+        recovery_points = self._recovery_points.read()
+        log_starts = self._log_starts.read()
+        for folder in sorted(self.path.iterdir()):
+            if folder.name.endswith(DELETE_SUFFIX):
+                shutil.rmtree(folder)
+            elif (name := _FOLDER_NAME.fullmatch(folder.name)) and folder.is_dir():
+                key = name[1], int(name[2])
+                config = self._config_of(folder, key, owner_of)
+                if config is not None:
+                    known = KnownOffsets(recovery_points.get(key, 0), log_starts.get(key, 0))
+                    loaded = _loaded(folder, known, now_ms, is_clean=is_clean)
+                    self.logs[key] = PartitionLog(folder, *key, config, loaded)
+        self.write_checkpoints()
 
-    def create(self, topic: str, partition: int, config: LogConfig) -> PartitionLog:
+    def create(self, topic: str, partition: int, topic_id: UUID, config: LogConfig) -> PartitionLog:
         """A new, empty log; durable when this returns.
 
         Raises:
             StorageFailed: the disk refused, or the folder is there already.
         """
+        key = topic, partition
         folder = self.path / f"{topic}-{partition}"
+        if key in self._deleted:
+            # What is known of the old one would have recovery throw the new one's records away.
+            self.write_checkpoints()
         try:
-            loaded = create_folder(folder)
+            loaded = create_folder(folder, topic_id)
         except OSError as cause:
             raise StorageFailed(f"{folder.name} cannot be created: {cause}") from cause
         log = PartitionLog(folder, topic, partition, config, loaded)
-        self.logs[topic, partition] = log
+        self.logs[key] = log
         return log
 
-    def delete(self, topic: str) -> list[Path]:
-        """Take a topic out at once: the renamed folders, which the caller removes.
-
-        The checkpoints forget it, too: a topic of the same name begins at offset 0, and what
-        was known of the old one would have recovery throw the new one's records away.
+    def delete(self, topic: str, partitions: Iterable[int]) -> list[Path]:
+        """Take a topic's logs out at once: the renamed folders, which the caller removes.
 
         Raises:
             StorageFailed: the disk refused.
         """
-        gone = [key for key in self.logs if key[0] == topic]
+        gone = [key for number in partitions if (key := (topic, number)) in self.logs]
+        if not gone:
+            return []
         try:
             renamed = [self._delete_partition(key) for key in gone]
             sync_directory(self.path)
         except OSError as cause:
             raise StorageFailed(f"topic {topic} cannot be deleted: {cause}") from cause
-        self.write_checkpoints()
         return renamed
 
     def write_checkpoints(self) -> None:
@@ -115,6 +170,7 @@ class LogDirectory:
             StorageFailed: the disk refused.
         """
         with self._checkpointing:
+            forgotten = list(self._deleted)
             logs = list(self.logs.items())
             flushed = {key: log.high_watermark for key, log in logs}
             starts = {
@@ -128,6 +184,7 @@ class LogDirectory:
                 self._high_watermarks.write(flushed)
             except OSError as cause:
                 raise StorageFailed(f"checkpoints cannot be written: {cause}") from cause
+            self._deleted.difference_update(forgotten)
 
     def close(self) -> None:
         """Close every log; when all of them close whole, the next opening scans nothing.
@@ -142,29 +199,33 @@ class LogDirectory:
                 raise failures[0]
             replace_file(self.path / CLEAN_MARKER_NAME, CLEAN_MARKER)
         finally:
-            self._release_lock()
+            self.release()
 
-    def _load(self, config_for: Callable[[str], LogConfig], now_ms: int) -> None:
-        is_clean = self._take_clean_marker()
-        recovery_points = self._recovery_points.read()
-        log_starts = self._log_starts.read()
-        for folder in sorted(self.path.iterdir()):
-            if folder.name.endswith(DELETE_SUFFIX):
-                shutil.rmtree(folder)
-            elif (name := _FOLDER_NAME.fullmatch(folder.name)) and folder.is_dir():
-                key = name[1], int(name[2])
-                known = KnownOffsets(recovery_points.get(key, 0), log_starts.get(key, 0))
-                loaded = load_folder(folder, known, now_ms, is_clean=is_clean)
-                if loaded.was_recovered:
-                    _log.warning(
-                        "recovered %s: offsets %d to %d, %d bytes dropped",
-                        folder.name,
-                        loaded.log.start_offset,
-                        loaded.log.end_offset,
-                        loaded.dropped_bytes,
-                    )
-                self.logs[key] = PartitionLog(folder, *key, config_for(key[0]), loaded.log)
-        self.write_checkpoints()
+    def release(self) -> None:
+        """Let go of the lock and leave everything as it is, as a dead process does."""
+        os.close(self._lock_descriptor)
+
+    def _config_of(
+        self, folder: Path, key: TopicPartition, owner_of: Callable[[UUID], Owner | None]
+    ) -> LogConfig | None:
+        """The settings of a folder's log; none where it is not to be opened."""
+        if not _has_records(folder) and not _says_whose(folder):
+            # A creation was cut short; the log is made anew where it is wanted.
+            shutil.rmtree(folder)
+            return None
+        topic_id = read_topic_id(folder)
+        if topic_id is None:
+            _log.warning("left alone: folder %s does not say whose it is", folder.name)
+            return None
+        owner = owner_of(topic_id)
+        if owner is None:
+            _log.info("removed folder %s: its topic is gone", folder.name)
+            shutil.rmtree(_renamed_to_delete(folder, key))
+            return None
+        if owner.topic != key[0]:
+            _log.warning("left alone: folder %s belongs to topic %s", folder.name, owner.topic)
+            return None
+        return owner.config
 
     def _take_clean_marker(self) -> bool:
         marker = self.path / CLEAN_MARKER_NAME
@@ -176,16 +237,39 @@ class LogDirectory:
         return True
 
     def _delete_partition(self, key: TopicPartition) -> Path:
-        log = self.logs[key]
-        suffix = f"-{log.partition}.{uuid4().hex}{DELETE_SUFFIX}"
-        renamed = self.path / (log.topic[: FILE_NAME_CHARS_MAX - len(suffix)] + suffix)
-        log.folder.rename(renamed)
+        log = self.logs.pop(key)
         log.discard()
-        del self.logs[key]
-        return renamed
+        self._deleted.add(key)
+        return _renamed_to_delete(log.folder, key)
 
-    def _release_lock(self) -> None:
-        os.close(self._lock_descriptor)
+
+def _renamed_to_delete(folder: Path, key: TopicPartition) -> Path:
+    suffix = f"-{key[1]}.{uuid4().hex}{DELETE_SUFFIX}"
+    return folder.rename(folder.with_name(key[0][: FILE_NAME_CHARS_MAX - len(suffix)] + suffix))
+
+
+def _has_records(folder: Path) -> bool:
+    return any(path.stat().st_size for path in folder.glob(f"*{LOG_SUFFIX}"))
+
+
+def _says_whose(folder: Path) -> bool:
+    try:
+        return read_topic_id(folder) is not None
+    except ConfigurationError:
+        return False
+
+
+def _loaded(folder: Path, known: KnownOffsets, now_ms: int, *, is_clean: bool) -> LoadedLog:
+    log, was_recovered, dropped_bytes = load_folder(folder, known, now_ms, is_clean=is_clean)
+    if was_recovered:
+        _log.warning(
+            "recovered %s: offsets %d to %d, %d bytes dropped",
+            folder.name,
+            log.start_offset,
+            log.end_offset,
+            dropped_bytes,
+        )
+    return log
 
 
 def _take_lock(path: Path) -> int:

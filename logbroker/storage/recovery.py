@@ -6,12 +6,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from logbroker.errors import CorruptBatch
 from logbroker.records.batch import BatchHeader
 from logbroker.storage.batch_scan import intact_headers
 from logbroker.storage.checkpoints import LeaderEpochCheckpoint
 from logbroker.storage.durable_file import sync_directory
+from logbroker.storage.identity import write_topic_id
 from logbroker.storage.leader_epochs import FIRST_EPOCH, LeaderEpochs
 from logbroker.storage.loaded_log import LoadedLog
 from logbroker.storage.producer_state import ProducerState, decode_snapshot
@@ -43,10 +45,12 @@ class Loaded(NamedTuple):
     dropped_bytes: int
 
 
-def create_folder(folder: Path) -> LoadedLog:
+def create_folder(folder: Path, topic_id: UUID) -> LoadedLog:
     """A new, empty log that begins at offset 0; its folder and first files are durable."""
     folder.mkdir()
     try:
+        # First of all, so that a folder with records in it says whose they are.
+        write_topic_id(folder, topic_id)
         return _begin_at(folder, 0)
     except OSError:
         shutil.rmtree(folder, ignore_errors=True)

@@ -20,7 +20,7 @@ Source: Kafka protocol guide, "Produce API"; KIP-98, KIP-467, KIP-482.
 """
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
 from typing import Any, Final, NamedTuple
@@ -249,10 +249,10 @@ class ProduceDecoder:
             return request
         return self._take_apart(buffer, start, end)
 
-    def forget(self, log: object) -> None:
-        """Take what the server kept in templates back out of them: it is no more."""
+    def forget(self, logs: Collection[object]) -> None:
+        """Take what the server kept in templates back out of them, where it is one of these."""
         for template in self._templates.values():
-            if template.log is log:
+            if template.log in logs:
                 template.log = None
 
     def _take_apart(self, buffer: memoryview, start: int, end: int) -> ProduceRequest:

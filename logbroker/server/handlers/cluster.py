@@ -1,18 +1,24 @@
 """Metadata and DescribeCluster: which brokers, topics and partitions there are."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
 from kafka.protocol.admin.cluster import DescribeClusterRequest, DescribeClusterResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
-from logbroker.errors import RequestRefused, UnknownTopicOrPartition
+from logbroker.errors import LeaderNotAvailable, RequestRefused
+from logbroker.registry.cluster import ClusterView
 from logbroker.registry.topic import Topic, check_topic_name
-from logbroker.server.catalog import Catalog
-from logbroker.wire.error_codes import code_of
+from logbroker.server.connection import Connection
+from logbroker.server.partition import Partitions
+from logbroker.server.topic_changes import Outcomes, TopicCreation, WantedTopic
+from logbroker.wire.error_codes import ERROR_CODES, code_of
 
 NO_ID: Final = UUID(int=0)
+NO_BROKER: Final = -1
+NO_ERROR: Final = 0
+LEADER_NOT_AVAILABLE: Final = ERROR_CODES[LeaderNotAvailable]
 BROKER_ENDPOINTS: Final = 1
 MISMATCHED_ENDPOINT_TYPE: Final = 114
 
@@ -20,113 +26,137 @@ _Topic = MetadataResponse.MetadataResponseTopic
 _Partition = _Topic.MetadataResponsePartition
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerAddress:
-    """How clients reach this broker."""
-
-    broker_id: int
-    host: str
-    port: int
-
-
 class ClusterHandlers:
-    """Answers about the cluster as this broker sees it: itself and its topics."""
+    """Answers about the cluster as this broker has followed it."""
 
     def __init__(
-        self, catalog: Catalog, address: BrokerAddress, *, auto_create: bool, num_partitions: int
+        self,
+        partitions: Partitions,
+        creation: TopicCreation,
+        *,
+        auto_create: bool,
+        num_partitions: int,
     ) -> None:
-        self._catalog = catalog
-        self._address = address
+        self._partitions = partitions
+        self._creation = creation
         self._auto_create = auto_create
         self._num_partitions = num_partitions
 
-    def metadata(self, request: MetadataRequest) -> MetadataResponse:
-        """The brokers and the topics asked for; all topics when none is named (from v1: null)."""
-        return MetadataResponse(
-            throttle_time_ms=0,
-            brokers=[
-                MetadataResponse.MetadataResponseBroker(
-                    node_id=self._address.broker_id,
-                    host=self._address.host,
-                    port=self._address.port,
-                    rack=None,
-                )
-            ],
-            cluster_id=self._catalog.registry.cluster_id,
-            controller_id=self._address.broker_id,
-            topics=self._topics(request),
+    def metadata(
+        self,
+        request: MetadataRequest,
+        connection: Connection,
+        answer: Callable[[MetadataResponse], None],
+    ) -> None:
+        """The brokers and the topics asked for; all topics when none is named (from v1: null).
+
+        Answered at once, unless topics are to be created first.
+        """
+        missing = self._to_create(request)
+        if not missing:
+            answer(self._metadata(request, {}))
+            return
+        wanted = [WantedTopic(name, self._num_partitions, {}) for name in missing]
+        self._creation.create(
+            connection, wanted, lambda outcomes: answer(self._metadata(request, outcomes))
         )
 
     def describe_cluster(self, request: DescribeClusterRequest) -> DescribeClusterResponse:
         """The brokers alone (KIP-700)."""
+        view = self._partitions.view
         is_known = request.endpoint_type in (None, BROKER_ENDPOINTS)
         return DescribeClusterResponse(
             throttle_time_ms=0,
             error_code=0 if is_known else MISMATCHED_ENDPOINT_TYPE,
             error_message=None if is_known else "this broker has no controller endpoints",
             endpoint_type=BROKER_ENDPOINTS,
-            cluster_id=self._catalog.registry.cluster_id,
-            controller_id=self._address.broker_id,
+            cluster_id=view.cluster_id,
+            controller_id=_controller(view),
             brokers=[
                 DescribeClusterResponse.DescribeClusterBroker(
-                    broker_id=self._address.broker_id,
-                    host=self._address.host,
-                    port=self._address.port,
+                    broker_id=broker.broker_id,
+                    host=broker.host,
+                    port=broker.port,
                     rack=None,
                     is_fenced=False,
                 )
+                for broker in view.brokers.values()
             ],
         )
 
-    def _topics(self, request: MetadataRequest) -> list[_Topic]:
+    def _to_create(self, request: MetadataRequest) -> list[str]:
+        """Names that are asked for and not there, each once."""
+        if not self._auto_create or request.allow_auto_topic_creation is False:
+            return []
+        known = self._partitions.view.topics
+        names = dict.fromkeys(topic.name for topic in request.topics or ())
+        return [name for name in names if name is not None and name not in known]
+
+    def _metadata(self, request: MetadataRequest, outcomes: Outcomes) -> MetadataResponse:
+        view = self._partitions.view
         wanted = request.topics
         if wanted is None or (request.version == 0 and not wanted):
-            return [self._describe(topic) for topic in self._catalog.registry.topics.values()]
-        may_create = self._auto_create and request.allow_auto_topic_creation is not False
-        return [self._find(topic.name, topic.topic_id, may_create) for topic in wanted]
-
-    def _find(self, name: str | None, topic_id: UUID | None, may_create: bool) -> _Topic:
-        try:
-            if name is None:
-                return self._describe(self._catalog.registry.topic_by_id(topic_id or NO_ID))
-            return self._describe(self._find_or_create(name, may_create))
-        except RequestRefused as refusal:
-            return _Topic(
-                error_code=code_of(refusal),
-                name=name,
-                topic_id=topic_id or NO_ID,
-                is_internal=False,
-                partitions=[],
-            )
-
-    def _find_or_create(self, name: str, may_create: bool) -> Topic:
-        try:
-            return self._catalog.registry.topic(name)
-        except UnknownTopicOrPartition:
-            if not may_create:
-                check_topic_name(name)
-                raise
-        topic = self._catalog.create(name, self._num_partitions, {})
-        assert topic is not None
-        return topic
-
-    def _describe(self, topic: Topic) -> _Topic:
-        here = self._address.broker_id
-        return _Topic(
-            error_code=0,
-            name=topic.name,
-            topic_id=topic.topic_id,
-            is_internal=False,
-            partitions=[
-                _Partition(
-                    error_code=0,
-                    partition_index=number,
-                    leader_id=here,
-                    leader_epoch=0,
-                    replica_nodes=[here],
-                    isr_nodes=[here],
-                    offline_replicas=[],
+            topics = [_describe(topic, view) for topic in view.topics.values()]
+        else:
+            topics = [_find(one.name, one.topic_id or NO_ID, view, outcomes) for one in wanted]
+        return MetadataResponse(
+            throttle_time_ms=0,
+            brokers=[
+                MetadataResponse.MetadataResponseBroker(
+                    node_id=broker.broker_id, host=broker.host, port=broker.port, rack=None
                 )
-                for number in range(topic.partitions)
+                for broker in view.brokers.values()
             ],
+            cluster_id=view.cluster_id,
+            controller_id=_controller(view),
+            topics=topics,
         )
+
+
+def _controller(view: ClusterView) -> int:
+    return NO_BROKER if view.controller_id is None else view.controller_id
+
+
+def _find(name: str | None, topic_id: UUID, view: ClusterView, outcomes: Outcomes) -> _Topic:
+    try:
+        if name is None:
+            return _describe(view.topic_by_id(topic_id), view)
+        outcome = outcomes.get(name)
+        # Another broker may have been faster; then the topic is there all the same.
+        if isinstance(outcome, RequestRefused) and name not in view.topics:
+            raise outcome
+        check_topic_name(name)
+        return _describe(view.topic(name), view)
+    except RequestRefused as refusal:
+        return _Topic(
+            error_code=code_of(refusal),
+            name=name,
+            topic_id=topic_id,
+            is_internal=False,
+            partitions=[],
+        )
+
+
+def _describe(topic: Topic, view: ClusterView) -> _Topic:
+    return _Topic(
+        error_code=0,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=False,
+        partitions=[_partition(topic, number, view) for number in range(topic.partitions)],
+    )
+
+
+def _partition(topic: Topic, number: int, view: ClusterView) -> _Partition:
+    replicas = list(topic.replicas[number])
+    leader = view.leader(topic, number)
+    return _Partition(
+        error_code=NO_ERROR if leader is not None else LEADER_NOT_AVAILABLE,
+        partition_index=number,
+        leader_id=NO_BROKER if leader is None else leader,
+        leader_epoch=0,
+        replica_nodes=replicas,
+        # The one replica is in sync with itself, be its broker there or not.
+        isr_nodes=replicas,
+        offline_replicas=[each for each in replicas if each not in view.brokers],
+    )

@@ -1,9 +1,9 @@
 """DescribeConfigs, AlterConfigs and IncrementalAlterConfigs, for topics and this broker."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from enum import IntEnum
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from kafka.protocol.admin.configs import (
     AlterConfigsRequest,
@@ -16,8 +16,13 @@ from kafka.protocol.admin.configs import (
 
 from logbroker.config import TOPIC_SETTINGS, BrokerConfig, LogConfig
 from logbroker.errors import InvalidConfig, InvalidRequest, RequestRefused
+from logbroker.registry.registry import Settings
 from logbroker.registry.topic import Topic
-from logbroker.server.catalog import Catalog
+from logbroker.server.catalog import log_config
+from logbroker.server.connection import Connection
+from logbroker.server.partition import Partitions
+from logbroker.server.registry_crew import RegistryCrew
+from logbroker.server.topic_changes import TopicChanges
 from logbroker.wire.error_codes import code_and_message
 
 
@@ -48,6 +53,9 @@ class Operation(IntEnum):
 LONG_TYPE: Final = 5
 STRING_TYPE: Final = 2
 
+_Resource = (
+    AlterConfigsRequest.AlterConfigsResource | IncrementalAlterConfigsRequest.AlterConfigsResource
+)
 _Result = DescribeConfigsResponse.DescribeConfigsResult
 _Entry = _Result.DescribeConfigsResourceResult
 
@@ -68,11 +76,16 @@ class ConfigHandlers:
     """Reads every setting; changes those of topics (the broker's own change by a restart)."""
 
     def __init__(
-        self, catalog: Catalog, config: BrokerConfig, on_changed: Callable[[str], None]
+        self,
+        config: BrokerConfig,
+        partitions: Partitions,
+        changes: TopicChanges,
+        crew: RegistryCrew,
     ) -> None:
-        self._catalog = catalog
         self._config = config
-        self._on_changed = on_changed
+        self._partitions = partitions
+        self._changes = changes
+        self._crew = crew
 
     def describe(self, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
         """The settings of each resource, or why there are none."""
@@ -84,43 +97,60 @@ class ConfigHandlers:
             ],
         )
 
-    def alter(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    def alter(
+        self,
+        request: AlterConfigsRequest,
+        connection: Connection,
+        answer: Callable[[AlterConfigsResponse], None],
+    ) -> None:
         """Replace all settings of each topic by those named."""
-        responses = []
-        for resource in request.resources:
-            settings = {config.name: config.value or "" for config in resource.configs}
-            where = (resource.resource_type, resource.resource_name)
-            refusal = self._change(*where, partial(_replaced, settings), request.validate_only)
-            code, message = code_and_message(refusal)
-            responses.append(
-                AlterConfigsResponse.AlterConfigsResourceResponse(
-                    error_code=code,
-                    error_message=message,
-                    resource_type=resource.resource_type,
-                    resource_name=resource.resource_name,
+
+        def change_all() -> list[RequestRefused | None]:
+            return [
+                self._change(
+                    resource,
+                    partial(_replaced, {each.name: each.value or "" for each in resource.configs}),
+                    request.validate_only,
                 )
-            )
-        return AlterConfigsResponse(throttle_time_ms=0, responses=responses)
+                for resource in request.resources
+            ]
+
+        def changed(refusals: list[RequestRefused | None]) -> None:
+            kind = AlterConfigsResponse.AlterConfigsResourceResponse
+            pairs = zip(request.resources, refusals, strict=True)
+            responses = [kind(**_outcome(resource, refusal)) for resource, refusal in pairs]
+            answer(AlterConfigsResponse(throttle_time_ms=0, responses=responses))
+
+        self._crew.ask(connection, change_all, changed)
 
     def alter_incrementally(
-        self, request: IncrementalAlterConfigsRequest
-    ) -> IncrementalAlterConfigsResponse:
+        self,
+        request: IncrementalAlterConfigsRequest,
+        connection: Connection,
+        answer: Callable[[IncrementalAlterConfigsResponse], None],
+    ) -> None:
         """Set or delete single settings of each topic."""
-        responses = []
-        for resource in request.resources:
-            changes = [(one.name, one.config_operation, one.value) for one in resource.configs]
-            where = (resource.resource_type, resource.resource_name)
-            refusal = self._change(*where, partial(_merged, changes), request.validate_only)
-            code, message = code_and_message(refusal)
-            responses.append(
-                IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
-                    error_code=code,
-                    error_message=message,
-                    resource_type=resource.resource_type,
-                    resource_name=resource.resource_name,
+
+        def change_all() -> list[RequestRefused | None]:
+            return [
+                self._change(
+                    resource,
+                    partial(
+                        _merged,
+                        [(one.name, one.config_operation, one.value) for one in resource.configs],
+                    ),
+                    request.validate_only,
                 )
-            )
-        return IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=responses)
+                for resource in request.resources
+            ]
+
+        def changed(refusals: list[RequestRefused | None]) -> None:
+            kind = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+            pairs = zip(request.resources, refusals, strict=True)
+            responses = [kind(**_outcome(resource, refusal)) for resource, refusal in pairs]
+            answer(IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=responses))
+
+        self._crew.ask(connection, change_all, changed)
 
     def _describe(
         self,
@@ -151,8 +181,8 @@ class ConfigHandlers:
         with_documentation: bool,
     ) -> list[_Entry]:
         if resource.resource_type == ResourceType.TOPIC:
-            topic = self._catalog.registry.topic(resource.resource_name)
-            values = setting_values(self._catalog.log_config(topic))
+            topic = self._partitions.view.topic(resource.resource_name)
+            values = setting_values(log_config(self._config, topic))
             return [
                 _topic_entry(name, value, topic, with_documentation=with_documentation)
                 for name, value in values.items()
@@ -191,31 +221,35 @@ class ConfigHandlers:
 
     def _change(
         self,
-        resource_type: int,
-        name: str,
-        changed: Callable[[Mapping[str, str]], Mapping[str, str]],
+        resource: _Resource,
+        change: Callable[[Settings], Settings],
         validate_only: bool,
     ) -> RequestRefused | None:
+        apply = self._changes.check_change if validate_only else self._changes.change_settings
         try:
-            if resource_type != ResourceType.TOPIC:
+            if resource.resource_type != ResourceType.TOPIC:
                 raise InvalidRequest("only the settings of topics change while a broker runs")
-            settings = changed(self._catalog.registry.topic(name).settings)
-            self._catalog.check_settings(settings)
-            if not validate_only:
-                self._catalog.change_settings(name, settings)
-                self._on_changed(name)
+            apply(resource.resource_name, change)
         except RequestRefused as refusal:
             return refusal
         return None
 
 
-def _replaced(settings: Mapping[str, str], _present: Mapping[str, str]) -> Mapping[str, str]:
+def _outcome(resource: _Resource, refusal: RequestRefused | None) -> dict[str, Any]:
+    code, message = code_and_message(refusal)
+    return {
+        "error_code": code,
+        "error_message": message,
+        "resource_type": resource.resource_type,
+        "resource_name": resource.resource_name,
+    }
+
+
+def _replaced(settings: Settings, _present: Settings) -> Settings:
     return settings
 
 
-def _merged(
-    changes: Iterable[tuple[str, int, str | None]], present: Mapping[str, str]
-) -> dict[str, str]:
+def _merged(changes: Iterable[tuple[str, int, str | None]], present: Settings) -> dict[str, str]:
     settings = dict(present)
     for name, operation, value in changes:
         if name not in TOPIC_SETTINGS:

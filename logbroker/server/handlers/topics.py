@@ -1,8 +1,8 @@
-"""CreateTopics, DeleteTopics, CreatePartitions and DeleteRecords."""
+"""CreateTopics, DeleteTopics and CreatePartitions: a change to the registry, then its answer."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Final, TypeVar
 from uuid import UUID
 
 from kafka.protocol.admin.topics import (
@@ -10,12 +10,11 @@ from kafka.protocol.admin.topics import (
     CreatePartitionsResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
 
+from logbroker.config import BrokerConfig
 from logbroker.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,
@@ -23,105 +22,142 @@ from logbroker.errors import (
     InvalidRequest,
     RequestRefused,
 )
+from logbroker.registry.registry import Replicas
 from logbroker.registry.topic import Topic
-from logbroker.server.catalog import Catalog
+from logbroker.server.catalog import log_config
+from logbroker.server.connection import Connection
 from logbroker.server.handlers.configs import config_source, setting_values
-from logbroker.server.partition import Partition, Partitions
-from logbroker.wire.error_codes import code_and_message, code_of
+from logbroker.server.partition import Partitions
+from logbroker.server.registry_crew import RegistryCrew
+from logbroker.server.topic_changes import TopicChanges, TopicCreation, WantedTopic
+from logbroker.wire.error_codes import code_and_message
 
 BROKER_DEFAULT: Final = -1
 """A partition count or replication factor that leaves the choice to the broker (KIP-464)."""
 
-HIGH_WATERMARK: Final = -1
-"""An offset of DeleteRecords that means: everything that consumers can see."""
-
 NO_ID: Final = UUID(int=0)
 
+Key = TypeVar("Key", bound=Hashable)
+
 _Created = CreateTopicsResponse.CreatableTopicResult
+_Deleted = DeleteTopicsResponse.DeletableTopicResult
+_Grown = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 
 class TopicHandlers:
-    """Changes to topics; each is durable before it is answered."""
+    """Changes to topics; each is durable, and followed by this broker, before it is answered."""
 
     def __init__(
         self,
-        catalog: Catalog,
+        config: BrokerConfig,
         partitions: Partitions,
-        broker_id: int,
-        num_partitions: int,
-        on_deleted: Callable[[Partition], None],
+        changes: TopicChanges,
+        creation: TopicCreation,
+        crew: RegistryCrew,
     ) -> None:
-        self._catalog = catalog
+        self._config = config
         self._partitions = partitions
-        self._broker_id = broker_id
-        self._num_partitions = num_partitions
-        self._on_deleted = on_deleted
+        self._changes = changes
+        self._creation = creation
+        self._crew = crew
 
-    def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    def create_topics(
+        self,
+        request: CreateTopicsRequest,
+        connection: Connection,
+        answer: Callable[[CreateTopicsResponse], None],
+    ) -> None:
         """Create each topic, or say why not."""
-        doubled = _named_twice(topic.name for topic in request.topics)
-        return CreateTopicsResponse(
-            throttle_time_ms=0,
-            topics=[
-                self._create(topic, doubled, validate_only=bool(request.validate_only))
-                for topic in request.topics
-            ],
-        )
+        doubled = _twice(topic.name for topic in request.topics)
+        asked = {topic.name: self._wanted(topic, doubled) for topic in request.topics}
+        wanted = [each for each in asked.values() if isinstance(each, WantedTopic)]
+        refused = {name: no for name, no in asked.items() if isinstance(no, RequestRefused)}
 
-    def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        def created(outcomes: dict[str, Topic | RequestRefused]) -> None:
+            known = {**outcomes, **refused}
+            results = [self._created(topic.name, known[topic.name]) for topic in request.topics]
+            answer(CreateTopicsResponse(throttle_time_ms=0, topics=results))
+
+        if request.validate_only:
+            self._crew.ask(connection, lambda: self._check_new(wanted), created)
+        else:
+            self._creation.create(connection, wanted, created)
+
+    def delete_topics(
+        self,
+        request: DeleteTopicsRequest,
+        connection: Connection,
+        answer: Callable[[DeleteTopicsResponse], None],
+    ) -> None:
         """Delete each topic, named or (from v6) by id."""
-        named = [self._delete(name, NO_ID) for name in request.topic_names or ()]
-        by_either = [self._delete(topic.name, topic.topic_id) for topic in request.topics or ()]
-        return DeleteTopicsResponse(throttle_time_ms=0, responses=named + by_either)
-
-    def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-        """Raise partition counts."""
-        doubled = _named_twice(topic.name for topic in request.topics)
-        results = []
-        for topic in request.topics:
-            refusal = self._grow(topic, doubled, request.validate_only)
-            code, message = code_and_message(refusal)
-            results.append(
-                CreatePartitionsResponse.CreatePartitionsTopicResult(
-                    name=topic.name,
-                    error_code=code,
-                    error_message=message,
-                )
-            )
-        return CreatePartitionsResponse(throttle_time_ms=0, results=results)
-
-    def delete_records(self, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-        """Move log start offsets forward (KIP-107)."""
-        result = DeleteRecordsResponse.DeleteRecordsTopicResult
-        return DeleteRecordsResponse(
-            throttle_time_ms=0,
-            topics=[
-                result(
-                    name=topic.name,
-                    partitions=[
-                        self._delete_before(topic.name, wanted.partition_index, wanted.offset)
-                        for wanted in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ],
+        asked: list[tuple[str | None, UUID]] = []
+        asked += [(name, NO_ID) for name in request.topic_names or ()]
+        asked += [(topic.name, topic.topic_id) for topic in request.topics or ()]
+        self._crew.ask(
+            connection,
+            lambda: self._delete_all(asked),
+            lambda responses: answer(DeleteTopicsResponse(throttle_time_ms=0, responses=responses)),
         )
 
-    def _create(
-        self, topic: CreateTopicsRequest.CreatableTopic, doubled: set[str], *, validate_only: bool
-    ) -> _Created:
+    def create_partitions(
+        self,
+        request: CreatePartitionsRequest,
+        connection: Connection,
+        answer: Callable[[CreatePartitionsResponse], None],
+    ) -> None:
+        """Raise partition counts."""
+        doubled = _twice(topic.name for topic in request.topics)
+
+        def grow_all() -> list[RequestRefused | None]:
+            return [self._grow(one, doubled, request.validate_only) for one in request.topics]
+
+        def grown(refusals: list[RequestRefused | None]) -> None:
+            pairs = zip(request.topics, refusals, strict=True)
+            results = [self._grown(topic.name, refusal) for topic, refusal in pairs]
+            answer(CreatePartitionsResponse(throttle_time_ms=0, results=results))
+
+        self._crew.ask(connection, grow_all, grown)
+
+    def _wanted(
+        self, topic: CreateTopicsRequest.CreatableTopic, doubled: set[str]
+    ) -> WantedTopic | RequestRefused:
         try:
-            if topic.name in doubled:
-                raise InvalidRequest(f"topic {topic.name} is named twice in one request")
-            partitions = self._partition_count(topic)
+            _check_once(topic.name, doubled)
             settings = {config.name: config.value or "" for config in topic.configs}
-            created = self._catalog.create(
-                topic.name, partitions, settings, validate_only=validate_only
-            )
+            if topic.assignments:
+                assignment = _assignment(topic)
+                return WantedTopic(topic.name, len(assignment), settings, assignment)
+            return WantedTopic(topic.name, self._partition_count(topic), settings)
         except RequestRefused as refusal:
-            code, message = code_and_message(refusal)
+            return refusal
+
+    def _partition_count(self, topic: CreateTopicsRequest.CreatableTopic) -> int:
+        if topic.replication_factor not in (BROKER_DEFAULT, 1):
+            raise InvalidReplicationFactor(
+                f"replication factor is {topic.replication_factor}; allowed is 1, as each "
+                "partition is kept by one broker"
+            )
+        if topic.num_partitions == BROKER_DEFAULT:
+            return self._config.num_partitions
+        if topic.num_partitions < 1:
+            raise InvalidPartitions(f"{topic.num_partitions} partitions; allowed is 1 and more")
+        return int(topic.num_partitions)
+
+    def _check_new(self, wanted: Sequence[WantedTopic]) -> dict[str, Topic | RequestRefused]:
+        outcomes: dict[str, Topic | RequestRefused] = {}
+        for each in wanted:
+            try:
+                replicas = tuple(tuple(brokers) for brokers in self._changes.check_new(each))
+                outcomes[each.name] = Topic(each.name, NO_ID, replicas, each.settings)
+            except RequestRefused as refusal:
+                outcomes[each.name] = refusal
+        return outcomes
+
+    def _created(self, name: str, outcome: Topic | RequestRefused) -> _Created:
+        if isinstance(outcome, RequestRefused):
+            code, message = code_and_message(outcome)
             return _Created(
-                name=topic.name,
+                name=name,
                 topic_id=NO_ID,
                 error_code=code,
                 error_message=message,
@@ -129,86 +165,43 @@ class TopicHandlers:
                 replication_factor=-1,
                 configs=[],
             )
-        return self._created(topic.name, partitions, created)
-
-    def _created(self, name: str, partitions: int, topic: Topic | None) -> _Created:
-        values = setting_values(self._catalog.log_config(topic)) if topic else {}
+        values = setting_values(log_config(self._config, outcome))
         return _Created(
             name=name,
-            topic_id=topic.topic_id if topic else NO_ID,
+            topic_id=outcome.topic_id,
             error_code=0,
             error_message=None,
             topic_config_error_code=0,
-            num_partitions=partitions,
+            num_partitions=outcome.partitions,
             replication_factor=1,
             configs=[
                 _Created.CreatableTopicConfigs(
                     name=setting,
                     value=value,
                     read_only=False,
-                    config_source=config_source(setting, topic),
+                    config_source=config_source(setting, outcome),
                     is_sensitive=False,
                 )
                 for setting, value in values.items()
             ],
         )
 
-    def _partition_count(self, topic: CreateTopicsRequest.CreatableTopic) -> int:
-        if topic.assignments:
-            return self._assigned_count(topic)
-        if topic.replication_factor not in (BROKER_DEFAULT, 1):
-            raise InvalidReplicationFactor(
-                f"replication factor is {topic.replication_factor}; there is 1 broker"
-            )
-        if topic.num_partitions == BROKER_DEFAULT:
-            return self._num_partitions
-        if topic.num_partitions < 1:
-            raise InvalidPartitions(f"{topic.num_partitions} partitions; allowed is 1 and more")
-        return int(topic.num_partitions)
+    def _delete_all(self, asked: Sequence[tuple[str | None, UUID]]) -> list[_Deleted]:
+        doubled = _twice(name or topic_id for name, topic_id in asked)
+        return [self._delete(name, topic_id, doubled) for name, topic_id in asked]
 
-    def _assigned_count(self, topic: CreateTopicsRequest.CreatableTopic) -> int:
-        if topic.num_partitions != BROKER_DEFAULT or topic.replication_factor != BROKER_DEFAULT:
-            raise InvalidRequest("a manual assignment goes without partition and replica counts")
-        numbers = sorted(assignment.partition_index for assignment in topic.assignments)
-        self._check_assignment(assignment.broker_ids for assignment in topic.assignments)
-        if numbers != list(range(len(numbers))):
-            raise InvalidReplicaAssignment(f"partitions {numbers} are not numbered 0 and up")
-        return len(numbers)
-
-    def _check_assignment(self, assignments: Iterable[list[int]]) -> None:
-        for brokers in assignments:
-            if list(brokers) != [self._broker_id]:
-                raise InvalidReplicaAssignment(
-                    f"assigned to brokers {list(brokers)}; there is broker {self._broker_id} alone"
-                )
-
-    def _delete(
-        self, name: str | None, topic_id: UUID
-    ) -> DeleteTopicsResponse.DeletableTopicResult:
+    def _delete(self, name: str | None, topic_id: UUID, doubled: set[str | UUID]) -> _Deleted:
         error = None
         try:
-            if name is None:
-                name = self._catalog.registry.topic_by_id(topic_id).name
-            self._close_and_delete(name)
+            _check_once(name or topic_id, doubled)
+            view = self._changes.view
+            topic = view.topic_by_id(topic_id) if name is None else view.topic(name)
+            name, topic_id = topic.name, topic.topic_id
+            self._changes.delete(name)
         except RequestRefused as refusal:
             error = refusal
         code, message = code_and_message(error)
-        return DeleteTopicsResponse.DeletableTopicResult(
-            name=name,
-            topic_id=topic_id,
-            error_code=code,
-            error_message=message,
-        )
-
-    def _close_and_delete(self, name: str) -> None:
-        served = self._partitions.of_topic(name)
-        try:
-            self._catalog.delete(name)
-        finally:
-            # A deletion that the disk cuts short has closed them all the same.
-            for partition in served:
-                if not partition.is_open:
-                    self._on_deleted(partition)
+        return _Deleted(name=name, topic_id=topic_id, error_code=code, error_message=message)
 
     def _grow(
         self,
@@ -216,39 +209,39 @@ class TopicHandlers:
         doubled: set[str],
         validate_only: bool,
     ) -> RequestRefused | None:
+        change = self._changes.check_growth if validate_only else self._changes.grow
         try:
-            self._check_growth(topic, doubled)
-            self._catalog.grow(topic.name, topic.count, validate_only=validate_only)
+            _check_once(topic.name, doubled)
+            assignment = None
+            if topic.assignments is not None:
+                assignment = [tuple(each.broker_ids) for each in topic.assignments]
+            change(topic.name, topic.count, assignment)
         except RequestRefused as refusal:
             return refusal
         return None
 
-    def _check_growth(
-        self, topic: CreatePartitionsRequest.CreatePartitionsTopic, doubled: set[str]
-    ) -> None:
-        if topic.name in doubled:
-            raise InvalidRequest(f"topic {topic.name} is named twice in one request")
-        more = topic.count - self._catalog.registry.topic(topic.name).partitions
-        if topic.assignments is None:
-            return
-        if len(topic.assignments) != more:
-            raise InvalidReplicaAssignment(f"{len(topic.assignments)} assignments for {more} more")
-        self._check_assignment(assignment.broker_ids for assignment in topic.assignments)
-
-    def _delete_before(
-        self, name: str, number: int, offset: int
-    ) -> DeleteRecordsResponse.DeleteRecordsTopicResult.DeleteRecordsPartitionResult:
-        low_watermark, code = -1, 0
-        try:
-            log = self._partitions.get(name, number).log
-            end = log.high_watermark if offset == HIGH_WATERMARK else offset
-            low_watermark = log.delete_records_before(end)
-        except RequestRefused as refusal:
-            code = code_of(refusal)
-        return DeleteRecordsResponse.DeleteRecordsTopicResult.DeleteRecordsPartitionResult(
-            partition_index=number, low_watermark=low_watermark, error_code=code
-        )
+    def _grown(self, name: str, refusal: RequestRefused | None) -> _Grown:
+        topic = self._partitions.view.topics.get(name)
+        if refusal is None and topic is not None:
+            refusal = self._partitions.failure_of(topic)
+        code, message = code_and_message(refusal)
+        return _Grown(name=name, error_code=code, error_message=message)
 
 
-def _named_twice(names: Iterable[str]) -> set[str]:
-    return {name for name, count in Counter(names).items() if count > 1}
+def _assignment(topic: CreateTopicsRequest.CreatableTopic) -> Replicas:
+    if topic.num_partitions != BROKER_DEFAULT or topic.replication_factor != BROKER_DEFAULT:
+        raise InvalidRequest("a manual assignment goes without partition and replica counts")
+    by_number = {each.partition_index: tuple(each.broker_ids) for each in topic.assignments}
+    numbers = sorted(each.partition_index for each in topic.assignments)
+    if numbers != list(range(len(numbers))):
+        raise InvalidReplicaAssignment(f"partitions {numbers} are not numbered 0 and up")
+    return [by_number[number] for number in numbers]
+
+
+def _twice(keys: Iterable[Key]) -> set[Key]:
+    return {key for key, count in Counter(keys).items() if count > 1}
+
+
+def _check_once(key: object, doubled: set[str] | set[str | UUID]) -> None:
+    if key in doubled:
+        raise InvalidRequest(f"topic {key} is named twice in one request")

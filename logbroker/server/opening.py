@@ -1,0 +1,94 @@
+"""Opens what a broker stands on: its data directory and its registry, which must fit together."""
+
+from dataclasses import replace
+from uuid import UUID
+
+from logbroker.config import BrokerConfig
+from logbroker.errors import ConfigurationError, StorageFailed, UnknownTopicId
+from logbroker.registry.cluster import ClusterView
+from logbroker.registry.local.registry import REGISTRY_FILE, LocalRegistry
+from logbroker.registry.registry import Registry
+from logbroker.server.catalog import log_config
+from logbroker.storage.identity import META_NAME, DirectoryIdentity, new_directory_id
+from logbroker.storage.log_directory import LogDirectory, Owner
+
+
+def open_data(config: BrokerConfig, now_ms: int) -> tuple[Registry, LogDirectory, ClusterView]:
+    """The registry, the logs of the topics in it, and the view by which these were opened.
+
+    The view has no brokers yet. Until everything fits together nothing is changed.
+
+    Raises:
+        DataDirectoryInUse: another process has the directory.
+        ConfigurationError: the directory is another broker's or another cluster's, or the
+            registry cannot be opened.
+        StorageFailed: the disk refused.
+    """
+    try:
+        logs = LogDirectory.claim(config.data_dir)
+    except OSError as error:
+        raise ConfigurationError(f"data_dir {config.data_dir} cannot be used: {error}") from error
+    try:
+        return _open_claimed(config, logs, now_ms)
+    except BaseException:
+        logs.release()
+        raise
+
+
+def _open_claimed(
+    config: BrokerConfig, logs: LogDirectory, now_ms: int
+) -> tuple[Registry, LogDirectory, ClusterView]:
+    found = logs.identity
+    _check_kind(config, is_used=found is not None)
+    if found is not None:
+        _check(config, "broker.id", str(found.broker_id), str(config.broker_id))
+    directory_id = new_directory_id() if found is None else found.directory_id
+    registry = _open_registry(config, directory_id)
+    try:
+        view = replace(registry.view, brokers={}, coordinators={})
+        if found is None:
+            logs.give_to(DirectoryIdentity(view.cluster_id, config.broker_id, directory_id))
+        else:
+            _check(config, "cluster.id", found.cluster_id, view.cluster_id)
+        logs.load(lambda topic_id: _owner(config, view, topic_id), now_ms)
+    except OSError as error:
+        registry.close()
+        raise StorageFailed(f"data_dir {config.data_dir} cannot be opened: {error}") from error
+    except BaseException:
+        registry.close()
+        raise
+    return registry, logs, view
+
+
+def _check_kind(config: BrokerConfig, *, is_used: bool) -> None:
+    """Refuse a lone broker's directory for a cluster, and the other way round."""
+    file = config.data_dir / REGISTRY_FILE
+    if config.zookeeper is None:
+        if is_used and not file.exists():
+            raise ConfigurationError(
+                f"zookeeper is not set; {config.data_dir / META_NAME} is a cluster's, "
+                f"as there is no {REGISTRY_FILE} beside it"
+            )
+    elif file.exists():
+        raise ConfigurationError(
+            f"zookeeper is {config.zookeeper}; {file} is there, so the folder is a lone broker's"
+        )
+
+
+def _check(config: BrokerConfig, name: str, found: str, wanted: str) -> None:
+    if found != wanted:
+        raise ConfigurationError(
+            f"{config.data_dir / META_NAME} has {name} {found}; this broker's is {wanted}"
+        )
+
+
+def _open_registry(config: BrokerConfig, directory_id: str) -> Registry:  # noqa: ARG001
+    return LocalRegistry.open(config.data_dir, config.broker_id)
+
+
+def _owner(config: BrokerConfig, view: ClusterView, topic_id: UUID) -> Owner | None:
+    try:
+        topic = view.topic_by_id(topic_id)
+    except UnknownTopicId:
+        return None
+    return Owner(topic.name, log_config(config, topic))
