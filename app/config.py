@@ -28,8 +28,9 @@ OPTIONS_ALONE: Final = frozenset({"REWIND_SECRET"})
 """Variables of one command's option (`rewind listen --secret`), which are no settings."""
 
 DAY_MS: Final = 86_400_000
+PORT_MAX: Final = 65_535
 
-Port = Annotated[int, Field(ge=0, le=65_535)]
+Port = Annotated[int, Field(ge=0, le=PORT_MAX)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 ByteCount = Annotated[int, Field(ge=1_024, le=2**30)]
 Seconds = Annotated[float, Field(ge=0.001, le=86_400)]
@@ -77,6 +78,10 @@ class Settings(BaseModel):
     host: Name = "127.0.0.1"
     port: Port = 8000
     broker_port: Port = 9092
+    brokers: Annotated[int, Field(ge=1, le=64)] = 1
+    """How many embedded brokers; they listen on `broker_port` and the ports behind it."""
+    zookeeper: str = ""
+    """The ensemble through which embedded brokers form a cluster; without one, one broker runs."""
     api_url: Name = "http://127.0.0.1:8000"
 
     server: Name = Field(default_factory=socket.gethostname)
@@ -161,6 +166,8 @@ class Settings(BaseModel):
             self._at_least("retry_cap_s", self.retry_base_s, "retry_base_s"),
             self._at_least("delivery_timeout_s", self.connect_timeout_s, "connect_timeout_s"),
             self._at_least("request_bytes_max", self.event_bytes_max, "event_bytes_max"),
+            self._cluster_without_zookeeper(),
+            self._ports_beyond_the_last(),
         ]
 
     def _at_least(self, name: str, lowest: float, meaning: str) -> str | None:
@@ -168,6 +175,23 @@ class Settings(BaseModel):
         if value >= lowest:
             return None
         return f"{_variable(name)} is {value}; allowed is {meaning} or more, {lowest:.12g}"
+
+    def _cluster_without_zookeeper(self) -> str | None:
+        if self.brokers == 1 or self.zookeeper:
+            return None
+        return (
+            f"{_variable('brokers')} is {self.brokers} and {_variable('zookeeper')} is not given; "
+            "brokers find each other through a ZooKeeper: give its HOST:PORT[/chroot]"
+        )
+
+    def _ports_beyond_the_last(self) -> str | None:
+        highest = PORT_MAX - self.brokers + 1
+        if self.broker_port <= highest:
+            return None
+        return (
+            f"{_variable('broker_port')} is {self.broker_port}; allowed is {highest} or less, "
+            f"for {_variable('brokers')} is {self.brokers} and each takes a port"
+        )
 
 
 def _problems(error: ValidationError) -> list[str]:

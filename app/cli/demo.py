@@ -40,7 +40,12 @@ def demo() -> None:
     """
     with tempfile.TemporaryDirectory(prefix="rewind-demo-") as folder:
         settings = load_settings(
-            data_dir=str(Path(folder)), port="0", broker_port="0", allow_private_targets="true"
+            data_dir=str(Path(folder)),
+            port="0",
+            broker_port="0",
+            brokers="1",
+            zookeeper="",
+            allow_private_targets="true",
         )
         heard: deque[str] = deque(maxlen=LINES_KEPT)
         try:

@@ -1,9 +1,9 @@
-"""The whole service on one machine: broker, API and worker, each a process of its own."""
+"""The whole service on one machine: brokers, API and worker, each a process of its own."""
 
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Self
 
@@ -53,7 +53,7 @@ class LocalService:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop the worker first, so that it leaves its jobs, then the API, then the broker."""
+        """Stop the worker first, so that it leaves its jobs, then the API, then the brokers."""
         try:
             for child in reversed(self._children.values()):
                 child.stop()
@@ -78,7 +78,7 @@ class LocalService:
         settings = self._settings
         settings.data_dir.mkdir(parents=True, exist_ok=True)
         migrate(settings.database)
-        bootstrap = self._bootstrap_servers or self._start_broker(settings.data_dir / "log")
+        bootstrap = self._bootstrap_servers or self._start_brokers()
         environment = self._environment(bootstrap)
         api = ChildProcess(["-m", "app", "api"], "rewind api ready on ", environment, self._hear)
         self._children["rewind api"] = api
@@ -89,9 +89,29 @@ class LocalService:
         self._children["rewind worker"] = worker
         worker.start()
 
-    def _start_broker(self, data_dir: Path) -> str:
-        broker = EmbeddedBroker(data_dir, self._settings.broker_port, hear=self._hear)
-        self._children["logbroker serve"] = broker
+    def _start_brokers(self) -> str:
+        """Their addresses, as a client takes them."""
+        settings = self._settings
+        if not settings.zookeeper:
+            return self._start_broker("logbroker serve", settings.data_dir / "log", 0)
+        return ",".join(
+            self._start_broker(
+                f"logbroker serve --broker-id {broker_id}",
+                settings.data_dir / f"log-{broker_id}",
+                broker_id,
+                ("--broker-id", str(broker_id), "--zookeeper", settings.zookeeper),
+            )
+            for broker_id in range(settings.brokers)
+        )
+
+    def _start_broker(
+        self, name: str, data_dir: Path, place: int, options: Sequence[str] = ()
+    ) -> str:
+        """Start the broker at a place in the row of ports, and wait for it: its address."""
+        first_port = self._settings.broker_port
+        port = first_port + place if first_port else 0
+        broker = EmbeddedBroker(data_dir, port, options=options, hear=self._hear)
+        self._children[name] = broker
         return broker.start()
 
     def _environment(self, bootstrap_servers: str) -> dict[str, str]:

@@ -27,12 +27,17 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
     data_dir="Folder of the log and of the SQLite database; .rewind where absent.",
     host="Address of the API.",
     port="Port of the API.",
-    broker_port="Port of the embedded broker.",
+    broker_port="Port of the embedded broker; more of them take the ports behind it.",
+    brokers="How many embedded brokers; more than one need --zookeeper.",
+    zookeeper="HOST:PORT[/chroot] of the ZooKeeper through which embedded brokers form a cluster.",
     database="SQLAlchemy URL of a database to use instead of SQLite.",
     bootstrap_servers="HOST:PORT of brokers to use instead of the embedded one.",
 )
 def up(**overrides: str | None) -> None:
-    """Run broker, API and worker until Ctrl-C; the data stays in the data directory."""
+    """Run brokers, API and worker until Ctrl-C; the data stays in the data directory.
+
+    One broker needs nothing beside it. Several, with --brokers, use several cores.
+    """
     settings = load_settings(**overrides)
     given = overrides["bootstrap_servers"] or os.environ.get(f"{PREFIX}BOOTSTRAP_SERVERS")
     signal.signal(signal.SIGTERM, _stop)

@@ -77,6 +77,29 @@ def test_settings_that_contradict_each_other_are_refused_together() -> None:
     ]
 
 
+def test_one_broker_needs_no_zookeeper_and_may_have_one() -> None:
+    assert Settings.load({}).brokers == 1
+    assert Settings.load({"REWIND_ZOOKEEPER": "zoo:2181/rewind"}).brokers == 1
+
+
+def test_several_brokers_without_a_zookeeper_are_refused_with_what_to_give() -> None:
+    assert Settings.load({"REWIND_BROKERS": "3"}, zookeeper="zoo:2181").brokers == 3
+    with pytest.raises(ConfigurationError) as refused:
+        Settings.load({"REWIND_BROKERS": "3"})
+    assert str(refused.value) == (
+        "REWIND_BROKERS is 3 and REWIND_ZOOKEEPER is not given; brokers find each other through a "
+        "ZooKeeper: give its HOST:PORT[/chroot]"
+    )
+
+
+def test_each_broker_needs_a_port_that_exists() -> None:
+    environ = {"REWIND_BROKERS": "3", "REWIND_ZOOKEEPER": "zoo:2181"}
+    assert Settings.load(environ, broker_port=65_533).broker_port == 65_533
+    with pytest.raises(ConfigurationError) as refused:
+        Settings.load(environ, broker_port=65_534)
+    assert str(refused.value).startswith("REWIND_BROKER_PORT is 65534; allowed is 65533 or less")
+
+
 @pytest.mark.parametrize(
     "url",
     [
