@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from mariadb import MariaDbServer, require_mariadb
+from zookeeper import SharedZooKeeper, ZooKeeperEnsemble, ZooKeeperServer, require_zookeeper
 
 from logbroker.embedded import EmbeddedBroker
 
@@ -40,3 +41,33 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path}/rewind.db"
     server: MariaDbServer = request.getfixturevalue("mariadb")
     return server.create_database()
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedZooKeeper]:
+    """One ZooKeeper for all tests of this process; each takes a `fresh_chroot()`."""
+    require_zookeeper()
+    server = SharedZooKeeper(tmp_path_factory.mktemp("zookeeper"))
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def own_zookeeper(tmp_path: Path) -> Iterator[ZooKeeperServer]:
+    """A ZooKeeper that a test may kill, pause and restart."""
+    require_zookeeper()
+    server = ZooKeeperServer(tmp_path / "zookeeper")
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def zookeeper_ensemble(tmp_path: Path) -> Iterator[ZooKeeperEnsemble]:
+    """Three ZooKeepers, of which a test may kill one."""
+    require_zookeeper()
+    ensemble = ZooKeeperEnsemble(tmp_path / "ensemble")
+    ensemble.start()
+    yield ensemble
+    ensemble.stop()

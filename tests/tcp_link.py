@@ -1,0 +1,90 @@
+"""A TCP connection's way between two processes, and the faults that befall it."""
+
+import contextlib
+import socket
+from threading import Event, Lock, Thread
+from typing import Self
+
+
+class TcpLink:
+    """Passes bytes on between those who connect to `port` and a server on the loopback.
+
+    A context manager: at its end every connection is closed.
+    """
+
+    def __init__(self, target_port: int) -> None:
+        self._target_port = target_port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        self._flows = Event()
+        self._flows.set()
+        self._is_whole = True
+        self._sockets: set[socket.socket] = set()
+        self._changing = Lock()
+        self._accepting = Thread(target=self._accept, daemon=True)
+
+    @property
+    def address(self) -> str:
+        """`HOST:PORT` to connect to."""
+        return f"127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Self:
+        self._accepting.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # Closing alone would not wake the thread that accepts.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._accepting.join()
+        self._listener.close()
+        self.cut()
+        self._flows.set()
+
+    def cut(self) -> None:
+        """Close every connection, and each new one at once."""
+        with self._changing:
+            self._is_whole = False
+            for each in self._sockets:
+                with contextlib.suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+
+    def stall(self) -> None:
+        """Hold all bytes back; connections stay, and new ones are taken."""
+        self._flows.clear()
+
+    def mend(self) -> None:
+        """Pass everything on again, what was held back first."""
+        self._is_whole = True
+        self._flows.set()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            self._connect(near)
+
+    def _connect(self, near: socket.socket) -> None:
+        with self._changing:
+            try:
+                if not self._is_whole:
+                    raise ConnectionRefusedError
+                far = socket.create_connection(("127.0.0.1", self._target_port))
+            except OSError:
+                near.close()
+                return
+            self._sockets |= {near, far}
+        for source, sink in ((near, far), (far, near)):
+            Thread(target=self._pass_on, args=(source, sink), daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while content := source.recv(65_536):
+                self._flows.wait()
+                sink.sendall(content)
+        with self._changing:
+            self._sockets.discard(source)
+            with contextlib.suppress(OSError):
+                sink.shutdown(socket.SHUT_RDWR)
+            source.close()
