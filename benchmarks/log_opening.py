@@ -19,7 +19,7 @@ from benchmarks.running_broker import RunningBroker, running_broker
 from benchmarks.scale import Scale, median
 from benchmarks.table import Baseline, Line, at_most, share_at_most
 from logbroker.config import LogConfig
-from logbroker.storage.log_directory import LogDirectory
+from logbroker.storage.log_directory import LogDirectory, Owner
 from logbroker.storage.partition_log import PartitionLog
 
 TOPIC: Final = "history"
@@ -72,7 +72,8 @@ def _stored(folder: Path, log_bytes: int) -> Iterator[_Stored]:
     data_dir = folder / f"log-{log_bytes}"
     with running_broker(data_dir) as broker:
         broker.create_topic(TOPIC, PARTITIONS)
-    directory = LogDirectory.open(data_dir, lambda _: LogConfig(), _now_ms())
+    directory = LogDirectory.claim(data_dir)
+    directory.load(lambda _: Owner(TOPIC, LogConfig()), _now_ms())
     logs = [
         _fill(directory.logs[TOPIC, partition], log_bytes // PARTITIONS)
         for partition in range(PARTITIONS)

@@ -1,6 +1,7 @@
 """What the storage writes, dump finds right: two readers of one format."""
 
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from click.testing import CliRunner
@@ -19,8 +20,8 @@ CONFIG = LogConfig(segment_bytes=40_000)
 def test_segments_of_a_real_log_and_their_indexes_are_right(
     tmp_path: Path, is_closed: bool
 ) -> None:
-    directory = LogDirectory.open(tmp_path, lambda _topic: CONFIG, NOW_MS)
-    log = directory.create("t", 0, CONFIG)
+    directory = LogDirectory.claim(tmp_path)
+    log = directory.create("t", 0, UUID(int=1), CONFIG)
     for number in range(300):
         # Every third batch is older than the one before it.
         timestamp_ms = NOW_MS + number - 5 * (number % 3)
@@ -43,8 +44,8 @@ def test_segments_of_a_real_log_and_their_indexes_are_right(
 
 
 def test_a_torn_end_of_a_real_log_is_found(tmp_path: Path) -> None:
-    directory = LogDirectory.open(tmp_path, lambda _topic: CONFIG, NOW_MS)
-    log = directory.create("t", 0, CONFIG)
+    directory = LogDirectory.claim(tmp_path)
+    log = directory.create("t", 0, UUID(int=1), CONFIG)
     for _ in range(2):
         batch = encode_batch([NewRecord(NOW_MS, b"key", b"value")])
         log.append(memoryview(bytearray(batch)), NOW_MS)

@@ -28,7 +28,8 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
     """A broker whose turns are ours."""
     broker = Broker(BrokerConfig(tmp_path / "log", port=0, requests_in_flight_max=IN_FLIGHT_MAX))
     broker._loop._on_turn_end = broker._end_turn
-    broker._catalog.create("events", 1, {})
+    broker._registry.create_topic("events", [(0,)], {})
+    broker._loop._turn()
     yield broker
     broker._close()
 

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from storage_content import OpenLog
+from storage_content import TOPIC_ID, OpenLog
 
 from logbroker.config import LogConfig
 from logbroker.storage.partition_log import PartitionLog
@@ -20,7 +20,9 @@ def new_log(folder: Path) -> OpenLog:
     """A new log with the given topic settings."""
 
     def open_new(**settings: int | str) -> PartitionLog:
-        return PartitionLog(folder, "events", 0, LogConfig(**settings), create_folder(folder))
+        return PartitionLog(
+            folder, "events", 0, LogConfig(**settings), create_folder(folder, TOPIC_ID)
+        )
 
     return open_new
 

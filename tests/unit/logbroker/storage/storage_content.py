@@ -1,11 +1,15 @@
 """Batches for the tests of storage, and what a log gives back of them."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from uuid import UUID
 
+from logbroker.config import LogConfig
 from logbroker.records.batch import BatchHeader, iter_batches
 from logbroker.records.compression import Codec
 from logbroker.records.record import NewRecord, Record, decode_records, encode_batch
+from logbroker.storage.log_directory import LogDirectory, Owner
 from logbroker.storage.partition_log import PartitionLog
 from logbroker.storage.segment import LogSegment
 from logbroker.storage.span import FileSpan
@@ -14,6 +18,20 @@ OpenLog = Callable[..., PartitionLog]
 """A fixture that opens a log with the topic settings it is given."""
 
 BASE_MS = 1_600_000_000_000
+
+TOPIC_ID = UUID(int=1)
+
+
+def open_directory(path: Path, topics: Mapping[str, UUID], config: LogConfig) -> LogDirectory:
+    """Claim and load a data directory; the folders of other topics are removed."""
+    owners = {topic_id: Owner(name, config) for name, topic_id in topics.items()}
+    directory = LogDirectory.claim(path)
+    try:
+        directory.load(owners.get, BASE_MS)
+    except BaseException:
+        directory.release()
+        raise
+    return directory
 
 
 def batch(

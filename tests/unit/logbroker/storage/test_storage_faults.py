@@ -12,7 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from storage_content import OpenLog, append_all, batch, file_content, make_visible, values_of
+from storage_content import (
+    TOPIC_ID,
+    OpenLog,
+    append_all,
+    batch,
+    file_content,
+    make_visible,
+    values_of,
+)
 
 from logbroker.config import LogConfig
 from logbroker.errors import StorageFailed, UnknownTopicOrPartition
@@ -219,7 +227,9 @@ def fill(log: PartitionLog) -> None:
 
 def test_a_full_disk_is_survived(tiny_disk: Path) -> None:
     folder = tiny_disk / "events-0"
-    log = PartitionLog(folder, "events", 0, LogConfig(segment_bytes=50_000), create_folder(folder))
+    log = PartitionLog(
+        folder, "events", 0, LogConfig(segment_bytes=50_000), create_folder(folder, TOPIC_ID)
+    )
     with pytest.raises(StorageFailed, match="No space left on device"):
         fill(log)
     stored = log.log_end_offset
@@ -242,11 +252,13 @@ WRITER = textwrap.dedent(
     from pathlib import Path
     from logbroker.config import LogConfig
     from logbroker.records.record import NewRecord, encode_batch
-    from logbroker.storage.log_directory import LogDirectory
+    from logbroker.storage.log_directory import LogDirectory, Owner
+    from uuid import UUID
 
     config = LogConfig(segment_bytes=20_000)
-    directory = LogDirectory.open(Path(sys.argv[1]), lambda topic: config, 0)
-    log = directory.logs.get(("events", 0)) or directory.create("events", 0, config)
+    directory = LogDirectory.claim(Path(sys.argv[1]))
+    directory.load(lambda topic_id: Owner("events", config), 0)
+    log = directory.logs.get(("events", 0)) or directory.create("events", 0, UUID(int=1), config)
     print("open", log.log_end_offset, flush=True)
     while True:
         for _ in range(3):

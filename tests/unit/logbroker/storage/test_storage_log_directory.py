@@ -1,27 +1,38 @@
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from uuid import UUID
 
 import pytest
-from storage_content import append_all, batch, make_visible, values_of
+from storage_content import (
+    TOPIC_ID,
+    append_all,
+    batch,
+    make_visible,
+    open_directory,
+    values_of,
+)
 
 from logbroker.config import LogConfig
 from logbroker.errors import ConfigurationError, DataDirectoryInUse, StorageFailed
 from logbroker.storage.log_directory import LogDirectory
 
-NOW_MS = 1_700_000_000_000
 CONFIG = LogConfig(segment_bytes=1024)
 
 
-def opened(path: Path) -> LogDirectory:
-    return LogDirectory.open(path, lambda _: CONFIG, NOW_MS)
+TOPICS = {"a": UUID(int=1), "b-1": UUID(int=2)}
+
+
+def opened(path: Path, topics: Mapping[str, UUID] = TOPICS) -> LogDirectory:
+    return open_directory(path, topics, CONFIG)
 
 
 def filled(path: Path) -> LogDirectory:
     """Topic `a` with partitions 0 and 1, topic `b-1` with partition 0, two segments each."""
     directory = opened(path)
     for topic, partition in (("a", 0), ("a", 1), ("b-1", 0)):
-        log = directory.create(topic, partition, CONFIG)
+        log = directory.create(topic, partition, TOPICS[topic], CONFIG)
         append_all(log, [batch(b"%d" % number + b"." * 400) for number in range(4)])
         make_visible(log)
     return directory
@@ -29,7 +40,7 @@ def filled(path: Path) -> LogDirectory:
 
 def killed(directory: LogDirectory) -> None:
     """Let go of the lock as a dead process does, and of nothing else."""
-    directory._release_lock()
+    directory.release()
 
 
 def test_a_clean_close_and_open_gives_the_same_logs_without_recovery(
@@ -104,9 +115,9 @@ def test_one_process_holds_the_directory(tmp_path: Path) -> None:
     with pytest.raises(DataDirectoryInUse, match="in use"):
         opened(tmp_path)
     program = (
-        "import sys; from pathlib import Path; from logbroker.config import LogConfig;"
+        "import sys; from pathlib import Path;"
         "from logbroker.storage.log_directory import LogDirectory;"
-        "LogDirectory.open(Path(sys.argv[1]), lambda _: LogConfig(), 0)"
+        "LogDirectory.claim(Path(sys.argv[1]))"
     )
     other = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False
@@ -118,11 +129,11 @@ def test_one_process_holds_the_directory(tmp_path: Path) -> None:
 
 def test_a_deleted_topic_is_gone_at_once_and_its_folders_are_the_callers(tmp_path: Path) -> None:
     directory = filled(tmp_path)
-    paths = directory.delete("a")
+    paths = directory.delete("a", range(2))
     assert len(paths) == 2
     assert all(path.is_dir() and path.name.endswith("-delete") for path in paths)
     assert list(directory.logs) == [("b-1", 0)]
-    again = directory.create("a", 0, CONFIG)
+    again = directory.create("a", 0, TOPICS["a"], CONFIG)
     assert again.log_end_offset == 0
     directory.close()
     directory = opened(tmp_path)
@@ -135,8 +146,8 @@ def test_a_topic_that_was_deleted_leaves_nothing_to_one_of_its_name(tmp_path: Pa
     directory = filled(tmp_path)
     directory.logs["a", 0].delete_records_before(4)
     directory.write_checkpoints()
-    directory.delete("a")
-    log = directory.create("a", 0, CONFIG)
+    directory.delete("a", range(2))
+    log = directory.create("a", 0, TOPICS["a"], CONFIG)
     append_all(log, [batch(b"new")])
     make_visible(log)
     killed(directory)
@@ -147,8 +158,8 @@ def test_a_topic_that_was_deleted_leaves_nothing_to_one_of_its_name(tmp_path: Pa
 
 def test_the_longest_topic_name_can_be_deleted(tmp_path: Path) -> None:
     directory = opened(tmp_path)
-    directory.create("t" * 249, 9999, CONFIG)
-    (path,) = directory.delete("t" * 249)
+    directory.create("t" * 249, 9999, TOPIC_ID, CONFIG)
+    (path,) = directory.delete("t" * 249, [9999])
     assert len(path.name) == 255
     directory.close()
 
@@ -156,7 +167,7 @@ def test_the_longest_topic_name_can_be_deleted(tmp_path: Path) -> None:
 def test_a_folder_that_is_there_is_not_created_over(tmp_path: Path) -> None:
     directory = filled(tmp_path)
     with pytest.raises(StorageFailed, match="a-0 cannot be created"):
-        directory.create("a", 0, CONFIG)
+        directory.create("a", 0, TOPICS["a"], CONFIG)
     assert values_of(directory.logs["a", 0])
     directory.close()
 

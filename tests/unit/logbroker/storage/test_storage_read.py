@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from storage_content import (
+    TOPIC_ID,
     OpenLog,
     append_all,
     batch,
@@ -130,7 +131,9 @@ def test_every_read_is_what_a_scan_of_the_files_gives(
     data: st.DataObject,
 ) -> None:
     folder = tmp_path_factory.mktemp("log") / "t-0"
-    log = PartitionLog(folder, "t", 0, LogConfig(segment_bytes=30_000), create_folder(folder))
+    log = PartitionLog(
+        folder, "t", 0, LogConfig(segment_bytes=30_000), create_folder(folder, TOPIC_ID)
+    )
     append_all(log, [batch(*[b"x" * size] * count) for count, size in sizes])
     make_visible(log)
     headers = headers_of(log.segments)

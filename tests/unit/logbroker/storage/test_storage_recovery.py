@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from storage_content import (
     BASE_MS,
+    TOPIC_ID,
     OpenLog,
     append_all,
     batch,
@@ -108,7 +109,7 @@ def test_a_torn_tail_never_costs_what_was_flushed(
 ) -> None:
     folder = tmp_path_factory.mktemp("log") / "events-0"
     config = LogConfig(segment_bytes=3000)
-    log = PartitionLog(folder, "events", 0, config, create_folder(folder))
+    log = PartitionLog(folder, "events", 0, config, create_folder(folder, TOPIC_ID))
     append_all(log, [batch(*[os.urandom(size)] * count) for count, size in flushed])
     recovery_point = log.flush()
     durable = {segment.path.name: segment.size_bytes for segment in log.segments}

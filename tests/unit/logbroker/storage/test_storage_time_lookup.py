@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from storage_content import BASE_MS, OpenLog, append_all, batch, make_visible, records_of
+from storage_content import BASE_MS, TOPIC_ID, OpenLog, append_all, batch, make_visible, records_of
 
 from logbroker.config import LogConfig
 from logbroker.records.compression import Codec
@@ -120,7 +120,7 @@ BATCHES = st.lists(
 
 def fill(folder: Path, batches: Batches, segment_bytes: int) -> PartitionLog:
     config = LogConfig(segment_bytes=segment_bytes)
-    log = PartitionLog(folder, "t", 0, config, create_folder(folder))
+    log = PartitionLog(folder, "t", 0, config, create_folder(folder, TOPIC_ID))
     append_all(
         log,
         [
