@@ -19,6 +19,8 @@ TimestampType = Literal["CreateTime", "LogAppendTime"]
 ANY_HOST: Final = ("", "0.0.0.0", "::")  # noqa: S104  # compared with, never bound
 """Hosts to listen on that nobody can connect to."""
 
+PORT_MAX: Final = 65_535
+
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 
@@ -177,6 +179,10 @@ class BrokerConfig:
                 f"advertised_host is missing; with host {self.host!r} clients need a name to come "
                 "back to"
             )
+        if self.advertised_port is not None and not 1 <= self.advertised_port <= PORT_MAX:
+            problems.append(
+                f"advertised_port is {self.advertised_port}; allowed is 1 to {PORT_MAX}"
+            )
         if self.request_bytes_max < self.topic_defaults.max_message_bytes:
             problems.append(
                 f"request_bytes_max is {self.request_bytes_max}; it must hold one batch of "
@@ -187,7 +193,7 @@ class BrokerConfig:
 
 
 _BROKER_RANGES: Final = (
-    ("port", 0, 65_535),
+    ("port", 0, PORT_MAX),
     ("broker_id", 0, 2**31 - 1),
     ("zookeeper_session_timeout_s", 1, 600),
     ("num_partitions", 1, 10_000),

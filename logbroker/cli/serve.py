@@ -21,6 +21,7 @@ REFUSED = 1
 
 _NUMBERS = {
     "broker_id": "The broker's id in its cluster; a data directory belongs to one id.",
+    "zookeeper_session_timeout_s": "Seconds of silence after which ZooKeeper gives a broker up.",
     "num_partitions": "Partitions of a topic that is created without a number.",
     "partitions_max": "The most partitions this broker takes.",
     "connections_max": "The most connections at once; one more is closed.",
@@ -90,6 +91,20 @@ class Address(click.ParamType[tuple[str, int]]):
     envvar="LOGBROKER_ADVERTISED_HOST",
     show_envvar=True,
     help="The name clients reach this broker by; the listening host where absent.",
+)
+@click.option(
+    "--advertised-port",
+    type=int,
+    envvar="LOGBROKER_ADVERTISED_PORT",
+    show_envvar=True,
+    help="The port clients reach this broker at; the listening port where absent.",
+)
+@click.option(
+    "--zookeeper",
+    metavar="HOST:PORT[,HOST:PORT][/PATH]",
+    envvar="LOGBROKER_ZOOKEEPER",
+    show_envvar=True,
+    help="The ensemble that keeps the cluster; without one the broker is alone.",
 )
 @click.option(
     "--metrics-listen",

@@ -101,7 +101,7 @@ class Broker:
             ConfigurationError: the address cannot be bound.
         """
         registry = CollectorRegistry()
-        registry.register(BrokerCollector(self._counters, self._partitions, self._membership))
+        registry.register(BrokerCollector(self._counters, self._partitions, self._config.broker_id))
         try:
             start_http_server(port, host, registry)
         except OSError as error:

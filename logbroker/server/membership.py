@@ -28,11 +28,6 @@ class Membership:
         self._views: deque[ClusterView] = deque()
         self._is_registered = False
 
-    @property
-    def is_registered(self) -> bool:
-        """Whether the cluster knew this broker in the view that was followed last."""
-        return self._is_registered
-
     def add_follower(self, follower: Follower) -> None:
         """Have `follower` told of each view from now on, behind those added before it."""
         self._followers.append(follower)

@@ -10,7 +10,6 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from logbroker.server.membership import Membership
 from logbroker.server.partition import Partitions
 
 
@@ -51,10 +50,10 @@ HELP: Final = {
 class BrokerCollector:
     """Turns counters and the partitions' state into Prometheus metrics at each scrape."""
 
-    def __init__(self, counters: Counters, partitions: Partitions, membership: Membership) -> None:
+    def __init__(self, counters: Counters, partitions: Partitions, broker_id: int) -> None:
         self._counters = counters
         self._partitions = partitions
-        self._membership = membership
+        self._broker_id = broker_id
 
     def collect(self) -> Iterator[Metric]:
         """Every metric, prefixed `logbroker_`."""
@@ -70,8 +69,8 @@ class BrokerCollector:
         view = self._partitions.view
         gauges = {
             "registered": (
-                "Whether the cluster knows this broker.",
-                self._membership.is_registered,
+                "1 while the cluster knows this broker.",
+                self._broker_id in view.brokers,
             ),
             "brokers_alive": ("Brokers that are registered.", len(view.brokers)),
             "partitions_led": ("Partitions that this broker serves.", len(self._partitions)),
