@@ -1,0 +1,211 @@
+"""Which partitions a broker serves follows from the cluster's views, and from nothing else."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from logbroker.config import BrokerConfig
+from logbroker.errors import (
+    NotLeaderOrFollower,
+    RequestRefused,
+    StorageFailed,
+    UnknownTopicOrPartition,
+)
+from logbroker.records.record import NewRecord, encode_batch
+from logbroker.registry.cluster import BrokerEndpoint, ClusterView
+from logbroker.registry.topic import Topic
+from logbroker.server.catalog import Catalog
+from logbroker.server.file_removal import FileRemoval
+from logbroker.server.loop import SocketLoop
+from logbroker.server.partition import Partition, Partitions
+from logbroker.server.workers import Workers
+from logbroker.storage.identity import read_topic_id
+from logbroker.storage.log_directory import LogDirectory
+
+HERE, THERE = 1, 2
+BROKERS = {number: BrokerEndpoint(number, "127.0.0.1", 9000 + number) for number in (HERE, THERE)}
+NOBODY = ClusterView("cluster", None, brokers={}, topics={})
+FIRST, SECOND = UUID(int=1), UUID(int=2)
+
+
+class Stage:
+    """A catalog over a real data directory, and what it has told of."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.loop = SocketLoop()
+        self.disk = Workers(self.loop, "disk", 1)
+        self.logs = LogDirectory.claim(path)
+        self.logs.load(lambda _: None, 0)
+        self.partitions = Partitions(NOBODY)
+        self.led: list[Partition] = []
+        self.closed: list[tuple[Partition, RequestRefused]] = []
+        self.catalog = Catalog(
+            BrokerConfig(path, broker_id=HERE),
+            self.logs,
+            self.partitions,
+            FileRemoval(self.loop, self.disk, 3_600),
+            self.led.append,
+            lambda partition, reason: self.closed.append((partition, reason)),
+        )
+
+    def follow(self, *topics: Topic, brokers: Mapping[int, BrokerEndpoint] = BROKERS) -> None:
+        named = {topic.name: topic for topic in topics}
+        self.catalog.follow(ClusterView("cluster", HERE, brokers, named))
+
+    @property
+    def served(self) -> list[str]:
+        return sorted(str(partition) for partition in self.partitions)
+
+    @property
+    def folders(self) -> list[str]:
+        return sorted(path.name for path in self.path.glob("*-[0-9]"))
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(tmp_path)
+    yield stage
+    stage.disk.close()
+    stage.logs.close()
+    stage.loop.close()
+
+
+def topic(*leaders: int, name: str = "events", topic_id: UUID = FIRST, **settings: str) -> Topic:
+    named = {setting.replace("_", "."): value for setting, value in settings.items()}
+    return Topic(name, topic_id, tuple((leader,) for leader in leaders), named)
+
+
+def append(partition: Partition, value: bytes) -> int:
+    batch = memoryview(bytearray(encode_batch([NewRecord(0, None, value)])))
+    offset = partition.log.append(batch, 0)
+    partition.log.write()
+    return offset
+
+
+def test_a_broker_serves_the_partitions_that_are_its_own(stage: Stage) -> None:
+    stage.follow(topic(HERE, THERE, HERE))
+    assert stage.served == stage.folders == ["events-0", "events-2"]
+    assert [str(partition) for partition in stage.led] == stage.served
+    assert read_topic_id(stage.path / "events-2") == FIRST
+
+
+def test_what_is_asked_of_another_brokers_partition_is_told_apart_from_what_is_not_there(
+    stage: Stage,
+) -> None:
+    stage.follow(topic(HERE, THERE))
+    assert stage.partitions.get("events", 0).log.partition == 0
+    with pytest.raises(NotLeaderOrFollower, match="broker 2 leads it"):
+        stage.partitions.get("events", 1)
+    for name, number in (("events", 2), ("events", -1), ("others", 0)):
+        with pytest.raises(UnknownTopicOrPartition):
+            stage.partitions.get(name, number)
+
+
+def test_a_broker_that_is_not_in_the_cluster_leads_nothing_and_keeps_its_logs(
+    stage: Stage,
+) -> None:
+    stage.follow(topic(HERE, HERE))
+    before = stage.partitions.get("events", 0)
+    append(before, b"kept")
+
+    stage.follow(topic(HERE, HERE), brokers={THERE: BROKERS[THERE]})
+    assert stage.served == []
+    assert not before.is_open
+    assert [type(reason) for _, reason in stage.closed] == [NotLeaderOrFollower] * 2
+    with pytest.raises(NotLeaderOrFollower, match="nobody leads it now"):
+        stage.partitions.get("events", 0)
+
+    stage.follow(topic(HERE, HERE))
+    again = stage.partitions.get("events", 0)
+    assert again is not before
+    assert again.log is before.log
+    assert append(again, b"next") == 1
+
+
+def test_other_brokers_come_and_go_and_nothing_changes_here(stage: Stage) -> None:
+    stage.follow(topic(HERE, THERE))
+    before = stage.partitions.get("events", 0)
+    stage.follow(topic(HERE, THERE), brokers={HERE: BROKERS[HERE]})
+    stage.follow(topic(HERE, THERE))
+    assert stage.partitions.get("events", 0) is before
+    assert before.is_open
+    assert len(stage.led) == 1
+    assert stage.closed == []
+
+
+def test_a_deleted_topic_is_closed_and_its_folders_are_renamed(stage: Stage) -> None:
+    stage.follow(topic(HERE, HERE), topic(HERE, name="other", topic_id=SECOND))
+    stage.follow(topic(HERE, name="other", topic_id=SECOND))
+    assert stage.served == stage.folders == ["other-0"]
+    assert [type(reason) for _, reason in stage.closed] == [UnknownTopicOrPartition] * 2
+    assert len(list(stage.path.glob("events-*-delete"))) == 2
+
+
+def test_a_topic_created_again_between_two_views_begins_anew(stage: Stage) -> None:
+    stage.follow(topic(HERE, HERE))
+    before = stage.partitions.get("events", 0)
+    append(before, b"old")
+    stage.follow(topic(HERE, THERE, topic_id=SECOND))
+    assert stage.served == stage.folders == ["events-0"]
+    assert not before.is_open
+    assert append(stage.partitions.get("events", 0), b"new") == 0
+    assert read_topic_id(stage.path / "events-0") == SECOND
+
+
+def test_a_topic_deleted_while_the_broker_was_not_in_the_cluster_is_removed_all_the_same(
+    stage: Stage,
+) -> None:
+    stage.follow(topic(HERE))
+    stage.follow(topic(HERE), brokers={})
+    stage.follow(brokers={})
+    assert stage.folders == []
+    assert stage.logs.logs == {}
+
+
+def test_new_partitions_and_settings_reach_the_logs(stage: Stage) -> None:
+    stage.follow(topic(HERE))
+    before = stage.partitions.get("events", 0)
+    grown = topic(HERE, THERE, HERE, retention_ms="5000")
+    stage.follow(grown)
+    assert stage.served == ["events-0", "events-2"]
+    assert stage.partitions.get("events", 0) is before
+    assert before.topic is grown
+    assert {partition.log.config.retention_ms for partition in stage.partitions} == {5_000}
+
+
+def test_settings_changed_while_the_broker_was_away_hold_when_it_leads_again(
+    stage: Stage,
+) -> None:
+    stage.follow(topic(HERE))
+    stage.follow(topic(HERE), brokers={})
+    stage.follow(topic(HERE, retention_ms="5000"), brokers={})
+    stage.follow(topic(HERE, retention_ms="5000"))
+    assert stage.partitions.get("events", 0).log.config.retention_ms == 5_000
+
+
+def test_settings_that_this_broker_does_not_know_end_nothing(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.follow(topic(HERE, cleanup_policy="compact"))
+    assert stage.served == ["events-0"]
+    assert "topic=events has the defaults" in caplog.text
+
+
+def test_a_folder_that_cannot_be_made_is_a_storage_error_until_the_topic_goes(
+    stage: Stage,
+) -> None:
+    (stage.path / "events-0").write_text("in the way")
+    refused = topic(HERE, HERE)
+    stage.follow(refused)
+    assert stage.served == ["events-1"]
+    with pytest.raises(StorageFailed, match="events-0 cannot be created"):
+        stage.partitions.get("events", 0)
+    assert stage.partitions.failure_of(refused) is not None
+    (stage.path / "events-0").unlink()
+    stage.follow(replace(refused, topic_id=SECOND))
+    assert stage.served == ["events-0", "events-1"]
+    assert stage.partitions.failure_of(refused) is None

@@ -1,0 +1,130 @@
+"""A broker follows each view of its cluster on the loop's thread, in order, amid its turns."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from processes import until
+from raw_connection import ACKS_ALL, ACKS_LEADER, RawConnection, batch_of
+
+from logbroker.config import BrokerConfig, LogConfig
+from logbroker.registry.cluster import ClusterView
+from logbroker.server.broker import Broker
+from logbroker.server.connection import Connection
+
+DAY_MS = 86_400_000
+NOT_LEADER_OR_FOLLOWER = 6
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    """A broker whose turns are ours, with one topic; it flushes once a day."""
+    defaults = LogConfig(flush_ms=DAY_MS)
+    broker = Broker(BrokerConfig(tmp_path / "log", port=0, topic_defaults=defaults))
+    broker._loop._on_turn_end = broker._end_turn
+    broker._registry.create_topic("events", [(0,)], {})
+    broker._loop._turn()
+    yield broker
+    broker._close()
+
+
+def connect(broker: Broker) -> RawConnection:
+    connection = RawConnection(f"127.0.0.1:{broker.port}")
+    broker._loop._turn()
+    return connection
+
+
+def lose_session(broker: Broker) -> None:
+    """The registry hands over a view in which this broker is not registered."""
+    broker._membership._changed(replace(broker._registry.view, brokers={}))
+
+
+def find_again(broker: Broker) -> None:
+    broker._membership._changed(broker._registry.view)
+
+
+def test_each_view_is_followed_though_several_came_in_one_turn(broker: Broker) -> None:
+    followed: list[ClusterView] = []
+    broker._membership.add_follower(followed.append)
+    lose_session(broker)
+    find_again(broker)
+    broker._registry.create_topic("more", [(0,)], {})
+    broker._loop._turn()
+    assert [(list(view.brokers), list(view.topics)) for view in followed] == [
+        ([], ["events"]),
+        ([0], ["events"]),
+        ([0], ["events", "more"]),
+    ]
+    assert broker._partitions.view is followed[-1]
+
+
+def test_what_came_in_the_turn_in_which_a_broker_resigns_is_written_and_then_refused(
+    broker: Broker,
+) -> None:
+    with connect(broker) as connection, connect(broker) as waiting:
+        waiting.fetch("events", 0, max_wait_ms=DAY_MS)
+        broker._loop._turn()
+        connection.produce("events", batch_of(b"one"), acks=ACKS_ALL)
+        until(lambda: connection_is_readable(broker), "the request is there")
+        lose_session(broker)
+        broker._loop._turn()
+        assert connection.produced()[1:] == (NOT_LEADER_OR_FOLLOWER, -1)
+        assert waiting.fetched().error_code == NOT_LEADER_OR_FOLLOWER
+
+        connection.produce("events", batch_of(b"two"), acks=ACKS_LEADER)
+        broker._loop._turn()
+        assert connection.produced()[1:] == (NOT_LEADER_OR_FOLLOWER, -1)
+
+        find_again(broker)
+        broker._loop._turn()
+        connection.produce("events", batch_of(b"three"), acks=ACKS_LEADER)
+        broker._loop._turn()
+        # Behind the first one, which is in the log though nobody was promised so.
+        assert connection.produced()[1:] == (0, 1)
+
+
+def connection_is_readable(broker: Broker) -> bool:
+    """Whether the loop's next turn has something to read."""
+    return bool(broker._loop._selector.select(0))
+
+
+def test_an_error_of_ours_in_what_asks_the_registry_costs_one_connection(broker: Broker) -> None:
+    with connect(broker) as unlucky, connect(broker) as other:
+        met, spared = connections_of(broker, unlucky, other)
+        broker._crew.ask(met, fail, lambda _: None)
+        broker._crew.ask(spared, lambda: 1, lambda _: None)
+        until(lambda: turned(broker) and not met.is_open, "it is closed")
+        unlucky.until_closed()
+        assert spared.is_open
+
+
+def test_an_error_of_ours_in_the_answer_costs_one_connection(broker: Broker) -> None:
+    with connect(broker) as unlucky, connect(broker) as other:
+        met, spared = connections_of(broker, unlucky, other)
+        broker._crew.ask(met, lambda: 1, fail)
+        until(lambda: turned(broker) and not met.is_open, "it is closed")
+        request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+        other.send(request, 4)
+        until(lambda: turned(broker) and other.is_readable(), "the other one is answered")
+        _, answer = other.receive(MetadataResponse, 4)
+        assert [node.node_id for node in answer.brokers] == [0]
+        assert spared.is_open
+
+
+def fail(*_: object) -> None:
+    raise ZeroDivisionError
+
+
+def turned(broker: Broker) -> bool:
+    """Turn once, whatever is there."""
+    broker._loop.call_soon(lambda: None)
+    broker._loop._turn()
+    return True
+
+
+def connections_of(broker: Broker, *clients: RawConnection) -> list[Connection]:
+    """The broker's ends of these connections."""
+    by_peer = {connection.peer: connection for connection in broker._listener}
+    return [by_peer["{}:{}".format(*client.socket.getsockname())] for client in clients]
