@@ -1,0 +1,197 @@
+"""What the nodes hold: JSON with the keys and types that Kafka gives them.
+
+Source: Kafka, `ZkData.scala`. Only `directory_id` of a broker and what lies in a coordination
+slot are logbroker's own; Kafka's tools leave keys that they do not know alone.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+from uuid import UUID
+
+from logbroker.registry.cluster import BrokerEndpoint
+from logbroker.registry.topic import Topic
+from logbroker.storage.identity import encode_uuid
+
+BROKER_VERSION: Final = 5
+TOPIC_VERSION: Final = 3
+NO_JMX: Final = -1
+LISTENER: Final = "PLAINTEXT"
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A broker as it registers; one of another kind says nothing of its data directory."""
+
+    endpoint: BrokerEndpoint
+    directory_id: str | None
+
+
+def format_broker(registration: Registration, timestamp_ms: int) -> bytes:
+    """The value of `/brokers/ids/<id>`."""
+    endpoint = registration.endpoint
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    return _encode(
+        {
+            "version": BROKER_VERSION,
+            "host": endpoint.host,
+            "port": endpoint.port,
+            "jmx_port": NO_JMX,
+            "timestamp": str(timestamp_ms),
+            "endpoints": [f"{LISTENER}://{host}:{endpoint.port}"],
+            "listener_security_protocol_map": {LISTENER: LISTENER},
+            "features": {},
+            "directory_id": registration.directory_id,
+        }
+    )
+
+
+def parse_broker(broker_id: int, content: bytes) -> Registration:
+    """A broker's registration.
+
+    Raises:
+        ValueError: there is no host and port in it.
+    """
+    fields = _decode(content)
+    try:
+        endpoint = BrokerEndpoint(broker_id, str(fields["host"]), int(fields["port"]))
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"host and port cannot be read: {error}") from None
+    directory_id = fields.get("directory_id")
+    return Registration(endpoint, None if directory_id is None else str(directory_id))
+
+
+def format_topic(topic: Topic) -> bytes:
+    """The value of `/brokers/topics/<topic>`."""
+    return _encode(
+        {
+            "version": TOPIC_VERSION,
+            "partitions": {str(number): list(each) for number, each in enumerate(topic.replicas)},
+            "adding_replicas": {},
+            "removing_replicas": {},
+            "topic_id": encode_uuid(topic.topic_id),
+        }
+    )
+
+
+def parse_topic(name: str, content: bytes, settings: Mapping[str, str]) -> Topic:
+    """A topic as its own node and that of its settings have it.
+
+    Raises:
+        ValueError: it has no id, its partitions are not 0 to n, or one has not one replica.
+    """
+    fields = _decode(content)
+    try:
+        partitions = {int(number): each for number, each in fields["partitions"].items()}
+        replicas = tuple(
+            tuple(int(broker) for broker in partitions[number]) for number in range(len(partitions))
+        )
+        topic_id = _decode_uuid(fields["topic_id"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"a field or a partition is missing: {error!r}") from None
+    if not replicas or any(len(each) != 1 for each in replicas):
+        raise ValueError(f"each partition needs exactly one replica: {fields['partitions']}")
+    return Topic(name, topic_id, replicas, settings)
+
+
+def format_settings(settings: Mapping[str, str]) -> bytes:
+    """The value of `/config/topics/<topic>`."""
+    return _encode({"version": 1, "config": dict(settings)})
+
+
+def parse_settings(content: bytes) -> Mapping[str, str]:
+    """A topic's settings, which nobody can change.
+
+    Raises:
+        ValueError: there are none in it.
+    """
+    fields = _decode(content)
+    try:
+        return MappingProxyType({str(k): str(v) for k, v in fields["config"].items()})
+    except (KeyError, AttributeError) as error:
+        raise ValueError(f"settings are missing: {error!r}") from None
+
+
+def format_controller(broker_id: int, timestamp_ms: int) -> bytes:
+    """The value of `/controller`."""
+    return _encode({"version": 1, "brokerid": broker_id, "timestamp": str(timestamp_ms)})
+
+
+def format_slot_holder(broker_id: int, timestamp_ms: int) -> bytes:
+    """The value of a coordination slot's holder, in the likeness of the controller's."""
+    return format_controller(broker_id, timestamp_ms)
+
+
+def parse_elected(content: bytes) -> int:
+    """The broker that holds an office: the controller's, or that of a slot.
+
+    Raises:
+        ValueError: there is none in it.
+    """
+    try:
+        return int(_decode(content)["brokerid"])
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"brokerid cannot be read: {error!r}") from None
+
+
+def format_cluster_id(cluster_id: str) -> bytes:
+    """The value of `/cluster/id`, whose version is a string."""
+    return _encode({"version": "1", "id": cluster_id})
+
+
+def parse_cluster_id(content: bytes) -> str:
+    """The cluster's id.
+
+    Raises:
+        ValueError: there is none in it.
+    """
+    try:
+        return str(_decode(content)["id"])
+    except KeyError:
+        raise ValueError(f"there is no id in {content!r}") from None
+
+
+def format_producer_id_block(broker_id: int, block: range) -> bytes:
+    """The value of `/latest_producer_id_block`; both ends are inclusive, and strings."""
+    return _encode(
+        {
+            "version": 1,
+            "broker": broker_id,
+            "block_start": str(block.start),
+            "block_end": str(block.stop - 1),
+        }
+    )
+
+
+def parse_next_producer_id(content: bytes) -> int:
+    """The first producer id above the last block.
+
+    Raises:
+        ValueError: there is no block in it.
+    """
+    try:
+        return int(_decode(content)["block_end"]) + 1
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"block_end cannot be read: {error!r}") from None
+
+
+def _encode(fields: Mapping[str, Any]) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def _decode(content: bytes) -> dict[str, Any]:
+    fields = json.loads(content)
+    if not isinstance(fields, dict):
+        raise ValueError(f"{content[:80]!r} is no JSON object")
+    return fields
+
+
+def _decode_uuid(text: str) -> UUID:
+    try:
+        return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+    except binascii.Error as error:
+        raise ValueError(f"{text!r} is no id: {error}") from None
