@@ -1,0 +1,140 @@
+"""Metadata and DescribeCluster answer from the view that was followed last."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kafka.protocol.admin.cluster import DescribeClusterRequest, DescribeClusterResponse
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from raw_connection import RawConnection
+
+from logbroker.config import BrokerConfig
+from logbroker.registry.cluster import BrokerEndpoint, ClusterView
+from logbroker.registry.topic import Topic
+from logbroker.server.broker import Broker
+
+LEADER_NOT_AVAILABLE = 5
+UNKNOWN_TOPIC_OR_PARTITION = 3
+UNKNOWN_TOPIC_ID = 100
+HERE, THERE, GONE = 0, 7, 9
+
+EVENTS = Topic("events", UUID(int=1), ((HERE,), (THERE,), (GONE,)), {})
+OTHER = Topic("other", UUID(int=2), ((THERE,),), {})
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    """A broker whose turns are ours."""
+    broker = Broker(BrokerConfig(tmp_path / "log", port=0, auto_create_topics=False))
+    broker._loop._on_turn_end = broker._end_turn
+    follow(broker, controller_id=THERE)
+    yield broker
+    broker._close()
+
+
+def follow(broker: Broker, controller_id: int | None, *topics: Topic) -> ClusterView:
+    """Let the broker follow a view of two live brokers, one dead one and some topics."""
+    brokers = {
+        HERE: BrokerEndpoint(HERE, "127.0.0.1", broker.port),
+        THERE: BrokerEndpoint(THERE, "there.example", 9093),
+    }
+    named = {topic.name: topic for topic in topics or (EVENTS, OTHER)}
+    view = replace(
+        broker._registry.view, brokers=brokers, topics=named, controller_id=controller_id
+    )
+    broker._membership._changed(view)
+    broker._loop._turn()
+    return view
+
+
+@pytest.fixture
+def connection(broker: Broker) -> Iterator[RawConnection]:
+    with RawConnection(f"127.0.0.1:{broker.port}") as connection:
+        broker._loop._turn()
+        yield connection
+
+
+def ask(
+    broker: Broker, connection: RawConnection, version: int, *names: str, **by_id: UUID
+) -> MetadataResponse:
+    """Metadata of these topics, of all when none is named."""
+    wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+    wanted += [
+        MetadataRequest.MetadataRequestTopic(name=None, topic_id=one) for one in by_id.values()
+    ]
+    every = [] if version == 0 else None
+    request = MetadataRequest(topics=wanted or every, allow_auto_topic_creation=True)
+    connection.send(request, version)
+    broker._loop._turn()
+    return connection.receive(MetadataResponse, version)[1]
+
+
+def partitions_of(topic: Any) -> list[tuple[int, int, int, list[int], list[int]]]:
+    return [
+        (each.error_code, each.partition_index, each.leader_id, each.replica_nodes, each.isr_nodes)
+        for each in topic.partitions
+    ]
+
+
+@pytest.mark.parametrize("version", range(13))
+def test_every_partition_is_told_with_its_leader_or_that_it_has_none(
+    broker: Broker, connection: RawConnection, version: int
+) -> None:
+    for names in ((), ("events", "other")):
+        answer = ask(broker, connection, version, *names)
+        assert [(each.node_id, each.host) for each in answer.brokers] == [
+            (HERE, "127.0.0.1"),
+            (THERE, "there.example"),
+        ]
+        events, other = answer.topics
+        assert (events.error_code, events.name, other.name) == (0, "events", "other")
+        assert partitions_of(events) == [
+            (0, 0, HERE, [HERE], [HERE]),
+            (0, 1, THERE, [THERE], [THERE]),
+            (LEADER_NOT_AVAILABLE, 2, -1, [GONE], [GONE]),
+        ]
+        if version >= 1:
+            assert answer.controller_id == THERE
+        if version >= 5:
+            assert [each.offline_replicas for each in events.partitions] == [[], [], [GONE]]
+        if version >= 10:
+            assert events.topic_id == EVENTS.topic_id
+
+
+def test_an_answer_is_as_new_as_the_view_that_was_followed(
+    broker: Broker, connection: RawConnection
+) -> None:
+    assert [each.name for each in ask(broker, connection, 9).topics] == ["events", "other"]
+    follow(broker, None, OTHER)
+    answer = ask(broker, connection, 9)
+    assert [each.name for each in answer.topics] == ["other"]
+    assert answer.controller_id == -1
+
+
+def test_what_is_not_there_is_told_by_name_and_by_id(
+    broker: Broker, connection: RawConnection
+) -> None:
+    (absent,) = ask(broker, connection, 12, "absent").topics
+    assert (absent.error_code, absent.name) == (UNKNOWN_TOPIC_OR_PARTITION, "absent")
+    (absent,) = ask(broker, connection, 12, absent=UUID(int=99)).topics
+    assert (absent.error_code, absent.topic_id) == (UNKNOWN_TOPIC_ID, UUID(int=99))
+    (found,) = ask(broker, connection, 12, other=OTHER.topic_id).topics
+    assert (found.error_code, found.name) == (0, "other")
+
+
+def test_a_cluster_is_described_by_its_live_brokers(
+    broker: Broker, connection: RawConnection
+) -> None:
+    request = DescribeClusterRequest(include_cluster_authorized_operations=False)
+    connection.send(request, 0)
+    broker._loop._turn()
+    answer = connection.receive(DescribeClusterResponse, 0)[1]
+    assert [(each.broker_id, each.port) for each in answer.brokers] == [
+        (HERE, broker.port),
+        (THERE, 9093),
+    ]
+    assert answer.controller_id == THERE
+    assert answer.cluster_id == broker._registry.view.cluster_id

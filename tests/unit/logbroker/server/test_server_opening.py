@@ -1,0 +1,82 @@
+"""A data directory is opened by the broker and the cluster that it belongs to, and by no other."""
+
+from pathlib import Path
+
+import pytest
+
+from logbroker.config import BrokerConfig
+from logbroker.errors import ConfigurationError
+from logbroker.server.opening import open_data
+
+NOW_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    """The directory of broker 3, which is alone; closed cleanly."""
+    path = tmp_path / "log"
+    open_and_close(BrokerConfig(path, broker_id=3))
+    return path
+
+
+def open_and_close(config: BrokerConfig) -> None:
+    registry, logs, _ = open_data(config, NOW_MS)
+    registry.close()
+    logs.close()
+
+
+def content(path: Path) -> dict[str, bytes | None]:
+    """Every file and folder, by its name."""
+    return {
+        str(each.relative_to(path)): each.read_bytes() if each.is_file() else None
+        for each in path.rglob("*")
+    }
+
+
+def refusal(config: BrokerConfig) -> str:
+    """Why the directory is not opened; it is left as it was."""
+    before = content(config.data_dir)
+    with pytest.raises(ConfigurationError) as refused:
+        open_data(config, NOW_MS)
+    assert content(config.data_dir) == before
+    return str(refused.value)
+
+
+def test_a_broker_comes_back_to_its_directory(data_dir: Path) -> None:
+    before = (data_dir / "meta.properties").read_bytes()
+    open_and_close(BrokerConfig(data_dir, broker_id=3))
+    assert (data_dir / "meta.properties").read_bytes() == before
+
+
+def test_another_broker_id_is_refused(data_dir: Path) -> None:
+    assert refusal(BrokerConfig(data_dir, broker_id=4)) == (
+        f"{data_dir}/meta.properties has broker.id 3; this broker's is 4"
+    )
+
+
+def test_another_clusters_id_is_refused(data_dir: Path, tmp_path: Path) -> None:
+    open_and_close(BrokerConfig(tmp_path / "other", broker_id=3))
+    (data_dir / "registry.json").write_bytes((tmp_path / "other" / "registry.json").read_bytes())
+    assert refusal(BrokerConfig(data_dir, broker_id=3)).startswith(
+        f"{data_dir}/meta.properties has cluster.id "
+    )
+
+
+def test_a_lone_brokers_directory_is_not_for_a_cluster(data_dir: Path) -> None:
+    config = BrokerConfig(data_dir, broker_id=3, zookeeper="127.0.0.1:1")
+    assert refusal(config) == (
+        f"zookeeper is 127.0.0.1:1; {data_dir}/registry.json is there, so the folder is a lone "
+        "broker's"
+    )
+
+
+def test_a_clusters_directory_is_not_for_a_lone_broker(data_dir: Path) -> None:
+    (data_dir / "registry.json").unlink()
+    assert refusal(BrokerConfig(data_dir, broker_id=3)).startswith(
+        f"zookeeper is not set; {data_dir}/meta.properties is a cluster's"
+    )
+
+
+def test_a_refused_directory_is_free_for_its_owner(data_dir: Path) -> None:
+    refusal(BrokerConfig(data_dir, broker_id=4))
+    open_and_close(BrokerConfig(data_dir, broker_id=3))
