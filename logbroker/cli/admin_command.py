@@ -13,6 +13,8 @@ from confluent_kafka.admin import AdminClient
 
 from logbroker.errors import LogbrokerError
 
+_log: Final = logging.getLogger(__name__)
+
 REFUSED: Final = 1
 
 REQUEST_TIMEOUT_S: Final = 10.0
@@ -38,16 +40,15 @@ class CommandRefused(Exception):
 
 
 def admin_client(bootstrap_servers: str) -> AdminClient:
-    """A client of the cluster that keeps its mouth shut: its exceptions say everything once."""
-    silent = logging.getLogger(f"{__name__}.librdkafka")
-    silent.addHandler(logging.NullHandler())
-    silent.propagate = False
-    return AdminClient({"bootstrap.servers": bootstrap_servers}, logger=silent)
+    """A client of the cluster; without a logger it would write to standard error by itself."""
+    return AdminClient({"bootstrap.servers": bootstrap_servers}, logger=_log)
 
 
 @contextmanager
 def one_line_errors(bootstrap_servers: str) -> Iterator[None]:
     """Tell a refusal in one line on standard error, and end with exit code 1."""
+    # Clients log every attempt to connect; their exceptions say it once.
+    logging.basicConfig(handlers=[logging.NullHandler()])
     try:
         yield
     except KafkaException as exception:

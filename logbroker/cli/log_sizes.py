@@ -1,6 +1,5 @@
 """How much disk logs take, asked of their brokers."""
 
-import logging
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -20,8 +19,6 @@ def log_sizes(bootstrap_servers: str, places_by_broker: dict[int, set[Place]]) -
 
     Source: KIP-113, DescribeLogDirs. librdkafka's admin client has no such call.
     """
-    # It logs what its exceptions say as well.
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)
     try:
         client: Any = KafkaAdminClient(  # type: ignore[no-untyped-call]
             bootstrap_servers=bootstrap_servers,
