@@ -1,0 +1,119 @@
+"""A member of a consumer group, and what of it is stored."""
+
+from dataclasses import dataclass
+
+from logbroker.groups.exchanges import Join, JoinedMember, Protocols, Token
+from logbroker.groups.stored import StoredMember
+from logbroker.groups.subscription import CONSUMER, subscribed_topics
+
+
+@dataclass(slots=True)
+class Member:
+    """A member; `heard_s` is when its session last began anew.
+
+    `join_token` and `sync_token` are those of requests that wait. While one does, the client
+    sends no heartbeats, so its session does not run.
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: Protocols
+    heard_s: float
+    assignment: bytes = b""
+    join_token: Token | None = None
+    sync_token: Token | None = None
+    may_skip_assignment: bool = False
+    knows_its_id: bool = True
+    has_synced: bool = True
+    """Whether it need not send a SyncGroup for this generation any more."""
+
+    @classmethod
+    def joining(cls, member_id: str, join: Join, now_s: float) -> "Member":
+        """One that waits for its first generation."""
+        return cls(
+            member_id=member_id,
+            instance_id=join.identity.instance_id,
+            client_id=join.client_id,
+            client_host=join.client_host,
+            session_timeout_ms=join.session_timeout_ms,
+            rebalance_timeout_ms=_rebalance_timeout_ms(join),
+            protocols=join.protocols,
+            heard_s=now_s,
+            join_token=join.token,
+            may_skip_assignment=join.may_skip_assignment,
+            knows_its_id=join.identity.member_id == member_id,
+        )
+
+    @classmethod
+    def restored(cls, stored: StoredMember, now_s: float) -> "Member":
+        """One that another coordinator knew; its session begins anew."""
+        return cls(
+            member_id=stored.member_id,
+            instance_id=stored.instance_id,
+            client_id=stored.client_id,
+            client_host=stored.client_host,
+            session_timeout_ms=stored.session_timeout_ms,
+            rebalance_timeout_ms=stored.rebalance_timeout_ms,
+            protocols=stored.protocols,
+            heard_s=now_s,
+            assignment=stored.assignment,
+        )
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a request of its waits for an answer."""
+        return self.join_token is not None or self.sync_token is not None
+
+    @property
+    def expires_s(self) -> float:
+        """When its session ends, unless it is heard of before."""
+        return self.heard_s + self.session_timeout_ms / 1000
+
+    def update(self, join: Join) -> None:
+        """Take over what a member says of itself when it joins again."""
+        self.client_id = join.client_id
+        self.client_host = join.client_host
+        self.session_timeout_ms = join.session_timeout_ms
+        self.rebalance_timeout_ms = _rebalance_timeout_ms(join)
+        self.protocols = join.protocols
+        self.may_skip_assignment = join.may_skip_assignment
+
+    def subscription(self, protocol: str) -> bytes:
+        """What it said for a protocol that it has."""
+        return dict(self.protocols)[protocol]
+
+    def subscribes_alike(self, protocol_type: str, protocol: str, other: Protocols) -> bool:
+        """Whether `other` asks for the same in `protocol`, as far as a coordinator can tell.
+
+        Of a consumer it can: the topics count, not what it had before, which is told there, too.
+        """
+        theirs = dict(other).get(protocol)
+        if theirs is None or protocol_type != CONSUMER:
+            return theirs is not None
+        return subscribed_topics(theirs) == subscribed_topics(self.subscription(protocol))
+
+    def as_joined(self, protocol: str) -> JoinedMember:
+        """What the leader is told of it."""
+        return JoinedMember(self.member_id, self.instance_id, self.subscription(protocol))
+
+    def as_stored(self, assignment: bytes) -> StoredMember:
+        """What the next coordinator must know of it."""
+        return StoredMember(
+            member_id=self.member_id,
+            instance_id=self.instance_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            session_timeout_ms=self.session_timeout_ms,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            protocols=self.protocols,
+            assignment=assignment,
+        )
+
+
+def _rebalance_timeout_ms(join: Join) -> int:
+    # JoinGroup v0 has none; taken for zero, the group would rebalance for ever.
+    return join.rebalance_timeout_ms if join.rebalance_timeout_ms >= 0 else join.session_timeout_ms
