@@ -61,17 +61,14 @@ class Broker:
         self._config = config
         self._loop = SocketLoop()
         self._registry, self._logs, view = open_data(config, self._loop.now_ms)
-        self._listener = Listener(config, self._loop)
-        self._counters = Counters()
-        self._partitions = Partitions(view)
-        self._gone: set[Partition] = set()
-        self._membership = Membership(self._registry, self._loop, config.broker_id)
-        self._flushers = Workers(self._loop, "flush", config.flush_threads)
-        self._reads = Workers(self._loop, "read", READ_THREADS)
-        self._disk = Workers(self._loop, "disk", 1)
-        self._crew = RegistryCrew(self._loop)
-        self._build()
-        self._membership.join(self._endpoint())
+        try:
+            self._listener = Listener(config, self._loop)
+            self._build(view)
+            self._membership.join(self._endpoint())
+        except ConfigurationError:
+            self._registry.close()
+            self._logs.close()
+            raise
 
     @property
     def port(self) -> int:
@@ -107,8 +104,16 @@ class Broker:
         except OSError as error:
             raise ConfigurationError(f"metrics cannot listen on {host}:{port}: {error}") from error
 
-    def _build(self) -> None:
-        config, loop, partitions = self._config, self._loop, self._partitions
+    def _build(self, view: ClusterView) -> None:
+        config, loop = self._config, self._loop
+        self._counters = Counters()
+        self._partitions = partitions = Partitions(view)
+        self._gone: set[Partition] = set()
+        self._membership = Membership(self._registry, loop, config.broker_id)
+        self._flushers = Workers(loop, "flush", config.flush_threads)
+        self._reads = Workers(loop, "read", READ_THREADS)
+        self._disk = Workers(loop, "disk", 1)
+        self._crew = RegistryCrew(loop)
         self._commit = GroupCommit(
             loop, self._flushers, self._counters, self._flushed, self._flush_failed
         )
