@@ -4,12 +4,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from registry_clusters import LocalCluster, RegistryCluster
+from registry_clusters import LocalCluster, RegistryCluster, ZooKeeperCluster
+from zookeeper import SharedZooKeeper
 
 
-@pytest.fixture(params=["local"])
+@pytest.fixture(params=["local", "zookeeper"])
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RegistryCluster]:
     """A cluster without topics and groups."""
-    started = LocalCluster(tmp_path / "data")
+    started: RegistryCluster
+    if request.param == "local":
+        started = LocalCluster(tmp_path / "data")
+    else:
+        server: SharedZooKeeper = request.getfixturevalue("zookeeper")
+        started = ZooKeeperCluster(server.fresh_chroot())
     yield started
     started.close()

@@ -3,9 +3,15 @@
 from pathlib import Path
 from typing import Protocol
 
-from logbroker.registry.cluster import BrokerEndpoint, ClusterView
+from processes import until
+
+from logbroker.registry.cluster import COORDINATION_SLOTS, BrokerEndpoint, ClusterView
 from logbroker.registry.local.registry import LocalRegistry
 from logbroker.registry.registry import Registry
+from logbroker.registry.zookeeper.registry import ZooKeeperRegistry
+
+SESSION_TIMEOUT_S = 30.0
+"""So long that no machine is busy enough to end a session by it."""
 
 ENDPOINT = BrokerEndpoint(0, "127.0.0.1", 9092)
 
@@ -39,3 +45,27 @@ class LocalCluster:
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+class ZooKeeperCluster:
+    """A path in a ZooKeeper."""
+
+    def __init__(self, connect: str) -> None:
+        self._connect = connect
+        self._registry: ZooKeeperRegistry | None = None
+        self.seen: list[ClusterView] = []
+
+    def start(self) -> Registry:
+        self.close()
+        registry = ZooKeeperRegistry.open(self._connect, 0, SESSION_TIMEOUT_S, "directory-0")
+        self._registry = registry
+        self.seen = []
+        registry.join(ENDPOINT, self.seen.append)
+        until(lambda: len(registry.view.coordinators) == COORDINATION_SLOTS, "it has all slots")
+        until(lambda: registry.view.controller_id == 0, "it is the controller")
+        return registry
+
+    def close(self) -> None:
+        if self._registry is not None:
+            self._registry.close()
+            self._registry = None

@@ -258,10 +258,11 @@ def test_a_group_is_found_in_its_own_slot_alone(cluster: RegistryCluster) -> Non
     names = [f"group-{number}" for number in range(40)]
     for name in names:
         registry.commit_offsets(name, {("t", 0): CommittedOffset(1)})
-    for seen in (registry, cluster.start()):
-        assert set(all_groups(seen)) == set(names)
-        for slot in range(COORDINATION_SLOTS):
-            assert {coordination_slot(g.group_id) for g in seen.load_groups(slot)} <= {slot}
+    assert set(all_groups(registry)) == set(names)
+    restarted = cluster.start()
+    assert set(all_groups(restarted)) == set(names)
+    for slot in range(COORDINATION_SLOTS):
+        assert {coordination_slot(g.group_id) for g in restarted.load_groups(slot)} <= {slot}
 
 
 @pytest.mark.parametrize(

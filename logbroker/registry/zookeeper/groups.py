@@ -1,0 +1,249 @@
+"""What a cluster remembers of consumer groups, written by the holder of their slot alone.
+
+Every write is a transaction that checks the slot's fence (see `coordination`), so it is done
+either before the next holder claims the slot, which then reads it, or not at all.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from kazoo.client import TransactionRequest
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
+
+from logbroker.errors import GroupTooLarge, NotCoordinator, RegistryUnavailable
+from logbroker.groups.stored import (
+    CommittedOffset,
+    StoredGroup,
+    StoredMembership,
+    TopicPartition,
+)
+from logbroker.registry.cluster import coordination_slot
+from logbroker.registry.group_payloads import (
+    format_offset,
+    membership_fields,
+    parse_membership,
+    parse_offset,
+)
+from logbroker.registry.zookeeper import paths
+from logbroker.registry.zookeeper.session import (
+    REQUEST_BYTES_MAX,
+    REQUEST_S,
+    Deadline,
+    RequestTooLarge,
+    ZooKeeperSession,
+    children,
+    exists,
+    get,
+)
+
+# A deletion's bytes beside its path, generously.
+DELETE_BYTES: Final = 64
+
+_log = logging.getLogger(__name__)
+
+
+class GroupStore:
+    """Consumer groups, below `/consumers`.
+
+    `fence_of` gives the fence of a slot, or raises NotCoordinator; `on_refused` hears of each
+    slot whose fence turned out to be another.
+    """
+
+    def __init__(
+        self,
+        session: ZooKeeperSession,
+        fence_of: Callable[[int], int],
+        on_refused: Callable[[int], None],
+    ) -> None:
+        self._session = session
+        self._fence_of = fence_of
+        self._on_refused = on_refused
+
+    def load(self, slot: int) -> list[StoredGroup]:
+        """Every group of a slot that there is something to know of; see `Registry.load_groups`."""
+        fence = self._fence_of(slot)
+        nodes = self._session.ask(children(paths.CONSUMERS))
+        names = [name for node in nodes if (name := paths.name_of_node(node)) is not None]
+        wanted = sorted(name for name in names if coordination_slot(name) == slot)
+        contents = self._session.ask_all(get(paths.membership(name)) for name in wanted)
+        memberships = {
+            name: _membership(name, answer[0])
+            for name, answer in zip(wanted, contents, strict=True)
+            if answer is not None
+        }
+        offsets = self._load_offsets(wanted)
+        if self._fence_of(slot) != fence:
+            raise NotCoordinator(f"coordination slot {slot} was lost while it was read")
+        groups = (
+            StoredGroup(name, memberships.get(name), offsets.get(name, {})) for name in wanted
+        )
+        return [each for each in groups if each.membership is not None or each.offsets]
+
+    def store_membership(self, group_id: str, membership: StoredMembership) -> None:
+        """Replace a membership; see `Registry.store_membership`."""
+        content = json.dumps(membership_fields(membership), separators=(",", ":")).encode()
+
+        def build(transaction: TransactionRequest) -> None:
+            self._put(transaction, {paths.membership(group_id): content}, [paths.group(group_id)])
+
+        self._write(group_id, build)
+
+    def commit_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
+    ) -> None:
+        """Set offsets, all or none; see `Registry.commit_offsets`."""
+        contents = {
+            paths.offset(group_id, topic, partition): format_offset(committed).encode()
+            for (topic, partition), committed in offsets.items()
+        }
+        topics = sorted({topic for topic, _ in offsets})
+        parents = [
+            paths.group(group_id),
+            paths.offsets(group_id),
+            *(paths.topic_offsets(group_id, topic) for topic in topics),
+        ]
+        self._write(group_id, lambda transaction: self._put(transaction, contents, parents))
+
+    def delete_offsets(self, group_id: str, places: Sequence[TopicPartition]) -> None:
+        """Forget offsets; see `Registry.delete_offsets`."""
+        wanted = [paths.offset(group_id, *place) for place in dict.fromkeys(places)]
+
+        def existing() -> list[str]:
+            found = self._session.ask_all(exists(path) for path in wanted)
+            return [path for path, stat in zip(wanted, found, strict=True) if stat is not None]
+
+        self._delete(group_id, existing)
+
+    def delete_group(self, group_id: str) -> None:
+        """Forget a group; see `Registry.delete_group`.
+
+        Where consumers of the paper have nodes of their own below the group's, those stay.
+        """
+        self._delete(group_id, lambda: self._nodes_of(group_id))
+
+    def _load_offsets(self, names: list[str]) -> dict[str, dict[TopicPartition, CommittedOffset]]:
+        answers = self._session.ask_all(children(paths.offsets(name)) for name in names)
+        topics = [
+            (name, topic)
+            for name, found in zip(names, answers, strict=True)
+            for topic in found or ()
+        ]
+        answers = self._session.ask_all(children(paths.topic_offsets(*each)) for each in topics)
+        places = [
+            (name, topic, int(node))
+            for (name, topic), found in zip(topics, answers, strict=True)
+            for node in found or ()
+            if node.isascii() and node.isdigit()
+        ]
+        answers = self._session.ask_all(get(paths.offset(*place)) for place in places)
+        offsets: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        for (name, topic, partition), answer in zip(places, answers, strict=True):
+            committed = None if answer is None else _offset(name, topic, partition, answer[0])
+            if committed is not None:
+                offsets.setdefault(name, {})[topic, partition] = committed
+        return offsets
+
+    def _put(
+        self, transaction: TransactionRequest, contents: Mapping[str, bytes], parents: list[str]
+    ) -> None:
+        """Set or create nodes, and their parents where they are missing, the upper ones first."""
+        found = self._session.ask_all(exists(path) for path in [*parents, *contents])
+        there = {
+            path
+            for path, stat in zip([*parents, *contents], found, strict=True)
+            if stat is not None
+        }
+        for path in parents:
+            if path not in there:
+                transaction.create(path, b"")
+        for path, content in contents.items():
+            if path in there:
+                transaction.set_data(path, content)
+            else:
+                transaction.create(path, content)
+
+    def _nodes_of(self, group_id: str) -> list[str]:
+        """What `delete_group` removes of what is there now, the lower ones first."""
+        below = self._session.ask_all([children(paths.group(group_id))])[0]
+        if below is None:
+            return []
+        own = {"offsets", "membership"} & set(below)
+        nodes = [f"{paths.group(group_id)}/{name}" for name in sorted(own)]
+        topics = self._session.ask_all([children(paths.offsets(group_id))])[0] or []
+        parts = self._session.ask_all(
+            children(paths.topic_offsets(group_id, topic)) for topic in topics
+        )
+        for topic, partitions in zip(topics, parts, strict=True):
+            path = paths.topic_offsets(group_id, topic)
+            nodes = [*(f"{path}/{each}" for each in partitions or ()), path, *nodes]
+        return nodes if set(below) - own else [*nodes, paths.group(group_id)]
+
+    def _delete(self, group_id: str, existing: Callable[[], list[str]]) -> None:
+        """Remove the nodes that `existing` finds, in as many transactions as it takes."""
+        is_done = False
+
+        def build(transaction: TransactionRequest) -> None:
+            nonlocal is_done
+            nodes = existing()
+            portion = list(_first_portion(nodes))
+            is_done = len(portion) == len(nodes)
+            for path in portion:
+                transaction.delete(path)
+
+        while not is_done:
+            self._write(group_id, build)
+
+    def _write(self, group_id: str, build: Callable[[TransactionRequest], None]) -> None:
+        """Commit what `build` adds to a fenced transaction, built again after a conflict.
+
+        Raises:
+            NotCoordinator: the fence is another one.
+            GroupTooLarge: it does not fit one transaction.
+            RegistryUnavailable: ZooKeeper did not answer in time.
+        """
+        slot = coordination_slot(group_id)
+        deadline = Deadline.after(REQUEST_S)
+        while deadline.remaining_s > 0:
+            fence = self._fence_of(slot)
+            transaction = self._session.transaction()
+            transaction.check(paths.slot(slot), fence)
+            build(transaction)
+            try:
+                self._session.commit(transaction, deadline)
+            except BadVersionError:
+                self._on_refused(slot)
+                raise NotCoordinator(f"coordination slot {slot} is another broker's") from None
+            except (NodeExistsError, NoNodeError, NotEmptyError):
+                continue  # somebody else has made or removed a node meanwhile
+            except RequestTooLarge as error:
+                raise GroupTooLarge(f"group {group_id!r}: {error}") from None
+            return
+        raise RegistryUnavailable(f"group {group_id!r} is being changed by others all the time")
+
+
+def _membership(group_id: str, content: bytes) -> StoredMembership | None:
+    try:
+        return parse_membership(json.loads(content))
+    except ValueError as error:
+        _log.warning("%s holds no membership: %s", paths.membership(group_id), error)
+        return None
+
+
+def _offset(group_id: str, topic: str, partition: int, content: bytes) -> CommittedOffset | None:
+    try:
+        return parse_offset(content.decode())
+    except ValueError as error:
+        _log.warning("%s holds no offset: %s", paths.offset(group_id, topic, partition), error)
+        return None
+
+
+def _first_portion(nodes: Iterable[str]) -> Iterator[str]:
+    """As many of the nodes as one transaction can delete."""
+    size = DELETE_BYTES
+    for path in nodes:
+        size += len(path) + DELETE_BYTES
+        if size > REQUEST_BYTES_MAX:
+            return
+        yield path

@@ -1,0 +1,187 @@
+"""The registry of a cluster of brokers, in a ZooKeeper server or ensemble.
+
+Changes are written by the threads that ask for them, which then wait until the follower's
+thread has read back and handed on what they wrote.
+"""
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from kazoo.exceptions import NodeExistsError
+
+from logbroker.errors import ConfigurationError, RegistryUnavailable
+from logbroker.groups.stored import (
+    CommittedOffset,
+    StoredGroup,
+    StoredMembership,
+    TopicPartition,
+)
+from logbroker.registry.cluster import BrokerEndpoint, ClusterView
+from logbroker.registry.cluster_id import new_cluster_id
+from logbroker.registry.registry import Registry, Replicas, Settings
+from logbroker.registry.topic import Topic
+from logbroker.registry.zookeeper import paths
+from logbroker.registry.zookeeper.follower import ClusterFollower
+from logbroker.registry.zookeeper.groups import GroupStore
+from logbroker.registry.zookeeper.lease import Lease
+from logbroker.registry.zookeeper.payloads import format_cluster_id, parse_cluster_id
+from logbroker.registry.zookeeper.session import Request, ZooKeeperSession, get
+from logbroker.registry.zookeeper.topics import TopicStore
+from logbroker.registry.zookeeper.view_watcher import ALL_SLOTS
+
+LASTING_PATHS: Final = (
+    paths.BROKER_IDS,
+    paths.BROKER_TOPICS,
+    paths.TOPIC_CONFIGS,
+    paths.CONSUMERS,
+    *ALL_SLOTS,
+)
+"""What the first broker of a cluster makes, and everybody relies on."""
+
+
+class ZooKeeperRegistry(Registry):
+    """One broker's seat in a cluster.
+
+    A broker whose session ended, as ZooKeeper told it, is in no view, its own included, until
+    it has registered again in a new session, which it does by itself.
+    """
+
+    def __init__(
+        self, session: ZooKeeperSession, cluster_id: str, broker_id: int, directory_id: str
+    ) -> None:
+        self._session = session
+        self._lease = Lease(session)
+        self._follower = ClusterFollower(session, broker_id, directory_id, cluster_id)
+        self._topics = TopicStore(session, broker_id)
+        self._groups = GroupStore(session, self._follower.fence_of, self._follower.note_refusal)
+        session.add_listener(self._lease.renew_soon)
+        session.add_listener(self._follower.look)
+
+    @classmethod
+    def open(
+        cls, connect: str, broker_id: int, session_timeout_s: float, directory_id: str
+    ) -> "ZooKeeperRegistry":
+        """A registry whose view has the cluster as it is, which this broker has not joined yet.
+
+        `connect` is `HOST:PORT[,HOST:PORT...][/PATH]`, as for Kafka; what is missing below the
+        path is made. `directory_id` is that of the data directory whose lock this process holds.
+
+        Raises:
+            ConfigurationError: nobody answers there, or the address is malformed.
+        """
+        session = ZooKeeperSession(connect, session_timeout_s)
+        session.connect()
+        try:
+            registry = cls(session, _prepare_cluster(session), broker_id, directory_id)
+            registry._start()
+        except RegistryUnavailable as error:
+            session.close()
+            raise ConfigurationError(f"zookeeper is {connect!r}: {error}") from None
+        return registry
+
+    @property
+    def view(self) -> ClusterView:
+        """The newest view; before `join` this broker is not in it."""
+        return self._follower.view
+
+    def join(self, endpoint: BrokerEndpoint, on_change: Callable[[ClusterView], None]) -> None:
+        """Register this broker, in the place of a dead process of the same data directory.
+
+        An other broker under this id is given the time in which its session would end. The
+        first view that is handed on has this broker; its slots may follow later.
+        """
+        self._follower.join(endpoint, on_change)
+
+    def may_coordinate(self, now_s: float) -> bool:
+        """Whether a round trip to ZooKeeper began less than half a session's timeout ago."""
+        return self._lease.holds(now_s)
+
+    def create_topic(self, name: str, replicas: Replicas, settings: Settings) -> Topic:
+        """A new topic under a new id."""
+        created = self._topics.create(name, replicas, settings)
+        self._follower.wait_for([paths.BROKER_TOPICS])
+        return created
+
+    def delete_topic(self, name: str) -> None:
+        """Forget a topic."""
+        self._topics.delete(name)
+        self._follower.wait_for([paths.BROKER_TOPICS])
+
+    def grow_topic(self, name: str, replicas: Replicas) -> Topic:
+        """The topic with `replicas` as all its partitions."""
+        grown = self._topics.grow(name, replicas)
+        self._follower.wait_for([paths.topic(name)])
+        return grown
+
+    def change_settings(self, name: str, change: Callable[[Settings], Settings]) -> Topic:
+        """The topic with what `change` makes of its settings."""
+        changed = self._topics.change_settings(name, change)
+        self._follower.wait_for([paths.topic(name)])
+        return changed
+
+    def allocate_producer_ids(self, count: int) -> range:
+        """`count` producer ids that no broker was given before."""
+        return self._topics.allocate_producer_ids(count)
+
+    def load_groups(self, slot: int) -> list[StoredGroup]:
+        """Every consumer group of a slot that there is something to know of."""
+        return self._groups.load(slot)
+
+    def store_membership(self, group_id: str, membership: StoredMembership) -> None:
+        """Replace the membership of a group."""
+        self._groups.store_membership(group_id, membership)
+
+    def commit_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
+    ) -> None:
+        """Set offsets of a group, in one transaction."""
+        self._groups.commit_offsets(group_id, offsets)
+
+    def delete_offsets(self, group_id: str, places: Sequence[TopicPartition]) -> None:
+        """Forget offsets of a group."""
+        self._groups.delete_offsets(group_id, places)
+
+    def delete_group(self, group_id: str) -> None:
+        """Forget a group; what consumers of the paper have of it at present stays."""
+        self._groups.delete_group(group_id)
+
+    def close(self) -> None:
+        """End the session, by which everything ephemeral goes at once."""
+        self._lease.close()
+        self._follower.stop()
+        self._session.close()
+        self._follower.finish()
+
+    def _start(self) -> None:
+        self._lease.start()
+        self._follower.start()
+
+
+def _prepare_cluster(session: ZooKeeperSession) -> str:
+    """Make what every cluster has where it is missing; the cluster's id.
+
+    Raises:
+        RegistryUnavailable: it could not be made, or the id cannot be read.
+    """
+    for path in LASTING_PATHS:
+        session.ask(_ensure(path))
+    try:
+        answer = session.ask_all([get(paths.CLUSTER_ID)])[0]
+        if answer is None:
+            answer = _make_cluster_id(session)
+        return parse_cluster_id(answer[0])
+    except ValueError as error:
+        raise RegistryUnavailable(f"{paths.CLUSTER_ID} holds no id: {error}") from None
+
+
+def _ensure(path: str) -> Request:
+    return lambda client: client.ensure_path_async(path)
+
+
+def _make_cluster_id(session: ZooKeeperSession) -> Any:
+    content = format_cluster_id(new_cluster_id())
+    # Another broker that starts may be faster.
+    with contextlib.suppress(NodeExistsError):
+        session.ask(lambda client: client.create_async(paths.CLUSTER_ID, content, makepath=True))
+    return session.ask(get(paths.CLUSTER_ID))

@@ -1,0 +1,196 @@
+"""Topics and producer ids: changes that any broker may ask for, each done once or refused."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final, TypeVar
+from uuid import uuid4
+
+from kazoo.client import TransactionRequest
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
+
+from logbroker.errors import (
+    InvalidConfig,
+    InvalidPartitions,
+    RegistryUnavailable,
+    RequestRefused,
+    UnknownTopicOrPartition,
+)
+from logbroker.registry.registry import Replicas, Settings
+from logbroker.registry.topic import Topic, check_growth, check_new_topic
+from logbroker.registry.zookeeper import paths
+from logbroker.registry.zookeeper.payloads import (
+    format_producer_id_block,
+    format_settings,
+    format_topic,
+    parse_next_producer_id,
+    parse_settings,
+    parse_topic,
+)
+from logbroker.registry.zookeeper.session import (
+    REQUEST_S,
+    Deadline,
+    RequestTooLarge,
+    ZooKeeperSession,
+    children,
+    get,
+)
+
+_CONFLICTS = (BadVersionError, NodeExistsError, NoNodeError, NotEmptyError)
+"""Another broker was faster: what was read before is no longer true."""
+
+NO_SETTINGS: Final = format_settings({})
+
+Result = TypeVar("Result")
+
+Versioned = tuple[bytes, int]
+"""What a node holds, and the version of that."""
+
+
+class TopicStore:
+    """Topics below `/brokers/topics` and `/config/topics`, and the block of producer ids."""
+
+    def __init__(self, session: ZooKeeperSession, broker_id: int) -> None:
+        self._session = session
+        self._broker_id = broker_id
+
+    def create(self, name: str, replicas: Replicas, settings: Settings) -> Topic:
+        """See `Registry.create_topic`."""
+        topic = Topic(name, uuid4(), _frozen(replicas), MappingProxyType(dict(settings)))
+
+        def attempt(deadline: Deadline) -> None:
+            check_new_topic(name, self._session.ask(children(paths.BROKER_TOPICS), deadline))
+            # Settings may be there before their topic, as Kafka's tools can write them.
+            config = self._content(paths.topic_config(name))
+            transaction = self._session.transaction()
+            transaction.create(paths.topic(name), format_topic(topic))
+            _put(transaction, paths.topic_config(name), format_settings(settings), config)
+            self._session.commit_once(transaction, deadline)
+
+        with _too_large_is(InvalidPartitions, name):
+            self._until_done(attempt)
+        return topic
+
+    def delete(self, name: str) -> None:
+        """See `Registry.delete_topic`."""
+
+        def attempt(deadline: Deadline) -> None:
+            if self._content(paths.topic(name)) is None:
+                raise UnknownTopicOrPartition(f"there is no topic {name!r}")
+            transaction = self._session.transaction()
+            for path in self._below(paths.topic(name)):
+                transaction.delete(path)
+            transaction.delete(paths.topic(name))
+            if self._content(paths.topic_config(name)) is not None:
+                transaction.delete(paths.topic_config(name))
+            self._session.commit_once(transaction, deadline)
+
+        self._until_done(attempt)
+
+    def grow(self, name: str, replicas: Replicas) -> Topic:
+        """See `Registry.grow_topic`."""
+
+        def attempt(deadline: Deadline) -> Topic:
+            topic, version, _ = self._read(name)
+            check_growth(topic, replicas)
+            grown = replace(topic, replicas=_frozen(replicas))
+            transaction = self._session.transaction()
+            transaction.set_data(paths.topic(name), format_topic(grown), version)
+            self._session.commit_once(transaction, deadline)
+            return grown
+
+        with _too_large_is(InvalidPartitions, name):
+            return self._until_done(attempt)
+
+    def change_settings(self, name: str, change: Callable[[Settings], Settings]) -> Topic:
+        """See `Registry.change_settings`."""
+
+        def attempt(deadline: Deadline) -> Topic:
+            topic, version, config = self._read(name)
+            changed = replace(topic, settings=MappingProxyType(dict(change(topic.settings))))
+            transaction = self._session.transaction()
+            transaction.check(paths.topic(name), version)
+            _put(transaction, paths.topic_config(name), format_settings(changed.settings), config)
+            self._session.commit_once(transaction, deadline)
+            return changed
+
+        with _too_large_is(InvalidConfig, name):
+            return self._until_done(attempt)
+
+    def allocate_producer_ids(self, count: int) -> range:
+        """See `Registry.allocate_producer_ids`."""
+
+        def attempt(deadline: Deadline) -> range:
+            last = self._content(paths.PRODUCER_ID_BLOCK)
+            first = 0 if last is None else _next_producer_id(last[0])
+            block = range(first, first + count)
+            transaction = self._session.transaction()
+            content = format_producer_id_block(self._broker_id, block)
+            _put(transaction, paths.PRODUCER_ID_BLOCK, content, last)
+            # Done twice it wastes a block.
+            self._session.commit(transaction, deadline)
+            return block
+
+        return self._until_done(attempt)
+
+    def _below(self, path: str) -> list[str]:
+        """Every node below one, the lowest first: Kafka has some there, logbroker none."""
+        found: list[str] = []
+        for name in self._session.ask_all([children(path)])[0] or ():
+            found += [*self._below(f"{path}/{name}"), f"{path}/{name}"]
+        return found
+
+    def _read(self, name: str) -> tuple[Topic, int, Versioned | None]:
+        """A topic, the version of its node, and the node of its settings if there is one."""
+        answer, config = self._content(paths.topic(name)), self._content(paths.topic_config(name))
+        try:
+            if answer is not None:
+                settings = parse_settings(NO_SETTINGS if config is None else config[0])
+                return parse_topic(name, answer[0], settings), answer[1], config
+        except ValueError:
+            pass  # the view leaves it out, too
+        raise UnknownTopicOrPartition(f"there is no topic {name!r}")
+
+    def _content(self, path: str) -> Versioned | None:
+        (answer,) = self._session.ask_all([get(path)])
+        return None if answer is None else (answer[0], answer[1].version)
+
+    def _until_done(self, attempt: Callable[[Deadline], Result]) -> Result:
+        """Have `attempt` read and write again as long as another broker comes in between."""
+        deadline = Deadline.after(REQUEST_S)
+        while deadline.remaining_s > 0:
+            try:
+                return attempt(deadline)
+            except _CONFLICTS:
+                continue
+        raise RegistryUnavailable("others change the same all the time")
+
+
+def _put(
+    transaction: TransactionRequest, path: str, content: bytes, before: Versioned | None
+) -> None:
+    """Create a node, or set it if it still is as it was before."""
+    if before is None:
+        transaction.create(path, content)
+    else:
+        transaction.set_data(path, content, before[1])
+
+
+def _frozen(replicas: Replicas) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(each) for each in replicas)
+
+
+@contextmanager
+def _too_large_is(refusal: type[RequestRefused], name: str) -> Iterator[None]:
+    try:
+        yield
+    except RequestTooLarge as error:
+        raise refusal(f"topic {name!r}: {error}") from None
+
+
+def _next_producer_id(content: bytes) -> int:
+    try:
+        return parse_next_producer_id(content)
+    except ValueError as error:
+        raise RegistryUnavailable(f"{paths.PRODUCER_ID_BLOCK} holds no block: {error}") from None
