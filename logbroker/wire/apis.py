@@ -1,9 +1,9 @@
 """Which APIs this broker speaks, in which versions, and where each became flexible.
 
-Transactions (24-28) and, but for FindCoordinator, the consumer-group APIs (8-16, 42) are absent;
-clients that find a key missing do without it. FindCoordinator must be there: librdkafka takes it
-for the sign that a broker knows lz4, and else sends such batches uncompressed without a word.
-Fetch must reach 12: librdkafka sends it when it finds less.
+Transactions (24-28) and the consumer groups of KIP-848 (68, 69) are absent; clients that find a
+key missing do without it. FindCoordinator must begin at 0: librdkafka takes it for the sign that
+a broker knows lz4, and else sends such batches uncompressed without a word. Fetch must reach 12:
+librdkafka sends it when it finds less.
 """
 
 from enum import IntEnum
@@ -17,7 +17,15 @@ class ApiKey(IntEnum):
     FETCH = 1
     LIST_OFFSETS = 2
     METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
     FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
@@ -28,7 +36,9 @@ class ApiKey(IntEnum):
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
     INCREMENTAL_ALTER_CONFIGS = 44
+    OFFSET_DELETE = 47
     DESCRIBE_CLUSTER = 60
 
 
@@ -37,7 +47,15 @@ SERVED: Final[dict[ApiKey, tuple[int, int]]] = {
     ApiKey.FETCH: (4, 16),
     ApiKey.LIST_OFFSETS: (1, 8),
     ApiKey.METADATA: (0, 12),
+    ApiKey.OFFSET_COMMIT: (2, 8),
+    ApiKey.OFFSET_FETCH: (1, 8),
     ApiKey.FIND_COORDINATOR: (0, 4),
+    ApiKey.JOIN_GROUP: (0, 9),
+    ApiKey.HEARTBEAT: (0, 4),
+    ApiKey.LEAVE_GROUP: (0, 5),
+    ApiKey.SYNC_GROUP: (0, 5),
+    ApiKey.DESCRIBE_GROUPS: (0, 5),
+    ApiKey.LIST_GROUPS: (0, 5),
     ApiKey.API_VERSIONS: (0, 4),
     ApiKey.CREATE_TOPICS: (2, 7),
     ApiKey.DELETE_TOPICS: (1, 6),
@@ -48,7 +66,9 @@ SERVED: Final[dict[ApiKey, tuple[int, int]]] = {
     ApiKey.ALTER_CONFIGS: (0, 2),
     ApiKey.DESCRIBE_LOG_DIRS: (1, 4),
     ApiKey.CREATE_PARTITIONS: (0, 3),
+    ApiKey.DELETE_GROUPS: (0, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
+    ApiKey.OFFSET_DELETE: (0, 0),
     ApiKey.DESCRIBE_CLUSTER: (0, 1),
 }
 """Lowest and highest version that is answered; every one between works."""
@@ -61,12 +81,23 @@ ADVERTISED: Final[dict[ApiKey, tuple[int, int]]] = {
 }
 """What ApiVersions answers."""
 
+NEVER: Final = 2**15
+"""Above every version."""
+
 FIRST_FLEXIBLE: Final[dict[ApiKey, int]] = {
     ApiKey.PRODUCE: 9,
     ApiKey.FETCH: 12,
     ApiKey.LIST_OFFSETS: 6,
     ApiKey.METADATA: 9,
+    ApiKey.OFFSET_COMMIT: 8,
+    ApiKey.OFFSET_FETCH: 6,
     ApiKey.FIND_COORDINATOR: 3,
+    ApiKey.JOIN_GROUP: 6,
+    ApiKey.HEARTBEAT: 4,
+    ApiKey.LEAVE_GROUP: 4,
+    ApiKey.SYNC_GROUP: 4,
+    ApiKey.DESCRIBE_GROUPS: 5,
+    ApiKey.LIST_GROUPS: 3,
     ApiKey.API_VERSIONS: 3,
     ApiKey.CREATE_TOPICS: 5,
     ApiKey.DELETE_TOPICS: 4,
@@ -77,7 +108,9 @@ FIRST_FLEXIBLE: Final[dict[ApiKey, int]] = {
     ApiKey.ALTER_CONFIGS: 2,
     ApiKey.DESCRIBE_LOG_DIRS: 2,
     ApiKey.CREATE_PARTITIONS: 2,
+    ApiKey.DELETE_GROUPS: 2,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
+    ApiKey.OFFSET_DELETE: NEVER,
     ApiKey.DESCRIBE_CLUSTER: 0,
 }
 """The version from which lengths are varints and every structure ends in tags (KIP-482)."""

@@ -222,14 +222,18 @@ class World:
         if self.durable is not None:
             self.group = Group.restored(self.limits, self.durable, self.now_s)
 
-    def calm_down(self) -> None:
-        """No more faults: everything arrives, everything is stored, nobody starts or stops."""
-        for _ in range(60):
+    def exchange(self, number: int) -> None:
+        """A request and its answer without delay, if there is one."""
+        self.act(number)
+        self.deliver(number)
+        self.hear(number)
+
+    def go_well(self, rounds: int) -> None:
+        """For some seconds everything arrives and is stored, and nobody starts or stops."""
+        for _ in range(rounds):
             for number in range(CLIENTS):
-                self.act(number)
-                self.deliver(number)
+                self.exchange(number)
                 self.store(0)
-                self.hear(number)
             self.wait(10)
 
     def _token(self, client: Client) -> Token:
@@ -272,36 +276,34 @@ def actions() -> st.SearchStrategy[tuple[Callable[..., None], int]]:
 
     client = CLIENTS - 1
     return st.one_of(
+        # A third of all goes well, or no generation would ever be complete.
+        some(World.go_well, 4),
+        some(World.go_well, 8),
+        some(World.exchange, client),
+        some(World.exchange, client),
+        some(World.start, client),
+        some(World.start, client),
         some(World.act, client),
         some(World.deliver, client),
         some(World.hear, client),
-        some(World.start, client),
         some(World.stop, client),
         some(World.leave, client),
         some(World.hang_up, client),
-        some(World.wait, 150),
+        some(World.wait, 50),
         some(World.store, 2),
         some(World.take_over, 3),
-        some(exchange, client),
     )
 
 
-def exchange(world: World, number: int) -> None:
-    """A request and its answer without delay, if there is one: what mostly happens."""
-    world.act(number)
-    world.deliver(number)
-    world.hear(number)
-
-
-@settings(max_examples=300)
-@given(st.lists(actions(), max_size=120), st.sampled_from([0.0, 3.0]))
+@settings(max_examples=200)
+@given(st.lists(actions(), min_size=20, max_size=80), st.sampled_from([0.0, 3.0]))
 def test_every_schedule_ends_with_one_owner_for_each_partition(
     schedule: list[tuple[Callable[..., None], int]], initial_delay_s: float
 ) -> None:
     world = World(initial_delay_s)
     for action, number in schedule:
         action(world, number)
-    world.calm_down()
+    world.go_well(60)
     running = [client for client in world.clients if client.is_running]
     assert all(client.awaited is None for client in running), "a request was never answered"
     unanswered = [token for token in world.askers if token not in world.answered]

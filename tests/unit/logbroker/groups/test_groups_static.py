@@ -98,9 +98,11 @@ def test_a_place_taken_twice_is_told_to_the_last_alone() -> None:
 def test_a_place_taken_in_the_middle_of_a_rebalance_waits_for_its_end() -> None:
     desk, first, _ = stable_with_statics()
     token = desk.join(protocols=EVENTS_AFTER_RESTART, instance_id="b")
-    rejoined = desk.join(first, EVENTS, instance_id="a")
+    newcomer = desk.join(protocols=EVENTS)
     desk.store()
-    assert desk.joined(token).generation == desk.joined(rejoined).generation == 3
+    assert desk.is_waiting(token)
+    desk.join(first, EVENTS, instance_id="a")
+    assert desk.joined(token).generation == desk.joined(newcomer).generation == 3
 
 
 def test_another_subscription_is_a_reason_to_rebalance() -> None:

@@ -12,12 +12,27 @@ from kafka.protocol.admin.configs import (
     DescribeConfigsResponse,
     IncrementalAlterConfigsResponse,
 )
+from kafka.protocol.admin.groups import (
+    DeleteGroupsResponse,
+    DescribeGroupsResponse,
+    ListGroupsResponse,
+)
 from kafka.protocol.admin.topics import (
     CreatePartitionsResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeleteRecordsResponse,
     DeleteTopicsResponse,
+)
+from kafka.protocol.consumer.group import (
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupResponse,
+    OffsetCommitResponse,
+    OffsetDeleteResponse,
+    OffsetFetchResponse,
+    SyncGroupResponse,
 )
 from kafka.protocol.consumer.offsets import ListOffsetsResponse, OffsetForLeaderEpochResponse
 from kafka.protocol.metadata import (
@@ -36,7 +51,15 @@ from logbroker.wire.request import RequestHeader, read_request_header
 RESPONSES = {
     ApiKey.LIST_OFFSETS: ListOffsetsResponse,
     ApiKey.METADATA: MetadataResponse,
+    ApiKey.OFFSET_COMMIT: OffsetCommitResponse,
+    ApiKey.OFFSET_FETCH: OffsetFetchResponse,
     ApiKey.FIND_COORDINATOR: FindCoordinatorResponse,
+    ApiKey.JOIN_GROUP: JoinGroupResponse,
+    ApiKey.HEARTBEAT: HeartbeatResponse,
+    ApiKey.LEAVE_GROUP: LeaveGroupResponse,
+    ApiKey.SYNC_GROUP: SyncGroupResponse,
+    ApiKey.DESCRIBE_GROUPS: DescribeGroupsResponse,
+    ApiKey.LIST_GROUPS: ListGroupsResponse,
     ApiKey.API_VERSIONS: ApiVersionsResponse,
     ApiKey.CREATE_TOPICS: CreateTopicsResponse,
     ApiKey.DELETE_TOPICS: DeleteTopicsResponse,
@@ -47,7 +70,9 @@ RESPONSES = {
     ApiKey.ALTER_CONFIGS: AlterConfigsResponse,
     ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsResponse,
     ApiKey.CREATE_PARTITIONS: CreatePartitionsResponse,
+    ApiKey.DELETE_GROUPS: DeleteGroupsResponse,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigsResponse,
+    ApiKey.OFFSET_DELETE: OffsetDeleteResponse,
     ApiKey.DESCRIBE_CLUSTER: DescribeClusterResponse,
 }
 
@@ -64,6 +89,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "int32": st.integers(-(2**31), 2**31 - 1),
     "int64": st.integers(-(2**63), 2**63 - 1),
     "string": st.text(max_size=8),
+    "bytes": st.binary(max_size=8),
     # kafka-python reads the id of all zeros as none.
     "uuid": st.uuids().filter(lambda value: value.int != 0),
 }
@@ -189,33 +215,32 @@ def test_kafka_python_understands_the_answer(
     assert again.to_dict() == response.to_dict()
 
 
-def has_array_first(api_key: ApiKey, version: int) -> bool:
-    """But for a few numbers before it."""
-    if api_key is ApiKey.FIND_COORDINATOR:
-        return version >= 4
-    return api_key not in (ApiKey.API_VERSIONS, ApiKey.INIT_PRODUCER_ID, ApiKey.DESCRIBE_CLUSTER)
+def before_array(api_key: ApiKey, version: int) -> bytes | None:
+    """A body up to its first array, all zero and empty; none for a body without one."""
+    empty_string = b"\1" if is_flexible(api_key, version) else b"\0\0"
+    sizes = {"bool": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8}
+    before = b""
+    for field in REQUESTS[api_key].json["fields"]:
+        if not is_in(version, field["versions"]):
+            continue
+        if field["type"].startswith("[]"):
+            return before
+        before += empty_string if field["type"] == "string" else bytes(sizes[field["type"]])
+    return None
 
 
-ARRAY_FIRST = [param for param in EVERY_VERSION if has_array_first(*param.values)]
-
-
-def bytes_before_array(api_key: ApiKey, version: int) -> int:
-    """Replica id, isolation level or a coordinator's kind come first where there are any."""
-    if api_key is ApiKey.FIND_COORDINATOR:
-        return 1
-    if api_key is ApiKey.LIST_OFFSETS:
-        return 4 + (version >= 2)
-    return 4 if api_key is ApiKey.OFFSET_FOR_LEADER_EPOCH and version >= 3 else 0
+WITH_ARRAY = [param for param in EVERY_VERSION if before_array(*param.values) is not None]
 
 
 # As a legacy count, 2**31 and 2**32 - 2 are negative, and not the -1 of null.
 @pytest.mark.parametrize("count", [2**31 - 1, 2**31, 2**32 - 2, 100])
-@pytest.mark.parametrize(("api_key", "version"), ARRAY_FIRST)
+@pytest.mark.parametrize(("api_key", "version"), WITH_ARRAY)
 def test_a_hostile_count_is_refused_before_the_loop(
     api_key: ApiKey, version: int, count: int
 ) -> None:
     header = struct.pack(">hhihc", api_key, version, 1, 1, b"c")
-    before = bytes(bytes_before_array(api_key, version))
+    before = before_array(api_key, version)
+    assert before is not None
     if is_flexible(api_key, version):
         varint = bytes((count >> shift) & 0x7F | 0x80 for shift in (0, 7, 14, 21))
         frame = header + b"\0" + before + varint + bytes((count >> 28,))
@@ -257,6 +282,22 @@ def metadata_with_tags(topics: int, tags: bytes) -> bytes:
 def test_unknown_tags_are_passed_over() -> None:
     _, request = decoded(metadata_with_tags(3, b"\2\5\3abc\x90\x01\0"))
     assert [topic.name for topic in request.topics] == ["t", "t", "t"]
+
+
+def test_null_where_bytes_must_be_is_malformed() -> None:
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")
+    request = JoinGroupRequest(
+        version=0,
+        group_id="group",
+        session_timeout_ms=1,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[protocol],
+    )
+    frame = frame_of(request)
+    assert frame.endswith(bytes(4))
+    with pytest.raises(MalformedRequest, match="null before"):
+        decoded(frame[:-4] + b"\xff" * 4)
 
 
 def test_tags_that_would_be_copied_again_and_again_are_refused() -> None:
