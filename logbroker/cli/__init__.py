@@ -3,6 +3,7 @@
 import click
 
 from logbroker.cli.dump import dump
+from logbroker.cli.groups import groups
 from logbroker.cli.serve import serve
 from logbroker.cli.topics import topics
 
@@ -15,4 +16,5 @@ def main() -> None:
 
 main.add_command(serve)
 main.add_command(topics)
+main.add_command(groups)
 main.add_command(dump)

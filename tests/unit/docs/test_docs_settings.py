@@ -2,7 +2,7 @@
 
 import re
 import time
-from itertools import dropwhile, takewhile
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,15 @@ from app.cli import main as rewind
 from app.config import Settings
 from app.webhooks.request import webhook_headers
 from app.webhooks.signing import new_secret
+from logbroker.cli.group_report import GroupPartition
+from logbroker.cli.groups import groups
 from logbroker.cli.serve import serve
+from logbroker.cli.topic_admin import PartitionState
+from logbroker.cli.topics import topics
 from logbroker.config import _BROKER_RANGES, LOG_CONFIG_DEFAULTS, TOPIC_SETTINGS
+from logbroker.registry.cluster import ClusterView
 from logbroker.server.metrics import BrokerCollector, Counters
+from logbroker.server.partition import Partitions
 from logbroker.wire.apis import SERVED
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -36,12 +42,13 @@ def section(page: str, heading: str) -> str:
     return re.split(r"^#+ ", rest, maxsplit=1, flags=re.MULTILINE)[0]
 
 
-def table(page: str, heading: str) -> list[Row]:
-    """The rows of the first table under a heading, by the names of its columns; no backticks."""
-    lines = dropwhile(lambda line: not line.startswith("|"), section(page, heading).splitlines())
+def table(page: str, heading: str, number: int = 0) -> list[Row]:
+    """The rows of a table under a heading, by the names of its columns; no backticks."""
+    paragraphs = section(page, heading).split("\n\n")
+    text = [each.strip() for each in paragraphs if each.strip().startswith("|")][number]
     cells = [
         [cell.strip().replace("`", "") for cell in line.strip("|").split("|")]
-        for line in takewhile(lambda line: line.startswith("|"), lines)
+        for line in text.splitlines()
     ]
     names, _rule, *rows = cells
     return [dict(zip(names, row, strict=True)) for row in rows]
@@ -93,6 +100,47 @@ def test_every_number_of_the_broker_is_told_with_its_range() -> None:
     assert len(told) == len(wanted.keys() & options.values())
 
 
+def asking_commands() -> dict[str, click.Command]:
+    """`topics list` and all others that ask a cluster, by the words one types."""
+    return {
+        f"{group.name} {name}": command
+        for group in (topics, groups)
+        for name, command in group.commands.items()
+    }
+
+
+def test_every_command_that_asks_a_cluster_is_told() -> None:
+    told = table(BROKER_PAGE, "## Asking a cluster")
+    assert {" ".join(row["command"].split()[:2]) for row in told} == asking_commands().keys()
+
+
+def test_every_option_of_a_command_that_asks_a_cluster_is_told() -> None:
+    wanted: dict[str, set[str]] = {}
+    for name, command in asking_commands().items():
+        for param in command.params:
+            if isinstance(param, click.Option):
+                wanted.setdefault(param.opts[0], set()).add(name)
+    told = {
+        row["option"]: set(asking_commands() if row["of"] == "all" else row["of"].split(", "))
+        for row in table(BROKER_PAGE, "## Asking a cluster", 1)
+    }
+    assert told == wanted
+
+
+@pytest.mark.parametrize(
+    ("heading", "shape", "extra"),
+    [
+        ("### Topics", PartitionState, set()),
+        ("### Consumer groups", GroupPartition, {"topic", "partition"}),
+    ],
+)
+def test_every_field_of_a_described_partition_is_told(
+    heading: str, shape: type[Any], extra: set[str]
+) -> None:
+    told = {name for row in table(BROKER_PAGE, heading) for name in row["in JSON"].split(", ")}
+    assert told | extra == {field.name for field in fields(shape)}
+
+
 def test_every_topic_setting_is_told_with_its_default_and_range() -> None:
     wanted = {
         name: (str(LOG_CONFIG_DEFAULTS[setting.field]), setting.allowed)
@@ -106,7 +154,8 @@ def test_every_topic_setting_is_told_with_its_default_and_range() -> None:
 
 
 def test_every_metric_of_the_broker_is_told() -> None:
-    metrics = BrokerCollector(Counters(), ()).collect()
+    nobody = Partitions(ClusterView("", None, brokers={}, topics={}))
+    metrics = BrokerCollector(Counters(), nobody, 0).collect()
     wanted = {
         f"{metric.name}_total" if metric.type == "counter" else metric.name for metric in metrics
     }

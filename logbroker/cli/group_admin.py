@@ -1,0 +1,175 @@
+"""Questions and orders about consumer groups, to any broker that speaks Kafka's protocol."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka import TopicPartition as ClientPlace
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs re-export nothing
+    ConsumerGroupDescription,
+    MemberDescription,
+)
+
+from logbroker.cli.admin_command import (
+    REQUEST_TIMEOUT_S,
+    UNREACHABLE,
+    CommandRefused,
+    admin_client,
+)
+from logbroker.cli.log_positions import LogPositions, Place
+
+# The words of Kafka's protocol and of its own tools.
+_STATES: Final[Mapping[object, str]] = {
+    ConsumerGroupState.UNKNOWN: "Unknown",
+    ConsumerGroupState.PREPARING_REBALANCING: "PreparingRebalance",
+    ConsumerGroupState.COMPLETING_REBALANCING: "CompletingRebalance",
+    ConsumerGroupState.STABLE: "Stable",
+    ConsumerGroupState.DEAD: "Dead",
+    ConsumerGroupState.EMPTY: "Empty",
+}
+
+DEAD: Final = "Dead"
+"""What a broker says of a group that it has never heard of."""
+
+MEMBERLESS: Final = frozenset({"Empty", DEAD})
+"""States in which a group's offsets are anybody's to change."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A member of a group and the partitions that are its own at present."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: list[Place]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group as its coordinator knows it; `coordinator` is that broker's id."""
+
+    group: str
+    state: str
+    assignor: str
+    coordinator: int | None
+    members: list[GroupMember]
+
+
+class GroupListing(NamedTuple):
+    """The state of each group; `problems` are those of brokers that told of none."""
+
+    states: dict[str, str]
+    problems: list[str]
+
+
+class GroupAdmin:
+    """A client for consumer groups; every call waits for its answer.
+
+    Every method raises KafkaException when a broker refuses or none can be reached, and
+    CommandRefused when no coordinator answers for a group.
+    """
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._client = admin_client(bootstrap_servers)
+        self.positions = LogPositions(self._client)
+
+    def leaders(self) -> dict[Place, int | None]:
+        """Every partition there is, with the broker that leads it."""
+        topics = self._client.list_topics(timeout=REQUEST_TIMEOUT_S).topics
+        return {
+            (name, number): partition.leader if partition.leader >= 0 else None
+            for name, topic in topics.items()
+            for number, partition in topic.partitions.items()
+        }
+
+    def listing(self) -> GroupListing:
+        """Every group with its state."""
+        # Of the answer below one cannot tell whether one broker is away or all of them are.
+        self.leaders()
+        answer = self._client.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S).result()
+        states = {each.group_id: _STATES[each.state] for each in answer.valid}
+        problems = [error.str() for error in answer.errors]
+        return GroupListing(states, problems)
+
+    def describe(self, group: str) -> GroupDescription:
+        """A group's state and members; one that nobody knows is `DEAD` and has none."""
+        with _coordinator_of(group):
+            found = self._client.describe_consumer_groups(
+                [group], request_timeout=REQUEST_TIMEOUT_S
+            )[group].result()
+        return _description(found)
+
+    def committed(self, group: str) -> dict[Place, int]:
+        """The offset of the next message to read, for each partition that has one committed."""
+        asked = ConsumerGroupTopicPartitions(group)
+        with _coordinator_of(group):
+            futures = self._client.list_consumer_group_offsets(
+                [asked], request_timeout=REQUEST_TIMEOUT_S
+            )
+            places = _without_errors(futures[group].result().topic_partitions)
+        # Negative is the client's word for "none".
+        return {(each.topic, each.partition): each.offset for each in places if each.offset >= 0}
+
+    def commit(self, group: str, offsets: Mapping[Place, int]) -> None:
+        """Set offsets of a group that has no members."""
+        places = [ClientPlace(*place, offset) for place, offset in offsets.items()]
+        asked = ConsumerGroupTopicPartitions(group, places)
+        with _coordinator_of(group):
+            futures = self._client.alter_consumer_group_offsets(
+                [asked], request_timeout=REQUEST_TIMEOUT_S
+            )
+            _without_errors(futures[group].result().topic_partitions)
+
+    def delete(self, group: str) -> None:
+        """Delete a group without members, and its offsets."""
+        with _coordinator_of(group):
+            self._client.delete_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S)[
+                group
+            ].result()
+
+
+@contextmanager
+def _coordinator_of(group: str) -> Iterator[None]:
+    """Tell a coordinator that does not answer from a cluster that does not."""
+    try:
+        yield
+    except KafkaException as exception:
+        if exception.args[0].name() not in UNREACHABLE:
+            raise
+        raise CommandRefused(
+            f"no coordinator answers for group {group!r} within {REQUEST_TIMEOUT_S:g} s"
+        ) from exception
+
+
+def _without_errors(places: Sequence[ClientPlace]) -> Sequence[ClientPlace]:
+    for place in places:
+        if place.error is not None:
+            raise KafkaException(place.error)
+    return places
+
+
+def _description(found: ConsumerGroupDescription) -> GroupDescription:
+    members = sorted(map(_member, found.members), key=lambda each: each.member_id)
+    return GroupDescription(
+        group=found.group_id,
+        state=_STATES[found.state],
+        assignor=found.partition_assignor,
+        coordinator=None if found.coordinator is None else found.coordinator.id,
+        members=members,
+    )
+
+
+def _member(found: MemberDescription) -> GroupMember:
+    return GroupMember(
+        member_id=found.member_id,
+        instance_id=found.group_instance_id,
+        client_id=found.client_id,
+        host=found.host,
+        partitions=sorted(
+            (each.topic, each.partition) for each in found.assignment.topic_partitions
+        ),
+    )

@@ -1,0 +1,106 @@
+"""What is known of a consumer group, from its coordinator, its logs and ZooKeeper, in one piece."""
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from logbroker.cli.group_admin import DEAD, GroupAdmin, GroupMember
+from logbroker.cli.log_positions import Place
+from logbroker.registry.zookeeper.consumers import PaperConsumer, PaperGroup
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPartition:
+    """A partition that a group reads, or has committed an offset of; None is not known.
+
+    `consumer_id` is who reads it: a member of the group, or a stream of one of the paper's
+    consumers. `lag` is how many offsets lie between the committed one and the end of the log.
+    """
+
+    topic: str
+    partition: int
+    committed_offset: int | None
+    log_end_offset: int | None
+    lag: int | None
+    consumer_id: str | None
+    host: str | None
+    client_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReport:
+    """One group; `state` and what follows up to `members` is the coordinator's.
+
+    `consumers` are the paper's, registered in ZooKeeper; None where that was not asked.
+    """
+
+    group: str
+    state: str
+    assignor: str | None
+    coordinator: int | None
+    members: list[GroupMember]
+    consumers: list[PaperConsumer] | None
+    partitions: list[GroupPartition]
+
+
+class _Reader(NamedTuple):
+    consumer_id: str | None = None
+    host: str | None = None
+    client_id: str | None = None
+
+
+_NOBODY: Final = _Reader()
+
+
+def describe_group(
+    admin: GroupAdmin, name: str, led: AbstractSet[Place], paper: PaperGroup | None
+) -> GroupReport | None:
+    """Everything that is known of one group; None when nobody knows it.
+
+    Ends are asked of the logs in `led` alone, others have no leader that could tell. The paper's
+    consumers commit to ZooKeeper themselves: an offset there goes before what the coordinator says.
+    """
+    description = admin.describe(name)
+    committed: Mapping[Place, int] = admin.committed(name)
+    readers = {
+        place: _Reader(member.member_id, member.host, member.client_id)
+        for member in description.members
+        for place in member.partitions
+    }
+    if paper is not None:
+        readers |= {place: _Reader(owner) for place, owner in paper.owners.items()}
+        committed = {**committed, **paper.offsets}
+    places = committed.keys() | readers.keys()
+    consumers = None if paper is None else paper.consumers
+    if description.state == DEAD and not places and not consumers:
+        return None
+    ends = admin.positions.latest(places & led)
+    return GroupReport(
+        group=name,
+        state=description.state,
+        assignor=description.assignor or None,
+        coordinator=description.coordinator,
+        members=description.members,
+        consumers=consumers,
+        partitions=[
+            _partition(place, committed.get(place), ends.get(place), readers.get(place, _NOBODY))
+            for place in sorted(places)
+        ],
+    )
+
+
+def _partition(
+    place: Place, committed: int | None, end: int | None, reader: _Reader
+) -> GroupPartition:
+    topic, partition = place
+    return GroupPartition(
+        topic=topic,
+        partition=partition,
+        committed_offset=committed,
+        log_end_offset=end,
+        lag=None if committed is None or end is None else end - committed,
+        consumer_id=reader.consumer_id,
+        host=reader.host,
+        client_id=reader.client_id,
+    )

@@ -1,0 +1,263 @@
+"""`logbroker groups`: list, describe, reset and delete consumer groups of a running cluster."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from logbroker.cli.admin_command import (
+    CommandRefused,
+    bootstrap_servers_option,
+    echo_json,
+    json_option,
+    one_line_errors,
+)
+from logbroker.cli.group_admin import GroupAdmin
+from logbroker.cli.group_report import GroupReport, describe_group
+from logbroker.cli.group_text import plan_lines, report_lines
+from logbroker.cli.offset_reset import (
+    PlannedOffset,
+    Target,
+    ToEarliest,
+    ToLatest,
+    ToOffset,
+    TopicChoice,
+    ToTime,
+    plan_reset,
+)
+from logbroker.cli.rfc3339 import parse_time
+from logbroker.cli.text_table import table_lines
+from logbroker.registry.zookeeper.consumers import PaperGroup, read_paper_groups
+
+_zookeeper_option = click.option(
+    "--zookeeper",
+    metavar="HOST:PORT,...[/CHROOT]",
+    envvar="LOGBROKER_ZOOKEEPER",
+    show_envvar=True,
+    help="The ZooKeeper where the paper's consumers register; they are shown as well then.",
+)
+
+
+class Rfc3339(click.ParamType[int]):
+    """A time with its offset from UTC, in milliseconds since 1970."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The time that the text says."""
+        try:
+            return parse_time(str(value))
+        except ValueError:
+            self.fail(
+                f"{value!r} is no time; allowed is RFC 3339, such as 2026-11-21T08:00:00Z",
+                param,
+                ctx,
+            )
+
+
+class Topics(click.ParamType[TopicChoice]):
+    """TOPIC, or TOPIC:PARTITION,PARTITION."""
+
+    name = "TOPIC[:N,N]"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> TopicChoice:
+        """The topic and the numbers."""
+        topic, colon, numbers = str(value).partition(":")
+        partitions = numbers.split(",") if colon else []
+        if not topic or not all(each.isascii() and each.isdecimal() for each in partitions):
+            self.fail(f"{value!r} is no choice; allowed is TOPIC or TOPIC:0,1", param, ctx)
+        return TopicChoice(topic, tuple(map(int, partitions)))
+
+
+@click.group()
+def groups() -> None:
+    """List, describe, reset and delete consumer groups of a running cluster."""
+
+
+@groups.command("list")
+@_zookeeper_option
+@json_option
+@bootstrap_servers_option
+def list_(zookeeper: str | None, as_json: bool, bootstrap_servers: str) -> None:
+    """Print the name and the state of every group.
+
+    With --zookeeper, CONSUMERS is how many of the paper's consumers are registered.
+    """
+    with one_line_errors(bootstrap_servers):
+        states, problems = GroupAdmin(bootstrap_servers).listing()
+        _echo_listing(states, _paper_groups(zookeeper), as_json)
+        _refuse_if(problems)
+
+
+@groups.command()
+@click.argument("names", metavar="[GROUP]...", nargs=-1)
+@_zookeeper_option
+@json_option
+@bootstrap_servers_option
+def describe(
+    names: tuple[str, ...], zookeeper: str | None, as_json: bool, bootstrap_servers: str
+) -> None:
+    """Print offsets, lag and members of groups; of all groups where none is named.
+
+    LAG is how far the committed offset is behind the end of the log. What is not known is `-`,
+    and null in JSON, as the end of a log that no broker leads.
+    """
+    with one_line_errors(bootstrap_servers):
+        admin = GroupAdmin(bootstrap_servers)
+        paper = _paper_groups(zookeeper)
+        states, problems = ({}, []) if names else admin.listing()
+        wanted = dict.fromkeys(names or sorted(states.keys() | (paper or {}).keys()))
+        reports = _reports(admin, wanted, paper)
+        if as_json:
+            echo_json([_as_json(report) for report in reports])
+        else:
+            _echo_lines(line for report in reports for line in report_lines(report))
+        _refuse_if(problems)
+
+
+@groups.command()
+@click.argument("group")
+@click.option("--to-earliest", is_flag=True, help="Go back to the first message there is.")
+@click.option("--to-latest", is_flag=True, help="Go on to the end, past all messages.")
+@click.option("--to-time", type=Rfc3339(), help="Go to the first message that is not older.")
+@click.option("--to-offset", type=click.IntRange(min=0), help="Go to this offset.")
+@click.option(
+    "--topic",
+    "choices",
+    type=Topics(),
+    multiple=True,
+    help="A topic, or some partitions of it; repeatable.",
+)
+@click.option("--all-topics", is_flag=True, help="Every partition with a committed offset.")
+@click.option("--execute", is_flag=True, help="Do it, where else only the plan is shown.")
+@json_option
+@bootstrap_servers_option
+def reset(
+    group: str,
+    choices: tuple[TopicChoice, ...],
+    all_topics: bool,
+    execute: bool,
+    as_json: bool,
+    bootstrap_servers: str,
+    **targets: Any,
+) -> None:
+    """Set committed offsets of GROUP, which must have no members.
+
+    Without --execute nothing changes: the new offsets are only shown. An offset that is not in a
+    log becomes the nearest end of it, and so does a time after the last message.
+    """
+    target = _target(**targets)
+    if bool(choices) == all_topics:
+        raise click.UsageError("choose either --topic or --all-topics")
+    with one_line_errors(bootstrap_servers):
+        admin = GroupAdmin(bootstrap_servers)
+        plan = plan_reset(admin, group, choices, target)
+        if execute:
+            admin.commit(group, {(each.topic, each.partition): each.new_offset for each in plan})
+    _echo_plan(plan, target, as_json)
+    click.echo("done" if execute else "nothing is changed yet: --execute does it", err=True)
+
+
+@groups.command()
+@click.argument("names", metavar="GROUP...", nargs=-1, required=True)
+@bootstrap_servers_option
+def delete(names: tuple[str, ...], bootstrap_servers: str) -> None:
+    """Delete groups, which must have no members, with their committed offsets."""
+    with one_line_errors(bootstrap_servers):
+        admin = GroupAdmin(bootstrap_servers)
+        for name in dict.fromkeys(names):
+            admin.delete(name)
+            click.echo(f"deleted group {name}", err=True)
+
+
+def _target(
+    to_earliest: bool, to_latest: bool, to_time: int | None, to_offset: int | None
+) -> Target:
+    given: list[Target] = []
+    if to_earliest:
+        given.append(ToEarliest())
+    if to_latest:
+        given.append(ToLatest())
+    if to_time is not None:
+        given.append(ToTime(to_time))
+    if to_offset is not None:
+        given.append(ToOffset(to_offset))
+    if len(given) != 1:
+        raise click.UsageError("choose one of --to-earliest, --to-latest, --to-time, --to-offset")
+    return given[0]
+
+
+def _paper_groups(zookeeper: str | None) -> Mapping[str, PaperGroup] | None:
+    return None if zookeeper is None else read_paper_groups(zookeeper)
+
+
+def _reports(
+    admin: GroupAdmin, names: Iterable[str], paper: Mapping[str, PaperGroup] | None
+) -> list[GroupReport]:
+    led = {place for place, leader in admin.leaders().items() if leader is not None}
+    reports = []
+    for name in names:
+        known = None if paper is None else paper.get(name, PaperGroup([], {}, {}))
+        report = describe_group(admin, name, led, known)
+        if report is None:
+            raise CommandRefused(f"there is no group {name!r}")
+        reports.append(report)
+    return reports
+
+
+def _refuse_if(problems: Sequence[str]) -> None:
+    if problems:
+        raise CommandRefused(f"groups may be missing: {'; '.join(problems)}")
+
+
+def _echo_listing(
+    states: Mapping[str, str], paper: Mapping[str, PaperGroup] | None, as_json: bool
+) -> None:
+    rows = [
+        (name, states.get(name), _consumers(paper, name))
+        for name in sorted(states.keys() | (paper or {}).keys())
+    ]
+    if as_json:
+        fields = ("group", "state", "consumers")
+        echo_json([dict(zip(fields, row, strict=True)) for row in rows])
+    elif paper is None:
+        _echo_lines(table_lines(("GROUP", "STATE"), [row[:2] for row in rows]))
+    else:
+        _echo_lines(table_lines(("GROUP", "STATE", "CONSUMERS"), rows))
+
+
+def _consumers(paper: Mapping[str, PaperGroup] | None, name: str) -> int | None:
+    if paper is None:
+        return None
+    return len(paper[name].consumers) if name in paper else 0
+
+
+def _as_json(report: GroupReport) -> dict[str, Any]:
+    value = asdict(report)
+    for member in value["members"]:
+        member["partitions"] = [
+            {"topic": topic, "partition": partition} for topic, partition in member["partitions"]
+        ]
+    return value
+
+
+def _echo_lines(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo(line)
+
+
+def _echo_plan(plan: Sequence[PlannedOffset], target: Target, as_json: bool) -> None:
+    if as_json:
+        echo_json([asdict(each) for each in plan])
+    else:
+        _echo_lines(plan_lines(plan))
+    for each in plan:
+        if isinstance(target, ToOffset) and each.new_offset != target.offset:
+            click.echo(
+                f"partition {each.partition} of {each.topic} has no offset {target.offset}; "
+                f"the nearest is {each.new_offset}",
+                err=True,
+            )

@@ -1,0 +1,139 @@
+"""Consumer groups of the paper as they stand in ZooKeeper, for whoever wants to look.
+
+Source: the paper, section 3.2: the consumer, ownership and offset registries.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from kazoo.client import KazooClient
+
+from logbroker.groups.stored import TopicPartition
+from logbroker.registry.group_payloads import parse_offset
+from logbroker.registry.zookeeper import paths
+from logbroker.registry.zookeeper.session import ZooKeeperSession
+
+SESSION_S: Final = 6.0
+"""The session owns nothing, so it is all the same how long it outlives this process."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class PaperConsumer:
+    """A registered consumer; `streams` is how many it reads of each topic."""
+
+    consumer_id: str
+    streams: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PaperGroup:
+    """What the three registries have of one group; owners are streams of its consumers."""
+
+    consumers: list[PaperConsumer]
+    owners: Mapping[TopicPartition, str]
+    offsets: Mapping[TopicPartition, int]
+
+
+def read_paper_groups(address: str) -> dict[str, PaperGroup]:
+    """Every group under an address, `HOST:PORT[,HOST:PORT...][/PATH]`, by its name.
+
+    They are read one after the other while consumers go on, so they need not agree. What is
+    not written as the paper's consumers write it is left out.
+
+    Raises:
+        ConfigurationError: nobody answers at the address.
+        RegistryUnavailable: ZooKeeper answers no more.
+    """
+    servers, slash, path = address.partition("/")
+    # Not as part of the address: the session would make a path that is not there.
+    session = ZooKeeperSession(servers, SESSION_S)
+    session.connect()
+    try:
+        return _read_groups(_Tree(session, slash + path))
+    finally:
+        session.close()
+
+
+class _Tree:
+    """The nodes below a path."""
+
+    def __init__(self, session: ZooKeeperSession, root: str) -> None:
+        self._session = session
+        self._root = root.rstrip("/")
+
+    def children(self, parents: Iterable[str]) -> list[str]:
+        """The paths of all children of the nodes, of those that are there."""
+        asked = list(parents)
+        answers = self._session.ask_all(partial(_ask_children, self._root + each) for each in asked)
+        return [
+            f"{parent}/{name}"
+            for parent, names in zip(asked, answers, strict=True)
+            for name in sorted(names or ())
+        ]
+
+    def values(self, nodes: Iterable[str], parse: Callable[[str], T]) -> dict[str, T]:
+        """What `parse` makes of each node; one that it refuses with ValueError is left out."""
+        asked = list(nodes)
+        answers = self._session.ask_all(partial(_ask_value, self._root + each) for each in asked)
+        found: dict[str, T] = {}
+        for node, answer in zip(asked, answers, strict=True):
+            try:
+                if answer is not None:
+                    found[node] = parse(answer[0].decode())
+            except ValueError:
+                continue
+        return found
+
+
+def _ask_children(path: str, client: KazooClient) -> Any:
+    return client.get_children_async(path)
+
+
+def _ask_value(path: str, client: KazooClient) -> Any:
+    return client.get_async(path)
+
+
+def _read_groups(tree: _Tree) -> dict[str, PaperGroup]:
+    groups = {}
+    for node in tree.children([paths.CONSUMERS]):
+        name = paths.name_of_node(_last(node))
+        if name is not None:
+            groups[name] = _read_group(tree, name)
+    return groups
+
+
+def _read_group(tree: _Tree, name: str) -> PaperGroup:
+    streams = tree.values(tree.children([paths.consumer_ids(name)]), _parse_streams)
+    return PaperGroup(
+        consumers=[PaperConsumer(_last(node), streams[node]) for node in sorted(streams)],
+        owners=_read_places(tree, f"{paths.group(name)}/owners", str),
+        offsets=_read_places(tree, paths.offsets(name), lambda text: parse_offset(text).offset),
+    )
+
+
+def _read_places(tree: _Tree, parent: str, parse: Callable[[str], T]) -> dict[TopicPartition, T]:
+    """Nodes of the form `<parent>/<topic>/<partition>`."""
+    values = tree.values(tree.children(tree.children([parent])), parse)
+    found = {}
+    for node, value in values.items():
+        topic, partition = node.removeprefix(f"{parent}/").split("/")
+        if partition.isascii() and partition.isdecimal():
+            found[topic, int(partition)] = value
+    return found
+
+
+def _parse_streams(text: str) -> dict[str, int]:
+    fields = json.loads(text)
+    try:
+        return {str(topic): int(count) for topic, count in fields["subscription"].items()}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{text!r} has no subscription") from error
+
+
+def _last(node: str) -> str:
+    return node.rpartition("/")[2]
