@@ -36,14 +36,16 @@ Job = dict[str, Any]
 
 
 class Stage:
-    """Broker, API and database at work, a webhook whose events are published; a context manager.
+    """Log, API and database at work, a webhook whose events are published; a context manager.
 
     The window holds `EVENTS` events of the webhook, `copies` of them twice in the log, and lies
-    among events of other times and of other webhooks.
+    among events of other times and of other webhooks. Without `bootstrap_servers` it has a broker
+    of its own.
     """
 
-    def __init__(self, folder: Path, database_url: str) -> None:
+    def __init__(self, folder: Path, database_url: str, bootstrap_servers: str = "") -> None:
         self._folder = folder
+        self._bootstrap_servers = bootstrap_servers
         self._database_url = database_url
         self._stack = ExitStack()
         self.receiver = ReceiverThread()
@@ -84,6 +86,18 @@ class Stage:
         worker.start("rewind worker ready")
         self.workers.append(worker)
         return worker
+
+    def register(self) -> dict[str, Any]:
+        """Another webhook, at the same receiver: its id and secret."""
+        answer = self.api.post("/webhooks", json={"url": self.receiver.url, "description": "test"})
+        assert answer.status_code == 201, answer.text
+        webhook: dict[str, Any] = answer.json()
+        return webhook
+
+    def publish_until_accepted(self, event_id: str, webhook_id: str) -> None:
+        """Put an event of the window's middle into the log, again and again until it is there."""
+        event = self._event(event_id, self._times_ms[EVENTS // 2], webhook_id)
+        until(lambda: self.api.post("/events", json=event).status_code == 202, event_id)
 
     def ask_replay(self, **changes: str) -> httpx.Response:
         """POST /replays for the window, or with `changes` to the request."""
@@ -138,8 +152,9 @@ class Stage:
 
     def _open(self) -> None:
         self._stack.enter_context(self.receiver)
-        self._broker = self._stack.enter_context(BrokerProcess(self._folder / "log"))
-        self._broker.serve()
+        if not self._bootstrap_servers:
+            broker = self._stack.enter_context(BrokerProcess(self._folder / "log")).serve()
+            self._bootstrap_servers = broker.bootstrap_servers
         migrated = ServerProcess(
             ["-m", "app", "migrate", "--database", self._database_url], self._folder / "migrate.log"
         )
@@ -156,14 +171,14 @@ class Stage:
     def _service(self, command: str) -> list[str]:
         return [
             *("-m", "app", command, "--database", self._database_url),
-            *("--bootstrap-servers", self._broker.bootstrap_servers),
+            *("--bootstrap-servers", self._bootstrap_servers),
         ]
 
     def _publish(self) -> None:
-        webhook = self._register()
+        webhook = self.register()
         self.webhook_id = webhook["id"]
         self.receiver.expect(webhook["secret"])
-        others = [self._register()["id"] for _ in range(OTHER_WEBHOOKS)]
+        others = [self.register()["id"] for _ in range(OTHER_WEBHOOKS)]
         mine = [
             self._event(event_id, time_ms, self.webhook_id)
             for event_id, time_ms in zip(self.expected, self._times_ms, strict=True)
@@ -180,12 +195,6 @@ class Stage:
             headers={"content-type": "application/x-ndjson"},
         )
         assert answer.json() == {"accepted": len(events)}, answer.text
-
-    def _register(self) -> dict[str, Any]:
-        answer = self.api.post("/webhooks", json={"url": self.receiver.url, "description": "test"})
-        assert answer.status_code == 201, answer.text
-        webhook: dict[str, Any] = answer.json()
-        return webhook
 
     @staticmethod
     def _event(event_id: str, time_ms: int, webhook_id: str) -> dict[str, Any]:

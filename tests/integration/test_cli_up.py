@@ -4,13 +4,16 @@ import os
 import signal
 import socket
 import sqlite3
+from collections import Counter
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
 import pytest
-from processes import ServerProcess, until
+from confluent_kafka.admin import AdminClient
+from processes import DEADLINE_S, ServerProcess, until
+from zookeeper import SharedZooKeeper, free_ports
 
 from app.store import migrate
 
@@ -141,3 +144,57 @@ def test_all_end_when_one_does(tmp_path: Path) -> None:
         assert up.wait() == 1
         assert "rewind: rewind worker ended with code -9" in up.said
         assert all(has_ended(pid) for pid in children)
+
+
+def test_several_brokers_share_the_log_and_keep_it_over_a_restart(
+    tmp_path: Path, zookeeper: SharedZooKeeper
+) -> None:
+    address = zookeeper.fresh_chroot()
+    first_port = adjacent_ports(2)
+    options = ("--brokers", "2", "--zookeeper", address, "--broker-port", str(first_port))
+    bootstrap_servers = f"127.0.0.1:{first_port + 1}"
+    for start in ("first", "second"):
+        with Up(tmp_path, start, options) as up:
+            up.start(READY)
+            assert len(up.children()) == 4
+            metadata = AdminClient({"bootstrap.servers": bootstrap_servers}).list_topics(
+                timeout=DEADLINE_S
+            )
+            assert {
+                number: (broker.host, broker.port) for number, broker in metadata.brokers.items()
+            } == {number: ("127.0.0.1", first_port + number) for number in (0, 1)}
+            partitions = metadata.topics["delivery_log"].partitions.values()
+            assert Counter(each.leader for each in partitions) == {0: 8, 1: 8}
+            assert up.stop(signal.SIGINT) == 0
+    for number in (0, 1):
+        folder = tmp_path / "data" / f"log-{number}"
+        assert len(list(folder.glob("delivery_log-*"))) == 8
+
+
+def adjacent_ports(count: int) -> int:
+    """The first of several ports in a row that nobody listens on right now."""
+    while True:
+        (first,) = free_ports(1)
+        try:
+            for port in range(first, first + count):
+                with socket.socket() as listener:
+                    listener.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        return first
+
+
+def test_several_brokers_without_a_zookeeper_are_misused_in_one_line(tmp_path: Path) -> None:
+    with Up(tmp_path, options=("--brokers", "2")) as up:
+        up.launch()
+        assert up.wait() == 2
+        (line,) = up.said.splitlines()
+        assert line.startswith("rewind: REWIND_BROKERS is 2 and REWIND_ZOOKEEPER is not given")
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_zookeeper_that_does_not_answer_is_named_in_one_line(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    with Up(tmp_path, options=("--zookeeper", address)) as up:
+        (line,) = up.refused()
+        assert address in line

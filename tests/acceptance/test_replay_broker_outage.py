@@ -1,0 +1,93 @@
+"""A replay over two brokers is complete although one of them dies and comes back."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from broker_cluster import BrokerCluster
+from processes import DEADLINE_S, BrokerProcess
+from replay_stage import EVENTS, SLOW_S, Job, Stage
+from zookeeper import SharedZooKeeper
+
+from app.log.topics import DELIVERY_LOG
+from logbroker.client.partitioner import partition_for_key
+
+SOME = 150
+"""Events that a receiver has when its broker dies."""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, zookeeper: SharedZooKeeper) -> Iterator[BrokerCluster]:
+    with BrokerCluster(tmp_path, zookeeper.fresh_chroot(), count=2) as cluster:
+        yield cluster.serve()
+
+
+@pytest.fixture
+def stage(tmp_path: Path, cluster: BrokerCluster) -> Iterator[Stage]:
+    database_url = f"sqlite:///{tmp_path}/rewind.db"
+    with Stage(tmp_path, database_url, cluster.bootstrap_servers) as stage:
+        yield stage
+
+
+def broker_of(cluster: BrokerCluster, webhook_id: str) -> BrokerProcess:
+    """The broker that has a webhook's events."""
+    leaders = cluster.leaders_at(1, DELIVERY_LOG)
+    return cluster.brokers[leaders[partition_for_key(webhook_id.encode(), len(leaders))]]
+
+
+def check_exactly_once(stage: Stage, job: Job, *more: str) -> None:
+    assert (job["state"], job["error"]) == ("COMPLETED", None)
+    assert (job["counts"]["delivered"], job["counts"]["failed"]) == (EVENTS + len(more), 0)
+    assert stage.receiver.problems == []
+    assert sorted(stage.receiver.taken) == sorted([*stage.expected, *more])
+
+
+def test_the_log_of_the_service_is_spread_over_both_brokers(
+    cluster: BrokerCluster, stage: Stage
+) -> None:
+    assert sorted(cluster.leaders_at(1, DELIVERY_LOG)) == [1, 1, 2, 2]
+
+
+def test_a_replay_waits_for_the_broker_that_has_its_events(
+    cluster: BrokerCluster, stage: Stage
+) -> None:
+    replay_id = stage.replay()
+    broker = broker_of(cluster, stage.webhook_id)
+    broker.kill()
+    stage.worker().until_says(f'"replay": "{replay_id}"')
+    broker.serve()
+    check_exactly_once(stage, stage.finished(replay_id))
+
+
+def test_a_replay_under_way_is_complete_although_its_broker_dies(
+    cluster: BrokerCluster, stage: Stage
+) -> None:
+    stage.receiver.answer(204, delay_s=SLOW_S)
+    stage.worker()
+    replay_id = stage.replay()
+    stage.until_taken(SOME)
+    broker = broker_of(cluster, stage.webhook_id)
+    broker.kill()
+    broker.serve()
+    check_exactly_once(stage, stage.finished(replay_id))
+
+
+def test_what_is_published_around_the_death_of_a_broker_is_replayed(
+    cluster: BrokerCluster, stage: Stage
+) -> None:
+    broker = broker_of(cluster, stage.webhook_id)
+    neighbour = stage.register()
+    while broker_of(cluster, neighbour["id"]) is broker:
+        neighbour = stage.register()
+    broker.kill()
+    # A service that stood still would not serve those either whose broker lives.
+    stage.publish_until_accepted("evt_of_another", neighbour["id"])
+    with ThreadPoolExecutor() as pool:
+        published = pool.submit(stage.publish_until_accepted, "evt_meanwhile", stage.webhook_id)
+        broker.serve()
+        published.result(DEADLINE_S)
+    stage.publish_until_accepted("evt_afterwards", stage.webhook_id)
+    stage.worker()
+    job = stage.finished(stage.replay())
+    check_exactly_once(stage, job, "evt_meanwhile", "evt_afterwards")
