@@ -76,10 +76,16 @@ class RawConnection:
             return
 
     def produce(
-        self, topic: str, batch: bytes, *, acks: int, version: int = PRODUCE_VERSION
+        self,
+        topic: str,
+        batch: bytes,
+        *,
+        acks: int,
+        partition: int = 0,
+        version: int = PRODUCE_VERSION,
     ) -> int:
-        """Send one batch to partition 0 and do not wait: the correlation id."""
-        return self.send(produce_request(topic, batch, acks=acks), version)
+        """Send one batch and do not wait: the correlation id."""
+        return self.send(produce_request(topic, batch, acks=acks, partition=partition), version)
 
     def produced(self, *, version: int = PRODUCE_VERSION) -> tuple[int, int, int]:
         """The next answer to a `produce`: correlation id, error code and base offset."""
@@ -90,7 +96,7 @@ class RawConnection:
     def fetch(
         self, topic: str, offset: int, *, min_bytes: int = 1, max_wait_ms: int = 0, **limits: int
     ) -> int:
-        """Ask for partition 0 from `offset` and do not wait: the correlation id."""
+        """Ask for a partition from `offset` and do not wait: the correlation id."""
         request = fetch_request(
             topic, offset, min_bytes=min_bytes, max_wait_ms=max_wait_ms, **limits
         )
@@ -138,9 +144,11 @@ def batch_of(*values: bytes, timestamp_ms: int = 1_700_000_000_000, **fields: An
     return encode_batch([NewRecord(timestamp_ms, None, value) for value in values], **fields)
 
 
-def produce_request(topic: str, batch: bytes, *, acks: int, timeout_ms: int = 30_000) -> Any:
-    partition = ProduceRequest.TopicProduceData.PartitionProduceData(index=0, records=batch)
-    data = ProduceRequest.TopicProduceData(name=topic, partition_data=[partition])
+def produce_request(
+    topic: str, batch: bytes, *, acks: int, timeout_ms: int = 30_000, partition: int = 0
+) -> Any:
+    into = ProduceRequest.TopicProduceData.PartitionProduceData(index=partition, records=batch)
+    data = ProduceRequest.TopicProduceData(name=topic, partition_data=[into])
     return ProduceRequest(
         transactional_id=None, acks=acks, timeout_ms=timeout_ms, topic_data=[data]
     )
@@ -154,9 +162,10 @@ def fetch_request(
     max_wait_ms: int,
     max_bytes: int = 50 * 2**20,
     partition_bytes_max: int = 50 * 2**20,
+    partition: int = 0,
 ) -> Any:
-    partition = FetchRequest.FetchTopic.FetchPartition(
-        partition=0,
+    wanted = FetchRequest.FetchTopic.FetchPartition(
+        partition=partition,
         current_leader_epoch=-1,
         fetch_offset=offset,
         last_fetched_epoch=-1,
@@ -171,7 +180,7 @@ def fetch_request(
         isolation_level=0,
         session_id=0,
         session_epoch=-1,
-        topics=[FetchRequest.FetchTopic(topic=topic, partitions=[partition])],
+        topics=[FetchRequest.FetchTopic(topic=topic, partitions=[wanted])],
         forgotten_topics_data=[],
         rack_id="",
     )

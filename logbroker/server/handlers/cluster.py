@@ -7,7 +7,7 @@ from uuid import UUID
 from kafka.protocol.admin.cluster import DescribeClusterRequest, DescribeClusterResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
-from logbroker.errors import LeaderNotAvailable, RequestRefused
+from logbroker.errors import LeaderNotAvailable, RequestRefused, TopicAlreadyExists
 from logbroker.registry.cluster import ClusterView
 from logbroker.registry.topic import Topic, check_topic_name
 from logbroker.server.connection import Connection
@@ -150,9 +150,8 @@ def _find(name: str | None, topic_id: UUID, view: ClusterView, outcomes: Outcome
         if name is None:
             return _describe(view.topic_by_id(topic_id), view)
         outcome = outcomes.get(name)
-        # Another broker may have been faster; then the topic is there all the same.
         if isinstance(outcome, RequestRefused) and name not in view.topics:
-            raise outcome
+            raise _retriable(outcome)
         check_topic_name(name)
         return _describe(view.topic(name), view)
     except RequestRefused as refusal:
@@ -163,6 +162,11 @@ def _find(name: str | None, topic_id: UUID, view: ClusterView, outcomes: Outcome
             is_internal=False,
             partitions=[],
         )
+
+
+def _retriable(refusal: RequestRefused) -> RequestRefused:
+    """What a client is told whose topic another broker was faster to create: ask again."""
+    return LeaderNotAvailable(str(refusal)) if isinstance(refusal, TopicAlreadyExists) else refusal
 
 
 def _describe(topic: Topic, view: ClusterView) -> _Topic:
