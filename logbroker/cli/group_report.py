@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from logbroker.cli.group_admin import DEAD, GroupAdmin, GroupMember
-from logbroker.cli.log_positions import Place
+from logbroker.cli.log_positions import LATEST, Place, Position
 from logbroker.registry.zookeeper.consumers import PaperConsumer, PaperGroup
 
 
@@ -75,7 +75,7 @@ def describe_group(
     consumers = None if paper is None else paper.consumers
     if description.state == DEAD and not places and not consumers:
         return None
-    ends = admin.positions.latest(places & led)
+    (ends,) = admin.positions.find(places & led, [LATEST])
     return GroupReport(
         group=name,
         state=description.state,
@@ -91,9 +91,10 @@ def describe_group(
 
 
 def _partition(
-    place: Place, committed: int | None, end: int | None, reader: _Reader
+    place: Place, committed: int | None, end_position: Position | None, reader: _Reader
 ) -> GroupPartition:
     topic, partition = place
+    end = None if end_position is None else end_position.offset
     return GroupPartition(
         topic=topic,
         partition=partition,

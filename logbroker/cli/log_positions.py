@@ -1,6 +1,6 @@
 """Where logs begin and end, asked of whoever leads them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Final, NamedTuple
 
@@ -17,10 +17,15 @@ Place = tuple[str, int]
 """A topic and the number of one of its partitions."""
 
 EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-NEWEST: Final = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
+"""The first offset that can be read."""
 
-_NOTHING: Final = -1
+LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+"""The offset behind the last record that can be read."""
+
+NEWEST: Final = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
+"""The record with the greatest timestamp, which need not be the last."""
+
+_NO_RECORD: Final = -1
 
 _LED_BY_NOBODY: Final = frozenset(
     {
@@ -36,54 +41,58 @@ _LED_BY_NOBODY: Final = frozenset(
 _UNKNOWABLE: Final = _LED_BY_NOBODY | {"UNSUPPORTED_VERSION", "_UNSUPPORTED_FEATURE"}
 
 
-class FoundRecord(NamedTuple):
-    """What a look-up by time found."""
+class Position(NamedTuple):
+    """An offset; `timestamp_ms` is its record's where the question was for a record."""
 
     offset: int
     timestamp_ms: int
 
 
-class LogPositions:
-    """Looks offsets up; a partition whose leader went away meanwhile is left out of an answer.
+def since(timestamp_ms: int) -> OffsetSpec:
+    """The first record that is not older."""
+    spec: OffsetSpec = OffsetSpec.for_timestamp(timestamp_ms)
+    return spec
 
-    Every method raises KafkaException when a broker refuses.
-    """
+
+class LogPositions:
+    """Looks offsets up in logs."""
 
     def __init__(self, client: AdminClient) -> None:
         self._client = client
 
-    def earliest(self, places: Iterable[Place]) -> dict[Place, int]:
-        """The first offset of each log that can be read."""
-        return {place: found.offset for place, found in self._found(places, EARLIEST).items()}
+    def find(
+        self, places: Iterable[Place], specs: Sequence[OffsetSpec]
+    ) -> list[dict[Place, Position | None]]:
+        """What each log has for each question, all asked at once; None if it has no such record.
 
-    def latest(self, places: Iterable[Place]) -> dict[Place, int]:
-        """The offset behind the last record of each log that can be read."""
-        return {place: found.offset for place, found in self._found(places, LATEST).items()}
+        A log whose leader did not answer is left out.
 
-    def first_since(self, places: Iterable[Place], timestamp_ms: int) -> dict[Place, FoundRecord]:
-        """In each log the first record that is not older; none where all are."""
-        return self._records(places, OffsetSpec.for_timestamp(timestamp_ms))
+        Raises:
+            KafkaException: a broker refuses.
+        """
+        asked = [TopicPartition(*place) for place in places]
+        if not asked:
+            return [{} for _ in specs]
+        futures = [
+            self._client.list_offsets(dict.fromkeys(asked, spec), request_timeout=REQUEST_TIMEOUT_S)
+            for spec in specs
+        ]
+        return [_positions(each) for each in futures]
 
-    def newest(self, places: Iterable[Place]) -> dict[Place, FoundRecord]:
-        """In each log the record with the greatest timestamp, which need not be the last."""
-        return self._records(places, NEWEST)
 
-    def _records(self, places: Iterable[Place], spec: OffsetSpec) -> dict[Place, FoundRecord]:
-        return {
-            place: FoundRecord(found.offset, found.timestamp)
-            for place, found in self._found(places, spec).items()
-            if found.offset != _NOTHING
-        }
-
-    def _found(
-        self, places: Iterable[Place], spec: OffsetSpec
-    ) -> "Mapping[Place, ListOffsetsResultInfo]":
-        wanted = {TopicPartition(*place): spec for place in places}
-        if not wanted:
-            return {}
-        futures = self._client.list_offsets(wanted, request_timeout=REQUEST_TIMEOUT_S)
-        answers = {(each.topic, each.partition): _answer(futures[each]) for each in futures}
-        return {place: answer for place, answer in answers.items() if answer is not None}
+def _positions(
+    futures: "Mapping[TopicPartition, Future[ListOffsetsResultInfo]]",
+) -> dict[Place, Position | None]:
+    positions: dict[Place, Position | None] = {}
+    for asked, future in futures.items():
+        answer = _answer(future)
+        # Where one leader of several does not answer, the client says so with an odd offset alone.
+        if answer is not None and answer.offset >= _NO_RECORD:
+            position = Position(answer.offset, answer.timestamp)
+            positions[asked.topic, asked.partition] = (
+                None if answer.offset == _NO_RECORD else position
+            )
+    return positions
 
 
 def _answer(future: "Future[ListOffsetsResultInfo]") -> "ListOffsetsResultInfo | None":

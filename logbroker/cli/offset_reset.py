@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from logbroker.cli.admin_command import CommandRefused
 from logbroker.cli.group_admin import MEMBERLESS, GroupAdmin, GroupDescription
-from logbroker.cli.log_positions import LogPositions, Place
+from logbroker.cli.log_positions import EARLIEST, LATEST, LogPositions, Place, since
 
 
 class TopicChoice(NamedTuple):
@@ -105,23 +105,20 @@ def _check_led(leaders: Mapping[Place, int | None], places: Iterable[Place]) -> 
 def _offsets(
     positions: LogPositions, places: Sequence[Place], target: Target
 ) -> Mapping[Place, int]:
-    earliest, latest = positions.earliest(places), positions.latest(places)
-    match target:
-        case ToEarliest():
-            found = earliest
-        case ToLatest():
-            found = latest
-        case ToTime(timestamp_ms):
-            since = positions.first_since(places, timestamp_ms)
-            found = latest | {place: record.offset for place, record in since.items()}
-        case ToOffset(offset):
-            found = {
-                place: min(max(offset, earliest[place]), latest[place])
-                for place in earliest.keys() & latest.keys()
-            }
-    for topic, partition in places:
-        if (topic, partition) not in found:
-            raise CommandRefused(
-                f"the leader of partition {partition} of topic {topic!r} went away"
-            )
-    return found
+    spec = since(target.timestamp_ms) if isinstance(target, ToTime) else LATEST
+    earliest, latest, found = positions.find(places, (EARLIEST, LATEST, spec))
+    offsets = {}
+    for place in places:
+        start, end = earliest.get(place), latest.get(place)
+        if start is None or end is None or place not in found:
+            raise CommandRefused(f"the leader of partition {place[1]} of {place[0]!r} went away")
+        match target:
+            case ToEarliest():
+                offsets[place] = start.offset
+            case ToLatest():
+                offsets[place] = end.offset
+            case ToTime():
+                offsets[place] = (found[place] or end).offset
+            case ToOffset(offset):
+                offsets[place] = min(max(offset, start.offset), end.offset)
+    return offsets

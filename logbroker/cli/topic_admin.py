@@ -13,14 +13,20 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs r
 )
 
 from logbroker.cli.admin_command import REQUEST_TIMEOUT_S, admin_client
-from logbroker.cli.log_positions import LogPositions, Place
+from logbroker.cli.log_positions import (
+    EARLIEST,
+    LATEST,
+    NEWEST,
+    LogPositions,
+    Place,
+    Position,
+    since,
+)
 from logbroker.cli.log_sizes import log_sizes
 from logbroker.cli.rfc3339 import format_time
 
 BROKER_DEFAULT: Final = -1
 """Leaves the count of partitions or of replicas to the broker (KIP-464)."""
-
-_FIRST_MS: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +62,11 @@ class TopicState:
 class _Logs:
     """What the leaders say of their logs."""
 
-    earliest: Mapping[Place, int]
-    latest: Mapping[Place, int]
     sizes: Mapping[Place, int]
-    first: Mapping[Place, str]
-    newest: Mapping[Place, str]
+    earliest: Mapping[Place, Position | None]
+    latest: Mapping[Place, Position | None]
+    first: Mapping[Place, Position | None]
+    newest: Mapping[Place, Position | None]
 
 
 class TopicAdmin:
@@ -119,15 +125,8 @@ class TopicAdmin:
                 if partition.leader is not None:
                     led_by.setdefault(partition.leader.id, set()).add((topic.name, partition.id))
         led = [place for places in led_by.values() for place in places]
-        first = self._positions.first_since(led, _FIRST_MS)
-        newest = self._positions.newest(led)
-        return _Logs(
-            earliest=self._positions.earliest(led),
-            latest=self._positions.latest(led),
-            sizes=log_sizes(self._bootstrap_servers, led_by),
-            first={place: format_time(found.timestamp_ms) for place, found in first.items()},
-            newest={place: format_time(found.timestamp_ms) for place, found in newest.items()},
-        )
+        sizes = log_sizes(self._bootstrap_servers, led_by)
+        return _Logs(sizes, *self._positions.find(led, (EARLIEST, LATEST, since(0), NEWEST)))
 
     def _changed_settings(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
         resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
@@ -151,11 +150,19 @@ def _partition_states(topic: TopicDescription, logs: _Logs) -> list[PartitionSta
                 partition=partition.id,
                 leader=partition.leader.id if partition.leader else None,
                 replicas=[replica.id for replica in partition.replicas],
-                earliest=logs.earliest.get(place),
-                latest=logs.latest.get(place),
+                earliest=_offset(logs.earliest.get(place)),
+                latest=_offset(logs.latest.get(place)),
                 size_bytes=logs.sizes.get(place),
-                first_time=logs.first.get(place),
-                newest_time=logs.newest.get(place),
+                first_time=_time(logs.first.get(place)),
+                newest_time=_time(logs.newest.get(place)),
             )
         )
     return states
+
+
+def _offset(position: Position | None) -> int | None:
+    return None if position is None else position.offset
+
+
+def _time(position: Position | None) -> str | None:
+    return None if position is None else format_time(position.timestamp_ms)

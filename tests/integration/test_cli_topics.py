@@ -7,11 +7,14 @@ import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
+from broker_cluster import NO_LEADER, BrokerCluster
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from processes import DEADLINE_S
+from zookeeper import SharedZooKeeper
 
 from logbroker.embedded import EmbeddedBroker
 
@@ -20,8 +23,12 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def topics(broker: EmbeddedBroker) -> Run:
-    """`logbroker topics ...` as a process, told by the environment where the broker is."""
-    environment = {**os.environ, "LOGBROKER_BOOTSTRAP_SERVERS": broker.bootstrap_servers}
+    return topics_of(broker.bootstrap_servers)
+
+
+def topics_of(bootstrap_servers: str) -> Run:
+    """`logbroker topics ...` as a process, told by the environment where the brokers are."""
+    environment = {**os.environ, "LOGBROKER_BOOTSTRAP_SERVERS": bootstrap_servers}
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -29,7 +36,7 @@ def topics(broker: EmbeddedBroker) -> Run:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=DEADLINE_S,
             check=False,
         )
 
@@ -106,6 +113,45 @@ def test_records_that_were_deleted_are_not_described(topics: Run, broker: Embedd
     (partition,) = state["partitions"]
     assert (partition["earliest"], partition["latest"]) == (2, 3)
     assert partition["first_time"] == partition["newest_time"] == "1970-01-01T00:00:03.000Z"
+
+
+def test_a_log_whose_broker_is_gone_is_unknown_and_the_others_are_not(
+    tmp_path: Path, zookeeper: SharedZooKeeper
+) -> None:
+    with BrokerCluster(tmp_path, zookeeper.fresh_chroot(), count=2) as cluster:
+        cluster.serve()
+        topics = topics_of(cluster.bootstrap_servers)
+        assert topics("create", "events", "--partitions", "2").returncode == 0
+        cluster.until_leaders("events", [1, 2])
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+        for partition in (0, 1):
+            producer.produce("events", b"value", partition=partition, timestamp=0)
+        assert producer.flush(DEADLINE_S) == 0
+
+        def described() -> tuple[dict[str, Any], dict[str, Any]]:
+            told = topics("describe", "events", "--json")
+            assert told.returncode == 0, told.stderr
+            (state,) = json.loads(told.stdout)
+            first, second = state["partitions"]
+            return first, second
+
+        known, also_known = described()
+        assert (known["leader"], also_known["leader"]) == (1, 2)
+        unknown = dict.fromkeys(
+            ("earliest", "latest", "size_bytes", "first_time", "newest_time"), None
+        )
+        cluster.brokers[2].kill()
+        # As long as its session lives, the dead one counts as the leader.
+        first, second = described()
+        assert first == known
+        assert second == also_known | unknown | {"leader": second["leader"]}
+        cluster.until_leaders("events", [1, NO_LEADER], at=[1])
+        assert described() == (known, also_known | unknown | {"leader": None})
+        last = topics("describe", "events").stdout.splitlines()[-1]
+        assert last.split() == ["1", "-", "2", "-", "-", "-", "-", "-"]
+        cluster.brokers[2].serve()
+        cluster.until_leaders("events", [1, 2])
+        assert described() == (known, also_known)
 
 
 def test_without_a_name_all_topics_are_described(topics: Run) -> None:
