@@ -30,6 +30,8 @@ class ClusterView:
 
     `brokers` are those registered now: one whose session is lost is not among them, and that
     includes the broker whose view this is. `coordinators` has the broker of each slot that has one.
+    `unreadable` names the topics that are there, but whose metadata makes no sense: nobody serves
+    them, and nobody may remove their data.
     """
 
     cluster_id: str
@@ -37,6 +39,7 @@ class ClusterView:
     brokers: Mapping[int, BrokerEndpoint]
     topics: Mapping[str, Topic]
     coordinators: Mapping[int, int] = field(default_factory=dict)
+    unreadable: frozenset[str] = frozenset()
 
     @cached_property
     def _names_by_id(self) -> dict[UUID, str]:

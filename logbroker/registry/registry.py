@@ -117,6 +117,7 @@ class Registry(ABC):
 
         Raises:
             NotCoordinator: as above.
+            GroupTooLarge: they do not fit what the registry changes at once.
         """
 
     @abstractmethod

@@ -40,10 +40,14 @@ class SlotNode:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that is there now, whoever wrote it."""
+    """All that is there now, whoever wrote it; `unreadable` are names of topics.
+
+    `topics` cannot be changed, and stays the same object as long as no topic changes.
+    """
 
     brokers: Mapping[int, BrokerNode] = field(default_factory=dict)
-    topics: Mapping[str, Topic] = field(default_factory=dict)
+    topics: Mapping[str, Topic] = field(default_factory=lambda: MappingProxyType({}))
+    unreadable: frozenset[str] = frozenset()
     controller: OfficeNode | None = None
     slots: tuple[SlotNode, ...] = (SlotNode(),) * COORDINATION_SLOTS
 
@@ -87,8 +91,9 @@ def view_of(
         cluster_id=cluster_id,
         controller_id=in_office(facts.controller),
         brokers=MappingProxyType(live),
-        topics=MappingProxyType(dict(facts.topics)),
+        topics=facts.topics,
         coordinators=MappingProxyType(
             {n: held for n, held in holders.items() if held is not None and n not in giving_up}
         ),
+        unreadable=facts.unreadable,
     )

@@ -91,7 +91,8 @@ class ClusterFollower:
         """Wait for the thread's end, which the end of the session brings about."""
         if self._thread.is_alive():
             self._thread.join(CLOSE_S)
-        for each in self._take_waiting():
+        joining = [] if self._joining is None else [self._joining.done]
+        for each in self._take_waiting() + joining:
             each.set_exception(RegistryUnavailable("the registry was closed"))
 
     def look(self) -> None:

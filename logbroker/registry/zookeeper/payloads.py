@@ -22,6 +22,9 @@ TOPIC_VERSION: Final = 3
 NO_JMX: Final = -1
 LISTENER: Final = "PLAINTEXT"
 
+_WRONG: Final = (KeyError, TypeError, OverflowError)
+"""A field is missing, of another type, or a number without end, which Python's JSON knows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Registration:
@@ -59,7 +62,7 @@ def parse_broker(broker_id: int, content: bytes) -> Registration:
     fields = _decode(content)
     try:
         endpoint = BrokerEndpoint(broker_id, str(fields["host"]), int(fields["port"]))
-    except (KeyError, TypeError) as error:
+    except _WRONG as error:
         raise ValueError(f"host and port cannot be read: {error}") from None
     directory_id = fields.get("directory_id")
     return Registration(endpoint, None if directory_id is None else str(directory_id))
@@ -91,7 +94,7 @@ def parse_topic(name: str, content: bytes, settings: Mapping[str, str]) -> Topic
             tuple(int(broker) for broker in partitions[number]) for number in range(len(partitions))
         )
         topic_id = _decode_uuid(fields["topic_id"])
-    except (KeyError, TypeError, AttributeError) as error:
+    except (*_WRONG, AttributeError) as error:
         raise ValueError(f"a field or a partition is missing: {error!r}") from None
     if not replicas or any(len(each) != 1 for each in replicas):
         raise ValueError(f"each partition needs exactly one replica: {fields['partitions']}")
@@ -134,7 +137,7 @@ def parse_elected(content: bytes) -> int:
     """
     try:
         return int(_decode(content)["brokerid"])
-    except (KeyError, TypeError) as error:
+    except _WRONG as error:
         raise ValueError(f"brokerid cannot be read: {error!r}") from None
 
 
@@ -175,7 +178,7 @@ def parse_next_producer_id(content: bytes) -> int:
     """
     try:
         return int(_decode(content)["block_end"]) + 1
-    except (KeyError, TypeError) as error:
+    except _WRONG as error:
         raise ValueError(f"block_end cannot be read: {error!r}") from None
 
 
@@ -184,7 +187,10 @@ def _encode(fields: Mapping[str, Any]) -> bytes:
 
 
 def _decode(content: bytes) -> dict[str, Any]:
-    fields = json.loads(content)
+    try:
+        fields = json.loads(content)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     if not isinstance(fields, dict):
         raise ValueError(f"{content[:80]!r} is no JSON object")
     return fields

@@ -74,10 +74,10 @@ class ZooKeeperRegistry(Registry):
         session.connect()
         try:
             registry = cls(session, _prepare_cluster(session), broker_id, directory_id)
-            registry._start()
         except RegistryUnavailable as error:
             session.close()
             raise ConfigurationError(f"zookeeper is {connect!r}: {error}") from None
+        registry._start(connect)
         return registry
 
     @property
@@ -153,9 +153,13 @@ class ZooKeeperRegistry(Registry):
         self._session.close()
         self._follower.finish()
 
-    def _start(self) -> None:
+    def _start(self, connect: str) -> None:
         self._lease.start()
-        self._follower.start()
+        try:
+            self._follower.start()
+        except RegistryUnavailable as error:
+            self.close()
+            raise ConfigurationError(f"zookeeper is {connect!r}: {error}") from None
 
 
 def _prepare_cluster(session: ZooKeeperSession) -> str:

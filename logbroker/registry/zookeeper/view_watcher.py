@@ -1,15 +1,17 @@
 """Keeps what is known of ZooKeeper's nodes up to date, reading again only what has changed."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from threading import Lock
+from types import MappingProxyType
 from typing import Any, Final
 
 from kazoo.protocol.states import EventType, WatchedEvent, ZnodeStat
 
+from logbroker.errors import InvalidTopic
 from logbroker.registry.cluster import COORDINATION_SLOTS
-from logbroker.registry.topic import Topic
+from logbroker.registry.topic import Topic, check_topic_name
 from logbroker.registry.zookeeper import paths
 from logbroker.registry.zookeeper.facts import (
     NO_FENCE,
@@ -45,7 +47,7 @@ class ViewWatcher:
         self._session = session
         self._on_dirty = on_dirty
         self._facts = Facts()
-        # Names whose nodes were read, those that hold no topic included.
+        # Names of the nodes that are watched, those that hold no topic included.
         self._known_topics: set[str] = set()
         self._dirty: set[str] = set()
         self._lock = Lock()
@@ -134,13 +136,10 @@ class ViewWatcher:
 
     def _read_topic_names(self) -> None:
         names = set(self._session.ask(children(paths.BROKER_TOPICS, self._changed)))
-        topics = {name: topic for name, topic in self._facts.topics.items() if name in names}
-        self._facts = replace(self._facts, topics=topics)
-        new = names - self._known_topics
+        self._take_topics(dict.fromkeys(self._facts.topics.keys() - names))
+        self._facts = replace(self._facts, unreadable=self._facts.unreadable & names)
         self._known_topics &= names
-        # Not before they are read: a read that fails comes back here.
-        self._read_topics(new)
-        self._known_topics |= new
+        self._read_topics(names - self._known_topics)
 
     def _read_topics(self, names: Iterable[str]) -> None:
         ordered = sorted(names)
@@ -151,16 +150,26 @@ class ViewWatcher:
             for name in ordered
             for path in (paths.topic(name), paths.topic_config(name))
         )
-        topics = dict(self._facts.topics)
-        for name, topic, config in zip(ordered, answers[::2], answers[1::2], strict=True):
-            parsed = None if topic is None else _topic(name, topic[0], config and config[0])
-            if parsed is None:
-                topics.pop(name, None)
-            else:
-                topics[name] = parsed
-        self._facts = replace(self._facts, topics=topics)
-        pairs = zip(ordered, answers[1::2], strict=True)
-        self._watch_for_settings([name for name, config in pairs if config is None])
+        nodes = list(zip(ordered, answers[::2], answers[1::2], strict=True))
+        read = {name: topic and _topic(name, topic[0], config) for name, topic, config in nodes}
+        self._take_topics(read)
+        there = {name for name, topic, _ in nodes if topic is not None}
+        # One that is gone has no watch: it has to be found among the names again.
+        self._known_topics = self._known_topics.difference(ordered) | there
+        broken = {name for name in there if read[name] is None}
+        self._facts = replace(
+            self._facts, unreadable=self._facts.unreadable.difference(ordered) | broken
+        )
+        self._watch_for_settings([name for name, _, config in nodes if config is None])
+
+    def _take_topics(self, read: Mapping[str, Topic | None]) -> None:
+        """Put what was read in the place of what was known; None for a topic that is not there."""
+        topics = self._facts.topics
+        changed = {name: each for name, each in read.items() if topics.get(name) != each}
+        if changed:
+            merged = {**topics, **changed}
+            kept = {name: topic for name, topic in merged.items() if topic is not None}
+            self._facts = replace(self._facts, topics=MappingProxyType(kept))
 
     def _watch_for_settings(self, names: list[str]) -> None:
         """Hear of settings that are given to topics which had none when they were read."""
@@ -205,10 +214,11 @@ def _office_node(path: str, answer: Any) -> OfficeNode | None:
     return OfficeNode(broker_id, stat.ephemeralOwner)
 
 
-def _topic(name: str, content: bytes, config: bytes | None) -> Topic | None:
+def _topic(name: str, content: bytes, config: Any) -> Topic | None:
     try:
-        settings = parse_settings(config or b'{"config":{}}')
+        check_topic_name(name)
+        settings = MappingProxyType({}) if config is None else parse_settings(config[0])
         return parse_topic(name, content, settings)
-    except ValueError as error:
+    except (ValueError, InvalidTopic) as error:
         _log.warning("%s is left out, its nodes hold no topic: %s", paths.topic(name), error)
         return None
