@@ -6,15 +6,12 @@ Source: the paper, section 3.2: the consumer, ownership and offset registries.
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Final, TypeVar
-
-from kazoo.client import KazooClient
+from typing import Final, TypeVar
 
 from logbroker.groups.stored import TopicPartition
 from logbroker.registry.group_payloads import parse_offset
 from logbroker.registry.zookeeper import paths
-from logbroker.registry.zookeeper.session import ZooKeeperSession
+from logbroker.registry.zookeeper.session import ZooKeeperSession, children, get
 
 SESSION_S: Final = 6.0
 """The session owns nothing, so it is all the same how long it outlives this process."""
@@ -69,7 +66,7 @@ class _Tree:
     def children(self, parents: Iterable[str]) -> list[str]:
         """The paths of all children of the nodes, of those that are there."""
         asked = list(parents)
-        answers = self._session.ask_all(partial(_ask_children, self._root + each) for each in asked)
+        answers = self._session.ask_all(children(self._root + each) for each in asked)
         return [
             f"{parent}/{name}"
             for parent, names in zip(asked, answers, strict=True)
@@ -79,7 +76,7 @@ class _Tree:
     def values(self, nodes: Iterable[str], parse: Callable[[str], T]) -> dict[str, T]:
         """What `parse` makes of each node; one that it refuses with ValueError is left out."""
         asked = list(nodes)
-        answers = self._session.ask_all(partial(_ask_value, self._root + each) for each in asked)
+        answers = self._session.ask_all(get(self._root + each) for each in asked)
         found: dict[str, T] = {}
         for node, answer in zip(asked, answers, strict=True):
             try:
@@ -88,14 +85,6 @@ class _Tree:
             except ValueError:
                 continue
         return found
-
-
-def _ask_children(path: str, client: KazooClient) -> Any:
-    return client.get_children_async(path)
-
-
-def _ask_value(path: str, client: KazooClient) -> Any:
-    return client.get_async(path)
 
 
 def _read_groups(tree: _Tree) -> dict[str, PaperGroup]:
