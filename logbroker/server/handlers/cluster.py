@@ -142,7 +142,14 @@ def _response(view: ClusterView, topics: list[_Topic]) -> MetadataResponse:
 
 
 def _controller(view: ClusterView) -> int:
-    return NO_BROKER if view.controller_id is None else view.controller_id
+    """The controller, or while none is elected any live broker: each does what one is asked for.
+
+    librdkafka asks again only after minutes if it is told that there is none, and whoever wants a
+    topic created waits until then.
+    """
+    if view.controller_id is not None:
+        return view.controller_id
+    return min(view.brokers, default=NO_BROKER)
 
 
 def _find(name: str | None, topic_id: UUID, view: ClusterView, outcomes: Outcomes) -> _Topic:

@@ -111,7 +111,13 @@ def test_an_answer_is_as_new_as_the_view_that_was_followed(
     follow(broker, None, OTHER)
     answer = ask(broker, connection, 9)
     assert [each.name for each in answer.topics] == ["other"]
-    assert answer.controller_id == -1
+
+
+def test_a_live_broker_is_named_while_no_controller_is_elected(
+    broker: Broker, connection: RawConnection
+) -> None:
+    follow(broker, None, OTHER)
+    assert ask(broker, connection, 9).controller_id == HERE
 
 
 def test_what_is_not_there_is_told_by_name_and_by_id(
