@@ -3,12 +3,12 @@
 import math
 from typing import Final
 
-SESSION_SHARE: Final = 2 / 3
+SESSION_SHARE: Final = 1 / 2
 """The part of the session's timeout that a proof of life is good for.
 
-The rest is what a follower may hold back: it tells the leader of live sessions every half tick,
-which is a quarter of the shortest session that ZooKeeper grants; and the proof before this one,
-which the leader surely counted, was a renewal earlier.
+The leader may have heard of the session last when the proof before this one came, and from a
+follower half a tick late: a renewal and, as no session is granted less than two ticks, a quarter
+of the timeout. As much again is left for machines that are slow.
 """
 
 RENEWAL_SHARE: Final = 1 / 12
@@ -27,7 +27,6 @@ class SessionLease:
     def __init__(self, session_id: int, timeout_s: float, sent_s: float) -> None:
         """Begin with a proof that was asked for at `sent_s`; `timeout_s` is the ensemble's."""
         self.session_id = session_id
-        self.renewal_s = timeout_s * RENEWAL_SHARE
         self._length_s = timeout_s * SESSION_SHARE
         self._connection = 0
         self._proof = (self._connection, sent_s + self._length_s)

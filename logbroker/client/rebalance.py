@@ -80,6 +80,7 @@ class Rebalancer:
         self._refused_until_s: float | None = None
         self._wanted: Assignment = {}
         self._owned: Assignment = {}
+        self._is_begun = False
         # What the ownership registry may have as ours, be it by a claim that nobody answered.
         self._perhaps_owned: frozenset[TopicPartition] = frozenset()
 
@@ -106,6 +107,7 @@ class Rebalancer:
                 self._is_changed = False
                 return Read()
             case _Phase.RELEASING:
+                self._owned = {}
                 return Release(self._perhaps_owned)
             case _Phase.CLAIMING:
                 self._perhaps_owned = frozenset(self._wanted)
@@ -125,6 +127,14 @@ class Rebalancer:
         """The session is over, and with it registration and ownership."""
         self._forget()
 
+    def unregistered(self, retry_s: float) -> None:
+        """The registration is gone while the session lives on: register again at `retry_s`.
+
+        What is owned stays so, but for what the last step may have done to it.
+        """
+        self.failed(retry_s)
+        self._phase = _Phase.ABSENT
+
     def registered(self, consumer_id: str) -> None:
         """The consumer is in the registry under this id."""
         self._consumer_id = consumer_id
@@ -132,15 +142,17 @@ class Rebalancer:
 
     def read(self, view: GroupView) -> None:
         """The registries say this."""
+        if self._consumer_id not in view.consumers:
+            self._phase = _Phase.ABSENT
+            return
         self._wanted = assign_partitions(view, self._consumer_id)
         if self._owned == self._wanted and self._perhaps_owned == self._owned.keys():
-            self._phase = _Phase.SETTLED
+            self._phase = _Phase.SETTLED if self._is_begun or not self._owned else _Phase.STARTING
         else:
             self._phase = _Phase.RELEASING if self._perhaps_owned else _Phase.CLAIMING
 
     def released(self) -> None:
         """Nothing is ours any more."""
-        self._owned = {}
         self._perhaps_owned = frozenset()
         if self._refused_until_s is None:
             self._phase = _Phase.CLAIMING
@@ -153,6 +165,7 @@ class Rebalancer:
     def claimed(self) -> None:
         """All that was to be claimed is ours."""
         self._owned = self._wanted
+        self._is_begun = False
         self._phase = _Phase.STARTING
 
     def refused(self, retry_s: float) -> None:
@@ -162,6 +175,7 @@ class Rebalancer:
 
     def begun(self) -> None:
         """What is ours is delivered."""
+        self._is_begun = True
         self._phase = _Phase.SETTLED
 
     def failed(self, retry_s: float) -> None:

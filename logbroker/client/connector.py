@@ -1,0 +1,195 @@
+"""The paper's consumer: message streams whose partitions a group shares through ZooKeeper."""
+
+from collections.abc import Mapping
+from typing import Any, Final, Self
+
+from logbroker.client.coordinator import Coordinator, Offsets
+from logbroker.client.errors import ClientClosed, StreamsExist
+from logbroker.client.fetching import Fetcher
+from logbroker.client.lease_keeper import LeaseKeeper, boot_clock_s
+from logbroker.client.registries import GroupRegistries
+from logbroker.client.settings import ConsumerSettings, refuse
+from logbroker.client.stream import MessageStream
+from logbroker.client.topic_partitions import PartitionPoll, TopicDirectory
+from logbroker.errors import InvalidTopic
+from logbroker.registry.topic import check_topic_name
+from logbroker.registry.zookeeper.session import ZooKeeperSession
+
+COMMIT_S: Final = 30.0
+"""How long an explicit commit waits, which may come in the midst of a rebalance."""
+
+
+class ConsumerConnector:
+    """One consumer of a group by the paper; a context manager that shuts down at its end.
+
+    - `zookeeper`: `HOST:PORT[,HOST:PORT...][/PATH]`, where the group's registries are kept.
+    - `auto_offset_reset`: where a group begins in a partition that it has no offset of, or one
+      that is out of range: at the `smallest` or the `largest`.
+    - `auto_commit_interval_s`: time between two commits; None commits by `commit_offsets` alone.
+    - `session_timeout_s`: how long ZooKeeper waits for a silent consumer until its partitions are
+      free; it may grant another time.
+    - `rebalance_backoff_s`: the mean time after which a refused claim is tried again, if nothing
+      changes before.
+    - `partition_poll_s`: time between two looks for new partitions.
+    - `client_settings`: for librdkafka, such as `security.protocol`.
+    """
+
+    def __init__(
+        self,
+        zookeeper: str,
+        group_id: str,
+        bootstrap_servers: str,
+        *,
+        auto_offset_reset: str = "largest",
+        auto_commit_interval_s: float | None = 5.0,
+        session_timeout_s: float = 6.0,
+        rebalance_backoff_s: float = 1.0,
+        partition_poll_s: float = 10.0,
+        client_settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Connect to ZooKeeper.
+
+        Raises:
+            ConfigurationError: a setting cannot be, or nobody answers at ZooKeeper's address.
+        """
+        self._settings = ConsumerSettings(
+            zookeeper,
+            group_id,
+            bootstrap_servers,
+            auto_offset_reset,
+            auto_commit_interval_s,
+            session_timeout_s,
+            rebalance_backoff_s,
+            partition_poll_s,
+            client_settings or {},
+        )
+        self._consumption: _Consumption | None = None
+        self._is_shut_down = False
+        self._session = ZooKeeperSession(zookeeper, session_timeout_s)
+        self._session.connect()
+
+    def __enter__(self) -> Self:
+        """Itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Shut down."""
+        self.shutdown()
+
+    def create_message_streams(self, streams: Mapping[str, int]) -> dict[str, list[MessageStream]]:
+        """So many streams of each topic, and from now on this consumer's share of its partitions.
+
+        It waits for the first try to claim them. A topic that is not there yet is read once it is.
+
+        Raises:
+            ConfigurationError: a topic's name or a number cannot be.
+            BrokersUnavailable: no broker answers.
+            StreamsExist: they were created before.
+            ClientClosed: the connector is shut down.
+        """
+        refuse(_problems(streams))
+        if self._is_shut_down:
+            raise ClientClosed("the connector is shut down")
+        if self._consumption is not None:
+            raise StreamsExist("a connector creates its streams once")
+        consumption = _Consumption(self._settings, self._session, streams)
+        consumption.start()
+        self._consumption = consumption
+        return consumption.streams
+
+    def commit_offsets(self) -> Offsets:
+        """Store how far this consumer is: the offsets that are stored of what it owns now.
+
+        The message that the calling thread was handed last counts as processed; one that another
+        thread was handed counts once that thread asks for the next. What was read of a partition
+        that has been given up meanwhile is not stored: it comes again, to its new owner.
+
+        Raises:
+            RegistryUnavailable: ZooKeeper does not answer; they may be stored or not.
+            ClientClosed: the connector is shut down, or failed.
+        """
+        if self._consumption is None or self._is_shut_down:
+            raise ClientClosed("the connector has no streams")
+        return self._consumption.coordinator.commit(COMMIT_S)
+
+    def shutdown(self) -> None:
+        """End the streams, commit (unless that is off), and leave the group.
+
+        A message that its thread has not asked past comes again, unless `commit_offsets` was
+        called for it. Shutting down again changes nothing. Not for a signal handler: let that
+        raise, and shut down where it is caught.
+        """
+        if self._is_shut_down:
+            return
+        self._is_shut_down = True
+        if self._consumption is not None:
+            self._consumption.stop()
+        self._session.close()
+
+
+class _Consumption:
+    """The streams of a connector, and the threads behind them."""
+
+    def __init__(
+        self, settings: ConsumerSettings, session: ZooKeeperSession, streams: Mapping[str, int]
+    ) -> None:
+        topics = list(streams)
+        self.streams = {
+            topic: [
+                MessageStream(topic, Fetcher(settings.librdkafka), boot_clock_s)
+                for _ in range(count)
+            ]
+            for topic, count in streams.items()
+        }
+        self._session = session
+        self._directory = TopicDirectory(settings.librdkafka, topics)
+        self.coordinator = Coordinator(settings, session, self._directory, self.streams)
+        self._keeper = LeaseKeeper(session, lambda: self.coordinator.lease)
+        registries = GroupRegistries(session, settings.group_id, self.coordinator.look_again)
+        self._poll = PartitionPoll(
+            self._directory,
+            settings.partition_poll_s,
+            lambda changed: registries.watch_brokers(topics, changed),
+            self.coordinator.partitions_changed,
+        )
+
+    def start(self) -> None:
+        """Claim a share.
+
+        Raises:
+            BrokersUnavailable: no broker answers; then there are no threads.
+        """
+        try:
+            partitions = self._directory.partitions()
+        except BaseException:
+            self._directory.close()
+            for streams in self.streams.values():
+                for stream in streams:
+                    stream.end()
+            raise
+        self._session.add_listener(self._connection_changed)
+        self._keeper.start()
+        self.coordinator.start(partitions)
+        self._poll.start(partitions)
+
+    def stop(self) -> None:
+        """End the streams and the threads."""
+        self.coordinator.leave()
+        self._keeper.stop()
+        self._poll.stop()
+
+    def _connection_changed(self) -> None:
+        self.coordinator.connection_changed()
+        self._keeper.hurry()
+
+
+def _problems(streams: Mapping[str, int]) -> list[str]:
+    problems = [] if streams else ["no topic is named"]
+    for topic, count in streams.items():
+        try:
+            check_topic_name(topic)
+        except InvalidTopic as error:
+            problems.append(str(error))
+        if count < 1:
+            problems.append(f"{topic!r} is to have {count} streams; it must have 1 at least")
+    return problems

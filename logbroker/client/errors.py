@@ -1,0 +1,52 @@
+"""What the paper's clients raise, grouped by what their user can do.
+
+ClientError
+├── ClientClosed        make a new producer or connector
+├── StreamsExist        keep the streams that are there: a connector makes them once
+├── BrokersUnavailable  try again: no broker answers
+├── SendFailed          send the messages that it names again
+└── FetchFailed         ask the stream for its next message: what the error names is left out
+
+Besides these: ConfigurationError for settings that cannot be, and RegistryUnavailable where
+ZooKeeper does not answer.
+"""
+
+from collections.abc import Mapping
+
+from logbroker.errors import LogbrokerError
+
+
+class ClientError(LogbrokerError):
+    """The root: nothing raises it as such."""
+
+
+class ClientClosed(ClientError):
+    """The producer or the connector was shut down, by its user or by an error in it."""
+
+
+class StreamsExist(ClientError):
+    """The connector has made its streams; what a consumer reads is fixed while it is registered."""
+
+
+class BrokersUnavailable(ClientError):
+    """No broker answered in time."""
+
+
+class SendFailed(ClientError):
+    """Some messages of a set were not acknowledged.
+
+    `failures` has the reason of each, by its place in the set. One that timed out may be in the
+    log all the same.
+    """
+
+    def __init__(self, topic: str, count: int, failures: Mapping[int, str]) -> None:
+        self.failures = dict(failures)
+        first = min(self.failures)
+        super().__init__(
+            f"{len(self.failures)} of {count} messages to {topic!r} were not acknowledged;"
+            f" message {first}: {self.failures[first]}"
+        )
+
+
+class FetchFailed(ClientError):
+    """A partition cannot be read, or what came of it is damaged."""

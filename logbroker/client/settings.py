@@ -1,0 +1,94 @@
+"""What a consumer is told when it is made, and what of it cannot be."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from logbroker.errors import ConfigurationError
+
+OFFSET_RESETS: Final = {"smallest": "earliest", "largest": "latest"}
+"""The paper's names, and librdkafka's for the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSettings:
+    """The settings of one `ConsumerConnector`; its docstring tells what they mean.
+
+    Raises:
+        ConfigurationError: some are out of range; the message lists all of them.
+    """
+
+    zookeeper: str
+    group_id: str
+    bootstrap_servers: str
+    auto_offset_reset: str
+    auto_commit_interval_s: float | None
+    session_timeout_s: float
+    rebalance_backoff_s: float
+    partition_poll_s: float
+    client_settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        refuse(
+            [
+                *_missing("group_id", self.group_id),
+                *_missing("bootstrap_servers", self.bootstrap_servers),
+                *_not_one_of("auto_offset_reset", self.auto_offset_reset, OFFSET_RESETS),
+                *_not_positive("auto_commit_interval_s", self.auto_commit_interval_s),
+                *_not_positive("session_timeout_s", self.session_timeout_s),
+                *_not_positive("rebalance_backoff_s", self.rebalance_backoff_s),
+                *_not_positive("partition_poll_s", self.partition_poll_s),
+                *reserved(self.client_settings, RESERVED),
+            ]
+        )
+
+    @property
+    def librdkafka(self) -> dict[str, Any]:
+        """What librdkafka is told, whatever it is used for."""
+        return {
+            **self.client_settings,
+            "bootstrap.servers": self.bootstrap_servers,
+            "auto.offset.reset": OFFSET_RESETS[self.auto_offset_reset],
+        }
+
+
+RESERVED: Final = frozenset(
+    (
+        "bootstrap.servers",
+        "group.id",
+        "auto.offset.reset",
+        "enable.auto.commit",
+        "enable.auto.offset.store",
+        "enable.partition.eof",
+        "error_cb",
+    )
+)
+"""What the consumer's own guarantees rest on."""
+
+
+def refuse(problems: Iterable[str]) -> None:
+    """Raise ConfigurationError with all of the problems, if there are any."""
+    found = list(problems)
+    if found:
+        raise ConfigurationError("; ".join(found))
+
+
+def reserved(given: Mapping[str, Any], names: Iterable[str]) -> Iterator[str]:
+    """A problem for each setting of librdkafka's that is not the user's to choose."""
+    for name in sorted(given.keys() & set(names)):
+        yield f"client_settings has {name!r}, which is not to be set there"
+
+
+def _missing(name: str, value: str) -> Iterator[str]:
+    if not value:
+        yield f"{name} is empty"
+
+
+def _not_one_of(name: str, value: str, allowed: Iterable[str]) -> Iterator[str]:
+    if value not in allowed:
+        yield f"{name} is {value!r}; allowed is {' or '.join(allowed)}"
+
+
+def _not_positive(name: str, value: float | None) -> Iterator[str]:
+    if value is not None and not value > 0:
+        yield f"{name} is {value!r}; it must be above 0"
