@@ -64,6 +64,11 @@ class BrokerCluster:
         """Who lives, if one asks this broker."""
         return sorted(node.node_id for node in self._metadata(broker_id, []).brokers)
 
+    def address_at(self, broker_id: int, of: int) -> str | None:
+        """Where a broker is to be found, if one asks another; none where it does not live."""
+        nodes = self._metadata(broker_id, []).brokers
+        return next((f"{node.host}:{node.port}" for node in nodes if node.node_id == of), None)
+
     def until_live(self, *broker_ids: int) -> None:
         """Wait until each of these brokers says that just these live."""
         until(

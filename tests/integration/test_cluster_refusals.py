@@ -1,0 +1,113 @@
+"""Who may not join a cluster is told so in one line, with the reason, and disturbs nobody."""
+
+from pathlib import Path
+
+import pytest
+from broker_cluster import BrokerCluster
+from processes import BrokerProcess, until
+from zookeeper import SharedZooKeeper, ZooKeeperServer, free_ports
+
+
+def refusal(broker: BrokerProcess) -> str:
+    """Start a broker that does not come up: the one line that it ends with."""
+    with broker:
+        broker.launch()
+        assert broker.wait() == 1
+        told = [line for line in broker.said.splitlines() if line.startswith("logbroker: ")]
+    assert len(told) == 1, broker.said
+    assert "Traceback" not in broker.said
+    return told[0]
+
+
+def until_serves(cluster: BrokerCluster, topic: str) -> None:
+    cluster.brokers[1].make_topic(topic)
+    cluster.until_leaders(topic, [1], at=[1])
+
+
+def test_an_address_where_nobody_answers_is_named(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    address = f"127.0.0.1:{port}"
+    broker = BrokerProcess(tmp_path / "log", "--zookeeper", address)
+    assert address in refusal(broker)
+
+
+def test_a_server_that_accepts_and_does_not_answer_is_named(
+    tmp_path: Path, own_zookeeper: ZooKeeperServer
+) -> None:
+    own_zookeeper.pause()
+    broker = BrokerProcess(tmp_path / "log", "--zookeeper", own_zookeeper.address)
+    assert own_zookeeper.address in refusal(broker)
+
+
+@pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:port", ""])
+def test_what_is_no_address_is_named(tmp_path: Path, address: str) -> None:
+    broker = BrokerProcess(tmp_path / "log", "--zookeeper", address)
+    assert f"'{address}'" in refusal(broker)
+
+
+@pytest.mark.parametrize("seconds", ["0.5", "601"])
+def test_a_session_timeout_out_of_range_is_refused(tmp_path: Path, seconds: str) -> None:
+    options = ("--zookeeper", "127.0.0.1:1", "--zookeeper-session-timeout-s", seconds)
+    told = refusal(BrokerProcess(tmp_path / "log", *options))
+    assert f"zookeeper_session_timeout_s is {float(seconds)}; allowed is 1 to 600" in told
+
+
+def test_two_brokers_cannot_have_one_id(tmp_path: Path, zookeeper: SharedZooKeeper) -> None:
+    with BrokerCluster(tmp_path, zookeeper.fresh_chroot(), count=1, session_s=4) as cluster:
+        cluster.serve()
+        told = refusal(cluster.make_broker(1, "double"))
+        assert "broker_id is 1" in told
+        assert cluster.brokers[1].bootstrap_servers in told
+        assert cluster.live_at(1) == [1]
+        until_serves(cluster, "undisturbed")
+
+
+def test_the_id_of_a_dead_broker_is_free_once_its_session_is_over(
+    tmp_path: Path, zookeeper: SharedZooKeeper
+) -> None:
+    with BrokerCluster(tmp_path, zookeeper.fresh_chroot(), count=2, session_s=6) as cluster:
+        cluster.serve()
+        cluster.brokers[2].kill()
+        with cluster.make_broker(2, "new").serve() as successor:
+            address = successor.bootstrap_servers
+            until(lambda: cluster.address_at(1, 2) == address, "broker 2 is the new one")
+
+
+def test_one_data_folder_is_not_for_two_ids(tmp_path: Path, zookeeper: SharedZooKeeper) -> None:
+    with BrokerCluster(tmp_path, zookeeper.fresh_chroot(), count=1) as cluster:
+        cluster.serve()
+        until_serves(cluster, "events")
+        while_it_runs = refusal(cluster.make_broker(2, "broker-1"))
+        assert "is in use" in while_it_runs
+        cluster.brokers[1].stop()
+        afterwards = refusal(cluster.make_broker(2, "broker-1"))
+        meta = tmp_path / "broker-1" / "meta.properties"
+        assert f"{meta} has broker.id 1; this broker's is 2" in afterwards
+        # Being refused changes nothing: the owner finds its clean marker still there.
+        assert (tmp_path / "broker-1" / ".kafka_cleanshutdown").exists()
+
+
+def test_one_data_folder_is_not_for_two_clusters(
+    tmp_path: Path, zookeeper: SharedZooKeeper
+) -> None:
+    with BrokerCluster(tmp_path, zookeeper.fresh_chroot(), count=1) as cluster:
+        cluster.serve().brokers[1].stop()
+    with BrokerCluster(tmp_path, zookeeper.fresh_chroot(), count=1) as another:
+        told = refusal(another.make_broker(1, "broker-1"))
+    assert f"{tmp_path / 'broker-1' / 'meta.properties'} has cluster.id " in told
+    assert (tmp_path / "broker-1" / ".kafka_cleanshutdown").exists()
+
+
+def test_a_folder_is_either_a_lone_brokers_or_a_clusters(
+    tmp_path: Path, zookeeper: SharedZooKeeper
+) -> None:
+    alone = BrokerProcess(tmp_path / "alone", "--broker-id", "1", name="alone")
+    with alone.serve():
+        assert alone.stop() == 0
+    with BrokerCluster(tmp_path, zookeeper.fresh_chroot(), count=1) as cluster:
+        assert f"{tmp_path / 'alone' / 'registry.json'} is there" in refusal(
+            cluster.make_broker(1, "alone")
+        )
+        cluster.serve().brokers[1].stop()
+    told = refusal(BrokerProcess(tmp_path / "broker-1", "--broker-id", "1", name="broker-1"))
+    assert f"{tmp_path / 'broker-1' / 'meta.properties'} is a cluster's" in told
