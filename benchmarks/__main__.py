@@ -12,6 +12,7 @@ import click
 from benchmarks import (
     broker_fetch,
     broker_produce,
+    cluster_scaling,
     disk_overhead,
     librdkafka_clients,
     log_opening,
@@ -27,6 +28,7 @@ Measure = Callable[[Scale, Path], list[Line]]
 GROUPS: Final[Mapping[str, tuple[str, Measure]]] = {
     "produce": ("Produce, raw load, 200-byte messages, one partition", broker_produce.measure),
     "fetch": ("Fetch from page cache, raw load", broker_fetch.measure),
+    "cluster": ("Brokers of one cluster on this machine", cluster_scaling.measure),
     "librdkafka": ("librdkafka, 200-byte messages, one partition", librdkafka_clients.measure),
     "overhead": ("Bytes on disk, 200-byte messages", disk_overhead.measure),
     "opening": ("A log of much history: opened from a cold disk", log_opening.measure),

@@ -41,6 +41,9 @@ class Fetched(NamedTuple):
 NextRequest = Callable[[memoryview], bytes]
 """Checks a whole answer and gives the request that follows it."""
 
+Conversation = tuple[Address, bytes, NextRequest]
+"""One connection: where to, and its first request and those after it."""
+
 
 def fetch(
     address: Address, log: StoredLog, bytes_max: int, connections: int, seconds: float
@@ -50,10 +53,22 @@ def fetch(
     Raises:
         AnswerRefused: an answer has an error code or no records.
     """
-    readers = [_InOrder(log, bytes_max) for _ in range(connections)]
-    return _run(
-        address, [(reader.first(), reader.following) for reader in readers], bytes_max, seconds
-    )
+    return fetch_spread([(address, log)], bytes_max, connections, seconds)
+
+
+def fetch_spread(
+    targets: Sequence[tuple[Address, StoredLog]], bytes_max: int, connections: int, seconds: float
+) -> Fetched:
+    """As `fetch`, with so many `connections` for each log, to the broker that has it.
+
+    Raises:
+        AnswerRefused: as `fetch`.
+    """
+    readers = [
+        (address, _InOrder(log, bytes_max)) for address, log in targets for _ in range(connections)
+    ]
+    talks = [(address, reader.first(), reader.following) for address, reader in readers]
+    return _run(talks, bytes_max, seconds)
 
 
 def fetch_anywhere(
@@ -65,17 +80,16 @@ def fetch_anywhere(
         AnswerRefused: as `fetch`.
     """
     readers = [_Anywhere(logs, bytes_max) for _ in range(connections)]
-    return _run(
-        address, [(reader.choose(), reader.following) for reader in readers], bytes_max, seconds
-    )
+    talks = [(address, reader.choose(), reader.following) for reader in readers]
+    return _run(talks, bytes_max, seconds)
 
 
 def fetch_bare(address: Address, bytes_max: int, connections: int, seconds: float) -> Fetched:
     """As many bytes a request from a bare server that does nothing but `sendfile`."""
     request = bytes(len(FetchFrames("bench", 0, bytes_max).at(0)))
     terms = Terms(SERVE_FILE, len(request), bytes_max + _SIZE.size).encode()
-    pairs = [(request, lambda _: request)] * connections
-    return _run(address, pairs, bytes_max, seconds, terms)
+    talk: Conversation = (address, request, lambda _: request)
+    return _run([talk] * connections, bytes_max, seconds, terms)
 
 
 class _InOrder:
@@ -144,15 +158,11 @@ class _Flow:
 
 
 def _run(
-    address: Address,
-    pairs: Sequence[tuple[bytes, NextRequest]],
-    bytes_max: int,
-    seconds: float,
-    terms: bytes = b"",
+    talks: Sequence[Conversation], bytes_max: int, seconds: float, terms: bytes = b""
 ) -> Fetched:
     with ExitStack() as stack, selectors.DefaultSelector() as selector:
         flows = []
-        for request, following in pairs:
+        for address, request, following in talks:
             sock = stack.enter_context(socket.create_connection(address))
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             flows.append(_Flow(sock, following, bytes_max))

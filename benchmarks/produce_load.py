@@ -23,6 +23,9 @@ SETTLE_S: Final = 30.0
 
 Address = tuple[str, int]
 
+Target = tuple[Address, ProduceFrame]
+"""A broker, and the request that it gets."""
+
 
 class Load(NamedTuple):
     """How a request is sent."""
@@ -50,9 +53,27 @@ def produce(address: Address, request: ProduceFrame, load: Load, terms: bytes = 
         AnswerRefused: an answer has an error code.
         LoadStuck: an answer is missing.
     """
-    with _connections(address, load.connections, terms) as socks:
-        cycle = memoryview(request.frame * load.in_flight)
-        flows = [_Flow(sock, request, cycle, is_checked=not terms) for sock in socks]
+    return _produce([(address, request)] * load.connections, load, terms)
+
+
+def produce_spread(targets: Sequence[Target], load: Load) -> Sent:
+    """Send each request to its own broker, on `load.connections` connections for each.
+
+    Raises:
+        AnswerRefused: an answer has an error code.
+        LoadStuck: an answer is missing.
+    """
+    return _produce([target for target in targets for _ in range(load.connections)], load)
+
+
+def _produce(targets: Sequence[Target], load: Load, terms: bytes = b"") -> Sent:
+    """One connection for each of `targets`."""
+    cycles = {request: memoryview(request.frame * load.in_flight) for _, request in targets}
+    with _connections([address for address, _ in targets], terms) as socks:
+        flows = [
+            _Flow(sock, request, cycles[request], is_checked=not terms)
+            for sock, (_, request) in zip(socks, targets, strict=True)
+        ]
         start = time.perf_counter()
         _run(flows, start + load.seconds)
         return Sent(sum(flow.answers for flow in flows), time.perf_counter() - start)
@@ -63,7 +84,7 @@ def stream(address: Address, request: ProduceFrame, probe: ProduceFrame, load: L
 
     A broker answers in order, so the answers to the probes say that everything was handled.
     """
-    with _connections(address, load.connections) as socks:
+    with _connections([address] * load.connections) as socks:
         start = time.perf_counter()
         requests = _stream(socks, request, start + load.seconds)
         for sock in socks:
@@ -81,7 +102,7 @@ def produce_bare(address: Address, request: ProduceFrame, load: Load) -> Sent:
 
 def stream_bare(address: Address, request: ProduceFrame, load: Load) -> Sent:
     """The same bytes as `stream`, to a bare server that counts them."""
-    with _connections(address, load.connections, Terms(COUNT, 1, 0).encode()) as socks:
+    with _connections([address] * load.connections, Terms(COUNT, 1, 0).encode()) as socks:
         start = time.perf_counter()
         requests = _stream(socks, request, start + load.seconds)
         for sock in socks:
@@ -205,9 +226,9 @@ def _stream(socks: Sequence[socket.socket], request: ProduceFrame, deadline: flo
 
 
 @contextmanager
-def _connections(address: Address, count: int, terms: bytes = b"") -> Iterator[list[socket.socket]]:
+def _connections(addresses: Sequence[Address], terms: bytes = b"") -> Iterator[list[socket.socket]]:
     with ExitStack() as stack:
-        socks = [stack.enter_context(socket.create_connection(address)) for _ in range(count)]
+        socks = [stack.enter_context(socket.create_connection(each)) for each in addresses]
         for sock in socks:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.sendall(terms)

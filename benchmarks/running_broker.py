@@ -5,7 +5,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
@@ -70,10 +70,12 @@ def cpu_s(process: psutil.Process) -> float:
 
 
 @contextmanager
-def running_broker(data_dir: Path, *, keeps_data: bool = True) -> Iterator[RunningBroker]:
+def running_broker(
+    data_dir: Path, *, options: Sequence[str] = (), keeps_data: bool = True
+) -> Iterator[RunningBroker]:
     """A broker on `data_dir`; at the end stopped cleanly, or killed where nobody needs its data."""
     heard: deque[str] = deque(maxlen=LINES_KEPT)
-    broker = EmbeddedBroker(data_dir, hear=heard.append)
+    broker = EmbeddedBroker(data_dir, options=options, hear=heard.append)
     broker.start()
     try:
         yield RunningBroker(broker, data_dir)

@@ -1,0 +1,88 @@
+"""Requests other than Produce and Fetch on a connection of their own, without a client around them.
+
+A stock client asks for metadata when it thinks it should, of the broker that it chose; here it
+is one broker that is asked, now.
+"""
+
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from kafka.protocol.admin import DescribeGroupsRequest, DescribeGroupsResponse
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+
+from benchmarks.produce_load import Address
+
+METADATA_VERSION: Final = 12
+DESCRIBE_GROUPS_VERSION: Final = 5
+TIMEOUT_S: Final = 60.0
+RECEIVE_BYTES: Final = 2**20
+
+_CORRELATION_ID: Final = 7
+_SIZE: Final = struct.Struct(">i")
+
+
+class ColdConnection:
+    """One broker's answers, one at a time."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._buffer = memoryview(bytearray(RECEIVE_BYTES))
+
+    def exchange(self, frame: bytes) -> memoryview:
+        """The whole answer to one request without its size; good until the next exchange."""
+        self._sock.sendall(frame)
+        self._receive(0, _SIZE.size)
+        (size,) = _SIZE.unpack_from(self._buffer)
+        if size > len(self._buffer):
+            self._buffer = memoryview(bytearray(size))
+        self._receive(0, size)
+        return self._buffer[:size]
+
+    def metadata(self, topics: list[str] | None) -> Any:
+        """What the broker says of some topics, or of all."""
+        answer = self.exchange(encode_metadata(topics))
+        return MetadataResponse.decode(bytes(answer), version=METADATA_VERSION, header=True)
+
+    def group_state(self, group_id: str) -> str:
+        """`Stable`, `PreparingRebalance` and so on; an error's answer has no state."""
+        request = DescribeGroupsRequest(groups=[group_id], include_authorized_operations=False)
+        answer = self.exchange(_encode(request, DESCRIBE_GROUPS_VERSION))
+        response = DescribeGroupsResponse.decode(
+            bytes(answer), version=DESCRIBE_GROUPS_VERSION, header=True
+        )
+        return str(response.groups[0].group_state)
+
+    def _receive(self, start: int, end: int) -> None:
+        while start < end:
+            count = self._sock.recv_into(self._buffer[start:end])
+            if not count:
+                raise ConnectionResetError("the broker closed the connection")
+            start += count
+
+
+@contextmanager
+def cold_connection(address: Address) -> Iterator[ColdConnection]:
+    """A connection to one broker."""
+    with socket.create_connection(address, TIMEOUT_S) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        yield ColdConnection(sock)
+
+
+def encode_metadata(topics: list[str] | None) -> bytes:
+    """The request for some topics, or for all; it creates none."""
+    wanted = topics and [
+        MetadataRequest.MetadataRequestTopic(topic_id=None, name=topic) for topic in topics
+    ]
+    request = MetadataRequest(
+        topics=wanted, allow_auto_topic_creation=False, include_topic_authorized_operations=False
+    )
+    return _encode(request, METADATA_VERSION)
+
+
+def _encode(request: Any, version: int) -> bytes:
+    request.API_VERSION = version
+    request.with_header(_CORRELATION_ID, "bench")
+    return bytes(request.encode(version=version, header=True, framed=True))
