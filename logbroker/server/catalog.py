@@ -74,15 +74,15 @@ class Catalog:
         self._files = files
         self._on_led = on_led
         self._on_closed = on_closed
+        self._known = dict(partitions.view.topics)
+        """Every topic whose logs may be here, as it was last seen."""
 
     def follow(self, view: ClusterView) -> None:
         """Take over what the cluster has agreed on; `on_led` hears of new settings, too."""
         before, self._partitions.view = self._partitions.view, view
         changes = Changes()
-        if view.topics is not before.topics:
-            for topic in before.topics.values():
-                if not _is_kept(topic, view):
-                    self._remove(topic, changes)
+        if view.topics is not before.topics or view.unreadable != before.unreadable:
+            self._let_go(view, changes)
         leaders_may_differ = view.brokers != before.brokers
         for topic in view.topics.values():
             if leaders_may_differ or before.topics.get(topic.name) is not topic:
@@ -95,6 +95,18 @@ class Catalog:
                 changes.resigned,
                 changes.removed,
             )
+
+    def _let_go(self, view: ClusterView, changes: Changes) -> None:
+        """Resign the topics that nobody can read now, and remove those that are gone."""
+        for topic in self._known.values():
+            if topic.name in view.unreadable:
+                for number in range(topic.partitions):
+                    self._resign(topic, number, changes)
+            elif not _is_kept(topic, view):
+                self._remove(topic, changes)
+        # Read again, an unreadable one may turn out to be another topic of the same name.
+        unreadable = {name: self._known[name] for name in view.unreadable & self._known.keys()}
+        self._known = {**unreadable, **view.topics}
 
     def _follow_topic(self, topic: Topic, changes: Changes) -> None:
         config = log_config(self._config, topic)

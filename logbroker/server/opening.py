@@ -51,7 +51,7 @@ def _open_claimed(
             logs.give_to(DirectoryIdentity(view.cluster_id, config.broker_id, directory_id))
         else:
             _check(config, "cluster.id", found.cluster_id, view.cluster_id)
-        logs.load(lambda topic_id: _owner(config, view, topic_id), now_ms)
+        logs.load(lambda topic_id: _owner(config, view, topic_id), now_ms, view.unreadable)
     except OSError as error:
         registry.close()
         raise StorageFailed(f"data_dir {config.data_dir} cannot be opened: {error}") from error

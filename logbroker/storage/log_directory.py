@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from threading import Lock
 from typing import Final, NamedTuple
@@ -104,9 +104,15 @@ class LogDirectory:
         """
         write_directory_identity(self.path, identity)
 
-    def load(self, owner_of: Callable[[UUID], Owner | None], now_ms: int) -> None:
+    def load(
+        self,
+        owner_of: Callable[[UUID], Owner | None],
+        now_ms: int,
+        untouched: Collection[str] = (),
+    ) -> None:
         """Open the logs of all topics that `owner_of` knows; remove the folders of all others.
 
+        Those of `untouched` topics, of which nobody knows whether they are others, stay.
         Logs that were not closed cleanly are recovered, one line of log for each.
 
         Raises:
@@ -121,7 +127,7 @@ class LogDirectory:
                 shutil.rmtree(folder)
             elif (name := _FOLDER_NAME.fullmatch(folder.name)) and folder.is_dir():
                 key = name[1], int(name[2])
-                config = self._config_of(folder, key, owner_of)
+                config = self._config_of(folder, key, owner_of, untouched)
                 if config is not None:
                     known = KnownOffsets(recovery_points.get(key, 0), log_starts.get(key, 0))
                     loaded = _loaded(folder, known, now_ms, is_clean=is_clean)
@@ -206,7 +212,11 @@ class LogDirectory:
         os.close(self._lock_descriptor)
 
     def _config_of(
-        self, folder: Path, key: TopicPartition, owner_of: Callable[[UUID], Owner | None]
+        self,
+        folder: Path,
+        key: TopicPartition,
+        owner_of: Callable[[UUID], Owner | None],
+        untouched: Collection[str],
     ) -> LogConfig | None:
         """The settings of a folder's log; none where it is not to be opened."""
         if not _has_records(folder) and not _says_whose(folder):
@@ -218,6 +228,11 @@ class LogDirectory:
             _log.warning("left alone: folder %s does not say whose it is", folder.name)
             return None
         owner = owner_of(topic_id)
+        if owner is None and key[0] in untouched:
+            _log.warning(
+                "left alone: nobody can read which topic folder %s belongs to", folder.name
+            )
+            return None
         if owner is None:
             _log.info("removed folder %s: its topic is gone", folder.name)
             shutil.rmtree(_renamed_to_delete(folder, key))

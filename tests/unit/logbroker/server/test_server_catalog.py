@@ -52,9 +52,14 @@ class Stage:
             lambda partition, reason: self.closed.append((partition, reason)),
         )
 
-    def follow(self, *topics: Topic, brokers: Mapping[int, BrokerEndpoint] = BROKERS) -> None:
+    def follow(
+        self,
+        *topics: Topic,
+        brokers: Mapping[int, BrokerEndpoint] = BROKERS,
+        unreadable: frozenset[str] = frozenset(),
+    ) -> None:
         named = {topic.name: topic for topic in topics}
-        self.catalog.follow(ClusterView("cluster", HERE, brokers, named))
+        self.catalog.follow(ClusterView("cluster", HERE, brokers, named, unreadable=unreadable))
 
     @property
     def served(self) -> list[str]:
@@ -164,6 +169,27 @@ def test_a_topic_deleted_while_the_broker_was_not_in_the_cluster_is_removed_all_
     stage.follow(brokers={})
     assert stage.folders == []
     assert stage.logs.logs == {}
+
+
+def test_a_topic_that_nobody_can_read_is_not_served_and_keeps_its_data(stage: Stage) -> None:
+    stage.follow(topic(HERE))
+    before = stage.partitions.get("events", 0)
+    append(before, b"kept")
+    stage.follow(unreadable=frozenset({"events"}))
+    assert stage.served == []
+    assert stage.folders == ["events-0"]
+    with pytest.raises(UnknownTopicOrPartition):
+        stage.partitions.get("events", 0)
+    stage.follow(topic(HERE))
+    assert append(stage.partitions.get("events", 0), b"next") == 1
+
+
+def test_a_topic_that_was_unreadable_and_is_another_one_begins_anew(stage: Stage) -> None:
+    stage.follow(topic(HERE))
+    append(stage.partitions.get("events", 0), b"old")
+    stage.follow(unreadable=frozenset({"events"}))
+    stage.follow(topic(HERE, topic_id=SECOND))
+    assert append(stage.partitions.get("events", 0), b"new") == 0
 
 
 def test_new_partitions_and_settings_reach_the_logs(stage: Stage) -> None:

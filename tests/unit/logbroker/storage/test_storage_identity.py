@@ -60,6 +60,18 @@ def test_a_folder_that_does_not_say_whose_it_is_is_reported_and_left_alone(
     assert (tmp_path / "events-0" / "00000000000000000000.log").stat().st_size
 
 
+def test_the_folder_of_a_topic_that_nobody_can_read_is_reported_and_left_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with_one_record(tmp_path)
+    directory = LogDirectory.claim(tmp_path)
+    directory.load(lambda _: None, 0, untouched={"events"})
+    assert directory.logs == {}
+    assert "left alone: nobody can read which topic folder events-0 belongs to" in caplog.messages
+    directory.close()
+    assert (tmp_path / "events-0" / "00000000000000000000.log").stat().st_size
+
+
 def test_a_folder_under_the_name_of_another_topic_is_reported_and_left_alone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
