@@ -161,6 +161,10 @@ class BrokerConfig:
     file_delete_delay_s: float = 60.0
     producer_id_expiration_s: float = 86_400.0
     flush_threads: int = 4
+    group_initial_rebalance_delay_ms: int = 3_000
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_max_size: int = 1_000
     topic_defaults: LogConfig = LogConfig()
 
     def __post_init__(self) -> None:
@@ -188,6 +192,11 @@ class BrokerConfig:
                 f"request_bytes_max is {self.request_bytes_max}; it must hold one batch of "
                 f"max.message.bytes ({self.topic_defaults.max_message_bytes})"
             )
+        if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
+            problems.append(
+                f"group_min_session_timeout_ms is {self.group_min_session_timeout_ms}; it must not "
+                f"be above group_max_session_timeout_ms ({self.group_max_session_timeout_ms})"
+            )
         if problems:
             raise ConfigurationError("\n".join(problems))
 
@@ -206,4 +215,8 @@ _BROKER_RANGES: Final = (
     ("file_delete_delay_s", 0, 86_400),
     ("producer_id_expiration_s", 1, 86_400 * 365),
     ("flush_threads", 1, 64),
+    ("group_initial_rebalance_delay_ms", 0, 3_600_000),
+    ("group_min_session_timeout_ms", 1, 2**31 - 1),
+    ("group_max_session_timeout_ms", 1, 2**31 - 1),
+    ("group_max_size", 1, 2**31 - 1),
 )

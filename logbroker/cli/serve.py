@@ -32,6 +32,10 @@ _NUMBERS = {
     "file_delete_delay_s": "Seconds before deleted segments leave the disk.",
     "producer_id_expiration_s": "Seconds after which an idempotent producer is forgotten.",
     "flush_threads": "How many logs may be flushed at the same time.",
+    "group_initial_rebalance_delay_ms": "How long an empty group waits for more first members.",
+    "group_min_session_timeout_ms": "The shortest session timeout of a group's member.",
+    "group_max_session_timeout_ms": "The longest session timeout of a group's member.",
+    "group_max_size": "The most members of a group.",
 }
 
 

@@ -137,7 +137,7 @@ class Group:
         if member is not None:
             member.join_token = member.sync_token = None
             member.heard_s = now_s
-            if not member.knows_its_id and member.instance_id is None:
+            if member.is_unreachable:
                 self._generations.remove([member])
         return self._take_effects()
 
@@ -149,6 +149,19 @@ class Group:
         pending.update({each: expires_s + gap_s for each, expires_s in pending.items()})
         self._generations.postpone(gap_s)
         self._find_check()
+
+    def turn_away(self, reason: RequestRefused, now_s: float) -> Effects:
+        """Have nobody wait: who does is told `reason`, and may come back."""
+        self._generations.now_s = now_s
+        for member in self._roster:
+            self._generations.answer_waiting(member, reason)
+        self._generations.remove([each for each in self._roster if each.is_unreachable])
+        return self._take_effects()
+
+    def forget_generation(self) -> None:
+        """Begin at 0 again, if there are no members: nothing is stored of the group any more."""
+        if self.state is GroupState.EMPTY:
+            self._generations.number = 0
 
     def retire(self, reason: RequestRefused) -> Effects:
         """End the group here: who waits is told `reason`."""

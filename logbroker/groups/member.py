@@ -69,6 +69,11 @@ class Member:
         return self.join_token is not None or self.sync_token is not None
 
     @property
+    def is_unreachable(self) -> bool:
+        """Whether nobody can come back as this member: its id was told to nobody."""
+        return not self.is_waiting and not self.knows_its_id and self.instance_id is None
+
+    @property
     def expires_s(self) -> float:
         """When its session ends, unless it is heard of before."""
         return self.heard_s + self.session_timeout_ms / 1000

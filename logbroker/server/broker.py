@@ -13,13 +13,19 @@ from logbroker.server.dispatcher import (
     RequestDispatcher,
     cold_handlers,
     deferred_handlers,
+    group_handlers,
     slow_handlers,
 )
 from logbroker.server.fetch import FetchHandler
 from logbroker.server.file_removal import FileRemoval
 from logbroker.server.group_commit import GroupCommit
+from logbroker.server.groups.coordinator import GroupCoordinator
 from logbroker.server.handlers.cluster import ClusterHandlers
+from logbroker.server.handlers.committed_offsets import CommittedOffsetHandlers
 from logbroker.server.handlers.configs import ConfigHandlers
+from logbroker.server.handlers.coordinators import CoordinatorHandlers
+from logbroker.server.handlers.described_groups import DescribedGroupHandlers
+from logbroker.server.handlers.groups import GroupHandlers
 from logbroker.server.handlers.log_dirs import LogDirHandlers
 from logbroker.server.handlers.offsets import OffsetHandlers
 from logbroker.server.handlers.producer_ids import ProducerIdHandlers
@@ -82,6 +88,7 @@ class Broker:
             StorageFailed: a log could not be closed whole; the next start recovers it.
         """
         self._housekeeping.start()
+        self._coordinator.start()
         self._loop.call_every(PRODUCE_TIMEOUT_CHECK_S, self._time_out)
         # After an error of ours nothing is closed, so that the next start recovers every log.
         self._loop.run(self._end_turn)
@@ -98,7 +105,14 @@ class Broker:
             ConfigurationError: the address cannot be bound.
         """
         registry = CollectorRegistry()
-        registry.register(BrokerCollector(self._counters, self._partitions, self._config.broker_id))
+        registry.register(
+            BrokerCollector(
+                self._counters,
+                self._partitions,
+                self._config.broker_id,
+                self._coordinator.count_by_state,
+            )
+        )
         try:
             start_http_server(port, host, registry)
         except OSError as error:
@@ -123,8 +137,10 @@ class Broker:
         self._catalog = Catalog(
             config, self._logs, partitions, files, self._commit.reconsider, self._closed
         )
+        self._coordinator = GroupCoordinator(config, self._registry, loop, self._counters, view)
         # The catalog comes first: whoever follows after it finds the partitions in their new state.
         self._membership.add_follower(self._follow)
+        self._membership.add_follower(self._coordinator.follow)
         self._dispatcher = self._build_dispatcher()
         self._listener.start(self._dispatcher, self._reads, self._counters)
         self._housekeeping = Housekeeping(
@@ -144,12 +160,19 @@ class Broker:
         configs = ConfigHandlers(config, partitions, changes, self._crew)
         topics = TopicHandlers(config, partitions, changes, creation, self._crew)
         producer_ids = ProducerIdHandlers(self._registry, self._crew)
+        records, coordinators = RecordHandlers(partitions), CoordinatorHandlers(partitions)
+        groups = GroupHandlers(self._coordinator)
+        described = DescribedGroupHandlers(self._coordinator)
+        committed = CommittedOffsetHandlers(self._coordinator, partitions)
         return RequestDispatcher(
             self._produce,
             self._fetch,
-            cold_handlers(cluster, configs, RecordHandlers(partitions)),
+            cold_handlers(cluster, configs, records, coordinators, described),
             slow_handlers(OffsetHandlers(partitions), LogDirHandlers(config.data_dir, partitions)),
-            deferred_handlers(cluster, topics, configs, producer_ids),
+            {
+                **deferred_handlers(cluster, topics, configs, producer_ids),
+                **group_handlers(groups, committed, described),
+            },
             self._reads,
             self._counters,
         )
@@ -201,6 +224,7 @@ class Broker:
 
     def _close(self) -> None:
         self._listener.close()
+        self._coordinator.close()
         self._crew.close()
         self._membership.leave()
         for crew in (self._flushers, self._reads, self._disk):

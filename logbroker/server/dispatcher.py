@@ -7,8 +7,11 @@ from typing import Any, Final
 from logbroker.server.connection import Connection
 from logbroker.server.fetch import FetchHandler
 from logbroker.server.handlers.cluster import ClusterHandlers
+from logbroker.server.handlers.committed_offsets import CommittedOffsetHandlers
 from logbroker.server.handlers.configs import ConfigHandlers
-from logbroker.server.handlers.coordinators import find_coordinator
+from logbroker.server.handlers.coordinators import CoordinatorHandlers
+from logbroker.server.handlers.described_groups import DescribedGroupHandlers
+from logbroker.server.handlers.groups import GroupHandlers
 from logbroker.server.handlers.log_dirs import LogDirHandlers
 from logbroker.server.handlers.offsets import OffsetHandlers
 from logbroker.server.handlers.producer_ids import ProducerIdHandlers
@@ -131,12 +134,18 @@ class RequestDispatcher:
 
 
 def cold_handlers(
-    cluster: ClusterHandlers, configs: ConfigHandlers, records: RecordHandlers
+    cluster: ClusterHandlers,
+    configs: ConfigHandlers,
+    records: RecordHandlers,
+    coordinators: CoordinatorHandlers,
+    groups: DescribedGroupHandlers,
 ) -> dict[ApiKey, Handler]:
     """The handlers that answer at once."""
     return {
         ApiKey.DESCRIBE_CLUSTER: cluster.describe_cluster,
-        ApiKey.FIND_COORDINATOR: find_coordinator,
+        ApiKey.FIND_COORDINATOR: coordinators.find_coordinator,
+        ApiKey.LIST_GROUPS: groups.list_groups,
+        ApiKey.DESCRIBE_GROUPS: groups.describe_groups,
         ApiKey.DELETE_RECORDS: records.delete_records,
         ApiKey.DESCRIBE_CONFIGS: configs.describe,
     }
@@ -157,6 +166,22 @@ def deferred_handlers(
         ApiKey.ALTER_CONFIGS: configs.alter,
         ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.alter_incrementally,
         ApiKey.INIT_PRODUCER_ID: producer_ids.init_producer_id,
+    }
+
+
+def group_handlers(
+    groups: GroupHandlers, offsets: CommittedOffsetHandlers, described: DescribedGroupHandlers
+) -> dict[ApiKey, Deferred]:
+    """The handlers that wait for other members of a group, or for its storage."""
+    return {
+        ApiKey.JOIN_GROUP: groups.join_group,
+        ApiKey.SYNC_GROUP: groups.sync_group,
+        ApiKey.HEARTBEAT: groups.heartbeat,
+        ApiKey.LEAVE_GROUP: groups.leave_group,
+        ApiKey.OFFSET_COMMIT: offsets.offset_commit,
+        ApiKey.OFFSET_FETCH: offsets.offset_fetch,
+        ApiKey.OFFSET_DELETE: offsets.offset_delete,
+        ApiKey.DELETE_GROUPS: described.delete_groups,
     }
 
 

@@ -3,13 +3,14 @@
 The loop's thread adds to plain integers; a scrape, on a thread of its own, reads them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
+from logbroker.groups.states import GroupState
 from logbroker.server.partition import Partitions
 
 
@@ -29,6 +30,7 @@ class Counters:
     connections_opened: int = 0
     connections_refused: int = 0
     connections_broken: int = 0
+    group_rebalances: int = 0
 
 
 HELP: Final = {
@@ -44,16 +46,24 @@ HELP: Final = {
     "connections_opened": "Connections accepted.",
     "connections_refused": "Connections over the limit, closed at once.",
     "connections_broken": "Connections closed because of a malformed or oversized request.",
+    "group_rebalances": "New generations of consumer groups.",
 }
 
 
 class BrokerCollector:
     """Turns counters and the partitions' state into Prometheus metrics at each scrape."""
 
-    def __init__(self, counters: Counters, partitions: Partitions, broker_id: int) -> None:
+    def __init__(
+        self,
+        counters: Counters,
+        partitions: Partitions,
+        broker_id: int,
+        groups_by_state: Callable[[], Mapping[GroupState, int]],
+    ) -> None:
         self._counters = counters
         self._partitions = partitions
         self._broker_id = broker_id
+        self._groups_by_state = groups_by_state
 
     def collect(self) -> Iterator[Metric]:
         """Every metric, prefixed `logbroker_`."""
@@ -63,6 +73,7 @@ class BrokerCollector:
                 name, HELP[field.name], value=getattr(self._counters, field.name)
             )
         yield from self._cluster_metrics()
+        yield self._group_metrics()
         yield from self._log_metrics()
 
     def _cluster_metrics(self) -> Iterator[Metric]:
@@ -77,6 +88,16 @@ class BrokerCollector:
         }
         for name, (text, value) in gauges.items():
             yield GaugeMetricFamily(f"logbroker_{name}", text, value=value)
+
+    def _group_metrics(self) -> Metric:
+        family = GaugeMetricFamily(
+            "logbroker_groups", "Consumer groups that this broker coordinates.", labels=("state",)
+        )
+        counts = self._groups_by_state()
+        for state in GroupState:
+            if state is not GroupState.DEAD:
+                family.add_metric((state,), counts.get(state, 0))
+        return family
 
     def _log_metrics(self) -> Iterator[Metric]:
         labels = ("topic", "partition")

@@ -155,7 +155,7 @@ def test_every_topic_setting_is_told_with_its_default_and_range() -> None:
 
 def test_every_metric_of_the_broker_is_told() -> None:
     nobody = Partitions(ClusterView("", None, brokers={}, topics={}))
-    metrics = BrokerCollector(Counters(), nobody, 0).collect()
+    metrics = BrokerCollector(Counters(), nobody, 0, dict).collect()
     wanted = {
         f"{metric.name}_total" if metric.type == "counter" else metric.name for metric in metrics
     }
