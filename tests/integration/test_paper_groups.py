@@ -1,0 +1,141 @@
+"""Groups of the paper's consumers as processes: they join, leave, die, freeze; ZooKeeper too."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from paper_group import Flow, PaperConsumer, check_deliveries, make_topic, until_handed
+from processes import until
+from zookeeper import SharedZooKeeper, ZooKeeperEnsemble, ZooKeeperServer
+
+from logbroker.embedded import EmbeddedBroker
+
+TOPIC = "clicks"
+PARTITIONS = 6
+SESSION_S = 3.0
+"""Short, as tests wait for sessions to end; a consumer that a busy machine starves of it joins
+again, which every test here allows."""
+
+Start = Callable[..., PaperConsumer]
+
+
+@pytest.fixture
+def start(broker: EmbeddedBroker, tmp_path: Path) -> Iterator[Start]:
+    """Starts a consumer by name; each is killed when the test ends."""
+    make_topic(broker.bootstrap_servers, TOPIC, PARTITIONS)
+    with ExitStack() as stack:
+
+        def start(name: str, zookeeper: str, **options: Any) -> PaperConsumer:
+            consumer = PaperConsumer(
+                name,
+                tmp_path,
+                TOPIC,
+                zookeeper=zookeeper,
+                group_id="readers",
+                bootstrap_servers=broker.bootstrap_servers,
+                session_timeout_s=SESSION_S,
+                **{"auto_offset_reset": "smallest", "auto_commit_interval_s": 0.2, **options},
+            )
+            stack.enter_context(consumer)
+            consumer.join()
+            return consumer
+
+        yield start
+
+
+def partitions_of(consumer: PaperConsumer, after: int = 0) -> set[int]:
+    """The partitions of what a consumer was handed after so many messages."""
+    return {each.partition for each in consumer.handed[after:]}
+
+
+def test_consumers_that_join_leave_and_are_killed_are_handed_each_message_in_turns(
+    broker: EmbeddedBroker, zookeeper: SharedZooKeeper, start: Start
+) -> None:
+    chroot = zookeeper.fresh_chroot()
+    with Flow(broker.bootstrap_servers, TOPIC) as flow:
+        first = start("first", chroot)
+        until(lambda: len(partitions_of(first)) == PARTITIONS, "the first reads everything")
+        second = start("second", chroot, streams=2)
+        third = start("third", chroot)
+        group = [first, second, third]
+        until(lambda: all(each.handed for each in group), "each has its share")
+        first.leave()
+        until_handed(set(flow.sent), group)
+        second.kill()
+        fourth = start("fourth", chroot)
+        group.append(fourth)
+        until(lambda: fourth.handed, "the fourth has its share")
+        until_handed(set(flow.sent), group)
+        third.kill()
+        until_handed(set(flow.sent), group)
+        taken_over = len(fourth.handed)
+        until(lambda: len(partitions_of(fourth, taken_over)) == PARTITIONS, "it reads everything")
+    until_handed(flow.sent, group)
+    fourth.leave()
+    check_deliveries(group)
+
+
+def test_a_consumer_that_was_stopped_beyond_its_session_hands_out_nothing_that_it_held(
+    broker: EmbeddedBroker, zookeeper: SharedZooKeeper, start: Start
+) -> None:
+    chroot = zookeeper.fresh_chroot()
+    with Flow(broker.bootstrap_servers, TOPIC) as flow:
+        frozen, other = start("frozen", chroot), start("other", chroot)
+        group = [frozen, other]
+        until(lambda: all(each.handed for each in group), "each has its share")
+        for _ in range(2):
+            frozen.pause()
+            alone = len(other.handed)
+            until(lambda: len(partitions_of(other, alone)) == PARTITIONS, "the other takes over")  # noqa: B023
+            before = len(frozen.handed)
+            frozen.resume()
+            until(lambda: len(frozen.handed) > before + 10, "it has its share again")  # noqa: B023
+    until_handed(flow.sent, group)
+    check_deliveries(group, late={"frozen": 2})
+
+
+def test_consumers_carry_on_when_zookeeper_was_restarted(
+    broker: EmbeddedBroker, own_zookeeper: ZooKeeperServer, start: Start
+) -> None:
+    with Flow(broker.bootstrap_servers, TOPIC) as flow:
+        group = [start(name, own_zookeeper.address) for name in ("one", "two")]
+        until(lambda: all(each.handed for each in group), "each has its share")
+        own_zookeeper.restart()
+        until_handed(set(flow.sent), group)
+        third = start("three", own_zookeeper.address)
+        group.append(third)
+        until(lambda: third.handed, "the third has its share")
+    until_handed(flow.sent, group)
+    check_deliveries(group)
+
+
+def test_consumers_whose_sessions_all_ended_in_an_outage_begin_again(
+    broker: EmbeddedBroker, own_zookeeper: ZooKeeperServer, start: Start
+) -> None:
+    with Flow(broker.bootstrap_servers, TOPIC) as flow:
+        group = [start(name, own_zookeeper.address) for name in ("one", "two")]
+        until(lambda: all(each.handed for each in group), "each has its share")
+        own_zookeeper.pause()
+        for each in group:
+            each.until_says("no connection to zookeeper")
+        own_zookeeper.resume()
+        until_handed(set(flow.sent), group)
+    until_handed(flow.sent, group)
+    check_deliveries(group)
+
+
+def test_consumers_carry_on_when_the_leader_of_an_ensemble_dies(
+    broker: EmbeddedBroker, zookeeper_ensemble: ZooKeeperEnsemble, start: Start
+) -> None:
+    with Flow(broker.bootstrap_servers, TOPIC) as flow:
+        group = [start(name, zookeeper_ensemble.address) for name in ("one", "two")]
+        until(lambda: all(each.handed for each in group), "each has its share")
+        zookeeper_ensemble.leader.kill()
+        until_handed(set(flow.sent), group)
+        third = start("three", zookeeper_ensemble.address)
+        group.append(third)
+        until(lambda: third.handed, "the third has its share")
+    until_handed(flow.sent, group)
+    check_deliveries(group)
