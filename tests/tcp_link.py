@@ -20,6 +20,7 @@ class TcpLink:
         self._flows.set()
         self._is_whole = True
         self._sockets: set[socket.socket] = set()
+        self._near: set[socket.socket] = set()
         self._changing = Lock()
         self._accepting = Thread(target=self._accept, daemon=True)
 
@@ -57,6 +58,12 @@ class TcpLink:
         self._is_whole = True
         self._flows.set()
 
+    def say_to_clients(self, content: bytes) -> None:
+        """Send bytes to all who are connected, as if the server had."""
+        with self._changing:
+            for each in self._near:
+                each.sendall(content)
+
     def _accept(self) -> None:
         while True:
             try:
@@ -75,6 +82,7 @@ class TcpLink:
                 near.close()
                 return
             self._sockets |= {near, far}
+            self._near.add(near)
         for source, sink in ((near, far), (far, near)):
             Thread(target=self._pass_on, args=(source, sink), daemon=True).start()
 
@@ -85,6 +93,7 @@ class TcpLink:
                 sink.sendall(content)
         with self._changing:
             self._sockets.discard(source)
+            self._near.discard(source)
             with contextlib.suppress(OSError):
                 sink.shutdown(socket.SHUT_RDWR)
             source.close()

@@ -255,7 +255,8 @@ class ZooKeeperEnsemble:
 
     @property
     def leader(self) -> ZooKeeperServer:
-        """The server that leads now."""
+        """The server that leads now; waits until there is one."""
+        until(lambda: "leader" in self._modes(), "the ensemble has a leader")
         return next(server for server in self.servers if server.mode == "leader")
 
     def stop(self) -> None:

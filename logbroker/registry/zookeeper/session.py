@@ -34,7 +34,7 @@ CONNECT_S: Final = 8.0
 REQUEST_S: Final = 10.0
 """How long a request waits, which is enough for an ensemble to elect another leader."""
 
-CLOSE_S: Final = 5.0
+CLOSE_S: Final = 3.0
 """How long to wait for ZooKeeper to hear of the end; without it, it ends the session itself."""
 
 REQUEST_BYTES_MAX: Final = 900_000
