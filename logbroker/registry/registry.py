@@ -96,6 +96,9 @@ class Registry(ABC):
     def load_groups(self, slot: int) -> list[StoredGroup]:
         """Every consumer group of a coordination slot, as it was last stored.
 
+        From then on writes of the slot are let through only as long as it has been this broker's
+        without a break since.
+
         Raises:
             NotCoordinator: the slot is not, or no longer, this broker's.
         """

@@ -60,6 +60,9 @@ class GroupStore:
         self._session = session
         self._fence_of = fence_of
         self._on_refused = on_refused
+        self._loaded_under: dict[int, int] = {}
+        """The fence of each slot when it was loaded last: what is written since follows from what
+        was read then, so a slot that was lost and won again must be read again first."""
 
     def load(self, slot: int) -> list[StoredGroup]:
         """Every group of a slot that there is something to know of; see `Registry.load_groups`."""
@@ -76,6 +79,7 @@ class GroupStore:
         offsets = self._load_offsets(wanted)
         if self._fence_of(slot) != fence:
             raise NotCoordinator(f"coordination slot {slot} was lost while it was read")
+        self._loaded_under[slot] = fence
         groups = (
             StoredGroup(name, memberships.get(name), offsets.get(name, {})) for name in wanted
         )
@@ -204,9 +208,10 @@ class GroupStore:
             RegistryUnavailable: ZooKeeper did not answer in time.
         """
         slot = coordination_slot(group_id)
+        held = self._fence_of(slot)
+        fence = self._loaded_under.get(slot, held)
         deadline = Deadline.after(REQUEST_S)
         while deadline.remaining_s > 0:
-            fence = self._fence_of(slot)
             transaction = self._session.transaction()
             transaction.check(paths.slot(slot), fence)
             build(transaction)
