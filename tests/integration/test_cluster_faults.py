@@ -1,5 +1,7 @@
 """Brokers and ZooKeeper die, stall and come back: what was acknowledged is read again."""
 
+import re
+import shutil
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -11,6 +13,7 @@ import pytest
 from broker_cluster import NO_LEADER, SESSION_S, BrokerCluster
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
+from kazoo.client import KazooClient
 from partition_clients import PARTITION_CLIENTS, ConfluentPartitions, Values
 from processes import DEADLINE_S, until
 from raw_connection import ACKS_ALL, batch_of
@@ -285,3 +288,31 @@ def test_who_waits_at_a_broker_that_lost_its_session_is_sent_elsewhere(
     with cluster.connection(2) as connection:
         connection.produce("events", batch_of(b"one"), acks=ACKS_ALL, partition=1)
         assert connection.produced()[1:] == (0, 0)
+
+
+def test_a_zookeeper_that_lost_everything_does_not_make_brokers_remove_their_logs(
+    cluster: BrokerCluster, own_zookeeper: ZooKeeperServer, tmp_path: Path
+) -> None:
+    own_zookeeper.kill()
+    stored = tmp_path / "zookeeper" / "version-2"
+    shutil.rmtree(stored)
+    stored.mkdir()
+    own_zookeeper.start()
+    # Whoever starts now founds a cluster that has no topics.
+    with cluster.make_broker(9, "founder").serve() as founder:
+        (cluster_id,) = re.findall(r"joined cluster=(\S+)", founder.said)
+        grow_older(own_zookeeper)
+        for broker in cluster.brokers.values():
+            broker.until_says(f"nothing is followed: ZooKeeper has cluster {cluster_id}")
+            assert len(list(broker.data_dir.glob("events-?"))) == 2
+            assert broker.exit_code is None
+
+
+def grow_older(server: ZooKeeperServer) -> None:
+    """Have so many changes made that clients of a former life do not turn away any more."""
+    client = KazooClient(server.address)
+    client.start(DEADLINE_S)
+    for made in [client.create_async("/change", sequence=True) for _ in range(2_000)]:
+        made.get(DEADLINE_S)
+    client.stop()
+    client.close()

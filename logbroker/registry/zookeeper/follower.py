@@ -14,13 +14,19 @@ from logbroker.registry.cluster import BrokerEndpoint, ClusterView
 from logbroker.registry.zookeeper import paths
 from logbroker.registry.zookeeper.coordination import Move, fence_of, make_move, plan_slots
 from logbroker.registry.zookeeper.facts import Facts, Seat, view_of
-from logbroker.registry.zookeeper.payloads import Registration
+from logbroker.registry.zookeeper.payloads import Registration, parse_cluster_id
 from logbroker.registry.zookeeper.registration import (
     conflict_with,
     register,
     run_for_controller,
 )
-from logbroker.registry.zookeeper.session import CLOSE_S, REQUEST_S, Deadline, ZooKeeperSession
+from logbroker.registry.zookeeper.session import (
+    CLOSE_S,
+    REQUEST_S,
+    Deadline,
+    ZooKeeperSession,
+    get,
+)
 from logbroker.registry.zookeeper.view_watcher import ALL_SLOTS, ViewWatcher
 
 RETRY_S: Final = 0.25
@@ -61,6 +67,7 @@ class ClusterFollower:
         self._registration: Registration | None = None
         self._joining: _Joining | None = None
         self._last_conflict: str | None = None
+        self._cluster_id_found: str | None = cluster_id
         self._on_change: Callable[[ClusterView], None] | None = None
         self._view = view_of(Facts(), self._seat, cluster_id)
         self._waiting: list[Future[None]] = []
@@ -170,6 +177,7 @@ class ClusterFollower:
             self._session.revive()
             return False
         if state.connections != self._connections:
+            self._check_cluster()
             self._watcher.mark_everything()
             self._connections = state.connections
         waiting = self._take_waiting()
@@ -185,6 +193,22 @@ class ClusterFollower:
             each.set_result(None)
         is_blocked = self._stand()
         return self._move(moves) or is_blocked
+
+    def _check_cluster(self) -> None:
+        """Follow no other cluster: its topics are others, so all data would be removed.
+
+        Raises:
+            RegistryUnavailable: what is there now is not what this broker has joined.
+        """
+        (answer,) = self._session.ask_all([get(paths.CLUSTER_ID)])
+        found = None if answer is None else parse_cluster_id(answer[0])
+        is_news = found != self._cluster_id_found
+        self._cluster_id_found = found
+        if found != self._cluster_id:
+            why = f"ZooKeeper has cluster {found}, not {self._cluster_id}"
+            if is_news:
+                _log.error("nothing is followed: %s", why)
+            raise RegistryUnavailable(why)
 
     def _stand(self) -> bool:
         """Register, and run for controller; whether another has this broker's id."""
