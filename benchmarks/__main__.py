@@ -17,6 +17,7 @@ from benchmarks import (
     librdkafka_clients,
     log_opening,
     machine,
+    metadata_cost,
     replay_cost,
     webhook_lines,
 )
@@ -29,6 +30,7 @@ GROUPS: Final[Mapping[str, tuple[str, Measure]]] = {
     "produce": ("Produce, raw load, 200-byte messages, one partition", broker_produce.measure),
     "fetch": ("Fetch from page cache, raw load", broker_fetch.measure),
     "cluster": ("Brokers of one cluster on this machine", cluster_scaling.measure),
+    "metadata": ("A cluster of many topics, 8 partitions each", metadata_cost.measure),
     "librdkafka": ("librdkafka, 200-byte messages, one partition", librdkafka_clients.measure),
     "overhead": ("Bytes on disk, 200-byte messages", disk_overhead.measure),
     "opening": ("A log of much history: opened from a cold disk", log_opening.measure),

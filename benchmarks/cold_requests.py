@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
+from uuid import UUID
 
 from kafka.protocol.admin import DescribeGroupsRequest, DescribeGroupsResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
@@ -21,6 +22,8 @@ TIMEOUT_S: Final = 60.0
 RECEIVE_BYTES: Final = 2**20
 
 _CORRELATION_ID: Final = 7
+_NO_ID: Final = UUID(int=0)
+_NamedTopic = MetadataRequest.MetadataRequestTopic
 _SIZE: Final = struct.Struct(">i")
 
 
@@ -73,9 +76,9 @@ def cold_connection(address: Address) -> Iterator[ColdConnection]:
 
 def encode_metadata(topics: list[str] | None) -> bytes:
     """The request for some topics, or for all; it creates none."""
-    wanted = topics and [
-        MetadataRequest.MetadataRequestTopic(topic_id=None, name=topic) for topic in topics
-    ]
+    wanted = (
+        None if topics is None else [_NamedTopic(topic_id=_NO_ID, name=name) for name in topics]
+    )
     request = MetadataRequest(
         topics=wanted, allow_auto_topic_creation=False, include_topic_authorized_operations=False
     )

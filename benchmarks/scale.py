@@ -23,6 +23,8 @@ class Scale(NamedTuple):
     """Records in the logs that the same window is replayed from."""
     replay_events: int
     """Events of the window that are owed to the webhook."""
+    topics: int
+    """Of a cluster that has many, with eight partitions each."""
 
 
 FULL: Final = Scale(
@@ -34,6 +36,7 @@ FULL: Final = Scale(
     small_log_bytes=10**8,
     replay_logs=(10**5, 10**6, 10**7),
     replay_events=20_000,
+    topics=1_000,
 )
 
 QUICK: Final = Scale(
@@ -45,6 +48,7 @@ QUICK: Final = Scale(
     small_log_bytes=10**8,
     replay_logs=(10**5, 5 * 10**5),
     replay_events=3_000,
+    topics=100,
 )
 
 
