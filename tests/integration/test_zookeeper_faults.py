@@ -118,7 +118,7 @@ def test_the_slots_of_a_broker_that_is_cut_off_move_and_it_may_not_use_them(
         for slot in seat.slots
         for group in seat.registry.load_groups(slot)
     }
-    assert stored == dict.fromkeys(groups, {("t", 0): CommittedOffset(1)})
+    assert stored == {group: {("t", 0): CommittedOffset(1)} for group in groups}
 
 
 def test_a_write_under_an_old_fence_is_refused(cluster: Cluster) -> None:
@@ -140,22 +140,39 @@ def test_a_write_under_an_old_fence_is_refused(cluster: Cluster) -> None:
     assert second.registry.load_groups(slot) == [expected]
 
 
-def test_a_fence_that_somebody_raised_by_hand_is_learned(cluster: Cluster) -> None:
+def test_a_slot_whose_fence_somebody_raised_by_hand_is_claimed_anew(cluster: Cluster) -> None:
     broker = cluster.broker(1)
     settle(broker)
     slot = coordination_slot("g")
+    broker.registry.load_groups(slot)
+    seen = len(broker.views)
     cluster.client().set(f"/logbroker/coordination/{slot}", b"by hand")
     with pytest.raises(NotCoordinator):
         broker.registry.commit_offsets("g", {("t", 0): CommittedOffset(1)})
 
-    def commits() -> bool:
-        try:
-            broker.registry.commit_offsets("g", {("t", 0): CommittedOffset(1)})
-        except NotCoordinator:
-            return False
-        return True
+    def was_lost() -> bool:
+        return any(slot not in view.coordinators for view in broker.views[seen:])
 
-    until(commits, "it has read the fence again")
+    until(was_lost, "it gave the slot up")
+    settle(broker)
+    broker.registry.load_groups(slot)
+    broker.registry.commit_offsets("g", {("t", 0): CommittedOffset(1)})
+
+
+def test_a_slot_that_was_lost_and_won_again_has_to_be_read_again(
+    zookeeper: SharedZooKeeper, cluster: Cluster
+) -> None:
+    broker = cluster.broker(1)
+    settle(broker)
+    slot = coordination_slot("g")
+    broker.registry.load_groups(slot)
+    zookeeper.expire_session(broker.client_id)
+    until(lambda: views_without_itself(broker), "it resigned")
+    settle(broker)
+    with pytest.raises(NotCoordinator):
+        broker.registry.commit_offsets("g", {("t", 0): CommittedOffset(1)})
+    assert broker.registry.load_groups(slot) == []
+    broker.registry.commit_offsets("g", {("t", 0): CommittedOffset(1)})
 
 
 def test_a_lease_ends_by_itself(cluster: Cluster) -> None:

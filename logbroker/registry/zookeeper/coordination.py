@@ -14,7 +14,7 @@ from enum import Enum, auto
 
 from logbroker.errors import NotCoordinator
 from logbroker.registry.zookeeper import paths
-from logbroker.registry.zookeeper.facts import Facts, Seat, live_brokers
+from logbroker.registry.zookeeper.facts import Facts, Seat, SlotNode, live_brokers
 from logbroker.registry.zookeeper.payloads import format_slot_holder
 from logbroker.registry.zookeeper.session import ZooKeeperSession
 
@@ -46,13 +46,18 @@ def plan_slots(facts: Facts, seat: Seat) -> dict[int, Move]:
         if slot.holder is None:
             if is_wanted:
                 moves[number] = Move.CLAIM
-        elif slot.holder.session_id == seat.session_id:
+        elif is_held_in(slot, seat.session_id):
             if not is_wanted:
                 moves[number] = Move.CLEAR
         elif slot.holder.broker_id == seat.broker_id:
             # Nobody else is registered under this id, so it is what a dead predecessor left.
             moves[number] = Move.CLEAR
     return moves
+
+
+def is_held_in(slot: SlotNode, session_id: int | None) -> bool:
+    """Whether a slot is this session's; nothing is that of none."""
+    return slot.holder is not None and slot.holder.session_id == session_id
 
 
 def fence_of(facts: Facts, session_id: int | None, slot: int) -> int:
@@ -62,7 +67,7 @@ def fence_of(facts: Facts, session_id: int | None, slot: int) -> int:
         NotCoordinator: it does not.
     """
     node = facts.slots[slot]
-    if node.holder is None or node.holder.session_id != session_id:
+    if not is_held_in(node, session_id):
         raise NotCoordinator(f"coordination slot {slot} is not this broker's")
     return node.fence
 

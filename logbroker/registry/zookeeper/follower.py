@@ -12,7 +12,13 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 from logbroker.errors import ConfigurationError, RegistryUnavailable
 from logbroker.registry.cluster import BrokerEndpoint, ClusterView
 from logbroker.registry.zookeeper import paths
-from logbroker.registry.zookeeper.coordination import Move, fence_of, make_move, plan_slots
+from logbroker.registry.zookeeper.coordination import (
+    Move,
+    fence_of,
+    is_held_in,
+    make_move,
+    plan_slots,
+)
 from logbroker.registry.zookeeper.facts import Facts, Seat, view_of
 from logbroker.registry.zookeeper.payloads import Registration, parse_cluster_id
 from logbroker.registry.zookeeper.registration import (
@@ -71,6 +77,7 @@ class ClusterFollower:
         self._on_change: Callable[[ClusterView], None] | None = None
         self._view = view_of(Facts(), self._seat, cluster_id)
         self._waiting: list[Future[None]] = []
+        self._doubtful: set[int] = set()
         self._lock = Lock()
         self._is_closing = False
         self._thread = Thread(target=self._run, name="zookeeper-follower", daemon=True)
@@ -145,9 +152,14 @@ class ClusterFollower:
         return fence_of(self._watcher.facts, self._session.state.session_id, slot)
 
     def note_refusal(self, slot: int) -> None:
-        """Read a slot again whose fence is not what it was thought to be."""
-        self._watcher.mark([ALL_SLOTS[slot]])
-        self._wake.set()
+        """Give a slot up that is not under the fence it was thought to be under.
+
+        If it still is this broker's it is claimed anew: whoever works from what it held learns
+        by that to read it again.
+        """
+        with self._lock:
+            self._doubtful.add(slot)
+        self._look_at(ALL_SLOTS[slot])
 
     def _run(self) -> None:
         while not self._is_closing:
@@ -187,12 +199,18 @@ class ClusterFollower:
             with self._lock:
                 self._waiting = waiting + self._waiting
             raise
-        moves = plan_slots(self._watcher.facts, self._seat)
+        moves = plan_slots(self._watcher.facts, self._seat) | self._clear_doubtful()
         self._publish(giving_up=[n for n, move in moves.items() if move is Move.CLEAR])
         for each in waiting:
             each.set_result(None)
         is_blocked = self._stand()
         return self._move(moves) or is_blocked
+
+    def _clear_doubtful(self) -> dict[int, Move]:
+        with self._lock:
+            doubtful, self._doubtful = self._doubtful, set()
+        slots, session_id = self._watcher.facts.slots, self._seat.session_id
+        return {n: Move.CLEAR for n in doubtful if is_held_in(slots[n], session_id)}
 
     def _check_cluster(self) -> None:
         """Follow no other cluster: its topics are others, so all data would be removed.

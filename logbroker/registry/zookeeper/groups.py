@@ -48,7 +48,7 @@ class GroupStore:
     """Consumer groups, below `/consumers`.
 
     `fence_of` gives the fence of a slot, or raises NotCoordinator; `on_refused` hears of each
-    slot whose fence turned out to be another.
+    slot for which that turned out to be another.
     """
 
     def __init__(
@@ -218,7 +218,8 @@ class GroupStore:
             try:
                 self._session.commit(transaction, deadline)
             except BadVersionError:
-                self._on_refused(slot)
+                if fence == held:
+                    self._on_refused(slot)
                 raise NotCoordinator(f"coordination slot {slot} is another broker's") from None
             except (NodeExistsError, NoNodeError, NotEmptyError):
                 continue  # somebody else has made or removed a node meanwhile
