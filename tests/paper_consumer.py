@@ -1,12 +1,14 @@
 """A program: one consumer of the paper's, which notes each message that it is handed.
 
-`python paper_consumer.py OPTIONS`, in JSON: the arguments of `ConsumerConnector`, and `streams`
-and `notes`. It leaves when standard input ends.
+`python paper_consumer.py OPTIONS`, in JSON: the arguments of `ConsumerConnector`, `streams`,
+`notes`, and `stop_after`, a number of messages after which it stops itself by SIGSTOP. It leaves
+when standard input ends.
 """
 
 import json
 import logging
 import os
+import signal
 import sys
 import threading
 import time
@@ -26,15 +28,17 @@ class Notes:
         os.write(self._file, f"{line}\n".encode())
 
 
-def read(number: int, stream: MessageStream, notes: Notes) -> None:
+def read(number: int, stream: MessageStream, notes: Notes, stop_after: int) -> None:
     shares = []
-    for message in stream:
+    for count, message in enumerate(stream, start=1):
         assert stream._handed is not None
         share = stream._handed[0]
         if not shares or shares[-1] is not share:
             shares.append(share)
         value = (message.value or b"").decode()
         notes.add(number, len(shares), message.partition, message.offset, value)
+        if count == stop_after:
+            os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def main() -> None:
@@ -42,11 +46,12 @@ def main() -> None:
     options = json.loads(sys.argv[1])
     notes = Notes(options.pop("notes"))
     wanted = options.pop("streams")
+    stop_after = options.pop("stop_after")
     with ConsumerConnector(**options) as connector:
         streams = connector.create_message_streams(wanted)
         everything = [stream for each in streams.values() for stream in each]
         threads = [
-            threading.Thread(target=read, args=(number, stream, notes))
+            threading.Thread(target=read, args=(number, stream, notes, stop_after))
             for number, stream in enumerate(everything)
         ]
         for thread in threads:

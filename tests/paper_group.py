@@ -3,7 +3,8 @@
 import json
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -29,11 +30,22 @@ class PaperConsumer(ServerProcess):
     """A process that reads a topic and notes what it is handed."""
 
     def __init__(
-        self, name: str, folder: Path, topic: str, *, streams: int = 1, **options: Any
+        self,
+        name: str,
+        folder: Path,
+        topic: str,
+        *,
+        streams: int = 1,
+        stop_after: int = 0,
+        **options: Any,
     ) -> None:
         self.name = name
         self._notes = folder / f"{name}.notes"
-        told = {**options, "streams": {topic: streams}, "notes": str(self._notes)}
+        told = options | {
+            "streams": {topic: streams},
+            "notes": str(self._notes),
+            "stop_after": stop_after,
+        }
         super().__init__([str(PROGRAM), json.dumps(told)], folder / f"{name}.log")
 
     def join(self) -> None:
@@ -44,6 +56,10 @@ class PaperConsumer(ServerProcess):
         """Have it shut down in order."""
         self.close_stdin()
         assert self.wait() == 0, self.said
+
+    def until_stopped(self) -> None:
+        """Wait until it has stopped itself."""
+        until(lambda: self._state() == "T", "the consumer has stopped itself")
 
     @property
     def handed(self) -> list[Handed]:
@@ -117,20 +133,15 @@ def values(consumers: Iterable[PaperConsumer]) -> set[str]:
     return {each.value for consumer in consumers for each in consumer.handed}
 
 
-def check_deliveries(
-    consumers: Iterable[PaperConsumer], late: Mapping[str, int] | None = None
-) -> None:
+def check_deliveries(consumers: Iterable[PaperConsumer]) -> None:
     """What a group promises, of every partition.
 
     Every owner is handed it in order and without a gap, from where owners before it had got to
     or earlier, and never from before where those began; and it is handed to one owner at a time.
-    `late` has how many messages at most a consumer may note too late: those that were handed out
-    when its process was stopped.
     """
-    spare = dict(late or {})
     for handed in _by_partition(consumers).values():
         _check_order(handed)
-        _check_turns(handed, spare)
+        _check_turns(handed)
 
 
 def _by_partition(consumers: Iterable[PaperConsumer]) -> dict[int, list[Handed]]:
@@ -154,16 +165,9 @@ def _check_order(handed: list[Handed]) -> None:
         reached = max(reached, offsets[-1] + 1)
 
 
-def _check_turns(handed: list[Handed], spare: dict[str, int]) -> None:
-    present = handed[0].owner
+def _check_turns(handed: list[Handed]) -> None:
     over = set()
-    for each in handed:
-        if each.owner == present:
-            continue
-        if each.owner in over:
-            name = each.owner[0]
-            assert spare.get(name, 0) > 0, (each, present)
-            spare[name] -= 1
-            continue
-        over.add(present)
-        present = each.owner
+    for before, after in pairwise(handed):
+        if after.owner != before.owner:
+            over.add(before.owner)
+            assert after.owner not in over, (before, after)

@@ -13,8 +13,8 @@ from logbroker.groups import stored
 
 _log: Final = logging.getLogger(__name__)
 
-REQUEST_S: Final = 10.0
-"""How long to wait for an answer; a broker that restarts is back by then."""
+REQUEST_S: Final = 5.0
+"""How long to wait for an answer."""
 
 SETTLING_S: Final = 0.5
 """Time until the second look after ZooKeeper told of a change, which brokers follow as we do."""
