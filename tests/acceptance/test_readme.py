@@ -8,14 +8,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import httpx
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from mariadb import MariaDbServer, free_port
 from processes import DEADLINE_S, BrokerProcess, ShellProcess, require_program, until
+from zookeeper import SharedZooKeeper
 
 from app.replay.windows import format_time
 
@@ -72,7 +73,7 @@ class Terminal:
 
     def serve(self, line: str, ready: str) -> ShellProcess:
         """Type a command that goes on, and wait for its line that begins with `ready`."""
-        name = "-".join(line.split()[:2]).replace("/", ".")
+        name = "-".join(line.split()[:4]).replace("/", ".")
         said = self._folder / f"{name}.log"
         server = ShellProcess(line.removesuffix("&"), self.folder, said, self.environment)
         self._stack.enter_context(server)
@@ -193,7 +194,7 @@ def events(webhook_id: str, start_ms: int) -> str:
 
 def test_the_broker_alone(terminal: Terminal) -> None:
     address = f"127.0.0.1:{free_port()}"
-    line = command("logbroker serve").replace("127.0.0.1:9092", address)
+    line = command("logbroker serve --listen").replace("127.0.0.1:9092", address)
     broker = terminal.serve(line, "logbroker ready on ")
     terminal.environment["LOGBROKER_BOOTSTRAP_SERVERS"] = address
 
@@ -208,6 +209,43 @@ def test_the_broker_alone(terminal: Terminal) -> None:
     dumped = terminal.run(command("logbroker dump")).stdout
     assert "records=1 next_offset=1 problems=0" in dumped
     assert broker.stop(signal.SIGINT) == 0
+
+
+def test_many_brokers_and_groups(terminal: Terminal, zookeeper: SharedZooKeeper) -> None:
+    chroot = zookeeper.fresh_chroot()
+    addresses = {f"127.0.0.1:{port}": f"127.0.0.1:{free_port()}" for port in (9092, 9093)}
+    brokers = [
+        terminal.serve(
+            _replaced(command(start), addresses | {"127.0.0.1:2181/logs": chroot}),
+            "logbroker ready on ",
+        )
+        for start in ("logbroker serve --broker-id 1", "logbroker serve --broker-id 2")
+    ]
+    bootstrap = ",".join(addresses.values())
+    terminal.environment["LOGBROKER_BOOTSTRAP_SERVERS"] = bootstrap
+    terminal.run(command("logbroker topics create"))
+    described = terminal.run("logbroker topics describe clicks --json").stdout
+    leaders = [each["leader"] for each in json.loads(described)[0]["partitions"]]
+    assert sorted(leaders) == [1, 1, 2, 2]
+
+    settings = {"bootstrap.servers": bootstrap, "group.id": "readers"}
+    with closing(Consumer(settings)) as consumer:
+        consumer.commit(offsets=[TopicPartition("clicks", 0, 5)], asynchronous=False)
+    assert "readers" in terminal.run(command("logbroker groups list")).stdout
+    assert "clicks" in terminal.run(command("logbroker groups describe")).stdout
+    terminal.run(command("logbroker groups reset"))
+    (place,) = json.loads(terminal.run("logbroker groups describe readers --json").stdout)[0][
+        "partitions"
+    ]
+    assert place["committed_offset"] == 0
+    for broker in brokers:
+        assert broker.stop(signal.SIGINT) == 0
+
+
+def _replaced(line: str, replacements: dict[str, str]) -> str:
+    for old, new in replacements.items():
+        line = line.replace(old, new)
+    return line
 
 
 def test_beyond_one_machine(terminal: Terminal, mariadb: MariaDbServer, tmp_path: Path) -> None:
@@ -239,11 +277,16 @@ RUN_BY: dict[str, Callable[..., None]] = {
     "curl": test_using_it,
     "rewind publish": test_using_it,
     "rewind replay": test_using_it,
-    "logbroker serve": test_the_broker_alone,
+    "logbroker serve --listen": test_the_broker_alone,
     "logbroker topics create": test_the_broker_alone,
     "logbroker topics list": test_the_broker_alone,
     "logbroker topics describe": test_the_broker_alone,
     "logbroker dump": test_the_broker_alone,
+    "logbroker serve --broker-id 1": test_many_brokers_and_groups,
+    "logbroker serve --broker-id 2": test_many_brokers_and_groups,
+    "logbroker groups list": test_many_brokers_and_groups,
+    "logbroker groups describe": test_many_brokers_and_groups,
+    "logbroker groups reset": test_many_brokers_and_groups,
     "rewind migrate": test_beyond_one_machine,
     "rewind api": test_beyond_one_machine,
     "rewind worker": test_beyond_one_machine,
