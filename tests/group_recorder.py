@@ -73,6 +73,11 @@ class GroupMember(ServerProcess):
         """How often it was assigned something."""
         return sum(note["kind"] == "assigned" for note in self.notes)
 
+    def has_now(self) -> list[Place]:
+        """Its partitions, if it runs."""
+        times = self.ownerships().items() if self.is_running else ()
+        return sorted(place for place, each in times if each[-1].end_s == math.inf)
+
     def ownerships(self) -> dict[Place, list[Ownership]]:
         """For each partition, when it was this member's."""
         found: dict[Place, list[Ownership]] = defaultdict(list)
@@ -144,9 +149,8 @@ class GroupRecorder:
         """Who has each partition now, of those that run."""
         found: dict[Place, set[str]] = defaultdict(set)
         for member in self.members.values():
-            for place, ownerships in member.ownerships().items():
-                if member.is_running and any(each.end_s == math.inf for each in ownerships):
-                    found[place].add(member.name)
+            for place in member.has_now():
+                found[place].add(member.name)
         return found
 
     def until_shared(self, places: Collection[Place], *members: GroupMember) -> None:

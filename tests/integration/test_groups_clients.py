@@ -1,10 +1,13 @@
 """Groups of stock clients on one broker: they share, come, go and die, and miss nothing."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
-from group_recorder import GroupRecorder, send
+from group_recorder import GroupMember, GroupRecorder, send
+from kafka.admin import KafkaAdminClient
 from processes import BrokerProcess
 
 LIBRARIES = ("confluent-kafka", "kafka-python", "aiokafka")
@@ -70,3 +73,100 @@ def test_libraries_share_one_group_and_one_that_is_killed_is_replaced(
         member.kill()
         recorder.until_shared(places(topic), *members[number + 1 :])
         recorder.until_read(values)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_who_comes_back_goes_on_after_what_was_committed(
+    library: str, recorder: GroupRecorder, topic: str
+) -> None:
+    send(recorder.bootstrap_servers, topic, map(str, range(60)), PARTITIONS)
+    first = recorder.member(library, topics=[topic])
+    recorder.until_read(map(str, range(60)))
+    first.leave()
+    send(recorder.bootstrap_servers, topic, map(str, range(60, 120)), PARTITIONS)
+    second = recorder.member(library, topics=[topic])
+    recorder.until_read(map(str, range(120)))
+    # Everything was committed before it left, so nothing comes twice.
+    assert sorted(map(int, second.values)) == list(range(60, 120))
+
+
+@pytest.mark.parametrize(
+    ("library", "assignor"),
+    [
+        ("confluent-kafka", "roundrobin"),
+        ("confluent-kafka", "cooperative-sticky"),
+        ("kafka-python", "roundrobin"),
+        ("kafka-python", "sticky"),
+        ("aiokafka", "roundrobin"),
+        ("aiokafka", "sticky"),
+    ],
+)
+def test_members_share_by_any_assignor(
+    library: str, assignor: str, recorder: GroupRecorder, topic: str
+) -> None:
+    members = [recorder.member(library, topics=[topic], assignor=assignor)]
+    recorder.until_shared(places(topic), *members)
+    for number in range(2):
+        members.append(recorder.member(library, topics=[topic], assignor=assignor))
+        recorder.until_shared(places(topic), *members)
+        values = [f"{number}-{each}" for each in range(60)]
+        send(recorder.bootstrap_servers, topic, values, PARTITIONS)
+        recorder.until_read(values)
+    members.pop(0).leave()
+    recorder.until_shared(places(topic), *members)
+    assert described(recorder)["protocol_data"] == assignor
+
+
+def test_a_cooperative_member_keeps_what_stays_its_own(recorder: GroupRecorder, topic: str) -> None:
+    def member() -> GroupMember:
+        return recorder.member("confluent-kafka", topics=[topic], assignor="cooperative-sticky")
+
+    first = member()
+    recorder.until_shared(places(topic), first)
+    second = member()
+    recorder.until_shared(places(topic), first, second)
+    # Half stayed without a break; half was given up, once.
+    spans = [len(each) for each in first.ownerships().values()]
+    assert spans == [1] * PARTITIONS
+    assert sorted(first.has_now()) == sorted(set(places(topic)) - set(second.has_now()))
+    assert len(first.has_now()) == PARTITIONS // 2
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_static_member_that_is_killed_comes_back_to_its_place(
+    library: str, recorder: GroupRecorder, topic: str
+) -> None:
+    other = recorder.member("confluent-kafka", topics=[topic], instance_id="one")
+    recorder.until_shared(places(topic), other)
+    first = recorder.member(library, topics=[topic], instance_id="two")
+    recorder.until_shared(places(topic), other, first)
+    assignments, had = other.assignments, first.has_now()
+    first.kill()
+    again = recorder.member(library, topics=[topic], instance_id="two")
+    recorder.until_shared(places(topic), other, again)
+    send(recorder.bootstrap_servers, topic, map(str, range(60)), PARTITIONS)
+    recorder.until_read(map(str, range(60)))
+    assert again.has_now() == had
+    assert other.assignments == assignments, "the other one noticed"
+
+
+@pytest.mark.parametrize("library", ["confluent-kafka", "kafka-python"])
+def test_a_pattern_takes_in_topics_that_come_later(
+    library: str, recorder: GroupRecorder, topic: str, serving: BrokerProcess
+) -> None:
+    pattern = f"^{topic}.*"
+    options = {"topics": [pattern]} if library == "confluent-kafka" else {"pattern": pattern}
+    member = recorder.member(library, **options)
+    recorder.until_shared(places(topic), member)
+    serving.make_topic(f"{topic}-later", 2)
+    more = [(f"{topic}-later", 0), (f"{topic}-later", 1)]
+    recorder.until_shared([*places(topic), *more], member)
+    send(recorder.bootstrap_servers, f"{topic}-later", ["late"], 1)
+    recorder.until_read(["late"])
+
+
+def described(recorder: GroupRecorder) -> dict[str, Any]:
+    """The group, as kafka-python's administrator sees it."""
+    with closing(KafkaAdminClient(bootstrap_servers=recorder.bootstrap_servers)) as admin:
+        found: dict[str, Any] = admin.describe_groups([recorder.group])[recorder.group]
+    return found
