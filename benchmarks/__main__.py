@@ -14,6 +14,7 @@ from benchmarks import (
     broker_produce,
     cluster_scaling,
     disk_overhead,
+    group_rebalance,
     librdkafka_clients,
     log_opening,
     machine,
@@ -30,6 +31,10 @@ GROUPS: Final[Mapping[str, tuple[str, Measure]]] = {
     "produce": ("Produce, raw load, 200-byte messages, one partition", broker_produce.measure),
     "fetch": ("Fetch from page cache, raw load", broker_fetch.measure),
     "cluster": ("Brokers of one cluster on this machine", cluster_scaling.measure),
+    "rebalance": (
+        "One of 4 consumers dies: from notice to first messages, 12 partitions",
+        group_rebalance.measure,
+    ),
     "metadata": ("A cluster of many topics, 8 partitions each", metadata_cost.measure),
     "librdkafka": ("librdkafka, 200-byte messages, one partition", librdkafka_clients.measure),
     "overhead": ("Bytes on disk, 200-byte messages", disk_overhead.measure),
