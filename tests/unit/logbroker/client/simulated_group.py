@@ -40,11 +40,15 @@ class Registries:
     consumers: dict[str, tuple[Session, Mapping[str, int]]] = field(default_factory=dict)
     owners: dict[TopicPartition, tuple[Session, str]] = field(default_factory=dict)
     watchers: list["SimulatedConsumer"] = field(default_factory=list)
-    sessions: int = 0
+    sessions: list[Session] = field(default_factory=list)
 
     def new_session(self) -> Session:
-        self.sessions += 1
-        return Session(self.sessions, self.now_s)
+        session = Session(len(self.sessions), self.now_s)
+        self.sessions.append(session)
+        return session
+
+    def live_sessions(self) -> list[Session]:
+        return [session for session in self.sessions if session.is_alive]
 
     def end_session(self, session: Session) -> None:
         session.is_alive = False
@@ -66,6 +70,7 @@ class SimulatedConsumer:
         self.name = name
         self.subscription = subscription
         self.rebalancer = Rebalancer()
+        self.consumer_id = ""
         self.session: Session | None = None
         self.lease: SessionLease | None = None
         self.delivering: Assignment = {}
@@ -164,12 +169,15 @@ class SimulatedConsumer:
     def _register(self) -> Iterator[None]:
         sent_s = self.world.now_s
         yield
-        self.session = self.world.new_session()
-        consumer_id = f"{self.name}-{self.session.session_id}"
-        self.world.consumers[consumer_id] = (self.session, self.subscription)
-        self.lease = SessionLease(self.session.session_id, SESSION_S, sent_s)
+        if self.session is None:
+            self.session = self.world.new_session()
+            self.consumer_id = f"{self.name}-{self.session.session_id}"
+            self.lease = SessionLease(self.session.session_id, SESSION_S, sent_s)
+        if not self._is_connected():
+            return
+        self.world.consumers[self.consumer_id] = (self.session, self.subscription)
         self.world.notify()
-        self.rebalancer.registered(consumer_id)
+        self.rebalancer.registered(self.consumer_id)
 
     def _read(self) -> Iterator[None]:
         partitions = {topic: range(count) for topic, count in self.world.partitions.items()}
@@ -183,7 +191,7 @@ class SimulatedConsumer:
         self.delivering = {}
         for place, (session, _) in list(self.world.owners.items()):
             yield
-            if not self._is_connected():
+            if not self._may_write():
                 return
             if session is self.session:
                 del self.world.owners[place]
@@ -193,7 +201,7 @@ class SimulatedConsumer:
     def _claim(self, assignment: Assignment) -> Iterator[None]:
         for place, thread in assignment.items():
             yield
-            if not self._is_connected():
+            if not self._may_write():
                 return
             assert self.session is not None
             if place in self.world.owners:
@@ -204,10 +212,18 @@ class SimulatedConsumer:
 
     def _begin(self, assignment: Assignment) -> Iterator[None]:
         yield
-        if not self._is_connected():
+        if not self._may_write():
             return
         self.delivering = assignment
         self.rebalancer.begun()
+
+    def _may_write(self) -> bool:
+        if not self._is_connected():
+            return False
+        if self.consumer_id in self.world.consumers:
+            return True
+        self.rebalancer.unregistered(self.world.now_s + BACKOFF_S)
+        return False
 
     def _is_connected(self) -> bool:
         if self.session is not None and self.session.is_alive:

@@ -45,6 +45,13 @@ class GroupMachine(RuleBasedStateMachine):
             self.consumers.remove(consumer)
             self.world.watchers.remove(consumer)
 
+    @rule(index=which)
+    def remove_registration(self, index: int) -> None:
+        """As an operator might; the session lives on, and so do its claims."""
+        if consumer := self._consumer(index):
+            self.world.consumers.pop(consumer.consumer_id, None)
+            self.world.notify()
+
     @rule(index=which, actions=st.integers(1, 12))
     def act(self, index: int, actions: int) -> None:
         if consumer := self._consumer(index):
@@ -123,16 +130,13 @@ class GroupMachine(RuleBasedStateMachine):
 
     def _dead_members(self) -> bool:
         living = {id(consumer.session) for consumer in self.consumers}
-        return any(id(session) not in living for session, _ in self.world.consumers.values())
+        return any(id(session) not in living for session in self.world.live_sessions())
 
     def _expire(self) -> None:
         """The ensemble ends the sessions that it heard nothing of for too long."""
-        silent = [
-            session
-            for session, _ in self.world.consumers.values()
-            if self.world.now_s >= session.heard_s + SESSION_S
-        ]
-        for session in silent:
+        for session in self.world.live_sessions():
+            if self.world.now_s < session.heard_s + SESSION_S:
+                continue
             self.world.end_session(session)
             for consumer in self.consumers:
                 if consumer.session is session:
@@ -279,3 +283,48 @@ def test_a_lost_session_leaves_nothing_but_to_register_anew() -> None:
     rebalancer.session_lost()
     assert rebalancer.owned == {}
     assert rebalancer.next_step(0) == Register()
+
+
+def test_a_consumer_that_finds_itself_unregistered_registers_and_keeps_what_it_owns() -> None:
+    rebalancer = settled()
+    rebalancer.changed()
+    rebalancer.next_step(0)
+    rebalancer.read(GroupView({"b": {"clicks": 1}}, {"clicks": [0, 1]}))
+    assert rebalancer.next_step(0) == Register()
+    rebalancer.registered("a")
+    assert rebalancer.next_step(0) == Read()
+    rebalancer.read(ALONE)
+    assert rebalancer.next_step(0) == Rest(None)
+    assert rebalancer.owned == BOTH
+
+
+def test_what_was_to_be_released_is_released_after_the_consumer_registered_again() -> None:
+    rebalancer = settled()
+    rebalancer.changed()
+    rebalancer.next_step(0)
+    rebalancer.read(SHARED)
+    assert rebalancer.next_step(0) == Release(frozenset(BOTH))
+    rebalancer.unregistered(2.0)
+    assert rebalancer.next_step(1.0) == Rest(2.0)
+    assert rebalancer.next_step(2.0) == Register()
+    rebalancer.registered("a")
+    rebalancer.next_step(2.0)
+    # Its share is the one it had, but it has stopped to deliver it.
+    rebalancer.read(ALONE)
+    assert rebalancer.next_step(2.0) == Release(frozenset(BOTH))
+
+
+def test_what_was_to_begin_begins_after_the_consumer_registered_again() -> None:
+    rebalancer = Rebalancer()
+    rebalancer.registered("a")
+    rebalancer.next_step(0)
+    rebalancer.read(ALONE)
+    rebalancer.next_step(0)
+    rebalancer.claimed()
+    assert rebalancer.next_step(0) == Begin(BOTH)
+    rebalancer.unregistered(0)
+    assert rebalancer.next_step(0) == Register()
+    rebalancer.registered("a")
+    rebalancer.next_step(0)
+    rebalancer.read(ALONE)
+    assert rebalancer.next_step(0) == Begin(BOTH)
