@@ -6,6 +6,7 @@ brokers and client have the machine's cores in common: what the client takes, an
 does for all, no further broker can have.
 """
 
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -83,7 +84,7 @@ def measure(scale: Scale, folder: Path) -> list[Line]:
 def _measure_brokers(
     folder: Path, zookeeper: ZooKeeper, count: int, seconds: float
 ) -> Iterable[tuple[Case, Measured]]:
-    """Each case on a cluster of its own for this round."""
+    """Each case on a cluster of its own for this round; at the end the disk is quiet again."""
     with (
         tempfile.TemporaryDirectory(dir=folder) as home,
         running_cluster(Path(home), zookeeper.fresh_tree(), count) as cluster,
@@ -91,6 +92,7 @@ def _measure_brokers(
         for case in PRODUCE_CASES:
             yield case, _measure_produce(cluster, case, seconds)
         yield FETCH_CASE, _measure_fetch(cluster, seconds)
+    os.sync()
 
 
 def _measure_produce(cluster: RunningCluster, case: Case, seconds: float) -> Measured:

@@ -1,4 +1,4 @@
-"""How much a run measures: the whole of it, or a look in less than a minute."""
+"""How much a run measures: the whole of it, or a short look at everything."""
 
 import statistics
 from collections.abc import Iterable
