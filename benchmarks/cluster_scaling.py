@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from benchmarks.fetch_load import StoredLog, fetch_spread
 from benchmarks.frames import ACKS_ALL, ACKS_LEADER, ProduceFrame, batch_of, encode_produce
@@ -56,13 +56,21 @@ FETCH_CASE: Final = Case("fetch 64 KB", "MB/s", STORED_RECORDS)
 CASES: Final = (*PRODUCE_CASES, FETCH_CASE)
 
 
+class Cores(NamedTuple):
+    """How many cores each side kept busy."""
+
+    client: float
+    brokers: float
+
+
 class Measured(NamedTuple):
     """One case on so many brokers in one round."""
 
     rate: float
-    client_cores: float
-    """Cores that the client kept busy meanwhile."""
-    broker_cores: float
+    cores: Cores
+
+
+Work = TypeVar("Work")
 
 
 def measure(scale: Scale, folder: Path) -> list[Line]:
@@ -84,7 +92,7 @@ def measure(scale: Scale, folder: Path) -> list[Line]:
 def _measure_brokers(
     folder: Path, zookeeper: ZooKeeper, count: int, seconds: float
 ) -> Iterable[tuple[Case, Measured]]:
-    """Each case on a cluster of its own for this round; at the end the disk is quiet again."""
+    """Every case on one fresh cluster; at the end the disk is quiet again."""
     with (
         tempfile.TemporaryDirectory(dir=folder) as home,
         running_cluster(Path(home), zookeeper.fresh_tree(), count) as cluster,
@@ -104,18 +112,10 @@ def _measure_produce(cluster: RunningCluster, case: Case, seconds: float) -> Mea
         for partition, leader in enumerate(leaders)
     ]
     load = Load(CONNECTIONS, IN_FLIGHT, seconds)
-    sent = produce_spread(targets, load._replace(seconds=WARM_UP_S)).requests
-    requests = 0
-
-    def send() -> float:
-        nonlocal requests
-        timed = produce_spread(targets, load)
-        requests = timed.requests
-        return timed.requests * case.records / timed.seconds
-
-    measured = _with_cores(cluster, send)
-    _check_stored(targets, (sent + requests) * case.records)
-    return measured
+    warm_up = produce_spread(targets, load._replace(seconds=WARM_UP_S))
+    sent, cores = _with_cores(cluster, lambda: produce_spread(targets, load))
+    _check_stored(targets, (warm_up.requests + sent.requests) * case.records)
+    return Measured(sent.requests * case.records / sent.seconds, cores)
 
 
 def _check_stored(targets: Sequence[tuple[Address, ProduceFrame]], records: int) -> None:
@@ -129,12 +129,10 @@ def _measure_fetch(cluster: RunningCluster, seconds: float) -> Measured:
     targets = [
         (leader.address, _store(leader, partition)) for partition, leader in enumerate(leaders)
     ]
-
-    def fetch() -> float:
-        fetched = fetch_spread(targets, FETCH_BYTES, CONNECTIONS, seconds)
-        return fetched.payload_bytes / 1e6 / fetched.seconds
-
-    return _with_cores(cluster, fetch)
+    fetched, cores = _with_cores(
+        cluster, lambda: fetch_spread(targets, FETCH_BYTES, CONNECTIONS, seconds)
+    )
+    return Measured(fetched.payload_bytes / 1e6 / fetched.seconds, cores)
 
 
 def _store(leader: RunningBroker, partition: int) -> StoredLog:
@@ -147,15 +145,13 @@ def _store(leader: RunningBroker, partition: int) -> StoredLog:
     return StoredLog(STORED, partition, len(batch), STORED_RECORDS, end_offset)
 
 
-def _with_cores(cluster: RunningCluster, work: Callable[[], float]) -> Measured:
-    """The rate of `work`, and the cores that both sides kept busy."""
+def _with_cores(cluster: RunningCluster, work: Callable[[], Work]) -> tuple[Work, Cores]:
+    """What `work` gives, and the cores that were busy meanwhile."""
     start, client_s, brokers_s = time.perf_counter(), time.process_time(), cluster.cpu_s()
-    rate = work()
+    done = work()
     elapsed_s = time.perf_counter() - start
-    return Measured(
-        rate,
-        (time.process_time() - client_s) / elapsed_s,
-        (cluster.cpu_s() - brokers_s) / elapsed_s,
+    return done, Cores(
+        (time.process_time() - client_s) / elapsed_s, (cluster.cpu_s() - brokers_s) / elapsed_s
     )
 
 
@@ -170,9 +166,9 @@ def _lines(case: Case, results: dict[tuple[Case, int], list[Measured]]) -> Itera
     of_all = results[case, BROKERS[-1]]
     yield Line(
         "  cores the client kept busy, 3 brokers",
-        median(each.client_cores for each in of_all),
+        median(each.cores.client for each in of_all),
         "cores",
-        Baseline("what 3 brokers kept busy", median(each.broker_cores for each in of_all)),
+        Baseline("what 3 brokers kept busy", median(each.cores.brokers for each in of_all)),
     )
 
 
