@@ -2,13 +2,16 @@
 
 import logging
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from logbroker.server.connection import Connection
 from logbroker.server.loop import SocketLoop
 from logbroker.server.workers import Workers
 
 log = logging.getLogger("logbroker.registry_crew")
+
+CLOSE_S: Final = 2.0
+"""How long a broker that stops waits for the registry; those who asked are gone by then."""
 
 T = TypeVar("T")
 
@@ -44,5 +47,5 @@ class RegistryCrew:
         self._workers.run(question, finish)
 
     def close(self) -> None:
-        """Finish what was asked, then end the thread."""
-        self._workers.close()
+        """Let what is being asked end, if it does so soon: ZooKeeper may not answer for minutes."""
+        self._workers.abandon(CLOSE_S)

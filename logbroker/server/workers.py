@@ -5,6 +5,7 @@ Every result comes home through `SocketLoop.call_soon`, so no handler needs a lo
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import TypeVar
@@ -21,6 +22,7 @@ class Workers:
 
     def __init__(self, loop: SocketLoop, name: str, threads: int) -> None:
         self._loop = loop
+        self._is_abandoned = False
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._threads = [
             threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True)
@@ -49,8 +51,21 @@ class Workers:
         for thread in self._threads:
             thread.join()
 
+    def abandon(self, patience_s: float) -> None:
+        """Begin nothing more, and wait so many seconds at most for what has begun.
+
+        What takes longer ends by itself, and its result is told to nobody.
+        """
+        self._is_abandoned = True
+        for _ in self._threads:
+            self._calls.put(None)
+        end_s = time.monotonic() + patience_s
+        for thread in self._threads:
+            thread.join(max(0.0, end_s - time.monotonic()))
+
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
-            call()
+            if not self._is_abandoned:
+                call()
             # An idle thread must not hold on to what its last call has seen.
             del call

@@ -129,6 +129,8 @@ class ZooKeeperSession:
         self._listeners: list[Callable[[], None]] = []
         self._state = SessionState(is_connected=False, session_id=None, connections=0)
         self._changed = Condition()
+        self._outage: Deadline | None = None
+        """While there is no connection any more: until when requests wait for another."""
         self._is_closing = False
         self.timeout_s = timeout_s
         self._client = self._make_client(address)
@@ -203,17 +205,19 @@ class ZooKeeperSession:
     def ask_all(self, requests: Iterable[Request], deadline: Deadline | None = None) -> list[Any]:
         """The answers to many requests, in their order; None for a node that is not there.
 
+        Without a deadline it takes as long as ZooKeeper goes on answering.
+
         Raises:
             RegistryUnavailable: as for `ask_once`.
         """
-        deadline = deadline or Deadline.after(REQUEST_S)
         answers: list[Any] = []
         remaining = iter(requests)
         while window := list(islice(remaining, IN_FLIGHT_MAX)):
-            self._wait_for_connection(deadline)
+            until = deadline or Deadline.after(REQUEST_S)
+            self._wait_for_connection(until)
             futures = [request(self._client) for request in window]
             try:
-                answers += [self._answer_or_none(future, deadline) for future in futures]
+                answers += [self._answer_or_none(future, until) for future in futures]
             except _LOSSES as error:
                 raise self._unavailable(error) from error
         return answers
@@ -284,7 +288,10 @@ class ZooKeeperSession:
     def _hear(self, state: str) -> None:
         """Take a change of kazoo's state, on its connection's thread."""
         before = self._state
+        if before.is_connected:
+            self._outage = Deadline.after(REQUEST_S)
         if state == KazooState.CONNECTED:
+            self._outage = None
             session_id, _ = self._client.client_id
             self._state = SessionState(
                 is_connected=True, session_id=session_id, connections=before.connections + 1
@@ -312,10 +319,16 @@ class ZooKeeperSession:
         # Without one kazoo would queue the request, and block once a few hundred wait.
         with self._changed:
             self._changed.wait_for(
-                lambda: self._state.is_connected or self._is_closing, deadline.remaining_s
+                lambda: self._state.is_connected or self._is_closing, self._patience_s(deadline)
             )
-        if not self._state.is_connected:
-            raise self._unavailable("no connection in time")
+        if self._is_closing or not self._state.is_connected:
+            raise self._unavailable("no connection")
+
+    def _patience_s(self, deadline: Deadline) -> float:
+        # Requests stand in line before threads: if each of them waited, the last would for hours.
+        outage = self._outage
+        remaining_s = deadline.remaining_s
+        return remaining_s if outage is None else min(remaining_s, outage.remaining_s)
 
     def _answer(self, future: Any, deadline: Deadline) -> Any:
         try:

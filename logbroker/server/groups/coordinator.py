@@ -41,6 +41,7 @@ from logbroker.server.groups.slots import Slot
 from logbroker.server.groups.writes import Done
 from logbroker.server.loop import SocketLoop
 from logbroker.server.metrics import Counters
+from logbroker.server.registry_crew import CLOSE_S
 from logbroker.server.workers import Workers
 
 log = logging.getLogger("logbroker.groups.coordinator")
@@ -131,10 +132,10 @@ class GroupCoordinator:
                 slot.forget_topics(gone)
 
     def close(self) -> None:
-        """Let the writes that have begun end; who waits is told to look for another broker."""
+        """Let the writes that have begun end, if they do so soon; who waits is turned away."""
         for slot in self._slots:
             slot.end(NotCoordinator("this broker stops"))
-        self._crew.close()
+        self._crew.abandon(CLOSE_S)
 
     def count_by_state(self) -> Mapping[GroupState, int]:
         """How many groups are in each state; any thread may ask."""

@@ -1,0 +1,61 @@
+"""ZooKeeper is there and says nothing: whoever asks gets an answer, and a broker ends."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker_cluster import METADATA_VERSION, BrokerCluster
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from processes import DEADLINE_S
+from raw_connection import RawConnection
+from zookeeper import ZooKeeperServer
+
+REQUEST_TIMED_OUT = 7
+ASKERS = 30
+"""One after the other, each with the patience of a request, they would take five minutes."""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, own_zookeeper: ZooKeeperServer) -> Iterator[BrokerCluster]:
+    """A broker that is alone in its cluster."""
+    with BrokerCluster(tmp_path, own_zookeeper.address, count=1) as cluster:
+        yield cluster.serve()
+
+
+def asking(cluster: BrokerCluster, stack: ExitStack) -> list[RawConnection]:
+    """Connections on each of which the broker is asked to make a topic."""
+    connections = [stack.enter_context(cluster.connection(1)) for _ in range(ASKERS)]
+    for number, connection in enumerate(connections):
+        connection.socket.settimeout(DEADLINE_S)
+        connection.send(metadata(f"topic-{number}"), METADATA_VERSION)
+    return connections
+
+
+def metadata(topic: str) -> Any:
+    wanted = MetadataRequest.MetadataRequestTopic(name=topic)
+    return MetadataRequest(topics=[wanted], allow_auto_topic_creation=True)
+
+
+def test_all_are_answered_while_zookeeper_is_silent(
+    cluster: BrokerCluster, own_zookeeper: ZooKeeperServer
+) -> None:
+    own_zookeeper.pause()
+    with ExitStack() as stack:
+        for connection in asking(cluster, stack):
+            _, answer = connection.receive(MetadataResponse, METADATA_VERSION)
+            assert answer.topics[0].error_code == REQUEST_TIMED_OUT
+
+
+def test_a_broker_ends_although_zookeeper_is_silent_and_many_wait(
+    cluster: BrokerCluster, own_zookeeper: ZooKeeperServer
+) -> None:
+    own_zookeeper.pause()
+    with ExitStack() as stack:
+        asking(cluster, stack)
+        # A later request is answered, so those before it stand in line.
+        assert cluster.live_at(1) == [1]
+        assert cluster.brokers[1].stop() == 0
+    assert "stopped broker_id=1" in cluster.brokers[1].said
+    assert "Traceback" not in cluster.brokers[1].said
