@@ -3,13 +3,17 @@
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import UUID, uuid4
 
 import pytest
 from kafka.protocol.admin.topics import DeleteTopicsRequest, DeleteTopicsResponse
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from processes import BrokerProcess, until
 from raw_connection import ACKS_ALL, ACKS_LEADER, RawConnection, batch_of, produce_request
 
 UNKNOWN_TOPIC_OR_PARTITION = 3
+INVALID_REQUEST = 42
+UNKNOWN_TOPIC_ID = 100
 DELETE_VERSION = 1
 WAIT_MS = 300_000
 
@@ -113,3 +117,32 @@ def test_the_files_of_a_deleted_topic_go_though_its_producer_stays(
     assert open_files(broker, topic)
     assert delete(admin, topic) == 0
     until(lambda: not open_files(broker, topic), "the files are closed")
+
+
+def test_a_topic_named_twice_is_not_deleted(admin: RawConnection, topic: str) -> None:
+    request = DeleteTopicsRequest(topic_names=[topic, topic], timeout_ms=30_000)
+    answer = admin.ask(request, DeleteTopicsResponse, DELETE_VERSION)
+    assert [result.error_code for result in answer.responses] == [INVALID_REQUEST] * 2
+    assert topic_id(admin, topic) is not None
+
+
+def test_a_deletion_by_name_or_by_id_tells_both(admin: RawConnection, topic: str) -> None:
+    by_name, by_id = topic_id(admin, topic), uuid4()
+    asked = [
+        DeleteTopicsRequest.DeleteTopicState(name=topic, topic_id=UUID(int=0)),
+        DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=by_id),
+    ]
+    request = DeleteTopicsRequest(topics=asked, timeout_ms=30_000)
+    answer = admin.ask(request, DeleteTopicsResponse, 6)
+    assert [(each.name, each.topic_id, each.error_code) for each in answer.responses] == [
+        (topic, by_name, 0),
+        (None, by_id, UNKNOWN_TOPIC_ID),
+    ]
+
+
+def topic_id(connection: RawConnection, topic: str) -> UUID | None:
+    """The id of a topic that is there."""
+    wanted = [MetadataRequest.MetadataRequestTopic(name=topic)]
+    request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+    (found,) = connection.ask(request, MetadataResponse, 10).topics
+    return None if found.error_code else found.topic_id
