@@ -49,7 +49,6 @@ class ConfluentPartitions:
                         found[message.partition()].append(message.value())
         return found
 
-
     def read_to_end(self, topic: str, partition: int) -> list[bytes]:
         """All that one partition holds now."""
         settings = {"group.id": "unused", "enable.auto.commit": False}
