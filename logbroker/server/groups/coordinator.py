@@ -162,13 +162,10 @@ class GroupCoordinator:
         """Set offsets; `done` hears when they are durable, or why they may not be."""
         try:
             group = self._slot(group_id).find_or_make(group_id)
-            refusal = group.commit_refusal(commit)
-            if refusal is not None:
-                raise refusal
         except RequestRefused as refusal:
             done(refusal)
-            return
-        group.commit(offsets, done)
+        else:
+            group.commit(commit, offsets, done)
 
     def fetch_offsets(
         self, group_id: str, found: Callable[[Offsets | RequestRefused], None]

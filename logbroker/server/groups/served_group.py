@@ -70,12 +70,15 @@ class ServedGroup:
         """Whether a member reads `topic`, or may."""
         return self._group.subscribes(topic)
 
-    def commit_refusal(self, commit: Commit) -> RequestRefused | None:
-        """Why this one may not commit; none where it may, and then its session begins anew."""
-        return self._group.commit_refusal(commit, self._loop.now_s)
-
-    def commit(self, offsets: Mapping[TopicPartition, CommittedOffset], done: Done) -> None:
-        """Set offsets, seen by nobody before they are durable."""
+    def commit(
+        self, commit: Commit, offsets: Mapping[TopicPartition, CommittedOffset], done: Done
+    ) -> None:
+        """Set offsets, seen by nobody before they are durable, if this one may."""
+        refusal = self._group.commit_refusal(commit, self._loop.now_s)
+        if refusal is not None:
+            done(refusal)
+            self._on_change(self)  # it may have been made for this request alone
+            return
 
         def written(failure: RequestRefused | None) -> None:
             if failure is None:

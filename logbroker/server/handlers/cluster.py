@@ -121,9 +121,9 @@ class ClusterHandlers:
             if self._whole is None or self._whole.view is not view:
                 self._whole = WholeCluster(view)
             return self._whole
-        return _response(
-            view, [_find(one.name, one.topic_id or NO_ID, view, outcomes) for one in wanted]
-        )
+        # Each once: the answer may be thousands of times as long as the name.
+        asked = dict.fromkeys((one.name, one.topic_id or NO_ID) for one in wanted)
+        return _response(view, [_find(*one, view, outcomes) for one in asked])
 
 
 def _response(view: ClusterView, topics: list[_Topic]) -> MetadataResponse:

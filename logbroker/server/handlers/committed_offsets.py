@@ -1,7 +1,6 @@
 """OffsetCommit, OffsetFetch and OffsetDelete: how far a consumer group has read."""
 
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
 from typing import Any, Final
 
 from kafka.protocol.consumer.group import (
@@ -99,17 +98,19 @@ class CommittedOffsetHandlers:
                 lambda found: answer(_fetch_response(version, places, found)),
             )
             return
-        groups: dict[int, _FetchedGroup] = {}
+        # Each once: the answer may be thousands of times as long as the name.
+        wanted = {group.group_id: group for group in request.groups}
+        groups: dict[str, _FetchedGroup] = {}
 
-        def fetched(index: int, group: _FetchedGroup) -> None:
-            groups[index] = group
-            if len(groups) == len(request.groups):
-                answer(_fetch_response_of([groups[each] for each in sorted(groups)]))
+        def fetched(group: _FetchedGroup) -> None:
+            groups[group.group_id] = group
+            if len(groups) == len(wanted):
+                answer(_fetch_response_of([groups[each] for each in wanted]))
 
-        if not request.groups:
+        if not wanted:
             answer(_fetch_response_of([]))
-        for index, group in enumerate(request.groups):
-            self._fetch_group(group, partial(fetched, index))
+        for group in wanted.values():
+            self._fetch_group(group, fetched)
 
     def offset_delete(
         self,
@@ -199,12 +200,12 @@ def _unknown(place: TopicPartition) -> UnknownTopicOrPartition:
 
 
 def _places(topics: list[Any] | None) -> Places | None:
-    """What a request names; none where it asks for everything."""
+    """What a request names, each once; none where it asks for everything."""
     if topics is None:
         return None
-    places: dict[str, list[int]] = {}
+    places: dict[str, dict[int, None]] = {}
     for topic in topics:
-        places.setdefault(topic.name, []).extend(topic.partition_indexes)
+        places.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     return places
 
 

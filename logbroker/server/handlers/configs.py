@@ -88,12 +88,13 @@ class ConfigHandlers:
         self._crew = crew
 
     def describe(self, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-        """The settings of each resource, or why there are none."""
+        """The settings of each resource, once however often it is named, or why there are none."""
+        resources = {(one.resource_type, one.resource_name): one for one in request.resources}
         return DescribeConfigsResponse(
             throttle_time_ms=0,
             results=[
                 self._describe(resource, with_documentation=bool(request.include_documentation))
-                for resource in request.resources
+                for resource in resources.values()
             ],
         )
 

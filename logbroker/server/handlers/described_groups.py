@@ -54,10 +54,12 @@ class DescribedGroupHandlers:
         )
 
     def describe_groups(self, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-        """Members and assignments of each group; one that is not there is told to be dead."""
-        return DescribeGroupsResponse(
-            throttle_time_ms=0, groups=[self._describe(group_id) for group_id in request.groups]
-        )
+        """Members and assignments of each group, once however often it is named.
+
+        One that is not there is told to be dead.
+        """
+        groups = [self._describe(group_id) for group_id in dict.fromkeys(request.groups)]
+        return DescribeGroupsResponse(throttle_time_ms=0, groups=groups)
 
     def delete_groups(
         self,

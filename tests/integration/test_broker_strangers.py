@@ -1,0 +1,107 @@
+"""Requests that cost their sender little must not cost the broker much."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kafka.protocol.admin.configs import DescribeConfigsRequest, DescribeConfigsResponse
+from kafka.protocol.admin.groups import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from kafka.protocol.consumer.group import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from raw_connection import RawConnection
+
+from logbroker.embedded import EmbeddedBroker
+
+TOPIC = 2
+UNKNOWN_MEMBER_ID = 25
+NAMED = 1_000
+"""How often a request names the same: each time an answer with all of it would be too much."""
+
+_Topic = OffsetCommitRequest.OffsetCommitRequestTopic
+_Group = OffsetFetchRequest.OffsetFetchRequestGroup
+_GroupTopic = _Group.OffsetFetchRequestTopics
+
+
+@pytest.fixture
+def connection(broker: EmbeddedBroker) -> Iterator[RawConnection]:
+    """To a broker that has the topic `events`."""
+    with RawConnection(broker.bootstrap_servers) as connection:
+        ask_metadata(connection, "events")
+        yield connection
+
+
+def ask_metadata(connection: RawConnection, *topics: str) -> Any:
+    wanted = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
+    request = MetadataRequest(topics=wanted, allow_auto_topic_creation=True)
+    return connection.ask(request, MetadataResponse, 9)
+
+
+def commit(connection: RawConnection, group: str, *, generation: int = -1, member: str = "") -> int:
+    """Commit an offset of partition 0: the error code."""
+    wanted = _Topic.OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=5, committed_leader_epoch=-1, committed_metadata="note"
+    )
+    request = OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=generation,
+        member_id=member,
+        group_instance_id=None,
+        topics=[_Topic(name="events", partitions=[wanted])],
+    )
+    answer = connection.ask(request, OffsetCommitResponse, 8)
+    return int(answer.topics[0].partitions[0].error_code)
+
+
+def groups_at(connection: RawConnection) -> list[str]:
+    request = ListGroupsRequest(states_filter=[], types_filter=[])
+    return [group.group_id for group in connection.ask(request, ListGroupsResponse, 4).groups]
+
+
+def test_a_refused_commit_leaves_no_group_behind(connection: RawConnection) -> None:
+    assert commit(connection, "nobody", generation=1, member="me") == UNKNOWN_MEMBER_ID
+    assert groups_at(connection) == []
+
+
+def test_a_topic_that_is_named_many_times_is_described_once(connection: RawConnection) -> None:
+    answer = ask_metadata(connection, *["events"] * NAMED, "more", *["events"] * NAMED)
+    assert [topic.name for topic in answer.topics] == ["events", "more"]
+
+
+def test_settings_that_are_asked_for_many_times_are_told_once(connection: RawConnection) -> None:
+    wanted = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=TOPIC, resource_name="events", configuration_keys=None
+    )
+    request = DescribeConfigsRequest(
+        resources=[wanted] * NAMED, include_synonyms=False, include_documentation=False
+    )
+    answer = connection.ask(request, DescribeConfigsResponse, 4)
+    assert [result.resource_name for result in answer.results] == ["events"]
+
+
+def test_a_group_that_is_named_many_times_is_described_once(connection: RawConnection) -> None:
+    assert commit(connection, "readers") == 0
+    request = DescribeGroupsRequest(groups=["readers"] * NAMED, include_authorized_operations=False)
+    answer = connection.ask(request, DescribeGroupsResponse, 4)
+    assert [group.group_id for group in answer.groups] == ["readers"]
+
+
+def test_offsets_that_are_asked_for_many_times_are_told_once(connection: RawConnection) -> None:
+    assert commit(connection, "readers") == 0
+    topics = [_GroupTopic(name="events", partition_indexes=[0] * NAMED)]
+    groups = [_Group(group_id="readers", topics=topics) for _ in range(NAMED // 10)]
+    answer = connection.ask(
+        OffsetFetchRequest(groups=groups, require_stable=False), OffsetFetchResponse, 8
+    )
+    assert [group.group_id for group in answer.groups] == ["readers"]
+    (topic,) = answer.groups[0].topics
+    assert [(one.partition_index, one.committed_offset) for one in topic.partitions] == [(0, 5)]
