@@ -160,10 +160,10 @@ class RawMember:
         assert self.sync({self.member_id: b"everything"}).error_code == NONE
         return self
 
-    def commit(
+    def send_commit(
         self, offsets: Mapping[tuple[str, int], int], version: int = COMMIT, **fields: Any
-    ) -> dict[tuple[str, int], int]:
-        """Commit offsets: the error code of each place."""
+    ) -> None:
+        """Ask to commit, and do not wait."""
         metadata, epoch = fields.pop("metadata", ""), fields.pop("leader_epoch", -1)
         request = OffsetCommitRequest(
             group_id=fields.pop("group", self.group),
@@ -187,12 +187,23 @@ class RawMember:
             ],
         )
         assert not fields, fields
-        answer = self.connection.ask(request, OffsetCommitResponse, version)
+        self.connection.send(request, version)
+
+    def committed_codes(self, version: int = COMMIT) -> dict[tuple[str, int], int]:
+        """The next answer, to a `send_commit`: the error code of each place."""
+        _, answer = self.connection.receive(OffsetCommitResponse, version)
         return {
             (topic.name, each.partition_index): each.error_code
             for topic in answer.topics
             for each in topic.partitions
         }
+
+    def commit(
+        self, offsets: Mapping[tuple[str, int], int], version: int = COMMIT, **fields: Any
+    ) -> dict[tuple[str, int], int]:
+        """Commit offsets: the error code of each place."""
+        self.send_commit(offsets, version, **fields)
+        return self.committed_codes(version)
 
     def fetch(
         self,
