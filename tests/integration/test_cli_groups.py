@@ -1,21 +1,17 @@
 """`logbroker groups` against a broker with stock consumers."""
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from logbroker_command import Run, logbroker_command
 from processes import DEADLINE_S, until
 
 from logbroker.embedded import EmbeddedBroker
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 TOPIC = "clicks"
 START_MS = 1_795_248_000_000
@@ -27,28 +23,16 @@ MESSAGES = (4, 2)
 
 @pytest.fixture
 def groups(broker: EmbeddedBroker) -> Run:
-    """`logbroker groups ...` as a process, told by the environment where the broker is."""
-    environment = {**os.environ, "LOGBROKER_BOOTSTRAP_SERVERS": broker.bootstrap_servers}
-
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "logbroker", "groups", *arguments],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-            check=False,
-        )
-
-    return run
+    """`logbroker groups ...` as a process."""
+    return logbroker_command(broker.bootstrap_servers, "groups")
 
 
 @pytest.fixture
 def topic(broker: EmbeddedBroker) -> str:
     """A topic of two partitions with messages in both."""
     config = {"bootstrap.servers": broker.bootstrap_servers}
-    made = AdminClient(config).create_topics([NewTopic(TOPIC, len(MESSAGES))])
-    made[TOPIC].result(DEADLINE_S)
+    admin = AdminClient(config)
+    admin.create_topics([NewTopic(TOPIC, len(MESSAGES))])[TOPIC].result(DEADLINE_S)
     producer = Producer(config)
     for partition, count in enumerate(MESSAGES):
         for number in range(count):
@@ -172,18 +156,6 @@ def test_a_group_keeps_its_offsets_when_nobody_is_left(
     assert [each["lag"] for each in readers["partitions"]] == [0, 0]
     assert [each["lag"] for each in bookmarks["partitions"]] == [3]
     assert readers["members"] == bookmarks["members"] == []
-
-
-def test_an_offset_of_a_topic_that_is_gone_has_no_end_to_lag_behind(
-    groups: Run, broker: EmbeddedBroker, topic: str
-) -> None:
-    commit(broker, "readers", 1)
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    admin.delete_topics([topic])[topic].result(DEADLINE_S)
-    told = groups("describe", "readers", "--json")
-    assert told.returncode == 0, told.stderr
-    (found,) = json.loads(told.stdout)
-    assert {each["log_end_offset"] for each in found["partitions"]} <= {None}
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,6 @@
 import json
-import os
 import socket
-import subprocess
-import sys
 import uuid
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,34 +9,17 @@ import pytest
 from broker_cluster import NO_LEADER, BrokerCluster
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from logbroker_command import Run, logbroker_command
 from processes import DEADLINE_S
 from zookeeper import SharedZooKeeper
 
 from logbroker.embedded import EmbeddedBroker
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
-
 
 @pytest.fixture
 def topics(broker: EmbeddedBroker) -> Run:
-    return topics_of(broker.bootstrap_servers)
-
-
-def topics_of(bootstrap_servers: str) -> Run:
-    """`logbroker topics ...` as a process, told by the environment where the brokers are."""
-    environment = {**os.environ, "LOGBROKER_BOOTSTRAP_SERVERS": bootstrap_servers}
-
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "logbroker", "topics", *arguments],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-            check=False,
-        )
-
-    return run
+    """`logbroker topics ...` as a process."""
+    return logbroker_command(broker.bootstrap_servers, "topics")
 
 
 def test_a_topic_is_created_listed_described_and_deleted(topics: Run) -> None:
@@ -120,7 +99,7 @@ def test_a_log_whose_broker_is_gone_is_unknown_and_the_others_are_not(
 ) -> None:
     with BrokerCluster(tmp_path, zookeeper.fresh_chroot(), count=2) as cluster:
         cluster.serve()
-        topics = topics_of(cluster.bootstrap_servers)
+        topics = logbroker_command(cluster.bootstrap_servers, "topics")
         assert topics("create", "events", "--partitions", "2").returncode == 0
         cluster.until_leaders("events", [1, 2])
         producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})

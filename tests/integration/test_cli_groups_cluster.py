@@ -1,0 +1,132 @@
+"""`logbroker groups` where brokers come and go, and where the paper's consumers run."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker_cluster import NO_LEADER, BrokerCluster
+from confluent_kafka import Consumer, Producer, TopicPartition
+from logbroker_command import Run, logbroker_command
+from processes import DEADLINE_S, until
+from zookeeper import SharedZooKeeper
+
+from logbroker.client import ConsumerConnector
+
+TOPIC = "clicks"
+MESSAGES = 3
+"""How many lie in each of two partitions."""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, zookeeper: SharedZooKeeper) -> Iterator[BrokerCluster]:
+    """Two brokers, each with a partition of a topic with messages."""
+    with BrokerCluster(tmp_path, zookeeper.fresh_chroot(), count=2) as cluster:
+        cluster.serve()
+        cluster.brokers[1].make_topic(TOPIC, partitions=2)
+        cluster.until_leaders(TOPIC, [1, 2])
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+        for number in range(2 * MESSAGES):
+            producer.produce(TOPIC, b"click", partition=number % 2)
+        assert producer.flush(DEADLINE_S) == 0
+        yield cluster
+
+
+@pytest.fixture
+def groups(cluster: BrokerCluster) -> Run:
+    return logbroker_command(cluster.bootstrap_servers, "groups")
+
+
+def commit(cluster: BrokerCluster, group: str, *offsets: int) -> None:
+    """Commit an offset for each partition from 0 on, as a consumer that joins no group."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group})
+    places = [TopicPartition(TOPIC, number, offset) for number, offset in enumerate(offsets)]
+    consumer.commit(offsets=places, asynchronous=False)
+    consumer.close()
+
+
+def described(groups: Run, *arguments: str) -> dict[str, Any]:
+    told = groups("describe", *arguments, "--json")
+    assert told.returncode == 0, told.stderr
+    (found,) = json.loads(told.stdout)
+    return dict(found)
+
+
+def test_a_group_is_known_at_the_broker_that_is_left(cluster: BrokerCluster, groups: Run) -> None:
+    names = [f"readers-{number}" for number in range(8)]
+    for name in names:
+        commit(cluster, name, 1, 1)
+    assert {described(groups, name)["coordinator"] for name in names} == {1, 2}
+    cluster.brokers[2].kill()
+    cluster.until_leaders(TOPIC, [1, NO_LEADER], at=[1])
+    until(
+        lambda: [each["group"] for each in json.loads(groups("list", "--json").stdout)] == names,
+        "the broker that is left coordinates all groups",
+    )
+    for name in names:
+        found = described(groups, name)
+        assert found["coordinator"] == 1
+        # Nobody can say how far the second partition goes.
+        assert [
+            (each["committed_offset"], each["log_end_offset"], each["lag"])
+            for each in found["partitions"]
+        ] == [(1, MESSAGES, MESSAGES - 1), (1, None, None)]
+    refused = groups("reset", names[0], "--to-earliest", "--all-topics", "--execute")
+    assert refused.returncode == 1
+    assert refused.stderr == (
+        "logbroker: partition 1 of topic 'clicks' has no leader to ask for its offsets\n"
+    )
+    done = groups("reset", names[0], "--to-earliest", "--topic", f"{TOPIC}:0", "--execute")
+    assert done.returncode == 0, done.stderr
+    assert described(groups, names[0])["partitions"][0]["committed_offset"] == 0
+
+
+def test_consumers_of_the_paper_are_shown_beside_the_others(
+    cluster: BrokerCluster, groups: Run
+) -> None:
+    commit(cluster, "bookmarks", 2)
+    with ConsumerConnector(
+        cluster.zookeeper,
+        "paper/readers",
+        cluster.bootstrap_servers,
+        auto_offset_reset="smallest",
+        auto_commit_interval_s=None,
+    ) as connector:
+        (stream,) = connector.create_message_streams({TOPIC: 1})[TOPIC]
+        for _ in range(2 * MESSAGES):
+            next(stream)
+        connector.commit_offsets()
+        asked = ("--zookeeper", cluster.zookeeper)
+        listed = {
+            each["group"]: each for each in json.loads(groups("list", *asked, "--json").stdout)
+        }
+        found = described(groups, "paper/readers", *asked)
+        told = groups("describe", "paper/readers", *asked).stdout.splitlines()
+    assert listed["bookmarks"] == {"group": "bookmarks", "state": "Empty", "consumers": 0}
+    assert listed["paper/readers"]["consumers"] == 1
+    (consumer,) = found["consumers"]
+    assert consumer["streams"] == {TOPIC: 1}
+    assert found["members"] == []
+    assert [
+        (each["topic"], each["partition"], each["committed_offset"], each["lag"])
+        for each in found["partitions"]
+    ] == [(TOPIC, number, MESSAGES, 0) for number in (0, 1)]
+    owners = {each["consumer_id"] for each in found["partitions"]}
+    assert owners == {f"{consumer['consumer_id']}-0"}
+    assert told[0].endswith("members=0 consumers=1")
+    assert told[-1].split() == [consumer["consumer_id"], f"{TOPIC}:1"]
+
+    left = described(groups, "paper/readers", *asked)
+    assert left["consumers"] == []
+    assert {each["consumer_id"] for each in left["partitions"]} == {None}
+    assert [each["committed_offset"] for each in left["partitions"]] == [MESSAGES, MESSAGES]
+    missing = groups("describe", "nobody", *asked)
+    assert (missing.returncode, missing.stderr) == (1, "logbroker: there is no group 'nobody'\n")
+
+
+def test_a_zookeeper_that_is_not_there_is_named_once(groups: Run) -> None:
+    refused = groups("list", "--zookeeper", "127.0.0.1:1")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    (line,) = refused.stderr.splitlines()
+    assert "127.0.0.1:1" in line
