@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, if not by name
     AdminClient,
     ListOffsetsResultInfo,
@@ -15,8 +15,6 @@ from app.log.errors import LogUnavailable, WindowNotRetained
 from app.log.topics import DELIVERY_LOG
 from app.replay.model import OffsetRange, Window
 from logbroker.client.partitioner import partition_for_key
-
-T = TypeVar("T")
 
 _EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -35,7 +33,11 @@ class LogHistory:
         self, bootstrap_servers: str, *, topic: str = DELIVERY_LOG, timeout_s: float = 10.0
     ) -> None:
         # The errors a caller can do something about come with the answers.
-        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+        client: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
+        self._admin = AdminClient(client)
+        # Any broker tells a consumer what topics have. The admin client asks the controller, which
+        # may be the one broker that is away, or makes the topic by asking. No group is joined.
+        self._consumer = Consumer({**client, "group.id": "rewind-history"})
         self._topic = topic
         self._timeout_s = timeout_s
 
@@ -53,9 +55,14 @@ class LogHistory:
         Raises:
             LogUnavailable: the log does not answer, or has no such topic.
         """
-        asked = TopicCollection([self._topic])
-        answers = self._admin.describe_topics(asked, request_timeout=self._timeout_s)
-        return len(self._answer(answers[self._topic]).partitions)
+        try:
+            topics = self._consumer.list_topics(self._topic, self._timeout_s).topics
+        except KafkaException as refusal:
+            raise self._unavailable(refusal.args[0]) from refusal
+        topic = topics[self._topic]
+        if topic.error is not None:
+            raise self._unavailable(topic.error)
+        return len(topic.partitions)
 
     def partition_for(self, webhook_id: str) -> int:
         """The partition that holds every event of a webhook: the one its id hashes to.
@@ -89,11 +96,11 @@ class LogHistory:
             "start": self._look_up(partition, OffsetSpec.for_timestamp(window.from_ms)),
             "end": self._look_up(partition, OffsetSpec.for_timestamp(window.to_ms + disorder_ms)),
         }
-        found = {name: self._answer(lookup) for name, lookup in lookups.items()}
+        found = {name: self._found(lookup) for name, lookup in lookups.items()}
         _check_retained(found, window)
         late = late_end(partition) or 0
         # Asked last, so that it is not behind what the others found.
-        high = self._answer(self._look_up(partition, _LATEST)).offset
+        high = self._found(self._look_up(partition, _LATEST)).offset
         start, end = (_or(high, found[name].offset) for name in ("start", "end"))
         # A log that was made anew ends below what was noted of the one before.
         return OffsetRange(partition, start, max(end, min(late, high)))
@@ -103,12 +110,18 @@ class LogHistory:
         answers = self._admin.list_offsets({place: spec}, request_timeout=self._timeout_s)
         return answers[place]
 
-    def _answer(self, future: "Future[T]") -> T:
+    def _found(self, future: "Future[ListOffsetsResultInfo]") -> "ListOffsetsResultInfo":
         try:
-            return future.result()
+            found = future.result()
         except KafkaException as refusal:
-            reason = refusal.args[0].str()
-            raise LogUnavailable(f"topic {self._topic}: {reason}") from refusal
+            raise self._unavailable(refusal.args[0]) from refusal
+        if found.offset < _NO_SUCH_RECORD:
+            # librdkafka: an offset that is none, and no error, for a leader that did not answer.
+            raise LogUnavailable(f"topic {self._topic}: the leader does not answer")
+        return found
+
+    def _unavailable(self, error: KafkaError) -> LogUnavailable:
+        return LogUnavailable(f"topic {self._topic}: {error.str()}")
 
 
 def _check_retained(found: Mapping[str, Any], window: Window) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from broker_cluster import BrokerCluster
-from processes import DEADLINE_S, BrokerProcess
+from processes import DEADLINE_S, BrokerProcess, until
 from replay_stage import EVENTS, SLOW_S, Job, Stage
 from zookeeper import SharedZooKeeper
 
@@ -34,6 +34,14 @@ def broker_of(cluster: BrokerCluster, webhook_id: str) -> BrokerProcess:
     """The broker that has a webhook's events."""
     leaders = cluster.leaders_at(1, DELIVERY_LOG)
     return cluster.brokers[leaders[partition_for_key(webhook_id.encode(), len(leaders))]]
+
+
+def neighbour_of(cluster: BrokerCluster, stage: Stage, broker: BrokerProcess) -> str:
+    """A new webhook whose events another broker has: its id."""
+    while True:
+        webhook_id = str(stage.register()["id"])
+        if broker_of(cluster, webhook_id) is not broker:
+            return webhook_id
 
 
 def check_exactly_once(stage: Stage, job: Job, *more: str) -> None:
@@ -73,16 +81,35 @@ def test_a_replay_under_way_is_complete_although_its_broker_dies(
     check_exactly_once(stage, stage.finished(replay_id))
 
 
+def test_while_a_broker_is_away_replays_from_it_are_refused_and_others_done(
+    cluster: BrokerCluster, stage: Stage
+) -> None:
+    broker = broker_of(cluster, stage.webhook_id)
+    neighbour = neighbour_of(cluster, stage, broker)
+    stage.publish_until_accepted("evt_of_another", neighbour)
+    stage.worker()
+    broker.kill()
+    # Its session lives on for a while, so the others still name it as the leader.
+    assert stage.ask_replay().status_code == 503
+    job = stage.finished(stage.ask_replay(webhookId=neighbour).json()["id"])
+    # The receiver, which knows one secret alone, refuses what is signed with another.
+    assert (job["state"], job["counts"]["failed"]) == ("COMPLETED", 1)
+    assert stage.ask_replay().status_code == 503
+    broker.serve()
+    until(lambda: stage.ask_replay().status_code == 202, "the log answers again")
+    (active,) = stage.api.get("/replays", params={"webhookId": stage.webhook_id}).json()["items"]
+    job = stage.finished(active["id"])
+    assert job["counts"] == {"delivered": EVENTS, "duplicates": stage.copies, "failed": 0}
+
+
 def test_what_is_published_around_the_death_of_a_broker_is_replayed(
     cluster: BrokerCluster, stage: Stage
 ) -> None:
     broker = broker_of(cluster, stage.webhook_id)
-    neighbour = stage.register()
-    while broker_of(cluster, neighbour["id"]) is broker:
-        neighbour = stage.register()
+    neighbour = neighbour_of(cluster, stage, broker)
     broker.kill()
     # A service that stood still would not serve those either whose broker lives.
-    stage.publish_until_accepted("evt_of_another", neighbour["id"])
+    stage.publish_until_accepted("evt_of_another", neighbour)
     with ThreadPoolExecutor() as pool:
         published = pool.submit(stage.publish_until_accepted, "evt_meanwhile", stage.webhook_id)
         broker.serve()
