@@ -28,7 +28,7 @@ from kazoo.protocol.states import KazooState, KeeperState, WatchedEvent
 
 from logbroker.errors import ConfigurationError, RegistryUnavailable
 
-CONNECT_S: Final = 8.0
+CONNECT_S: Final = 5.0
 """How long a broker that starts waits for ZooKeeper, which may be starting, too."""
 
 REQUEST_S: Final = 10.0
