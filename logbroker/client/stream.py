@@ -27,8 +27,9 @@ class MessageStream(Iterator[Message]):
         self._clock = clock
         # Held by the thread that may use the fetcher.
         self._fetching = threading.Lock()
-        self._changed = threading.Condition()
-        # What is below is guarded by the condition.
+        # Guards what is below; notified when there is another share, and at the end.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._share: Share | None = None
         self._ahead: deque[Fetched] = deque()
         self._handed: tuple[Share, Message, int] | None = None
@@ -42,22 +43,26 @@ class MessageStream(Iterator[Message]):
             FetchFailed: a partition cannot be read, or a message is damaged; the next call goes on.
             ClientClosed: the connector failed.
         """
+        # By far the most often there is one at hand.
+        with self._lock:
+            self._process_handed()
+            if self._share is not None and (message := self._hand_out(self._share)):
+                return message
         try:
             with self._fetching:
-                self._process_handed()
-                return self._next()
+                return self._fetch()
         finally:
             self._close_if_over()
 
     def begin(self, share: Share) -> None:
         """Hand out the messages of a share from now on; the one before it was revoked."""
-        with self._changed:
+        with self._lock:
             self._share = share
             self._changed.notify_all()
 
     def revoke(self) -> dict[int, int]:
         """Hand out nothing more of the share; how far each partition was processed."""
-        with self._changed:
+        with self._lock:
             positions = self.positions()
             self._share = None
             self._ahead.clear()
@@ -65,18 +70,18 @@ class MessageStream(Iterator[Message]):
 
     def positions(self) -> dict[int, int]:
         """How far each partition of the share was processed; none for those not begun."""
-        with self._changed:
+        with self._lock:
             return {} if self._share is None else self._share.positions
 
     def count_handed(self, thread_id: int) -> None:
         """Take what a thread was handed last as processed."""
-        with self._changed:
+        with self._lock:
             if self._handed is not None and self._handed[2] == thread_id:
                 self._process_handed()
 
     def end(self, failure: Exception | None = None) -> None:
         """Hand out nothing any more: the iteration ends, with `failure` if there is one."""
-        with self._changed:
+        with self._lock:
             self._share = None
             self._ahead.clear()
             self._is_over = True
@@ -85,54 +90,48 @@ class MessageStream(Iterator[Message]):
         self._close_if_over()
 
     def _process_handed(self) -> None:
-        with self._changed:
-            if self._handed is not None:
-                share, message, _ = self._handed
-                share.processed(message.partition, message.offset + 1)
-                self._handed = None
+        if self._handed is not None:
+            share, message, _ = self._handed
+            share.processed(message.partition, message.offset + 1)
+            self._handed = None
 
-    def _next(self) -> Message:
+    def _fetch(self) -> Message:
         while True:
             share = self._wait_for_share()
-            message = self._hand_out(share)
-            if message is not None:
-                return message
+            with self._lock:
+                if share is self._share and (message := self._hand_out(share)):
+                    return message
             fetched = self._fetcher.fetch(share)
-            with self._changed:
+            with self._lock:
                 if share is self._share:
                     self._ahead.extend(fetched)
 
     def _wait_for_share(self) -> Share:
         """The share to hand messages out of, once there is one whose lease holds."""
-        while True:
-            with self._changed:
+        with self._lock:
+            while True:
                 if self._is_over:
                     raise self._failure or StopIteration
-                share = self._share
-                if share is None:
+                if self._share is None:
                     self._fetcher.rest()
                     self._changed.wait()
-                elif share.lease.holds(self._clock()):
-                    return share
+                elif self._share.lease.holds(self._clock()):
+                    return self._share
                 else:
                     self._changed.wait(_LEASE_CHECK_S)
 
     def _hand_out(self, share: Share) -> Message | None:
-        """The next message of what was read ahead, if it is this share's to hand out."""
-        with self._changed:
-            # The process may have stood still since the last look.
-            if share is not self._share or not share.lease.holds(self._clock()):
-                return None
-            while self._ahead:
-                item = self._ahead.popleft()
-                if isinstance(item, Message):
-                    self._handed = (share, item, threading.get_ident())
-                    return item
-                if isinstance(item, LogEnd):
-                    share.processed(item.partition, item.offset)
-                else:
-                    raise item
-            return None
+        """The next message of what was read ahead, unless another may own it by now."""
+        while self._ahead and share.lease.holds(self._clock()):
+            item = self._ahead.popleft()
+            if isinstance(item, Message):
+                self._handed = (share, item, threading.get_ident())
+                return item
+            if isinstance(item, LogEnd):
+                share.processed(item.partition, item.offset)
+            else:
+                raise item
+        return None
 
     def _close_if_over(self) -> None:
         # A thread that still fetches closes behind itself.
