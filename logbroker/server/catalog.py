@@ -20,6 +20,7 @@ from logbroker.errors import (
 from logbroker.registry.cluster import ClusterView
 from logbroker.registry.topic import Topic
 from logbroker.server.file_removal import FileRemoval
+from logbroker.server.known_topics import KnownTopics
 from logbroker.server.partition import Partition, Partitions
 from logbroker.storage.log_directory import LogDirectory
 from logbroker.storage.partition_log import PartitionLog
@@ -74,8 +75,7 @@ class Catalog:
         self._files = files
         self._on_led = on_led
         self._on_closed = on_closed
-        self._known = dict(partitions.view.topics)
-        """Every topic whose logs may be here, as it was last seen."""
+        self._known = KnownTopics(partitions.view)
 
     def follow(self, view: ClusterView) -> None:
         """Take over what the cluster has agreed on; `on_led` hears of new settings, too."""
@@ -98,15 +98,11 @@ class Catalog:
 
     def _let_go(self, view: ClusterView, changes: Changes) -> None:
         """Resign the topics that nobody can read now, and remove those that are gone."""
-        for topic in self._known.values():
-            if topic.name in view.unreadable:
-                for number in range(topic.partitions):
-                    self._resign(topic, number, changes)
-            elif not _is_kept(topic, view):
-                self._remove(topic, changes)
-        # Read again, an unreadable one may turn out to be another topic of the same name.
-        unreadable = {name: self._known[name] for name in view.unreadable & self._known.keys()}
-        self._known = {**unreadable, **view.topics}
+        for topic in self._known.follow(view):
+            self._remove(topic, changes)
+        for topic in self._known.unreadable.values():
+            for number in range(topic.partitions):
+                self._resign(topic, number, changes)
 
     def _follow_topic(self, topic: Topic, changes: Changes) -> None:
         config = log_config(self._config, topic)
@@ -161,8 +157,3 @@ class Catalog:
             return
         changes.removed += len(folders)
         self._files.remove_later(folders)
-
-
-def _is_kept(topic: Topic, view: ClusterView) -> bool:
-    known = view.topics.get(topic.name)
-    return known is topic or (known is not None and known.topic_id == topic.topic_id)

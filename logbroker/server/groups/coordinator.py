@@ -34,11 +34,11 @@ from logbroker.groups.states import GroupState
 from logbroker.groups.stored import CommittedOffset, TopicPartition
 from logbroker.registry.cluster import COORDINATION_SLOTS, ClusterView, coordination_slot
 from logbroker.registry.registry import Registry
-from logbroker.registry.topic import Topic
 from logbroker.server.groups.question import Question
 from logbroker.server.groups.served_group import ServedGroup
 from logbroker.server.groups.slots import Slot
 from logbroker.server.groups.writes import Done
+from logbroker.server.known_topics import KnownTopics
 from logbroker.server.loop import SocketLoop
 from logbroker.server.metrics import Counters
 from logbroker.server.registry_crew import CLOSE_S
@@ -83,6 +83,7 @@ class GroupCoordinator:
         self._registry = registry
         self._loop = loop
         self._view = view
+        self._topics = KnownTopics(view)
         self._crew = Workers(loop, "groups", CREW_THREADS)
         self._is_allowed = True
         self._allowed_s = time.monotonic()
@@ -102,7 +103,7 @@ class GroupCoordinator:
                 loop,
                 counters,
                 is_suspended=self._is_suspended,
-                is_topic=lambda name: name in self._view.topics,
+                is_topic=lambda name: name in self._view.topics or name in self._view.unreadable,
             )
             for number in range(COORDINATION_SLOTS)
         ]
@@ -126,8 +127,8 @@ class GroupCoordinator:
         if changed:
             ours = [number for number, slot in enumerate(self._slots) if slot.is_ours]
             log.info("coordinates slots=%s", ours)
-        if view.topics is not before.topics:
-            gone = {topic.name for topic in before.topics.values() if not _is_kept(topic, view)}
+        if view.topics is not before.topics or view.unreadable != before.unreadable:
+            gone = {topic.name for topic in self._topics.follow(view)}
             for slot in self._slots if gone else ():
                 slot.forget_topics(gone)
 
@@ -273,8 +274,3 @@ class GroupCoordinator:
 
     def _all_groups(self) -> list[ServedGroup]:
         return [group for slot in self._slots for group in slot.groups]
-
-
-def _is_kept(topic: Topic, view: ClusterView) -> bool:
-    known = view.topics.get(topic.name)
-    return known is topic or (known is not None and known.topic_id == topic.topic_id)

@@ -1,8 +1,9 @@
 """A broker follows each view of its cluster on the loop's thread, in order, amid its turns."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
@@ -10,6 +11,9 @@ from processes import until
 from raw_connection import ACKS_ALL, ACKS_LEADER, RawConnection, batch_of
 
 from logbroker.config import BrokerConfig, LogConfig
+from logbroker.errors import RequestRefused, UnknownGroup
+from logbroker.groups.exchanges import NO_GENERATION, NO_MEMBER, Commit, MemberIdentity
+from logbroker.groups.stored import CommittedOffset, TopicPartition
 from logbroker.registry.cluster import ClusterView
 from logbroker.server.broker import Broker
 from logbroker.server.connection import Connection
@@ -83,6 +87,52 @@ def test_what_came_in_the_turn_in_which_a_broker_resigns_is_written_and_then_ref
         broker._loop._turn()
         # Behind the first one, which is in the log though nobody was promised so.
         assert connection.produced()[1:] == (0, 1)
+
+
+def test_a_topic_that_nobody_can_read_for_a_while_keeps_its_groups_offsets(
+    broker: Broker,
+) -> None:
+    until(lambda: turned(broker) and commit(broker, 7) is None, "an offset is committed")
+    view = broker._registry.view
+    broker._membership._changed(replace(view, topics={}, unreadable=frozenset({"events"})))
+    find_again(broker)
+    broker._loop._turn()
+    assert commit(broker, 8, partition=1) is None
+    assert broker._coordinator.get("readers").offsets == {
+        ("events", 0): CommittedOffset(7),
+        ("events", 1): CommittedOffset(8),
+    }
+
+
+def test_a_topic_that_was_made_anew_while_nobody_could_read_it_begins_without_offsets(
+    broker: Broker,
+) -> None:
+    until(lambda: turned(broker) and commit(broker, 7) is None, "an offset is committed")
+    view = broker._registry.view
+    broker._membership._changed(replace(view, topics={}, unreadable=frozenset({"events"})))
+    anew = replace(view.topics["events"], topic_id=UUID(int=1))
+    broker._membership._changed(replace(view, topics={"events": anew}))
+    until(lambda: turned(broker) and offsets(broker) == {}, "the offset is forgotten")
+
+
+def commit(broker: Broker, offset: int, partition: int = 0) -> RequestRefused | None:
+    """Commit for nobody's member, and turn until that is done: why it was refused."""
+    answers: list[RequestRefused | None] = []
+    broker._coordinator.commit(
+        "readers",
+        Commit(MemberIdentity(NO_MEMBER), NO_GENERATION),
+        {("events", partition): CommittedOffset(offset)},
+        answers.append,
+    )
+    until(lambda: answers or (turned(broker) and answers), "the commit is answered")
+    return answers[0]
+
+
+def offsets(broker: Broker) -> Mapping[TopicPartition, CommittedOffset]:
+    try:
+        return broker._coordinator.get("readers").offsets
+    except UnknownGroup:
+        return {}
 
 
 def connection_is_readable(broker: Broker) -> bool:
