@@ -210,7 +210,7 @@ def _reports(
 
 def _refuse_if(problems: Sequence[str]) -> None:
     if problems:
-        raise CommandRefused(f"groups may be missing: {'; '.join(problems)}")
+        raise CommandRefused(f"some brokers did not answer, groups may be missing: {"; ".join(problems)}")
 
 
 def _echo_listing(

@@ -4,13 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from confluent_kafka import TopicCollection
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs re-export nothing
-    ConfigResource,
-    ConfigSource,
-    NewTopic,
-    TopicDescription,
-)
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not said to be public
 
 from logbroker.cli.admin_command import REQUEST_TIMEOUT_S, admin_client
 from logbroker.cli.log_positions import (
@@ -22,8 +16,8 @@ from logbroker.cli.log_positions import (
     Position,
     since,
 )
-from logbroker.cli.log_sizes import log_sizes
 from logbroker.cli.rfc3339 import format_time
+from logbroker.cli.topic_facts import TopicFacts, TopicFactsClient
 
 BROKER_DEFAULT: Final = -1
 """Leaves the count of partitions or of replicas to the broker (KIP-464)."""
@@ -53,7 +47,7 @@ class TopicState:
     """One topic with those of its settings that are no defaults."""
 
     name: str
-    topic_id: str
+    topic_id: str | None
     partitions: list[PartitionState]
     settings: dict[str, str]
 
@@ -78,7 +72,6 @@ class TopicAdmin:
     def __init__(self, bootstrap_servers: str) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._client = admin_client(bootstrap_servers)
-        self._positions = LogPositions(self._client)
 
     def create(self, name: str, partitions: int, settings: dict[str, str]) -> None:
         """Create a topic; `partitions` may be `BROKER_DEFAULT`."""
@@ -95,69 +88,46 @@ class TopicAdmin:
         return {name: len(topics[name].partitions) for name in sorted(topics)}
 
     def describe(self, names: Sequence[str]) -> list[TopicState]:
-        """The state of each named topic, in their order."""
-        if not names:
-            return []
-        topics = self._descriptions(names)
-        settings = self._changed_settings(names)
-        logs = self._logs(topics)
+        """The state of each named topic in their order; of all, by name, where none is named."""
+        with TopicFactsClient(self._bootstrap_servers) as client:
+            topics = client.describe(names or None)
+            settings = client.changed_settings([topic.name for topic in topics])
+            logs = self._logs(topics, client)
         return [
             TopicState(
                 name=topic.name,
-                topic_id=str(topic.topic_id),
+                topic_id=topic.topic_id,
                 partitions=_partition_states(topic, logs),
                 settings=settings[topic.name],
             )
             for topic in topics
         ]
 
-    def _descriptions(self, names: Sequence[str]) -> list[TopicDescription]:
-        # Metadata alone would create a topic that is not there; this request does not.
-        futures = self._client.describe_topics(
-            TopicCollection(list(names)), request_timeout=REQUEST_TIMEOUT_S
-        )
-        return [futures[name].result() for name in names]
-
-    def _logs(self, topics: Sequence[TopicDescription]) -> _Logs:
+    def _logs(self, topics: Sequence[TopicFacts], client: TopicFactsClient) -> _Logs:
         led_by: dict[int, set[Place]] = {}
         for topic in topics:
-            for partition in topic.partitions:
-                if partition.leader is not None:
-                    led_by.setdefault(partition.leader.id, set()).add((topic.name, partition.id))
+            for number, leader, _ in topic.partitions:
+                if leader is not None:
+                    led_by.setdefault(leader, set()).add((topic.name, number))
         led = [place for places in led_by.values() for place in places]
-        sizes = log_sizes(self._bootstrap_servers, led_by)
-        return _Logs(sizes, *self._positions.find(led, (EARLIEST, LATEST, since(0), NEWEST)))
-
-    def _changed_settings(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
-        resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
-        futures = self._client.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_S)
-        return {
-            resource.name: {
-                name: entry.value
-                for name, entry in sorted(future.result().items())
-                if entry.source != ConfigSource.DEFAULT_CONFIG.value
-            }
-            for resource, future in futures.items()
-        }
+        positions = LogPositions(self._client).find(led, (EARLIEST, LATEST, since(0), NEWEST))
+        return _Logs(client.sizes(led_by), *positions)
 
 
-def _partition_states(topic: TopicDescription, logs: _Logs) -> list[PartitionState]:
-    states = []
-    for partition in sorted(topic.partitions, key=lambda partition: int(partition.id)):
-        place = (topic.name, partition.id)
-        states.append(
-            PartitionState(
-                partition=partition.id,
-                leader=partition.leader.id if partition.leader else None,
-                replicas=[replica.id for replica in partition.replicas],
-                earliest=_offset(logs.earliest.get(place)),
-                latest=_offset(logs.latest.get(place)),
-                size_bytes=logs.sizes.get(place),
-                first_time=_time(logs.first.get(place)),
-                newest_time=_time(logs.newest.get(place)),
-            )
+def _partition_states(topic: TopicFacts, logs: _Logs) -> list[PartitionState]:
+    return [
+        PartitionState(
+            partition=number,
+            leader=leader,
+            replicas=replicas,
+            earliest=_offset(logs.earliest.get((topic.name, number))),
+            latest=_offset(logs.latest.get((topic.name, number))),
+            size_bytes=logs.sizes.get((topic.name, number)),
+            first_time=_time(logs.first.get((topic.name, number))),
+            newest_time=_time(logs.newest.get((topic.name, number))),
         )
-    return states
+        for number, leader, replicas in topic.partitions
+    ]
 
 
 def _offset(position: Position | None) -> int | None:

@@ -95,8 +95,7 @@ def describe(names: tuple[str, ...], bootstrap_servers: str, as_json: bool) -> N
     it where no broker leads the partition, the times where there is no message.
     """
     with one_line_errors(bootstrap_servers):
-        admin = TopicAdmin(bootstrap_servers)
-        states = admin.describe(list(dict.fromkeys(names or admin.partition_counts())))
+        states = TopicAdmin(bootstrap_servers).describe(list(dict.fromkeys(names)))
     if as_json:
         echo_json([asdict(state) for state in states])
         return

@@ -102,35 +102,40 @@ def test_a_log_whose_broker_is_gone_is_unknown_and_the_others_are_not(
         topics = logbroker_command(cluster.bootstrap_servers, "topics")
         assert topics("create", "events", "--partitions", "2").returncode == 0
         cluster.until_leaders("events", [1, 2])
-        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+        client = {"bootstrap.servers": cluster.bootstrap_servers}
+        producer = Producer(client)
         for partition in (0, 1):
             producer.produce("events", b"value", partition=partition, timestamp=0)
         assert producer.flush(DEADLINE_S) == 0
+        # The worst to lose: until its session ends, all are told to ask it about the cluster.
+        gone = AdminClient(client).list_topics(timeout=DEADLINE_S).controller_id
+        left = {1: 2, 2: 1}[gone]
 
-        def described() -> tuple[dict[str, Any], dict[str, Any]]:
+        def described() -> dict[int, dict[str, Any]]:
+            """The partitions by the brokers that keep them."""
             told = topics("describe", "events", "--json")
             assert told.returncode == 0, told.stderr
             (state,) = json.loads(told.stdout)
-            first, second = state["partitions"]
-            return first, second
+            return {each["replicas"][0]: each for each in state["partitions"]}
 
-        known, also_known = described()
-        assert (known["leader"], also_known["leader"]) == (1, 2)
-        unknown = dict.fromkeys(
+        known = described()
+        assert {number: each["leader"] for number, each in known.items()} == {1: 1, 2: 2}
+        assert {each["latest"] for each in known.values()} == {1}
+        unknown = known[gone] | dict.fromkeys(
             ("earliest", "latest", "size_bytes", "first_time", "newest_time"), None
         )
-        cluster.brokers[2].kill()
-        # As long as its session lives, the dead one counts as the leader.
-        first, second = described()
-        assert first == known
-        assert second == also_known | unknown | {"leader": second["leader"]}
-        cluster.until_leaders("events", [1, NO_LEADER], at=[1])
-        assert described() == (known, also_known | unknown | {"leader": None})
-        last = topics("describe", "events").stdout.splitlines()[-1]
-        assert last.split() == ["1", "-", "2", "-", "-", "-", "-", "-"]
-        cluster.brokers[2].serve()
+        cluster.brokers[gone].kill()
+        found = described()
+        assert found[left] == known[left]
+        assert found[gone] == unknown | {"leader": found[gone]["leader"]}
+        leaders = {left: left, gone: NO_LEADER}
+        cluster.until_leaders("events", [leaders[1], leaders[2]], at=[left])
+        assert described() == {left: known[left], gone: unknown | {"leader": None}}
+        line = topics("describe", "events").stdout.splitlines()[1 + gone]
+        assert line.split() == [str(gone - 1), "-", str(gone), "-", "-", "-", "-", "-"]
+        cluster.brokers[gone].serve()
         cluster.until_leaders("events", [1, 2])
-        assert described() == (known, also_known)
+        assert described() == known
 
 
 def test_without_a_name_all_topics_are_described(topics: Run) -> None:

@@ -1,0 +1,164 @@
+"""What any broker tells of topics, and each broker of the size of its logs.
+
+Asked through kafka-python's client. librdkafka's asks the controller for the first, which fails
+for a while where that is the broker that went away, and cannot ask for the second at all.
+"""
+
+import base64
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Self, TypeVar
+from uuid import UUID
+
+import confluent_kafka
+from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource
+from kafka.errors import KafkaError, RetriableError
+
+from logbroker.cli.admin_command import REQUEST_TIMEOUT_S
+from logbroker.cli.log_positions import Place
+
+T = TypeVar("T")
+
+_TIMEOUT_MS: Final = round(REQUEST_TIMEOUT_S * 1000)
+_RETRY_S: Final = 0.05
+_NO_LEADER: Final = -1
+
+
+class PartitionFacts(NamedTuple):
+    """One partition and the ids of its brokers."""
+
+    number: int
+    leader: int | None
+    replicas: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """One topic; brokers before Kafka 2.8 give it no id."""
+
+    name: str
+    topic_id: str | None
+    partitions: list[PartitionFacts]
+
+
+class TopicFactsClient:
+    """A client that needs no certain broker; a context manager.
+
+    Every method raises confluent-kafka's KafkaException when a broker refuses or none can be
+    reached, as the other client does.
+    """
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._client: Any = None
+
+    def __enter__(self) -> Self:
+        """Connect."""
+        self._client = _translated(self._connect)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Disconnect."""
+        self._client.close()
+
+    def describe(self, names: Sequence[str] | None) -> list[TopicFacts]:
+        """The named topics in their order, or all of them by name; asking creates none."""
+        answers = _translated(lambda: self._client.describe_topics(names))
+        topics = {each.name: each for each in map(_topic, answers)}
+        return [topics[name] for name in (sorted(topics) if names is None else names)]
+
+    def changed_settings(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Of each topic the settings that are no defaults, by name."""
+        resources = [ConfigResource("TOPIC", name) for name in names]  # type: ignore[no-untyped-call]
+        answers = _translated(lambda: self._client.describe_configs(resources))
+        return {
+            topic: {name: entry["value"] for name, entry in sorted(settings.items())}
+            for topic, settings in answers.get("topic", {}).items()
+        }
+
+    def sizes(self, places_by_broker: Mapping[int, Iterable[Place]]) -> dict[Place, int]:
+        """The bytes of each log on the disk of the broker it is asked of.
+
+        A log is left out where its broker does not answer, or does not tell.
+
+        Source: KIP-113, DescribeLogDirs.
+        """
+        return {
+            place: size
+            for broker, places in places_by_broker.items()
+            for place, size in self._sizes_on(broker, places).items()
+        }
+
+    def _connect(self) -> KafkaAdminClient:
+        return KafkaAdminClient(  # type: ignore[no-untyped-call]
+            bootstrap_servers=self._bootstrap_servers,
+            bootstrap_timeout_ms=_TIMEOUT_MS,
+            request_timeout_ms=_TIMEOUT_MS,
+        )
+
+    def _sizes_on(self, broker: int, places: Iterable[Place]) -> dict[Place, int]:
+        asked: dict[str, list[int]] = {}
+        for topic, partition in places:
+            asked.setdefault(topic, []).append(partition)
+        try:
+            (answer,) = self._client.describe_log_dirs(asked, brokers=[broker])
+        except KafkaError:
+            return {}
+        return _sizes(answer["log_dirs"])
+
+
+def _translated(ask: Callable[[], T]) -> T:
+    """What `ask` gives, asked again while the broker it chose does not answer."""
+    deadline_s = time.monotonic() + REQUEST_TIMEOUT_S
+    while True:
+        try:
+            return ask()
+        except RetriableError:
+            if time.monotonic() >= deadline_s:
+                raise _exception(confluent_kafka.KafkaError._TIMED_OUT) from None  # noqa: SLF001
+            # It has noted who does not answer, and asks another one next.
+            time.sleep(_RETRY_S)
+        except KafkaError as error:
+            raise _exception(getattr(error, "errno", confluent_kafka.KafkaError.UNKNOWN)) from error
+
+
+def _exception(code: int) -> confluent_kafka.KafkaException:
+    return confluent_kafka.KafkaException(confluent_kafka.KafkaError(code))
+
+
+def _topic(answer: Mapping[str, Any]) -> TopicFacts:
+    if answer["error_code"]:
+        raise _exception(answer["error_code"])
+    topic_id = answer["topic_id"]
+    return TopicFacts(
+        name=answer["name"],
+        topic_id=None if topic_id is None else _text(UUID(topic_id)),
+        partitions=sorted(map(_partition, answer["partitions"])),
+    )
+
+
+def _text(topic_id: UUID) -> str:
+    """As Kafka's own tools and files write it."""
+    return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+
+
+def _partition(answer: Mapping[str, Any]) -> PartitionFacts:
+    leader = answer["leader_id"]
+    return PartitionFacts(
+        number=answer["partition_index"],
+        leader=None if leader == _NO_LEADER else leader,
+        replicas=answer["replica_nodes"],
+    )
+
+
+def _sizes(log_dirs: Iterable[Mapping[str, Any]]) -> dict[Place, int]:
+    return {
+        (topic["name"], partition["partition_index"]): partition["partition_size"]
+        for log_dir in log_dirs
+        for topic in log_dir["topics"]
+        for partition in topic["partitions"]
+        # A log on its way to another disk of its broker is listed twice.
+        if not partition["is_future_key"]
+    }
