@@ -7,7 +7,7 @@ from logbroker.client.coordinator import Coordinator, Offsets
 from logbroker.client.errors import ClientClosed, StreamsExist
 from logbroker.client.fetching import Fetcher
 from logbroker.client.lease_keeper import LeaseKeeper, boot_clock_s
-from logbroker.client.registries import GroupRegistries
+from logbroker.client.registries import watch_brokers
 from logbroker.client.settings import ConsumerSettings, refuse
 from logbroker.client.stream import MessageStream
 from logbroker.client.topic_partitions import PartitionPoll, TopicDirectory
@@ -145,11 +145,10 @@ class _Consumption:
         self._directory = TopicDirectory(settings.librdkafka, topics)
         self.coordinator = Coordinator(settings, session, self._directory, self.streams)
         self._keeper = LeaseKeeper(session, lambda: self.coordinator.lease)
-        registries = GroupRegistries(session, settings.group_id, self.coordinator.look_again)
         self._poll = PartitionPoll(
             self._directory,
             settings.partition_poll_s,
-            lambda changed: registries.watch_brokers(topics, changed),
+            lambda changed: watch_brokers(session, topics, changed),
             self.coordinator.partitions_changed,
         )
 

@@ -29,7 +29,7 @@ class StreamsExist(ClientError):
 
 
 class BrokersUnavailable(ClientError):
-    """No broker answered in time."""
+    """No broker answered in time, or those that did cannot tell the partitions of a topic."""
 
 
 class SendFailed(ClientError):

@@ -64,7 +64,7 @@ class GroupRegistries:
     """One consumer's hand on its group's registries.
 
     All methods wait for ZooKeeper and may raise RegistryUnavailable: then what was asked for may
-    have been done or not. Any but `watch_brokers` may raise NotRegistered.
+    have been done or not. Any may raise NotRegistered.
     """
 
     def __init__(
@@ -156,21 +156,6 @@ class GroupRegistries:
             self._put_offsets(transaction, {place: offsets[place] for place in places})
             self._write(transaction)
 
-    def watch_brokers(self, topics: Iterable[str], changed: Callable[[], None]) -> None:
-        """Have `changed` called once when brokers or topics come, go or grow.
-
-        Brokers that are registered elsewhere, or nowhere, cannot be watched.
-        """
-
-        def hear(_: WatchedEvent) -> None:
-            changed()
-
-        with contextlib.suppress(NoNodeError):
-            for parent in (paths.BROKER_IDS, paths.BROKER_TOPICS):
-                self._session.ask(children(parent, hear))
-            for topic in topics:
-                self._session.ask(exists(paths.topic(topic), hear))
-
     @property
     def _own(self) -> str:
         return f"{paths.consumer_ids(self._group_id)}/{self._consumer_id}"
@@ -245,6 +230,27 @@ class GroupRegistries:
         """What each node holds; None for one that is not there."""
         answers = self._session.ask_all((get(node) for node in nodes), deadline)
         return [None if answer is None else answer[0] for answer in answers]
+
+
+def watch_brokers(
+    session: ZooKeeperSession, topics: Iterable[str], changed: Callable[[], None]
+) -> None:
+    """Have `changed` called once when brokers or topics come, go or grow.
+
+    Brokers that are registered elsewhere, or nowhere, cannot be watched.
+
+    Raises:
+        RegistryUnavailable: ZooKeeper did not answer.
+    """
+
+    def hear(_: WatchedEvent) -> None:
+        changed()
+
+    with contextlib.suppress(NoNodeError):
+        for parent in (paths.BROKER_IDS, paths.BROKER_TOPICS):
+            session.ask(children(parent, hear))
+        for topic in topics:
+            session.ask(exists(paths.topic(topic), hear))
 
 
 @contextlib.contextmanager

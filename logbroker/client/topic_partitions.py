@@ -40,7 +40,7 @@ class TopicDirectory:
         """The partitions of the topics now.
 
         Raises:
-            BrokersUnavailable: no broker answered.
+            BrokersUnavailable: no broker answered, or those that did cannot tell.
         """
         return {topic: self._partitions(topic) for topic in self._topics}
 
@@ -68,7 +68,7 @@ class TopicDirectory:
         except KafkaException as error:
             raise BrokersUnavailable(f"the partitions of {topic!r}: {error}") from error
         if answer.error is not None and answer.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-            _log.warning("the partitions of %s: %s", topic, answer.error.str())
+            raise BrokersUnavailable(f"the partitions of {topic!r}: {answer.error.str()}")
         return sorted(answer.partitions)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from paper_group import Flow, PaperConsumer, check_deliveries, make_topic, until_handed
 from processes import until
+from tcp_link import TcpLink
 from zookeeper import SharedZooKeeper, ZooKeeperEnsemble, ZooKeeperServer
 
 from logbroker.client import Producer
@@ -97,6 +98,26 @@ def test_a_consumer_that_was_stopped_beyond_its_session_hands_out_nothing_that_i
         until(lambda: len(frozen.handed) > 200, "it has a share again")
     until_handed(flow.sent, [frozen, other])
     check_deliveries([frozen, other])
+
+
+def test_consumers_whose_connections_break_again_and_again_are_handed_each_message(
+    broker: EmbeddedBroker, zookeeper: SharedZooKeeper, start: Start
+) -> None:
+    tree = zookeeper.fresh_chroot().partition("/")[2]
+    with TcpLink(zookeeper.port) as link, Flow(broker.bootstrap_servers, TOPIC) as flow:
+        group = [start(name, f"{link.address}/{tree}") for name in ("one", "two")]
+        until(lambda: all(each.handed for each in group), "each has its share")
+        for number in range(5):
+            link.cut()
+            link.mend()
+            # In the midst of the rebalance that the broken connections may be about.
+            group.append(start(f"guest-{number}", f"{link.address}/{tree}"))
+            link.cut()
+            link.mend()
+            until_handed(set(flow.sent), group)
+            group[-1].kill()
+    until_handed(flow.sent, group)
+    check_deliveries(group)
 
 
 def test_consumers_carry_on_when_zookeeper_was_restarted(

@@ -7,12 +7,16 @@ from kazoo.client import KazooClient
 from processes import DEADLINE_S, until
 from zookeeper import SharedZooKeeper
 
-from logbroker.client.registries import GroupRegistries, NotRegistered, new_consumer_id
+from logbroker.client.registries import (
+    GroupRegistries,
+    NotRegistered,
+    new_consumer_id,
+    watch_brokers,
+)
 from logbroker.groups.stored import TopicPartition
 from logbroker.registry.zookeeper.session import ZooKeeperSession
 
 TOPIC = "clicks"
-Changes = threading.Event
 
 
 class Member:
@@ -174,11 +178,11 @@ def test_what_a_lost_session_owned_cannot_be_claimed_or_committed_under_the_next
 def test_brokers_that_come_are_heard_of(join: Join) -> None:
     member = join()
     brokers = threading.Event()
-    member.registries.watch_brokers([TOPIC], brokers.set)
+    watch_brokers(member.session, [TOPIC], brokers.set)
     member.client.ensure_path("/brokers/ids")
     member.client.ensure_path("/brokers/topics")
     assert not brokers.is_set()
-    member.registries.watch_brokers([TOPIC], brokers.set)
+    watch_brokers(member.session, [TOPIC], brokers.set)
     member.client.create("/brokers/ids/1", b"{}")
     assert brokers.wait(DEADLINE_S)
 
@@ -188,6 +192,6 @@ def test_a_topic_that_grows_is_heard_of(join: Join) -> None:
     brokers = threading.Event()
     member.client.ensure_path("/brokers/ids")
     member.client.create(f"/brokers/topics/{TOPIC}", b"one", makepath=True)
-    member.registries.watch_brokers([TOPIC], brokers.set)
+    watch_brokers(member.session, [TOPIC], brokers.set)
     member.client.set(f"/brokers/topics/{TOPIC}", b"two")
     assert brokers.wait(DEADLINE_S)
