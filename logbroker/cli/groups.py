@@ -210,7 +210,8 @@ def _reports(
 
 def _refuse_if(problems: Sequence[str]) -> None:
     if problems:
-        raise CommandRefused(f"some brokers did not answer, groups may be missing: {"; ".join(problems)}")
+        reasons = "; ".join(problems)
+        raise CommandRefused(f"groups may be missing, for a broker did not answer: {reasons}")
 
 
 def _echo_listing(
