@@ -1,0 +1,260 @@
+"""A coordinator whose registry is slow, fails, or gives its slots to others and back."""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+import pytest
+from processes import DEADLINE_S, until
+
+from logbroker.config import BrokerConfig
+from logbroker.errors import NotCoordinator, RegistryUnavailable, RequestRefused
+from logbroker.groups.exchanges import Commit, MemberIdentity
+from logbroker.groups.stored import CommittedOffset, StoredGroup, TopicPartition
+from logbroker.registry.cluster import BrokerEndpoint, ClusterView, coordination_slot
+from logbroker.registry.local.registry import LocalRegistry
+from logbroker.server.groups import slots
+from logbroker.server.groups.coordinator import GroupCoordinator
+from logbroker.server.loop import SocketLoop
+from logbroker.server.metrics import Counters
+
+T = TypeVar("T")
+
+EVENTS = ("events", 0)
+NOBODY = Commit(MemberIdentity(""), -1)
+GROUP = "readers"
+SLOT = coordination_slot(GROUP)
+
+
+class TroubledRegistry(LocalRegistry):
+    """The real one, as slow and as unreliable as a test wants it."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.is_open = threading.Event()
+        self.is_open.set()
+        self.failures: list[RequestRefused] = []
+        self.load_failures: list[RequestRefused] = []
+        self.writes = 0
+        self.loads = 0
+        self.is_heard_of = True
+
+    def may_coordinate(self, now_s: float) -> bool:
+        return self.is_heard_of
+
+    def load_groups(self, slot: int) -> list[StoredGroup]:
+        if slot == SLOT:
+            self.loads += 1
+            if self.load_failures:
+                raise self.load_failures.pop()
+        return super().load_groups(slot)
+
+    def commit_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
+    ) -> None:
+        self.writes += 1
+        assert self.is_open.wait(DEADLINE_S)
+        if self.failures:
+            raise self.failures.pop()
+        super().commit_offsets(group_id, offsets)
+
+
+class Desk:
+    """A coordinator on the thread of its loop, and what it has answered."""
+
+    def __init__(self, folder: Path) -> None:
+        opened = TroubledRegistry.open(folder, 0)
+        assert isinstance(opened, TroubledRegistry)
+        self.registry = opened
+        self.loop = SocketLoop()
+        views: list[ClusterView] = []
+        self.registry.join(BrokerEndpoint(0, "127.0.0.1", 9092), views.append)
+        self.registry.create_topic("events", [[0], [0]], {})
+        self.view = views[-1]
+        nothing = replace(self.view, coordinators={})
+        config = BrokerConfig(folder)
+        self.coordinator = GroupCoordinator(config, self.registry, self.loop, Counters(), nothing)
+        self._thread = threading.Thread(target=self.loop.run, args=(lambda: None,))
+        self._thread.start()
+
+    def close(self) -> None:
+        self.registry.is_open.set()
+        self.do(self.coordinator.close)
+        self.do(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+    def do(self, call: Callable[[], T]) -> T:
+        """What `call` gives on the loop's thread."""
+        result: SimpleQueue[T] = SimpleQueue()
+        self.loop.call_soon(lambda: result.put(call()))
+        return result.get(timeout=DEADLINE_S)
+
+    def follow(self, *, ours: bool) -> None:
+        view = self.view if ours else replace(self.view, coordinators={})
+        self.do(lambda: self.coordinator.follow(view))
+
+    def commit(self, offset: int, place: TopicPartition = EVENTS) -> list[str | None]:
+        """Where the answer to a commit will be: none, or the error's name."""
+        answers: list[str | None] = []
+
+        def done(refusal: RequestRefused | None) -> None:
+            answers.append(None if refusal is None else type(refusal).__name__)
+
+        offsets = {place: CommittedOffset(offset)}
+        self.do(lambda: self.coordinator.commit(GROUP, NOBODY, offsets, done))
+        return answers
+
+    def fetch(self) -> list[dict[TopicPartition, int] | str]:
+        """Where the answer to a fetch will be: the offsets, or the error's name."""
+        answers: list[dict[TopicPartition, int] | str] = []
+
+        def found(result: Mapping[TopicPartition, CommittedOffset] | RequestRefused) -> None:
+            if isinstance(result, RequestRefused):
+                answers.append(type(result).__name__)
+            else:
+                answers.append({place: each.offset for place, each in result.items()})
+
+        self.do(lambda: self.coordinator.fetch_offsets(GROUP, found))
+        return answers
+
+    def until_fetched(self, expected: dict[TopicPartition, int]) -> None:
+        def is_so() -> bool:
+            answers = self.fetch()
+            until(lambda: bool(answers), "an answer")
+            return answers == [expected]
+
+        until(is_so, f"{expected} is fetched")
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    desk = Desk(tmp_path)
+    desk.follow(ours=True)
+    desk.until_fetched({})
+    yield desk
+    desk.close()
+
+
+def test_an_offset_is_fetched_only_once_it_is_durable(desk: Desk) -> None:
+    desk.registry.is_open.clear()
+    committed = desk.commit(5)
+    until(lambda: desk.registry.writes == 1, "it is being written")
+    fetched = desk.fetch()
+    assert (committed, fetched) == ([], [])
+    desk.registry.is_open.set()
+    until(lambda: bool(fetched), "the fetch is answered")
+    assert (committed, fetched) == ([None], [{EVENTS: 5}])
+
+
+def test_commits_that_wait_together_are_written_together(desk: Desk) -> None:
+    desk.registry.is_open.clear()
+    answers = [desk.commit(offset) for offset in range(100)]
+    answers.append(desk.commit(7, ("events", 1)))
+    desk.registry.is_open.set()
+    desk.until_fetched({EVENTS: 99, ("events", 1): 7})
+    assert answers == 101 * [[None]]
+    assert desk.registry.writes == 2
+
+
+def test_a_fetch_between_two_commits_sees_the_first_alone(desk: Desk) -> None:
+    desk.registry.is_open.clear()
+    desk.commit(1)
+    desk.commit(2)
+    between = desk.fetch()
+    desk.commit(3)
+    desk.registry.is_open.set()
+    desk.until_fetched({EVENTS: 3})
+    assert between == [{EVENTS: 2}]
+    assert desk.registry.writes == 3
+
+
+def test_a_commit_that_failed_is_seen_by_nobody(desk: Desk) -> None:
+    desk.registry.failures = [RegistryUnavailable("gone")]
+    answer = desk.commit(5)
+    until(lambda: bool(answer), "it is answered")
+    # No client of a group knows a registry.
+    assert answer == ["CoordinatorNotAvailable"]
+    assert desk.fetch() == [{}]
+
+
+def test_what_had_not_begun_when_the_slot_was_lost_is_not_written(desk: Desk) -> None:
+    desk.registry.is_open.clear()
+    begun, waiting = desk.commit(5), desk.commit(6)
+    until(lambda: desk.registry.writes == 1, "the first is being written")
+    desk.follow(ours=False)
+    assert waiting == ["NotCoordinator"]
+    assert desk.fetch() == ["NotCoordinator"]
+    desk.registry.is_open.set()
+    until(lambda: bool(begun), "the first has ended")
+    assert begun == [None]
+    assert desk.registry.writes == 1
+
+
+def test_a_slot_that_comes_back_is_read_after_the_last_write_has_ended(desk: Desk) -> None:
+    desk.registry.is_open.clear()
+    desk.commit(5)
+    until(lambda: desk.registry.writes == 1, "it is being written")
+    desk.follow(ours=False)
+    desk.follow(ours=True)
+    assert desk.fetch() == ["CoordinatorLoading"]
+    assert desk.registry.loads == 1
+    desk.registry.is_open.set()
+    desk.until_fetched({EVENTS: 5})
+    assert desk.registry.loads == 2
+
+
+def test_a_refused_write_has_the_slot_read_again(desk: Desk) -> None:
+    desk.commit(5)
+    desk.until_fetched({EVENTS: 5})
+    desk.registry.failures = [NotCoordinator("somebody had it")]
+    answer = desk.commit(6)
+    until(lambda: bool(answer), "it is answered")
+    assert answer == ["NotCoordinator"]
+    desk.until_fetched({EVENTS: 5})
+    assert desk.registry.loads == 2
+
+
+def test_a_slot_that_could_not_be_read_is_read_again(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.registry.load_failures = [NotCoordinator("not yet"), RegistryUnavailable("silent")]
+    desk.follow(ours=True)
+    desk.until_fetched({})
+    assert desk.registry.loads == 3
+    desk.close()
+
+
+def test_nothing_is_told_while_the_registry_is_silent(desk: Desk) -> None:
+    desk.commit(5)
+    desk.until_fetched({EVENTS: 5})
+    desk.registry.is_heard_of = False
+    assert desk.fetch() == ["CoordinatorNotAvailable"]
+    assert desk.commit(6) == ["CoordinatorNotAvailable"]
+    groups, refusal = desk.do(desk.coordinator.describe_all)
+    assert (groups, type(refusal).__name__) == ({}, "CoordinatorNotAvailable")
+    desk.registry.is_heard_of = True
+    desk.until_fetched({EVENTS: 5})
+
+
+def test_the_offsets_of_topics_that_went_while_nobody_had_the_slot_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slots, "ORPHANS_AFTER_S", 0.0)
+    desk = Desk(tmp_path)
+    gone = ("gone", 0)
+    desk.registry.commit_offsets(GROUP, {EVENTS: CommittedOffset(1), gone: CommittedOffset(2)})
+    desk.follow(ours=True)
+    desk.until_fetched({EVENTS: 1})
+    (stored,) = desk.registry.load_groups(SLOT)
+    assert stored.offsets == {EVENTS: CommittedOffset(1)}
+    desk.close()
+
+
+def test_a_group_of_which_nothing_is_left_takes_no_memory(desk: Desk) -> None:
+    desk.registry.failures = [RegistryUnavailable("gone")]
+    answer = desk.commit(5)
+    until(lambda: bool(answer), "it is answered")
+    assert desk.do(desk.coordinator.describe_all) == ({}, None)
