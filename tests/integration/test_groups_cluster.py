@@ -83,13 +83,14 @@ def member_at(
 
 
 def until_heartbeat(cluster: BrokerCluster, member: RawMember, brokers: Sequence[int]) -> int:
-    """Ask every one of these brokers until one takes a member's heartbeat: which."""
+    """Ask these brokers until one that has loaded the group takes a member's heartbeat: which."""
     found: list[int] = []
 
     def is_taken() -> bool:
         for broker_id in brokers:
             with member_at(cluster, broker_id, member.group, member) as again:
-                if again.heartbeat() == NONE:
+                # Until then a heartbeat is taken from anybody.
+                if again.fetch(None).error_code == NONE and again.heartbeat() == NONE:
                     found.append(broker_id)
         return bool(found)
 
