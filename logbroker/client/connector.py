@@ -8,7 +8,7 @@ from logbroker.client.errors import ClientClosed, StreamsExist
 from logbroker.client.fetching import Fetcher
 from logbroker.client.lease_keeper import LeaseKeeper, boot_clock_s
 from logbroker.client.registries import watch_brokers
-from logbroker.client.settings import ConsumerSettings, refuse
+from logbroker.client.settings import STREAMS_MAX, ConsumerSettings, refuse
 from logbroker.client.stream import MessageStream
 from logbroker.client.topic_partitions import PartitionPoll, TopicDirectory
 from logbroker.errors import InvalidTopic
@@ -82,7 +82,7 @@ class ConsumerConnector:
         It waits for the first try to claim them. A topic that is not there yet is read once it is.
 
         Raises:
-            ConfigurationError: a topic's name or a number cannot be.
+            ConfigurationError: a topic's name, a number or one of `client_settings` cannot be.
             BrokersUnavailable: no broker answers.
             StreamsExist: they were created before.
             ClientClosed: the connector is shut down.
@@ -189,6 +189,6 @@ def _problems(streams: Mapping[str, int]) -> list[str]:
             check_topic_name(topic)
         except InvalidTopic as error:
             problems.append(str(error))
-        if count < 1:
-            problems.append(f"{topic!r} is to have {count} streams; it must have 1 at least")
+        if not 1 <= count <= STREAMS_MAX:
+            problems.append(f"{topic!r} is to have {count} streams; allowed is 1 to {STREAMS_MAX}")
     return problems

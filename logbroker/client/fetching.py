@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from logbroker.client.errors import FetchFailed
 from logbroker.client.message import Message
 from logbroker.client.share import Share
+from logbroker.errors import ConfigurationError
 
 _log: Final = logging.getLogger(__name__)
 
@@ -52,7 +53,12 @@ class Fetcher:
     """
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        self._consumer = Consumer(settings | _SETTINGS, logger=_log)
+        """`settings` are librdkafka's.
+
+        Raises:
+            ConfigurationError: librdkafka does not take them.
+        """
+        self._consumer = make_consumer(settings | _SETTINGS)
         self._share: Share | None = None
         self._is_closed = False
 
@@ -91,6 +97,18 @@ class Fetcher:
             [TopicPartition(share.topic, number, start) for number, start in share.starts.items()]
         )
         self._share = share
+
+
+def make_consumer(settings: dict[str, Any]) -> Consumer:
+    """A consumer of librdkafka's that was assigned nothing.
+
+    Raises:
+        ConfigurationError: librdkafka does not take these settings.
+    """
+    try:
+        return Consumer(settings, logger=_log)
+    except KafkaException as error:
+        raise ConfigurationError(f"client_settings: {error.args[0].str()}") from None
 
 
 def _item(message: "confluent_kafka.Message") -> Fetched | None:

@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 from logbroker.client.errors import ClientClosed, SendFailed
 from logbroker.client.partitioner import partition_for_key
 from logbroker.client.settings import refuse, reserved
+from logbroker.errors import ConfigurationError
 
 _log: Final = logging.getLogger(__name__)
 
@@ -103,7 +104,10 @@ class Producer:
         self._is_closed = threading.Event()
         # One set after the other, so that two of one partition do not mingle.
         self._sending = threading.Lock()
-        self._client = confluent_kafka.Producer(self._config, logger=_log)
+        try:
+            self._client = confluent_kafka.Producer(self._config, logger=_log)
+        except KafkaException as error:
+            raise ConfigurationError(f"client_settings: {error.args[0].str()}") from None
         self._poller = threading.Thread(target=self._poll, name="producer-poll", daemon=True)
         self._poller.start()
 

@@ -28,6 +28,7 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.protocol.states import WatchedEvent
 
 from logbroker.client.assignment import Assignment
+from logbroker.client.settings import STREAMS_MAX
 from logbroker.errors import RegistryUnavailable
 from logbroker.groups.stored import CommittedOffset, TopicPartition
 from logbroker.registry.group_payloads import format_offset, parse_offset
@@ -287,7 +288,10 @@ def _parse_registration(consumer_id: str, value: bytes) -> dict[str, int]:
         fields = json.loads(value)
         if fields["pattern"] != "static":
             raise ValueError("it names topics by a pattern")
-        return {str(topic): int(streams) for topic, streams in fields["subscription"].items()}
+        streams = {str(topic): int(count) for topic, count in fields["subscription"].items()}
+        if not all(1 <= count <= STREAMS_MAX for count in streams.values()):
+            raise ValueError(f"so many streams cannot be: {streams}")
+        return streams
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         _log.warning("consumer %s is left out: %r", consumer_id, error)
         return {}

@@ -6,6 +6,12 @@ from typing import Any, Final
 
 from logbroker.errors import ConfigurationError
 
+GROUP_ID_LENGTH_MAX: Final = 255
+"""In characters: however they are quoted, a hundred paths fit one request to ZooKeeper."""
+
+STREAMS_MAX: Final = 10_000
+"""Streams of one topic; a registration with more is no sensible one."""
+
 OFFSET_RESETS: Final = {"smallest": "earliest", "largest": "latest"}
 """The paper's names, and librdkafka's for the same."""
 
@@ -32,6 +38,7 @@ class ConsumerSettings:
         refuse(
             [
                 *_missing("group_id", self.group_id),
+                *_too_long("group_id", self.group_id, GROUP_ID_LENGTH_MAX),
                 *_missing("bootstrap_servers", self.bootstrap_servers),
                 *_not_one_of("auto_offset_reset", self.auto_offset_reset, OFFSET_RESETS),
                 *_not_positive("auto_commit_interval_s", self.auto_commit_interval_s),
@@ -82,6 +89,11 @@ def reserved(given: Mapping[str, Any], names: Iterable[str]) -> Iterator[str]:
 def _missing(name: str, value: str) -> Iterator[str]:
     if not value:
         yield f"{name} is empty"
+
+
+def _too_long(name: str, value: str, length_max: int) -> Iterator[str]:
+    if len(value) > length_max:
+        yield f"{name} has {len(value)} characters; allowed are {length_max}"
 
 
 def _not_one_of(name: str, value: str, allowed: Iterable[str]) -> Iterator[str]:

@@ -5,9 +5,10 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from logbroker.client.errors import BrokersUnavailable
+from logbroker.client.fetching import make_consumer
 from logbroker.errors import RegistryUnavailable
 from logbroker.groups import stored
 
@@ -31,8 +32,8 @@ class TopicDirectory:
 
     def __init__(self, settings: Mapping[str, Any], topics: Iterable[str]) -> None:
         # A consumer, as it can ask for where partitions end, and makes no topic by asking.
-        self._client = Consumer(
-            {**settings, "group.id": "logbroker-topics", "error_cb": _note_error}, logger=_log
+        self._client = make_consumer(
+            {**settings, "group.id": "logbroker-topics", "error_cb": _note_error}
         )
         self._topics = sorted(topics)
 

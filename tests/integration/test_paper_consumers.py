@@ -320,6 +320,7 @@ def test_registrations_of_another_kind_have_no_share(stage: Stage) -> None:
         ("pattern", b'{"version":1,"subscription":{"c.*":1},"pattern":"white_list"}'),
         ("nonsense", b"\xff"),
         ("list", b"[]"),
+        ("crowd", b'{"version":1,"subscription":{"clicks":1000000000},"pattern":"static"}'),
     ]:
         stage.registry.create(f"/consumers/readers/ids/{name}", value, makepath=True)
     stage.send("a")
@@ -429,6 +430,14 @@ def test_streams_that_cannot_be_are_refused_with_every_reason(stage: Stage) -> N
         connector.create_message_streams({})
     with pytest.raises(ConfigurationError, match=r"'a b'.*'clicks' is to have 0 streams"):
         connector.create_message_streams({"a b": 1, TOPIC: 0})
+
+
+def test_a_setting_that_librdkafka_does_not_know_is_refused_when_streams_are_made(
+    stage: Stage,
+) -> None:
+    connector = stage.connect(client_settings={"no.such": "setting"})
+    with pytest.raises(ConfigurationError, match=r"no\.such"):
+        connector.create_message_streams({TOPIC: 1})
 
 
 def test_a_zookeeper_that_is_not_there_is_named() -> None:

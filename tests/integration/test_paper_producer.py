@@ -207,6 +207,11 @@ def test_settings_that_cannot_be_are_refused_together() -> None:
         Producer("", delivery_timeout_s=0.0, client_settings={"acks": 1, "linger.ms": 1})
 
 
+def test_a_setting_that_librdkafka_does_not_know_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"no\.such"):
+        Producer("127.0.0.1:1", client_settings={"no.such": "setting"})
+
+
 def test_librdkafkas_own_settings_are_passed_on(broker: EmbeddedBroker) -> None:
     make_topic(broker.bootstrap_servers, TOPIC, 1)
     small = {"message.max.bytes": 1_000}

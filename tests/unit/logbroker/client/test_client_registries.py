@@ -13,6 +13,7 @@ from logbroker.client.registries import (
     new_consumer_id,
     watch_brokers,
 )
+from logbroker.client.settings import GROUP_ID_LENGTH_MAX
 from logbroker.groups.stored import TopicPartition
 from logbroker.registry.zookeeper.session import ZooKeeperSession
 
@@ -22,11 +23,11 @@ TOPIC = "clicks"
 class Member:
     """A consumer's registries under a session of its own."""
 
-    def __init__(self, session: ZooKeeperSession) -> None:
+    def __init__(self, session: ZooKeeperSession, group_id: str = "readers") -> None:
         self.session = session
         self.changed = threading.Event()
-        self.registries = GroupRegistries(session, "readers", self.changed.set)
-        self.consumer_id = new_consumer_id("readers")
+        self.registries = GroupRegistries(session, group_id, self.changed.set)
+        self.consumer_id = new_consumer_id(group_id)
 
     def register(self) -> int:
         return self.registries.register(self.consumer_id, {TOPIC: 1})
@@ -114,6 +115,16 @@ def test_a_claim_of_many_partitions_that_is_refused_late_can_be_released(join: J
     assert f"{second.consumer_id}-0" in owners(second).values()
     second.registries.release(wanted, {})
     assert owners(second) == {249: f"{first.consumer_id}-0"}
+
+
+def test_the_longest_names_there_are_fit_zookeepers_requests(join: Join) -> None:
+    member = Member(join().session, GROUP_ID_LENGTH_MAX * "\U0001f600")
+    topic = 249 * "t"
+    member.registries.register(member.consumer_id, {topic: 1})
+    places = [(topic, number) for number in range(150)]
+    assert member.registries.claim(dict.fromkeys(places, f"{member.consumer_id}-0"))
+    member.registries.release(places, dict.fromkeys(places, 2**63 - 1))
+    assert len(member.registries.offsets(places)) == len(places)
 
 
 def test_a_release_stores_the_offsets_of_what_was_owned_and_of_nothing_else(join: Join) -> None:

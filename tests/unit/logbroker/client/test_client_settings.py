@@ -33,3 +33,8 @@ def test_every_setting_that_cannot_be_is_told_at_once() -> None:
 def test_an_address_that_is_none_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="zookeeper is ''"):
         ConsumerConnector("", "readers", "127.0.0.1:9092")
+
+
+def test_the_name_of_a_group_has_its_bound() -> None:
+    with pytest.raises(ConfigurationError, match="256 characters; allowed are 255"):
+        ConsumerConnector("127.0.0.1:2181", 256 * "g", "127.0.0.1:9092")
