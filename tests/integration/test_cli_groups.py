@@ -273,28 +273,3 @@ def test_what_is_not_there_cannot_be_reset(
     refused = groups("reset", "new", "--to-earliest", *choice, "--execute")
     assert refused.returncode == 1
     assert (refused.stdout, refused.stderr) == ("", f"logbroker: {said}\n")
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        [],
-        ["describe", "g", "--nonsense"],
-        ["delete"],
-        ["reset"],
-        ["reset", "g", "--all-topics"],
-        ["reset", "g", "--to-earliest"],
-        ["reset", "g", "--to-earliest", "--to-latest", "--all-topics"],
-        ["reset", "g", "--to-earliest", "--all-topics", "--topic", "t"],
-        ["reset", "g", "--to-offset", "-1", "--all-topics"],
-        ["reset", "g", "--to-time", "yesterday", "--all-topics"],
-        ["reset", "g", "--to-time", "2026-11-21T08:00:00", "--all-topics"],
-        ["reset", "g", "--to-earliest", "--topic", "t:"],
-        ["reset", "g", "--to-earliest", "--topic", ":1"],
-        ["reset", "g", "--to-earliest", "--topic", "t:one"],
-    ],
-)
-def test_misuse_of_groups_ends_with_two(groups: Run, arguments: list[str]) -> None:
-    misused = groups(*arguments)
-    assert misused.returncode == 2
-    assert misused.stdout == ""
