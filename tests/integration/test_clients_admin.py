@@ -33,7 +33,9 @@ from kafka.admin import ConfigResource as PythonResource
 from kafka.admin import ConfigResourceType as PythonResourceType
 from kafka.admin import KafkaAdminClient
 from kafka.errors import InvalidConfigurationError, TopicAlreadyExistsError
+from kafka.protocol.admin.configs import DescribeConfigsRequest, DescribeConfigsResponse
 from processes import BrokerProcess
+from raw_connection import RawConnection
 from stock_clients import TIMEOUT_S, ConfluentClient, KcatClient, sample_records
 
 SETTINGS = {
@@ -325,6 +327,21 @@ def test_kafka_python_describes_the_cluster_and_its_disk(
     }
     segment = broker.data_dir / f"{topic}-0" / "00000000000000000000.log"
     assert sizes[topic, 0] == segment.stat().st_size
+
+
+# --- what Java's kafka-configs asks ---
+
+
+def test_settings_of_all_brokers_at_once_are_none(broker: BrokerProcess) -> None:
+    every_broker = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=4, resource_name="", configuration_keys=None
+    )
+    request = DescribeConfigsRequest(
+        resources=[every_broker], include_synonyms=True, include_documentation=False
+    )
+    with RawConnection(broker.bootstrap_servers) as connection:
+        (found,) = connection.ask(request, DescribeConfigsResponse, 4).results
+    assert (found.error_code, found.resource_name, found.configs) == (0, "", [])
 
 
 # --- aiokafka ---

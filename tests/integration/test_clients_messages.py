@@ -1,8 +1,11 @@
 """What a stock client sends, it finds by time and reads back whole: every client, every codec."""
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
+from kafka import KafkaProducer
+from kafka.errors import KafkaError
 from processes import BrokerProcess
 from stock_clients import CODECS, LIBRARIES, KcatClient, StockClient, sample_records
 
@@ -127,3 +130,14 @@ def test_every_client_reads_what_all_the_others_sent(
     assert codecs_on_disk(broker, topic) == set(Codec)
     for client in (*clients, kcat):
         assert [record.as_sent for record in client.read(topic, 0, len(sent))] == sent
+
+
+def test_a_producer_that_wants_transactions_is_refused_and_does_not_wait_for_them(
+    broker: BrokerProcess,
+) -> None:
+    settings = {"bootstrap_servers": broker.bootstrap_servers, "transactional_id": "transfers"}
+    with (
+        closing(KafkaProducer(**settings)) as producer,
+        pytest.raises(KafkaError, match="Error 42"),
+    ):
+        producer.init_transactions()

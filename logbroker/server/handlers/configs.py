@@ -189,6 +189,9 @@ class ConfigHandlers:
                 for name, value in values.items()
             ]
         if resource.resource_type == ResourceType.BROKER:
+            if not resource.resource_name:
+                # What was set for all brokers at once; kafka-configs asks for it with the rest.
+                return []
             self._check_broker(resource.resource_name)
             return self._broker_entries()
         raise InvalidRequest(f"resource type is {resource.resource_type}; allowed is 2 and 4")

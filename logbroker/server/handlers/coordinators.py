@@ -49,7 +49,7 @@ class CoordinatorHandlers:
 
 def _find(view: ClusterView, kind: int, key: str) -> _Found:
     if kind == TRANSACTION:
-        return NO_BROKER, COORDINATOR_NOT_AVAILABLE, "this broker keeps no transactions"
+        return NO_BROKER, INVALID_REQUEST, "this broker keeps no transactions"
     if kind != GROUP:
         return NO_BROKER, INVALID_REQUEST, f"there are no coordinators of kind {kind}"
     broker = view.coordinator(key)
