@@ -13,6 +13,7 @@ import pytest
 from broker_cluster import NO_LEADER, SESSION_S, BrokerCluster
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
+from kafka.protocol.producer.transaction import InitProducerIdRequest, InitProducerIdResponse
 from kazoo.client import KazooClient
 from partition_clients import PARTITION_CLIENTS, ConfluentPartitions, Values
 from processes import DEADLINE_S, until
@@ -20,6 +21,7 @@ from raw_connection import ACKS_ALL, batch_of
 from zookeeper import ZooKeeperServer
 
 NOT_LEADER_OR_FOLLOWER = 6
+REQUEST_TIMED_OUT = 7
 PARTITIONS = 6
 IN_FLIGHT_MAX = 100
 LEADERS = [1, 2, 3, 1, 2, 3]
@@ -307,6 +309,14 @@ def test_a_zookeeper_that_lost_everything_does_not_make_brokers_remove_their_log
             broker.until_says(f"nothing is followed: ZooKeeper has cluster {cluster_id}")
             assert len(list(broker.data_dir.glob("events-?"))) == 2
             assert broker.exit_code is None
+        # From there it would get ids that producers of its own cluster have.
+        assert producer_id_refusal(cluster, 1) == REQUEST_TIMED_OUT
+
+
+def producer_id_refusal(cluster: BrokerCluster, broker_id: int) -> int:
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1_000)
+    with cluster.connection(broker_id) as connection:
+        return int(connection.ask(request, InitProducerIdResponse, 1).error_code)
 
 
 def grow_older(server: ZooKeeperServer) -> None:

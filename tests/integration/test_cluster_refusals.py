@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 from broker_cluster import BrokerCluster
-from processes import BrokerProcess, until
+from kazoo.client import KazooClient
+from processes import DEADLINE_S, BrokerProcess, until
 from zookeeper import SharedZooKeeper, ZooKeeperServer, free_ports
 
 
@@ -96,6 +97,24 @@ def test_one_data_folder_is_not_for_two_clusters(
         told = refusal(another.make_broker(1, "broker-1"))
     assert f"{tmp_path / 'broker-1' / 'meta.properties'} has cluster.id " in told
     assert (tmp_path / "broker-1" / ".kafka_cleanshutdown").exists()
+
+
+def test_logs_stay_where_zookeeper_has_lost_all_topics(
+    tmp_path: Path, zookeeper: SharedZooKeeper
+) -> None:
+    chroot = zookeeper.fresh_chroot()
+    with BrokerCluster(tmp_path, chroot, count=1) as cluster:
+        cluster.serve()
+        until_serves(cluster, "events")
+        broker = cluster.brokers[1]
+        broker.stop()
+        client = KazooClient(chroot, timeout=DEADLINE_S)
+        client.start(DEADLINE_S)
+        client.delete("/brokers/topics", recursive=True)
+        client.stop()
+        client.close()
+        assert "/brokers/topics is missing" in refusal(broker)
+        assert (broker.data_dir / "events-0").exists()
 
 
 def test_a_folder_is_either_a_lone_brokers_or_a_clusters(

@@ -194,6 +194,17 @@ def test_a_killed_broker_that_starts_again_need_not_wait_for_its_old_session(
     assert views_without_itself(again) == 0
 
 
+def test_a_broker_stands_aside_for_another_on_a_copy_of_its_folder(cluster: Cluster) -> None:
+    original = cluster.seat(1, directory_id="copied").join()
+    settle(original)
+    copy = cluster.seat(1, directory_id="copied").join()
+    settle(copy)
+    original.sees(lambda view: not view.brokers and not view.coordinators, "that it resigned")
+    assert views_without_itself(copy) == 0
+    copy.registry.close()
+    settle(original)
+
+
 def test_a_broker_that_waited_for_the_end_of_a_session_gets_its_id(
     cluster: Cluster, link: TcpLink
 ) -> None:

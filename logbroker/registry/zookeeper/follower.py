@@ -69,6 +69,9 @@ class ClusterFollower:
         self._wake = Event()
         self._watcher = ViewWatcher(session, self._wake.set)
         self._seat = Seat(broker_id, None)
+        self._own_sessions: set[int] = set()
+        self._checked_session: int | None = None
+        """The last session that was found to be with the cluster that this broker follows."""
         self._connections = 0
         self._registration: Registration | None = None
         self._joining: _Joining | None = None
@@ -143,6 +146,17 @@ class ClusterFollower:
         except TimeoutError:
             raise RegistryUnavailable("the change was made, and not read back in time") from None
 
+    def check_session(self) -> None:
+        """Refuse to change anything in a session that may be with another cluster.
+
+        A session cannot go on in another one; whoever takes its place there begins a new one.
+
+        Raises:
+            RegistryUnavailable: the present session is new, or over.
+        """
+        if self._session.state.session_id != self._checked_session or not self._checked_session:
+            raise RegistryUnavailable("this broker has no place in its cluster at present")
+
     def fence_of(self, slot: int) -> int:
         """The fence of a slot that is this broker's in its present session.
 
@@ -184,12 +198,15 @@ class ClusterFollower:
         state = self._session.state
         if state.session_id != self._seat.session_id:
             self._seat = Seat(self._seat.broker_id, state.session_id)
+            if state.session_id is not None:
+                self._own_sessions.add(state.session_id)
             self._publish()
         if not state.is_connected:
             self._session.revive()
             return False
         if state.connections != self._connections:
             self._check_cluster()
+            self._checked_session = state.session_id
             self._watcher.mark_everything()
             self._connections = state.connections
         waiting = self._take_waiting()
@@ -233,7 +250,8 @@ class ClusterFollower:
         if self._registration is None:
             return False
         facts = self._watcher.facts
-        conflict = conflict_with(facts, self._seat, self._directory_id)
+        own_sessions = None if self._on_change is None else self._own_sessions
+        conflict = conflict_with(facts, self._seat, self._directory_id, own_sessions)
         if conflict is not None:
             self._bear(conflict)
             return True

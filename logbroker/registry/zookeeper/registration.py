@@ -2,29 +2,40 @@
 
 import logging
 import time
+from collections.abc import Collection
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
 from logbroker.registry.zookeeper import paths
-from logbroker.registry.zookeeper.facts import BrokerNode, Facts, Seat, live_brokers
+from logbroker.registry.zookeeper.facts import Facts, Seat, live_brokers
 from logbroker.registry.zookeeper.payloads import Registration, format_broker, format_controller
 from logbroker.registry.zookeeper.session import ZooKeeperSession
 
 _log = logging.getLogger(__name__)
 
 
-def conflict_with(facts: Facts, seat: Seat, directory_id: str) -> str | None:
+def conflict_with(
+    facts: Facts, seat: Seat, directory_id: str, own_sessions: Collection[int] | None
+) -> str | None:
     """Why this broker cannot register now, if anything keeps it from that.
 
     What a dead process of the same data directory left is no conflict: this one holds the
-    directory's lock.
+    directory's lock. Once it has joined, with `own_sessions`, whoever else comes with the same
+    directory lives, and has a copy: if both replaced each other, both would lead by turns.
     """
     node = facts.brokers.get(seat.broker_id)
-    if node is None or node.session_id == seat.session_id or _is_of(node, directory_id):
+    if node is None or node.session_id == seat.session_id:
         return None
     if node.registration is None:
         return f"{paths.broker(seat.broker_id)} is there and cannot be read"
     endpoint = node.registration.endpoint
+    if node.registration.directory_id == directory_id:
+        if own_sessions is None or node.session_id in own_sessions:
+            return None
+        return (
+            f"a broker at {endpoint.host}:{endpoint.port} has taken its place, with a copy of its "
+            f"data directory {directory_id}; stop one of the two"
+        )
     return (
         f"a broker at {endpoint.host}:{endpoint.port} is registered under this id, with the data "
         f"directory {node.registration.directory_id}, not {directory_id}"
@@ -34,7 +45,7 @@ def conflict_with(facts: Facts, seat: Seat, directory_id: str) -> str | None:
 def register(
     session: ZooKeeperSession, facts: Facts, seat: Seat, registration: Registration
 ) -> bool:
-    """Take the place under `/brokers/ids` if it is free or was this data directory's.
+    """Take the place under `/brokers/ids`, if nothing conflicts with that.
 
     False if there was nothing to do; else what was read of the brokers is out of date.
 
@@ -43,9 +54,6 @@ def register(
     """
     node = facts.brokers.get(seat.broker_id)
     if node is not None and node.session_id == seat.session_id:
-        return False
-    assert registration.directory_id is not None, "it says whose an old registration is"
-    if conflict_with(facts, seat, registration.directory_id) is not None:
         return False
     path = paths.broker(seat.broker_id)
     content = format_broker(registration, _now_ms())
@@ -85,10 +93,6 @@ def run_for_controller(session: ZooKeeperSession, facts: Facts, seat: Seat) -> b
     except (NodeExistsError, NoNodeError):
         _log.info("another broker became the controller")
     return True
-
-
-def _is_of(node: BrokerNode, directory_id: str) -> bool:
-    return node.registration is not None and node.registration.directory_id == directory_id
 
 
 def _now_ms() -> int:

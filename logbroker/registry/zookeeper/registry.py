@@ -26,7 +26,7 @@ from logbroker.registry.zookeeper.follower import ClusterFollower
 from logbroker.registry.zookeeper.groups import GroupStore
 from logbroker.registry.zookeeper.lease import Lease
 from logbroker.registry.zookeeper.payloads import format_cluster_id, parse_cluster_id
-from logbroker.registry.zookeeper.session import Request, ZooKeeperSession, get
+from logbroker.registry.zookeeper.session import Request, ZooKeeperSession, exists, get
 from logbroker.registry.zookeeper.topics import TopicStore
 from logbroker.registry.zookeeper.view_watcher import ALL_SLOTS
 
@@ -53,7 +53,7 @@ class ZooKeeperRegistry(Registry):
         self._session = session
         self._lease = Lease(session)
         self._follower = ClusterFollower(session, broker_id, directory_id, cluster_id)
-        self._topics = TopicStore(session, broker_id)
+        self._topics = TopicStore(session, broker_id, self._follower.check_session)
         self._groups = GroupStore(session, self._follower.fence_of, self._follower.note_refusal)
         session.add_listener(self._lease.renew_soon)
         session.add_listener(self._follower.look)
@@ -74,7 +74,7 @@ class ZooKeeperRegistry(Registry):
         session.connect()
         try:
             registry = cls(session, _prepare_cluster(session), broker_id, directory_id)
-        except RegistryUnavailable as error:
+        except (RegistryUnavailable, ConfigurationError) as error:
             session.close()
             raise ConfigurationError(f"zookeeper is {connect!r}: {error}") from None
         registry._start(connect)
@@ -167,11 +167,18 @@ def _prepare_cluster(session: ZooKeeperSession) -> str:
 
     Raises:
         RegistryUnavailable: it could not be made, or the id cannot be read.
+        ConfigurationError: the cluster's topics are not there any more.
     """
+    answer, topics = session.ask_all([get(paths.CLUSTER_ID), exists(paths.BROKER_TOPICS)])
+    if answer is not None and topics is None:
+        # Made anew it would be empty, and every broker that starts would remove all its logs.
+        raise ConfigurationError(
+            f"{paths.CLUSTER_ID} is there, but {paths.BROKER_TOPICS} is missing: bring back what "
+            "ZooKeeper has lost, or make it by hand if all logs may be removed"
+        )
     for path in LASTING_PATHS:
         session.ask(_ensure(path))
     try:
-        answer = session.ask_all([get(paths.CLUSTER_ID)])[0]
         if answer is None:
             answer = _make_cluster_id(session)
         return parse_cluster_id(answer[0])

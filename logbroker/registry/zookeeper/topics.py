@@ -49,11 +49,17 @@ Versioned = tuple[bytes, int]
 
 
 class TopicStore:
-    """Topics below `/brokers/topics` and `/config/topics`, and the block of producer ids."""
+    """Topics below `/brokers/topics` and `/config/topics`, and the block of producer ids.
 
-    def __init__(self, session: ZooKeeperSession, broker_id: int) -> None:
+    `check_session` raises RegistryUnavailable unless the session is with the broker's cluster.
+    """
+
+    def __init__(
+        self, session: ZooKeeperSession, broker_id: int, check_session: Callable[[], None]
+    ) -> None:
         self._session = session
         self._broker_id = broker_id
+        self._check_session = check_session
 
     def create(self, name: str, replicas: Replicas, settings: Settings) -> Topic:
         """See `Registry.create_topic`."""
@@ -130,6 +136,8 @@ class TopicStore:
             _put(transaction, paths.PRODUCER_ID_BLOCK, content, last)
             # Done twice it wastes a block.
             self._session.commit(transaction, deadline)
+            # Another cluster would hand out ids that producers of this one have.
+            self._check_session()
             return block
 
         return self._until_done(attempt)
@@ -160,6 +168,7 @@ class TopicStore:
         """Have `attempt` read and write again as long as another broker comes in between."""
         deadline = Deadline.after(REQUEST_S)
         while deadline.remaining_s > 0:
+            self._check_session()
             try:
                 return attempt(deadline)
             except _CONFLICTS:
