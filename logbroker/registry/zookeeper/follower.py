@@ -242,7 +242,7 @@ class ClusterFollower:
         if found != self._cluster_id:
             why = f"ZooKeeper has cluster {found}, not {self._cluster_id}"
             if is_news:
-                _log.error("nothing is followed: %s", why)
+                _log.error("nothing is followed: %s; it leads nothing until that is back", why)
             raise RegistryUnavailable(why)
 
     def _stand(self) -> bool:

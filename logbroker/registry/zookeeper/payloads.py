@@ -22,6 +22,10 @@ TOPIC_VERSION: Final = 3
 NO_JMX: Final = -1
 LISTENER: Final = "PLAINTEXT"
 
+BROKER_ID_MAX: Final = 2**31 - 1
+PORT_MAX: Final = 2**16 - 1
+HOST_BYTES_MAX: Final = 255
+
 _WRONG: Final = (KeyError, TypeError, OverflowError)
 """A field is missing, of another type, or a number without end, which Python's JSON knows."""
 
@@ -61,7 +65,9 @@ def parse_broker(broker_id: int, content: bytes) -> Registration:
     """
     fields = _decode(content)
     try:
-        endpoint = BrokerEndpoint(broker_id, str(fields["host"]), int(fields["port"]))
+        endpoint = BrokerEndpoint(
+            _broker_id(broker_id), _host(str(fields["host"])), _port(fields["port"])
+        )
     except _WRONG as error:
         raise ValueError(f"host and port cannot be read: {error}") from None
     directory_id = fields.get("directory_id")
@@ -91,7 +97,8 @@ def parse_topic(name: str, content: bytes, settings: Mapping[str, str]) -> Topic
     try:
         partitions = {int(number): each for number, each in fields["partitions"].items()}
         replicas = tuple(
-            tuple(int(broker) for broker in partitions[number]) for number in range(len(partitions))
+            tuple(_broker_id(each) for each in partitions[number])
+            for number in range(len(partitions))
         )
         topic_id = _decode_uuid(fields["topic_id"])
     except (*_WRONG, AttributeError) as error:
@@ -136,7 +143,7 @@ def parse_elected(content: bytes) -> int:
         ValueError: there is none in it.
     """
     try:
-        return int(_decode(content)["brokerid"])
+        return _broker_id(_decode(content)["brokerid"])
     except _WRONG as error:
         raise ValueError(f"brokerid cannot be read: {error!r}") from None
 
@@ -194,6 +201,30 @@ def _decode(content: bytes) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise ValueError(f"{content[:80]!r} is no JSON object")
     return fields
+
+
+# What clients are told has to fit what they are told it in, or they would be told nothing at all.
+
+
+def _broker_id(value: Any) -> int:
+    number = int(value)
+    if not 0 <= number <= BROKER_ID_MAX:
+        raise ValueError(f"broker id is {number}; allowed is 0 to {BROKER_ID_MAX}")
+    return number
+
+
+def _port(value: Any) -> int:
+    number = int(value)
+    if not 0 <= number <= PORT_MAX:
+        raise ValueError(f"port is {number}; allowed is 0 to {PORT_MAX}")
+    return number
+
+
+def _host(text: str) -> str:
+    # A lone surrogate, which JSON can name, cannot be encoded: that is a ValueError, too.
+    if len(text.encode()) > HOST_BYTES_MAX:
+        raise ValueError(f"host has {len(text)} characters; allowed are {HOST_BYTES_MAX} bytes")
+    return text
 
 
 def _decode_uuid(text: str) -> UUID:

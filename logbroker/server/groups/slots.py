@@ -62,6 +62,8 @@ class Slot:
         self._open_writes = 0
         self._removed_topics: set[str] = set()
         """Topics that were deleted while the slot was being loaded."""
+        self._said = ""
+        """Why it could not be loaded, as it was said last."""
 
     @property
     def is_loading(self) -> bool:
@@ -98,6 +100,7 @@ class Slot:
         self.is_ours = True
         self._tenure += 1
         self._removed_topics = set()
+        self._said = ""
         if self._open_writes == 0:
             self._load()
 
@@ -154,7 +157,9 @@ class Slot:
     def _retry(self, tenure: int, error: Exception) -> None:
         if not isinstance(error, RequestRefused):
             raise error
-        log.warning("cannot load slot=%d reason=%s", self._number, error)
+        if str(error) != self._said:
+            self._said = str(error)
+            log.warning("cannot load slot=%d reason=%s", self._number, error)
 
         def again() -> None:
             if tenure == self._tenure and self.is_ours:

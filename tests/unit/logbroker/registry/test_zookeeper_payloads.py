@@ -57,6 +57,24 @@ def test_a_broker_of_kafkas_is_read() -> None:
     assert parse_broker(7, content) == Registration(BrokerEndpoint(7, "k", 9093), None)
 
 
+@pytest.mark.parametrize(
+    ("broker_id", "host", "port"),
+    [
+        (2**31, "h", 1),
+        (-1, "h", 1),
+        (1, "h", 65_536),
+        (1, "h", -1),
+        (1, "h" * 256, 1),
+        (1, "\ud800", 1),
+    ],
+)
+def test_a_broker_that_no_client_could_be_told_of_is_refused(
+    broker_id: int, host: str, port: int
+) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        parse_broker(broker_id, json.dumps({"host": host, "port": port}).encode())
+
+
 def test_a_topic_is_written_as_kafka_does_it() -> None:
     topic = Topic("t", TOPIC_ID, ((2,), (1,), (2,)), {"retention.ms": "5"})
     content = format_topic(topic)
@@ -95,6 +113,8 @@ def test_a_topic_of_kafkas_is_read_whatever_the_order_of_its_partitions() -> Non
         b'{"partitions":{"0":[1,2]},"topic_id":"AQIDBAUGBwgJCgsMDQ4P_w"}',
         b'{"partitions":{"0":1},"topic_id":"AQIDBAUGBwgJCgsMDQ4P_w"}',
         b'{"partitions":{"0":[Infinity]},"topic_id":"AQIDBAUGBwgJCgsMDQ4P_w"}',
+        b'{"partitions":{"0":[2147483648]},"topic_id":"AQIDBAUGBwgJCgsMDQ4P_w"}',
+        b'{"partitions":{"0":[-1]},"topic_id":"AQIDBAUGBwgJCgsMDQ4P_w"}',
         b'{"partitions":{"0":[1]},"topic_id":"AQID"}',
         b'{"partitions":{"0":[1]},"topic_id":7}',
         b'{"partitions":{"0":[1]},"topic_id":null}',
