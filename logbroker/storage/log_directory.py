@@ -157,13 +157,17 @@ class LogDirectory:
         """Take a topic's logs out at once: the renamed folders, which the caller removes.
 
         Raises:
-            StorageFailed: the disk refused.
+            StorageFailed: the disk refused; the logs are out all the same, their folders stay.
         """
         gone = [key for number in partitions if (key := (topic, number)) in self.logs]
         if not gone:
             return []
+        # First of all: a topic that gets the name again must not find, and use, an old log.
+        logs = [self._take_out(key) for key in gone]
         try:
-            renamed = [self._delete_partition(key) for key in gone]
+            renamed = [
+                _renamed_to_delete(log.folder, key) for log, key in zip(logs, gone, strict=True)
+            ]
             sync_directory(self.path)
         except OSError as cause:
             raise StorageFailed(f"topic {topic} cannot be deleted: {cause}") from cause
@@ -251,11 +255,11 @@ class LogDirectory:
         sync_directory(self.path)
         return True
 
-    def _delete_partition(self, key: TopicPartition) -> Path:
+    def _take_out(self, key: TopicPartition) -> PartitionLog:
         log = self.logs.pop(key)
         log.discard()
         self._deleted.add(key)
-        return _renamed_to_delete(log.folder, key)
+        return log
 
 
 def _renamed_to_delete(folder: Path, key: TopicPartition) -> Path:

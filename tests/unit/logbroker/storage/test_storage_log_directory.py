@@ -1,3 +1,4 @@
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -153,6 +154,19 @@ def test_a_topic_that_was_deleted_leaves_nothing_to_one_of_its_name(tmp_path: Pa
     killed(directory)
     directory = opened(tmp_path)
     assert values_of(directory.logs["a", 0]) == [b"new"]
+    directory.close()
+
+
+def test_a_topic_whose_folders_cannot_be_deleted_leaves_no_log_to_one_of_its_name(
+    tmp_path: Path,
+) -> None:
+    directory = filled(tmp_path)
+    shutil.rmtree(tmp_path / "a-0")
+    with pytest.raises(StorageFailed, match="topic a cannot be deleted"):
+        directory.delete("a", range(2))
+    assert list(directory.logs) == [("b-1", 0)]
+    with pytest.raises(StorageFailed, match="a-1 cannot be created"):
+        directory.create("a", 1, UUID(int=3), CONFIG)
     directory.close()
 
 
