@@ -6,7 +6,7 @@ the view names the folders that are missing, and those whose topic is gone.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from logbroker.config import BrokerConfig, LogConfig, apply_topic_settings
@@ -22,8 +22,8 @@ from logbroker.registry.topic import Topic
 from logbroker.server.file_removal import FileRemoval
 from logbroker.server.known_topics import KnownTopics
 from logbroker.server.partition import Partition, Partitions
-from logbroker.storage.log_directory import LogDirectory
-from logbroker.storage.partition_log import PartitionLog
+from logbroker.storage.checkpoints import TopicPartition
+from logbroker.storage.log_directory import LogDirectory, NewLog
 
 log = logging.getLogger("logbroker.catalog")
 
@@ -39,6 +39,10 @@ def log_config(config: BrokerConfig, topic: Topic) -> LogConfig:
     except InvalidConfig as problem:
         log.error("topic=%s has the defaults, as its settings are refused: %s", topic.name, problem)
         return config.topic_defaults
+
+
+Failures = Mapping[TopicPartition, StorageFailed]
+"""Why logs could not be made."""
 
 
 @dataclass(slots=True)
@@ -84,9 +88,14 @@ class Catalog:
         if view.topics is not before.topics or view.unreadable != before.unreadable:
             self._let_go(view, changes)
         leaders_may_differ = view.brokers != before.brokers
-        for topic in view.topics.values():
-            if leaders_may_differ or before.topics.get(topic.name) is not topic:
-                self._follow_topic(topic, changes)
+        changed = [
+            (topic, log_config(self._config, topic))
+            for topic in view.topics.values()
+            if leaders_may_differ or before.topics.get(topic.name) is not topic
+        ]
+        failures = self._make_logs(changed)
+        for topic, config in changed:
+            self._follow_topic(topic, config, failures, changes)
         if changes:
             log.info(
                 "leads partitions=%d more=%d resigned=%d removed=%d",
@@ -104,13 +113,29 @@ class Catalog:
             for number in range(topic.partitions):
                 self._resign(topic, number, changes)
 
-    def _follow_topic(self, topic: Topic, changes: Changes) -> None:
-        config = log_config(self._config, topic)
+    def _make_logs(self, topics: Sequence[tuple[Topic, LogConfig]]) -> Failures:
+        """Make the logs that are to be led and not there; why not, where that failed."""
+        wanted = [
+            NewLog(topic.name, number, topic.topic_id, config)
+            for topic, config in topics
+            for number in range(topic.partitions)
+            if (topic.name, number) not in self._logs.logs and self._is_leader(topic, number)
+        ]
+        return self._logs.create_all(wanted) if wanted else {}
+
+    def _is_leader(self, topic: Topic, number: int) -> bool:
+        return self._partitions.view.leader(topic, number) == self._config.broker_id
+
+    def _follow_topic(
+        self, topic: Topic, config: LogConfig, failures: Failures, changes: Changes
+    ) -> None:
         for number in range(topic.partitions):
-            leader = self._partitions.view.leader(topic, number)
             partition = self._partitions.find(topic.name, number)
-            if leader != self._config.broker_id:
+            if not self._is_leader(topic, number):
                 self._resign(topic, number, changes)
+            elif (failure := failures.get((topic.name, number))) is not None:
+                log.error("cannot lead partition=%s-%d reason=%s", topic.name, number, failure)
+                self._partitions.add_unusable(topic, number, failure)
             elif partition is None:
                 self._lead(topic, number, config, changes)
             else:
@@ -120,23 +145,12 @@ class Catalog:
                     self._on_led(partition)
 
     def _lead(self, topic: Topic, number: int, config: LogConfig, changes: Changes) -> None:
-        try:
-            partition_log = self._log(topic, number, config)
-        except StorageFailed as failure:
-            log.error("cannot lead partition=%s-%d reason=%s", topic.name, number, failure)
-            self._partitions.add_unusable(topic, number, failure)
-            return
+        partition_log = self._logs.logs[topic.name, number]
+        partition_log.config = config
         partition = Partition(topic, partition_log)
         self._partitions.add(partition)
         changes.led += 1
         self._on_led(partition)
-
-    def _log(self, topic: Topic, number: int, config: LogConfig) -> PartitionLog:
-        known = self._logs.logs.get((topic.name, number))
-        if known is None:
-            return self._logs.create(topic.name, number, topic.topic_id, config)
-        known.config = config
-        return known
 
     def _resign(self, topic: Topic, number: int, changes: Changes) -> None:
         partition = self._partitions.remove(topic.name, number)

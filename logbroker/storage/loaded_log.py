@@ -15,3 +15,5 @@ class LoadedLog(NamedTuple):
     end_offset: int
     producers: ProducerState
     epochs: LeaderEpochs
+    is_closed: bool
+    """Whether all that a clean close writes is there, until a record is appended."""

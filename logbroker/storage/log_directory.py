@@ -6,7 +6,8 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
 from typing import Final, NamedTuple
@@ -37,6 +38,9 @@ CLEAN_MARKER: Final = json.dumps({"version": 0, "brokerEpoch": -1}).encode()
 DELETE_SUFFIX: Final = "-delete"
 FILE_NAME_CHARS_MAX: Final = 255
 
+FOLDERS_AT_ONCE: Final = 8
+"""A new folder is a handful of flushes; a file system does those of several together."""
+
 _FOLDER_NAME: Final = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
 
 _log = logging.getLogger(__name__)
@@ -46,6 +50,15 @@ class Owner(NamedTuple):
     """The topic that a folder belongs to, and the settings of its logs."""
 
     topic: str
+    config: LogConfig
+
+
+class NewLog(NamedTuple):
+    """A log to be made, for a partition of the topic with this id."""
+
+    topic: str
+    partition: int
+    topic_id: UUID
     config: LogConfig
 
 
@@ -152,6 +165,20 @@ class LogDirectory:
         log = PartitionLog(folder, topic, partition, config, loaded)
         self.logs[key] = log
         return log
+
+    def create_all(self, wanted: Sequence[NewLog]) -> dict[TopicPartition, StorageFailed]:
+        """Make new, empty logs, several at a time: why not, for each that cannot be made."""
+
+        def create(new: NewLog) -> StorageFailed | None:
+            try:
+                self.create(*new)
+            except StorageFailed as failure:
+                return failure
+            return None
+
+        with ThreadPoolExecutor(FOLDERS_AT_ONCE, "create-log") as threads:
+            failures = zip(wanted, threads.map(create, wanted), strict=True)
+            return {(new.topic, new.partition): failed for new, failed in failures if failed}
 
     def delete(self, topic: str, partitions: Iterable[int]) -> list[Path]:
         """Take a topic's logs out at once: the renamed folders, which the caller removes.

@@ -81,6 +81,7 @@ class PartitionLog(ReadableLog):
         self._epochs = loaded.epochs
         self._producers = loaded.producers
         self._active = active
+        self._closed_with = (active, loaded.end_offset) if loaded.is_closed else None
         self._progress = FlushProgress(active, end)
         self._failure: RequestRefused | None = None
         self._lost: StorageFailed | None = None
@@ -385,6 +386,8 @@ class PartitionLog(ReadableLog):
         self._check_usable()
         self.write()
         self.advance_high_watermark(self.flush())
+        if self._closed_with == (self._active, self.log_end_offset):
+            return  # as it was opened: thousands of idle logs must not make a stop long
         try:
             self._active.finish()
             self._active.sync_indexes()

@@ -81,10 +81,11 @@ def load_folder(folder: Path, known: KnownOffsets, now_ms: int, *, is_clean: boo
 def _begin_at(folder: Path, offset: int) -> LoadedLog:
     segment = LogSegment.create(folder, offset)
     epochs = LeaderEpochs([(FIRST_EPOCH, offset)])
+    # Last, since it makes all names in the folder durable.
     LeaderEpochCheckpoint(folder).write(epochs.starts)
-    sync_directory(folder)
     sync_directory(folder.parent)
-    return LoadedLog((segment,), offset, offset, ProducerState(), epochs)
+    # An empty log at 0 needs no snapshot to say that there were no producers.
+    return LoadedLog((segment,), offset, offset, ProducerState(), epochs, is_closed=offset == 0)
 
 
 def _segments_in(folder: Path, now_ms: int) -> list[LogSegment]:
@@ -116,7 +117,7 @@ def _take_as_closed(
     if end_offset != known.recovery_point or start_offset > end_offset or not epochs.starts:
         return None
     _drop_snapshots(folder, {end_offset, *(segment.base_offset for segment in segments)})
-    return LoadedLog(tuple(segments), start_offset, end_offset, producers, epochs)
+    return LoadedLog(tuple(segments), start_offset, end_offset, producers, epochs, is_closed=True)
 
 
 def _recover(folder: Path, segments: list[LogSegment], known: KnownOffsets, now_ms: int) -> Loaded:
@@ -144,7 +145,7 @@ def _recover(folder: Path, segments: list[LogSegment], known: KnownOffsets, now_
     kept[-1].read_first_timestamp()
     _drop_snapshots(folder, {segment.base_offset for segment in kept})
     sync_directory(folder)
-    log = LoadedLog(tuple(kept), start_offset, end_offset, producers, epochs)
+    log = LoadedLog(tuple(kept), start_offset, end_offset, producers, epochs, is_closed=False)
     return Loaded(log, was_recovered=True, dropped_bytes=dropped_bytes)
 
 

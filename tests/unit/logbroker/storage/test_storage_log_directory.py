@@ -17,7 +17,7 @@ from storage_content import (
 
 from logbroker.config import LogConfig
 from logbroker.errors import ConfigurationError, DataDirectoryInUse, StorageFailed
-from logbroker.storage.log_directory import LogDirectory
+from logbroker.storage.log_directory import LogDirectory, NewLog
 
 CONFIG = LogConfig(segment_bytes=1024)
 
@@ -206,3 +206,43 @@ def test_other_files_are_left_alone(tmp_path: Path) -> None:
     assert directory.logs == {}
     directory.close()
     assert (tmp_path / "registry.json").exists()
+
+
+def test_logs_that_are_made_together_fail_alone(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    (tmp_path / "a-3").mkdir()
+    failures = directory.create_all([NewLog("a", n, TOPICS["a"], CONFIG) for n in range(20)])
+    assert {key: str(failure)[:21] for key, failure in failures.items()} == {
+        ("a", 3): "a-3 cannot be created"
+    }
+    assert sorted(directory.logs) == [("a", n) for n in range(20) if n != 3]
+    directory.close()
+    (tmp_path / "a-3").rmdir()
+    assert len(opened(tmp_path).logs) == 19
+
+
+def files_of(folder: Path) -> dict[str, int]:
+    """Each file with the time at which it was written last."""
+    return {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("folder", ["a-0", "empty-0"])
+def test_closing_a_log_that_got_nothing_new_writes_nothing(
+    tmp_path: Path, folder: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    topics = TOPICS | {"empty": UUID(int=4)}
+    directory = filled(tmp_path)
+    directory.create("empty", 0, topics["empty"], CONFIG)
+    directory.close()
+    before = files_of(tmp_path / folder)
+
+    opened(tmp_path, topics).close()
+    assert files_of(tmp_path / folder) == before
+
+    directory = opened(tmp_path, topics)
+    append_all(directory.logs["a", 0], [batch(b"new")])
+    append_all(directory.logs["empty", 0], [batch(b"new")])
+    directory.close()
+    assert files_of(tmp_path / folder) != before
+    assert values_of(opened(tmp_path, topics).logs["empty", 0]) == [b"new"]
+    assert caplog.messages == []
