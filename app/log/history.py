@@ -19,6 +19,8 @@ from logbroker.client.partitioner import partition_for_key
 _EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
+_LEADERS_AGE_MS: Final = 1_000
+
 _NO_SUCH_RECORD: Final = -1
 """The offset a look-up by time answers with when no record is that young."""
 
@@ -34,7 +36,9 @@ class LogHistory:
     ) -> None:
         # The errors a caller can do something about come with the answers.
         client: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
-        self._admin = AdminClient(client)
+        # By default the admin client believes for a quarter of an hour that a partition's leader is
+        # the one that it was, and asks that one although it is dead and another leads.
+        self._admin = AdminClient({**client, "metadata.max.age.ms": _LEADERS_AGE_MS})
         # Any broker tells a consumer what topics have. The admin client asks the controller, which
         # may be the one broker that is away, or makes the topic by asking. No group is joined.
         self._consumer = Consumer({**client, "group.id": "rewind-history"})
