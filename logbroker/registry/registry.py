@@ -6,6 +6,7 @@ a new `ClusterView`, to the broker that asked no other way than to all others.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from uuid import UUID
 
 from logbroker.groups.stored import (
     CommittedOffset,
@@ -63,11 +64,12 @@ class Registry(ABC):
         """
 
     @abstractmethod
-    def delete_topic(self, name: str) -> None:
+    def delete_topic(self, name: str, topic_id: UUID | None = None) -> None:
         """Forget a topic; each broker removes the folders of its own partitions.
 
         Raises:
             UnknownTopicOrPartition: there is no such topic.
+            UnknownTopicId: one of this name was made anew, and has another id than `topic_id`.
         """
 
     @abstractmethod

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from logbroker.errors import InvalidPartitions, InvalidTopic, TopicAlreadyExists
+from logbroker.errors import InvalidPartitions, InvalidTopic, TopicAlreadyExists, UnknownTopicId
 
 # 249 leaves room for `-<partition>` in the 255 bytes that a folder's name may have.
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -56,6 +56,16 @@ def check_new_topic(name: str, others: Collection[str]) -> None:
     if name in others:
         raise TopicAlreadyExists(f"topic {name!r} exists already")
     check_collision(name, others)
+
+
+def check_id(topic: Topic, topic_id: UUID | None) -> None:
+    """Let pass the topic that was meant, where it was said by its id which one that is.
+
+    Raises:
+        UnknownTopicId: it is another one of the same name.
+    """
+    if topic_id not in (None, topic.topic_id):
+        raise UnknownTopicId(f"topic {topic.name!r} with id {topic_id} is gone")
 
 
 def check_growth(topic: Topic, replicas: Sequence[Sequence[int]]) -> None:

@@ -72,10 +72,10 @@ class TopicChanges:
         )
         return topic
 
-    def delete(self, name: str) -> None:
-        """Delete a topic."""
-        self._registry.delete_topic(name)
-        log.info("deleted topic=%s", name)
+    def delete(self, topic: Topic) -> None:
+        """Delete a topic, but none that was made under its name since."""
+        self._registry.delete_topic(topic.name, topic.topic_id)
+        log.info("deleted topic=%s id=%s", topic.name, topic.topic_id)
 
     def check_growth(self, name: str, partitions: int, assignment: Replicas | None) -> Replicas:
         """Refuse what `grow` would refuse, and change nothing: who would keep the partitions."""
@@ -168,10 +168,11 @@ class TopicCreation:
         def followed(outcomes: Outcomes) -> None:
             failed = self._failed(outcomes)
             if failed:
+                refusals = {topic.name: failure for topic, failure in failed}
                 self._crew.ask(
                     connection,
                     lambda: self._take_back(failed),
-                    lambda _: created({**outcomes, **failed}),
+                    lambda _: created({**outcomes, **refusals}),
                 )
             else:
                 created(outcomes)
@@ -184,21 +185,21 @@ class TopicCreation:
         except RequestRefused as refusal:
             return refusal
 
-    def _failed(self, outcomes: Outcomes) -> dict[str, StorageFailed]:
-        return {
-            name: failure
-            for name, outcome in outcomes.items()
+    def _failed(self, outcomes: Outcomes) -> list[tuple[Topic, StorageFailed]]:
+        return [
+            (outcome, failure)
+            for outcome in outcomes.values()
             if isinstance(outcome, Topic)
             and (failure := self._partitions.failure_of(outcome)) is not None
-        }
+        ]
 
-    def _take_back(self, failed: Mapping[str, StorageFailed]) -> None:
-        for name, failure in failed.items():
-            log.error("taken back topic=%s reason=%s", name, failure)
+    def _take_back(self, failed: Sequence[tuple[Topic, StorageFailed]]) -> None:
+        for topic, failure in failed:
+            log.error("taken back topic=%s reason=%s", topic.name, failure)
             try:
-                self._changes.delete(name)
+                self._changes.delete(topic)
             except RequestRefused as refusal:
-                log.error("topic=%s stays without its folders: %s", name, refusal)
+                log.error("topic=%s stays without its folders: %s", topic.name, refusal)
 
 
 def _room(view: ClusterView, partitions_max: int) -> dict[int, int]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import RLock
 from types import MappingProxyType
 from typing import Final
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from logbroker.errors import ConfigurationError, StorageFailed, UnknownTopicOrPartition
 from logbroker.groups.stored import (
@@ -30,7 +30,7 @@ from logbroker.registry.cluster_id import new_cluster_id
 from logbroker.registry.local.document import ClusterMetadata, format_metadata, parse_metadata
 from logbroker.registry.local.group_files import GroupFiles
 from logbroker.registry.registry import Registry, Replicas, Settings
-from logbroker.registry.topic import Topic, check_growth, check_new_topic
+from logbroker.registry.topic import Topic, check_growth, check_id, check_new_topic
 from logbroker.storage.durable_file import replace_file
 
 REGISTRY_FILE: Final = "registry.json"
@@ -106,10 +106,10 @@ class LocalRegistry(Registry):
             frozen = MappingProxyType(dict(settings))
             return self._put(Topic(name, uuid4(), self._own(replicas), frozen))
 
-    def delete_topic(self, name: str) -> None:
+    def delete_topic(self, name: str, topic_id: UUID | None = None) -> None:
         """Forget a topic."""
         with self._changing:
-            self._topic(name)
+            check_id(self._topic(name), topic_id)
             remaining = {n: topic for n, topic in self._metadata.topics.items() if n != name}
             self._store(replace(self._metadata, topics=remaining))
 

@@ -7,6 +7,7 @@ thread has read back and handed on what they wrote.
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
+from uuid import UUID
 
 from kazoo.exceptions import NodeExistsError
 
@@ -103,9 +104,9 @@ class ZooKeeperRegistry(Registry):
         self._follower.wait_for([paths.BROKER_TOPICS])
         return created
 
-    def delete_topic(self, name: str) -> None:
+    def delete_topic(self, name: str, topic_id: UUID | None = None) -> None:
         """Forget a topic."""
-        self._topics.delete(name)
+        self._topics.delete(name, topic_id)
         self._follower.wait_for([paths.BROKER_TOPICS])
 
     def grow_topic(self, name: str, replicas: Replicas) -> Topic:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, TypeVar
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from kazoo.client import TransactionRequest
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
@@ -18,7 +18,7 @@ from logbroker.errors import (
     UnknownTopicOrPartition,
 )
 from logbroker.registry.registry import Replicas, Settings
-from logbroker.registry.topic import Topic, check_growth, check_new_topic
+from logbroker.registry.topic import Topic, check_growth, check_id, check_new_topic
 from logbroker.registry.zookeeper import paths
 from logbroker.registry.zookeeper.payloads import (
     format_producer_id_block,
@@ -78,16 +78,19 @@ class TopicStore:
             self._until_done(attempt)
         return topic
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, topic_id: UUID | None) -> None:
         """See `Registry.delete_topic`."""
 
         def attempt(deadline: Deadline) -> None:
-            if self._content(paths.topic(name)) is None:
+            content = self._content(paths.topic(name))
+            if content is None:
                 raise UnknownTopicOrPartition(f"there is no topic {name!r}")
+            if topic_id is not None:
+                check_id(self._read(name)[0], topic_id)
             transaction = self._session.transaction()
             for path in self._below(paths.topic(name)):
                 transaction.delete(path)
-            transaction.delete(paths.topic(name))
+            transaction.delete(paths.topic(name), content[1])
             if self._content(paths.topic_config(name)) is not None:
                 transaction.delete(paths.topic_config(name))
             self._session.commit_once(transaction, deadline)

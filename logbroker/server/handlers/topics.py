@@ -197,7 +197,7 @@ class TopicHandlers:
             view = self._changes.view
             topic = view.topic_by_id(topic_id) if name is None else view.topic(name)
             name, topic_id = topic.name, topic.topic_id
-            self._changes.delete(name)
+            self._changes.delete(topic)
         except RequestRefused as refusal:
             error = refusal
         code, message = code_and_message(error)

@@ -109,8 +109,10 @@ def test_topics_outlive_a_restart(cluster: RegistryCluster) -> None:
 def test_a_topic_made_again_has_another_id(cluster: RegistryCluster) -> None:
     registry = cluster.start()
     before = registry.create_topic("t", ALONE, {"retention.ms": "1"})
-    registry.delete_topic("t")
+    registry.delete_topic("t", before.topic_id)
     after = registry.create_topic("t", ALONE, {})
+    with pytest.raises(UnknownTopicId, match="is gone"):
+        registry.delete_topic("t", before.topic_id)
     assert before.topic_id != after.topic_id
     assert after.settings == {}
     with pytest.raises(UnknownTopicId):
