@@ -19,6 +19,9 @@ from logbroker.cli.log_positions import (
 from logbroker.cli.rfc3339 import format_time
 from logbroker.cli.topic_facts import TopicFacts, TopicFactsClient
 
+PARTITIONS_MAX: Final = 100_000
+"""The most that the client can ask for."""
+
 BROKER_DEFAULT: Final = -1
 """Leaves the count of partitions or of replicas to the broker (KIP-464)."""
 

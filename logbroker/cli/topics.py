@@ -12,7 +12,13 @@ from logbroker.cli.admin_command import (
     one_line_errors,
 )
 from logbroker.cli.text_table import table_lines
-from logbroker.cli.topic_admin import BROKER_DEFAULT, PartitionState, TopicAdmin, TopicState
+from logbroker.cli.topic_admin import (
+    BROKER_DEFAULT,
+    PARTITIONS_MAX,
+    PartitionState,
+    TopicAdmin,
+    TopicState,
+)
 
 _HEADINGS: Final = (
     "PARTITION",
@@ -47,7 +53,7 @@ def _parse_settings(
 @click.argument("name")
 @click.option(
     "--partitions",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, PARTITIONS_MAX),
     help="How many partitions; the broker's default where absent.",
 )
 @click.option(

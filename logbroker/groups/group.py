@@ -8,7 +8,7 @@ Source: Kafka's classic consumer groups; KIP-345 (static members), KIP-394 (memb
 KIP-814 (static leaders that join again).
 """
 
-from typing import assert_never
+from typing import Final, assert_never
 
 from logbroker.errors import (
     FencedInstance,
@@ -35,6 +35,7 @@ from logbroker.groups.exchanges import (
     Leave,
     Left,
     MemberIdentity,
+    Protocols,
     Refused,
     Request,
     Sync,
@@ -45,6 +46,10 @@ from logbroker.groups.member import Member
 from logbroker.groups.states import GroupState
 from logbroker.groups.stored import StoredMembership
 from logbroker.groups.subscription import CONSUMER, subscribed_topics
+
+SUBSCRIBED_BYTES_MAX: Final = 400_000
+"""What all members' subscriptions may have together: with assignments as long as half of that again
+a generation still fits the one piece in which it is stored, as base64 in some 900 KB."""
 
 
 class Group:
@@ -243,6 +248,13 @@ class Group:
         size = len(self._roster) + len(self._roster.pending)
         if holder is None and not is_pending and size >= limits.members_max:
             return GroupTooLarge(f"the group has {size} members, as many as are allowed")
+        others = [each.protocols for each in self._roster if each is not holder]
+        subscribed_bytes = sum(map(_subscribed_bytes, [*others, join.protocols]))
+        if subscribed_bytes > SUBSCRIBED_BYTES_MAX:
+            return GroupTooLarge(
+                f"subscriptions have {subscribed_bytes} bytes; allowed in one group are "
+                f"{SUBSCRIBED_BYTES_MAX}"
+            )
         return None
 
     def _join_again(self, join: Join, member: Member) -> None:
@@ -367,3 +379,7 @@ class Group:
     def _take_effects(self) -> Effects:
         self._find_check()
         return self._generations.take_effects()
+
+
+def _subscribed_bytes(protocols: Protocols) -> int:
+    return sum(len(subscription) for _, subscription in protocols)

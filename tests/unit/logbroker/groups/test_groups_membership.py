@@ -6,7 +6,7 @@ import pytest
 from group_desk import LIMITS, REBALANCE_S, SESSION_S, Desk
 
 from logbroker.errors import NotCoordinator, RegistryUnavailable
-from logbroker.groups.exchanges import Commit, MemberIdentity
+from logbroker.groups.exchanges import Commit, MemberIdentity, Refused
 from logbroker.groups.states import GroupState
 
 RANGE_AND_STICKY = (("range", b"r"), ("sticky", b"s"))
@@ -375,6 +375,19 @@ def test_a_full_group_takes_nobody_but_its_own() -> None:
     assert desk.refusal(desk.join(version=4)) == "GroupTooLarge"
     assert desk.is_waiting(desk.join(pending, version=4))
     assert desk.is_waiting(desk.join(first))
+
+
+def test_subscriptions_that_would_not_fit_what_is_stored_are_refused() -> None:
+    desk = Desk()
+    large = (("range", b"." * 150_000),)
+    for _ in range(2):
+        desk.join(protocols=large)
+    assert desk.refusal(desk.join(protocols=large)) == "GroupTooLarge"
+    assert desk.refusal(desk.join(protocols=(("range", b"." * 400_001),))) == "GroupTooLarge"
+    # Whoever joins again counts once.
+    member_id = desk.group.describe().members[0].member_id
+    again = desk.join(member_id, protocols=(("range", b"." * 250_000),))
+    assert not isinstance(desk.answers.get(again), Refused)
 
 
 @pytest.mark.parametrize("member_id", ["nobody", "member-1"])
