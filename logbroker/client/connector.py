@@ -144,12 +144,13 @@ class _Consumption:
         self._session = session
         self._directory = TopicDirectory(settings.librdkafka, topics)
         self.coordinator = Coordinator(settings, session, self._directory, self.streams)
-        self._keeper = LeaseKeeper(session, lambda: self.coordinator.lease)
+        self._keeper = LeaseKeeper(session, lambda: self.coordinator.lease, self.coordinator.fail)
         self._poll = PartitionPoll(
             self._directory,
             settings.partition_poll_s,
             lambda changed: watch_brokers(session, topics, changed),
             self.coordinator.partitions_changed,
+            self.coordinator.fail,
         )
 
     def start(self) -> None:

@@ -68,7 +68,14 @@ class LeaveAsked:
     """The consumer is to give up everything and end."""
 
 
-Event = Changed | PartitionsChanged | CommitAsked | LeaveAsked
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Another thread of the consumer's has ended, which it cannot do without."""
+
+    error: Exception
+
+
+Event = Changed | PartitionsChanged | CommitAsked | LeaveAsked | Failed
 
 
 class Coordinator:
@@ -129,6 +136,10 @@ class Coordinator:
     def partitions_changed(self, partitions: Partitions) -> None:
         """The brokers tell of these partitions; safe on any thread."""
         self._events.put(PartitionsChanged(partitions))
+
+    def fail(self, error: Exception) -> None:
+        """End the consumer, as another thread of its has ended; safe on any thread."""
+        self._events.put(Failed(error))
 
     def commit(self, timeout_s: float) -> Offsets:
         """Store how far the consumer is: the offsets that are stored of what it owns now.
@@ -202,6 +213,8 @@ class Coordinator:
                 self._answer_commit(thread_id, answer)
             case LeaveAsked():
                 self._is_leaving = True
+            case Failed(error):
+                raise error
 
     def _try(self, step: Step) -> None:
         try:
@@ -252,6 +265,7 @@ class Coordinator:
         offsets = self._parting if self._settings.auto_commit_interval_s is not None else {}
         self._registries.release(places, offsets)
         self._parting = {}
+        self._stored = {}
         self._rebalancer.released()
 
     def _begin(self, assignment: Assignment) -> None:
@@ -357,7 +371,7 @@ class Coordinator:
         """Store and release what is ours; the end of the session would release it as well."""
         self._parting |= self._revoke()
         offsets = self._parting if self._settings.auto_commit_interval_s is not None else {}
-        places = self._rebalancer.owned.keys()
+        places = self._rebalancer.owned.keys() | self._parting.keys()
         try:
             self._registries.release(places, offsets, Deadline.after(LEAVE_S))
         except (RegistryUnavailable, NotRegistered) as error:

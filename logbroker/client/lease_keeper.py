@@ -20,11 +20,20 @@ def boot_clock_s() -> float:
 
 
 class LeaseKeeper:
-    """A thread that proves again and again that the session of the present lease lives."""
+    """A thread that proves again and again that the session of the present lease lives.
 
-    def __init__(self, session: ZooKeeperSession, lease: Callable[[], SessionLease | None]) -> None:
+    `failed` hears of an error that ended it.
+    """
+
+    def __init__(
+        self,
+        session: ZooKeeperSession,
+        lease: Callable[[], SessionLease | None],
+        failed: Callable[[Exception], None],
+    ) -> None:
         self._session = session
         self._lease = lease
+        self._failed = failed
         self._wake = threading.Event()
         self._is_over = False
         self._thread = threading.Thread(target=self._run, name="lease-keeper", daemon=True)
@@ -43,6 +52,12 @@ class LeaseKeeper:
         self._wake.set()
 
     def _run(self) -> None:
+        try:
+            self._keep()
+        except Exception as error:
+            self._failed(error)
+
+    def _keep(self) -> None:
         while not self._is_over:
             self._wake.wait(self._session.timeout_s * RENEWAL_SHARE)
             self._wake.clear()

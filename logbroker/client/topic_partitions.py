@@ -77,6 +77,7 @@ class PartitionPoll:
     """A thread that asks for the partitions again and again, and tells when they have changed.
 
     `watch` is called before each look, so that a change after it brings the next look about.
+    `failed` hears of an error that ended the thread.
     The directory is closed at the thread's end: it must not be while somebody waits in it.
     """
 
@@ -86,11 +87,13 @@ class PartitionPoll:
         interval_s: float,
         watch: Callable[[Callable[[], None]], None],
         changed: Callable[[Partitions], None],
+        failed: Callable[[Exception], None],
     ) -> None:
         self._directory = directory
         self._interval_s = interval_s
         self._watch = watch
         self._changed = changed
+        self._failed = failed
         self._wake = threading.Event()
         self._is_over = False
         self._thread = threading.Thread(target=self._run, name="partition-poll", daemon=True)
@@ -112,6 +115,8 @@ class PartitionPoll:
     def _run(self) -> None:
         try:
             self._poll()
+        except Exception as error:
+            self._failed(error)
         finally:
             self._directory.close()
 

@@ -415,6 +415,28 @@ def test_a_connector_that_is_shut_down_does_nothing_more(stage: Stage) -> None:
         connector.create_message_streams({TOPIC: 1})
 
 
+def test_shutting_down_needs_no_zookeeper(stage: Stage, own_zookeeper: ZooKeeperServer) -> None:
+    connector = stage.connect(zookeeper=own_zookeeper.address)
+    reader = Reader(connector.create_message_streams({TOPIC: 1})[TOPIC][0])
+    stage.send("a")
+    until(lambda: reader.values == ["a"], "it reads")
+    own_zookeeper.kill()
+    connector.shutdown()
+    reader.join()
+
+
+def test_a_connector_that_failed_says_so_to_all_its_users(stage: Stage) -> None:
+    connector = stage.connect()
+    (stream,) = connector.create_message_streams({TOPIC: 1})[TOPIC]
+    # Nothing that the thread which renews the lease could wait for.
+    connector._session.timeout_s = None  # type: ignore[assignment]
+    with pytest.raises(ClientClosed, match="failed"):
+        next(stream)
+    with pytest.raises(ClientClosed):
+        connector.commit_offsets()
+    connector.shutdown()
+
+
 def test_streams_are_created_once(stage: Stage) -> None:
     connector = stage.connect()
     with pytest.raises(ClientClosed, match="has no streams"):

@@ -104,19 +104,20 @@ def test_consumers_whose_connections_break_again_and_again_are_handed_each_messa
     broker: EmbeddedBroker, zookeeper: SharedZooKeeper, start: Start
 ) -> None:
     tree = zookeeper.fresh_chroot().partition("/")[2]
-    with TcpLink(zookeeper.port) as link, Flow(broker.bootstrap_servers, TOPIC) as flow:
-        group = [start(name, f"{link.address}/{tree}") for name in ("one", "two")]
-        until(lambda: all(each.handed for each in group), "each has its share")
-        for number in range(5):
-            link.cut()
-            link.mend()
-            # In the midst of the rebalance that the broken connections may be about.
-            group.append(start(f"guest-{number}", f"{link.address}/{tree}"))
-            link.cut()
-            link.mend()
-            until_handed(set(flow.sent), group)
-            group[-1].kill()
-    until_handed(flow.sent, group)
+    with TcpLink(zookeeper.port) as link:
+        with Flow(broker.bootstrap_servers, TOPIC) as flow:
+            group = [start(name, f"{link.address}/{tree}") for name in ("one", "two")]
+            until(lambda: all(each.handed for each in group), "each has its share")
+            for number in range(5):
+                link.cut()
+                link.mend()
+                # In the midst of the rebalance that the broken connections may be about.
+                group.append(start(f"guest-{number}", f"{link.address}/{tree}"))
+                link.cut()
+                link.mend()
+                until_handed(set(flow.sent), group)
+                group[-1].kill()
+        until_handed(flow.sent, group)
     check_deliveries(group)
 
 
