@@ -32,6 +32,10 @@ log = logging.getLogger("group_member")
 POLL_MS = 100
 BATCH = 20
 
+# kafka-python drops a generation that is not complete when `poll` returns, at times for good: on a
+# busy machine it needs longer than the others.
+KAFKA_PYTHON_POLL_MS = 5_000
+
 KAFKA_PYTHON_ASSIGNORS = {
     "range": kafka_range.RangePartitionAssignor,
     "roundrobin": kafka_roundrobin.RoundRobinPartitionAssignor,
@@ -169,7 +173,7 @@ def run_kafka_python(options: dict[str, Any], notes: Notes, stopping: Stopping) 
     else:
         consumer.subscribe(pattern=options["pattern"], listener=listener)
     while not stopping.is_set:
-        for records in consumer.poll(timeout_ms=POLL_MS, max_records=BATCH).values():
+        for records in consumer.poll(timeout_ms=KAFKA_PYTHON_POLL_MS, max_records=BATCH).values():
             for each in records:
                 notes.read(each.topic, each.partition, each.offset, each.value)
         _commit_kafka_python(consumer)

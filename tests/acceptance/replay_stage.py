@@ -9,6 +9,8 @@ from typing import Any, Self
 import httpx
 from processes import BrokerProcess, ServerProcess, until
 from receiver_thread import ReceiverThread
+from sqlalchemy import create_engine, text
+from sqlalchemy.exc import OperationalError
 
 from app.replay.windows import format_time
 
@@ -146,9 +148,33 @@ class Stage:
         name = self.job(replay_id)["worker"]
         return next(worker for worker in self.workers if f":{worker.pid}:" in name)
 
+    def pause(self, worker: ServerProcess) -> None:
+        """Stop a worker, but not in the midst of a change: others would wait for its locks."""
+        worker.pause()
+        while not self._can_write():
+            worker.resume()
+            worker.pause()
+
     def other_than(self, holder: ServerProcess) -> ServerProcess:
         (other,) = [worker for worker in self.workers if worker is not holder]
         return other
+
+    def _can_write(self) -> bool:
+        """Whether nobody holds a lock on the jobs."""
+        is_sqlite = self._database_url.startswith("sqlite")
+        lock = "BEGIN IMMEDIATE" if is_sqlite else "SELECT id FROM replays FOR UPDATE NOWAIT"
+        engine = create_engine(self._database_url, isolation_level="AUTOCOMMIT")
+        try:
+            with engine.connect() as connection:
+                if not is_sqlite:
+                    connection.execute(text("BEGIN"))
+                connection.execute(text(lock))
+                connection.execute(text("ROLLBACK"))
+        except OperationalError:
+            return False
+        finally:
+            engine.dispose()
+        return True
 
     def _open(self) -> None:
         self._stack.enter_context(self.receiver)

@@ -59,7 +59,7 @@ def test_a_stopped_worker_that_wakes_after_its_lease_was_taken_delivers_nothing(
     replay_id = stage.replay()
     stage.until_taken(SOME)
     holder = stage.holder(replay_id)
-    holder.pause()
+    stage.pause(holder)
 
     job = stage.finished(replay_id)
     check_complete(stage, job)
@@ -79,7 +79,7 @@ def test_a_stopped_worker_that_wakes_before_anybody_took_over_goes_on(stage: Sta
     holder = stage.worker()
     replay_id = stage.replay()
     stage.until_taken(SOME)
-    holder.pause()
+    stage.pause(holder)
     # The lease ends while nobody is there to take it; waking, the worker must ask for it anew.
     time.sleep(LEASE_S)
     holder.resume()

@@ -26,7 +26,7 @@ from raw_connection import (
 
 REQUEST_BYTES_MAX = 2 * 2**20
 UNSUPPORTED_VERSION = 35
-NO_COORDINATOR = 15
+INVALID_REQUEST = 42
 TRANSACTION = 1
 INVALID_TOPIC = 17
 
@@ -159,14 +159,14 @@ def test_a_name_that_no_topic_can_have_is_not_merely_unknown(
     assert [topic.error_code for topic in answer.topics] == [INVALID_TOPIC]
 
 
-def test_a_coordinator_of_transactions_is_available_to_nobody(connection: RawConnection) -> None:
+def test_there_is_no_coordinator_of_transactions(connection: RawConnection) -> None:
     one = FindCoordinatorRequest(key="transaction", key_type=TRANSACTION)
-    assert connection.ask(one, FindCoordinatorResponse, 2).error_code == NO_COORDINATOR
+    assert connection.ask(one, FindCoordinatorResponse, 2).error_code == INVALID_REQUEST
     many = FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=["one", "two"])
     answer = connection.ask(many, FindCoordinatorResponse, 4)
     assert [(each.key, each.error_code) for each in answer.coordinators] == [
-        ("one", NO_COORDINATOR),
-        ("two", NO_COORDINATOR),
+        ("one", INVALID_REQUEST),
+        ("two", INVALID_REQUEST),
     ]
 
 

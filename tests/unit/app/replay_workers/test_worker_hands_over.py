@@ -147,8 +147,9 @@ def test_an_unexpected_error_gives_the_replay_back_with_a_traceback(
     async def scenario() -> None:
         webhook = await bench.webhook()
         await bench.publish(bench.events(webhook.id, 0, 10))
-        # No offsets are stored yet, and librdkafka's broker cannot tell any.
+        # No offsets are stored yet, and nobody is there to tell any.
         replay = bench.new_replay(webhook, Window(BEGIN_MS, BEGIN_MS + 100))
+        bench.bootstrap_servers = "127.0.0.1:1"
         async with bench.worker() as stopping:
             await until(lambda: "error" in caplog.messages, "the look-up failed")
             stopping.set()
