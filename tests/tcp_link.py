@@ -19,6 +19,9 @@ class TcpLink:
         self._flows = Event()
         self._flows.set()
         self._is_whole = True
+        self._is_deaf = False
+        self.ignored: list[socket.socket] = []
+        """Connections that were taken and that nobody will ever answer."""
         self._sockets: set[socket.socket] = set()
         self._near: set[socket.socket] = set()
         self._changing = Lock()
@@ -40,6 +43,8 @@ class TcpLink:
         self._listener.close()
         self.cut()
         self._flows.set()
+        for each in self.ignored:
+            each.close()
 
     def cut(self) -> None:
         """Close every connection, and each new one at once."""
@@ -53,9 +58,15 @@ class TcpLink:
         """Hold all bytes back; connections stay, and new ones are taken."""
         self._flows.clear()
 
+    def ignore(self) -> None:
+        """Close every connection; take new ones, and never answer those."""
+        self.cut()
+        self._is_deaf = True
+
     def mend(self) -> None:
         """Pass everything on again, what was held back first."""
         self._is_whole = True
+        self._is_deaf = False
         self._flows.set()
 
     def say_to_clients(self, content: bytes) -> None:
@@ -74,6 +85,9 @@ class TcpLink:
 
     def _connect(self, near: socket.socket) -> None:
         with self._changing:
+            if self._is_deaf:
+                self.ignored.append(near)
+                return
             try:
                 if not self._is_whole:
                     raise ConnectionRefusedError

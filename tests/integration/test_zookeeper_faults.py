@@ -264,6 +264,19 @@ def test_changes_during_a_loss_of_the_connection_are_seen_after_it(
     behind.sees(lambda view: view.topics == {"kept": changed, "new": new}, "all changes")
 
 
+def test_a_connection_that_is_never_answered_is_not_waited_for(
+    cluster: Cluster, link: TcpLink
+) -> None:
+    behind = cluster.seat(1, 4 * UNENDING_S, connect=through(link, cluster)).join()
+    other = cluster.broker(2)
+    link.ignore()
+    until(lambda: link.ignored, "a connection that ZooKeeper will not answer")
+    link.mend()
+    new = other.registry.create_topic("new", [[2]], {})
+    # Long before the session could end, in which kazoo would wait for the answer.
+    behind.sees(lambda view: view.topics == {"new": new}, "the change")
+
+
 # kazoo's thread ends by it, which is what the test is about.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_peer_that_talks_nonsense_ends_the_connection_and_not_the_registry(

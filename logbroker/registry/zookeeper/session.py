@@ -31,6 +31,10 @@ from logbroker.errors import ConfigurationError, RegistryUnavailable
 CONNECT_S: Final = 5.0
 """How long a broker that starts waits for ZooKeeper, which may be starting, too."""
 
+HANDSHAKE_S: Final = 3.0
+"""How long a new connection may stay unanswered. A ZooKeeper that is starting accepts some that it
+never answers, and kazoo would wait there for as long as a session lasts."""
+
 REQUEST_S: Final = 10.0
 """How long a request waits, which is enough for an ensemble to elect another leader."""
 
@@ -136,6 +140,7 @@ class ZooKeeperSession:
         self._client = self._make_client(address)
         self._client.add_listener(self._hear)
         self._learn_granted_timeout()
+        self._hurry_handshakes()
 
     @property
     def state(self) -> SessionState:
@@ -284,6 +289,16 @@ class ZooKeeperSession:
             return read_timeout_ms, connect_timeout_ms
 
         connection._connect = connect_and_note  # noqa: SLF001
+
+    def _hurry_handshakes(self) -> None:
+        """Give up a connection that is not answered within `HANDSHAKE_S`; another one is made."""
+        connection = self._client._connection  # noqa: SLF001  # kazoo has no setting for it
+        invoke = connection._invoke  # noqa: SLF001
+
+        def invoke_sooner(timeout_s: float, *arguments: Any, **options: Any) -> Any:
+            return invoke(min(timeout_s, HANDSHAKE_S), *arguments, **options)
+
+        connection._invoke = invoke_sooner  # noqa: SLF001
 
     def _hear(self, state: str) -> None:
         """Take a change of kazoo's state, on its connection's thread."""
