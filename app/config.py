@@ -3,6 +3,7 @@
 import re
 import socket
 from collections.abc import Mapping
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
@@ -27,6 +28,7 @@ HEARTBEATS_PER_LEASE: Final = 3
 OPTIONS_ALONE: Final = frozenset({"REWIND_SECRET"})
 """Variables of one command's option (`rewind listen --secret`), which are no settings."""
 
+DELAYS_MAX: Final = 20
 DAY_MS: Final = 86_400_000
 PORT_MAX: Final = 65_535
 
@@ -61,6 +63,31 @@ def _check_database(url: str) -> str:
     raise ValueError(f"{_variable('database')} {problem}; allowed is {allowed}")
 
 
+def _check_networks(text: str) -> str:
+    for part in filter(None, text.split(",")):
+        try:
+            ip_network(part.strip())
+        except ValueError:
+            raise ValueError(
+                f"{_variable('allowed_networks')} has {part.strip()!r}; allowed are networks such "
+                "as 10.1.0.0/16 or fd00::/8, with commas between"
+            ) from None
+    return text
+
+
+def _check_delays(text: str) -> str:
+    try:
+        delays = [float(part) for part in text.split(",")]
+    except ValueError:
+        delays = []
+    if not 1 <= len(delays) <= DELAYS_MAX or not all(0 <= each <= 86_400 for each in delays):
+        raise ValueError(
+            f"{_variable('live_delays_s')} is {text!r}; allowed are 1 to {DELAYS_MAX} numbers of "
+            "seconds from 0 to 86400, with commas between"
+        )
+    return text
+
+
 class Settings(BaseModel):
     """Every setting of one process; field `x` is the variable `REWIND_X` and the option `--x`.
 
@@ -83,12 +110,16 @@ class Settings(BaseModel):
     zookeeper: str = ""
     """The ensemble through which embedded brokers form a cluster; without one, one broker runs."""
     api_url: Name = "http://127.0.0.1:8000"
+    api_key: str = Field("", repr=False)
+    """What commands show the API; without it, the file `operator.key` of the data directory."""
 
     server: Name = Field(default_factory=socket.gethostname)
     origin: Name = "local"
     """The data centre that this process runs in."""
 
     partitions: Annotated[int, Field(ge=1, le=10_000)] = 16
+    replication_factor: Annotated[int, Field(ge=-1, le=100)] = -1
+    """Of topics that the service makes; -1 is the log's own default."""
     history_days: Annotated[int, Field(ge=1, le=365)] = 5
     lateness_s: Annotated[float, Field(ge=0, le=86_400)] = 600.0
     """How far behind its event time a record may reach the log and be found by time alone."""
@@ -112,6 +143,24 @@ class Settings(BaseModel):
     # Standard Webhooks advises fifteen to thirty seconds.
     delivery_timeout_s: Seconds = 15.0
     allow_private_targets: bool = False
+    allow_http_targets: bool = False
+    allowed_networks: Annotated[str, AfterValidator(_check_networks)] = ""
+    """Networks in CIDR notation, with commas between, that webhooks may reach although they are
+    not public."""
+
+    live_delays_s: Annotated[str, AfterValidator(_check_delays)] = "0,3,27,242"
+    """When a live delivery is attempted, each counted from the attempt before; then it is left
+    to replays."""
+    live_in_flight: Annotated[int, Field(ge=1, le=1_024)] = 8
+    live_queue_max: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000
+    """Events that wait for one webhook; those that come on top are left to replays."""
+    live_metrics_port: Port = 0
+    disable_after_failures: Annotated[int, Field(ge=1, le=1_000_000)] = 100
+    disable_after_s: Annotated[float, Field(ge=0, le=31_536_000)] = 86_400.0
+    """A webhook is disabled when so many events in a row were not taken, over so long."""
+
+    developer_requests_per_minute: Count = 600
+    operator_requests_per_minute: Count = 60_000
 
     request_bytes_max: ByteCount = 8 * 2**20
     # Below the log's own bound of about 1 MB for a batch, so that what is accepted can be stored.
@@ -127,6 +176,16 @@ class Settings(BaseModel):
     def retention_ms(self) -> int:
         """How long the log keeps what is owed: a day more, so that all history stays replayable."""
         return self.history_ms + DAY_MS
+
+    @property
+    def networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        """The networks of `allowed_networks`."""
+        return tuple(ip_network(part.strip()) for part in self.allowed_networks.split(",") if part)
+
+    @property
+    def attempt_delays_s(self) -> tuple[float, ...]:
+        """The waits of `live_delays_s`, one for each attempt."""
+        return tuple(float(part) for part in self.live_delays_s.split(","))
 
     @property
     def lateness_ms(self) -> int:

@@ -1,9 +1,13 @@
 """The nouns of the replay service, as values; times are milliseconds since 1970, UTC."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from hashlib import sha256
 from typing import Self
 
+from app.replay.accounts import DEFAULT_ACCOUNT
+from app.replay.options import NoticeStyle, ReplayOptions
 from app.replay.states import ReplayState
 
 
@@ -44,6 +48,27 @@ class Failure:
     reason: str
 
 
+class Validation(StrEnum):
+    """How the owner of a webhook proves that its receiver is theirs."""
+
+    PING = "ping"
+    """The receiver takes a signed POST (Standard Webhooks)."""
+
+    CRC = "crc"
+    """The receiver answers a challenge that takes the secret to answer (Twitter)."""
+
+
+class WebhookStatus(StrEnum):
+    """Whether anything is sent to a webhook."""
+
+    PENDING = "PENDING"
+    """Not yet: nobody has proved that the receiver at its URL is theirs."""
+
+    ENABLED = "ENABLED"
+    DISABLED = "DISABLED"
+    """Not any more: its owner wants it so, or its receiver would take nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class NewWebhook:
     """A webhook to be: where events are to be sent, what its owner calls it, what signs them."""
@@ -51,25 +76,53 @@ class NewWebhook:
     url: str
     description: str
     secret: str = field(repr=False)
+    account_id: str = DEFAULT_ACCOUNT
+    validation: Validation = Validation.PING
 
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """A target of events. `secret` signs its requests ("whsec_...") and is kept out of `repr`."""
+    """A target of events.
+
+    `secret` signs its requests ("whsec_..."); the one before signs them as well until
+    `previous_secret_until_ms`. Both are kept out of `repr`. `status_reason` says in words why
+    it is not ENABLED; `failing_since_ms` is when its receiver began to take nothing.
+    """
 
     id: str
+    account_id: str
     url: str
     description: str
+    validation: Validation
+    status: WebhookStatus
+    status_reason: str | None
     secret: str = field(repr=False)
+    previous_secret: str | None = field(repr=False)
+    previous_secret_until_ms: int | None
+    validated_ms: int | None
+    failing_since_ms: int | None
     created_ms: int
+
+    def secrets_at(self, now_ms: int) -> tuple[str, ...]:
+        """The secrets that sign at `now_ms`, the current one first."""
+        until_ms = self.previous_secret_until_ms
+        if self.previous_secret is None or until_ms is None or until_ms <= now_ms:
+            return (self.secret,)
+        return (self.secret, self.previous_secret)
 
 
 @dataclass(frozen=True, slots=True)
 class NewReplay:
-    """A replay to be: every event of `window` that is owed to the webhook."""
+    """A replay to be: every event of `window` that is owed to the webhook and fits `options`.
+
+    `retry_of` names a replay whose failures are all that is to be delivered.
+    """
 
     webhook_id: str
     window: Window
+    options: ReplayOptions = ReplayOptions()
+    retry_of: str | None = None
+    notice: NoticeStyle = NoticeStyle.REWIND
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,23 +132,52 @@ class Replay:
     Everything below `checkpoint` is delivered, a duplicate, or listed as failed, and `counts`
     counts exactly that. `lease_epoch` is the number of times a worker has claimed it; `worker`
     names the last one to do so, unless it gave the replay back. `offsets` and `checkpoint` are
-    known once delivery has begun.
+    known once delivery has begun. `claims_in_vain` counts the last claims that brought it no
+    further; `waiting_for` says what an OPEN replay waits for, when that is not a worker.
     """
 
     id: str
+    account_id: str
     webhook_id: str
     window: Window
+    options: ReplayOptions
+    retry_of: str | None
+    notice: NoticeStyle
     state: ReplayState
     lease_epoch: int
+    claims_in_vain: int
     worker: str | None
     offsets: OffsetRange | None
     checkpoint: int | None
     counts: Counts
     error: str | None
+    waiting_for: str | None
     created_ms: int
     started_ms: int | None
     heartbeat_ms: int | None
     finished_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """The end of a replay, to be told to its webhook; `attempt` counts from 1."""
+
+    replay: Replay
+    webhook: Webhook
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatistics:
+    """The replays as an operator watches them.
+
+    `oldest_open_s` is how long the OPEN one that waits longest has waited, 0 without one;
+    `late_heartbeats` counts those held by a worker whose lease has ended.
+    """
+
+    by_state: Mapping[ReplayState, int]
+    oldest_open_s: float
+    late_heartbeats: int
 
 
 @dataclass(frozen=True, slots=True)

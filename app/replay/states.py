@@ -1,12 +1,14 @@
 """The life of a replay: one table of transitions, from which the store derives its SQL.
 
 OPEN ──claim──> STARTED ──begin──> ONGOING ──complete──> COMPLETED
- ^                 │                  │
- └─────release─────┴──────────────────┘        any of the three ──cancel──> CANCELLED
+ ^ ^               │                  │
+ │ └────release────┴──────────────────┘        any of the three ──pause───> PAUSED
+ └──resume── PAUSED                            these and PAUSED ──cancel──> CANCELLED
                                                 STARTED, ONGOING ──fail──> FAILED
 
 A worker that holds the job lives in STARTED and ONGOING; a job without a sign of life is taken
-over where it stands.
+over where it stands. A job is PAUSED or CANCELLED at once: its worker learns so by its next write,
+and may then store, one last time, how far it came.
 """
 
 from collections.abc import Mapping
@@ -20,6 +22,7 @@ class ReplayState(StrEnum):
     OPEN = "OPEN"
     STARTED = "STARTED"
     ONGOING = "ONGOING"
+    PAUSED = "PAUSED"
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
@@ -36,6 +39,8 @@ class ReplayEvent(StrEnum):
     COMPLETE = "complete"
     FAIL = "fail"
     RELEASE = "release"
+    PAUSE = "pause"
+    RESUME = "resume"
     CANCEL = "cancel"
 
 
@@ -52,6 +57,7 @@ class IllegalTransition(Exception):
 TRANSITIONS: Final[Mapping[ReplayState, Mapping[ReplayEvent, ReplayState]]] = {
     ReplayState.OPEN: {
         ReplayEvent.CLAIM: ReplayState.STARTED,
+        ReplayEvent.PAUSE: ReplayState.PAUSED,
         ReplayEvent.CANCEL: ReplayState.CANCELLED,
     },
     ReplayState.STARTED: {
@@ -61,6 +67,7 @@ TRANSITIONS: Final[Mapping[ReplayState, Mapping[ReplayEvent, ReplayState]]] = {
         ReplayEvent.BEGIN: ReplayState.ONGOING,
         ReplayEvent.FAIL: ReplayState.FAILED,
         ReplayEvent.RELEASE: ReplayState.OPEN,
+        ReplayEvent.PAUSE: ReplayState.PAUSED,
         ReplayEvent.CANCEL: ReplayState.CANCELLED,
     },
     ReplayState.ONGOING: {
@@ -73,17 +80,29 @@ TRANSITIONS: Final[Mapping[ReplayState, Mapping[ReplayEvent, ReplayState]]] = {
         ReplayEvent.FAIL: ReplayState.FAILED,
         # OPEN means that nobody works on it; its checkpoint and counts are kept.
         ReplayEvent.RELEASE: ReplayState.OPEN,
+        ReplayEvent.PAUSE: ReplayState.PAUSED,
+        ReplayEvent.CANCEL: ReplayState.CANCELLED,
+    },
+    ReplayState.PAUSED: {
+        # The last word of the worker that was stopped by it.
+        ReplayEvent.CHECKPOINT: ReplayState.PAUSED,
+        ReplayEvent.RESUME: ReplayState.OPEN,
         ReplayEvent.CANCEL: ReplayState.CANCELLED,
     },
     ReplayState.COMPLETED: {},
     ReplayState.FAILED: {},
-    ReplayState.CANCELLED: {},
+    ReplayState.CANCELLED: {
+        ReplayEvent.CHECKPOINT: ReplayState.CANCELLED,
+    },
 }
 
-ACTIVE: Final = frozenset(state for state, moves in TRANSITIONS.items() if moves)
-"""States that something can still happen to; a webhook has at most one replay in them."""
+TERMINAL: Final = frozenset(
+    state for state, moves in TRANSITIONS.items() if set(moves.values()) <= {state}
+)
+"""States that nothing leads out of."""
 
-TERMINAL: Final = frozenset(ReplayState) - ACTIVE
+ACTIVE: Final = frozenset(ReplayState) - TERMINAL
+"""States that something can still happen to; a webhook has at most one replay in them."""
 
 
 def next_state(state: ReplayState, event: ReplayEvent) -> ReplayState:

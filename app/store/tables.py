@@ -16,7 +16,10 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    text,
 )
+
+from app.replay.accounts import DEFAULT_ACCOUNT
 
 NAMING: Final = {
     "pk": "pk_%(table_name)s",
@@ -35,20 +38,86 @@ TABLE_OPTIONS: Final[dict[str, Any]] = {
 CLAIM_INDEX: Final = "ix_replays_claimable"
 ID_CHARS: Final = 40
 DIGEST_CHARS: Final = 64
+NAME_CHARS: Final = 64
 
 metadata: Final = MetaData(naming_convention=NAMING)
+
+accounts: Final = Table(
+    "accounts",
+    metadata,
+    Column("id", String(ID_CHARS), primary_key=True),
+    Column("name", String(NAME_CHARS), nullable=False, unique=True),
+    Column("created_ms", BigInteger, nullable=False),
+    **TABLE_OPTIONS,
+)
+
+api_keys: Final = Table(
+    "api_keys",
+    metadata,
+    Column("id", String(ID_CHARS), primary_key=True),
+    Column("account_id", String(ID_CHARS), ForeignKey(accounts.c.id), nullable=False),
+    Column("scope", String(16), nullable=False),
+    Column("description", Text, nullable=False),
+    # SHA-256 of the key's text, which is as random as its hash: no salt would add to it.
+    Column("digest", String(DIGEST_CHARS), nullable=False, unique=True),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("revoked_ms", BigInteger),
+    **TABLE_OPTIONS,
+)
+
+
+# Columns that came with accounts have a default, because the version before inserts without them.
+def _account_id() -> Column[str]:
+    return Column("account_id", String(ID_CHARS), nullable=False, server_default=DEFAULT_ACCOUNT)
+
 
 webhooks: Final = Table(
     "webhooks",
     metadata,
     Column("id", String(ID_CHARS), primary_key=True),
+    _account_id(),
     Column("url", Text, nullable=False),
     Column("description", Text, nullable=False),
     Column("secret", String(255), nullable=False),
     Column("created_ms", BigInteger, nullable=False),
     # A deleted webhook stays as a row without a secret, for the replays that name it.
     Column("deleted_ms", BigInteger),
+    Column("validation", String(8), nullable=False, server_default="ping"),
+    Column("status", String(16), nullable=False, server_default="ENABLED"),
+    Column("status_reason", Text),
+    Column("previous_secret", String(255)),
+    Column("previous_secret_until_ms", BigInteger),
+    Column("validated_ms", BigInteger),
+    Column("failing_since_ms", BigInteger),
+    # See `revisions`.
+    Column("revision", BigInteger, nullable=False, server_default=text("0")),
     Index(None, "created_ms", "id"),
+    Index(None, "account_id", "created_ms", "id"),
+    Index(None, "revision"),
+    **TABLE_OPTIONS,
+)
+
+rules: Final = Table(
+    "rules",
+    metadata,
+    Column("webhook_id", String(ID_CHARS), ForeignKey(webhooks.c.id), primary_key=True),
+    Column("name", String(NAME_CHARS), primary_key=True),
+    # JSON {"eventTypes": [...], "where": {...}}; NULL once deleted, so that those who hold a copy
+    # learn of it.
+    Column("value", Text),
+    Column("revision", BigInteger, nullable=False),
+    Index(None, "revision"),
+    **TABLE_OPTIONS,
+)
+
+revisions: Final = Table(
+    "revisions",
+    metadata,
+    # One row, "routing". Who changes a webhook or a rule counts it up, under its lock until the
+    # change is committed, and marks the change with it: so nobody who has seen a revision can
+    # ever find a change of an earlier one that was not there before.
+    Column("name", String(16), primary_key=True),
+    Column("value", BigInteger, nullable=False),
     **TABLE_OPTIONS,
 )
 
@@ -83,6 +152,19 @@ replays: Final = Table(
     # SHA-256 of the client's key, which may have any length; it lives as long as the replay.
     Column("idempotency_digest", String(DIGEST_CHARS), unique=True),
     Column("request_fingerprint", Text),
+    _account_id(),
+    # JSON; NULL for the defaults of all.
+    Column("options", Text),
+    Column("retry_of", String(ID_CHARS)),
+    Column("claims_in_vain", Integer, nullable=False, server_default=text("0")),
+    Column("waiting_for", Text),
+    # The end of a replay is told to its webhook from `notice_due_ms` on; NULL before the end, and
+    # once it is told or given up. Set by the very statement that ends the replay.
+    Column("notice", String(16), nullable=False, server_default="rewind"),
+    Column("notice_due_ms", BigInteger),
+    Column("notice_attempts", Integer, nullable=False, server_default=text("0")),
+    Index(None, "account_id", "created_ms", "id"),
+    Index(None, "notice_due_ms"),
     Index(CLAIM_INDEX, "claimable_ms", "id"),
     Index(None, "created_ms", "id"),
     Index(None, "webhook_id", "created_ms", "id"),
