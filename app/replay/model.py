@@ -120,7 +120,7 @@ class NewReplay:
 
     webhook_id: str
     window: Window
-    options: ReplayOptions = ReplayOptions()
+    options: ReplayOptions = field(default_factory=ReplayOptions)
     retry_of: str | None = None
     notice: NoticeStyle = NoticeStyle.REWIND
 
