@@ -9,7 +9,7 @@ from starlette.concurrency import run_in_threadpool
 
 from app.api.doors import Doors, DoorsDependency, now_ms
 from app.api.incoming import EventRules, read_json, read_ndjson
-from app.api.models import Acceptance
+from app.api.models.documents import Acceptance
 from app.api.openapi import EVENTS_BODY, refusals
 from app.api.problems import (
     BODY_TOO_LARGE,

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
-from app.api.models import Time
+from app.api.models.documents import Time
 from app.api.problems import BODY_TOO_LARGE, INVALID_REQUEST, FieldError, Problem, field_errors
 from app.config import Settings
 from app.log.event import OwedEvent

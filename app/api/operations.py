@@ -4,7 +4,7 @@ from fastapi import APIRouter, Response
 
 from app.api.doors import Doors, DoorsDependency
 from app.api.metrics import CONTENT_TYPE
-from app.api.models import Health
+from app.api.models.documents import Health
 from app.api.openapi import refusals
 from app.api.problems import UNAVAILABLE, Problem
 from app.api.request_log import LOGGER

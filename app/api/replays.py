@@ -5,7 +5,8 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Response
 
 from app.api.doors import Doors, DoorsDependency, now_ms
-from app.api.models import FailureDocument, Listing, ReplayDocument, ReplayRequest
+from app.api.models.documents import Listing
+from app.api.models.replays import FailureDocument, ReplayDocument, ReplayRequest
 from app.api.openapi import refusals
 from app.api.paging import Cursor, Limit
 from app.api.problems import (

@@ -3,8 +3,8 @@
 from fastapi import APIRouter, Response
 
 from app.api.doors import DoorsDependency
-from app.api.models import (
-    Listing,
+from app.api.models.documents import Listing
+from app.api.models.webhooks import (
     WebhookChange,
     WebhookDocument,
     WebhookRequest,

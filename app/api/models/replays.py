@@ -1,146 +1,19 @@
-"""What requests and answers look like: JSON in camelCase, times in RFC 3339."""
+"""Bodies of the routes of replays."""
 
-from typing import Annotated, Final, Generic, Literal, Self, TypeVar
+from typing import Self
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    JsonValue,
-    PlainSerializer,
-    WithJsonSchema,
-    field_validator,
-)
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 
-from app.replay.model import Counts, Failure, Replay, Webhook, Window
+from app.api.models.documents import Document, Moment, RequestBody, Time, example
+from app.replay.model import Counts, Failure, Replay, Window
 from app.replay.progress import progress
 from app.replay.states import ReplayState
-from app.replay.windows import TIME_ALLOWED, TimeUnreadable, format_time, parse_time
-
-Item = TypeVar("Item", bound=BaseModel)
-
-DESCRIPTION_CHARACTERS_MAX: Final = 500
 
 
-def _read_time(value: object) -> int:
-    if not isinstance(value, str):
-        raise TimeUnreadable(repr(value))
-    return parse_time(value)
-
-
-Time = Annotated[
-    int,
-    BeforeValidator(_read_time),
-    WithJsonSchema({"type": "string", "description": TIME_ALLOWED}),
-]
-"""A moment in a request: milliseconds inside, text outside."""
-
-Moment = Annotated[
-    int,
-    PlainSerializer(format_time, return_type=str),
-    WithJsonSchema({"type": "string", "format": "date-time"}),
-]
-"""A moment in an answer: milliseconds inside, RFC 3339 UTC outside."""
-
-Description = Annotated[str, Field(max_length=DESCRIPTION_CHARACTERS_MAX)]
-
-
-def _example(value: dict[str, JsonValue]) -> ConfigDict:
-    return ConfigDict(json_schema_extra={"examples": [value]})
-
-
-class _Request(BaseModel):
-    """A body that came in: a member of another name is a mistake, and said to be one."""
-
-    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True)
-
-
-class _Answer(BaseModel):
-    """A body that goes out."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel,
-        populate_by_name=True,
-        frozen=True,
-        json_schema_serialization_defaults_required=True,
-    )
-
-
-class WebhookRequest(_Request):
-    """A webhook to register."""
-
-    model_config = _example({"url": "https://example.com/hooks", "description": "billing"})
-
-    url: str = Field(description="Where events are sent: https, and a public address.")
-    description: Description = ""
-
-
-class WebhookChange(_Request):
-    """What is to change; what is left out stays."""
-
-    model_config = _example({"url": "https://example.com/hooks/v2"})
-
-    url: str | None = None
-    description: Description | None = None
-
-    @field_validator("url", "description", mode="before")
-    @classmethod
-    def _refuse_null(cls, value: object) -> object:
-        if value is None:
-            raise ValueError("a text; leave the member out to keep what is there")
-        return value
-
-
-WEBHOOK_EXAMPLE: Final[dict[str, JsonValue]] = {
-    "id": "wh_2yPqkM5dTn4v",
-    "url": "https://example.com/hooks",
-    "description": "billing",
-    "createdAt": "2026-11-21T08:00:00.000Z",
-}
-
-
-class WebhookDocument(_Answer):
-    """A registered webhook, without its secret."""
-
-    model_config = _example(WEBHOOK_EXAMPLE)
-
-    id: str
-    url: str
-    description: str
-    created_at: Moment
-
-    @classmethod
-    def of(cls, webhook: Webhook) -> Self:
-        """The document of a webhook."""
-        return cls(
-            id=webhook.id,
-            url=webhook.url,
-            description=webhook.description,
-            created_at=webhook.created_ms,
-        )
-
-
-class WebhookWithSecret(WebhookDocument):
-    """A webhook just registered; its secret is shown here and never again."""
-
-    model_config = _example(
-        WEBHOOK_EXAMPLE | {"secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwNEED2GHJdWk="}
-    )
-
-    secret: str = Field(repr=False, description="Signs what is sent (Standard Webhooks).")
-
-    @classmethod
-    def of(cls, webhook: Webhook) -> Self:
-        """The document of a webhook, secret included."""
-        return cls(**dict(WebhookDocument.of(webhook)), secret=webhook.secret)
-
-
-class ReplayRequest(_Request):
+class ReplayRequest(RequestBody):
     """A replay to start: every event owed to the webhook with `from` <= time < `to`."""
 
-    model_config = _example(
+    model_config = example(
         {
             "webhookId": "wh_2yPqkM5dTn4v",
             "from": "2026-11-21T06:00:00Z",
@@ -158,7 +31,7 @@ class ReplayRequest(_Request):
         return Window(self.from_ms, self.to_ms)
 
 
-class CountsDocument(_Answer):
+class CountsDocument(Document):
     """What became of the events below the checkpoint."""
 
     delivered: int
@@ -171,10 +44,10 @@ class CountsDocument(_Answer):
         return cls(delivered=counts.delivered, duplicates=counts.duplicates, failed=counts.failed)
 
 
-class ReplayDocument(_Answer):
+class ReplayDocument(Document):
     """A replay and how far it is."""
 
-    model_config = _example(
+    model_config = example(
         {
             "id": "rpl_7sKx2mQw9fLc",
             "webhookId": "wh_2yPqkM5dTn4v",
@@ -254,10 +127,10 @@ class ReplayDocument(_Answer):
         )
 
 
-class FailureDocument(_Answer):
+class FailureDocument(Document):
     """An event that was given up."""
 
-    model_config = _example(
+    model_config = example(
         {
             "offset": 121_377,
             "eventId": "evt_31f6",
@@ -283,26 +156,3 @@ class FailureDocument(_Answer):
             status=failure.status,
             reason=failure.reason,
         )
-
-
-class Listing(_Answer, Generic[Item]):
-    """A page of a list."""
-
-    items: list[Item]
-    next_cursor: str | None = Field(description="Ask for the next page with it; null at the end.")
-
-
-class Acceptance(_Answer):
-    """How many events are in the log, acknowledged by every replica that must have them."""
-
-    model_config = _example({"accepted": 2})
-
-    accepted: int
-
-
-class Health(_Answer):
-    """All is well."""
-
-    model_config = _example({"status": "ok"})
-
-    status: Literal["ok"] = "ok"
