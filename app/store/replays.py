@@ -9,8 +9,9 @@ from typing import Any
 from sqlalchemy import Connection, Row, insert, select
 
 from app.replay.model import Counts, IdempotencyKey, NewReplay, OffsetRange, Replay, Window
+from app.replay.options import NoticeStyle
 from app.replay.states import ReplayEvent, ReplayState
-from app.store import webhooks
+from app.store import stored_options, webhooks
 from app.store.clock import now_ms
 from app.store.errors import (
     ActiveReplayExists,
@@ -146,15 +147,21 @@ def to_replay(row: Row[Any]) -> Replay:
     """The value of a row of the table."""
     return Replay(
         id=row.id,
+        account_id=row.account_id,
         webhook_id=row.webhook_id,
         window=Window(row.from_ms, row.to_ms),
+        options=stored_options.of_column(row.options),
+        retry_of=row.retry_of,
+        notice=NoticeStyle(row.notice),
         state=ReplayState(row.state),
         lease_epoch=row.lease_epoch,
+        claims_in_vain=row.claims_in_vain,
         worker=row.worker,
         offsets=_offsets(row),
         checkpoint=row.checkpoint_offset,
         counts=Counts(row.delivered, row.duplicates, row.failed),
         error=row.error,
+        waiting_for=row.waiting_for,
         created_ms=row.created_ms,
         started_ms=row.started_ms,
         heartbeat_ms=row.heartbeat_ms,

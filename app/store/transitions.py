@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Update, case, literal, update
 
-from app.replay.states import TERMINAL, ReplayEvent, ReplayState, moves
+from app.replay.states import ACTIVE, TERMINAL, ReplayEvent, ReplayState, moves
 from app.store.clock import now_ms
 from app.store.tables import replays
 
@@ -32,9 +32,16 @@ def _target(targets: dict[ReplayState, ReplayState]) -> ColumnElement[str]:
 
 
 def _values_when_over(targets: dict[ReplayState, ReplayState]) -> dict[str, Any]:
-    """What changes along when a replay ends: its webhook is free for another one."""
-    ends = {target in TERMINAL for target in targets.values()}
+    """What changes along when a replay ends: its webhook is free for another one, and told."""
+    # What is over already is not ended again, as by the last word of a worker that was cancelled.
+    ends = {target in TERMINAL for state, target in targets.items() if state in ACTIVE}
     assert len(ends) == 1, "an event either always ends a replay or never does"
     if not ends.pop():
         return {}
-    return {"active_webhook_id": None, "claimable_ms": None, "finished_ms": now_ms()}
+    return {
+        "active_webhook_id": None,
+        "claimable_ms": None,
+        "finished_ms": now_ms(),
+        "waiting_for": None,
+        "notice_due_ms": now_ms(),
+    }

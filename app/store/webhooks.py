@@ -3,22 +3,14 @@
 from collections.abc import Collection
 from typing import Any, Final
 
-from sqlalchemy import Column, ColumnElement, Connection, Row, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, insert, select, update
 
-from app.replay.model import NewWebhook, Webhook
+from app.replay.model import NewWebhook, Validation, Webhook, WebhookStatus
 from app.store.clock import now_ms
 from app.store.errors import WebhookNotFound
 from app.store.identity import exactly, new_webhook_id
 from app.store.pages import Page, newest_first
 from app.store.tables import webhooks
-
-COLUMNS: Final[tuple[Column[Any], ...]] = (
-    webhooks.c.id,
-    webhooks.c.url,
-    webhooks.c.description,
-    webhooks.c.secret,
-    webhooks.c.created_ms,
-)
 
 IDS_PER_QUERY: Final = 500
 """Older versions of SQLite take no more than 999 parameters."""
@@ -36,9 +28,12 @@ def create(connection: Connection, new: NewWebhook) -> Webhook:
     connection.execute(
         insert(webhooks).values(
             id=webhook_id,
+            account_id=new.account_id,
             url=new.url,
             description=new.description,
             secret=new.secret,
+            validation=str(new.validation),
+            status=str(WebhookStatus.PENDING),
             created_ms=now_ms(),
         )
     )
@@ -51,7 +46,7 @@ def get(connection: Connection, webhook_id: str) -> Webhook:
     Raises:
         WebhookNotFound: it never was, or it was deleted.
     """
-    row = connection.execute(select(*COLUMNS).where(_is_alive(webhook_id))).first()
+    row = connection.execute(select(webhooks).where(_is_alive(webhook_id))).first()
     if row is None:
         raise WebhookNotFound(webhook_id)
     return to_webhook(row)
@@ -106,10 +101,24 @@ def newest(connection: Connection, cursor: str | None, limit: int) -> Page[Webho
     """A page of the webhooks that are there, the latest first."""
     order = (webhooks.c.created_ms, webhooks.c.id)
     return newest_first(
-        connection, select(*COLUMNS).where(_ALIVE), order, cursor, limit, to_webhook
+        connection, select(webhooks).where(_ALIVE), order, cursor, limit, to_webhook
     )
 
 
 def to_webhook(row: Row[Any]) -> Webhook:
-    """The value of a row of `COLUMNS`."""
-    return Webhook(row.id, row.url, row.description, row.secret, row.created_ms)
+    """The value of a row of the table."""
+    return Webhook(
+        id=row.id,
+        account_id=row.account_id,
+        url=row.url,
+        description=row.description,
+        validation=Validation(row.validation),
+        status=WebhookStatus(row.status),
+        status_reason=row.status_reason,
+        secret=row.secret,
+        previous_secret=row.previous_secret,
+        previous_secret_until_ms=row.previous_secret_until_ms,
+        validated_ms=row.validated_ms,
+        failing_since_ms=row.failing_since_ms,
+        created_ms=row.created_ms,
+    )
