@@ -2,6 +2,7 @@
 
 LogError
 ├── LogUnavailable      try again: the log does not answer, or a topic is not there yet
+├── EstimatesBusy       try again in a few seconds
 ├── PublishFailed       publish the events it names again
 ├── WindowNotRetained   ask for a later window
 └── HistoryLost         nothing: records that a replay counted on are gone from the log
@@ -14,6 +15,10 @@ class LogError(Exception):
 
 class LogUnavailable(LogError):
     """The log gives no answer, or not the one it gives when all is well."""
+
+
+class EstimatesBusy(LogError):
+    """As many estimates as this process makes at a time are under way."""
 
 
 class PublishFailed(LogError):

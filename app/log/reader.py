@@ -45,6 +45,8 @@ class ReplayReader:
     ) -> None:
         self._consumer = Consumer(_configuration(bootstrap_servers), logger=_log)
         self._consumer.assign([TopicPartition(topic, offsets.partition, offsets.start)])
+        self._topic = topic
+        self._partition = offsets.partition
         self._place = f"{topic}-{offsets.partition}"
         self._end = offsets.end
         self._position = offsets.start
@@ -53,6 +55,12 @@ class ReplayReader:
         self._stall_s = stall_s
         self._idle_s = 0.0
         self._log_end: int | None = None
+
+    def move(self, start: int, end: int) -> None:
+        """Read `[start, end)` of the same partition from now on."""
+        self._consumer.assign([TopicPartition(self._topic, self._partition, start)])
+        self._position, self._end = start, end
+        self._log_end, self._idle_s = None, 0.0
 
     def close(self) -> None:
         """Stop reading ahead."""
