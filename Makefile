@@ -27,7 +27,7 @@ demo: $(VENV)/.run  ## Install, then show a missed event being replayed, with pr
 up: $(VENV)/.run  ## Run broker, API and worker until Ctrl-C, data in ./.rewind
 	$(BIN)/rewind up --data-dir .rewind
 
-services:  ## Install what the tests need from Debian: MariaDB's server and kcat
+services:  ## Install what the tests need from Debian: MariaDB's server, kcat, docker-compose
 	tests/install-services
 
 test: $(VENV)/.test services  ## Install what the tests need, then run all of them
