@@ -82,7 +82,7 @@ def serve(settings: Settings) -> int:
 
 async def _serve(settings: Settings) -> None:
     _survive_stopping()
-    guard = Guard(allow_private=settings.allow_private_targets)
+    guard = Guard.of(settings)
     history = LogHistory(settings.bootstrap_servers, timeout_s=LOG_TIMEOUT_S)
     publisher = EventPublisher(
         settings.bootstrap_servers,

@@ -47,7 +47,7 @@ def run(settings: Settings) -> int:
 
 async def _serve(settings: Settings, store: Store) -> None:
     stopping = _stop_on_signals()
-    guard = Guard(allow_private=settings.allow_private_targets)
+    guard = Guard.of(settings)
     metrics = WorkerMetrics()
     if settings.worker_metrics_port:
         metrics.serve(settings.host, settings.worker_metrics_port)

@@ -10,10 +10,12 @@ Source: IANA IPv4 and IPv6 Special-Purpose Address Registries; RFC 6890.
 import re
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Final
+from typing import Final, Self
 from urllib.parse import SplitResult, urlsplit
 
 import idna
+
+from app.config import Settings
 
 URL_CHARACTERS_MAX: Final = 2048
 _PORTS: Final = {"https": 443, "http": 80}
@@ -24,6 +26,7 @@ _LABEL: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMERIC_LABEL: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
 Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
 
 
 class UrlRefused(ValueError):
@@ -71,23 +74,47 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    network: IPv4Network | IPv6Network
+    network: Network
     kind: str
     is_ours: bool = False
     """Whether targets live here when private ones are allowed."""
 
+    v4_shift: int | None = None
+    """How many bits stand behind the IPv4 address that is within; None when there is none."""
 
-def _block(network: str, kind: str, *, is_ours: bool = False) -> _Block:
-    return _Block(ip_network(network), kind, is_ours)
+
+def _block(
+    network: str, kind: str, *, is_ours: bool = False, v4_shift: int | None = None
+) -> _Block:
+    return _Block(ip_network(network), kind, is_ours, v4_shift)
 
 
+# What runs in a cloud asks these for its own credentials, and is asked for nothing in return.
+_METADATA: Final = frozenset(
+    map(
+        ip_address,
+        (
+            "169.254.169.254",  # AWS, Azure, Google Cloud, OpenStack and most others
+            "169.254.170.2",  # AWS: tasks of ECS
+            "169.254.170.23",  # AWS: pods of EKS
+            "169.254.42.42",  # Scaleway
+            "192.0.0.192",  # Oracle Cloud Classic
+            "100.100.100.200",  # Alibaba Cloud
+            "168.63.129.16",  # Azure: the wire server
+            "fd00:ec2::254",  # AWS
+            "fd00:ec2::23",  # AWS: pods of EKS
+            "fd20:ce::254",  # Google Cloud
+            "fd00:42::42",  # Scaleway
+            "fe80::a9fe:a9fe",  # OpenStack
+        ),
+    )
+)
 # More exact blocks come before those that contain them: the first one that fits names the kind.
 _BLOCKS_V4: Final = (
     _block("0.0.0.0/8", "unspecified"),
     _block("10.0.0.0/8", "private", is_ours=True),
     _block("100.64.0.0/10", "shared by a carrier's customers", is_ours=True),
     _block("127.0.0.0/8", "loopback", is_ours=True),
-    _block("169.254.169.254/32", "cloud metadata"),
     _block("169.254.0.0/16", "link-local"),
     _block("172.16.0.0/12", "private", is_ours=True),
     _block("192.0.0.0/24", "reserved for protocols"),
@@ -108,13 +135,13 @@ _BLOCKS_V6: Final = (
     _block("::/128", "unspecified"),
     _block("::1/128", "loopback", is_ours=True),
     # Each of these carries an IPv4 address within: a detour around the table above.
-    _block("::ffff:0:0/96", "IPv4-mapped"),
-    _block("::ffff:0:0:0/96", "IPv4-translated"),
-    _block("::/96", "IPv4-compatible"),
-    _block("64:ff9b::/96", "NAT64"),
-    _block("64:ff9b:1::/48", "NAT64 of a network"),
+    _block("::ffff:0:0/96", "IPv4-mapped", v4_shift=0),
+    _block("::ffff:0:0:0/96", "IPv4-translated", v4_shift=0),
+    _block("::/96", "IPv4-compatible", v4_shift=0),
+    _block("64:ff9b::/96", "NAT64", v4_shift=0),
+    _block("64:ff9b:1::/48", "NAT64 of a network", v4_shift=0),
     _block("2001::/32", "Teredo"),
-    _block("2002::/16", "6to4"),
+    _block("2002::/16", "6to4", v4_shift=80),
     _block("100::/64", "discard"),
     _block("2001::/23", "reserved for protocols"),
     _block("2001:db8::/32", "documentation"),
@@ -126,6 +153,7 @@ _BLOCKS_V6: Final = (
     _block("ff00::/8", "multicast"),
 )
 _GLOBAL_UNICAST: Final = IPv6Network("2000::/3")
+_LOCALHOST: Final = (IPv4Address("127.0.0.1"), IPv6Address("::1"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +162,19 @@ class Guard:
 
     `allow_private` is for networks of one's own and for trying things out: it lets targets be
     loopback, private, shared (100.64.0.0/10) and unique local addresses, and lets them speak
-    plain http. Link-local addresses, and with them a cloud's metadata service, stay refused.
+    plain http. `allow_http` lets all targets speak it. `networks` are reached although they are
+    not public. A cloud's metadata service is reached only where `networks` has its very address:
+    no wider network opens it.
     """
 
     allow_private: bool = False
+    allow_http: bool = False
+    networks: tuple[Network, ...] = ()
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """The guard that the operator asks for."""
+        return cls(settings.allow_private_targets, settings.allow_http_targets, settings.networks)
 
     def check_url(self, url: str) -> Target:
         """The target that `url` names; a host that is an address is checked as one.
@@ -154,19 +191,39 @@ class Guard:
         """Return when a connection may be made to `address`.
 
         Raises:
-            AddressRefused: it is not public, and not one that `allow_private` lets pass.
+            AddressRefused: it is not public, and neither `allow_private` nor `networks` lets
+                it pass.
             ValueError: it is no address.
         """
-        address = ip_address(address)
+        address = _without_zone(ip_address(address))
+        kind = self._refused_kind(address)
+        if kind is not None:
+            raise AddressRefused(address, kind, self._addresses_allowed())
+
+    def _refused_kind(self, address: Address) -> str | None:
+        """What `address` is, when it is not to be reached."""
+        if address in _METADATA:
+            return None if ip_network(address) in self.networks else "cloud metadata"
         block = _block_of(address)
-        if block is not None and not (block.is_ours and self.allow_private):
-            raise AddressRefused(address, block.kind, self._addresses_allowed())
+        if block is None or (block.is_ours and self.allow_private):
+            return None
+        if not self._is_listed(address):
+            return block.kind
+        if block.v4_shift is None:
+            return None
+        # Who lists a translator's prefix means what is public behind it, not what is ours.
+        return self._refused_kind(IPv4Address(int(address) >> block.v4_shift & 0xFFFF_FFFF))
+
+    def _is_listed(self, address: Address) -> bool:
+        return any(address in network for network in self.networks)
 
     def _addresses_allowed(self) -> str:
-        return "a public or private address" if self.allow_private else "a public address"
+        # The networks themselves are nothing for the owners of webhooks to know.
+        listed = ", or one in a network that the operator lists" if self.networks else ""
+        return f"a public{' or private' if self.allow_private else ''} address{listed}"
 
     def _scheme(self, parts: SplitResult) -> str:
-        allowed = ("https", "http") if self.allow_private else ("https",)
+        allowed = ("https", "http") if self.allow_private or self.allow_http else ("https",)
         if parts.scheme not in allowed:
             raise UrlRefused("url scheme", parts.scheme, " or ".join(allowed))
         return parts.scheme
@@ -186,9 +243,14 @@ class Guard:
     def _name(self, host: str) -> str:
         name = _ascii_name(host)
         is_local = name == "localhost" or name.endswith(".localhost")
-        if is_local and not self.allow_private:
+        if is_local and all(map(self._refused_kind, _LOCALHOST)):
             raise UrlRefused("url host", host, f"a name or {self._addresses_allowed()}")
         return name
+
+
+def _without_zone(address: Address) -> Address:
+    """`address` as networks know it: a zone (`%eth0`) would make it unequal to itself."""
+    return IPv6Address(int(address)) if isinstance(address, IPv6Address) else address
 
 
 def _block_of(address: Address) -> _Block | None:

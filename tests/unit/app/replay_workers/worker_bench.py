@@ -139,7 +139,7 @@ class Bench:
     async def worker(self) -> AsyncIterator[asyncio.Event]:
         """A worker at work; setting what this gives stops it, and so does leaving."""
         stopping = asyncio.Event()
-        guard = Guard(allow_private=self.settings.allow_private_targets)
+        guard = Guard.of(self.settings)
         async with WebhookSender(guard) as sender:
             equipment = Equipment(
                 self.settings,

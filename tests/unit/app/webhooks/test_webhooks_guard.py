@@ -1,14 +1,20 @@
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv6Address, ip_network
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.config import Settings
 from app.webhooks.guard import AddressRefused, Guard, Origin, Target, UrlRefused
 from app.webhooks.request import encode_post
 
 PUBLIC = Guard()
 PRIVATE = Guard(allow_private=True)
+
+
+def listing(*networks: str, allow_private: bool = False) -> Guard:
+    return Guard(allow_private, networks=tuple(map(ip_network, networks)))
+
 
 NEVER = {
     "0.0.0.0": "unspecified",
@@ -40,6 +46,15 @@ NEVER = {
     "ff02::1": "multicast",
     "4000::1": "reserved",
     "100::1": "discard",
+    # Within networks of ours, or even public.
+    "100.100.100.200": "cloud metadata",
+    "168.63.129.16": "cloud metadata",
+    "192.0.0.192": "cloud metadata",
+    "169.254.170.2": "cloud metadata",
+    "fd00:ec2::254": "cloud metadata",
+    "fd20:ce::254": "cloud metadata",
+    "fe80::a9fe:a9fe": "cloud metadata",
+    "fe80::a9fe:a9fe%1": "cloud metadata",
 }
 OURS = {
     "10.0.0.1": "private",
@@ -78,6 +93,117 @@ def test_own_networks_are_allowed_when_private_targets_are(address: str) -> None
 def test_some_addresses_stay_refused_when_private_targets_are_allowed(address: str) -> None:
     with pytest.raises(AddressRefused, match="allowed is a public or private address"):
         PRIVATE.check_address(address)
+
+
+@pytest.mark.parametrize(
+    ("network", "within", "beyond"),
+    [
+        ("10.1.0.0/16", "10.1.255.255", "10.2.0.0"),
+        ("127.0.0.1/32", "127.0.0.1", "127.0.0.2"),
+        ("169.254.0.0/16", "169.254.1.1", "127.0.0.1"),
+        ("fd12:3456::/32", "fd12:3456::1", "fd12:3457::1"),
+        ("64:ff9b::/96", "64:ff9b::808:808", "::ffff:8.8.8.8"),
+    ],
+)
+def test_a_listed_network_is_reached_although_it_is_not_public(
+    network: str, within: str, beyond: str
+) -> None:
+    guard = listing(network)
+    guard.check_address(within)
+    guard.check_address("8.8.8.8")
+    with pytest.raises(AddressRefused, match="allowed is a public address, or one in a network"):
+        guard.check_address(beyond)
+
+
+@pytest.mark.parametrize("network", ["10.0.0.0/8", "fd12:3456::/32"])
+def test_a_listed_address_may_be_registered_and_others_may_not(network: str) -> None:
+    guard = listing(network)
+    allowed, refused = ("10.1.2.3", "[fd12:3456::1]")[:: 1 if "." in network else -1]
+    assert guard.check_url(f"https://{allowed}/").origin.host == allowed.strip("[]")
+    for url in (f"https://{refused}/", f"http://{allowed}/", "https://localhost/"):
+        with pytest.raises(UrlRefused):
+            guard.check_url(url)
+
+
+def test_what_a_refusal_says_does_not_show_the_list() -> None:
+    with pytest.raises(AddressRefused) as refusal:
+        listing("10.7.0.0/16", allow_private=True).check_address("169.254.1.1")
+    assert "allowed is a public or private address, or one in a network" in str(refusal.value)
+    assert "10.7" not in str(refusal.value)
+
+
+METADATA = [address for address, kind in NEVER.items() if kind == "cloud metadata"]
+EVERYTHING = listing("0.0.0.0/0", "::/0", "::ffff:0:0/96", "64:ff9b::/96", allow_private=True)
+
+
+@pytest.mark.parametrize("address", METADATA)
+def test_metadata_is_reached_only_where_its_very_address_is_listed(address: str) -> None:
+    with pytest.raises(AddressRefused, match="cloud metadata"):
+        EVERYTHING.check_address(address)
+    listing(address.partition("%")[0]).check_address(address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "::ffff:169.254.169.254",
+        "::ffff:0:169.254.169.254",
+        "64:ff9b::169.254.169.254",
+        "64:ff9b:1::169.254.169.254",
+        "2002:a9fe:a9fe::",
+    ],
+)
+def test_no_list_opens_metadata_in_the_clothes_of_another_family(address: str) -> None:
+    with pytest.raises(AddressRefused, match="cloud metadata"):
+        EVERYTHING.check_address(address)
+
+
+def test_a_list_for_one_family_opens_nothing_of_the_other() -> None:
+    with pytest.raises(AddressRefused, match="private"):
+        listing("::/0").check_address("::ffff:10.0.0.1")
+    with pytest.raises(AddressRefused, match="IPv4-mapped"):
+        listing("0.0.0.0/0").check_address("::ffff:10.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("networks", "is_allowed"),
+    [(["127.0.0.0/8"], True), (["::1/128"], True), (["127.0.0.2/32", "10.0.0.0/8"], False)],
+)
+def test_the_name_localhost_is_allowed_where_it_may_lead(
+    networks: list[str], is_allowed: bool
+) -> None:
+    for url in ("https://localhost/", "https://a.LOCALHOST./"):
+        if is_allowed:
+            listing(*networks).check_url(url)
+        else:
+            with pytest.raises(UrlRefused, match="url host"):
+                listing(*networks).check_url(url)
+
+
+def test_plain_http_may_be_allowed_without_private_addresses() -> None:
+    guard = Guard(allow_http=True)
+    assert guard.check_url("http://example.com/").origin == Origin("http", "example.com", 80)
+    for url in ("http://127.0.0.1/", "http://localhost/", "http://[fd00::1]/"):
+        with pytest.raises(UrlRefused, match="allowed is a name or a public address"):
+            guard.check_url(url)
+    with pytest.raises(UrlRefused, match="allowed is https or http"):
+        guard.check_url("ftp://example.com/")
+
+
+@pytest.mark.parametrize(
+    ("environ", "guard"),
+    [
+        ({}, Guard()),
+        ({"REWIND_ALLOW_PRIVATE_TARGETS": "true"}, Guard(allow_private=True)),
+        ({"REWIND_ALLOW_HTTP_TARGETS": "true"}, Guard(allow_http=True)),
+        (
+            {"REWIND_ALLOWED_NETWORKS": "10.1.0.0/16, fd00::/8"},
+            listing("10.1.0.0/16", "fd00::/8"),
+        ),
+    ],
+)
+def test_a_guard_is_what_the_settings_say(environ: dict[str, str], guard: Guard) -> None:
+    assert Guard.of(Settings.load(environ)) == guard
 
 
 @given(st.ip_addresses())
