@@ -15,6 +15,9 @@ EVENTS: Final = "events"
 DELIVERY_LOG: Final = "delivery_log"
 """What is owed; a record's key is the id of the webhook it is owed to."""
 
+DELIVERY_OUTCOMES: Final = "delivery_outcomes"
+"""What became of what is owed when it was delivered live: see `outcomes`."""
+
 
 def ensure_topics(
     bootstrap_servers: str,
@@ -27,21 +30,19 @@ def ensure_topics(
     """Create the topics that are not there yet; those that are stay as they are.
 
     `partitions` is for good: with another number, the events of a webhook would lie in another
-    partition than those before. `retention_ms` is how long `delivery_log` keeps what is owed.
+    partition than those before. `retention_ms` is how long `delivery_log` keeps what is owed, and
+    `delivery_outcomes` what became of it.
     A `replication_factor` of -1 is the log's own default.
 
     Raises:
         LogUnavailable: the log did not answer in time, or would not create one of them.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    retention = {"retention.ms": str(retention_ms)}
     wanted = [
         NewTopic(EVENTS, partitions, replication_factor),
-        NewTopic(
-            DELIVERY_LOG,
-            partitions,
-            replication_factor,
-            config={"retention.ms": str(retention_ms)},
-        ),
+        NewTopic(DELIVERY_LOG, partitions, replication_factor, config=retention),
+        NewTopic(DELIVERY_OUTCOMES, partitions, replication_factor, config=retention),
     ]
     outcomes = admin.create_topics(wanted, operation_timeout=timeout_s, request_timeout=timeout_s)
     for topic, outcome in outcomes.items():

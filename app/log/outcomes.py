@@ -1,0 +1,97 @@
+"""What became of live deliveries: the records of `delivery_outcomes`, and how they are read.
+
+A record says what became of one record of `delivery_log`. It lies in the partition of its webhook,
+with the event's own time as its timestamp and the headers `event-id`, `origin` and `server`. Its
+value is a JSON object:
+
+    {"partition": 3, "offset": 17, "eventId": "evt_1", "outcome": "failed", "attempts": 4,
+     "status": 503, "reason": "HTTP 503 Service Unavailable", "time": "2026-11-21T08:04:32Z"}
+
+`partition` and `offset` are those in `delivery_log`; `status` is the last HTTP answer or null;
+`reason` is null for what was delivered; `time` is when it was settled. A record may come twice,
+after a crash also with another outcome.
+"""
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from app.replay.windows import format_time, parse_time
+
+REASON_CHARS_MAX: Final = 500
+"""A longer reason is cut: there is one of these records for each event."""
+
+
+class LiveOutcome(StrEnum):
+    """How the live path was done with an event."""
+
+    DELIVERED = "delivered"
+    FAILED = "failed"
+    """Every attempt was in vain, or the receiver refused it for good."""
+
+    LEFT = "left"
+    """Not attempted to the end: too many waited for this webhook, or it came too late."""
+
+    DISABLED = "disabled"
+    """Nothing was sent: the webhook is not enabled, or deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryOutcome:
+    """What became of the record of `delivery_log` at `partition` and `offset`."""
+
+    partition: int
+    offset: int
+    event_id: str
+    outcome: LiveOutcome
+    attempts: int
+    status: int | None
+    reason: str | None
+    time_ms: int
+
+
+def encode_outcome(outcome: DeliveryOutcome) -> bytes:
+    """The value of its record."""
+    reason = outcome.reason
+    members = {
+        "partition": outcome.partition,
+        "offset": outcome.offset,
+        "eventId": outcome.event_id,
+        "outcome": outcome.outcome,
+        "attempts": outcome.attempts,
+        "status": outcome.status,
+        "reason": None if reason is None else reason[:REASON_CHARS_MAX],
+        "time": format_time(outcome.time_ms),
+    }
+    return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode(
+        "utf-8", "surrogatepass"
+    )
+
+
+def decode_outcome(value: bytes | None) -> DeliveryOutcome | None:
+    """The outcome of a record's value; None when it is not one of ours."""
+    try:
+        members = json.loads(value or b"")
+        return _outcome(members) if isinstance(members, dict) else None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _outcome(members: dict[str, Any]) -> DeliveryOutcome:
+    return DeliveryOutcome(
+        partition=_whole(members["partition"]),
+        offset=_whole(members["offset"]),
+        event_id=str(members["eventId"]),
+        outcome=LiveOutcome(members["outcome"]),
+        attempts=_whole(members["attempts"]),
+        status=None if members["status"] is None else _whole(members["status"]),
+        reason=None if members["reason"] is None else str(members["reason"]),
+        time_ms=parse_time(members["time"]),
+    )
+
+
+def _whole(value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{value!r} is no whole number")
+    return value
