@@ -161,6 +161,7 @@ class Settings(BaseModel):
 
     developer_requests_per_minute: Count = 600
     operator_requests_per_minute: Count = 60_000
+    unauthorized_requests_per_minute: Count = 60
 
     request_bytes_max: ByteCount = 8 * 2**20
     # Below the log's own bound of about 1 MB for a batch, so that what is accepted can be stored.
