@@ -119,7 +119,7 @@ async def _repeat(post: Post, in_flight: int, seconds: float) -> int:
 
 def _ours(sender: WebhookSender, url: str, body: bytes) -> Post:
     async def post() -> None:
-        headers = webhook_headers(SECRET, "evt_0123456789", int(time.time()), body, "rpl_1")
+        headers = webhook_headers([SECRET], "evt_0123456789", int(time.time()), body, "rpl_1")
         outcome = await sender.send(url, headers, body)
         assert isinstance(outcome, Delivered), outcome
 
@@ -153,7 +153,7 @@ async def _httpx(peers: Peers, in_flight: int, seconds: float) -> int:
     async with httpx.AsyncClient(limits=limits) as client:
 
         async def post() -> None:
-            headers = webhook_headers(SECRET, "evt_0123456789", int(time.time()), EVENT, "rpl_1")
+            headers = webhook_headers([SECRET], "evt_0123456789", int(time.time()), EVENT, "rpl_1")
             answer = await client.post(peers.fast_url, headers=headers, content=EVENT)
             assert answer.is_success, answer
 
@@ -171,7 +171,7 @@ async def _ping_pong(peers: Peers, in_flight: int, seconds: float) -> int:
 
 
 def _ping_bytes() -> bytes:
-    headers = webhook_headers(SECRET, "evt_0123456789", 1_700_000_000, EVENT, "rpl_1")
+    headers = webhook_headers([SECRET], "evt_0123456789", 1_700_000_000, EVENT, "rpl_1")
     return encode_post(Guard().check_url("https://127-0-0-1.example/hook"), headers, EVENT)
 
 

@@ -107,6 +107,6 @@ class AccountPlatform:
     async def _push_one(self, developer: Developer, event: dict[str, object]) -> None:
         event_id = str(event["id"])
         body = json.dumps(event, separators=(",", ":")).encode()
-        headers = webhook_headers(developer.secret, event_id, int(time.time()), body)
+        headers = webhook_headers([developer.secret], event_id, int(time.time()), body)
         developer.owed.append(event_id)
         await self._sender.send(f"{developer.receiver.url}/hooks", headers, body)

@@ -111,9 +111,9 @@ class Courier:
         route = self._route
         await route.lease.until_held()
         webhook, started_s = route.webhook, time.monotonic()
-        headers = webhook_headers(
-            webhook.secret, event.event_id, int(time.time()), event.value, route.replay_id
-        )
+        now_s = time.time()
+        secrets = webhook.secrets_at(int(now_s * 1000))
+        headers = webhook_headers(secrets, event.event_id, int(now_s), event.value, route.replay_id)
         self._is_posting = True
         # The lease is looked at once more when the request is about to leave: the process may
         # have been stopped, and the replay taken over, while a connection was made.

@@ -4,12 +4,12 @@ Source: Standard Webhooks 1.0.0, "Webhook headers"; RFC 9110 section 5.5; RFC 91
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
 from app.webhooks.guard import Target
-from app.webhooks.signing import sign
+from app.webhooks.signing import sign_under_each
 
 USER_AGENT: Final = "rewind"
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -34,23 +34,30 @@ class HeaderRefused(ValueError):
 
 
 def webhook_headers(
-    secret: str, event_id: str, timestamp_s: int, body: bytes, replay_id: str | None = None
+    secrets: Sequence[str],
+    event_id: str,
+    timestamp_s: int,
+    body: bytes,
+    replay_id: str | None = None,
+    *,
+    extra: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """The headers of one attempt, made at `timestamp_s`.
+    """The headers of one attempt, made at `timestamp_s` and signed under each of `secrets`.
 
     `event_id` stays the same over all attempts and replays: a receiver drops by it what it
-    has already. `replay_id` tells a replayed event from a live one.
+    has already. `replay_id` tells a replayed event from a live one. `extra` holds further
+    headers, such as `webhook-batch-size`; those above it cannot replace.
     """
     headers = {
         "content-type": "application/json",
         "user-agent": USER_AGENT,
         "webhook-id": event_id,
         "webhook-timestamp": str(timestamp_s),
-        "webhook-signature": sign(secret, event_id, timestamp_s, body),
+        "webhook-signature": sign_under_each(secrets, event_id, timestamp_s, body),
     }
     if replay_id is not None:
         headers["webhook-replay-id"] = replay_id
-    return headers
+    return headers if extra is None else {**extra, **headers}
 
 
 def encode_post(target: Target, headers: Mapping[str, str], body: bytes) -> bytes:

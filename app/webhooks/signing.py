@@ -9,7 +9,7 @@ Source: Standard Webhooks 1.0.0, "Signature scheme" and "Verifying webhook authe
 import binascii
 import hmac
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from secrets import token_bytes
 from typing import Final
@@ -49,9 +49,17 @@ def sign(secret: str, message_id: str, timestamp_s: int, body: bytes) -> str:
     Raises:
         SecretRefused: see `check_secret`.
     """
-    signed = b"%b.%d.%b" % (message_id.encode(), timestamp_s, body)
-    digest = hmac.digest(_key(secret), signed, "sha256")
-    return _SCHEME + b64encode(digest).decode()
+    return _signature(secret, _signed(message_id, timestamp_s, body))
+
+
+def sign_under_each(secrets: Sequence[str], message_id: str, timestamp_s: int, body: bytes) -> str:
+    """The value of `webhook-signature` while a secret is being replaced: one under each.
+
+    Raises:
+        SecretRefused: see `check_secret`.
+    """
+    signed = _signed(message_id, timestamp_s, body)
+    return " ".join([_signature(secret, signed) for secret in secrets])
 
 
 def verify(
@@ -72,6 +80,14 @@ def verify(
     offered = _header(found, "webhook-signature").encode().split(b" ")
     if not any(hmac.compare_digest(expected, signature) for signature in offered):
         raise SignatureRefused("webhook-signature has no v1 signature of this body and secret")
+
+
+def _signed(message_id: str, timestamp_s: int, body: bytes) -> bytes:
+    return b"%b.%d.%b" % (message_id.encode(), timestamp_s, body)
+
+
+def _signature(secret: str, signed: bytes) -> str:
+    return _SCHEME + b64encode(hmac.digest(_key(secret), signed, "sha256")).decode()
 
 
 def _header(headers: Mapping[str, str], name: str) -> str:

@@ -214,9 +214,9 @@ def test_the_verification_shown_to_receivers_takes_what_is_signed_and_nothing_el
     exec(code, namespace)
     is_genuine = namespace["is_genuine"]
     secret, body = new_secret(), b'{"id":"evt_1"}'
-    headers = webhook_headers(secret, "evt_1", int(time.time()), body)
+    headers = webhook_headers([secret], "evt_1", int(time.time()), body)
     assert is_genuine(secret, headers, body)
     assert not is_genuine(secret, headers, body + b" ")
     assert not is_genuine(new_secret(), headers, body)
-    late = webhook_headers(secret, "evt_1", int(time.time()) - 301, body)
+    late = webhook_headers([secret], "evt_1", int(time.time()) - 301, body)
     assert not is_genuine(secret, late, body)

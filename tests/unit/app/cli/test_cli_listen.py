@@ -58,7 +58,7 @@ def end(process: Listener) -> tuple[str, str]:
 
 def post(url: str, event_id: str, body: bytes, secret: str = SECRET) -> Outcome:
     async def send() -> Outcome:
-        headers = webhook_headers(secret, event_id, int(time.time()), body, "rpl_1")
+        headers = webhook_headers([secret], event_id, int(time.time()), body, "rpl_1")
         async with WebhookSender(Guard(allow_private=True)) as sender:
             return await sender.send(url, headers, body)
 

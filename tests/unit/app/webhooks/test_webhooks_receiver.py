@@ -44,7 +44,7 @@ async def test_a_good_signature_is_verified_and_a_bad_one_answered_with_401(
     receiver: WebhookReceiver, received: list[ReceivedWebhook]
 ) -> None:
     receiver.secret = SECRET
-    headers = webhook_headers(SECRET, "evt_1", int(time.time()), b"{}")
+    headers = webhook_headers([SECRET], "evt_1", int(time.time()), b"{}")
     async with httpx.AsyncClient() as client:
         good = await client.post(receiver.url, headers=headers, content=b"{}")
         bad = await client.post(receiver.url, headers=headers, content=b"{ }")

@@ -15,7 +15,7 @@ RFC_MOMENT_S = 784_111_777.0
 
 
 def test_headers_are_those_of_standard_webhooks() -> None:
-    headers = webhook_headers(SECRET, "evt_1", 1_700_000_000, b"{}")
+    headers = webhook_headers([SECRET], "evt_1", 1_700_000_000, b"{}")
     verify(SECRET, headers, b"{}", 1_700_000_000)
     assert headers["webhook-id"] == "evt_1"
     assert headers["content-type"] == "application/json"
@@ -23,9 +23,18 @@ def test_headers_are_those_of_standard_webhooks() -> None:
 
 
 def test_a_replay_names_itself_and_keeps_the_event_id() -> None:
-    headers = webhook_headers(SECRET, "evt_1", 1_700_000_000, b"{}", "rpl_1")
+    headers = webhook_headers([SECRET], "evt_1", 1_700_000_000, b"{}", "rpl_1")
     assert headers["webhook-id"] == "evt_1"
     assert headers["webhook-replay-id"] == "rpl_1"
+
+
+def test_a_header_of_the_callers_is_added_and_replaces_none_of_ours() -> None:
+    extra = {"webhook-batch-size": "7", "webhook-id": "mine"}
+    headers = webhook_headers([SECRET], "batch_1", 1_700_000_000, b"[]", "rpl_1", extra=extra)
+    assert headers["webhook-batch-size"] == "7"
+    assert headers["webhook-id"] == "batch_1"
+    verify(SECRET, headers, b"[]", 1_700_000_000)
+    assert extra == {"webhook-batch-size": "7", "webhook-id": "mine"}
 
 
 def test_a_request_is_written_byte_by_byte_as_the_rfc_says() -> None:

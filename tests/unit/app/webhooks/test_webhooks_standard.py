@@ -1,0 +1,64 @@
+"""Our signatures and those of the `standardwebhooks` package, which others made, are the same."""
+
+import json
+import time
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from standardwebhooks import Webhook, WebhookVerificationError
+
+from app.webhooks.request import webhook_headers
+from app.webhooks.signing import SignatureRefused, new_secret, verify
+
+NEW, OLD, OTHER = new_secret(), new_secret(), new_secret()
+BODY = json.dumps({"id": "evt_1", "data": {"name": "Zo\u00eb"}}, ensure_ascii=False).encode()
+
+TEXTS = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1)
+
+
+def headers_now(*secrets: str, body: bytes = BODY) -> dict[str, str]:
+    return webhook_headers(secrets, "evt_1", int(time.time()), body)
+
+
+def test_the_package_verifies_what_we_sign() -> None:
+    assert Webhook(NEW).verify(BODY, headers_now(NEW)) == json.loads(BODY)
+
+
+@pytest.mark.parametrize("secret", [NEW, OLD])
+def test_within_the_grace_period_the_package_verifies_under_either_secret(secret: str) -> None:
+    Webhook(secret).verify(BODY, headers_now(NEW, OLD))
+
+
+@pytest.mark.parametrize(
+    ("secret", "signed_under"), [(OTHER, (NEW, OLD)), (OLD, (NEW,)), (NEW, (OLD,))]
+)
+def test_neither_verifies_under_a_secret_that_did_not_sign(
+    secret: str, signed_under: tuple[str, ...]
+) -> None:
+    headers = headers_now(*signed_under)
+    with pytest.raises(WebhookVerificationError):
+        Webhook(secret).verify(BODY, headers)
+    with pytest.raises(SignatureRefused):
+        verify(secret, headers, BODY, time.time())
+
+
+def test_the_new_secret_signs_first() -> None:
+    first, second = headers_now(NEW, OLD)["webhook-signature"].split(" ")
+    assert headers_now(NEW)["webhook-signature"] == first != second
+
+
+@given(message_id=TEXTS, body=st.text(), ages=st.integers(-290, 290))
+def test_we_verify_what_the_package_signs(message_id: str, body: str, ages: int) -> None:
+    now_s = time.time()
+    moment = datetime.fromtimestamp(int(now_s) + ages, UTC)
+    encoded = body.encode("utf-8", "replace")
+    headers = {
+        "webhook-id": message_id,
+        "webhook-timestamp": str(int(moment.timestamp())),
+        "webhook-signature": Webhook(NEW).sign(message_id, moment, encoded.decode()),
+    }
+    verify(NEW, headers, encoded, now_s)
+    with pytest.raises(SignatureRefused):
+        verify(NEW, headers, encoded + b" ", now_s)
