@@ -1,0 +1,160 @@
+"""Which webhooks want an event."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.live.matching import RuleIndex
+from app.replay.globs import glob_matches
+from app.replay.rules import Rule, Scalar
+
+
+def index_of(*rules: Rule) -> RuleIndex:
+    index = RuleIndex()
+    for rule in rules:
+        index.put(rule)
+    return index
+
+
+def body(**data: Any) -> bytes:
+    return json.dumps({"id": "evt_1", "type": "follow.created", "data": data}).encode()
+
+
+def test_a_rule_without_conditions_goes_by_the_type_alone() -> None:
+    index = index_of(
+        Rule("wh_a", "one", ("follow.*", "block.*")), Rule("wh_b", "one", ("tweet.*",))
+    )
+    assert index.match("follow.created", b"no JSON") == ["wh_a"]
+    assert index.match("tweet.created", b"") == ["wh_b"]
+    assert index.match("mute.created", b"") == []
+
+
+def test_a_webhook_wants_an_event_once_however_many_of_its_rules_fit() -> None:
+    index = index_of(
+        Rule("wh_a", "one", ("*", "follow.*")),
+        Rule("wh_a", "two", ("*",)),
+        Rule("wh_a", "three", ("*",), (("data.userId", "42"),)),
+    )
+    assert index.match("follow.created", body(userId="42")) == ["wh_a"]
+
+
+def test_all_conditions_of_a_rule_have_to_hold() -> None:
+    index = index_of(Rule("wh_a", "one", ("*",), (("data.userId", "42"), ("data.to.id", 7))))
+    assert index.match("x", body(userId="42", to={"id": 7})) == ["wh_a"]
+    assert index.match("x", body(userId="42", to={"id": 8})) == []
+    assert index.match("x", body(userId="42")) == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "fits"),
+    [
+        ("42", 42, False),
+        (42, "42", False),
+        (42, 42.0, True),
+        (1, True, False),
+        (True, 1, False),
+        (True, True, True),
+        (0, False, False),
+        (False, None, False),
+        (None, None, True),
+        (None, [], False),
+        ("", None, False),
+        (2**53 + 1, float(2**53), False),
+        ("x", {"x": 1}, False),
+        ("x", ["x"], False),
+    ],
+)
+def test_values_are_equal_as_json_is(wanted: Scalar, found: Any, fits: bool) -> None:
+    index = index_of(Rule("wh_a", "one", ("*",), (("data.value", wanted),)))
+    assert bool(index.match("x", body(value=found))) is fits
+
+
+def test_nothing_there_is_not_null() -> None:
+    index = index_of(Rule("wh_a", "one", ("*",), (("data.value", None),)))
+    assert index.match("x", body()) == []
+
+
+@pytest.mark.parametrize("value", [b"", b"\xff", b"5", b"[]", b"[" * 100_000, b'{"data": 5}'])
+def test_a_body_without_the_path_fits_no_condition(value: bytes) -> None:
+    index = index_of(
+        Rule("wh_a", "one", ("*",), (("data.userId", "42"),)), Rule("wh_b", "one", ("*",))
+    )
+    assert index.match("x", value) == ["wh_b"]
+
+
+def test_a_rule_put_anew_replaces_the_one_before() -> None:
+    index = index_of(Rule("wh_a", "one", ("*",)), Rule("wh_a", "one", ("follow.*",)))
+    assert (len(index), index.match("x", b"")) == (1, [])
+
+
+def test_rules_that_are_removed_leave_nothing_behind() -> None:
+    index = index_of(
+        Rule("wh_a", "one", ("*", "*"), (("data.userId", "42"),)),
+        Rule("wh_a", "two", ("*",)),
+        Rule("wh_b", "one", ("*",)),
+    )
+    index.remove("wh_b", "one")
+    index.remove("wh_b", "one")
+    assert index.match("x", body(userId="42")) == ["wh_a"]
+    index.remove_webhook("wh_a")
+    index.remove_webhook("wh_a")
+    assert (len(index), index.asks_for_values) == (0, False)
+    assert index.match("x", body(userId="42")) == []
+
+
+SCALARS = st.sampled_from([None, True, False, 0, 1, 1.0, "1", "", "a"])
+CONDITIONS = st.dictionaries(st.sampled_from(["data.a", "data.b", "type"]), SCALARS, max_size=2)
+RULES = st.builds(
+    Rule,
+    webhook_id=st.sampled_from(["wh_a", "wh_b", "wh_c"]),
+    name=st.sampled_from(["one", "two"]),
+    event_types=st.lists(st.sampled_from(["*", "a.*", "?.b", "a.b"]), min_size=1).map(tuple),
+    where=CONDITIONS.map(lambda conditions: tuple(conditions.items())),
+)
+EVENTS = st.fixed_dictionaries(
+    {"type": st.sampled_from(["a.b", "c.b", "a"])},
+    optional={"data": st.dictionaries(st.sampled_from(["a", "b"]), SCALARS | st.just([]))},
+)
+
+
+def naive(rules: dict[tuple[str, str], Rule], event: dict[str, Any]) -> list[str]:
+    """Every rule is tried, and JSON compared as text: "1" is not 1, and true is not 1."""
+
+    def holds(path: str, wanted: Scalar) -> bool:
+        place: Any = event
+        for step in path.split("."):
+            if not isinstance(place, dict) or step not in place:
+                return False
+            place = place[step]
+        return as_json(place) == as_json(wanted)
+
+    def as_json(value: Any) -> str:
+        return json.dumps(float(value) if type(value) is int else value)
+
+    return sorted(
+        {
+            rule.webhook_id
+            for rule in rules.values()
+            if any(glob_matches(glob, event["type"]) for glob in rule.event_types)
+            and all(holds(path, wanted) for path, wanted in rule.where)
+        }
+    )
+
+
+@given(st.lists(RULES | st.tuples(st.sampled_from(["wh_a", "wh_b"]), st.just("one"))), EVENTS)
+def test_whatever_came_and_went_the_index_says_what_a_look_at_every_rule_says(
+    changes: list[Rule | tuple[str, str]], event: dict[str, Any]
+) -> None:
+    index, rules = RuleIndex(), dict[tuple[str, str], Rule]()
+    for change in changes:
+        if isinstance(change, Rule):
+            index.put(change)
+            rules[change.webhook_id, change.name] = change
+        else:
+            index.remove(*change)
+            rules.pop(change, None)
+    assert len(index) == len(rules)
+    assert index.match(event["type"], json.dumps(event).encode()) == naive(rules, event)

@@ -1,0 +1,129 @@
+"""How far a partition is delivered, told by a position and a note of what is open below it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.live.progress import (
+    NOTE_CHARS_MAX,
+    Commit,
+    NoteUnreadable,
+    PartitionProgress,
+    resume,
+)
+
+OFFSETS = st.integers(0, 2**62)
+
+
+def open_after(commit: Commit, end: int) -> set[int]:
+    """What a process that begins with `commit` delivers of a log that ends at `end`."""
+    progress = resume(commit)
+    return {offset for offset in range(progress.read_from, end) if progress.open(offset)}
+
+
+def progress_with(start: int, end: int, settled: set[int]) -> PartitionProgress:
+    progress = PartitionProgress(start)
+    for offset in range(start, end):
+        assert progress.open(offset)
+    for offset in settled:
+        progress.settle(offset)
+    return progress
+
+
+@given(
+    start=OFFSETS,
+    is_open=st.lists(st.booleans(), max_size=300),
+    later=st.integers(0, 20),
+)
+def test_after_a_crash_exactly_what_was_open_is_delivered(
+    start: int, is_open: list[bool], later: int
+) -> None:
+    end = start + len(is_open)
+    settled = {start + index for index, each in enumerate(is_open) if not each}
+    commit = progress_with(start, end, settled).commit()
+    wanted = set(range(start, end + later)) - settled
+    assert commit.position == end
+    assert open_after(commit, end + later) == wanted
+
+
+@given(
+    start=st.integers(0, 2**40),
+    gaps=st.lists(st.integers(1, 2**20), min_size=1, max_size=4_000),
+    repeat=st.integers(1, 6),
+)
+def test_a_commit_never_forgets_what_is_open_and_always_fits(
+    start: int, gaps: list[int], repeat: int
+) -> None:
+    progress = PartitionProgress(start)
+    offset, offsets = start, []
+    for gap in gaps * repeat:
+        offset += gap
+        progress.open(offset)
+        offsets.append(offset)
+    commit = progress.commit()
+    assert len(commit.note) <= NOTE_CHARS_MAX
+    after = resume(commit)
+    assert after.read_from == offsets[0]
+    # Read again, or beyond the position and so not read yet.
+    assert all(after.open(each) for each in offsets)
+
+
+def test_a_position_is_lowered_no_further_than_the_note_needs() -> None:
+    # Every other offset is open: two bytes for each, and 3,067 bytes of room.
+    progress = progress_with(0, 10_000, set(range(1, 10_000, 2)))
+    commit = progress.commit()
+    assert 3_000 <= commit.position < 3_100
+    assert len(commit.note) <= NOTE_CHARS_MAX
+
+
+def test_what_is_settled_again_and_again_needs_no_note() -> None:
+    progress = progress_with(5, 9, {5, 6, 7, 8})
+    assert progress.commit() == Commit(9, "")
+    progress.settle(7)
+    assert progress.commit() == Commit(9, "")
+
+
+def test_a_note_is_as_its_page_says() -> None:
+    # Open are 3, 4 and 7 of those below 9: distance 6; two open, two not, one open.
+    progress = progress_with(0, 9, {0, 1, 2, 5, 6, 8})
+    assert progress.commit() == Commit(9, "r1:BgICAQ")
+
+
+def test_what_was_settled_is_not_opened_again_nor_what_was_read_twice() -> None:
+    progress = resume(Commit(9, "r1:BgICAQ"))
+    assert [offset for offset in range(12) if progress.open(offset)] == [3, 4, 7, 9, 10, 11]
+    assert not any(progress.open(offset) for offset in range(12))
+    assert progress.open_count == 6
+
+
+def test_open_records_that_the_log_has_no_more_are_done_with() -> None:
+    progress = resume(Commit(9, "r1:BgICAQ"))
+    progress.read_to(5)
+    assert progress.commit() == Commit(9, "r1:AgE")
+    assert [offset for offset in range(5, 10) if progress.open(offset)] == [7, 9]
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "x",
+        "r2:AA",
+        "r1:!",
+        "r1:A",
+        "r1:gA",  # a number that goes on
+        "r1:BgICAgICAg",  # beyond the position
+        "r1:yAEB",  # before the log's first offset
+    ],
+)
+def test_a_note_of_somebody_else_is_refused(note: str) -> None:
+    with pytest.raises(NoteUnreadable):
+        resume(Commit(9, note))
+
+
+@given(st.text(max_size=100) | st.binary(max_size=60).map(lambda raw: "r1:" + raw.hex()))
+def test_any_note_is_read_or_refused(note: str) -> None:
+    try:
+        progress = resume(Commit(1_000, note))
+    except NoteUnreadable:
+        return
+    assert 0 <= progress.read_from <= 1_000
