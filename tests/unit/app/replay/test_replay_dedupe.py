@@ -1,13 +1,11 @@
 """Digests of events, and the bounded memory of them."""
 
+import tracemalloc
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.replay.dedupe import SeenHashes, event_digest
-
-
-def test_a_digest_has_128_bits() -> None:
-    assert len(event_digest("evt_1", b"{}")) == 16
 
 
 def test_the_same_event_has_the_same_digest() -> None:
@@ -26,29 +24,51 @@ def test_no_id_borrows_from_its_body() -> None:
 
 def test_what_was_added_is_seen_afterwards() -> None:
     seen = SeenHashes(10)
-    assert seen.add(b"a")
-    assert seen.add(b"b")
-    assert not seen.add(b"a")
+    assert seen.add(7)
+    assert seen.add(8)
+    assert not seen.add(7)
 
 
-def test_the_oldest_is_forgotten_first() -> None:
-    seen = SeenHashes(2)
-    for digest in (b"a", b"b", b"c"):
+def test_the_oldest_are_forgotten_first() -> None:
+    seen = SeenHashes(4)
+    for digest in (1, 2, 3, 4, 5):
         seen.add(digest)
-    assert not seen.add(b"b")
-    assert not seen.add(b"c")
-    assert seen.add(b"a")
+    assert not seen.add(5)
+    assert not seen.add(4)
+    assert not seen.add(3)
+    assert seen.add(1)
 
 
-@given(st.lists(st.integers(0, 20)), st.integers(1, 30))
-def test_memory_stays_bounded_and_what_it_holds_is_never_new(
-    numbers: list[int], entries_max: int
+def test_digests_that_want_the_same_slot_and_that_of_zero_are_told_apart() -> None:
+    seen = SeenHashes(16)
+    digests = [0, 2**32, 2**33, -(2**32), -(2**63), 2**63 - 1]
+    assert [seen.add(digest) for digest in digests + digests] == [True] * 6 + [False] * 6
+
+
+@given(st.lists(st.integers(-20, 20)), st.integers(1, 30))
+def test_it_knows_the_last_half_at_least_and_never_more_than_it_may(
+    digests: list[int], entries_max: int
 ) -> None:
     seen = SeenHashes(entries_max)
-    order: list[int] = []
-    for number in numbers:
-        is_new = seen.add(bytes([number]))
-        assert is_new == (number not in order[-entries_max:])
+    order: list[int] = []  # of the different ones, the latest last
+    for digest in digests:
+        digest = digest or 1
+        is_new = seen.add(digest)
+        if digest in order[-((entries_max + 1) // 2) :]:
+            assert not is_new
+        if digest not in order[-(entries_max + 1) :]:
+            assert is_new
         if is_new:
-            order.append(number)
-        assert len(seen) <= entries_max
+            order.append(digest)
+
+
+def test_half_a_million_take_nine_megabytes() -> None:
+    tracemalloc.start()
+    try:
+        seen = SeenHashes(500_000)
+        for number in range(600_000):
+            assert seen.add(event_digest(f"evt_{number}", b""))
+        held_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held_bytes < 9_000_000

@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 from app.replay.model import Counts, OffsetRange, Replay, Window
+from app.replay.options import NoticeStyle, ReplayOptions
 from app.replay.progress import Progress, progress
 from app.replay.states import ReplayState
 
@@ -10,15 +11,21 @@ STARTED_MS = 1_000_000
 
 ONGOING = Replay(
     id="rpl_1",
+    account_id="acc_default",
     webhook_id="wh_1",
     window=Window(0, 1),
+    options=ReplayOptions(),
+    retry_of=None,
+    notice=NoticeStyle.REWIND,
     state=ReplayState.ONGOING,
     lease_epoch=1,
+    claims_in_vain=0,
     worker="worker-1",
     offsets=OffsetRange(partition=3, start=100, end=500),
     checkpoint=200,
     counts=Counts(delivered=40, duplicates=7, failed=3),
     error=None,
+    waiting_for=None,
     created_ms=0,
     started_ms=STARTED_MS,
     heartbeat_ms=STARTED_MS,
