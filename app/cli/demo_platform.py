@@ -31,7 +31,7 @@ class Developer:
         self.received: list[str] = []
 
     def _record(self, webhook: ReceivedWebhook) -> None:
-        if webhook.problem is None:
+        if webhook.problem is None and not webhook.is_ping:
             self.received.append(webhook.event_id)
 
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import click
 
 from app.cli.options import refuse
-from app.webhooks.receiver import ReceivedWebhook, Verdict, WebhookReceiver
+from app.webhooks.receiver import ReceivedChallenge, ReceivedWebhook, Verdict, WebhookReceiver
 from app.webhooks.signing import SecretRefused, check_secret
 
 
@@ -39,10 +39,17 @@ def _checked(_: click.Context, __: click.Parameter, secret: str | None) -> str |
 def listen(host: str, port: int, secret: str | None, status: int, as_json: bool) -> None:
     """Take webhooks on every path and print a line for each, until Ctrl-C.
 
-    With a secret, a webhook whose signature does not hold is answered with 401.
+    With a secret, a webhook whose signature does not hold is answered with 401, and a challenge
+    (CRC) with the proof that it asks for. Pings are taken with or without one.
     """
     journal = Journal(as_json)
-    receiver = WebhookReceiver(host, port, secret=secret, on_webhook=journal.add)
+    receiver = WebhookReceiver(
+        host,
+        port,
+        secret=secret,
+        on_webhook=journal.add,
+        on_challenge=journal.add_challenge,
+    )
     receiver.answer(status)
     try:
         asyncio.run(_serve(receiver, journal))
@@ -55,16 +62,30 @@ class Journal:
     """Prints webhooks as they come and counts them."""
 
     def __init__(self, as_json: bool) -> None:
-        self._describe = _json_line if as_json else _line
+        self._as_json = as_json
         self._verdicts: Counter[Verdict] = Counter()
+        self._pings = 0
+        self._challenges = 0
         self.is_over = asyncio.Event()
         """Set when nobody reads on."""
 
     def add(self, webhook: ReceivedWebhook) -> None:
+        """Count and print one; a ping is not counted among the webhooks."""
+        if webhook.is_ping:
+            self._pings += 1
+        else:
+            self._verdicts[webhook.verdict] += 1
+        self._print(_json_line(webhook) if self._as_json else _line(webhook))
+
+    def add_challenge(self, challenge: ReceivedChallenge) -> None:
         """Count and print one."""
-        self._verdicts[webhook.verdict] += 1
+        self._challenges += 1
+        describe = _challenge_json_line if self._as_json else _challenge_line
+        self._print(describe(challenge))
+
+    def _print(self, line: str) -> None:
         try:
-            click.echo(self._describe(webhook))
+            click.echo(line)
         except BrokenPipeError:
             # As after `| head`. Python flushes once more at its exit, into nothing then.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -73,7 +94,8 @@ class Journal:
     def summary(self) -> str:
         """All that came, in one line."""
         counts = ", ".join(f"{self._verdicts[verdict]} {verdict}" for verdict in Verdict)
-        return f"{self._verdicts.total()} webhooks received: {counts}"
+        asked = f"{self._pings} pings, {self._challenges} challenges"
+        return f"{self._verdicts.total()} webhooks received: {counts}; {asked}"
 
 
 async def _serve(receiver: WebhookReceiver, journal: Journal) -> None:
@@ -89,7 +111,7 @@ async def _serve(receiver: WebhookReceiver, journal: Journal) -> None:
 def _line(webhook: ReceivedWebhook) -> str:
     note = f" ({webhook.problem})" if webhook.problem else ""
     columns = (
-        _time(webhook),
+        _time(webhook.received_ms),
         webhook.event_id or "-",
         _event_type(webhook.body) or "-",
         webhook.replay_id or "-",
@@ -101,7 +123,7 @@ def _line(webhook: ReceivedWebhook) -> str:
 def _json_line(webhook: ReceivedWebhook) -> str:
     return json.dumps(
         {
-            "time": _time(webhook),
+            "time": _time(webhook.received_ms),
             "path": webhook.path,
             "eventId": webhook.event_id or None,
             "type": _event_type(webhook.body),
@@ -113,8 +135,24 @@ def _json_line(webhook: ReceivedWebhook) -> str:
     )
 
 
-def _time(webhook: ReceivedWebhook) -> str:
-    moment = datetime.fromtimestamp(webhook.received_ms / 1000, UTC)
+def _challenge_line(challenge: ReceivedChallenge) -> str:
+    told = "answered" if challenge.is_answered else "refused (no secret to answer it with)"
+    return "  ".join((_time(challenge.received_ms), "-", "challenge", "-", told))
+
+
+def _challenge_json_line(challenge: ReceivedChallenge) -> str:
+    return json.dumps(
+        {
+            "time": _time(challenge.received_ms),
+            "path": challenge.path,
+            "type": "challenge",
+            "isAnswered": challenge.is_answered,
+        }
+    )
+
+
+def _time(received_ms: int) -> str:
+    moment = datetime.fromtimestamp(received_ms / 1000, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

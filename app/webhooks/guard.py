@@ -153,7 +153,7 @@ _BLOCKS_V6: Final = (
     _block("ff00::/8", "multicast"),
 )
 _GLOBAL_UNICAST: Final = IPv6Network("2000::/3")
-_LOCALHOST: Final = (IPv4Address("127.0.0.1"), IPv6Address("::1"))
+_LOCALHOST: Final[tuple[Address, ...]] = (IPv4Address("127.0.0.1"), IPv6Address("::1"))
 
 
 @dataclass(frozen=True, slots=True)

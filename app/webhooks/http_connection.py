@@ -1,7 +1,8 @@
-"""One connection to a receiver: a POST goes out, the status of its answer comes back.
+"""One connection to a receiver: a request goes out, the status of its answer comes back.
 
 The status is the receiver's verdict. The answer's body is read only so that the connection can
-serve again, so an answer whose head is complete counts, whatever becomes of its body.
+serve again, so an answer whose head is complete counts, whatever becomes of its body. Where the
+body is asked for as well, it is kept as it came: nothing is ever unpacked.
 """
 
 import asyncio
@@ -15,13 +16,19 @@ from app.webhooks.limits import SenderLimits
 
 _INFORMATIONAL: Final = range(100, 200)
 
+_BODY_LENGTH_HEADERS: Final = (b"content-length", b"transfer-encoding")
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The head of a receiver's final answer."""
+    """The head of a receiver's final answer.
+
+    `body` is None unless it was asked for and came to its end within its bounds.
+    """
 
     status: int
     retry_after: str | None
+    body: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +57,17 @@ class HttpConnection(asyncio.Protocol):
         self.idle_since = 0.0
         """Loop time at which the pool got it back."""
 
-    def post(self, request: bytes, deadline: float) -> "asyncio.Future[Answer | NoAnswer]":
-        """Send `request`; what comes back until `deadline` (loop time) is the future's result."""
+    def ask(
+        self, request: bytes, deadline: float, body_bytes_kept: int = 0
+    ) -> "asyncio.Future[Answer | NoAnswer]":
+        """Send `request`; what comes back until `deadline` (loop time) is the future's result.
+
+        The answer's body is kept when it is asked for by its greatest length.
+        """
         self.is_reusable = False
+        self._body_bytes_kept = body_bytes_kept
+        self._body: bytearray | None = bytearray() if body_bytes_kept else None
+        self._ends_with_connection = True
         self._received_bytes = 0
         self._status: int | None = None
         self._retry_after: str | None = None
@@ -94,6 +109,8 @@ class HttpConnection(asyncio.Protocol):
         """End the exchange under way, if there is one."""
         self.is_reusable = False
         if self._result is not None:
+            if error is None and self._status is not None and self._ends_with_connection:
+                self._is_complete = True
             is_silent = self._received_bytes == 0
             self._end(_reason(error), was_stale=self._has_served and is_silent)
 
@@ -104,16 +121,27 @@ class HttpConnection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep the one header that matters; a trailer comes too late to matter."""
-        if self._status is None and name.lower() == b"retry-after":
+        if self._status is not None:
+            return
+        name = name.lower()
+        if name == b"retry-after":
             self._retry_after = value.decode("latin-1")
+        elif name in _BODY_LENGTH_HEADERS:
+            self._ends_with_connection = False
 
     def on_headers_complete(self) -> None:
         """Take the status, unless it is an interim one."""
         status = self._parser.get_status_code()
         if status in _INFORMATIONAL:
             self._retry_after = None
+            self._ends_with_connection = True
         else:
             self._status = status
+
+    def on_body(self, data: bytes) -> None:
+        """Keep what was asked for; the bound on what is read bounds it too."""
+        if self._body is not None and not self._is_complete:
+            self._body += data
 
     def on_message_complete(self) -> None:
         """Say that all is read, unless this was an interim answer."""
@@ -143,7 +171,12 @@ class HttpConnection(asyncio.Protocol):
         if self._status is None:
             result.set_result(NoAnswer(reason, was_stale))
         else:
-            result.set_result(Answer(self._status, self._retry_after))
+            body = None if self._body is None else self._whole_body(self._body)
+            result.set_result(Answer(self._status, self._retry_after, body))
+
+    def _whole_body(self, body: bytearray) -> bytes | None:
+        is_whole = self._is_complete and len(body) <= self._body_bytes_kept
+        return bytes(body) if is_whole else None
 
 
 def _reason(error: Exception | None) -> str:

@@ -41,15 +41,17 @@ class ConnectionPool:
         """Whether it could be forgotten: no request, and no connection kept."""
         return not self._users and not self._idle
 
-    async def exchange(self, request: bytes, may_start: MayStart = always) -> Exchanged:
-        """Send `request` and give what came back.
+    async def exchange(
+        self, request: bytes, may_start: MayStart = always, body_bytes_kept: int = 0
+    ) -> Exchanged:
+        """Send `request` and give what came back, with a body of up to `body_bytes_kept`.
 
         It may have waited long for its turn and for a connection: `may_start` has the last word.
         """
         self._users += 1
         try:
             async with self._places:
-                return await self._exchange(request, may_start)
+                return await self._exchange(request, may_start, body_bytes_kept)
         finally:
             self._users -= 1
 
@@ -60,11 +62,13 @@ class ConnectionPool:
         if self._sweep is not None:
             self._sweep.cancel()
 
-    async def _exchange(self, request: bytes, may_start: MayStart) -> Exchanged:
+    async def _exchange(
+        self, request: bytes, may_start: MayStart, body_bytes_kept: int
+    ) -> Exchanged:
         deadline = self._loop.time() + self._limits.total_s
         kept = self._take_idle()
         if kept is not None:
-            answer = await self._ask(kept, request, deadline, may_start)
+            answer = await self._ask(kept, request, deadline, may_start, body_bytes_kept)
             # A server that closed an idle connection has, as a rule, not seen the request. Where
             # it has, it gets the event twice with one webhook-id: what "at least once" allows.
             if not (isinstance(answer, NoAnswer) and answer.was_stale):
@@ -76,15 +80,20 @@ class ConnectionPool:
             return NoAnswer(str(failure))
         except TimeoutError:
             return NoAnswer(self._limits.timeout_reason)
-        return await self._ask(fresh, request, deadline, may_start)
+        return await self._ask(fresh, request, deadline, may_start, body_bytes_kept)
 
     async def _ask(
-        self, connection: HttpConnection, request: bytes, deadline: float, may_start: MayStart
+        self,
+        connection: HttpConnection,
+        request: bytes,
+        deadline: float,
+        may_start: MayStart,
+        body_bytes_kept: int,
     ) -> Exchanged:
         try:
             if not may_start():
                 return Withheld()
-            return await connection.post(request, deadline)
+            return await connection.ask(request, deadline, body_bytes_kept)
         finally:
             self._take_back(connection)
 

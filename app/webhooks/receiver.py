@@ -1,4 +1,4 @@
-"""A receiver of webhooks: verifies, tells who asked for it, and can be down, slow or unwilling.
+"""A receiver of webhooks: verifies, answers challenges, and can be down, slow or unwilling.
 
 It stands on the developer's side of the wire: `rewind listen`, the demo and the tests run it.
 """
@@ -12,9 +12,11 @@ from enum import StrEnum
 from functools import lru_cache
 from http.client import responses
 from typing import Final, NamedTuple
+from urllib.parse import parse_qs
 
 import httptools
 
+from app.webhooks.challenge import TOKEN_PARAMETER, crc_answer, is_ping
 from app.webhooks.signing import SignatureRefused, verify
 
 _BODY_BYTES_MAX: Final = 20 * 2**20
@@ -56,17 +58,32 @@ class ReceivedWebhook:
         """The replay that sent it; None for a live delivery."""
         return self.headers.get("webhook-replay-id")
 
+    @property
+    def is_ping(self) -> bool:
+        """Whether it only asks if this receiver wants webhooks."""
+        return is_ping(self.event_id, self.body)
 
-def _ignore(_: ReceivedWebhook) -> None:
+
+@dataclass(frozen=True, slots=True)
+class ReceivedChallenge:
+    """One GET that asked for proof; `is_answered` only where there is a secret to do it with."""
+
+    path: str
+    received_ms: int
+    is_answered: bool
+
+
+def _ignore(_: ReceivedWebhook | ReceivedChallenge) -> None:
     """What a receiver does that nobody listens to."""
 
 
 class WebhookReceiver:
-    """An HTTP server that takes webhooks on every path.
+    """An HTTP server that takes webhooks on every path, pings among them.
 
     `secret` may be set or replaced at any time. With one, a request whose signature does not
-    hold is answered with 401. `on_webhook` is called on the event loop for every POST, before it
-    is answered.
+    hold is answered with 401, and challenges (CRC) are answered; without one they are refused
+    with 403. `on_webhook` is called on the event loop for every POST and `on_challenge` for every
+    challenge, before it is answered.
     """
 
     def __init__(
@@ -76,6 +93,7 @@ class WebhookReceiver:
         *,
         secret: str | None = None,
         on_webhook: Callable[[ReceivedWebhook], None] = _ignore,
+        on_challenge: Callable[[ReceivedChallenge], None] = _ignore,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self.host = host
@@ -83,6 +101,7 @@ class WebhookReceiver:
         """The port taken, from the first `start` on; it stays the same over stops."""
         self.secret = secret
         self._on_webhook = on_webhook
+        self._on_challenge = on_challenge
         self._tls = tls
         self._server: asyncio.Server | None = None
         self._connections: set[_Connection] = set()
@@ -122,13 +141,27 @@ class WebhookReceiver:
         await self._server.wait_closed()
         self._server = None
 
-    def _take(self, request: "_Request") -> tuple[int, str, float]:
+    def _take(self, request: "_Request") -> "_Response":
+        if request.method == b"GET":
+            return self._take_challenge(request)
+        if request.method != b"POST":
+            return _METHOD_REFUSED
         verdict, problem = self._judge(request.headers, request.body)
         status = 401 if verdict is Verdict.REFUSED else self._status
         now_ms = time.time_ns() // 1_000_000
         path, headers, body = request.path, request.headers, request.body
         self._on_webhook(ReceivedWebhook(path, headers, body, now_ms, status, verdict, problem))
-        return status, self._extra, self._delay_s
+        return _Response(status, self._extra, delay_s=self._delay_s)
+
+    def _take_challenge(self, request: "_Request") -> "_Response":
+        tokens = parse_qs(request.path.partition("?")[2]).get(TOKEN_PARAMETER)
+        if tokens is None:
+            return _METHOD_REFUSED
+        now_ms = time.time_ns() // 1_000_000
+        self._on_challenge(ReceivedChallenge(request.path, now_ms, self.secret is not None))
+        if self.secret is None:
+            return _Response(403)
+        return _Response(200, _JSON, crc_answer(self.secret, tokens[0]))
 
     def _judge(self, headers: Mapping[str, str], body: bytes) -> tuple[Verdict, str | None]:
         if self.secret is None:
@@ -148,8 +181,20 @@ class _Request(NamedTuple):
     keeps_alive: bool
 
 
-Take = Callable[[_Request], tuple[int, str, float]]
-"""Gives status and further headers of the answer, and the seconds to wait before it goes out."""
+class _Response(NamedTuple):
+    """What a request is answered; `extra` holds whole header lines."""
+
+    status: int
+    extra: str = ""
+    body: bytes = b""
+    delay_s: float = 0.0
+    closes: bool = False
+
+
+_METHOD_REFUSED: Final = _Response(405, closes=True)
+_JSON: Final = "content-type: application/json\r\n"
+
+Take = Callable[[_Request], _Response]
 
 
 class _Connection(asyncio.Protocol):
@@ -222,15 +267,13 @@ class _Connection(asyncio.Protocol):
         self._is_head_complete = False
 
     def _answer(self, request: _Request) -> None:
-        if request.method != b"POST":
-            self._refuse(405)
-            return
-        status, extra, delay_s = self._take(request)
-        answer = _answer(status, extra, request.keeps_alive)
+        status, extra, body, delay_s, closes = self._take(request)
+        keeps_alive = request.keeps_alive and not closes
+        answer = _head(status, extra, len(body), keeps_alive) + body
         if delay_s:
-            self._loop.call_later(delay_s, self._write, answer, request.keeps_alive)
+            self._loop.call_later(delay_s, self._write, answer, keeps_alive)
         else:
-            self._write(answer, request.keeps_alive)
+            self._write(answer, keeps_alive)
 
     def _write(self, answer: bytes, keeps_alive: bool) -> None:
         if self._transport.is_closing():
@@ -240,11 +283,11 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
 
     def _refuse(self, status: int) -> None:
-        self._write(_answer(status, "", keeps_alive=False), keeps_alive=False)
+        self._write(_head(status, "", 0, keeps_alive=False), keeps_alive=False)
 
 
 @lru_cache(maxsize=64)
-def _answer(status: int, extra: str, keeps_alive: bool) -> bytes:
-    length = "" if status in (204, 304) else "content-length: 0\r\n"
+def _head(status: int, extra: str, body_bytes: int, keeps_alive: bool) -> bytes:
+    length = "" if status in (204, 304) else f"content-length: {body_bytes}\r\n"
     close = "" if keeps_alive else "connection: close\r\n"
     return f"HTTP/1.1 {status} {responses.get(status, '')}\r\n{length}{extra}{close}\r\n".encode()

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
+from urllib.parse import urlencode
 
 from app.webhooks.guard import Target
 from app.webhooks.signing import sign_under_each
@@ -26,7 +27,7 @@ _FRAMING: Final = frozenset(
         "upgrade",
     )
 )
-"""Headers that say where a request goes and where it ends: only `encode_post` writes these."""
+"""Headers that say where a request goes and where it ends: only this module writes these."""
 
 
 class HeaderRefused(ValueError):
@@ -67,6 +68,26 @@ def encode_post(target: Target, headers: Mapping[str, str], body: bytes) -> byte
         HeaderRefused: a name or value could end its header, or begin another.
     """
     lines = [_opening(target)]
+    _write_headers(lines, headers)
+    lines.append(f"content-length: {len(body)}\r\n\r\n")
+    return "".join(lines).encode("ascii") + body
+
+
+def encode_get(target: Target, query: Mapping[str, str], headers: Mapping[str, str]) -> bytes:
+    """The bytes of a GET of `target`, with `query` behind the query it has.
+
+    Raises:
+        HeaderRefused: a name or value could end its header, or begin another.
+    """
+    joint = "&" if "?" in target.path_and_query else "?"
+    path = f"{target.path_and_query}{joint}{urlencode(query)}"
+    lines = [f"GET {path} HTTP/1.1\r\nhost: {target.origin.header}\r\n"]
+    _write_headers(lines, headers)
+    lines.append("\r\n")
+    return "".join(lines).encode("ascii")
+
+
+def _write_headers(lines: list[str], headers: Mapping[str, str]) -> None:
     for name, value in headers.items():
         _check_name(name)
         # One call for each rule instead of a regular expression: this runs for every event.
@@ -75,8 +96,6 @@ def encode_post(target: Target, headers: Mapping[str, str], body: bytes) -> byte
                 f"header {name} is {value[:100]!r}; allowed is printable ASCII without outer spaces"
             )
         lines.append(f"{name}: {value}\r\n")
-    lines.append(f"content-length: {len(body)}\r\n\r\n")
-    return "".join(lines).encode("ascii") + body
 
 
 @lru_cache(maxsize=1024)

@@ -10,10 +10,10 @@ from typing import Final, Self
 from app.replay.delivery import Delivered, Outcome, Refused, Unreachable, Withheld
 from app.webhooks.dialer import Dialer
 from app.webhooks.guard import Guard, Origin, UrlRefused
-from app.webhooks.http_connection import NoAnswer
+from app.webhooks.http_connection import Answer, NoAnswer
 from app.webhooks.limits import SenderLimits
 from app.webhooks.pool import ConnectionPool, Exchanged, MayStart, always
-from app.webhooks.request import HeaderRefused, encode_post
+from app.webhooks.request import HeaderRefused, encode_get, encode_post
 from app.webhooks.retry_after import retry_after_s
 
 _POOLS_KEPT: Final = 256
@@ -72,6 +72,28 @@ class WebhookSender:
             return Unreachable(f"not sent: {refusal}")
         answer = await self._pool(target.origin).exchange(request, may_start)
         return _outcome(answer, time.time())
+
+    async def ask(
+        self,
+        url: str,
+        query: Mapping[str, str],
+        headers: Mapping[str, str],
+        *,
+        body_bytes_max: int,
+    ) -> tuple[Outcome, bytes | None]:
+        """GET `url` once, with `query` behind its own: the outcome, and the body of the answer.
+
+        The body is None when it is longer than `body_bytes_max` or did not come to its end. It
+        is as the receiver sent it; nothing is unpacked.
+        """
+        try:
+            target = self._target(url)
+            request = encode_get(target, query, headers)
+        except (UrlRefused, HeaderRefused) as refusal:
+            return Unreachable(f"not sent: {refusal}"), None
+        answer = await self._pool(target.origin).exchange(request, body_bytes_kept=body_bytes_max)
+        body = answer.body if isinstance(answer, Answer) else None
+        return _outcome(answer, time.time()), body
 
     def _pool(self, origin: Origin) -> ConnectionPool:
         pool = self._pools.get(origin)
