@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
+from app.replay.model import Webhook
+
 Scalar = str | int | float | bool | None
 
 RULE_NAME: Final = r"^[A-Za-z0-9_-]{1,64}$"
@@ -25,3 +27,20 @@ class Rule:
     name: str
     event_types: tuple[str, ...]
     where: tuple[tuple[str, Scalar], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingChanges:
+    """What changed in the routing table, all webhooks with all rules, up to `revision`.
+
+    A webhook or rule is in it as it is now, however often it changed; `gone_rules` are pairs of
+    webhook id and name. Things may come that the reader knows already, in any order. When
+    `revision` is lower than the one asked after, the table was brought back from an older copy:
+    these are all of its entries, and the reader forgets what it knew.
+    """
+
+    revision: int
+    webhooks: tuple[Webhook, ...] = ()
+    gone_webhooks: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    gone_rules: tuple[tuple[str, str], ...] = ()

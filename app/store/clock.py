@@ -1,6 +1,6 @@
 """The database's clock in SQL, so that leases do not depend on the clocks of the workers."""
 
-from sqlalchemy import BigInteger
+from sqlalchemy import BigInteger, ColumnElement
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
@@ -28,3 +28,8 @@ def _sqlite(_element: now_ms, _compiler: SQLCompiler, **_: object) -> str:
 def _mysql(_element: now_ms, _compiler: SQLCompiler, **_: object) -> str:
     # UNIX_TIMESTAMP would read the time in the session's zone and fail in its double hour.
     return "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)"
+
+
+def ms_from_now(pause_s: float) -> ColumnElement[int]:
+    """The time `pause_s` after the statement began."""
+    return now_ms() + round(pause_s * 1_000)

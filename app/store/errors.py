@@ -4,17 +4,22 @@ StoreError
 ├── StoreUnavailable         try again later; the operator looks at the database
 ├── SchemaOutdated           the operator runs `rewind migrate`
 ├── SchemaUnknown            the operator runs the version that migrated it
-├── NotFound                 ask for something that is there
+├── NotFound                 ask for something that is there, and yours
 │   ├── WebhookNotFound
-│   └── ReplayNotFound
+│   ├── RuleNotFound
+│   ├── ReplayNotFound
+│   └── KeyNotFound
 ├── Conflict                 the request is sound, but what is there stands against it
 │   ├── ActiveReplayExists       wait for that replay, or cancel it
 │   ├── IdempotencyConflict      choose another key
-│   └── NotCancellable           nothing: it is over already
+│   ├── IllegalMove              look at the replay's state first
+│   ├── ReplayNotOver            wait for its end before its failures are tried again
+│   ├── NothingToRetry           nothing: the replay gave nothing up
+│   └── TooManyRules             delete some
 └── InvalidCursor            start the list anew
 """
 
-from app.replay.states import ReplayState
+from app.replay.states import ReplayEvent, ReplayState
 
 
 class StoreError(Exception):
@@ -56,12 +61,29 @@ class WebhookNotFound(NotFound):
         self.webhook_id = webhook_id
 
 
+class RuleNotFound(NotFound):
+    """The webhook has no rule of this name."""
+
+    def __init__(self, webhook_id: str, name: str) -> None:
+        super().__init__(f"webhook {webhook_id!r} has no rule {name!r}")
+        self.webhook_id = webhook_id
+        self.name = name
+
+
 class ReplayNotFound(NotFound):
     """No replay has this id."""
 
     def __init__(self, replay_id: str) -> None:
         super().__init__(f"replay {replay_id!r} does not exist")
         self.replay_id = replay_id
+
+
+class KeyNotFound(NotFound):
+    """No API key has this id."""
+
+    def __init__(self, key_id: str) -> None:
+        super().__init__(f"API key {key_id!r} does not exist")
+        self.key_id = key_id
 
 
 class Conflict(StoreError):
@@ -86,13 +108,39 @@ class IdempotencyConflict(Conflict):
         self.replay_id = replay_id
 
 
-class NotCancellable(Conflict):
-    """The replay is over."""
+class IllegalMove(Conflict):
+    """The replay is in a state that knows no such event: it is over, or paused, or not."""
 
-    def __init__(self, replay_id: str, state: ReplayState) -> None:
-        super().__init__(f"replay {replay_id!r} is {state}, it cannot be cancelled any more")
+    def __init__(self, replay_id: str, state: ReplayState, event: ReplayEvent) -> None:
+        super().__init__(f"replay {replay_id!r} is {state}: {event} is not possible")
         self.replay_id = replay_id
         self.state = state
+        self.event = event
+
+
+class ReplayNotOver(Conflict):
+    """The failures of a replay are asked for again while more may come."""
+
+    def __init__(self, replay_id: str, state: ReplayState) -> None:
+        super().__init__(f"replay {replay_id!r} is {state}: it must be over to be tried again")
+        self.replay_id = replay_id
+        self.state = state
+
+
+class NothingToRetry(Conflict):
+    """The replay has no failures."""
+
+    def __init__(self, replay_id: str) -> None:
+        super().__init__(f"replay {replay_id!r} has no failures to try again")
+        self.replay_id = replay_id
+
+
+class TooManyRules(Conflict):
+    """The webhook has as many rules as it may have."""
+
+    def __init__(self, webhook_id: str, rules_max: int) -> None:
+        super().__init__(f"webhook {webhook_id!r} has {rules_max} rules; more are not allowed")
+        self.webhook_id = webhook_id
 
 
 class InvalidCursor(StoreError):

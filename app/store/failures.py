@@ -62,5 +62,12 @@ def in_log_order(
     return page_of(rows, limit, _to_failure, lambda row: Position(row.record_offset))
 
 
+def offsets(connection: Connection, replay_id: str, after: int, limit: int) -> tuple[int, ...]:
+    """The offsets beyond `after` of what the replay gave up, ascending, `limit` at most."""
+    offset = replay_failures.c.record_offset
+    query = select(offset).where(replay_failures.c.replay_id == replay_id, offset > after)
+    return tuple(connection.execute(query.order_by(offset).limit(limit)).scalars())
+
+
 def _to_failure(row: Row[Any]) -> Failure:
     return Failure(row.record_offset, row.event_id, row.attempts, row.status, row.reason)

@@ -19,6 +19,16 @@ def new_replay_id() -> str:
     return f"rpl_{secrets.token_hex(ID_BYTES)}"
 
 
+def new_account_id() -> str:
+    """An id "acc_..." of an account."""
+    return f"acc_{secrets.token_hex(ID_BYTES)}"
+
+
+def new_key_id() -> str:
+    """An id "key_..." of an API key, which is not its text."""
+    return f"key_{secrets.token_hex(ID_BYTES)}"
+
+
 def exactly(column: Column[str], text: str) -> ColumnElement[bool]:
     """Whether `column`, which holds ASCII, is `text`: to MySQL, "a" and "a " are equal as well.
 

@@ -8,19 +8,19 @@ database's clock. Each function locks the one row of its replay until the transa
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, func, select, update
+from sqlalchemy import ColumnElement, Connection, Select, case, func, select, update
 
 from app.replay.model import Claim, Counts, Failure, Lease, OffsetRange
 from app.replay.states import ReplayEvent, ReplayState, moves, next_state
 from app.store import failures as failures_table
 from app.store import replays as replays_table
 from app.store import webhooks as webhooks_table
-from app.store.clock import now_ms
+from app.store.clock import ms_from_now, now_ms
 from app.store.tables import CLAIM_INDEX, replays
 from app.store.transitions import moved_by
 
-ERROR_CHARS_MAX: Final = 4_000
-"""Longer errors are cut: a column of MySQL holds 65,535 bytes."""
+REASON_CHARS_MAX: Final = 4_000
+"""Longer reasons are cut: a column of MySQL holds 65,535 bytes."""
 
 _CLAIM_EVENTS: Final = {
     state: event for event in (ReplayEvent.CLAIM, ReplayEvent.TAKE_OVER) for state in moves(event)
@@ -37,7 +37,7 @@ def claim(connection: Connection, worker: str, lease_s: float) -> Claim | None:
 
     That is an OPEN one, which waits since its creation, or a held one whose lease has ended,
     which waits since then: neither kind can starve the other. Rows that others are claiming
-    are passed over.
+    are passed over. Counted as in vain until it brings the replay further.
     """
     row = connection.execute(_claimable().with_for_update(skip_locked=True)).first()
     if row is None:
@@ -49,9 +49,10 @@ def claim(connection: Connection, worker: str, lease_s: float) -> Claim | None:
         .values(
             state=str(next_state(state, _CLAIM_EVENTS[state])),
             lease_epoch=replays.c.lease_epoch + 1,
+            claims_in_vain=replays.c.claims_in_vain + 1,
             worker=worker,
             heartbeat_ms=now_ms(),
-            claimable_ms=_end_of_lease(lease_s),
+            claimable_ms=ms_from_now(lease_s),
             started_ms=func.coalesce(replays.c.started_ms, now_ms()),
         )
     )
@@ -74,13 +75,9 @@ def _claimable() -> Select[tuple[str, str]]:
     )
 
 
-def _end_of_lease(lease_s: float) -> ColumnElement[int]:
-    return now_ms() + round(lease_s * 1_000)
-
-
 def heartbeat(connection: Connection, lease: Lease, lease_s: float) -> bool:
     """Whether the lease still holds; if so, it does for `lease_s` from now on."""
-    values = {"heartbeat_ms": now_ms(), "claimable_ms": _end_of_lease(lease_s)}
+    values = {"heartbeat_ms": now_ms(), "claimable_ms": ms_from_now(lease_s)}
     return _move(connection, lease, ReplayEvent.HEARTBEAT, values)
 
 
@@ -91,6 +88,7 @@ def begin_delivery(connection: Connection, lease: Lease, offsets: OffsetRange) -
         "start_offset": offsets.start,
         "end_offset": offsets.end,
         "checkpoint_offset": func.coalesce(replays.c.checkpoint_offset, offsets.start),
+        "waiting_for": None,
     }
     return _move(connection, lease, ReplayEvent.BEGIN, values)
 
@@ -102,8 +100,15 @@ def checkpoint(
     counts: Counts,
     failures: Sequence[Failure],
 ) -> bool:
-    """Whether the job advanced to `offset`, along with what failed since the checkpoint before."""
+    """Whether the job advanced to `offset`, along with what failed since the checkpoint before.
+
+    Also for a replay that was paused or cancelled under this lease: nobody has claimed it since,
+    and its owner sees what was delivered to the end.
+    """
+    advances = replays.c.checkpoint_offset < offset
     values = {
+        # Before the checkpoint itself, which it compares with: see `moved_by`.
+        "claims_in_vain": case((advances, 0), else_=replays.c.claims_in_vain),
         "checkpoint_offset": offset,
         "delivered": counts.delivered,
         "duplicates": counts.duplicates,
@@ -122,19 +127,35 @@ def complete(connection: Connection, lease: Lease) -> bool:
 
 def fail(connection: Connection, lease: Lease, error: str) -> bool:
     """Whether the job is FAILED by this worker, because of `error`."""
-    return _move(connection, lease, ReplayEvent.FAIL, {"error": error[:ERROR_CHARS_MAX]})
+    return _move(connection, lease, ReplayEvent.FAIL, {"error": error[:REASON_CHARS_MAX]})
 
 
 def release(connection: Connection, lease: Lease) -> bool:
     """Whether the job is OPEN again, with all its progress and its old place in the queue."""
-    values = {"worker": None, "claimable_ms": replays.c.created_ms}
+    return _give_back(connection, lease, replays.c.created_ms, None)
+
+
+def postpone(connection: Connection, lease: Lease, reason: str, pause_s: float) -> bool:
+    """Whether the job is OPEN again, and says that it waits for `reason`, for `pause_s`."""
+    return _give_back(connection, lease, ms_from_now(pause_s), reason[:REASON_CHARS_MAX])
+
+
+def _give_back(
+    connection: Connection, lease: Lease, claimable_ms: ColumnElement[int], reason: str | None
+) -> bool:
+    values = {
+        "worker": None,
+        "claimable_ms": claimable_ms,
+        "waiting_for": reason,
+        "claims_in_vain": 0,
+    }
     return _move(connection, lease, ReplayEvent.RELEASE, values)
 
 
 def _move(
     connection: Connection, lease: Lease, event: ReplayEvent, values: Mapping[str, Any]
 ) -> bool:
-    statement = moved_by(event).where(
+    statement = moved_by(event, values).where(
         replays.c.id == lease.replay_id, replays.c.lease_epoch == lease.epoch
     )
-    return connection.execute(statement.values(**values)).rowcount == 1
+    return connection.execute(statement).rowcount == 1

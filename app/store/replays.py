@@ -1,23 +1,26 @@
-"""The table of replays as their owners see it: create, look up, list, cancel.
+"""The table of replays as their owners see it: create, look up, list, pause, cancel.
 
 What workers do to it is in `leases`.
 """
 
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, insert, select, true
 
 from app.replay.model import Counts, IdempotencyKey, NewReplay, OffsetRange, Replay, Window
 from app.replay.options import NoticeStyle
-from app.replay.states import ReplayEvent, ReplayState
-from app.store import stored_options, webhooks
+from app.replay.states import ACTIVE, TRANSITIONS, ReplayEvent, ReplayState
+from app.store import failures, stored_options, webhooks
 from app.store.clock import now_ms
 from app.store.errors import (
     ActiveReplayExists,
     IdempotencyConflict,
-    NotCancellable,
+    IllegalMove,
+    NothingToRetry,
     ReplayNotFound,
+    ReplayNotOver,
     WebhookNotFound,
 )
 from app.store.identity import exactly, new_replay_id
@@ -27,7 +30,10 @@ from app.store.transitions import moved_by
 
 
 def create(
-    connection: Connection, new: NewReplay, idempotency: IdempotencyKey | None
+    connection: Connection,
+    new: NewReplay,
+    idempotency: IdempotencyKey | None,
+    of_account: str | None,
 ) -> tuple[Replay, bool]:
     """The replay asked for, and whether it is new; not new when its key was used before.
 
@@ -35,45 +41,54 @@ def create(
     the loser's INSERT fails, and when it looks again it finds the winner's replay here.
 
     Raises:
-        WebhookNotFound: no such webhook, or it was deleted.
+        WebhookNotFound: no such webhook, it was deleted, or it is another account's.
         ActiveReplayExists: the webhook has a replay that is not over.
         IdempotencyConflict: the key named a request with another fingerprint.
+        ReplayNotFound, ReplayNotOver, NothingToRetry: see `NewReplay.retry_of`.
     """
     # First the lock, then the look: the rival whose replay this may be has committed by then.
-    is_there = webhooks.lock(connection, new.webhook_id)
+    webhook = webhooks.lock(connection, new.webhook_id, of_account)
     if idempotency is not None:
-        known = named_by(connection, idempotency)
+        known = named_by(connection, idempotency, of_account)
         if known is not None:
             return known, False
-    if not is_there:
+    if webhook is None:
         raise WebhookNotFound(new.webhook_id)
+    if new.retry_of is not None:
+        _check_can_retry(connection, new.retry_of, of_account)
     _check_none_active(connection, new.webhook_id)
     replay_id = new_replay_id()
     connection.execute(
         insert(replays).values(
             id=replay_id,
+            account_id=webhook.account_id,
             webhook_id=new.webhook_id,
             active_webhook_id=new.webhook_id,
             from_ms=new.window.from_ms,
             to_ms=new.window.to_ms,
+            options=stored_options.to_column(new.options),
+            retry_of=new.retry_of,
+            notice=str(new.notice),
             state=str(ReplayState.OPEN),
             claimable_ms=now_ms(),
             created_ms=now_ms(),
-            idempotency_digest=idempotency and _digest(idempotency),
+            idempotency_digest=idempotency and _digest(idempotency, of_account),
             request_fingerprint=idempotency and idempotency.fingerprint,
         )
     )
     return get(connection, replay_id), True
 
 
-def named_by(connection: Connection, idempotency: IdempotencyKey) -> Replay | None:
+def named_by(
+    connection: Connection, idempotency: IdempotencyKey, of_account: str | None
+) -> Replay | None:
     """The replay that was created under this key; None when there is none.
 
     Raises:
         IdempotencyConflict: the key named a request with another fingerprint.
     """
-    query = select(replays).where(replays.c.idempotency_digest == _digest(idempotency))
-    row = connection.execute(query).first()
+    digest = _digest(idempotency, of_account)
+    row = connection.execute(select(replays).where(replays.c.idempotency_digest == digest)).first()
     if row is None:
         return None
     if row.request_fingerprint != idempotency.fingerprint:
@@ -81,8 +96,18 @@ def named_by(connection: Connection, idempotency: IdempotencyKey) -> Replay | No
     return to_replay(row)
 
 
-def _digest(idempotency: IdempotencyKey) -> str:
-    return sha256(idempotency.key.encode()).hexdigest()
+def _digest(idempotency: IdempotencyKey, of_account: str | None) -> str:
+    """Each account has keys of its own, and so have those who see all accounts."""
+    owner = "" if of_account is None else f"{of_account}\0"
+    return sha256(f"{owner}{idempotency.key}".encode()).hexdigest()
+
+
+def _check_can_retry(connection: Connection, replay_id: str, of_account: str | None) -> None:
+    replay = get(connection, replay_id, of_account)
+    if replay.state in ACTIVE:
+        raise ReplayNotOver(replay_id, replay.state)
+    if not failures.offsets(connection, replay_id, after=-1, limit=1):
+        raise NothingToRetry(replay_id)
 
 
 def _check_none_active(connection: Connection, webhook_id: str) -> None:
@@ -92,13 +117,24 @@ def _check_none_active(connection: Connection, webhook_id: str) -> None:
         raise ActiveReplayExists(webhook_id, active_id)
 
 
-def get(connection: Connection, replay_id: str) -> Replay:
-    """The replay of this id.
+def _is_of(of_account: str | None) -> ColumnElement[bool]:
+    return true() if of_account is None else replays.c.account_id == of_account
+
+
+def _it(replay_id: str, of_account: str | None) -> Select[Any]:
+    return select(replays).where(exactly(replays.c.id, replay_id), _is_of(of_account))
+
+
+def get(connection: Connection, replay_id: str, of_account: str | None = None) -> Replay:
+    """The replay of this id, if it belongs to the account; None is any account.
 
     Raises:
-        ReplayNotFound: there is none.
+        ReplayNotFound: there is none, or it is another account's.
     """
-    row = connection.execute(select(replays).where(exactly(replays.c.id, replay_id))).first()
+    return _found(replay_id, connection.execute(_it(replay_id, of_account)).first())
+
+
+def _found(replay_id: str, row: Row[Any] | None) -> Replay:
     if row is None:
         raise ReplayNotFound(replay_id)
     return to_replay(row)
@@ -110,9 +146,10 @@ def newest(
     state: ReplayState | None,
     cursor: str | None,
     limit: int,
+    of_account: str | None,
 ) -> Page[Replay]:
     """A page of the replays of one webhook or all, in one state or all, the latest first."""
-    query = select(replays)
+    query = select(replays).where(_is_of(of_account))
     if webhook_id is not None:
         query = query.where(exactly(replays.c.webhook_id, webhook_id))
     if state is not None:
@@ -121,20 +158,51 @@ def newest(
     return newest_first(connection, query, order, cursor, limit, to_replay)
 
 
-def cancel(connection: Connection, replay_id: str) -> Replay:
+def cancel(connection: Connection, replay_id: str, of_account: str | None) -> Replay:
     """The replay, cancelled; who works on it learns so by its next write. Locks its row.
 
     Raises:
-        ReplayNotFound: there is none.
-        NotCancellable: it is over.
+        ReplayNotFound: see `get`.
+        IllegalMove: it is over.
     """
-    result = connection.execute(
-        moved_by(ReplayEvent.CANCEL).where(exactly(replays.c.id, replay_id))
-    )
-    replay = get(connection, replay_id)
-    if result.rowcount == 0:
-        raise NotCancellable(replay_id, replay.state)
-    return replay
+    return _moved(connection, replay_id, of_account, ReplayEvent.CANCEL, {})
+
+
+def pause(connection: Connection, replay_id: str, of_account: str | None) -> Replay:
+    """The replay, PAUSED; who works on it learns so by its next write. Locks its row.
+
+    Raises:
+        ReplayNotFound: see `get`.
+        IllegalMove: it is over, or PAUSED already.
+    """
+    values = {"claimable_ms": None, "waiting_for": None, "claims_in_vain": 0}
+    return _moved(connection, replay_id, of_account, ReplayEvent.PAUSE, values)
+
+
+def resume(connection: Connection, replay_id: str, of_account: str | None) -> Replay:
+    """The replay, OPEN again, at the end of the queue. Locks its row.
+
+    Raises:
+        ReplayNotFound: see `get`.
+        IllegalMove: it is not PAUSED.
+    """
+    values = {"claimable_ms": now_ms(), "worker": None}
+    return _moved(connection, replay_id, of_account, ReplayEvent.RESUME, values)
+
+
+def _moved(
+    connection: Connection,
+    replay_id: str,
+    of_account: str | None,
+    event: ReplayEvent,
+    values: Mapping[str, Any],
+) -> Replay:
+    query = _it(replay_id, of_account).with_for_update()
+    replay = _found(replay_id, connection.execute(query).first())
+    if event not in TRANSITIONS[replay.state]:
+        raise IllegalMove(replay_id, replay.state, event)
+    connection.execute(moved_by(event, values).where(replays.c.id == replay_id))
+    return get(connection, replay_id)
 
 
 def cancel_active_of(connection: Connection, webhook_id: str) -> None:

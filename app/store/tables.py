@@ -36,6 +36,7 @@ TABLE_OPTIONS: Final[dict[str, Any]] = {
 }
 
 CLAIM_INDEX: Final = "ix_replays_claimable"
+NOTICE_INDEX: Final = "ix_replays_notice_due_ms"
 ID_CHARS: Final = 40
 DIGEST_CHARS: Final = 64
 NAME_CHARS: Final = 64
@@ -164,7 +165,7 @@ replays: Final = Table(
     Column("notice_due_ms", BigInteger),
     Column("notice_attempts", Integer, nullable=False, server_default=text("0")),
     Index(None, "account_id", "created_ms", "id"),
-    Index(None, "notice_due_ms"),
+    Index(NOTICE_INDEX, "notice_due_ms"),
     Index(CLAIM_INDEX, "claimable_ms", "id"),
     Index(None, "created_ms", "id"),
     Index(None, "webhook_id", "created_ms", "id"),

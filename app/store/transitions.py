@@ -1,5 +1,6 @@
 """The SQL that moves a replay, derived from the table of its states."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import ColumnElement, Update, case, literal, update
@@ -9,17 +10,17 @@ from app.store.clock import now_ms
 from app.store.tables import replays
 
 
-def moved_by(event: ReplayEvent) -> Update:
+def moved_by(event: ReplayEvent, values: Mapping[str, Any] | None = None) -> Update:
     """An UPDATE that takes every replay that may have `event` to where it leads.
 
-    The caller narrows it down to one replay. Zero rows: the replay is in another state by now.
+    `values` change along. The caller narrows it down to one replay. Zero rows: the replay is in
+    another state by now.
     """
     targets = moves(event)
-    return (
-        update(replays)
-        .where(replays.c.state.in_(sorted(targets)))
-        .values(state=_target(targets), **_values_when_over(targets))
-    )
+    # MySQL assigns in this order, and what comes later reads what came before as already changed.
+    assigned = {**(values or {}), "state": _target(targets), **_values_when_over(targets)}
+    is_possible = replays.c.state.in_(sorted(targets))
+    return update(replays).where(is_possible).ordered_values(*assigned.items())
 
 
 def _target(targets: dict[ReplayState, ReplayState]) -> ColumnElement[str]:

@@ -123,7 +123,7 @@ def _create_revisions() -> None:
         sa.PrimaryKeyConstraint("name", name="pk_revisions"),
         **TABLE_OPTIONS,
     )
-    op.bulk_insert(revisions, [{"name": "routing", "value": 0}])
+    op.bulk_insert(revisions, [{"name": "routing", "value": 1}])
 
 
 def _extend_replays() -> None:

@@ -17,7 +17,7 @@ from app.replay.model import (
     Window,
 )
 from app.replay.states import ReplayState
-from app.store import ActiveReplayExists, NotCancellable, Store, WebhookNotFound
+from app.store import ActiveReplayExists, IllegalMove, Store, WebhookNotFound
 from app.webhooks.signing import new_secret
 
 T = TypeVar("T")
@@ -124,7 +124,7 @@ def test_a_job_that_is_cancelled_and_completed_at_once_ends_once(
             return ReplayState.COMPLETED if store.complete(claimed.lease) else None
         try:
             return store.cancel_replay(claimed.replay.id).state
-        except NotCancellable:
+        except IllegalMove:
             return None
 
     ends = [state for state in at_once(end) if state]

@@ -14,7 +14,7 @@ from app.replay.states import ReplayState
 from app.store import (
     ActiveReplayExists,
     IdempotencyConflict,
-    NotCancellable,
+    IllegalMove,
     ReplayNotFound,
     Store,
     WebhookNotFound,
@@ -133,7 +133,7 @@ def test_a_cancelled_replay_is_over_and_cannot_be_cancelled_again(
     assert cancelled.state is ReplayState.CANCELLED
     assert cancelled.finished_ms is not None
     assert cancelled.finished_ms >= cancelled.created_ms
-    with pytest.raises(NotCancellable, match="is CANCELLED") as refused:
+    with pytest.raises(IllegalMove, match="is CANCELLED") as refused:
         store.cancel_replay(claimed.replay.id)
     assert refused.value.state is ReplayState.CANCELLED
 

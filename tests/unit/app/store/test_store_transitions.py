@@ -5,7 +5,7 @@ import pytest
 from sqlalchemy import Connection, select, update
 
 from app.replay.model import Claim
-from app.replay.states import TERMINAL, TRANSITIONS, ReplayEvent, ReplayState
+from app.replay.states import ACTIVE, TERMINAL, TRANSITIONS, ReplayEvent, ReplayState
 from app.store.engine import Database
 from app.store.tables import replays
 from app.store.transitions import moved_by
@@ -31,4 +31,4 @@ def test_the_database_moves_a_replay_as_the_table_of_states_says(
         expected = TRANSITIONS[state].get(event)
         assert moved == (expected is not None)
         assert found.state == (expected or state)
-        assert (found.finished_ms is not None) == (expected in TERMINAL)
+        assert (found.finished_ms is not None) == (expected in TERMINAL and state in ACTIVE)

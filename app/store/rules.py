@@ -1,0 +1,115 @@
+"""The table of rules: every statement on it but the look-up of what changed, see `routing`.
+
+Who writes has counted the revision up before, and so is the only one to change the table.
+"""
+
+import json
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, insert, select, update
+
+from app.replay.rules import RULES_PER_WEBHOOK_MAX, Rule
+from app.store import webhooks
+from app.store.errors import RuleNotFound, TooManyRules
+from app.store.identity import exactly
+from app.store.pages import Page, Position, decode_cursor, page_of
+from app.store.tables import rules
+
+
+def put(connection: Connection, rule: Rule, revision: int, of_account: str | None) -> bool:
+    """Whether the rule is new; one of the same name is replaced. Locks its row.
+
+    Raises:
+        WebhookNotFound: see `webhooks.get`.
+        TooManyRules: the webhook has as many as it may have.
+    """
+    webhooks.get(connection, rule.webhook_id, of_account)
+    row = _row(connection, rule.webhook_id, rule.name)
+    is_new = row is None or row.value is None
+    if is_new:
+        _check_room(connection, rule.webhook_id)
+    values = {"value": _to_value(rule), "revision": revision}
+    if row is None:
+        key = {"webhook_id": rule.webhook_id, "name": rule.name}
+        connection.execute(insert(rules).values(key | values))
+    else:
+        _change(connection, rule.webhook_id, rule.name, values)
+    return is_new
+
+
+def _row(connection: Connection, webhook_id: str, name: str) -> Row[Any] | None:
+    query = select(rules).where(
+        exactly(rules.c.webhook_id, webhook_id), exactly(rules.c.name, name)
+    )
+    return connection.execute(query).first()
+
+
+def _check_room(connection: Connection, webhook_id: str) -> None:
+    query = select(func.count()).where(rules.c.webhook_id == webhook_id, rules.c.value.is_not(None))
+    if connection.execute(query).scalar_one() >= RULES_PER_WEBHOOK_MAX:
+        raise TooManyRules(webhook_id, RULES_PER_WEBHOOK_MAX)
+
+
+def _change(connection: Connection, webhook_id: str, name: str, values: dict[str, Any]) -> None:
+    statement = update(rules).where(rules.c.webhook_id == webhook_id, rules.c.name == name)
+    connection.execute(statement.values(values))
+
+
+def get(connection: Connection, webhook_id: str, name: str, of_account: str | None) -> Rule:
+    """The rule of this name.
+
+    Raises:
+        WebhookNotFound: see `webhooks.get`.
+        RuleNotFound: the webhook has no rule of this name.
+    """
+    webhooks.get(connection, webhook_id, of_account)
+    row = _row(connection, webhook_id, name)
+    if row is None or row.value is None:
+        raise RuleNotFound(webhook_id, name)
+    return to_rule(row)
+
+
+def delete(
+    connection: Connection, webhook_id: str, name: str, revision: int, of_account: str | None
+) -> None:
+    """Take the rule's value away; its row stays and tells so. Locks the row.
+
+    Raises:
+        WebhookNotFound: see `webhooks.get`.
+        RuleNotFound: the webhook has no rule of this name.
+    """
+    get(connection, webhook_id, name, of_account)
+    _change(connection, webhook_id, name, {"value": None, "revision": revision})
+
+
+def delete_all_of(connection: Connection, webhook_id: str, revision: int) -> None:
+    """Take the values of all rules of a webhook away; locks their rows."""
+    statement = update(rules).where(rules.c.webhook_id == webhook_id, rules.c.value.is_not(None))
+    connection.execute(statement.values(value=None, revision=revision))
+
+
+def by_name(
+    connection: Connection, webhook_id: str, cursor: str | None, limit: int, of_account: str | None
+) -> Page[Rule]:
+    """A page of the webhook's rules, by name.
+
+    Raises:
+        WebhookNotFound: see `webhooks.get`.
+        InvalidCursor: see `pages.decode_cursor`.
+    """
+    webhooks.get(connection, webhook_id, of_account)
+    query = select(rules).where(rules.c.webhook_id == webhook_id, rules.c.value.is_not(None))
+    if cursor is not None:
+        query = query.where(rules.c.name > decode_cursor(cursor).id)
+    rows = connection.execute(query.order_by(rules.c.name).limit(limit + 1)).all()
+    return page_of(rows, limit, to_rule, lambda row: Position(0, row.name))
+
+
+def _to_value(rule: Rule) -> str:
+    return json.dumps({"eventTypes": rule.event_types, "where": dict(rule.where)})
+
+
+def to_rule(row: Row[Any]) -> Rule:
+    """The value of a row whose rule is not deleted."""
+    value = json.loads(row.value)
+    return Rule(row.webhook_id, row.name, tuple(value["eventTypes"]), tuple(value["where"].items()))
