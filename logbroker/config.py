@@ -165,6 +165,9 @@ class BrokerConfig:
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
     group_max_size: int = 1_000
+    metrics_port: int = 0
+    """On `host`; with 0 no metrics are shown there."""
+    metrics_partitions_max: int = 1_000
     topic_defaults: LogConfig = LogConfig()
 
     def __post_init__(self) -> None:
@@ -219,4 +222,6 @@ _BROKER_RANGES: Final = (
     ("group_min_session_timeout_ms", 1, 2**31 - 1),
     ("group_max_session_timeout_ms", 1, 2**31 - 1),
     ("group_max_size", 1, 2**31 - 1),
+    ("metrics_port", 0, PORT_MAX),
+    ("metrics_partitions_max", 0, 1_000_000),
 )

@@ -36,6 +36,8 @@ _NUMBERS = {
     "group_min_session_timeout_ms": "The shortest session timeout of a group's member.",
     "group_max_session_timeout_ms": "The longest session timeout of a group's member.",
     "group_max_size": "The most members of a group.",
+    "metrics_port": "Where to serve Prometheus metrics, on the host of --listen; 0 is nowhere.",
+    "metrics_partitions_max": "Metrics tell partitions apart up to so many.",
 }
 
 
@@ -115,7 +117,7 @@ class Address(click.ParamType[tuple[str, int]]):
     type=Address(),
     envvar="LOGBROKER_METRICS_LISTEN",
     show_envvar=True,
-    help="Where to serve Prometheus metrics over HTTP; nowhere where absent.",
+    help="Where to serve Prometheus metrics, if not on the host of --listen.",
 )
 @click.option(
     "--auto-create-topics/--no-auto-create-topics",
@@ -155,13 +157,14 @@ def serve(
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
     host, port = listen
+    metrics = _metrics_address(host, settings["metrics_port"], metrics_listen)
     _raise_descriptor_limit()
     try:
         defaults = _topic_defaults(topic_configs)
         config = BrokerConfig(host=host, port=port, topic_defaults=defaults, **settings)
         broker = Broker(config)
-        if metrics_listen is not None:
-            broker.serve_metrics(*metrics_listen)
+        if metrics is not None:
+            broker.serve_metrics(*metrics)
     except LogbrokerError as error:
         click.echo(f"logbroker: {error}", err=True)
         sys.exit(REFUSED)
@@ -175,6 +178,15 @@ def serve(
     except StorageFailed as error:
         click.echo(f"logbroker: not closed cleanly: {error}", err=True)
         sys.exit(REFUSED)
+
+
+def _metrics_address(
+    host: str, port: int, elsewhere: tuple[str, int] | None
+) -> tuple[str, int] | None:
+    """Where to serve metrics; none where nobody wants them."""
+    if port and elsewhere is not None:
+        raise click.UsageError("--metrics-port and --metrics-listen exclude each other")
+    return elsewhere or ((host, port) if port else None)
 
 
 def _topic_defaults(pairs: tuple[str, ...]) -> LogConfig:

@@ -173,6 +173,11 @@ class Group:
         self._generations.retire(reason)
         return self._take_effects()
 
+    @property
+    def members(self) -> int:
+        """How many members there are, those included who have yet to join again."""
+        return len(self._roster)
+
     def describe(self) -> DescribedGroup:
         """The group as an administrator sees it."""
         protocol = self._generations.protocol if self.state is GroupState.STABLE else None

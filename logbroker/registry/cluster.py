@@ -71,6 +71,14 @@ class ClusterView:
         """The broker that serves a partition now: the first of its replicas that lives."""
         return next((each for each in topic.replicas[partition] if each in self.brokers), None)
 
+    def count_leaderless(self) -> int:
+        """How many partitions nobody serves now, as none of their brokers lives."""
+        return sum(
+            not any(each in self.brokers for each in replicas)
+            for topic in self.topics.values()
+            for replicas in topic.replicas
+        )
+
     def coordinator(self, group_id: str) -> BrokerEndpoint | None:
         """The broker that looks after a consumer group now."""
         broker_id = self.coordinators.get(coordination_slot(group_id))

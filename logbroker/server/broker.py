@@ -3,8 +3,6 @@
 import logging
 from typing import Final
 
-from prometheus_client import CollectorRegistry, start_http_server
-
 from logbroker.config import BrokerConfig
 from logbroker.errors import ConfigurationError, RequestRefused, StorageFailed
 from logbroker.registry.cluster import BrokerEndpoint, ClusterView
@@ -35,7 +33,9 @@ from logbroker.server.housekeeping import Housekeeping
 from logbroker.server.listener import Listener
 from logbroker.server.loop import SocketLoop
 from logbroker.server.membership import Membership
-from logbroker.server.metrics import BrokerCollector, Counters
+from logbroker.server.metrics.collector import Watched
+from logbroker.server.metrics.counters import Counters
+from logbroker.server.metrics.endpoint import serve_metrics
 from logbroker.server.opening import open_data
 from logbroker.server.partition import Partition, Partitions
 from logbroker.server.produce import ProduceHandler
@@ -104,19 +104,7 @@ class Broker:
         Raises:
             ConfigurationError: the address cannot be bound.
         """
-        registry = CollectorRegistry()
-        registry.register(
-            BrokerCollector(
-                self._counters,
-                self._partitions,
-                self._config.broker_id,
-                self._coordinator.count_by_state,
-            )
-        )
-        try:
-            start_http_server(port, host, registry)
-        except OSError as error:
-            raise ConfigurationError(f"metrics cannot listen on {host}:{port}: {error}") from error
+        serve_metrics(self._watched(), host, port)
 
     def _build(self, view: ClusterView) -> None:
         config, loop = self._config, self._loop
@@ -144,7 +132,7 @@ class Broker:
         self._dispatcher = self._build_dispatcher()
         self._listener.start(self._dispatcher, self._reads, self._counters)
         self._housekeeping = Housekeeping(
-            config, loop, files, partitions, self._logs, self._disk, self._listener
+            config, loop, files, partitions, self._logs, self._disk, self._listener, self._counters
         )
 
     def _build_dispatcher(self) -> RequestDispatcher:
@@ -174,7 +162,21 @@ class Broker:
                 **group_handlers(groups, committed, described),
             },
             self._reads,
+            self._loop,
             self._counters,
+        )
+
+    def _watched(self) -> Watched:
+        return Watched(
+            self._config,
+            self._counters,
+            self._partitions,
+            self._coordinator,
+            self._registry,
+            self._logs,
+            self._produce,
+            self._commit,
+            self._listener,
         )
 
     def _endpoint(self) -> BrokerEndpoint:

@@ -147,7 +147,7 @@ class Catalog:
     def _lead(self, topic: Topic, number: int, config: LogConfig, changes: Changes) -> None:
         partition_log = self._logs.logs[topic.name, number]
         partition_log.config = config
-        partition = Partition(topic, partition_log)
+        partition = Partition(topic, partition_log, self._partitions.traffic_of(topic.name))
         self._partitions.add(partition)
         changes.led += 1
         self._on_led(partition)
@@ -160,6 +160,7 @@ class Catalog:
 
     def _remove(self, topic: Topic, changes: Changes) -> None:
         """Close a topic's partitions at once; the files go after `file_delete_delay_s`."""
+        self._partitions.forget_traffic(topic.name)
         for number in range(topic.partitions):
             partition = self._partitions.remove(topic.name, number)
             if partition is not None:

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from logbroker.errors import ProtocolViolation
 from logbroker.server.loop import READ, WRITE, SocketLoop
-from logbroker.server.metrics import Counters
+from logbroker.server.metrics.counters import Counters
 from logbroker.server.page_cache import is_warm, warm
 from logbroker.server.workers import Workers
 from logbroker.storage.span import FileSpan

@@ -1,12 +1,14 @@
 """Which handler answers which request."""
 
 import logging
+import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
 from logbroker.server.connection import Connection
 from logbroker.server.fetch import FetchHandler
-from logbroker.server.handlers.cluster import ClusterHandlers
+from logbroker.server.handlers.cluster import ClusterHandlers, WholeCluster
 from logbroker.server.handlers.committed_offsets import CommittedOffsetHandlers
 from logbroker.server.handlers.configs import ConfigHandlers
 from logbroker.server.handlers.coordinators import CoordinatorHandlers
@@ -17,9 +19,11 @@ from logbroker.server.handlers.offsets import OffsetHandlers
 from logbroker.server.handlers.producer_ids import ProducerIdHandlers
 from logbroker.server.handlers.records import RecordHandlers
 from logbroker.server.handlers.topics import TopicHandlers
-from logbroker.server.metrics import Counters
+from logbroker.server.loop import SocketLoop
+from logbroker.server.metrics.counters import Counters
 from logbroker.server.produce import ProduceHandler
 from logbroker.server.workers import Workers
+from logbroker.wire.answer_errors import error_codes
 from logbroker.wire.api_versions import answer_api_versions
 from logbroker.wire.apis import ApiKey
 from logbroker.wire.cold import decode_cold, encode_cold
@@ -53,6 +57,7 @@ class RequestDispatcher:
         slow: dict[ApiKey, Handler],
         deferred: dict[ApiKey, Deferred],
         reads: Workers,
+        loop: SocketLoop,
         counters: Counters,
     ) -> None:
         self.touched: set[Connection] = set()
@@ -62,12 +67,12 @@ class RequestDispatcher:
         self._slow = slow
         self._deferred = deferred
         self._reads = reads
+        self._loop = loop
         self._counters = counters
 
     def dispatch(self, connection: Connection, frames: list[tuple[int, int]]) -> None:
         """Handle the whole frames of one read; `touched` connections are finished by the broker."""
         self.touched.add(connection)
-        self._counters.requests += len(frames)
         view = connection.buffer.view()
         others = 0
         for start, end in frames:
@@ -77,7 +82,6 @@ class RequestDispatcher:
                 continue
             self._produce.end_run()
             if others == OTHERS_PER_TURN:
-                self._counters.requests -= len(frames) - frames.index((start, end))
                 connection.postpone(start)
                 break
             others += 1
@@ -90,8 +94,10 @@ class RequestDispatcher:
     def _handle_cold(self, connection: Connection, frame: memoryview) -> None:
         header, body = read_request_header(frame)
         connection.client_id = header.client_id
+        self._counters.requests[header.api_key] += 1
         if header.api_key == ApiKey.API_VERSIONS:
             connection.open_slot().fill([answer_api_versions(header, frame, body)])
+            self._note_answer(header, self._loop.now_s, Counter())
             return
         request = decode_cold(header, frame, body)
         slow = self._slow.get(ApiKey(header.api_key))
@@ -104,33 +110,52 @@ class RequestDispatcher:
             return
         response = self._cold[ApiKey(header.api_key)](request)
         connection.open_slot().fill([encode_cold(header, response)])
+        self._note_answer(header, self._loop.now_s, _error_codes(response, header))
 
     def _handle_slow(
         self, connection: Connection, header: RequestHeader, call: Callable[[], Any]
     ) -> None:
-        slot = connection.open_slot()
+        slot, began_s = connection.open_slot(), self._loop.now_s
 
-        def done(answer: bytes | Exception) -> None:
-            if isinstance(answer, Exception):
-                log.error("%s failed", ApiKey(header.api_key).name, exc_info=answer)
+        def work() -> tuple[bytes, Counter[int]]:
+            response = call()
+            return encode_cold(header, response), _error_codes(response, header)
+
+        def done(result: tuple[bytes, Counter[int]] | Exception) -> None:
+            if isinstance(result, Exception):
+                log.error("%s failed", ApiKey(header.api_key).name, exc_info=result)
                 connection.close("internal error")
                 return
+            answer, codes = result
             slot.fill([answer])
+            self._note_answer(header, began_s, codes)
             connection.send()
 
-        self._reads.run(lambda: encode_cold(header, call()), done)
+        self._reads.run(work, done)
 
     def _handle_deferred(
         self, connection: Connection, header: RequestHeader, request: Any, handler: Deferred
     ) -> None:
-        slot = connection.open_slot()
+        slot, began_s = connection.open_slot(), self._loop.now_s
 
         def answer(response: Any) -> None:
             slot.fill([encode_cold(header, response)])
+            self._note_answer(header, began_s, _error_codes(response, header))
             # The end of whichever turn this is sends it.
             self.touched.add(connection)
 
         handler(request, connection, answer)
+
+    def _note_answer(self, header: RequestHeader, began_s: float, codes: Counter[int]) -> None:
+        self._counters.request_seconds[header.api_key].observe(time.monotonic() - began_s)
+        for code, times in codes.items():
+            self._counters.count_error(header.api_key, code, times)
+
+
+def _error_codes(response: Any, header: RequestHeader) -> Counter[int]:
+    if isinstance(response, WholeCluster):
+        return response.error_codes(header.api_version)
+    return error_codes(response, header.api_version)
 
 
 def cold_handlers(

@@ -1,5 +1,6 @@
 """Fetch: spans of segment files up to the high watermark, at once or after a long poll."""
 
+import time
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -8,10 +9,11 @@ from logbroker.errors import FetchSessionNotFound, RequestRefused, StorageFailed
 from logbroker.server.connection import Connection
 from logbroker.server.leader_epoch import check_leader_epoch
 from logbroker.server.loop import SocketLoop, Timer
-from logbroker.server.metrics import Counters
+from logbroker.server.metrics.counters import Counters, TopicTraffic
 from logbroker.server.partition import Partition, Partitions
-from logbroker.storage.span import FileSpan
+from logbroker.storage.span import LogSpan
 from logbroker.wire.answers import Slot
+from logbroker.wire.apis import ApiKey
 from logbroker.wire.error_codes import code_of
 from logbroker.wire.fetch import (
     FetchOutcome,
@@ -20,6 +22,8 @@ from logbroker.wire.fetch import (
     decode_fetch,
     encode_fetch_answer,
 )
+
+FETCH_KEY: Final = int(ApiKey.FETCH)
 
 NO_SESSION: Final = 0
 FULL_FETCH_EPOCHS: Final = (0, -1)
@@ -36,7 +40,7 @@ RESPONSE_BYTES_MAX: Final = 55 * 2**20
 class WaitingFetch:
     """A fetch that found less than `min_bytes`, and waits for more or for its time to be up."""
 
-    __slots__ = ("connection", "partitions", "request", "slot", "timer")
+    __slots__ = ("began_s", "connection", "partitions", "request", "slot", "timer")
 
     def __init__(
         self,
@@ -45,12 +49,14 @@ class WaitingFetch:
         request: FetchRequest,
         partitions: list[Partition],
         timer: Timer,
+        began_s: float,
     ) -> None:
         self.connection = connection
         self.slot = slot
         self.request = request
         self.partitions = partitions
         self.timer = timer
+        self.began_s = began_s
 
     def leave(self) -> None:
         """Wait no more: it is answered, or nobody is there to be answered."""
@@ -66,6 +72,8 @@ class Collected:
 
     outcomes: list[FetchOutcome]
     partitions: list[Partition]
+    reads: list[tuple[TopicTraffic, LogSpan, int]]
+    """Where there is something: the offset that was asked for, too."""
     size: int = 0
     has_error: bool = False
 
@@ -81,15 +89,16 @@ class FetchHandler:
     def handle(self, connection: Connection, view: memoryview, start: int, end: int) -> None:
         """Answer the request at `view[start:end]`, or let it wait."""
         request = decode_fetch(view, start, end)
-        self._counters.fetch_requests += 1
+        self._counters.requests[FETCH_KEY] += 1
         slot = connection.open_slot()
         if request.session_id != NO_SESSION or request.session_epoch not in FULL_FETCH_EPOCHS:
             code = code_of(FetchSessionNotFound(f"no session {request.session_id}"))
+            self._counters.count_error(FETCH_KEY, code)
             slot.fill(encode_fetch_answer(request, [], error_code=code))
             return
         collected = self._collect(request)
         if self._is_enough(request, collected):
-            self._answer(slot, request, collected)
+            self._answer(slot, request, collected, self._loop.now_s)
         else:
             self._wait(connection, slot, request, collected.partitions)
 
@@ -115,7 +124,7 @@ class FetchHandler:
     ) -> None:
         due_s = self._loop.now_s + min(request.max_wait_ms, WAIT_MS_MAX) / 1000
         timer = self._loop.call_at(due_s, lambda: self._time_up(waiting))
-        waiting = WaitingFetch(connection, slot, request, partitions, timer)
+        waiting = WaitingFetch(connection, slot, request, partitions, timer, self._loop.now_s)
         connection.waiting.add(waiting)
         for partition in partitions:
             partition.fetch_waiters.add(waiting)
@@ -126,11 +135,20 @@ class FetchHandler:
 
     def _settle(self, waiting: WaitingFetch, collected: Collected) -> None:
         waiting.leave()
-        self._answer(waiting.slot, waiting.request, collected)
+        self._answer(waiting.slot, waiting.request, collected, waiting.began_s)
 
-    def _answer(self, slot: Slot, request: FetchRequest, collected: Collected) -> None:
-        self._counters.bytes_out += collected.size
+    def _answer(
+        self, slot: Slot, request: FetchRequest, collected: Collected, began_s: float
+    ) -> None:
         slot.fill(encode_fetch_answer(request, collected.outcomes))
+        for traffic, span, offset in collected.reads:
+            traffic.bytes_out += span.length
+            traffic.messages_out += span.next_offset - offset
+        if collected.has_error:
+            for outcome in collected.outcomes:
+                if outcome.error_code:
+                    self._counters.count_error(FETCH_KEY, outcome.error_code)
+        self._counters.request_seconds[FETCH_KEY].observe(time.monotonic() - began_s)
 
     def _is_enough(self, request: FetchRequest, collected: Collected) -> bool:
         return (
@@ -149,7 +167,7 @@ class FetchHandler:
         )
 
     def _collect(self, request: FetchRequest) -> Collected:
-        collected = Collected([], [])
+        collected = Collected([], [], [])
         room = min(request.max_bytes, RESPONSE_BYTES_MAX)
         for wanted in request.partitions:
             try:
@@ -163,9 +181,10 @@ class FetchHandler:
                     FetchOutcome(wanted, code_of(refusal), NO_OFFSET, NO_OFFSET, None)
                 )
                 continue
-            length = span.length if span is not None else 0
-            room = max(0, room - length)
-            collected.size += length
+            if span is not None:
+                room = max(0, room - span.length)
+                collected.size += span.length
+                collected.reads.append((partition.traffic, span, wanted.fetch_offset))
             collected.partitions.append(partition)
             log = partition.log
             collected.outcomes.append(
@@ -181,7 +200,7 @@ class FetchHandler:
 
     def _read(
         self, partition: Partition, wanted: FetchPartition, bytes_max: int, *, is_first: bool
-    ) -> FileSpan | None:
+    ) -> LogSpan | None:
         try:
             return partition.log.read(wanted.fetch_offset, bytes_max, whole_batch=is_first)
         except OSError as error:

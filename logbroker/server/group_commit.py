@@ -8,14 +8,16 @@ it is flushed".
 """
 
 import logging
+import time
 from collections.abc import Callable
 
 from logbroker.config import UNSET
 from logbroker.errors import StorageFailed
 from logbroker.server.loop import SocketLoop
-from logbroker.server.metrics import Counters
+from logbroker.server.metrics.counters import Counters
 from logbroker.server.partition import Partition
 from logbroker.server.workers import Workers
+from logbroker.storage.partition_log import PartitionLog
 
 log = logging.getLogger("logbroker.group_commit")
 
@@ -38,6 +40,11 @@ class GroupCommit:
         self._on_failed = on_failed
         self._failed: set[Partition] = set()
         """Logs that take nothing more, and of which that was said."""
+
+    @property
+    def partitions_failed(self) -> int:
+        """How many logs take nothing more until restart; any thread may ask."""
+        return len(self._failed)
 
     def written(self, partition: Partition) -> None:
         """Something was written to this log: flush it now, soon, or after the running flush."""
@@ -65,9 +72,11 @@ class GroupCommit:
         if partition.is_flushing or not partition.is_open:
             return
         partition.is_flushing = True
-        self._flushers.run(partition.log.flush, lambda result: self._ended(partition, result))
+        self._flushers.run(
+            lambda: _timed_flush(partition.log), lambda result: self._ended(partition, result)
+        )
 
-    def _ended(self, partition: Partition, result: int | Exception) -> None:
+    def _ended(self, partition: Partition, result: tuple[int, float] | Exception) -> None:
         partition.is_flushing = False
         if not partition.is_open:
             return
@@ -77,8 +86,9 @@ class GroupCommit:
             return
         if isinstance(result, Exception):
             raise result
-        self._counters.flushes += 1
-        partition.log.advance_high_watermark(result)
+        flushed_offset, seconds = result
+        self._counters.flush_seconds.observe(seconds)
+        partition.log.advance_high_watermark(flushed_offset)
         self._on_flushed(partition)
         self.written(partition)
 
@@ -88,6 +98,13 @@ class GroupCommit:
             self._failed.add(partition)
             self._counters.flush_failures += 1
             log.error("flush failed partition=%s reason=%s", partition, failure)
+
+
+def _timed_flush(log: PartitionLog) -> tuple[int, float]:
+    """The flushed offset, and how many seconds the flush took on its thread."""
+    began_s = time.monotonic()
+    offset = log.flush()
+    return offset, time.monotonic() - began_s
 
 
 def _cancel_timer(partition: Partition) -> None:

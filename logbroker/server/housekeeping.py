@@ -9,6 +9,7 @@ from logbroker.errors import StorageFailed
 from logbroker.server.connection import Connection
 from logbroker.server.file_removal import FileRemoval
 from logbroker.server.loop import SocketLoop
+from logbroker.server.metrics.counters import Counters
 from logbroker.server.partition import Partitions
 from logbroker.server.workers import Workers
 from logbroker.storage.log_directory import LogDirectory
@@ -33,6 +34,7 @@ class Housekeeping:
         logs: LogDirectory,
         disk: Workers,
         connections: Iterable[Connection],
+        counters: Counters,
     ) -> None:
         self._config = config
         self._loop = loop
@@ -41,6 +43,7 @@ class Housekeeping:
         self._logs = logs
         self._disk = disk
         self._connections = connections
+        self._counters = counters
 
     def start(self) -> None:
         """Begin the rounds."""
@@ -57,10 +60,13 @@ class Housekeeping:
             try:
                 deleted = partition.log.apply_retention(now_ms)
             except StorageFailed as failure:
+                self._counters.retention_failures += 1
                 log.error("retention failed partition=%s reason=%s", partition, failure)
                 continue
             if deleted:
                 log.info("retention partition=%s segments=%d", partition, len(deleted))
+                self._counters.segments_deleted += len(deleted)
+                self._counters.segments_deleted_bytes += sum(gone.size_bytes for gone in deleted)
                 self._files.remove_later(path for gone in deleted for path in gone.paths)
 
     def _checkpoint(self) -> None:
@@ -68,6 +74,7 @@ class Housekeeping:
 
     def _report(self, result: Exception | None) -> None:
         if result is not None:
+            self._counters.checkpoint_failures += 1
             log.error("checkpoint failed: %s", result)
 
     def _close_idle(self) -> None:

@@ -10,7 +10,7 @@ from logbroker.config import BrokerConfig
 from logbroker.errors import ConfigurationError
 from logbroker.server.connection import Connection, Dispatcher
 from logbroker.server.loop import READ, SocketLoop
-from logbroker.server.metrics import Counters
+from logbroker.server.metrics.counters import Counters
 from logbroker.server.workers import Workers
 
 log = logging.getLogger("logbroker.listener")
@@ -40,6 +40,9 @@ class Listener:
 
     def __iter__(self) -> Iterator[Connection]:
         return iter(self._connections)
+
+    def __len__(self) -> int:
+        return len(self._connections)
 
     @property
     def port(self) -> int:

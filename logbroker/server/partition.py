@@ -13,11 +13,12 @@ from logbroker.errors import (
 from logbroker.registry.cluster import ClusterView
 from logbroker.registry.topic import Topic
 from logbroker.server.loop import Timer
+from logbroker.server.metrics.counters import TopicTraffic
 from logbroker.storage.partition_log import PartitionLog
 
 if TYPE_CHECKING:
     from logbroker.server.fetch import WaitingFetch
-    from logbroker.server.produce import ProduceRun
+    from logbroker.server.produce_run import ProduceRun
 
 
 class Partition:
@@ -36,11 +37,13 @@ class Partition:
         "is_open",
         "log",
         "topic",
+        "traffic",
     )
 
-    def __init__(self, topic: Topic, log: PartitionLog) -> None:
+    def __init__(self, topic: Topic, log: PartitionLog, traffic: TopicTraffic) -> None:
         self.topic = topic
         self.log = log
+        self.traffic = traffic
         self.is_open = True
         self.is_flushing = False
         self.flush_timer: Timer | None = None
@@ -61,12 +64,34 @@ class Partitions:
         self.view = view
         self._by_name: dict[tuple[str, int], Partition] = {}
         self._unusable: dict[tuple[str, int], StorageFailed] = {}
+        self._traffic: dict[str, TopicTraffic] = {}
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._by_name.values())
 
     def __len__(self) -> int:
         return len(self._by_name)
+
+    @property
+    def unusable(self) -> int:
+        """How many partitions are led here and cannot be opened; any thread may ask."""
+        return len(self._unusable)
+
+    def all(self) -> list[Partition]:
+        """Every partition that is served; any thread may ask."""
+        return list(self._by_name.values())
+
+    def traffic(self) -> list[TopicTraffic]:
+        """What went in and out of each topic that was served here; any thread may ask."""
+        return list(self._traffic.values())
+
+    def traffic_of(self, topic: str) -> TopicTraffic:
+        """What is counted of a topic, from now on where it is new."""
+        return self._traffic.setdefault(topic, TopicTraffic(topic))
+
+    def forget_traffic(self, topic: str) -> None:
+        """The topic is gone: one of its name would be another."""
+        self._traffic.pop(topic, None)
 
     def add(self, partition: Partition) -> None:
         """Serve one more partition."""

@@ -6,8 +6,9 @@ and the bytes of the answer; everything else takes the general way, which does t
 """
 
 import logging
+import time
 from collections import deque
-from typing import Final, NamedTuple, cast
+from typing import Final
 
 from logbroker.errors import (
     InvalidRecord,
@@ -22,157 +23,28 @@ from logbroker.records.compression import Codec
 from logbroker.server.connection import Connection
 from logbroker.server.group_commit import GroupCommit
 from logbroker.server.loop import SocketLoop
-from logbroker.server.metrics import Counters
+from logbroker.server.metrics.counters import Counters
 from logbroker.server.partition import Partition, Partitions
-from logbroker.wire.answers import Slot
+from logbroker.server.produce_run import Mixed, ProduceRun, refused
+from logbroker.wire.apis import ApiKey
 from logbroker.wire.error_codes import code_of
 from logbroker.wire.produce import (
     ProduceBatch,
-    ProduceOutcome,
     ProduceRequest,
     ProduceTemplate,
-    encode_produce_answer,
 )
 
 _log: Final = logging.getLogger("logbroker.produce")
+
+PRODUCE_KEY: Final = int(ApiKey.PRODUCE)
 
 ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1
 ACKS_ALL: Final = -1
 ACKS_ALLOWED: Final = (ACKS_NONE, ACKS_LEADER, ACKS_ALL)
 
-NO_OFFSET: Final = -1
-NO_TIME: Final = -1
-
 FIRST_VERSION_WITH_ZSTD: Final = 7
 ATTRIBUTES_LOW_BYTE: Final = 22
-
-
-Appended = tuple[ProduceTemplate, int, Partition, int]
-"""One batch that went the templates' way: template, correlation id, partition, base offset.
-
-A plain tuple, since one is made for each request: a named one takes thrice as long to make.
-"""
-
-
-class Mixed(NamedTuple):
-    """A whole request that went the general way; an error stands where a batch was refused."""
-
-    request: ProduceRequest
-    results: list[tuple[Partition | None, int | RequestRefused]]
-
-
-class ProduceRun:
-    """Consecutive produce requests of one connection with one `acks`, answered in one piece.
-
-    An entry is a request whose batch is appended, or the answer where it is known already.
-    `waiting` holds the partitions whose flush an `acks=all` run still waits for, `failed` those
-    whose write or flush failed after the append.
-    """
-
-    __slots__ = (
-        "acks",
-        "connection",
-        "deadline_s",
-        "entries",
-        "failed",
-        "now_ms",
-        "slot",
-        "waiting",
-    )
-
-    def __init__(
-        self, connection: Connection, slot: Slot | None, acks: int, deadline_s: float, now_ms: int
-    ) -> None:
-        self.connection = connection
-        self.slot = slot
-        self.acks = acks
-        self.deadline_s = deadline_s
-        self.now_ms = now_ms
-        self.entries: list[Appended | Mixed | bytes] = []
-        self.waiting: set[Partition] = set()
-        self.failed: dict[Partition, RequestRefused] = {}
-
-    @property
-    def is_answered(self) -> bool:
-        """Whether nobody waits for this run any more."""
-        return self.slot is None or self.slot.parts is not None
-
-    def answer(self) -> None:
-        """Fill the slot; batches of a partition in `failed` get its error."""
-        assert self.slot is not None
-        answers = self._encode_all() if self.failed else self._encode_appended()
-        self.slot.fill([b"".join(answers)])
-
-    def partitions(self) -> set[Partition]:
-        """Where the run has appended something."""
-        found: set[Partition] = set()
-        last = None
-        for entry in self.entries:
-            if entry.__class__ is tuple:
-                partition = cast("Appended", entry)[2]
-                if partition is not last:
-                    found.add(partition)
-                    last = partition
-            elif isinstance(entry, Mixed):
-                found.update(
-                    partition
-                    for partition, result in entry.results
-                    if partition is not None and isinstance(result, int)
-                )
-        return found
-
-    def has_refusals(self) -> bool:
-        """Whether any batch of the run was not appended, or not written."""
-        return bool(self.failed) or any(
-            isinstance(entry, bytes)
-            or (isinstance(entry, Mixed) and any(not isinstance(r, int) for _, r in entry.results))
-            for entry in self.entries
-        )
-
-    def _encode_appended(self) -> list[bytes]:
-        """The answers where every write went well; neighbours mostly share their partition."""
-        answers: list[bytes] = []
-        known, time_ms, start = None, NO_TIME, NO_OFFSET
-        for entry in self.entries:
-            if entry.__class__ is not tuple:
-                answers.append(self._encode(entry))
-                continue
-            template, correlation_id, partition, base_offset = cast("Appended", entry)
-            if partition is not known:
-                known, (time_ms, start) = partition, self._time_and_start(partition)
-            answers.append(template.encode_success(correlation_id, base_offset, time_ms, start))
-        return answers
-
-    def _encode_all(self) -> list[bytes]:
-        return [self._encode(entry) for entry in self.entries]
-
-    def _encode(self, entry: "Appended | Mixed | bytes") -> bytes:
-        if isinstance(entry, bytes):
-            return entry
-        if isinstance(entry, Mixed):
-            outcomes = [self._outcome(*result) for result in entry.results]
-            return encode_produce_answer(entry.request, outcomes)
-        template, correlation_id, partition, base_offset = entry
-        return template.encode_outcome(correlation_id, self._outcome(partition, base_offset))
-
-    def _time_and_start(self, partition: Partition) -> tuple[int, int]:
-        log = partition.log
-        time_ms = self.now_ms if log.config.stamps_append_time else NO_TIME
-        return time_ms, log.log_start_offset
-
-    def _outcome(self, partition: Partition | None, result: int | RequestRefused) -> ProduceOutcome:
-        if not isinstance(result, int):
-            return refused(result)
-        assert partition is not None
-        if partition in self.failed:
-            return refused(self.failed[partition])
-        return ProduceOutcome(0, result, *self._time_and_start(partition))
-
-
-def refused(refusal: RequestRefused) -> ProduceOutcome:
-    """The outcome of a batch that is not in the log."""
-    return ProduceOutcome(code_of(refusal), NO_OFFSET, NO_TIME, NO_OFFSET, str(refusal))
 
 
 class ProduceHandler:
@@ -187,8 +59,8 @@ class ProduceHandler:
         self._counters = counters
         self._run: ProduceRun | None = None
         self._runs: list[ProduceRun] = []
-        self._staged: dict[Partition, int] = {}
-        """Where something may wait for its write, with the log end offset before it."""
+        self._staged: dict[Partition, tuple[int, int]] = {}
+        """Where something may wait for its write: log end offset and written bytes before it."""
         self._refusing: set[Partition] = set()
         """Where the disk refused the last write, and it was said."""
 
@@ -207,16 +79,19 @@ class ProduceHandler:
             self._append_first(run, template, request, view)
             return
         if partition not in self._staged:
-            self._staged[partition] = partition.log.log_end_offset
-        self._counters.bytes_in += request.end - request.start
+            self._stage(partition)
         try:
             base_offset = partition.log.append(view[request.start : request.end], run.now_ms)
         except RequestRefused as refusal:
             self._note(partition, refusal)
-            answer = template.encode_outcome(request.correlation_id, refused(refusal))
-            run.entries.append(answer)
+            run.entries.append(self._refuse(template, request, refusal))
             return
         run.entries.append((template, request.correlation_id, partition, base_offset))
+
+    @property
+    def partitions_refusing(self) -> int:
+        """Where the disk refused the last write; any thread may ask."""
+        return len(self._refusing)
 
     def end_run(self) -> None:
         """Whatever follows is of another kind, or of another connection."""
@@ -229,7 +104,7 @@ class ProduceHandler:
             return
         failed = self._write()
         for run in runs:
-            self._counters.produce_requests += len(run.entries)
+            self._counters.requests[PRODUCE_KEY] += len(run.entries)
             if failed:
                 touched = run.partitions()
                 run.failed = {gone: why for gone, why in failed.items() if gone in touched}
@@ -238,7 +113,7 @@ class ProduceHandler:
             elif run.acks == ACKS_NONE:
                 self._close_if_refused(run)
             else:
-                run.answer()
+                self._answer(run)
 
     def flushed(self, partition: Partition) -> list[Connection]:
         """The high watermark moved: answer who waited for no more; whose connections to send on."""
@@ -282,11 +157,22 @@ class ProduceHandler:
 
     def _open_run(self, connection: Connection, request: ProduceRequest) -> ProduceRun:
         slot = None if request.acks == ACKS_NONE else connection.open_slot()
-        deadline_s = self._loop.now_s + request.timeout_ms / 1000
-        run = ProduceRun(connection, slot, request.acks, deadline_s, self._loop.now_ms)
+        now_s = self._loop.now_s
+        deadline_s = now_s + request.timeout_ms / 1000
+        run = ProduceRun(connection, slot, request.acks, now_s, deadline_s, self._loop.now_ms)
         self._run = run
         self._runs.append(run)
         return run
+
+    def _stage(self, partition: Partition) -> None:
+        log = partition.log
+        self._staged[partition] = log.log_end_offset, log.written_bytes
+
+    def _refuse(
+        self, template: ProduceTemplate, request: ProduceRequest, refusal: RequestRefused
+    ) -> bytes:
+        self._counters.count_error(PRODUCE_KEY, code_of(refusal))
+        return template.encode_outcome(request.correlation_id, refused(refusal))
 
     def _append_first(
         self, run: ProduceRun, template: ProduceTemplate, request: ProduceRequest, view: memoryview
@@ -298,8 +184,7 @@ class ProduceHandler:
         batch = request.batches[0]
         partition, result = self._append_one(request, batch, view)
         if not isinstance(result, int):
-            answer = template.encode_outcome(request.correlation_id, refused(result))
-            run.entries.append(answer)
+            run.entries.append(self._refuse(template, request, result))
             return
         assert partition is not None
         if request.api_version >= FIRST_VERSION_WITH_ZSTD:
@@ -307,7 +192,11 @@ class ProduceHandler:
         run.entries.append((template, request.correlation_id, partition, result))
 
     def _append_all(self, request: ProduceRequest, view: memoryview) -> Mixed:
-        return Mixed(request, [self._append_one(request, batch, view) for batch in request.batches])
+        results = [self._append_one(request, batch, view) for batch in request.batches]
+        for _, result in results:
+            if not isinstance(result, int):
+                self._counters.count_error(PRODUCE_KEY, code_of(result))
+        return Mixed(request, results)
 
     def _append_one(
         self, request: ProduceRequest, batch: ProduceBatch, view: memoryview
@@ -322,9 +211,9 @@ class ProduceHandler:
             codec = view[batch.start + ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK
             if codec == Codec.ZSTD and request.api_version < FIRST_VERSION_WITH_ZSTD:
                 raise UnsupportedCompression(f"zstd is not in Produce v{request.api_version}")
-            self._staged.setdefault(partition, partition.log.log_end_offset)
+            if partition not in self._staged:
+                self._stage(partition)
             records = view[batch.start : batch.end]
-            self._counters.bytes_in += len(records)
             return partition, partition.log.append(records, self._loop.now_ms)
         except RequestRefused as refusal:
             if partition is not None:
@@ -334,7 +223,7 @@ class ProduceHandler:
     def _write(self) -> dict[Partition, RequestRefused]:
         staged, self._staged = self._staged, {}
         failed: dict[Partition, RequestRefused] = {}
-        for partition, end_before in staged.items():
+        for partition, (end_before, bytes_before) in staged.items():
             log = partition.log
             try:
                 if log.has_staged:
@@ -343,7 +232,8 @@ class ProduceHandler:
             except StorageFailed as failure:
                 self._note(partition, failure)
                 failed[partition] = failure
-            self._counters.messages_in += max(0, log.log_end_offset - end_before)
+            partition.traffic.messages_in += max(0, log.log_end_offset - end_before)
+            partition.traffic.bytes_in += log.written_bytes - bytes_before
             self._commit.written(partition)
         return failed
 
@@ -359,7 +249,7 @@ class ProduceHandler:
     def _answer_late(self, run: ProduceRun) -> None:
         late = RequestTimedOut("the flush takes longer than timeout.ms")
         run.failed.update(dict.fromkeys(run.waiting, late))
-        run.answer()
+        self._answer(run)
 
     def _await_flush(self, run: ProduceRun) -> None:
         for partition in run.partitions() - run.failed.keys():
@@ -369,17 +259,29 @@ class ProduceHandler:
                 run.waiting.add(partition)
                 partition.flush_waiters.append((end, run))
         if not run.waiting:
-            run.answer()
+            self._answer(run)
 
     def _released(self, run: ProduceRun, partition: Partition) -> bool:
         """Take one partition off what a run waits for; whether that made its answer ready."""
         run.waiting.discard(partition)
         if run.waiting or run.is_answered:
             return False
-        run.answer()
+        self._answer(run)
         return True
+
+    def _answer(self, run: ProduceRun) -> None:
+        run.answer()
+        seconds = time.monotonic() - run.began_s
+        self._counters.request_seconds[PRODUCE_KEY].observe(seconds, len(run.entries))
+        if run.failed:
+            self._count_failed(run)
+
+    def _count_failed(self, run: ProduceRun) -> None:
+        for failure in run.failures():
+            self._counters.count_error(PRODUCE_KEY, code_of(failure))
 
     def _close_if_refused(self, run: ProduceRun) -> None:
         # Without an answer, a closed connection is the only way to say that something is wrong.
         if run.has_refusals():
+            self._count_failed(run)
             run.connection.close("a batch sent with acks=0 was refused")

@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -62,6 +63,15 @@ class NewLog(NamedTuple):
     config: LogConfig
 
 
+class Recovery(NamedTuple):
+    """What opening all logs took, and what it found."""
+
+    seconds: float = 0.0
+    logs: int = 0
+    """Logs that were not closed cleanly."""
+    dropped_bytes: int = 0
+
+
 class LogDirectory:
     """A directory of `<topic>-<partition>/` folders that one process holds at a time.
 
@@ -77,6 +87,7 @@ class LogDirectory:
     def __init__(self, path: Path, lock_descriptor: int) -> None:
         self.path = path
         self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.recovery = Recovery()
         self._lock_descriptor = lock_descriptor
         self._recovery_points = OffsetCheckpoint(path / "recovery-point-offset-checkpoint")
         self._log_starts = OffsetCheckpoint(path / "log-start-offset-checkpoint")
@@ -132,6 +143,7 @@ class LogDirectory:
             ConfigurationError: a checkpoint, or what says whose a folder is, is not readable.
             OSError: the disk refused.
         """
+        began_s = time.monotonic()
         is_clean = self._take_clean_marker()
         recovery_points = self._recovery_points.read()
         log_starts = self._log_starts.read()
@@ -143,9 +155,10 @@ class LogDirectory:
                 config = self._config_of(folder, key, owner_of, untouched)
                 if config is not None:
                     known = KnownOffsets(recovery_points.get(key, 0), log_starts.get(key, 0))
-                    loaded = _loaded(folder, known, now_ms, is_clean=is_clean)
+                    loaded = self._loaded(folder, known, now_ms, is_clean=is_clean)
                     self.logs[key] = PartitionLog(folder, *key, config, loaded)
         self.write_checkpoints()
+        self.recovery = self.recovery._replace(seconds=time.monotonic() - began_s)
 
     def create(self, topic: str, partition: int, topic_id: UUID, config: LogConfig) -> PartitionLog:
         """A new, empty log; durable when this returns.
@@ -273,6 +286,22 @@ class LogDirectory:
             return None
         return owner.config
 
+    def _loaded(
+        self, folder: Path, known: KnownOffsets, now_ms: int, *, is_clean: bool
+    ) -> LoadedLog:
+        log, was_recovered, dropped_bytes = load_folder(folder, known, now_ms, is_clean=is_clean)
+        if was_recovered:
+            _, logs, bytes_before = self.recovery
+            self.recovery = Recovery(0.0, logs + 1, bytes_before + dropped_bytes)
+            _log.warning(
+                "recovered %s: offsets %d to %d, %d bytes dropped",
+                folder.name,
+                log.start_offset,
+                log.end_offset,
+                dropped_bytes,
+            )
+        return log
+
     def _take_clean_marker(self) -> bool:
         marker = self.path / CLEAN_MARKER_NAME
         if not marker.exists():
@@ -303,19 +332,6 @@ def _says_whose(folder: Path) -> bool:
         return read_topic_id(folder) is not None
     except ConfigurationError:
         return False
-
-
-def _loaded(folder: Path, known: KnownOffsets, now_ms: int, *, is_clean: bool) -> LoadedLog:
-    log, was_recovered, dropped_bytes = load_folder(folder, known, now_ms, is_clean=is_clean)
-    if was_recovered:
-        _log.warning(
-            "recovered %s: offsets %d to %d, %d bytes dropped",
-            folder.name,
-            log.start_offset,
-            log.end_offset,
-            dropped_bytes,
-        )
-    return log
 
 
 def _take_lock(path: Path) -> int:

@@ -47,6 +47,11 @@ class LogView(NamedTuple):
             return segments[-1]
         return segments[bisect_right(segments, offset, key=_base_offset) - 1]
 
+    def base_offset_behind(self, segment: LogSegment) -> int:
+        """The base offset of the segment that follows this one, which is not the last."""
+        place = bisect_right(self.segments, segment.base_offset, key=_base_offset)
+        return self.segments[place].base_offset
+
     def readable_bytes(self, segment: LogSegment) -> int:
         """How much of a segment lies below the high watermark."""
         end = self.end

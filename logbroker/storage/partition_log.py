@@ -85,6 +85,8 @@ class PartitionLog(ReadableLog):
         self._progress = FlushProgress(active, end)
         self._failure: RequestRefused | None = None
         self._lost: StorageFailed | None = None
+        self.written_bytes = 0
+        """How much was appended since the log was opened."""
         self.config = config
 
     @property
@@ -218,11 +220,13 @@ class PartitionLog(ReadableLog):
 
     def _write_staged(self) -> None:
         segment = self._active
+        size_before = segment.size_bytes
         try:
             segment.write()
         except OSError as cause:
             raise self._undo(cause) from cause
         self._producers.commit()
+        self.written_bytes += segment.size_bytes - size_before
         end = LogEnd(self.log_end_offset, segment.base_offset, segment.size_bytes)
         self._progress.written = end
 

@@ -8,7 +8,7 @@ from logbroker.errors import CorruptBatch, OffsetOutOfRange, StorageFailed
 from logbroker.storage.log_view import LogEnd, LogView, TimestampOffset
 from logbroker.storage.read_positions import ReadPositions
 from logbroker.storage.segment import LogSegment
-from logbroker.storage.span import FileSpan
+from logbroker.storage.span import LogSpan
 
 Answer = TypeVar("Answer")
 
@@ -48,7 +48,7 @@ class ReadableLog:
         """Bytes of all segments, as written."""
         return sum(segment.size_bytes for segment in self._view.segments)
 
-    def read(self, offset: int, bytes_max: int, *, whole_batch: bool) -> FileSpan | None:
+    def read(self, offset: int, bytes_max: int, *, whole_batch: bool) -> LogSpan | None:
         """Whole batches from the one that holds `offset`, of at most `bytes_max` together.
 
         None when nothing from `offset` on is below the high watermark, or when the first
@@ -98,7 +98,7 @@ class ReadableLog:
 
     def _span(
         self, view: LogView, offset: int, bytes_max: int, whole_batch: bool
-    ) -> FileSpan | None:
+    ) -> LogSpan | None:
         if not view.start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(
                 f"{self.folder.name}: offset {offset}; "
@@ -109,24 +109,25 @@ class ReadableLog:
         segment = view.segment_of(offset)
         limit = view.readable_bytes(segment)
         start = self._position_of(segment, offset, limit)
-        end = self._end_of_read(view, segment, start, start + bytes_max, whole_batch)
-        return FileSpan(segment.file, start, end - start) if end > start else None
+        end, next_offset = self._end_of_read(view, segment, start, start + bytes_max, whole_batch)
+        return LogSpan(segment.file, start, end - start, next_offset) if end > start else None
 
     def _end_of_read(
         self, view: LogView, segment: LogSegment, start: int, end: int, whole_batch: bool
-    ) -> int:
+    ) -> tuple[int, int]:
+        """Where a read ends: the position, and the offset of the record behind it."""
         limit = view.readable_bytes(segment)
         if end >= limit:
-            end, next_offset = limit, view.end.offset
-            if segment.base_offset == view.end.base_offset:
-                self._read_ends.remember(next_offset, end)
-            return end
+            if segment.base_offset != view.end.base_offset:
+                return limit, view.base_offset_behind(segment)
+            self._read_ends.remember(view.end.offset, limit)
+            return limit, view.end.offset
         position, header = segment.batch_across(start, end, limit)
         next_offset = header.base_offset
         if position == start and whole_batch:
             position, next_offset = start + header.size, header.next_offset
         self._read_ends.remember(next_offset, position)
-        return position
+        return position, next_offset
 
     def _position_of(self, segment: LogSegment, offset: int, limit: int) -> int:
         if offset == segment.base_offset:

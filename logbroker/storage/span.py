@@ -1,4 +1,4 @@
-"""A piece of a segment file that goes to a consumer without passing through the process."""
+"""Pieces of segment files that go to consumers without passing through the process."""
 
 from dataclasses import dataclass
 
@@ -16,3 +16,11 @@ class FileSpan:
     file: SegmentFile
     position: int
     length: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogSpan(FileSpan):
+    """What a log gives to a reader."""
+
+    next_offset: int
+    """Of the record behind the last one in it."""

@@ -5,6 +5,8 @@ Source: Kafka protocol guide, "Error Codes".
 
 from typing import Final
 
+from kafka.errors import for_code
+
 from logbroker.errors import (
     CoordinatorLoading,
     CoordinatorNotAvailable,
@@ -114,6 +116,11 @@ ERROR_CODES: Final[dict[type[RequestRefused], int]] = {
 def code_of(error: RequestRefused) -> int:
     """The code on the wire; every kind of refusal has one."""
     return ERROR_CODES[type(error)]
+
+
+def name_of(code: int) -> str:
+    """A code by Kafka's word for it."""
+    return str(for_code(code).message)  # type: ignore[no-untyped-call]
 
 
 def code_and_message(error: RequestRefused | None) -> tuple[int, str | None]:

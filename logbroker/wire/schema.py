@@ -32,7 +32,7 @@ class Structure:
     __slots__ = ("_checks", "bytes_min")
 
     def __init__(self, fields: Sequence[Field], version: int) -> None:
-        present = [field for field in fields if _is_in(version, field["versions"])]
+        present = [field for field in fields if is_in(version, field["versions"])]
         assert not any("tag" in field for field in present), "no served request has known tags"
         self._checks = [_check(field, version) for field in present]
         self.bytes_min = sum(FIXED_BYTES.get(field["type"], 1) for field in present)
@@ -61,7 +61,7 @@ def check_request(structure: Structure, reader: FrameReader) -> None:
 
 def _check(field: Field, version: int) -> Check:
     kind = field["type"]
-    nullable = _is_in(version, field.get("nullableVersions", "none"))
+    nullable = is_in(version, field.get("nullableVersions", "none"))
     if kind in FIXED_BYTES:
         return _fixed(FIXED_BYTES[kind])
     if kind == "string":
@@ -109,7 +109,7 @@ def _array(item: Check, item_bytes_min: int, *, nullable: bool) -> Check:
     return check
 
 
-def _is_in(version: int, versions: str) -> bool:
+def is_in(version: int, versions: str) -> bool:
     """Whether a range of the schemas holds `version`: "none", "3", "0+" or "8-10"."""
     if versions == "none":
         return False

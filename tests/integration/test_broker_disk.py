@@ -25,6 +25,7 @@ LIMITED = (
     "os.execv(sys.argv[2], sys.argv[2:])"
 )
 VALUE = bytes(range(256)) * 40
+IN = ("messages", "bytes")
 
 
 @pytest.fixture
@@ -75,13 +76,20 @@ def test_a_full_disk_is_a_storage_error_and_reading_goes_on(
     connection.fetch("full", count - 1, max_wait_ms=30_000)
     assert connection.fetched().high_watermark == count
     assert read_all(connection, "full") == [VALUE] * count
-    assert scrape(metrics_port)["logbroker_write_failures_total"] == 1
+    page = scrape(metrics_port)
+    assert page["logbroker_write_failures_total"] == 1
+    assert page["logbroker_partitions_refusing"] == 1
+    refused = 'logbroker_request_errors_total{api="Produce",error="KAFKA_STORAGE_ERROR"}'
+    assert page[refused] == 1
+    traffic = {name: page[f'logbroker_{name}_in_total{{topic="full"}}'] for name in IN}
+    assert traffic == {"messages": count, "bytes": count * len(batch_of(VALUE))}
     assert "write failed partition=full-0" in broker.said
     assert "File too large" in broker.said
 
     # What is smaller than the room left is taken, and gets the next offset.
     connection.produce("full", batch_of(b"small"), acks=ACKS_ALL)
     assert connection.produced()[1:] == (0, count)
+    assert scrape(metrics_port)["logbroker_partitions_refusing"] == 0
     # So is everything of another topic, whose file is not full.
     broker.make_topic("other")
     connection.produce("other", batch_of(VALUE), acks=ACKS_ALL)

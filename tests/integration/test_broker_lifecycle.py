@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from mariadb import free_port
 from processes import BrokerProcess
 from raw_connection import ACKS_ALL, ACKS_LEADER, RawConnection, batch_of
-from scraped_metrics import scrape
 from stock_clients import TIMEOUT_S, ConfluentClient, ReadRecord, sample_records
 
 from logbroker.embedded import ChildDidNotStart, EmbeddedBroker
@@ -195,38 +193,3 @@ def test_an_embedded_broker_says_why_it_did_not_start(tmp_path: Path) -> None:
         with pytest.raises(ChildDidNotStart, match=str(tmp_path / "log")):
             second.start()
         assert second.exit_code == 1
-
-
-def test_metrics_count_what_happens(tmp_path: Path) -> None:
-    port = free_port()
-    broker = BrokerProcess(tmp_path / "log", "--metrics-listen", f"127.0.0.1:{port}")
-    with broker.serve():
-        broker.make_topic("events")
-        before = scrape(port)
-        batch = batch_of(b"a", b"b", b"c")
-        with RawConnection(broker.bootstrap_servers) as connection:
-            for _ in range(5):
-                connection.produce("events", batch, acks=ACKS_ALL)
-                assert connection.produced()[1] == 0
-            connection.fetch("events", 0)
-            assert len(connection.fetched().records) == 15
-        with RawConnection(broker.bootstrap_servers) as strange:
-            strange.socket.sendall(b"nonsense")
-            strange.until_closed()
-        after = scrape(port)
-
-    grown = {name: after[name] - before.get(name, 0) for name in after}
-    assert grown["logbroker_requests_total"] == 6
-    assert grown["logbroker_produce_requests_total"] == 5
-    assert grown["logbroker_fetch_requests_total"] == 1
-    assert grown["logbroker_messages_in_total"] == 15
-    assert grown["logbroker_bytes_in_total"] == 5 * len(batch)
-    assert grown["logbroker_bytes_out_total"] == 5 * len(batch)
-    assert grown["logbroker_flushes_total"] == 5
-    assert grown["logbroker_connections_opened_total"] == 2
-    assert grown["logbroker_connections_broken_total"] == 1
-    place = '{partition="0",topic="events"}'
-    assert after[f"logbroker_log_start_offset{place}"] == 0
-    assert after[f"logbroker_log_end_offset{place}"] == 15
-    assert after[f"logbroker_high_watermark{place}"] == 15
-    assert after[f"logbroker_size_bytes{place}"] == 5 * len(batch)

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from broker_cluster import METADATA_VERSION, BrokerCluster
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
-from processes import DEADLINE_S
+from mariadb import free_port
+from processes import DEADLINE_S, until
 from raw_connection import RawConnection
+from scraped_metrics import scrape
 from zookeeper import ZooKeeperServer
 
 REQUEST_TIMED_OUT = 7
@@ -18,9 +20,17 @@ ASKERS = 30
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, own_zookeeper: ZooKeeperServer) -> Iterator[BrokerCluster]:
+def metrics_port() -> int:
+    return free_port()
+
+
+@pytest.fixture
+def cluster(
+    tmp_path: Path, own_zookeeper: ZooKeeperServer, metrics_port: int
+) -> Iterator[BrokerCluster]:
     """A broker that is alone in its cluster."""
-    with BrokerCluster(tmp_path, own_zookeeper.address, count=1) as cluster:
+    options = ("--metrics-port", str(metrics_port))
+    with BrokerCluster(tmp_path, own_zookeeper.address, *options, count=1) as cluster:
         yield cluster.serve()
 
 
@@ -46,6 +56,21 @@ def test_all_are_answered_while_zookeeper_is_silent(
         for connection in asking(cluster, stack):
             _, answer = connection.receive(MetadataResponse, METADATA_VERSION)
             assert answer.topics[0].error_code == REQUEST_TIMED_OUT
+
+
+def test_metrics_tell_that_zookeeper_is_silent_and_that_it_answers_again(
+    cluster: BrokerCluster, own_zookeeper: ZooKeeperServer, metrics_port: int
+) -> None:
+    def told(name: str) -> float:
+        return scrape(metrics_port)[f"logbroker_{name}"]
+
+    until(lambda: told("registry_available") == 1, "ZooKeeper answers")
+    assert told("registered") == 1
+    own_zookeeper.pause()
+    until(lambda: told("registry_available") == 0, "ZooKeeper is silent")
+    own_zookeeper.resume()
+    until(lambda: told("registry_available") == 1, "ZooKeeper answers again")
+    until(lambda: told("registered") == 1, "the cluster knows the broker")
 
 
 def test_a_broker_ends_although_zookeeper_is_silent_and_many_wait(

@@ -182,7 +182,9 @@ def test_groups_are_counted_by_state(tmp_path: Path) -> None:
             member = recorder.member("confluent-kafka")
             recorder.until_shared(PLACES, member)
             assert scrape(port)['logbroker_groups{state="Stable"}'] == 1
+            assert scrape(port)["logbroker_group_members"] == 1
             assert scrape(port)["logbroker_group_rebalances_total"] >= 1
             member.leave()
             assert scrape(port)['logbroker_groups{state="Empty"}'] == 1
             assert scrape(port)['logbroker_groups{state="Stable"}'] == 0
+            assert scrape(port)["logbroker_group_members"] == 0

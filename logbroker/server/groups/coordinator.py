@@ -6,7 +6,6 @@ this broker's session may have ended without its knowledge, when another may hav
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -40,7 +39,7 @@ from logbroker.server.groups.slots import Slot
 from logbroker.server.groups.writes import Done
 from logbroker.server.known_topics import KnownTopics
 from logbroker.server.loop import SocketLoop
-from logbroker.server.metrics import Counters
+from logbroker.server.metrics.counters import Counters
 from logbroker.server.registry_crew import CLOSE_S
 from logbroker.server.workers import Workers
 
@@ -138,9 +137,9 @@ class GroupCoordinator:
             slot.end(NotCoordinator("this broker stops"))
         self._crew.abandon(CLOSE_S)
 
-    def count_by_state(self) -> Mapping[GroupState, int]:
-        """How many groups are in each state; any thread may ask."""
-        return Counter(group.state for group in self._all_groups())
+    def group_sizes(self) -> list[tuple[GroupState, int]]:
+        """The state and the number of members of each group; any thread may ask."""
+        return [(group.state, group.members) for group in self._all_groups()]
 
     def ask(self, group_id: str, request: Request, question: Question) -> None:
         """Hand a member's request, whose token is `question`, to its group."""

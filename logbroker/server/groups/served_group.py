@@ -52,6 +52,11 @@ class ServedGroup:
         return self._group.generation
 
     @property
+    def members(self) -> int:
+        """How many members the group has."""
+        return self._group.members
+
+    @property
     def is_forgettable(self) -> bool:
         """Whether nothing is lost if it is forgotten."""
         return self._group.is_forgettable and not self.offsets and self._writes.is_idle

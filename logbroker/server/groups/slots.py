@@ -16,7 +16,7 @@ from logbroker.registry.registry import Registry
 from logbroker.server.groups.served_group import ServedGroup
 from logbroker.server.groups.writes import GroupWrites
 from logbroker.server.loop import SocketLoop
-from logbroker.server.metrics import Counters
+from logbroker.server.metrics.counters import Counters
 from logbroker.server.workers import Workers
 
 log = logging.getLogger("logbroker.groups.slots")

@@ -1,5 +1,6 @@
 """Metadata and DescribeCluster: which brokers, topics and partitions there are."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 from uuid import UUID
@@ -13,6 +14,7 @@ from logbroker.registry.topic import Topic, check_topic_name
 from logbroker.server.connection import Connection
 from logbroker.server.partition import Partitions
 from logbroker.server.topic_changes import Outcomes, TopicCreation, WantedTopic
+from logbroker.wire.answer_errors import error_codes
 from logbroker.wire.error_codes import ERROR_CODES, code_of
 
 NO_ID: Final = UUID(int=0)
@@ -37,12 +39,19 @@ class WholeCluster:
         topics = [_describe(topic, view) for topic in view.topics.values()]
         self._message: Any = _response(view, topics)
         self._encoded: dict[int, bytes] = {}
+        self._errors: dict[int, Counter[int]] = {}
 
     def encode(self, version: int) -> bytes:
         """The body of the answer."""
         if version not in self._encoded:
             self._encoded[version] = bytes(self._message.encode(version=version))
         return self._encoded[version]
+
+    def error_codes(self, version: int) -> Counter[int]:
+        """How often each error code is in it."""
+        if version not in self._errors:
+            self._errors[version] = error_codes(self._message, version)
+        return self._errors[version]
 
 
 class ClusterHandlers:

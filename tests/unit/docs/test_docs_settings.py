@@ -11,7 +11,7 @@ import pytest
 from annotated_types import Ge, Le
 
 from app.cli import main as rewind
-from app.config import Settings
+from app.config import Settings, _variable
 from app.webhooks.request import webhook_headers
 from app.webhooks.signing import new_secret
 from logbroker.cli.group_report import GroupPartition
@@ -20,9 +20,7 @@ from logbroker.cli.serve import serve
 from logbroker.cli.topic_admin import PartitionState
 from logbroker.cli.topics import topics
 from logbroker.config import _BROKER_RANGES, LOG_CONFIG_DEFAULTS, TOPIC_SETTINGS
-from logbroker.registry.cluster import ClusterView
-from logbroker.server.metrics import BrokerCollector, Counters
-from logbroker.server.partition import Partitions
+from logbroker.server.metrics.families import FAMILIES, PREFIX
 from logbroker.wire.apis import SERVED
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -153,13 +151,20 @@ def test_every_topic_setting_is_told_with_its_default_and_range() -> None:
     assert told == wanted
 
 
-def test_every_metric_of_the_broker_is_told() -> None:
-    nobody = Partitions(ClusterView("", None, brokers={}, topics={}))
-    metrics = BrokerCollector(Counters(), nobody, 0, dict).collect()
+def test_every_metric_of_the_broker_is_told_with_its_type_and_labels() -> None:
     wanted = {
-        f"{metric.name}_total" if metric.type == "counter" else metric.name for metric in metrics
+        f"{PREFIX}{name}": (family.kind, ", ".join(family.labels))
+        for name, family in FAMILIES.items()
     }
-    assert {row["metric"] for row in table(BROKER_PAGE, "## Metrics")} == wanted
+    told = {row["metric"]: (row["type"], row["labels"]) for row in table(BROKER_PAGE, "## Metrics")}
+    assert told == wanted
+
+
+def test_only_metrics_that_there_are_are_to_be_watched() -> None:
+    signs = " ".join(row["sign"] for row in table(BROKER_PAGE, "## Metrics", 1))
+    named = set(re.findall(r"[a-z]+_[a-z_]+", signs))
+    assert "disk_free_bytes" in named
+    assert named <= FAMILIES.keys()
 
 
 def test_every_served_api_is_told_with_its_versions() -> None:
@@ -188,9 +193,9 @@ def test_every_setting_of_the_service_is_told_with_its_default_and_range() -> No
         row["variable"]: (row["default"], row["allowed"])
         for row in table(SERVICE_PAGE, "## Settings")
     }
-    assert told.keys() == {f"REWIND_{name.upper()}" for name in Settings.model_fields}
+    assert told.keys() == {_variable(name) for name in Settings.model_fields}
     for name in Settings.model_fields:
-        default, allowed = told[f"REWIND_{name.upper()}"]
+        default, allowed = told[_variable(name)]
         # A default that is worked out is told in words.
         assert default == (setting_default(name) or default)
         assert allowed == (bounds(name) or allowed)

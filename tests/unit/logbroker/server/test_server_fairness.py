@@ -18,6 +18,7 @@ from raw_connection import (
 
 from logbroker.config import BrokerConfig
 from logbroker.server.broker import Broker
+from logbroker.wire.apis import ApiKey
 
 MANY = 400
 IN_FLIGHT_MAX = 50
@@ -65,7 +66,7 @@ def test_many_requests_of_one_client_do_not_hold_up_another(broker: Broker) -> N
             broker._loop._turn()
             seen += answered(greedy)
         assert seen == list(range(1, MANY + 1))
-        assert broker._counters.requests == MANY + 1
+        assert broker._counters.requests[ApiKey.API_VERSIONS] == MANY + 1
 
 
 def test_what_comes_behind_postponed_requests_is_handled_behind_them(broker: Broker) -> None:
@@ -99,7 +100,7 @@ def test_a_client_that_reads_nothing_is_not_read_either(broker: Broker) -> None:
             broker._loop.call_soon(lambda: None)
             broker._loop._turn()
         # Some fit into the socket's buffers; three parts of each of the others wait here.
-        assert broker._counters.fetch_requests < MANY // 2
+        assert broker._counters.requests[ApiKey.FETCH] < MANY // 2
         thread = threading.Thread(target=broker._loop.run, args=(broker._end_turn,))
         thread.start()
         sizes = {len(connection.fetched().data) for _ in range(MANY)}

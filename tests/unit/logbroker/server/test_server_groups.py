@@ -19,7 +19,7 @@ from logbroker.registry.local.registry import LocalRegistry
 from logbroker.server.groups import slots
 from logbroker.server.groups.coordinator import GroupCoordinator
 from logbroker.server.loop import SocketLoop
-from logbroker.server.metrics import Counters
+from logbroker.server.metrics.counters import Counters
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from logbroker.config import BrokerConfig
 from logbroker.registry.cluster import BrokerEndpoint, ClusterView
 from logbroker.registry.topic import Topic
 from logbroker.server.broker import Broker
-from logbroker.server.metrics import BrokerCollector
+from logbroker.server.metrics.collector import BrokerCollector
 
 LEADER_NOT_AVAILABLE = 5
 UNKNOWN_TOPIC_OR_PARTITION = 3
@@ -123,19 +123,19 @@ def test_a_live_broker_is_named_while_no_controller_is_elected(
 
 def test_metrics_tell_the_brokers_place_in_its_cluster(broker: Broker) -> None:
     def measured() -> dict[str, float]:
-        collector = BrokerCollector(
-            broker._counters, broker._partitions, HERE, broker._coordinator.count_by_state
-        )
-        samples = [sample for metric in collector.collect() for sample in metric.samples]
-        wanted = ("registered", "brokers_alive", "partitions_led")
+        metrics = BrokerCollector(broker._watched()).collect()
+        samples = [sample for metric in metrics for sample in metric.samples]
+        wanted = ("registered", "brokers_alive", "partitions_led", "partitions_leaderless")
         values = {sample.name.removeprefix("logbroker_"): sample.value for sample in samples}
         return {name: values[name] for name in wanted}
 
-    assert measured() == {"registered": 1, "brokers_alive": 2, "partitions_led": 1}
+    expected = {"registered": 1, "brokers_alive": 2, "partitions_led": 1}
+    assert measured() == expected | {"partitions_leaderless": 1}
     view = broker._partitions.view
     broker._membership._changed(replace(view, brokers={THERE: view.brokers[THERE]}))
     broker._loop._turn()
-    assert measured() == {"registered": 0, "brokers_alive": 1, "partitions_led": 0}
+    expected = {"registered": 0, "brokers_alive": 1, "partitions_led": 0}
+    assert measured() == expected | {"partitions_leaderless": 2}
 
 
 def test_what_is_not_there_is_told_by_name_and_by_id(
