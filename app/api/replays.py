@@ -1,28 +1,40 @@
-"""Routes of replays: ask for one, follow it, cancel it."""
+"""Routes of replays: ask for one, follow it, pause, resume, cancel it, try its failures again."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Response
+from starlette.concurrency import run_in_threadpool
 
-from app.api.doors import Doors, DoorsDependency, now_ms
+from app.api.access import CallerDependency
+from app.api.doors import DoorsDependency, now_ms
+from app.api.dry_run import estimate_replay
 from app.api.models.documents import Listing
-from app.api.models.replays import FailureDocument, ReplayDocument, ReplayRequest
+from app.api.models.replays import (
+    EstimateDocument,
+    FailureDocument,
+    ReplayDocument,
+    ReplayRequest,
+)
 from app.api.openapi import refusals
 from app.api.paging import Cursor, Limit
 from app.api.problems import (
+    BUSY,
+    ILLEGAL_MOVE,
     INVALID_REQUEST,
     KEY_REUSED,
     MEDIA_TYPE_REFUSED,
-    NOT_CANCELLABLE,
     NOT_FOUND,
+    NOT_VALIDATED,
+    NOTHING_TO_RETRY,
     REPLAY_ACTIVE,
     UNAVAILABLE,
+    URL_REFUSED,
+    WEBHOOK_NOT_ENABLED,
     WINDOW_REFUSED,
 )
-from app.replay.lateness import disorder_ms
-from app.replay.model import IdempotencyKey, NewReplay, Replay
+from app.api.replay_requests import queue_replay
+from app.replay.model import NewReplay, Replay
 from app.replay.states import ReplayState
-from app.replay.windows import check_window
 
 router = APIRouter(prefix="/replays", tags=["replays"])
 
@@ -40,73 +52,112 @@ IdempotencyHeader = Annotated[
     "",
     operation_id="createReplay",
     status_code=202,
-    responses=refusals(
-        INVALID_REQUEST,
-        WINDOW_REFUSED,
-        NOT_FOUND,
-        REPLAY_ACTIVE,
-        MEDIA_TYPE_REFUSED,
-        KEY_REUSED,
-        UNAVAILABLE,
-    ),
+    response_model=ReplayDocument,
+    responses={
+        200: {"model": EstimateDocument, "description": "Of a dry run: what it would bring."},
+        **refusals(
+            INVALID_REQUEST,
+            WINDOW_REFUSED,
+            URL_REFUSED,
+            NOT_FOUND,
+            REPLAY_ACTIVE,
+            WEBHOOK_NOT_ENABLED,
+            MEDIA_TYPE_REFUSED,
+            KEY_REUSED,
+            NOT_VALIDATED,
+            BUSY,
+            UNAVAILABLE,
+        ),
+    },
 )
-def create_replay(
+async def create_replay(
     body: ReplayRequest,
     response: Response,
     doors: DoorsDependency,
+    caller: CallerDependency,
     idempotency_key: IdempotencyHeader = None,
-) -> ReplayDocument:
+) -> ReplayDocument | Response:
     """Replay a window: every event owed to the webhook with `from` <= time < `to` is sent again.
 
     The window must lie in the retained history and end in the past. A webhook has one active
-    replay at a time. A repeated Idempotency-Key with the same webhook and window gives the
-    replay it gave before; with another, it is refused with 422.
+    replay at a time, and must be enabled: one that is PENDING gets the chance to prove itself
+    at once. A repeated Idempotency-Key with the same request gives the replay it gave before;
+    with another, it is refused with 422. With `dryRun` nothing is queued, and the answer tells
+    what the replay would bring.
     """
-    replay = _replay_asked_for(body, idempotency_key, doors)
+    if body.dry_run:
+        found = await run_in_threadpool(estimate_replay, doors, caller, body.new_replay)
+        return Response(found.model_dump_json(by_alias=True), media_type="application/json")
+    replay = await queue_replay(doors, caller, body.new_replay, idempotency_key)
+    return _queued(replay, response)
+
+
+def _queued(replay: Replay, response: Response) -> ReplayDocument:
     response.headers["location"] = f"/replays/{replay.id}"
     return ReplayDocument.of(replay, now_ms())
 
 
-def _replay_asked_for(body: ReplayRequest, key: str | None, doors: Doors) -> Replay:
-    idempotency = None if key is None else _named(key, body)
-    # Before the window is judged: by the time a request is repeated, its window may be too old.
-    if idempotency is not None and (known := doors.store.replay_named_by(idempotency)):
-        return known
-    check_window(body.window, now_ms(), doors.settings.history_ms)
-    doors.store.webhook(body.webhook_id)
-    # What is retained is known to the log alone; the worker will look the offsets up anew.
-    doors.history.offsets_for(body.webhook_id, body.window, disorder_ms(doors.settings.lateness_ms))
-    replay, _ = doors.store.create_replay(NewReplay(body.webhook_id, body.window), idempotency)
-    return replay
+@router.post(
+    "/{replay_id}/retry",
+    operation_id="retryReplay",
+    status_code=202,
+    responses=refusals(
+        WINDOW_REFUSED,
+        NOT_FOUND,
+        REPLAY_ACTIVE,
+        NOTHING_TO_RETRY,
+        ILLEGAL_MOVE,
+        WEBHOOK_NOT_ENABLED,
+        KEY_REUSED,
+        NOT_VALIDATED,
+        UNAVAILABLE,
+    ),
+)
+async def retry_replay(
+    replay_id: str,
+    response: Response,
+    doors: DoorsDependency,
+    caller: CallerDependency,
+    idempotency_key: IdempotencyHeader = None,
+) -> ReplayDocument:
+    """Send once more what a replay gave up: a new replay, with the same options, of that alone.
 
-
-def _named(key: str, body: ReplayRequest) -> IdempotencyKey:
-    """The key for what was asked, however its times were spelled.
-
-    Source: draft-ietf-httpapi-idempotency-key-header-07, sections 2.4 and 2.7.
+    The replay must be over and have failures, and its window must still be retained.
     """
-    return IdempotencyKey.of(key, f"{body.webhook_id}\n{body.from_ms}\n{body.to_ms}".encode())
+    parent = await run_in_threadpool(doors.store.replay, replay_id, of_account=caller.sees)
+    new = NewReplay(
+        parent.webhook_id,
+        parent.window,
+        parent.options,
+        retry_of=parent.id,
+        notice=parent.notice,
+    )
+    replay = await queue_replay(doors, caller, new, idempotency_key)
+    return _queued(replay, response)
 
 
 @router.get("", operation_id="listReplays", responses=refusals(INVALID_REQUEST))
 def list_replays(
     doors: DoorsDependency,
+    caller: CallerDependency,
     webhook_id: Annotated[str | None, Query(alias="webhookId")] = None,
     state: ReplayState | None = None,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Listing[ReplayDocument]:
     """List replays, the latest first: of one webhook or all, in one state or all."""
-    page = doors.store.replays(webhook_id=webhook_id, state=state, cursor=cursor, limit=limit)
+    page = doors.store.replays(
+        webhook_id=webhook_id, state=state, cursor=cursor, limit=limit, of_account=caller.sees
+    )
     present_ms = now_ms()
     items = [ReplayDocument.of(replay, present_ms) for replay in page.items]
     return Listing(items=items, next_cursor=page.next_cursor)
 
 
 @router.get("/{replay_id}", operation_id="getReplay", responses=refusals(NOT_FOUND))
-def get_replay(replay_id: str, doors: DoorsDependency) -> ReplayDocument:
+def get_replay(replay_id: str, doors: DoorsDependency, caller: CallerDependency) -> ReplayDocument:
     """Follow a replay: where it stands, what it delivered, how fast, and when it will be done."""
-    return ReplayDocument.of(doors.store.replay(replay_id), now_ms())
+    return ReplayDocument.of(doors.store.replay(replay_id, of_account=caller.sees), now_ms())
 
 
 @router.get(
@@ -115,19 +166,52 @@ def get_replay(replay_id: str, doors: DoorsDependency) -> ReplayDocument:
     responses=refusals(INVALID_REQUEST, NOT_FOUND),
 )
 def list_failures(
-    replay_id: str, doors: DoorsDependency, cursor: Cursor = None, limit: Limit = 50
+    replay_id: str,
+    doors: DoorsDependency,
+    caller: CallerDependency,
+    cursor: Cursor = None,
+    limit: Limit = 50,
 ) -> Listing[FailureDocument]:
     """List the events a replay gave up, in the order of the log."""
-    page = doors.store.failures(replay_id, cursor=cursor, limit=limit)
+    page = doors.store.failures(replay_id, cursor=cursor, limit=limit, of_account=caller.sees)
     items = [FailureDocument.of(failure) for failure in page.items]
     return Listing(items=items, next_cursor=page.next_cursor)
 
 
 @router.post(
+    "/{replay_id}/pause",
+    operation_id="pauseReplay",
+    responses=refusals(NOT_FOUND, ILLEGAL_MOVE),
+)
+def pause_replay(
+    replay_id: str, doors: DoorsDependency, caller: CallerDependency
+) -> ReplayDocument:
+    """Pause a replay. Its worker stops within two seconds, and stores how far it came."""
+    replay = doors.store.pause_replay(replay_id, of_account=caller.sees)
+    return ReplayDocument.of(replay, now_ms())
+
+
+@router.post(
+    "/{replay_id}/resume",
+    operation_id="resumeReplay",
+    responses=refusals(NOT_FOUND, ILLEGAL_MOVE),
+)
+def resume_replay(
+    replay_id: str, doors: DoorsDependency, caller: CallerDependency
+) -> ReplayDocument:
+    """Let a paused replay go on where it stands, as soon as a worker is free."""
+    replay = doors.store.resume_replay(replay_id, of_account=caller.sees)
+    return ReplayDocument.of(replay, now_ms())
+
+
+@router.post(
     "/{replay_id}/cancel",
     operation_id="cancelReplay",
-    responses=refusals(NOT_FOUND, NOT_CANCELLABLE),
+    responses=refusals(NOT_FOUND, ILLEGAL_MOVE),
 )
-def cancel_replay(replay_id: str, doors: DoorsDependency) -> ReplayDocument:
+def cancel_replay(
+    replay_id: str, doors: DoorsDependency, caller: CallerDependency
+) -> ReplayDocument:
     """Cancel a replay. Its worker stops within two seconds; what was sent by then stays sent."""
-    return ReplayDocument.of(doors.store.cancel_replay(replay_id), now_ms())
+    replay = doors.store.cancel_replay(replay_id, of_account=caller.sees)
+    return ReplayDocument.of(replay, now_ms())

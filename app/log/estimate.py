@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -56,6 +56,7 @@ class Estimator:
     A range of up to `records_max` records is read as a whole, and the answer is exact, unless
     that takes longer than `time_s_max`. Of a longer one, evenly spaced stretches are read, and
     the whole is taken to be like them. Copies of an event are counted once where they are met.
+    `properties` are the operator's for the client: TLS, SASL and the like.
     """
 
     def __init__(
@@ -63,12 +64,14 @@ class Estimator:
         bootstrap_servers: str,
         *,
         topic: str = DELIVERY_LOG,
+        properties: Mapping[str, str] = {},
         records_max: int = RECORDS_MAX,
         time_s_max: float = TIME_S_MAX,
         at_a_time: int = AT_A_TIME,
     ) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._topic = topic
+        self._properties = properties
         self._records_max = records_max
         self._time_s_max = time_s_max
         self._places = threading.BoundedSemaphore(at_a_time)
@@ -104,6 +107,7 @@ class Estimator:
             question.offsets,
             key=question.key,
             window=question.window,
+            properties=self._properties,
             stall_s=self._time_s_max,
         )
 

@@ -1,13 +1,25 @@
 """Bodies of the routes of replays."""
 
-from typing import Self
+from typing import Annotated, Self
 
 from pydantic import Field
 
 from app.api.models.documents import Document, Moment, RequestBody, Time, example
-from app.replay.model import Counts, Failure, Replay, Window
+from app.replay.model import Counts, Failure, NewReplay, Replay, Window
+from app.replay.options import (
+    BATCH_EVENTS_MAX,
+    EVENT_TYPES_MAX,
+    EVENTS_PER_SECOND,
+    EVENTS_PER_SECOND_MAX,
+    IN_FLIGHT_MAX,
+    NoticeStyle,
+    Only,
+    ReplayOptions,
+)
 from app.replay.progress import progress
 from app.replay.states import ReplayState
+
+EventTypeGlob = Annotated[str, Field(pattern=r"^[!-~]{1,256}$")]
 
 
 class ReplayRequest(RequestBody):
@@ -18,17 +30,95 @@ class ReplayRequest(RequestBody):
             "webhookId": "wh_2yPqkM5dTn4v",
             "from": "2026-11-21T06:00:00Z",
             "to": "2026-11-21T08:00:00Z",
+            "eventTypes": ["follow.*", "dm.sent"],
+            "maxEventsPerSecond": 500,
         }
     )
 
     webhook_id: str
     from_ms: Time = Field(alias="from")
     to_ms: Time = Field(alias="to")
+    event_types: list[EventTypeGlob] = Field(
+        [],
+        max_length=EVENT_TYPES_MAX,
+        description="Globs (`*` any characters, `?` one): an event comes if one of them matches "
+        "its type. Without any, all come.",
+    )
+    only: Only = Field(
+        Only.ALL, description="`failed`: only events that no live delivery has brought."
+    )
+    max_events_per_second: int = Field(
+        EVENTS_PER_SECOND, strict=True, ge=1, le=EVENTS_PER_SECOND_MAX
+    )
+    max_in_flight: int | None = Field(
+        None,
+        strict=True,
+        ge=1,
+        le=IN_FLIGHT_MAX,
+        description="Requests under way at a time; with 1 the events arrive in strict order. "
+        "null is the worker's own setting.",
+    )
+    batch_size: int = Field(
+        1,
+        strict=True,
+        ge=1,
+        le=BATCH_EVENTS_MAX,
+        description="Events that one POST may bring; above 1 its body is a JSON array of them.",
+    )
+    target_url: str | None = Field(
+        None,
+        description="Where the events go instead of the webhook's URL. Its receiver must prove, "
+        "at once, that it is the webhook's owner's, as at a registration.",
+    )
+    dry_run: bool = Field(
+        False, strict=True, description="Only tell what the replay would bring; queue nothing."
+    )
 
     @property
-    def window(self) -> Window:
-        """The window asked for."""
-        return Window(self.from_ms, self.to_ms)
+    def new_replay(self) -> NewReplay:
+        """The replay asked for."""
+        return NewReplay(self.webhook_id, Window(self.from_ms, self.to_ms), self._options)
+
+    @property
+    def _options(self) -> ReplayOptions:
+        return ReplayOptions(
+            event_types=tuple(self.event_types),
+            only=self.only,
+            max_events_per_second=self.max_events_per_second,
+            max_in_flight=self.max_in_flight,
+            batch_size=self.batch_size,
+            target_url=self.target_url,
+        )
+
+
+class EstimateDocument(Document):
+    """What a replay would bring, were it started now."""
+
+    model_config = example(
+        {
+            "partition": 3,
+            "startOffset": 120_400,
+            "endOffset": 188_020,
+            "events": 16_310,
+            "bytes": 5_872_000,
+            "isExact": True,
+            "isUpperBound": False,
+            "estimatedSeconds": 20.4,
+        }
+    )
+
+    partition: int
+    start_offset: int
+    end_offset: int = Field(description="The first offset that would not be read.")
+    events: int
+    bytes: int = Field(description="Of the bodies, without HTTP around them.")
+    is_exact: bool = Field(description="False: reckoned from samples of a long range.")
+    is_upper_bound: bool = Field(
+        description="True for `only: failed`: those that were delivered live are counted too."
+    )
+    estimated_seconds: float = Field(
+        description="Without retries, and without waiting for a worker."
+    )
 
 
 class CountsDocument(Document):
@@ -44,16 +134,51 @@ class CountsDocument(Document):
         return cls(delivered=counts.delivered, duplicates=counts.duplicates, failed=counts.failed)
 
 
+class OptionsDocument(Document):
+    """How a replay is to be done."""
+
+    event_types: list[str]
+    only: Only
+    max_events_per_second: int
+    max_in_flight: int | None
+    batch_size: int
+    target_url: str | None
+
+    @classmethod
+    def of(cls, options: ReplayOptions) -> Self:
+        """The document of options."""
+        return cls(
+            event_types=list(options.event_types),
+            only=options.only,
+            max_events_per_second=options.max_events_per_second,
+            max_in_flight=options.max_in_flight,
+            batch_size=options.batch_size,
+            target_url=options.target_url,
+        )
+
+
 class ReplayDocument(Document):
     """A replay and how far it is."""
 
     model_config = example(
         {
             "id": "rpl_7sKx2mQw9fLc",
+            "accountId": "acc_default",
             "webhookId": "wh_2yPqkM5dTn4v",
             "from": "2026-11-21T06:00:00.000Z",
             "to": "2026-11-21T08:00:00.000Z",
+            "options": {
+                "eventTypes": ["follow.*"],
+                "only": "all",
+                "maxEventsPerSecond": 2_500,
+                "maxInFlight": None,
+                "batchSize": 1,
+                "targetUrl": None,
+            },
+            "retryOf": None,
+            "notice": "rewind",
             "state": "ONGOING",
+            "waitingFor": None,
             "partition": 3,
             "startOffset": 120_400,
             "endOffset": 188_020,
@@ -69,15 +194,25 @@ class ReplayDocument(Document):
             "finishedAt": None,
             "worker": "replayer-1:4711",
             "leaseEpoch": 1,
+            "claimsInVain": 0,
             "error": None,
         }
     )
 
     id: str
+    account_id: str
     webhook_id: str
     from_: Moment = Field(serialization_alias="from")
     to: Moment
+    options: OptionsDocument
+    retry_of: str | None = Field(
+        description="The replay whose failures are all that this one brings."
+    )
+    notice: NoticeStyle = Field(description="The form in which the webhook is told of the end.")
     state: ReplayState
+    waiting_for: str | None = Field(
+        description="What an OPEN replay waits for, when that is not a worker."
+    )
     partition: int | None = Field(description="The one partition that is read; null until then.")
     start_offset: int | None
     end_offset: int | None = Field(description="The first offset that is not read.")
@@ -95,6 +230,7 @@ class ReplayDocument(Document):
     finished_at: Moment | None
     worker: str | None
     lease_epoch: int = Field(description="How often a worker has claimed the replay.")
+    claims_in_vain: int = Field(description="How many of the last claims brought it no further.")
     error: str | None
 
     @classmethod
@@ -104,10 +240,15 @@ class ReplayDocument(Document):
         offsets = replay.offsets
         return cls(
             id=replay.id,
+            account_id=replay.account_id,
             webhook_id=replay.webhook_id,
             from_=replay.window.from_ms,
             to=replay.window.to_ms,
+            options=OptionsDocument.of(replay.options),
+            retry_of=replay.retry_of,
+            notice=replay.notice,
             state=replay.state,
+            waiting_for=replay.waiting_for,
             partition=None if offsets is None else offsets.partition,
             start_offset=None if offsets is None else offsets.start,
             end_offset=None if offsets is None else offsets.end,
@@ -123,6 +264,7 @@ class ReplayDocument(Document):
             finished_at=replay.finished_ms,
             worker=replay.worker,
             lease_epoch=replay.lease_epoch,
+            claims_in_vain=replay.claims_in_vain,
             error=replay.error,
         )
 

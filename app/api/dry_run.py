@@ -1,0 +1,45 @@
+"""What a replay would bring, told instead of queued."""
+
+from app.api.doors import Doors
+from app.api.models.replays import EstimateDocument
+from app.api.replay_requests import check, look_up
+from app.log.estimate import Question
+from app.replay.accounts import ApiKey
+from app.replay.forecast import duration_s
+from app.replay.globs import glob_matches
+from app.replay.model import NewReplay
+from app.replay.options import Only
+
+
+def estimate_replay(doors: Doors, caller: ApiKey, new: NewReplay) -> EstimateDocument:
+    """The records that would be read, and how many of them would be sent, for how long.
+
+    The webhook need not be ENABLED, and nothing is sent to it or to the target URL. With
+    `only: failed`, those that were delivered live are counted too: what the outcomes say of so
+    many is known to the worker that reads them all.
+
+    Raises:
+        EstimatesBusy, HistoryLost, and those of `check` and `look_up`.
+    """
+    check(doors, caller, new)
+    offsets = look_up(doors, new)
+    globs = new.options.event_types
+    found = doors.estimator.estimate(
+        Question(
+            offsets,
+            new.webhook_id.encode(),
+            new.window,
+            lambda event_type: not globs or any(glob_matches(glob, event_type) for glob in globs),
+        )
+    )
+    seconds = duration_s(found.events, found.reading_s, new.options, doors.settings.max_in_flight)
+    return EstimateDocument(
+        partition=offsets.partition,
+        start_offset=offsets.start,
+        end_offset=offsets.end,
+        events=found.events,
+        bytes=found.bytes,
+        is_exact=found.is_exact and new.options.only is Only.ALL,
+        is_upper_bound=new.options.only is Only.FAILED,
+        estimated_seconds=round(seconds, 3),
+    )

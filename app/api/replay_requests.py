@@ -1,0 +1,138 @@
+"""What a replay must have before it is queued: a sound window, and a receiver that may be sent to.
+
+Every door through which replays are asked for comes here.
+"""
+
+import json
+from dataclasses import asdict
+
+from starlette.concurrency import run_in_threadpool
+
+from app.api.doors import Doors, now_ms
+from app.api.problems import NOT_VALIDATED, URL_REFUSED, WEBHOOK_NOT_ENABLED, FieldError, Problem
+from app.replay.accounts import ApiKey
+from app.replay.lateness import disorder_ms
+from app.replay.model import (
+    IdempotencyKey,
+    NewReplay,
+    OffsetRange,
+    Replay,
+    Webhook,
+    WebhookStatus,
+)
+from app.replay.options import ReplayOptions
+from app.replay.windows import check_window
+from app.webhooks.guard import UrlRefused
+from app.webhooks.proof import NotProved, Proved
+
+
+async def queue_replay(
+    doors: Doors, caller: ApiKey, new: NewReplay, idempotency_key: str | None = None
+) -> Replay:
+    """The replay asked for, queued; or the one that was queued before under the same key.
+
+    Raises:
+        Problem: the webhook or the receiver at the target URL may not be sent to.
+        WindowRefused, WindowNotRetained: the window cannot be replayed.
+        LogUnavailable, and those of `Store.create_replay`.
+    """
+    idempotency = None if idempotency_key is None else named(idempotency_key, new)
+    if idempotency is not None:
+        # Before anything is judged: when a request is repeated, its window may be too old.
+        known = await run_in_threadpool(
+            doors.store.replay_named_by, idempotency, of_account=caller.sees
+        )
+        if known is not None:
+            return known
+    webhook = await run_in_threadpool(_check_here, doors, caller, new)
+    await _check_receiver(doors, caller, webhook, new.options.target_url)
+    replay, _ = await run_in_threadpool(
+        doors.store.create_replay, new, idempotency, of_account=caller.sees
+    )
+    return replay
+
+
+def check(doors: Doors, caller: ApiKey, new: NewReplay) -> Webhook:
+    """The webhook of a replay that nothing known here stands against.
+
+    Raises:
+        Problem: no webhook may have the target URL.
+        WindowRefused: the window cannot be replayed.
+        WebhookNotFound: no such webhook, or it is another account's.
+    """
+    _check_target(doors, new.options)
+    if new.retry_of is None:
+        # The window of a replay that is tried again was judged when that one was asked for.
+        check_window(new.window, now_ms(), doors.settings.history_ms)
+    return doors.store.webhook(new.webhook_id, of_account=caller.sees)
+
+
+def look_up(doors: Doors, new: NewReplay) -> OffsetRange:
+    """Where the records of a replay lie, were it claimed now; its worker will look anew.
+
+    Raises:
+        WindowNotRetained: the log may have deleted some of them.
+        LogUnavailable: the log does not answer.
+    """
+    return doors.history.offsets_for(
+        new.webhook_id,
+        new.window,
+        disorder_ms(doors.settings.lateness_ms),
+        lambda partition: doors.store.late_end(partition, new.window),
+    )
+
+
+def _check_target(doors: Doors, options: ReplayOptions) -> None:
+    if options.target_url is None:
+        return
+    try:
+        doors.guard.check_url(options.target_url)
+    except UrlRefused as refusal:
+        field = refusal.field.replace("url", "targetUrl", 1).replace(" ", ".")
+        refused = FieldError(field, refusal.value, refusal.allowed)
+        raise Problem.of_fields(URL_REFUSED, [refused]) from None
+
+
+def _check_here(doors: Doors, caller: ApiKey, new: NewReplay) -> Webhook:
+    """The webhook of a replay that nobody outside needs to be asked about."""
+    webhook = check(doors, caller, new)
+    if webhook.status is WebhookStatus.DISABLED:
+        raise _not_enabled(webhook)
+    # What is retained is known to the log alone.
+    look_up(doors, new)
+    return webhook
+
+
+async def _check_receiver(
+    doors: Doors, caller: ApiKey, webhook: Webhook, target_url: str | None
+) -> None:
+    """Let receivers that have not yet done so prove that they are the webhook's owner's."""
+    is_elsewhere = target_url is not None and target_url != webhook.url
+    if webhook.status is WebhookStatus.ENABLED and not is_elsewhere:
+        return
+    with doors.proofs.place(caller):
+        if webhook.status is not WebhookStatus.ENABLED:
+            webhook = await doors.proofs.settle(webhook)
+        if webhook.status is not WebhookStatus.ENABLED:
+            raise _not_enabled(webhook)
+        proof = await doors.proofs.prove(webhook, target_url) if is_elsewhere else Proved()
+    if isinstance(proof, NotProved):
+        refused = FieldError("targetUrl", target_url, "a URL whose receiver proves to be yours")
+        raise Problem(NOT_VALIDATED, proof.reason, [refused])
+
+
+def _not_enabled(webhook: Webhook) -> Problem:
+    detail = f"webhook {webhook.id!r} is {webhook.status}: {webhook.status_reason}"
+    refused = FieldError("status", webhook.status, WebhookStatus.ENABLED)
+    return Problem(WEBHOOK_NOT_ENABLED, detail, [refused])
+
+
+def named(key: str, new: NewReplay) -> IdempotencyKey:
+    """The key for what was asked, however its times and defaults were spelled.
+
+    Source: draft-ietf-httpapi-idempotency-key-header-07, sections 2.4 and 2.7.
+    """
+    asked = f"{new.webhook_id}\n{new.window.from_ms}\n{new.window.to_ms}"
+    if (new.options, new.retry_of) != (ReplayOptions(), None):
+        asked += "\n" + json.dumps([asdict(new.options), new.retry_of])
+    return IdempotencyKey.of(key, asked.encode())
