@@ -14,6 +14,9 @@ from pydantic_core import ErrorDetails
 
 PREFIX: Final = "REWIND_"
 
+KAFKA_PREFIX: Final = "REWIND_KAFKA_"
+"""What begins the variables whose rest is a property of the Kafka client, with `_` for its dots."""
+
 DATABASE_SCHEMES: Final = ("sqlite", "mysql+pymysql")
 """SQLAlchemy's names of the databases the store knows; the second is MySQL and MariaDB."""
 
@@ -102,6 +105,8 @@ class Settings(BaseModel):
         repr=False,  # it may hold a password
     )
     bootstrap_servers: Name = "127.0.0.1:9092"
+    kafka_properties: Mapping[str, str] = Field({}, repr=False)  # they hold passwords
+    """What every client of the log takes besides: TLS, SASL and the like, by librdkafka's names."""
     host: Name = "127.0.0.1"
     port: Port = 8000
     broker_port: Port = 9092
@@ -205,7 +210,14 @@ class Settings(BaseModel):
         given: dict[str, object] = {
             name.removeprefix(PREFIX).lower(): value
             for name, value in environ.items()
-            if name.startswith(PREFIX) and name not in OPTIONS_ALONE
+            if name.startswith(PREFIX)
+            and not name.startswith(KAFKA_PREFIX)
+            and name not in OPTIONS_ALONE
+        }
+        given["kafka_properties"] = {
+            name.removeprefix(KAFKA_PREFIX).lower().replace("_", "."): value
+            for name, value in environ.items()
+            if name.startswith(KAFKA_PREFIX)
         }
         given |= {name: value for name, value in overrides.items() if value is not None}
         try:
@@ -270,7 +282,12 @@ def _problem(detail: ErrorDetails) -> str:
 
 
 def _variable(name: str) -> str:
-    return PREFIX + name.upper()
+    return f"{KAFKA_PREFIX}<PROPERTY>" if name == "kafka_properties" else PREFIX + name.upper()
+
+
+def kafka_variable(name: str) -> str:
+    """The variable of a property of the Kafka client."""
+    return KAFKA_PREFIX + name.upper().replace(".", "_")
 
 
 _KINDS: Final[Mapping[Any, str]] = {

@@ -83,16 +83,21 @@ def serve(settings: Settings) -> int:
 async def _serve(settings: Settings) -> None:
     _survive_stopping()
     guard = Guard.of(settings)
-    history = LogHistory(settings.bootstrap_servers, timeout_s=LOG_TIMEOUT_S)
+    history = LogHistory(
+        settings.bootstrap_servers, properties=settings.kafka_properties, timeout_s=LOG_TIMEOUT_S
+    )
     publisher = EventPublisher(
         settings.bootstrap_servers,
         origin=settings.origin,
         server=settings.server,
+        properties=settings.kafka_properties,
         make_topics=partial(
             ensure_topics,
             settings.bootstrap_servers,
             partitions=settings.partitions,
             retention_ms=settings.retention_ms,
+            replication_factor=settings.replication_factor,
+            properties=settings.kafka_properties,
             timeout_s=LOG_TIMEOUT_S,
         ),
     )

@@ -8,6 +8,7 @@ from typing import TypeVar
 import click
 
 from app.config import PREFIX, ConfigurationError, Settings
+from app.log.client import check_kafka_properties
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -31,11 +32,13 @@ def setting_options(**helps: str) -> Callable[[Command], Command]:
 def load_settings(**overrides: object) -> Settings:
     """The settings of the environment with the options in front; ends the process if refused."""
     try:
-        return Settings.load(os.environ, **overrides)
+        settings = Settings.load(os.environ, **overrides)
+        check_kafka_properties(settings.kafka_properties)
     except ConfigurationError as error:
         for line in str(error).splitlines():
             click.echo(f"rewind: {line}", err=True)
         sys.exit(EXIT_MISUSED)
+    return settings
 
 
 def refuse(message: str) -> None:

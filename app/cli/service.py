@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from app.config import PREFIX, Settings
+from app.config import PREFIX, Settings, kafka_variable
 from app.store import migrate
 from logbroker.embedded import ChildProcess, EmbeddedBroker
 
@@ -117,6 +117,9 @@ class LocalService:
     def _environment(self, bootstrap_servers: str) -> dict[str, str]:
         """What a child reads its settings from; a password in it stays out of `ps`."""
         given = self._settings.model_dump() | {"bootstrap_servers": bootstrap_servers}
-        return dict(os.environ) | {
-            f"{PREFIX}{name.upper()}": str(value) for name, value in given.items()
-        }
+        properties = given.pop("kafka_properties")
+        return (
+            dict(os.environ)
+            | {f"{PREFIX}{name.upper()}": str(value) for name, value in given.items()}
+            | {kafka_variable(name): value for name, value in properties.items()}
+        )

@@ -29,13 +29,20 @@ class LogHistory:
     """Looks offsets up by time, in the one partition that holds a webhook's events.
 
     Safe to use from any thread; every call asks the log anew and remembers nothing.
+    `properties` are the operator's for the client: TLS, SASL and the like.
     """
 
     def __init__(
-        self, bootstrap_servers: str, *, topic: str = DELIVERY_LOG, timeout_s: float = 10.0
+        self,
+        bootstrap_servers: str,
+        *,
+        properties: Mapping[str, str] = {},
+        topic: str = DELIVERY_LOG,
+        timeout_s: float = 10.0,
     ) -> None:
         # The errors a caller can do something about come with the answers.
         client: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
+        client.update(properties)
         # By default the admin client believes for a quarter of an hour that a partition's leader is
         # the one that it was, and asks that one although it is dead and another leads.
         self._admin = AdminClient({**client, "metadata.max.age.ms": _LEADERS_AGE_MS})

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Self
 
@@ -30,6 +30,7 @@ class EventPublisher:
     send it again, and lands in the partition that Java's hash of its key names. Records carry
     the headers `event-id`, `event-type`, `origin` (the data centre) and `server`.
 
+    `properties` are the operator's for the client: TLS, SASL and the like.
     `make_topics` runs before the first publish, until it has succeeded once: a log that makes
     topics by itself would choose their partition count, and that is for good.
     """
@@ -40,11 +41,12 @@ class EventPublisher:
         *,
         origin: str,
         server: str,
+        properties: Mapping[str, str] = {},
         make_topics: Callable[[], None] = lambda: None,
         delivery_timeout_s: float = 30.0,
     ) -> None:
         self._make_topics: Callable[[], None] | None = make_topics
-        self._config = _configuration(bootstrap_servers, delivery_timeout_s)
+        self._config = publisher_configuration(bootstrap_servers, properties, delivery_timeout_s)
         self._config["error_cb"] = self._note_error
         self._source = [("origin", origin.encode()), ("server", server.encode())]
         self._close_timeout_s = delivery_timeout_s
@@ -186,7 +188,10 @@ def _arrival(event: OwedEvent, message: Message) -> Arrival | None:
     return Arrival(event.time_ms, partition, offset)
 
 
-def _configuration(bootstrap_servers: str, delivery_timeout_s: float) -> dict[str, Any]:
+def publisher_configuration(
+    bootstrap_servers: str, properties: Mapping[str, str], delivery_timeout_s: float = 30.0
+) -> dict[str, Any]:
+    """What the client is made with; `properties` win over what is chosen here."""
     return {
         "bootstrap.servers": bootstrap_servers,
         "client.id": "rewind-publisher",
@@ -196,4 +201,5 @@ def _configuration(bootstrap_servers: str, delivery_timeout_s: float) -> dict[st
         "partitioner": "murmur2_random",
         "linger.ms": 5,
         "delivery.timeout.ms": round(delivery_timeout_s * 1_000),
+        **properties,
     }

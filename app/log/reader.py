@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -30,6 +31,7 @@ class ReplayReader:
 
     For one thread at a time. Reading ahead begins at once and is bounded to 16 MB. Every batch's
     CRC is checked. No group is joined and nothing committed: the position is the caller's to keep.
+    `properties` are the operator's for the client: TLS, SASL and the like.
     `stall_s` is how long it waits, over all reads in a row, for a log that sends nothing.
     """
 
@@ -41,9 +43,11 @@ class ReplayReader:
         *,
         key: bytes,
         window: Window,
+        properties: Mapping[str, str] = {},
         stall_s: float = 60.0,
     ) -> None:
-        self._consumer = Consumer(_configuration(bootstrap_servers), logger=_log)
+        configuration = reader_configuration(bootstrap_servers, properties)
+        self._consumer = Consumer(configuration, logger=_log)
         self._consumer.assign([TopicPartition(topic, offsets.partition, offsets.start)])
         self._topic = topic
         self._partition = offsets.partition
@@ -161,7 +165,8 @@ def _text(value: bytes | str | None) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
 
 
-def _configuration(bootstrap_servers: str) -> dict[str, Any]:
+def reader_configuration(bootstrap_servers: str, properties: Mapping[str, str]) -> dict[str, Any]:
+    """What the client is made with; `properties` win over what is chosen here."""
     return {
         "bootstrap.servers": bootstrap_servers,
         "client.id": "rewind-reader",
@@ -183,4 +188,5 @@ def _configuration(bootstrap_servers: str) -> dict[str, Any]:
         "fetch.error.backoff.ms": 100,
         "reconnect.backoff.ms": 50,
         "reconnect.backoff.max.ms": 1_000,
+        **properties,
     }

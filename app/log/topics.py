@@ -1,5 +1,6 @@
 """The topics of the service, and how they come to be."""
 
+from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Final
 
@@ -25,6 +26,7 @@ def ensure_topics(
     partitions: int,
     retention_ms: int,
     replication_factor: int = -1,
+    properties: Mapping[str, str] = {},
     timeout_s: float = 30.0,
 ) -> None:
     """Create the topics that are not there yet; those that are stay as they are.
@@ -32,12 +34,13 @@ def ensure_topics(
     `partitions` is for good: with another number, the events of a webhook would lie in another
     partition than those before. `retention_ms` is how long `delivery_log` keeps what is owed, and
     `delivery_outcomes` what became of it.
-    A `replication_factor` of -1 is the log's own default.
+    A `replication_factor` of -1 is the log's own default. `properties` are the operator's for the
+    client: TLS, SASL and the like.
 
     Raises:
         LogUnavailable: the log did not answer in time, or would not create one of them.
     """
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0, **properties})
     retention = {"retention.ms": str(retention_ms)}
     wanted = [
         NewTopic(EVENTS, partitions, replication_factor),

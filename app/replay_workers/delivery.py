@@ -138,6 +138,7 @@ class Delivery:
             self._offsets,
             key=replay.webhook_id.encode(),
             window=replay.window,
+            properties=settings.kafka_properties,
         )
         seen = SeenHashes(settings.dedupe_entries)
         return Intake(reader, route, seen, resume_at=self.resume_at, couriers=len(self._couriers))

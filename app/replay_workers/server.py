@@ -52,7 +52,7 @@ async def _serve(settings: Settings, store: Store) -> None:
     if settings.worker_metrics_port:
         metrics.serve(settings.host, settings.worker_metrics_port)
     async with WebhookSender(guard, _limits(settings)) as sender:
-        history = LogHistory(settings.bootstrap_servers)
+        history = LogHistory(settings.bootstrap_servers, properties=settings.kafka_properties)
         worker = ReplayWorker(Equipment(settings, store, history, guard, sender, metrics))
         _log.info("ready", extra={"worker": worker.name, "jobs": settings.jobs_per_worker})
         # In one piece: a line of another thread must not part it from its end.
