@@ -2,17 +2,35 @@
 
 from fastapi import FastAPI
 
-from app.api import events, operations, refusals, replays, webhooks
+from app.api import (
+    events,
+    operations,
+    refusals,
+    replay_progress,
+    replays,
+    rules,
+    twitter,
+    webhooks,
+)
+from app.api.audit import Audit
 from app.api.doors import Doors
+from app.api.gate import Gate
+from app.api.head_limit import HeadLimit
+from app.api.job_watch import JobWatch
+from app.api.keyring import Keyring
 from app.api.limits import BodyLimit
 from app.api.metrics import Metrics
 from app.api.openapi import ANY_REFUSAL, DESCRIPTION, TAGS, TITLE, VERSION, describe
+from app.api.progress_watch import ProgressWatch
+from app.api.proofs import Proofs
 from app.api.request_log import RequestLog
 from app.config import Settings
+from app.log.estimate import Estimator
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
 from app.store import Store
 from app.webhooks.guard import Guard
+from app.webhooks.sender import WebhookSender
 
 
 def create_app(
@@ -21,6 +39,7 @@ def create_app(
     publisher: EventPublisher,
     history: LogHistory,
     guard: Guard,
+    sender: WebhookSender,
 ) -> FastAPI:
     """The API on these doors; it neither opens nor closes any of them."""
     metrics = Metrics()
@@ -35,12 +54,29 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
-    application.state.doors = Doors(settings, store, publisher, history, guard, metrics)
+    application.state.doors = Doors(
+        settings=settings,
+        store=store,
+        publisher=publisher,
+        history=history,
+        guard=guard,
+        proofs=Proofs(sender, store),
+        jobs=JobWatch(store),
+        watch=ProgressWatch(store),
+        estimator=Estimator(
+            settings.bootstrap_servers, properties=settings.kafka_properties
+        ),
+        metrics=metrics,
+    )
     application.add_middleware(BodyLimit, events_bytes_max=settings.request_bytes_max)
-    # Added last, so outermost: it sees every answer.
+    # Each is outside of those added before it: the log and the audit see every answer, and nothing
+    # of a request is read before the gate.
+    application.add_middleware(Gate, Keyring(store), settings, metrics)
+    application.add_middleware(HeadLimit)
+    application.add_middleware(Audit)
     application.add_middleware(RequestLog, metrics=metrics)
     refusals.install(application)
-    for routes in (webhooks, replays, events, operations):
+    for routes in (webhooks, rules, replays, replay_progress, twitter, events, operations):
         application.include_router(routes.router)
     application.openapi = lambda: describe(application)  # type: ignore[method-assign]
     return application

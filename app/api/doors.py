@@ -6,8 +6,12 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
+from app.api.job_watch import JobWatch
 from app.api.metrics import Metrics
+from app.api.progress_watch import ProgressWatch
+from app.api.proofs import Proofs
 from app.config import Settings
+from app.log.estimate import Estimator
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
 from app.store import Store
@@ -23,6 +27,10 @@ class Doors:
     publisher: EventPublisher
     history: LogHistory
     guard: Guard
+    proofs: Proofs
+    jobs: JobWatch
+    watch: ProgressWatch
+    estimator: Estimator
     metrics: Metrics
 
 

@@ -7,12 +7,14 @@ from typing import Final
 from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 
+from app.api.access import OperatorOnly
 from app.api.doors import Doors, DoorsDependency, now_ms
 from app.api.incoming import EventRules, read_json, read_ndjson
 from app.api.models.documents import Acceptance
 from app.api.openapi import EVENTS_BODY, refusals
 from app.api.problems import (
     BODY_TOO_LARGE,
+    FORBIDDEN,
     INVALID_REQUEST,
     MEDIA_TYPE_REFUSED,
     NOT_FOUND,
@@ -38,7 +40,10 @@ _READERS: Final[Mapping[str, Callable[[bytes, EventRules], list[OwedEvent]]]] = 
     operation_id="publishEvents",
     status_code=202,
     openapi_extra=EVENTS_BODY,
-    responses=refusals(INVALID_REQUEST, NOT_FOUND, BODY_TOO_LARGE, MEDIA_TYPE_REFUSED, UNAVAILABLE),
+    responses=refusals(
+        INVALID_REQUEST, FORBIDDEN, NOT_FOUND, BODY_TOO_LARGE, MEDIA_TYPE_REFUSED, UNAVAILABLE
+    ),
+    dependencies=[OperatorOnly],
 )
 async def publish_events(request: Request, doors: DoorsDependency) -> Acceptance:
     """Put events into the log: one, an array, or one in each line. All are valid, or none is taken.

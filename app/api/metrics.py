@@ -2,8 +2,11 @@
 
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+from app.replay.model import JobStatistics
+from app.replay.states import ReplayState
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -35,6 +38,17 @@ class Metrics:
             ("topic",),
             registry=self.registry,
         )
+        self._unauthorized = Counter(
+            "rewind_http_unauthorized",
+            "Requests refused because they showed no good key.",
+            registry=self.registry,
+        )
+        self._rate_limited = Counter(
+            "rewind_http_rate_limited",
+            "Requests refused because there were too many, by the scope of their key.",
+            ("scope",),
+            registry=self.registry,
+        )
 
     def count_request(self, method: str, route: str, status: int, duration_s: float) -> None:
         """Count one answer. `route` is a template, so that ids make no series of their own."""
@@ -45,6 +59,43 @@ class Metrics:
         """Count events that are in the log."""
         self._events.labels(topic).inc(count)
 
-    def exposition(self) -> bytes:
-        """Everything counted, in Prometheus' text format."""
-        return generate_latest(self.registry)
+    def count_unauthorized(self) -> None:
+        """Count a request that showed no good key."""
+        self._unauthorized.inc()
+
+    def count_rate_limited(self, scope: str) -> None:
+        """Count a request that was one too many; `scope` is its key's, or "none"."""
+        self._rate_limited.labels(scope).inc()
+
+    def exposition(self, jobs: JobStatistics | None) -> bytes:
+        """Everything counted, and the replays as of now, in Prometheus' text format.
+
+        `jobs` is None when the database does not answer: then nothing is said of them, since
+        an old number would look like a new one.
+        """
+        return generate_latest(self.registry) + generate_latest(_registry_of(jobs))
+
+
+def _registry_of(jobs: JobStatistics | None) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    is_up = Gauge("rewind_database_up", "Whether the database answers.", registry=registry)
+    is_up.set(0 if jobs is None else 1)
+    if jobs is not None:
+        _describe_jobs(jobs, registry)
+    return registry
+
+
+def _describe_jobs(jobs: JobStatistics, registry: CollectorRegistry) -> None:
+    states = Gauge("rewind_replays", "Replays, by state.", ("state",), registry=registry)
+    for state in ReplayState:
+        states.labels(state.value).set(jobs.by_state.get(state, 0))
+    Gauge(
+        "rewind_replays_oldest_open_seconds",
+        "How long the OPEN replay that waits longest has waited; 0 without one.",
+        registry=registry,
+    ).set(jobs.oldest_open_s)
+    Gauge(
+        "rewind_replays_late_heartbeats",
+        "Replays held by a worker whose lease has ended.",
+        registry=registry,
+    ).set(jobs.late_heartbeats)

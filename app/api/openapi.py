@@ -7,8 +7,9 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, ConfigDict, Field
 
+from app.api.gate import OPEN_PATHS
 from app.api.incoming import EVENT_EXAMPLE, IncomingEvent
-from app.api.problems import MEDIA_TYPE, Kind
+from app.api.problems import MEDIA_TYPE, RATE_LIMITED, UNAUTHORIZED, Kind
 
 TITLE: Final = "Rewind"
 VERSION: Final = version("rewind")
@@ -18,6 +19,11 @@ brings exactly the events of a window to it again.
 
 Times in requests are RFC 3339 with any offset, or `yyyymmddhhmm` in UTC; times in answers are
 RFC 3339 in UTC. Refusals are problem documents (RFC 9457).
+
+Requests carry an API key: `Authorization: Bearer rwk_...`. A developer's key opens the webhooks
+and replays of its account; those of others are answered as if they did not exist. An operator's
+key opens all. Answers say how many requests a key has left (`RateLimit-Remaining`) and in how
+many seconds all are back (`RateLimit-Reset`).
 """
 TAGS: Final = [
     {"name": "webhooks", "description": "Where events are sent."},
@@ -26,6 +32,12 @@ TAGS: Final = [
     {"name": "operations", "description": "For those who run the service."},
 ]
 
+_SCHEME: Final = "apiKey"
+_BEARER: Final = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "A key that `rewind keys create` made; it was shown once.",
+}
 _SCHEMAS: Final = "#/components/schemas/"
 
 
@@ -114,6 +126,16 @@ EVENTS_BODY: Final[dict[str, Any]] = {
 """The body of `POST /events`, which the route reads by itself."""
 
 
+def _describe_access(operation: dict[str, Any], *, is_open: bool) -> None:
+    operation["security"] = [] if is_open else [{_SCHEME: []}]
+    if not is_open:
+        refused = refusals(UNAUTHORIZED, RATE_LIMITED)
+        # What a route says of these itself comes first: some have reasons or forms of their own.
+        operation["responses"] = {
+            str(status): answer for status, answer in refused.items()
+        } | operation["responses"]
+
+
 def describe(application: FastAPI) -> dict[str, Any]:
     """The OpenAPI document, with the schemas that only problems and events refer to."""
     document = get_openapi(
@@ -123,6 +145,10 @@ def describe(application: FastAPI) -> dict[str, Any]:
         routes=application.routes,
         tags=application.openapi_tags,
     )
+    document["components"]["securitySchemes"] = {_SCHEME: _BEARER}
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            _describe_access(operation, is_open=path in OPEN_PATHS)
     schemas = document["components"]["schemas"]
     for name, model in (("Problem", ProblemDocument), ("Event", IncomingEvent)):
         schema = model.model_json_schema(ref_template=_SCHEMAS + "{model}")

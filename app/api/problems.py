@@ -14,6 +14,9 @@ from starlette.responses import Response
 
 MEDIA_TYPE: Final = "application/problem+json"
 
+REQUIRED: Final = "required"
+"""What is allowed where something is missing."""
+
 _VALUE_CHARACTERS_MAX: Final = 200
 """A value is shown to find it again, not to send it back whole."""
 
@@ -51,13 +54,26 @@ class Kind:
 INVALID_REQUEST: Final = Kind("invalid-request", 400, "The request is not valid")
 WINDOW_REFUSED: Final = Kind("window-refused", 400, "The window cannot be replayed")
 URL_REFUSED: Final = Kind("url-refused", 400, "No webhook may have this URL")
+UNAUTHORIZED: Final = Kind("unauthorized", 401, "The request needs an API key")
+FORBIDDEN: Final = Kind("forbidden", 403, "The API key does not open this")
 NOT_FOUND: Final = Kind("not-found", 404, "There is no such thing here")
 REPLAY_ACTIVE: Final = Kind("replay-active", 409, "A replay of this webhook is active already")
-NOT_CANCELLABLE: Final = Kind("not-cancellable", 409, "The replay is over")
+ILLEGAL_MOVE: Final = Kind("illegal-move", 409, "The state of the replay does not allow this")
+NOTHING_TO_RETRY: Final = Kind("nothing-to-retry", 409, "The replay has given nothing up")
+WEBHOOK_NOT_ENABLED: Final = Kind("webhook-not-enabled", 409, "The webhook is not enabled")
+TOO_MANY_RULES: Final = Kind("too-many-rules", 409, "The webhook has as many rules as it may have")
 BODY_TOO_LARGE: Final = Kind("body-too-large", 413, "The body of the request is too large")
+URL_TOO_LONG: Final = Kind("url-too-long", 414, "The URL of the request is too long")
 MEDIA_TYPE_REFUSED: Final = Kind("media-type-refused", 415, "The media type is not read here")
 KEY_REUSED: Final = Kind("idempotency-key-reused", 422, "The Idempotency-Key has another request")
+NOT_VALIDATED: Final = Kind("not-validated", 422, "The receiver did not prove to be its owner's")
+TOO_MANY_STREAMS: Final = Kind("too-many-streams", 429, "The key has too many streams open")
+RATE_LIMITED: Final = Kind("rate-limited", 429, "Too many requests in a minute")
+HEADERS_TOO_LARGE: Final = Kind(
+    "headers-too-large", 431, "The headers of the request are too large"
+)
 INTERNAL: Final = Kind("internal", 500, "Something went wrong here")
+BUSY: Final = Kind("busy", 503, "As much of this is going on as may be")
 UNAVAILABLE: Final = Kind("unavailable", 503, "The log or the database does not answer")
 
 
@@ -133,7 +149,7 @@ def _allowed(detail: Mapping[str, Any]) -> str:
         case "value_error":
             return str(getattr(context["error"], "allowed", context["error"]))
         case "missing":
-            return "required"
+            return REQUIRED
         case "extra_forbidden":
             return "no member of this name"
         case "string_pattern_mismatch":

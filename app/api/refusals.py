@@ -1,7 +1,7 @@
 """Which error becomes which problem: the only place where errors turn into HTTP."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from fastapi import FastAPI, Request
@@ -9,16 +9,20 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from app.api.limits import BodyTooLarge
 from app.api.problems import (
+    BUSY,
+    ILLEGAL_MOVE,
     INTERNAL,
     INVALID_REQUEST,
     KEY_REUSED,
     MEDIA_TYPE_REFUSED,
-    NOT_CANCELLABLE,
     NOT_FOUND,
+    NOTHING_TO_RETRY,
     REPLAY_ACTIVE,
+    TOO_MANY_RULES,
     UNAVAILABLE,
     URL_REFUSED,
     WINDOW_REFUSED,
@@ -28,16 +32,21 @@ from app.api.problems import (
     problem_of_status,
 )
 from app.api.request_log import LOGGER
-from app.log.errors import LogError, PublishFailed, WindowNotRetained
+from app.api.twitter_errors import PATH_PREFIX, twitter_response
+from app.log.errors import EstimatesBusy, LogError, PublishFailed, WindowNotRetained
+from app.replay.states import TERMINAL, ReplayState, moves
 from app.replay.windows import WindowRefused, not_retained
 from app.store.errors import (
     ActiveReplayExists,
     IdempotencyConflict,
+    IllegalMove,
     InvalidCursor,
-    NotCancellable,
     NotFound,
+    NothingToRetry,
+    ReplayNotOver,
     SchemaOutdated,
     StoreUnavailable,
+    TooManyRules,
 )
 from app.webhooks.guard import UrlRefused
 
@@ -54,10 +63,18 @@ def install(application: FastAPI) -> None:
         application.add_exception_handler(error_type, _answer)
 
 
+async def refuse(error: Exception, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a request, which the application never gets, with the problem that `error` is."""
+    response = await _answer(Request(scope), error)
+    await response(scope, receive, send)
+
+
 async def _answer(request: Request, error: Exception) -> Response:
     problem = problem_of(error, request.headers.get("content-type", ""))
     if problem.kind is UNAVAILABLE and problem is not error:
         LOGGER.warning("unavailable", extra={"cause": str(error)})
+    if request.scope["path"].startswith(PATH_PREFIX):
+        return twitter_response(problem)
     return problem.response()
 
 
@@ -134,6 +151,21 @@ def _of_active_replay(error: ActiveReplayExists) -> Problem:
     return Problem(REPLAY_ACTIVE, str(error), members=members)
 
 
+def _of_illegal_move(error: IllegalMove) -> Problem:
+    return _of_state(error.state, moves(error.event), str(error))
+
+
+def _of_early_retry(error: ReplayNotOver) -> Problem:
+    return _of_state(error.state, TERMINAL, str(error))
+
+
+def _of_state(state: ReplayState, allowed: Collection[ReplayState], detail: str) -> Problem:
+    # In the order of a replay's life.
+    names = ", ".join(each for each in ReplayState if each in allowed)
+    refused = FieldError("state", state.value, names)
+    return Problem(ILLEGAL_MOVE, detail, [refused])
+
+
 def _of_reused_key(error: IdempotencyConflict) -> Problem:
     refused = FieldError("Idempotency-Key", error.key, "a key that named no other request")
     return Problem.of_fields(KEY_REUSED, [refused])
@@ -165,12 +197,16 @@ _TRANSLATIONS: Final[Mapping[type[Exception], Callable[[Any], Problem]]] = {
     UrlRefused: _of_url,
     NotFound: lambda error: Problem(NOT_FOUND, str(error)),
     ActiveReplayExists: _of_active_replay,
-    NotCancellable: lambda error: Problem(NOT_CANCELLABLE, str(error)),
+    IllegalMove: _of_illegal_move,
+    ReplayNotOver: _of_early_retry,
+    NothingToRetry: lambda error: Problem(NOTHING_TO_RETRY, str(error)),
     IdempotencyConflict: _of_reused_key,
+    TooManyRules: lambda error: Problem(TOO_MANY_RULES, str(error)),
     InvalidCursor: _of_cursor,
     StoreUnavailable: _unavailable("database"),
     SchemaOutdated: _unavailable("database"),
     WindowNotRetained: _of_lost_history,
     PublishFailed: _of_publishing,
+    EstimatesBusy: lambda error: Problem(BUSY, str(error), headers=_RETRY_SOON),
     LogError: _unavailable("log"),
 }

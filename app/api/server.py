@@ -8,13 +8,14 @@ import socket
 import sys
 from contextlib import closing
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 import uvicorn
 from fastapi import FastAPI
 
 from app import json_log
 from app.api.application import create_app
+from app.api.bounded_http import CONNECTIONS_MAX, BoundedHttp
 from app.config import Settings
 from app.log.errors import LogUnavailable
 from app.log.history import LogHistory
@@ -22,6 +23,8 @@ from app.log.publisher import EventPublisher
 from app.log.topics import ensure_topics
 from app.store import Store
 from app.webhooks.guard import Guard
+from app.webhooks.limits import SenderLimits
+from app.webhooks.sender import WebhookSender
 
 LOG_TIMEOUT_S: Final = 5.0
 """How long a request may wait for the log to say what it holds; probes wait no longer."""
@@ -43,6 +46,11 @@ class ApiServer(uvicorn.Server):
                     sys.stderr.write(f"rewind api ready on {_url(listener)}\n")
             sys.stderr.flush()
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let requests under way end; streams, which would not by themselves, are told to."""
+        cast("FastAPI", self.config.app).state.doors.watch.close()
+        await super().shutdown(sockets)
+
 
 def _url(listener: socket.socket) -> str:
     host, port, *_ = listener.getsockname()
@@ -56,7 +64,8 @@ def server_of(application: FastAPI, settings: Settings) -> ApiServer:
             application,
             host=settings.host,
             port=settings.port,
-            http="httptools",
+            http=BoundedHttp,
+            limit_concurrency=CONNECTIONS_MAX,
             ws="none",
             log_config=json_log.CONFIG,
             access_log=False,
@@ -101,10 +110,11 @@ async def _serve(settings: Settings) -> None:
             timeout_s=LOG_TIMEOUT_S,
         ),
     )
+    limits = SenderLimits(connect_s=settings.connect_timeout_s, total_s=settings.delivery_timeout_s)
     with closing(Store.open(settings.database)) as store:
-        async with publisher:
+        async with publisher, WebhookSender(guard, limits) as sender:
             await _make_topics(publisher)
-            application = create_app(settings, store, publisher, history, guard)
+            application = create_app(settings, store, publisher, history, guard, sender)
             await server_of(application, settings).serve()
 
 

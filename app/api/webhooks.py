@@ -1,10 +1,16 @@
-"""Routes of webhooks: register, look up, change, forget."""
+"""Routes of webhooks: register, look up, change, prove, disable, forget."""
 
-from fastapi import APIRouter, Response
+from typing import Annotated
 
-from app.api.doors import DoorsDependency
+from fastapi import APIRouter, Body, Response
+from starlette.concurrency import run_in_threadpool
+
+from app.api.access import AccountId, CallerDependency, account_meant
+from app.api.doors import Doors, DoorsDependency, now_ms
 from app.api.models.documents import Listing
 from app.api.models.webhooks import (
+    Disabling,
+    Rotation,
     WebhookChange,
     WebhookDocument,
     WebhookRequest,
@@ -12,9 +18,20 @@ from app.api.models.webhooks import (
 )
 from app.api.openapi import refusals
 from app.api.paging import Cursor, Limit
-from app.api.problems import INVALID_REQUEST, MEDIA_TYPE_REFUSED, NOT_FOUND, URL_REFUSED
-from app.replay.model import NewWebhook
-from app.webhooks.signing import new_secret
+from app.api.problems import (
+    FORBIDDEN,
+    INVALID_REQUEST,
+    MEDIA_TYPE_REFUSED,
+    NOT_FOUND,
+    NOT_VALIDATED,
+    URL_REFUSED,
+    FieldError,
+    Problem,
+)
+from app.replay.accounts import ApiKey
+from app.replay.model import NewWebhook, Webhook, WebhookStatus
+from app.replay.rules import DEFAULT_RULE, Rule
+from app.webhooks.signing import SECRET_PREFIX, SecretRefused, check_secret, new_secret
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"])
 
@@ -23,33 +40,82 @@ router = APIRouter(prefix="/webhooks", tags=["webhooks"])
     "",
     operation_id="createWebhook",
     status_code=201,
-    responses=refusals(INVALID_REQUEST, URL_REFUSED, MEDIA_TYPE_REFUSED),
+    responses=refusals(INVALID_REQUEST, URL_REFUSED, FORBIDDEN, NOT_FOUND, MEDIA_TYPE_REFUSED),
 )
-def create_webhook(
-    body: WebhookRequest, response: Response, doors: DoorsDependency
+async def create_webhook(
+    body: WebhookRequest, response: Response, doors: DoorsDependency, caller: CallerDependency
 ) -> WebhookWithSecret:
-    """Register a webhook. The answer, and it alone, holds the secret that signs its requests."""
-    doors.guard.check_url(body.url)
-    webhook = doors.store.create_webhook(NewWebhook(body.url, body.description, new_secret()))
+    """Register a webhook. The answer, and it alone, holds the secret that signs its requests.
+
+    The receiver is asked at once to prove that it is yours. If it does, the webhook is ENABLED;
+    else it is PENDING and `statusReason` says why: deploy the secret, then enable it.
+    """
+    new = _new_webhook(body, doors, caller)
+    with doors.proofs.place(caller):
+        webhook = await run_in_threadpool(_create, doors, new, body.event_types)
+        webhook = await doors.proofs.settle(webhook)
     response.headers["location"] = f"/webhooks/{webhook.id}"
+    return _with_secret(webhook, response)
+
+
+def _new_webhook(body: WebhookRequest, doors: Doors, caller: ApiKey) -> NewWebhook:
+    account_id = account_meant(caller, body.account_id) or caller.account.id
+    doors.guard.check_url(body.url)
+    secret = _secret(body.secret)
+    return NewWebhook(body.url, body.description, secret, account_id, body.validation)
+
+
+def _secret(given: str | None) -> str:
+    if given is None:
+        return new_secret()
+    try:
+        check_secret(given)
+    except SecretRefused as refusal:
+        raise _refused_secret(str(refusal)) from None
+    if not given.startswith(SECRET_PREFIX):
+        raise _refused_secret(f"it begins with {SECRET_PREFIX}")
+    return given
+
+
+def _refused_secret(allowed: str) -> Problem:
+    # Not shown: it may be the secret of something else.
+    return Problem.of_fields(INVALID_REQUEST, [FieldError("secret", None, allowed)])
+
+
+def _create(doors: Doors, new: NewWebhook, event_types: list[str] | None) -> Webhook:
+    webhook = doors.store.create_webhook(new)
+    if event_types is not None:
+        doors.store.put_rule(Rule(webhook.id, DEFAULT_RULE, tuple(event_types)))
+    return webhook
+
+
+def _with_secret(webhook: Webhook, response: Response) -> WebhookWithSecret:
     response.headers["cache-control"] = "no-store"
-    return WebhookWithSecret.of(webhook)
+    return WebhookWithSecret.of(webhook, now_ms())
 
 
-@router.get("", operation_id="listWebhooks", responses=refusals(INVALID_REQUEST))
+@router.get("", operation_id="listWebhooks", responses=refusals(INVALID_REQUEST, FORBIDDEN))
 def list_webhooks(
-    doors: DoorsDependency, cursor: Cursor = None, limit: Limit = 50
+    doors: DoorsDependency,
+    caller: CallerDependency,
+    account_id: AccountId = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
 ) -> Listing[WebhookDocument]:
     """List webhooks, the latest first."""
-    page = doors.store.webhooks(cursor=cursor, limit=limit)
-    items = [WebhookDocument.of(webhook) for webhook in page.items]
+    of_account = account_meant(caller, account_id)
+    page = doors.store.webhooks(cursor, limit, of_account=of_account)
+    present_ms = now_ms()
+    items = [WebhookDocument.of(webhook, present_ms) for webhook in page.items]
     return Listing(items=items, next_cursor=page.next_cursor)
 
 
 @router.get("/{webhook_id}", operation_id="getWebhook", responses=refusals(NOT_FOUND))
-def get_webhook(webhook_id: str, doors: DoorsDependency) -> WebhookDocument:
+def get_webhook(
+    webhook_id: str, doors: DoorsDependency, caller: CallerDependency
+) -> WebhookDocument:
     """Look a webhook up."""
-    return WebhookDocument.of(doors.store.webhook(webhook_id))
+    return WebhookDocument.of(doors.store.webhook(webhook_id, of_account=caller.sees), now_ms())
 
 
 @router.patch(
@@ -57,17 +123,97 @@ def get_webhook(webhook_id: str, doors: DoorsDependency) -> WebhookDocument:
     operation_id="updateWebhook",
     responses=refusals(INVALID_REQUEST, URL_REFUSED, NOT_FOUND, MEDIA_TYPE_REFUSED),
 )
-def update_webhook(webhook_id: str, body: WebhookChange, doors: DoorsDependency) -> WebhookDocument:
-    """Change a webhook; what is left out stays. Replays that go on use the new URL when claimed."""
-    if body.url is not None:
-        doors.guard.check_url(body.url)
-    webhook = doors.store.update_webhook(webhook_id, url=body.url, description=body.description)
-    return WebhookDocument.of(webhook)
+async def update_webhook(
+    webhook_id: str, body: WebhookChange, doors: DoorsDependency, caller: CallerDependency
+) -> WebhookDocument:
+    """Change a webhook; what is left out stays.
+
+    At another URL it is PENDING until the receiver there has proved to be yours, which it is
+    asked to at once.
+    """
+    if body.url is None:
+        return WebhookDocument.of(await _change(webhook_id, body, doors, caller), now_ms())
+    doors.guard.check_url(body.url)
+    with doors.proofs.place(caller):
+        webhook = await _change(webhook_id, body, doors, caller)
+        if webhook.status is WebhookStatus.PENDING:
+            webhook = await doors.proofs.settle(webhook)
+    return WebhookDocument.of(webhook, now_ms())
+
+
+async def _change(webhook_id: str, body: WebhookChange, doors: Doors, caller: ApiKey) -> Webhook:
+    return await run_in_threadpool(
+        doors.store.update_webhook,
+        webhook_id,
+        url=body.url,
+        description=body.description,
+        of_account=caller.sees,
+    )
 
 
 @router.delete(
     "/{webhook_id}", operation_id="deleteWebhook", status_code=204, responses=refusals(NOT_FOUND)
 )
-def delete_webhook(webhook_id: str, doors: DoorsDependency) -> None:
+def delete_webhook(webhook_id: str, doors: DoorsDependency, caller: CallerDependency) -> None:
     """Forget a webhook and its secret; an active replay of it is cancelled."""
-    doors.store.delete_webhook(webhook_id)
+    doors.store.delete_webhook(webhook_id, of_account=caller.sees)
+
+
+@router.post(
+    "/{webhook_id}/enable",
+    operation_id="enableWebhook",
+    responses=refusals(NOT_FOUND, NOT_VALIDATED),
+)
+async def enable_webhook(
+    webhook_id: str, doors: DoorsDependency, caller: CallerDependency
+) -> WebhookDocument:
+    """Ask the receiver once more to prove that it is yours, and enable the webhook if it does."""
+    with doors.proofs.place(caller):
+        webhook = await run_in_threadpool(doors.store.webhook, webhook_id, of_account=caller.sees)
+        await doors.proofs.require(webhook)
+        webhook = await run_in_threadpool(doors.store.enable_webhook, webhook.id, webhook.url)
+    if webhook.status is not WebhookStatus.ENABLED:
+        raise Problem(NOT_VALIDATED, "its URL was changed while the receiver was asked")
+    return WebhookDocument.of(webhook, now_ms())
+
+
+@router.post(
+    "/{webhook_id}/disable",
+    operation_id="disableWebhook",
+    responses=refusals(INVALID_REQUEST, NOT_FOUND, MEDIA_TYPE_REFUSED),
+)
+def disable_webhook(
+    webhook_id: str,
+    doors: DoorsDependency,
+    caller: CallerDependency,
+    body: Annotated[Disabling, Body()] = Disabling(),  # noqa: B008  frozen
+) -> WebhookDocument:
+    """Send nothing more to a webhook. Its events are logged all the same, and can be replayed."""
+    webhook = doors.store.disable_webhook(webhook_id, body.reason, of_account=caller.sees)
+    return WebhookDocument.of(webhook, now_ms())
+
+
+@router.post(
+    "/{webhook_id}/secret/rotate",
+    operation_id="rotateSecret",
+    responses=refusals(INVALID_REQUEST, NOT_FOUND, MEDIA_TYPE_REFUSED),
+)
+def rotate_secret(
+    webhook_id: str,
+    response: Response,
+    doors: DoorsDependency,
+    caller: CallerDependency,
+    body: Annotated[Rotation, Body()] = Rotation(),  # noqa: B008  frozen
+) -> WebhookWithSecret:
+    """Give a webhook a new secret; the answer, and it alone, holds it.
+
+    For the grace period the secret before signs as well, so that the receiver may learn the new
+    one in its own time. One secret before is kept: rotating twice within it drops the first.
+    """
+    webhook = doors.store.rotate_secret(
+        webhook_id,
+        _secret(body.secret),
+        body.grace_period_seconds * 1_000,
+        of_account=caller.sees,
+    )
+    return _with_secret(webhook, response)

@@ -38,6 +38,9 @@ Moment = Annotated[
 ]
 """A moment in an answer: milliseconds inside, RFC 3339 UTC outside."""
 
+EventTypeGlob = Annotated[str, Field(pattern=r"^[!-~]{1,256}$")]
+"""Which types of events are meant: `*` stands for any characters, `?` for one."""
+
 
 def example(value: dict[str, JsonValue]) -> ConfigDict:
     """The configuration of a body that is shown so in the OpenAPI document."""

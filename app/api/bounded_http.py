@@ -1,0 +1,71 @@
+"""HTTP/1.1 from strangers: what a request may cost before anybody knows whose it is."""
+
+import asyncio
+from typing import Final
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+CONNECTIONS_MAX: Final = 1_000
+"""Connections of one process, below the 1,024 files that many systems let it open."""
+
+HEAD_BYTES_MAX: Final = 64 * 1024
+"""Of a request line and headers that do not end; those that do are judged by `HeadLimit`."""
+
+HEAD_S: Final = 20.0
+"""How long a client may take to send the head of a request, from its connecting or first byte."""
+
+
+class BoundedHttp(HttpToolsProtocol):
+    """Uvicorn's protocol with heads that are bounded in size and time.
+
+    By itself it waits forever for a head, and keeps all that came of it. A body needs no such
+    care: none is read before the gate has let its request in.
+    """
+
+    _head_bytes = 0
+    _is_in_head = True
+    _patience: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came; refuse a head that has grown too large without an end."""
+        self._head_bytes += len(data)
+        super().data_received(data)
+        if self._is_in_head and self._head_bytes > HEAD_BYTES_MAX:
+            self._stop_waiting()
+            self.send_400_response("The head of the request is too large.")
+
+    def on_message_begin(self) -> None:
+        """Note the first byte of a request."""
+        super().on_message_begin()
+        # What came along with the end of the request before was counted in vain.
+        self._head_bytes = 0
+        self._expect_head()
+
+    def on_headers_complete(self) -> None:
+        """Note the end of the head."""
+        self._is_in_head = False
+        self._stop_waiting()
+        super().on_headers_complete()
+
+    def _expect_head(self) -> None:
+        self._is_in_head = True
+        self._stop_waiting()
+        self._patience = self.loop.call_later(HEAD_S, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    def _give_up(self) -> None:
+        self.transport.close()

@@ -1,0 +1,138 @@
+"""Who may come in: every request shows an API key, and none comes more often than it may.
+
+Source: RFC 6750 sections 2.1 and 3; RFC 6585 section 4.
+"""
+
+import re
+import time
+from collections.abc import Mapping
+from ipaddress import ip_address, ip_network
+from typing import Final
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.api.keyring import Keyring
+from app.api.metrics import Metrics
+from app.api.problems import RATE_LIMITED, UNAUTHORIZED, Problem
+from app.api.quotas import Quotas, Standing
+from app.api.refusals import refuse
+from app.config import Settings
+from app.replay.accounts import ApiKey
+from app.replay.accounts import Scope as KeyScope
+from app.store import StoreUnavailable
+
+OPEN_PATHS: Final = frozenset(("/healthz", "/readyz", "/openapi.json"))
+"""What needs no key: probes have none, and the description tells how to get one."""
+
+CALLERS_MAX: Final = 10_000
+"""Callers that are counted at a time, each at about 200 bytes."""
+
+_CHALLENGE: Final = 'Bearer realm="rewind"'
+_CREDENTIALS: Final = re.compile(r"bearer +([A-Za-z0-9._~+/-]+=*) *", re.IGNORECASE)
+_IPV6_NETWORK_BITS: Final = 64
+
+
+class Gate:
+    """Lets a request in with the key it shows, as `state.api_key` of its scope.
+
+    A path that no route has is refused without a key like any other, so that nobody learns
+    which there are. Requests without a good key are counted by the address they come from. Once
+    these are too many, keys that were not good before are not looked up any more: guessing is
+    bounded, and a neighbour behind the same address cannot lock out who is known already.
+    """
+
+    def __init__(
+        self, app: ASGIApp, keyring: Keyring, settings: Settings, metrics: Metrics
+    ) -> None:
+        self._app = app
+        self._keyring = keyring
+        self._metrics = metrics
+        self._strangers = Quotas(CALLERS_MAX)
+        self._strangers_limit = settings.unauthorized_requests_per_minute
+        self._keys = Quotas(CALLERS_MAX)
+        self._limits: Mapping[KeyScope, int] = {
+            KeyScope.DEVELOPER: settings.developer_requests_per_minute,
+            KeyScope.OPERATOR: settings.operator_requests_per_minute,
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or refuse it."""
+        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
+            await self._app(scope, receive, send)
+            return
+        try:
+            key = await self._key(scope)
+        except (Problem, StoreUnavailable) as refusal:
+            await refuse(refusal, scope, receive, send)
+            return
+        scope.setdefault("state", {})["api_key"] = key
+        standing = self._keys.take(key.id, self._limits[key.scope], time.monotonic())
+        telling_send = _telling(send, standing)
+        if standing.is_exceeded:
+            self._metrics.count_rate_limited(key.scope)
+            await refuse(_too_many(standing), scope, receive, telling_send)
+            return
+        await self._app(scope, receive, telling_send)
+
+    async def _key(self, scope: Scope) -> ApiKey:
+        """The key that the request shows.
+
+        Raises:
+            Problem: it shows none that is good.
+            StoreUnavailable: nobody can tell.
+        """
+        token = _token(scope)
+        stranger = _network(scope)
+        standing = self._strangers.standing(stranger, self._strangers_limit, time.monotonic())
+        is_known = token is not None and self._keyring.has_seen(token)
+        if standing.remaining == 0 and not is_known:
+            self._metrics.count_rate_limited("none")
+            raise _too_many(standing)
+        key = None if token is None else await self._keyring.key_of(token)
+        if key is None:
+            self._strangers.take(stranger, self._strangers_limit, time.monotonic())
+            self._metrics.count_unauthorized()
+            raise _unauthorized(token)
+        return key
+
+
+def _token(scope: Scope) -> str | None:
+    """What stands behind "Bearer" in the one Authorization header; None without it."""
+    values = Headers(scope=scope).getlist("authorization")
+    credentials = _CREDENTIALS.fullmatch(values[0]) if len(values) == 1 else None
+    return None if credentials is None else credentials[1]
+
+
+def _network(scope: Scope) -> str:
+    """Where the request comes from; of IPv6 the network, in which one host has any address."""
+    client = scope.get("client")
+    try:
+        address = ip_address(client[0] if client else "")
+    except ValueError:
+        return "unknown"
+    if address.version == 4:
+        return str(address)
+    return str(ip_network((address, _IPV6_NETWORK_BITS), strict=False))
+
+
+def _unauthorized(token: str | None) -> Problem:
+    if token is None:
+        detail, challenge = "give a key as `Authorization: Bearer rwk_...`", _CHALLENGE
+    else:
+        detail, challenge = "no key has this text", f'{_CHALLENGE}, error="invalid_token"'
+    return Problem(UNAUTHORIZED, detail, headers={"www-authenticate": challenge})
+
+
+def _too_many(standing: Standing) -> Problem:
+    detail = f"allowed are {standing.limit} in a minute; it ends in {standing.reset_s} s"
+    return Problem(RATE_LIMITED, detail, headers={"retry-after": str(standing.reset_s)})
+
+
+def _telling(send: Send, standing: Standing) -> Send:
+    async def telling_send(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message).update(standing.headers())
+        await send(message)
+
+    return telling_send

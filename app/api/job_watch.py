@@ -1,0 +1,27 @@
+"""The replays as an operator watches them, for scrapes that must neither fail nor hang."""
+
+import asyncio
+from typing import Final
+
+from app.api.single_flight import SingleFlight
+from app.replay.model import JobStatistics
+from app.store import Store, StoreError
+
+PATIENCE_S: Final = 1.0
+"""How long a scrape waits for the database; Prometheus gives up after ten."""
+
+
+class JobWatch:
+    """Asks the store how the replays are, one question at a time."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._questions: SingleFlight[None, JobStatistics] = SingleFlight()
+
+    async def read(self) -> JobStatistics | None:
+        """The numbers as of now; None when the database does not answer in time."""
+        question = self._questions.ask(None, self._store.job_statistics)
+        try:
+            return await asyncio.wait_for(question, PATIENCE_S)
+        except (StoreError, TimeoutError):
+            return None

@@ -1,0 +1,63 @@
+"""Bodies of the routes of rules."""
+
+from typing import Annotated, Final, Self
+
+from pydantic import Field, FiniteFloat, JsonValue, Strict, StrictBool, StrictInt, StrictStr
+
+from app.api.models.documents import Document, EventTypeGlob, RequestBody, example
+from app.replay.options import EVENT_TYPES_MAX
+from app.replay.rules import CONDITIONS_MAX, Rule, Scalar
+
+EventTypes = Annotated[
+    list[EventTypeGlob], Field(min_length=1, max_length=EVENT_TYPES_MAX, description="Globs.")
+]
+
+_Path = Annotated[str, Field(min_length=1, max_length=256)]
+_Text = Annotated[StrictStr, Field(max_length=1_000)]
+# Beyond these bounds a number does not come through every JSON parser as it was.
+_Whole = Annotated[StrictInt, Field(ge=-(2**53), le=2**53)]
+_Fraction = Annotated[FiniteFloat, Strict()]
+
+RULE_EXAMPLE: Final[dict[str, JsonValue]] = {
+    "eventTypes": ["follow.*"],
+    "where": {"data.userId": "42"},
+}
+
+
+class RuleRequest(RequestBody):
+    """Which events a webhook wants: of one of these types, and with all of these values."""
+
+    model_config = example(RULE_EXAMPLE)
+
+    event_types: EventTypes
+    where: dict[_Path, _Text | _Whole | _Fraction | StrictBool | None] = Field(
+        {},
+        max_length=CONDITIONS_MAX,
+        description="From a path in the event, such as `data.userId`, to the value it must have, "
+        'which is equal as JSON is: 42 is not `"42"`.',
+    )
+
+    def rule(self, webhook_id: str, name: str) -> Rule:
+        """The rule that is asked for."""
+        return Rule(webhook_id, name, tuple(self.event_types), tuple(self.where.items()))
+
+
+class RuleDocument(Document):
+    """A rule of a webhook."""
+
+    model_config = example(RULE_EXAMPLE | {"webhookId": "wh_2yPqkM5dTn4v", "name": "default"})
+
+    webhook_id: str
+    name: str
+    event_types: list[str]
+    where: dict[str, Scalar]
+
+    @classmethod
+    def of(cls, rule: Rule) -> Self:
+        """The document of a rule."""
+        return cls(
+            webhook_id=rule.webhook_id,
+            name=rule.name,
+            event_types=list(rule.event_types),
+            where=dict(rule.where),
+        )

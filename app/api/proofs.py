@@ -1,0 +1,78 @@
+"""Proofs of ownership, asked of receivers while their owners wait for the answer."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from starlette.concurrency import run_in_threadpool
+
+from app.api.problems import NOT_VALIDATED, RATE_LIMITED, Problem
+from app.replay.accounts import ApiKey
+from app.replay.model import Webhook
+from app.store import Store
+from app.webhooks.proof import NotProved, Proved, prove
+from app.webhooks.sender import WebhookSender
+
+PROOFS_MAX: Final = 32
+"""Proofs under way at a time; a receiver that hangs holds its place until the timeout."""
+
+PROOFS_PER_ACCOUNT_MAX: Final = 4
+"""Of them, those of one developer: receivers of theirs that hang must not hold up the others'."""
+
+
+class Proofs:
+    """Runs proofs, so many at a time, and stores what came of them."""
+
+    def __init__(self, sender: WebhookSender, store: Store) -> None:
+        self._sender = sender
+        self._store = store
+        self._places = asyncio.Semaphore(PROOFS_MAX)
+        self._of_accounts: Counter[str] = Counter()
+
+    @contextmanager
+    def place(self, caller: ApiKey) -> Iterator[None]:
+        """A place for a proof that `caller` asks for; taken before anything is changed.
+
+        Raises:
+            Problem: a developer has as many proofs under way as one may have.
+        """
+        account_id = caller.account.id
+        if caller.sees is not None and self._of_accounts[account_id] >= PROOFS_PER_ACCOUNT_MAX:
+            detail = f"{PROOFS_PER_ACCOUNT_MAX} of your receivers are being asked already"
+            raise Problem(RATE_LIMITED, detail, headers={"retry-after": "1"})
+        self._of_accounts[account_id] += 1
+        try:
+            yield
+        finally:
+            self._of_accounts[account_id] -= 1
+            if not self._of_accounts[account_id]:
+                del self._of_accounts[account_id]
+
+    async def prove(self, webhook: Webhook, url: str | None = None) -> Proved | NotProved:
+        """Ask the receiver at `url`, which is the webhook's own without one; changes nothing."""
+        async with self._places:
+            return await prove(self._sender, webhook, url or webhook.url)
+
+    async def require(self, webhook: Webhook) -> None:
+        """Return when the receiver proved itself; else the reason is stored, unless ENABLED.
+
+        Raises:
+            Problem: it did not.
+        """
+        proof = await self.prove(webhook)
+        if isinstance(proof, NotProved):
+            await self._refuse(webhook, proof.reason)
+            raise Problem(NOT_VALIDATED, proof.reason)
+
+    async def settle(self, webhook: Webhook) -> Webhook:
+        """The webhook after a proof: ENABLED, or as it was and with the reason."""
+        match await self.prove(webhook):
+            case Proved():
+                return await run_in_threadpool(self._store.enable_webhook, webhook.id, webhook.url)
+            case NotProved(reason):
+                return await self._refuse(webhook, reason)
+
+    async def _refuse(self, webhook: Webhook, reason: str) -> Webhook:
+        return await run_in_threadpool(self._store.refuse_webhook, webhook.id, webhook.url, reason)
