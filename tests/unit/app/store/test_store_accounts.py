@@ -1,0 +1,96 @@
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from sqlalchemy import select
+
+from app.replay.accounts import DEFAULT_ACCOUNT, Scope
+from app.store import KeyNotFound, Store
+from app.store.engine import open_engine
+from app.store.tables import api_keys
+
+
+def test_a_key_is_found_by_its_text_and_names_its_account(store: Store) -> None:
+    key, token = store.create_key("acme", Scope.DEVELOPER, "laptop")
+    assert (key.account.name, key.scope, key.description) == ("acme", Scope.DEVELOPER, "laptop")
+    assert key.id.startswith("key_")
+    assert key.account.id.startswith("acc_")
+    assert key.sees == key.account.id
+    assert store.key_of(token) == key
+
+
+def test_a_key_is_shown_once_and_kept_as_a_hash(store: Store, database_url: str) -> None:
+    _, token = store.create_key("acme", Scope.DEVELOPER, "")
+    assert token.startswith("rwk_")
+    assert len(token) == 4 + 43  # 32 bytes in base64url without padding
+    engine = open_engine(database_url)
+    with engine.connect() as connection:
+        (row,) = connection.execute(select(api_keys)).all()
+    engine.dispose()
+    assert row.digest == hashlib.sha256(token.encode()).hexdigest()
+    assert not any(token in str(value) for value in row)
+
+
+def test_two_keys_of_an_account_are_two_keys_of_one_account(store: Store) -> None:
+    one, one_token = store.create_key("acme", Scope.DEVELOPER, "one")
+    two, two_token = store.create_key("acme", Scope.OPERATOR, "two")
+    other, _ = store.create_key("Acme", Scope.DEVELOPER, "")
+    assert one.account == two.account
+    assert one.account.id != other.account.id
+    assert (one.id, one_token) != (two.id, two_token)
+    assert store.key_of(two_token) == two
+
+
+def test_an_operator_sees_all_accounts(store: Store) -> None:
+    key, _ = store.create_key("default", Scope.OPERATOR, "")
+    assert key.account.id == DEFAULT_ACCOUNT
+    assert key.sees is None
+
+
+@pytest.mark.parametrize("token", ["", "rwk_", "rwk_é", "rwk_\udcff", "x" * 10_000])
+def test_a_text_that_is_no_key_finds_none(store: Store, token: str) -> None:
+    key, real = store.create_key("acme", Scope.DEVELOPER, "")
+    assert store.key_of(token) is None
+    assert store.key_of(real.upper()) is None
+    assert store.key_of(real + " ") is None
+    assert store.key_of(key.id) is None
+
+
+def test_a_revoked_key_opens_nothing_and_stays_listed(store: Store) -> None:
+    key, token = store.create_key("acme", Scope.DEVELOPER, "")
+    other, other_token = store.create_key("acme", Scope.DEVELOPER, "")
+    revoked = store.revoke_key(key.id)
+    assert revoked.revoked_ms is not None
+    assert revoked.revoked_ms >= key.created_ms
+    assert store.key_of(token) is None
+    assert store.key_of(other_token) == other
+    assert set(store.keys()) == {revoked, other}
+
+
+def test_when_a_key_was_revoked_stays_as_it_was(store: Store) -> None:
+    key, _ = store.create_key("acme", Scope.DEVELOPER, "")
+    assert store.revoke_key(key.id) == store.revoke_key(key.id)
+
+
+@pytest.mark.parametrize("key_id", ["key_none", "", "key_ü"])
+def test_an_unknown_key_cannot_be_revoked(store: Store, key_id: str) -> None:
+    key, token = store.create_key("acme", Scope.DEVELOPER, "")
+    for unknown in (key_id, key.id.upper(), key.id + " "):
+        with pytest.raises(KeyNotFound, match="does not exist"):
+            store.revoke_key(unknown)
+    assert store.key_of(token) == key
+
+
+def test_keys_are_listed_from_the_oldest(store: Store) -> None:
+    keys = [store.create_key(f"account {n}", Scope.DEVELOPER, str(n))[0] for n in range(5)]
+    assert list(store.keys()) == sorted(keys, key=lambda key: (key.created_ms, key.id))
+
+
+def test_many_who_make_one_account_share_it(store: Store) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        made = list(
+            threads.map(lambda n: store.create_key("acme", Scope.DEVELOPER, str(n)), range(24))
+        )
+    assert len({key.account.id for key, _ in made}) == 1
+    assert len({token for _, token in made}) == 24
+    assert set(store.keys()) == {key for key, _ in made}

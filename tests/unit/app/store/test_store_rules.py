@@ -1,0 +1,104 @@
+import pytest
+
+from app.replay.model import NewWebhook, Webhook
+from app.replay.rules import Rule
+from app.store import InvalidCursor, RuleNotFound, Store, TooManyRules, WebhookNotFound, rules
+from app.webhooks.signing import new_secret
+
+
+def rule_of(webhook: Webhook, name: str = "default", *event_types: str) -> Rule:
+    return Rule(webhook.id, name, event_types or ("*",))
+
+
+def test_a_rule_is_kept_as_it_was_given(store: Store, webhook: Webhook) -> None:
+    where = (("data.ü", "42"), ("data.n", 42), ("x", 4.5), ("y", True), ("z", None), ("big", 2**80))
+    rule = Rule(webhook.id, "follows", ("follow.*", "ünfollow.?"), where)
+    assert store.put_rule(rule) == (rule, True)
+    found = store.rule(webhook.id, "follows")
+    assert found == rule
+    # Equal to Python, and not as JSON.
+    assert [type(value) for _, value in found.where] == [type(value) for _, value in where]
+
+
+def test_a_rule_of_the_same_name_is_replaced(store: Store, webhook: Webhook) -> None:
+    store.put_rule(rule_of(webhook, "default", "a.*"))
+    newer = rule_of(webhook, "default", "b.*")
+    assert store.put_rule(newer) == (newer, False)
+    assert store.rules(webhook.id).items == (newer,)
+
+
+def test_names_differ_by_case(store: Store, webhook: Webhook) -> None:
+    lower, upper = rule_of(webhook, "name"), rule_of(webhook, "NAME")
+    assert [store.put_rule(rule)[1] for rule in (lower, upper)] == [True, True]
+    assert store.rule(webhook.id, "NAME") == upper
+
+
+def test_each_webhook_has_rules_of_its_own(store: Store, webhook: Webhook) -> None:
+    other = store.create_webhook(NewWebhook("https://example.com/", "", new_secret()))
+    store.put_rule(rule_of(webhook))
+    assert store.rules(other.id).items == ()
+    with pytest.raises(RuleNotFound, match="has no rule 'default'"):
+        store.rule(other.id, "default")
+
+
+def test_a_deleted_rule_is_gone_and_its_name_is_free(store: Store, webhook: Webhook) -> None:
+    store.put_rule(rule_of(webhook))
+    store.delete_rule(webhook.id, "default")
+    for ask in (store.rule, store.delete_rule):
+        with pytest.raises(RuleNotFound):
+            ask(webhook.id, "default")
+    assert store.rules(webhook.id).items == ()
+    assert store.put_rule(rule_of(webhook)) == (rule_of(webhook), True)
+    assert store.rule(webhook.id, "default") == rule_of(webhook)
+
+
+def test_an_unknown_rule_is_not_found(store: Store, webhook: Webhook) -> None:
+    store.put_rule(rule_of(webhook))
+    for name in ("none", "", "ü", "default ", "DEFAULT"):
+        for ask in (store.rule, store.delete_rule):
+            with pytest.raises(RuleNotFound):
+                ask(webhook.id, name)
+
+
+def test_a_rule_needs_a_webhook(store: Store, webhook: Webhook) -> None:
+    store.put_rule(rule_of(webhook))
+    store.delete_webhook(webhook.id)
+    for webhook_id in (webhook.id, "wh_none"):
+        for ask in (
+            lambda: store.put_rule(Rule(webhook_id, "default", ("*",))),  # noqa: B023
+            lambda: store.rule(webhook_id, "default"),  # noqa: B023
+            lambda: store.rules(webhook_id),  # noqa: B023
+            lambda: store.delete_rule(webhook_id, "default"),  # noqa: B023
+        ):
+            with pytest.raises(WebhookNotFound):
+                ask()
+
+
+def test_rules_are_listed_by_name_a_page_at_a_time(store: Store, webhook: Webhook) -> None:
+    names = ["b", "a", "a-1", "a_1", "B", "c.d", "gone"]
+    for name in names:
+        store.put_rule(rule_of(webhook, name))
+    store.delete_rule(webhook.id, "gone")
+    pages, cursor = [], None
+    while not pages or cursor is not None:
+        page = store.rules(webhook.id, cursor, limit=2)
+        pages.append([rule.name for rule in page.items])
+        cursor = page.next_cursor
+    assert pages == [["B", "a"], ["a-1", "a_1"], ["b", "c.d"]]
+    with pytest.raises(InvalidCursor):
+        store.rules(webhook.id, "x")
+
+
+def test_a_webhook_has_so_many_rules_at_most(
+    store: Store, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rules, "RULES_PER_WEBHOOK_MAX", 3)
+    for name in ("a", "b", "c"):
+        store.put_rule(rule_of(webhook, name))
+    with pytest.raises(TooManyRules, match="has 3 rules"):
+        store.put_rule(rule_of(webhook, "d"))
+    assert not store.put_rule(rule_of(webhook, "a", "new"))[1]
+    store.delete_rule(webhook.id, "b")
+    assert store.put_rule(rule_of(webhook, "d"))[1]
+    other = store.create_webhook(NewWebhook("https://example.com/", "", new_secret()))
+    assert store.put_rule(rule_of(other))[1]
