@@ -1,4 +1,8 @@
-"""The real application on a real SQLite file, asked without a network; its log is down."""
+"""The real application on a real SQLite file, asked without a network; its log is down.
+
+Webhooks may live on loopback, where `receiver` is. There are an operator and two developers, each
+with an account and a key; `client` shows the operator's.
+"""
 
 import socket
 from collections.abc import AsyncIterator, Iterator
@@ -7,15 +11,19 @@ from pathlib import Path
 
 import httpx
 import pytest
+from api_clients import Issued, client_of
 from fastapi import FastAPI
+from receiver_thread import ReceiverThread
 
 from app.api.application import create_app
 from app.config import Settings
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
+from app.replay.accounts import Scope
 from app.replay.model import NewWebhook, Webhook
 from app.store import Store, migrate
 from app.webhooks.guard import Guard
+from app.webhooks.sender import WebhookSender
 from app.webhooks.signing import new_secret
 
 
@@ -43,22 +51,73 @@ def store(settings: Settings) -> Iterator[Store]:
 
 
 @pytest.fixture
-def webhook(store: Store) -> Webhook:
-    return store.create_webhook(NewWebhook("https://example.com/hooks", "billing", new_secret()))
+def operator(store: Store) -> Issued:
+    return store.create_key("platform", Scope.OPERATOR, "")
 
 
 @pytest.fixture
-async def application(settings: Settings, store: Store) -> AsyncIterator[FastAPI]:
+def developer(store: Store) -> Issued:
+    return store.create_key("alice", Scope.DEVELOPER, "")
+
+
+@pytest.fixture
+def other_developer(store: Store) -> Issued:
+    return store.create_key("bob", Scope.DEVELOPER, "")
+
+
+@pytest.fixture
+def webhook(store: Store, developer: Issued) -> Webhook:
+    """A webhook of the developer, ENABLED."""
+    key, _ = developer
+    new = NewWebhook("https://example.com/hooks", "billing", new_secret(), key.account.id)
+    webhook = store.create_webhook(new)
+    return store.enable_webhook(webhook.id, webhook.url)
+
+
+@pytest.fixture
+def receiver() -> Iterator[ReceiverThread]:
+    with ReceiverThread() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def guard() -> Guard:
+    return Guard(allow_private=True)
+
+
+@pytest.fixture
+async def application(settings: Settings, store: Store, guard: Guard) -> AsyncIterator[FastAPI]:
     history = LogHistory(settings.bootstrap_servers, timeout_s=0.2)
     publisher = EventPublisher(
         settings.bootstrap_servers, origin="here", server="test", delivery_timeout_s=0.5
     )
-    async with publisher:
-        yield create_app(settings, store, publisher, history, Guard())
+    async with publisher, WebhookSender(guard) as sender:
+        yield create_app(settings, store, publisher, history, guard, sender)
 
 
 @pytest.fixture
-async def client(application: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(application)
-    async with httpx.AsyncClient(transport=transport, base_url="http://api.test") as client:
+async def client(application: FastAPI, operator: Issued) -> AsyncIterator[httpx.AsyncClient]:
+    async with client_of(application, operator) as client:
+        yield client
+
+
+@pytest.fixture
+async def developers_client(
+    application: FastAPI, developer: Issued
+) -> AsyncIterator[httpx.AsyncClient]:
+    async with client_of(application, developer) as client:
+        yield client
+
+
+@pytest.fixture
+async def others_client(
+    application: FastAPI, other_developer: Issued
+) -> AsyncIterator[httpx.AsyncClient]:
+    async with client_of(application, other_developer) as client:
+        yield client
+
+
+@pytest.fixture
+async def anonymous(application: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+    async with client_of(application, None) as client:
         yield client

@@ -1,8 +1,8 @@
 import logging
 from pathlib import Path
 
-import httpx
 import pytest
+from api_clients import client_of
 from fastapi import FastAPI
 from httpx import AsyncClient
 
@@ -13,6 +13,7 @@ from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
 from app.store import Store
 from app.webhooks.guard import Guard
+from app.webhooks.sender import WebhookSender
 
 pytestmark = pytest.mark.anyio
 
@@ -34,9 +35,9 @@ async def test_readiness_names_the_database_that_is_not_migrated(
     store = Store.open(f"sqlite:///{tmp_path}/empty.db")
     history = LogHistory(settings.bootstrap_servers, timeout_s=0.2)
     publisher = EventPublisher(settings.bootstrap_servers, origin="here", server="test")
-    application = create_app(settings, store, publisher, history, Guard())
-    transport = httpx.ASGITransport(application)
-    async with AsyncClient(transport=transport, base_url="http://api.test") as client:
+    guard = Guard()
+    application = create_app(settings, store, publisher, history, guard, WebhookSender(guard))
+    async with client_of(application, None) as client:
         answer = await client.get("/readyz")
     store.close()
     assert answer.json()["unavailable"] == ["database", "log"]
