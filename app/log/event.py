@@ -29,3 +29,19 @@ class LoggedEvent(NamedTuple):
     event_id: str
     event_type: str
     value: bytes
+
+
+def header_text(value: bytes | str | None) -> str:
+    """The text of a record's header; empty when there is none."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
+
+
+def is_presentable(event_id: str) -> bool:
+    """Whether an event id can be sent in an HTTP header as it is."""
+    printable = event_id.isascii() and event_id.isprintable()
+    return bool(event_id) and printable and event_id == event_id.strip()
+
+
+def place_name(topic: str, partition: int, offset: int) -> str:
+    """An id for an event that brings none: its place in the log, which lasts as well."""
+    return f"{topic}-{partition}-{offset}"

@@ -83,13 +83,23 @@ class EventPublisher:
             LogUnavailable: the topics are not there, and cannot be made.
             PublishFailed: some were not acknowledged in time, or refused; it names them.
         """
+        return await (await self.begin(topic, events)).all_settled()
+
+    async def begin(self, topic: str, events: Sequence[OwedEvent]) -> "Publication":
+        """Hand events to the client, which sends them; what comes of them can be waited for.
+
+        Events of one key keep their order over calls too, if each call waits for the one before.
+
+        Raises:
+            LogUnavailable: the topics are not there, and cannot be made.
+        """
         await self.make_topics()
-        batch = _Batch(asyncio.get_running_loop(), events)
+        publication = Publication(asyncio.get_running_loop(), events)
         for index, event in enumerate(events):
-            await self._hand_over(topic, event, partial(batch.settle, index))
+            await self._hand_over(topic, event, partial(publication.settle, index))
             if index % _TURN_EVENTS == _TURN_EVENTS - 1:
                 await asyncio.sleep(0)
-        return await batch.all_settled()
+        return publication
 
     async def _hand_over(self, topic: str, event: OwedEvent, settle: "partial[None]") -> None:
         while True:
@@ -141,7 +151,7 @@ class EventPublisher:
         self._poller.join()
 
 
-class _Batch:
+class Publication:
     """The acknowledgements of one call; they come in on the thread that polls."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, events: Sequence[OwedEvent]) -> None:

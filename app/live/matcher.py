@@ -1,0 +1,318 @@
+"""The first stage: events -> rules -> delivery_log, committed once the log has acknowledged it.
+
+Events are matched and handed to the publisher in the order in which they were read, many at a
+time; a position is committed when everything below it is acknowledged. An event that nobody wants
+is looked at once more with a fresh routing table, so that a rule which was there before the event
+counts however old the copy was.
+"""
+
+import asyncio
+import json
+import logging
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from app.live.metrics import LiveMetrics
+from app.live.routing import RoutingTable
+from app.log.errors import LogError
+from app.log.event import LoggedEvent, OwedEvent, is_presentable, place_name
+from app.log.group_reader import Bounds, Committed, GroupReader
+from app.log.late_notes import LateBook, note_late
+from app.log.publisher import EventPublisher, Publication
+from app.log.topics import DELIVERY_LOG, EVENTS
+from app.replay.lateness import Arrival
+from app.store import StoreUnavailable
+
+_log: Final = logging.getLogger(__name__)
+
+GROUP: Final = "rewind-live"
+
+OWED_MAX: Final = 5_000
+"""Owed events that are handed over at a time: one event may be owed to very many webhooks."""
+
+UNDER_WAY_MAX: Final = 30_000
+"""Records that are read and not acknowledged; with these, a partition is read no further."""
+
+COMMIT_S: Final = 0.1
+_RETRY_S: Final = 1.0
+_LET_GO_S: Final = 5.0
+_LOOK_S: Final = 0.01
+_TURN_RECORDS: Final = 250
+
+
+@dataclass(slots=True)
+class _Piece:
+    """Records that were read of one partition at a time; done when all are acknowledged."""
+
+    end: int
+    is_done: bool = False
+
+
+@dataclass(slots=True)
+class _Share:
+    """A partition while this process has it."""
+
+    position: int
+    committed: int
+    pieces: deque[_Piece] = field(default_factory=deque)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all that was read is done."""
+        self.advance()
+        return not self.pieces
+
+    def advance(self) -> int:
+        """The offset below which all is done."""
+        while self.pieces and self.pieces[0].is_done:
+            self.position = self.pieces.popleft().end
+        return self.position
+
+
+class _Read(NamedTuple):
+    """What was read at a time, with the pieces that are done once it is."""
+
+    events: Mapping[int, Sequence[LoggedEvent]]
+    pieces: Sequence[_Piece]
+    count: int
+
+
+class _Named(NamedTuple):
+    """An event with the id and type that it is known by from here on."""
+
+    event_id: str
+    event_type: str
+    event: LoggedEvent
+
+    def owed_to(self, webhook_id: str) -> OwedEvent:
+        """The record of `delivery_log`: value and time are the event's."""
+        event = self.event
+        return OwedEvent(
+            webhook_id, self.event_id, self.event_type, event.timestamp_ms, event.value
+        )
+
+
+class _Sent(NamedTuple):
+    """Owed events on their way into the log."""
+
+    owed: list[OwedEvent]
+    publication: Publication
+
+
+class Matcher:
+    """Finds for every event the webhooks that want it, and logs it for each of them."""
+
+    def __init__(
+        self,
+        table: RoutingTable,
+        publisher: EventPublisher,
+        book: LateBook,
+        metrics: LiveMetrics,
+        *,
+        lateness_ms: int,
+        retention_ms: int,
+    ) -> None:
+        self._table = table
+        self._publisher = publisher
+        self._book = book
+        self._metrics = metrics
+        self._lateness_ms = lateness_ms
+        self._retention_ms = retention_ms
+        self._shares: dict[int, _Share] = {}
+        self._reads: asyncio.Queue[_Read] = asyncio.Queue()
+        self._held: set[int] = set()
+        self.under_way = 0
+        """Records that are read and not acknowledged."""
+
+    async def run(self, reader: GroupReader) -> None:
+        """Match what comes until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._commit_regularly(reader))
+            while True:
+                self._hold_or_release(reader)
+                read = await self._reads.get()
+                sent, unwanted = await self._send_wanted(read)
+                group.create_task(self._finish(read, sent, unwanted, reader))
+
+    def begin(self, partition: int, committed: Committed | None, bounds: Bounds) -> int:
+        """Go on where the group stands; a new group begins with the first event there is."""
+        start = bounds.low if committed is None else max(committed.position, bounds.low)
+        self._shares[partition] = _Share(start, start)
+        return start
+
+    def take(self, events: Mapping[int, Sequence[LoggedEvent]]) -> None:
+        """Queue records to be matched."""
+        pieces = []
+        for partition, some in events.items():
+            pieces.append(_Piece(some[-1].offset + 1))
+            if share := self._shares.get(partition):
+                share.pieces.append(pieces[-1])
+        count = sum(map(len, events.values()))
+        self.under_way += count
+        self._reads.put_nowait(_Read(events, pieces, count))
+
+    async def let_go(self, partitions: Sequence[int]) -> dict[int, Committed]:
+        """Wait for what is under way, within bounds; how far the partitions are."""
+        shares = {each: self._shares[each] for each in partitions if each in self._shares}
+        deadline = time.monotonic() + _LET_GO_S
+        while not all(share.is_idle for share in shares.values()):
+            if time.monotonic() > deadline:
+                break
+            await asyncio.sleep(_LOOK_S)
+        self.lose(partitions)
+        return {each: Committed(share.advance(), "") for each, share in shares.items()}
+
+    def lose(self, partitions: Sequence[int]) -> None:
+        """Commit nothing more of these partitions."""
+        for partition in partitions:
+            self._shares.pop(partition, None)
+            self._held.discard(partition)
+
+    async def _send_wanted(self, read: _Read) -> tuple[list[_Sent], list[_Named]]:
+        """Hand over what somebody wants; beside it, what nobody seems to."""
+        sent: list[_Sent] = []
+        unwanted: list[_Named] = []
+        owed: list[OwedEvent] = []
+        matched = 0
+        for number, named in enumerate(self._named(read.events)):
+            webhook_ids = self._table.wanting(named.event_type, named.event.value)
+            if not webhook_ids:
+                unwanted.append(named)
+                continue
+            matched += 1
+            owed.extend(map(named.owed_to, webhook_ids))
+            if len(owed) >= OWED_MAX:
+                sent.append(await self._send(owed))
+                owed = []
+            if number % _TURN_RECORDS == _TURN_RECORDS - 1:
+                await asyncio.sleep(0)
+        if owed:
+            sent.append(await self._send(owed))
+        self._metrics.count_checked("matched", matched)
+        return sent, unwanted
+
+    def _named(self, events: Mapping[int, Sequence[LoggedEvent]]) -> Iterator[_Named]:
+        """The events that rules can judge; others are counted and passed over."""
+        for partition, some in events.items():
+            for event in some:
+                named = _name(event, partition)
+                if named is None:
+                    self._metrics.count_checked("malformed", 1)
+                    place = place_name(EVENTS, partition, event.offset)
+                    _log.warning("event-malformed", extra={"place": place})
+                else:
+                    yield named
+
+    async def _finish(
+        self, read: _Read, sent: list[_Sent], unwanted: list[_Named], reader: GroupReader
+    ) -> None:
+        for each in sent:
+            await self._see_through(each)
+        if unwanted:
+            await self._look_again(unwanted)
+        for piece in read.pieces:
+            piece.is_done = True
+        self.under_way -= read.count
+        self._hold_or_release(reader)
+
+    async def _look_again(self, unwanted: list[_Named]) -> None:
+        """Send what a fresh copy of the rules says is wanted after all."""
+        await self._table.refreshed()
+        matched = 0
+        for named in unwanted:
+            webhook_ids = self._table.wanting(named.event_type, named.event.value)
+            if webhook_ids:
+                matched += 1
+                await self._see_through(await self._send(list(map(named.owed_to, webhook_ids))))
+        self._metrics.count_checked("matched", matched)
+        self._metrics.count_checked("unmatched", len(unwanted) - matched)
+
+    async def _send(self, owed: list[OwedEvent]) -> _Sent:
+        return _Sent(owed, await self._publisher.begin(DELIVERY_LOG, owed))
+
+    async def _see_through(self, sent: _Sent) -> None:
+        """Return once the log has all of it for good, however long that takes."""
+        while True:
+            try:
+                arrivals = await sent.publication.all_settled()
+            except LogError as error:
+                _log.warning("not-logged-yet", extra={"reason": str(error)})
+                await asyncio.sleep(_RETRY_S)
+                # Those that did arrive come twice; whoever delivers them knows them by id and body.
+                sent = await self._send(sent.owed)
+            else:
+                break
+        self._metrics.owed.inc(len(sent.owed))
+        await self._note_late(arrivals)
+
+    async def _note_late(self, arrivals: list[Arrival]) -> None:
+        while True:
+            try:
+                await note_late(
+                    self._book,
+                    arrivals,
+                    lateness_ms=self._lateness_ms,
+                    retention_ms=self._retention_ms,
+                )
+            except StoreUnavailable as error:
+                _log.warning("late-events-not-noted-yet", extra={"reason": str(error)})
+                await asyncio.sleep(_RETRY_S)
+            else:
+                return
+
+    async def _commit_regularly(self, reader: GroupReader) -> None:
+        while True:
+            await asyncio.sleep(COMMIT_S)
+            reader.commit(self._commits())
+
+    def _commits(self) -> dict[int, Committed]:
+        commits = {}
+        for partition, share in self._shares.items():
+            position = share.advance()
+            if position != share.committed:
+                share.committed = position
+                commits[partition] = Committed(position, "")
+        return commits
+
+    def _hold_or_release(self, reader: GroupReader) -> None:
+        """Read no further while too much is under way."""
+        if self.under_way >= UNDER_WAY_MAX:
+            for partition in self._shares.keys() - self._held:
+                self._held.add(partition)
+                reader.hold(partition)
+        elif self.under_way <= UNDER_WAY_MAX // 2:
+            while self._held:
+                reader.release(self._held.pop())
+
+
+def _name(event: LoggedEvent, partition: int) -> _Named | None:
+    """The event with its id and type; None without a type, or without anything to send.
+
+    They are the record's headers; a producer that sets none may have them in the JSON object, as
+    `id` and `type`. An event without an id is named by its place.
+    """
+    if not event.value:
+        return None
+    event_id, event_type = event.event_id, event.event_type
+    if not (event_id and event_type):
+        members = _members(event.value)
+        event_id = event_id or _text(members.get("id"))
+        event_type = event_type or _text(members.get("type"))
+    if not is_presentable(event_id):
+        event_id = place_name(EVENTS, partition, event.offset)
+    return _Named(event_id, event_type, event) if event_type else None
+
+
+def _members(value: bytes) -> dict[str, Any]:
+    try:
+        members = json.loads(value)
+    except (ValueError, RecursionError):
+        return {}
+    return members if isinstance(members, dict) else {}
+
+
+def _text(member: object) -> str:
+    return member if isinstance(member, str) else ""

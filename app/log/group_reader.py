@@ -1,0 +1,375 @@
+"""Reads a topic as a member of a consumer group, and brings what it reads to an event loop."""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from app.log.event import LoggedEvent, header_text, is_presentable
+
+T = TypeVar("T")
+
+_log: Final = logging.getLogger(__name__)
+
+RECORDS_MAX: Final = 1_000
+"""Records that are handed over at a time."""
+
+_WAIT_S: Final = 0.05
+"""The longest a read blocks; whoever wants to stop waits no longer than that."""
+
+_HANDED_MAX: Final = 2
+"""Times of records that the loop has not taken yet; with two, reading and taking overlap."""
+
+_ANSWER_S: Final = 10.0
+_RETRY_S: Final = 1.0
+_LAG_S: Final = 2.0
+
+_NOT_NOW: Final = (KafkaException, RuntimeError)
+"""What the client raises when the group changes hands, or is being left."""
+
+_END_OFFSET: Final = -1
+_BEGINNING_OFFSET: Final = -2
+
+
+class Committed(NamedTuple):
+    """A position that the group has stored, and the note that was stored with it."""
+
+    position: int
+    note: str
+
+
+class Bounds(NamedTuple):
+    """The offsets `[low, high)` that a partition holds."""
+
+    low: int
+    high: int
+
+
+class GroupStage(Protocol):
+    """What is done with the records; every method is called on the event loop, in order."""
+
+    def begin(self, partition: int, committed: Committed | None, bounds: Bounds) -> int:
+        """The offset to read a partition from, which this member now has.
+
+        `committed` is None when the group has stored nothing that lies in the log.
+        """
+
+    def take(self, events: Mapping[int, Sequence[LoggedEvent]]) -> None:
+        """Take records, by partition. An event without an id that can be sent has an empty one."""
+
+    async def let_go(self, partitions: Sequence[int]) -> Mapping[int, Committed]:
+        """End the work on partitions that another member will have; the last commit of each."""
+
+    def lose(self, partitions: Sequence[int]) -> None:
+        """Drop the work on partitions that another member may have already."""
+
+
+class GroupReader:
+    """One member of a group. Runs on a thread of its own while `run` does.
+
+    Partitions are shared out by the cooperative protocol: a member keeps what it has while others
+    come and go. `hold` and `release` are the loop's means to be sent no more for a while.
+    `joined` is set once the group has given this member its first share.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        group: str,
+        stage: GroupStage,
+        *,
+        properties: Mapping[str, str] = {},
+    ) -> None:
+        self.topic = topic
+        self.group = group
+        self.lags: dict[int, int] = {}
+        """Records behind the end of the log that were not read yet, by partition."""
+        self.joined = asyncio.Event()
+        self._stage = stage
+        self._configuration = _configuration(bootstrap_servers, group, properties)
+        self._configuration["error_cb"] = self._note_error
+        self._loop = asyncio.get_running_loop()
+        self._handed = threading.Semaphore(_HANDED_MAX)
+        self._stopping = threading.Event()
+        self._consumer: Consumer | None = None
+        self._next_lag_s = 0.0
+        self._next_warning_s = 0.0
+
+    async def run(self) -> None:
+        """Read until `stop`; then all partitions were let go, and the group was left.
+
+        Raises:
+            KafkaException: the client cannot go on.
+        """
+        done = self._loop.create_future()
+        thread = threading.Thread(target=self._run, args=(done,), name=f"{self.group}-reader")
+        thread.daemon = True
+        thread.start()
+        try:
+            await asyncio.shield(done)
+        finally:
+            self.stop()
+
+    def stop(self) -> None:
+        """Read no more; `run` returns soon."""
+        self._stopping.set()
+
+    def commit(self, commits: Mapping[int, Committed]) -> None:
+        """Store how far partitions are; returns at once.
+
+        One that does not arrive is not repeated: the next one says more.
+        """
+        consumer = self._consumer
+        if consumer is None or not commits:
+            return
+        with suppress(*_NOT_NOW):
+            consumer.commit(offsets=self._places(commits), asynchronous=True)
+
+    def hold(self, partition: int) -> None:
+        """Read no more of a partition; what is on its way still comes."""
+        consumer = self._consumer
+        if consumer is not None:
+            with suppress(*_NOT_NOW):
+                consumer.pause([TopicPartition(self.topic, partition)])
+
+    def release(self, partition: int) -> None:
+        """Read a partition that was held."""
+        consumer = self._consumer
+        if consumer is not None:
+            with suppress(*_NOT_NOW):
+                consumer.resume([TopicPartition(self.topic, partition)])
+
+    def _run(self, done: "asyncio.Future[None]") -> None:
+        """The thread's way: everything below is called on it."""
+        try:
+            self._read_until_stopped()
+        except BaseException as error:  # raised again where `run` is awaited
+            self._loop.call_soon_threadsafe(_end, done, error)
+        else:
+            self._loop.call_soon_threadsafe(_end, done, None)
+
+    def _read_until_stopped(self) -> None:
+        consumer = self._consumer = Consumer(self._configuration, logger=_log)
+        consumer.subscribe(
+            [self.topic],
+            on_assign=self._on_assign,
+            on_revoke=self._on_revoke,
+            on_lost=self._on_lost,
+        )
+        try:
+            while not self._stopping.is_set():
+                self._hand_over(self._messages(consumer))
+                self._measure_lag(consumer)
+        finally:
+            self._consumer = None
+            consumer.close()
+
+    def _messages(self, consumer: Consumer) -> "list[Message]":
+        # `consume` waits until it has all it may take. So wait for one, then take what is there.
+        first = consumer.poll(_WAIT_S)
+        if first is None:
+            return []
+        return [first, *consumer.consume(RECORDS_MAX - 1, 0)]
+
+    def _hand_over(self, messages: "Sequence[Message]") -> None:
+        events: dict[int, list[LoggedEvent]] = {}
+        for message in messages:
+            error = message.error()
+            if error is not None:
+                self._note_error(error)
+                continue
+            partition = message.partition()
+            assert partition is not None
+            events.setdefault(partition, []).append(_event(message))
+        if not events:
+            return
+        while not self._handed.acquire(timeout=_RETRY_S):
+            if self._stopping.is_set():
+                return
+        self._loop.call_soon_threadsafe(self._take, events)
+
+    def _take(self, events: Mapping[int, Sequence[LoggedEvent]]) -> None:
+        self._handed.release()
+        self._stage.take(events)
+
+    def _on_assign(self, consumer: Consumer, places: list[TopicPartition]) -> None:
+        if places:
+            partitions = [place.partition for place in places]
+            positions = self._positions(consumer, partitions)
+            starts = self._on_loop(lambda: self._begin(positions))
+            begin_at = [TopicPartition(self.topic, each, start) for each, start in starts.items()]
+            consumer.incremental_assign(begin_at)
+            # One that was held when it was given away may have come back.
+            consumer.resume(begin_at)
+            _log.info("partitions-gained", extra={"group": self.group, "partitions": partitions})
+        self._loop.call_soon_threadsafe(self.joined.set)
+
+    def _on_revoke(self, consumer: Consumer, places: list[TopicPartition]) -> None:
+        partitions = [place.partition for place in places]
+        if partitions:
+            commits = self._on_loop(lambda: self._stage.let_go(partitions))
+            self._forget(partitions)
+            try:
+                if commits:
+                    consumer.commit(offsets=self._places(commits), asynchronous=False)
+            except KafkaException as refusal:
+                # Who has them next begins where the commit before says.
+                _log.warning("not-committed", extra=self._what(refusal))
+            _log.info("partitions-given", extra={"group": self.group, "partitions": partitions})
+        consumer.incremental_unassign(places)
+
+    def _on_lost(self, consumer: Consumer, places: list[TopicPartition]) -> None:
+        partitions = [place.partition for place in places]
+        self._loop.call_soon_threadsafe(self._stage.lose, partitions)
+        self._forget(partitions)
+        _log.warning("partitions-lost", extra={"group": self.group, "partitions": partitions})
+        consumer.incremental_unassign(places)
+
+    def _forget(self, partitions: Sequence[int]) -> None:
+        for partition in partitions:
+            self.lags.pop(partition, None)
+
+    async def _begin(
+        self, positions: Mapping[int, tuple[Committed | None, Bounds]]
+    ) -> dict[int, int]:
+        return {
+            partition: self._stage.begin(partition, committed, bounds)
+            for partition, (committed, bounds) in positions.items()
+        }
+
+    def _positions(
+        self, consumer: Consumer, partitions: Sequence[int]
+    ) -> dict[int, tuple[Committed | None, Bounds]]:
+        """What the group has stored of partitions, and what the log holds; waits for both."""
+        while True:
+            try:
+                stored = consumer.committed(self._at(partitions, 0), timeout=_ANSWER_S)
+                lows, highs = (
+                    consumer.offsets_for_times(self._at(partitions, which), timeout=_ANSWER_S)
+                    for which in (_BEGINNING_OFFSET, _END_OFFSET)
+                )
+                _expect_answers([*stored, *lows, *highs])
+            except KafkaException as refusal:
+                _log.warning("log-away", extra=self._what(refusal))
+                if self._stopping.wait(_RETRY_S):
+                    raise
+            else:
+                return _joined(stored, lows, highs)
+
+    def _at(self, partitions: Sequence[int], offset: int) -> list[TopicPartition]:
+        return [TopicPartition(self.topic, partition, offset) for partition in partitions]
+
+    def _places(self, commits: Mapping[int, Committed]) -> list[TopicPartition]:
+        return [
+            TopicPartition(self.topic, partition, commit.position, commit.note)
+            for partition, commit in commits.items()
+        ]
+
+    def _on_loop(self, work: Callable[[], Awaitable[T]]) -> T:
+        async def run() -> T:
+            return await work()
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
+
+    def _measure_lag(self, consumer: Consumer) -> None:
+        now_s = time.monotonic()
+        if now_s < self._next_lag_s:
+            return
+        self._next_lag_s = now_s + _LAG_S
+        assignment = consumer.assignment()
+        for place in consumer.position(assignment) if assignment else ():
+            _, high = consumer.get_watermark_offsets(place, cached=True)
+            if high >= 0 and place.offset >= 0:
+                self.lags[place.partition] = max(0, high - place.offset)
+
+    def _note_error(self, error: KafkaError) -> None:
+        """Say that the log is not all there; the client goes on trying by itself."""
+        now_s = time.monotonic()
+        if now_s >= self._next_warning_s:
+            self._next_warning_s = now_s + _ANSWER_S
+            _log.warning("log-away", extra=self._what(error))
+
+    def _what(self, error: KafkaError | KafkaException) -> dict[str, str]:
+        return {"group": self.group, "topic": self.topic, "reason": str(error)}
+
+
+def _end(done: "asyncio.Future[None]", error: BaseException | None) -> None:
+    if done.done():
+        return
+    if error is None:
+        done.set_result(None)
+    else:
+        done.set_exception(error)
+
+
+def _expect_answers(places: Sequence[TopicPartition]) -> None:
+    for place in places:
+        if place.error is not None:
+            raise KafkaException(place.error)
+
+
+def _joined(
+    stored: Sequence[TopicPartition],
+    lows: Sequence[TopicPartition],
+    highs: Sequence[TopicPartition],
+) -> dict[int, tuple[Committed | None, Bounds]]:
+    low = {place.partition: place.offset for place in lows}
+    high = {place.partition: place.offset for place in highs}
+    positions: dict[int, tuple[Committed | None, Bounds]] = {}
+    for place in stored:
+        bounds = Bounds(low[place.partition], high[place.partition])
+        # A position beyond the end is one of another log that had this name, or of its lost end.
+        is_in_log = 0 <= place.offset <= bounds.high
+        committed = Committed(place.offset, place.metadata or "") if is_in_log else None
+        positions[place.partition] = committed, bounds
+    return positions
+
+
+def _event(message: "Message") -> LoggedEvent:
+    headers: dict[str, Any] = dict(message.headers() or ())
+    event_id = header_text(headers.get("event-id"))
+    offset = message.offset()
+    assert offset is not None
+    return LoggedEvent(
+        offset,
+        message.timestamp()[1],
+        message.key(),
+        event_id if is_presentable(event_id) else "",
+        header_text(headers.get("event-type")),
+        message.value() or b"",
+    )
+
+
+def _configuration(
+    bootstrap_servers: str, group: str, properties: Mapping[str, str]
+) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": bootstrap_servers,
+        "client.id": group,
+        "group.id": group,
+        "partition.assignment.strategy": "cooperative-sticky",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        # Every start is given; this is for what retention deletes while it is read.
+        "auto.offset.reset": "earliest",
+        "check.crcs": True,
+        # How long the partitions of a process that died wait for another one.
+        "session.timeout.ms": 10_000,
+        "heartbeat.interval.ms": 1_000,
+        "queued.min.messages": 10_000,
+        "queued.max.messages.kbytes": 16_384,
+        # The default, a second, is how long a queue that was full stays unfilled.
+        "fetch.queue.backoff.ms": 10,
+        "fetch.wait.max.ms": 100,
+        "fetch.error.backoff.ms": 100,
+        "topic.metadata.refresh.interval.ms": 10_000,
+        "reconnect.backoff.ms": 50,
+        "reconnect.backoff.max.ms": 1_000,
+        **properties,
+    }
