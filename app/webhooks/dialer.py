@@ -130,4 +130,7 @@ def _failure(error: OSError) -> str:
         return f"tls: {error.reason or error}"
     if isinstance(error, TimeoutError):
         return "timeout: no connection in time"
-    return f"connect: {os.strerror(error.errno) if error.errno else error}"
+    if error.errno is None:
+        # A connection that could not be made has a number; this one was made, then closed.
+        return "tls: the connection was closed amid the handshake"
+    return f"connect: {os.strerror(error.errno)}"

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from app.replay.delivery import Delivered, Outcome, Refused
+from app.webhooks.challenge import ping_body
 from app.webhooks.guard import Guard
 from app.webhooks.request import webhook_headers
 from app.webhooks.sender import WebhookSender
@@ -24,11 +25,11 @@ Listener = subprocess.Popen[str]
 
 
 @contextmanager
-def listener(*options: str, secret: str = SECRET) -> Iterator[tuple[Listener, str]]:
+def listener(*options: str, secret: str | None = SECRET) -> Iterator[tuple[Listener, str]]:
     """The process and its URL; it is gone at the end, however the test went."""
     process = subprocess.Popen(
         [*LISTEN, *options],
-        env=os.environ | {"REWIND_SECRET": secret},
+        env=os.environ | ({} if secret is None else {"REWIND_SECRET": secret}),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -73,8 +74,39 @@ def test_each_webhook_is_a_line_and_ctrl_c_sums_them_up() -> None:
     first, second = out.splitlines()
     assert first.split()[1:] == ["evt_1", "follow", "rpl_1", "verified"]
     assert second.split()[1:5] == ["evt_2", "-", "rpl_1", "refused"]
-    assert "2 webhooks received: 1 verified, 1 refused, 0 unchecked" in err
+    assert "2 webhooks received: 1 verified, 1 refused, 0 unchecked; 0 pings, 0 challenges" in err
     assert SECRET not in out + err
+
+
+def get(url: str) -> int:
+    async def ask() -> Outcome:
+        async with WebhookSender(Guard(allow_private=True)) as sender:
+            outcome, _ = await sender.ask(url, {"crc_token": "x"}, {}, body_bytes_max=1_000)
+            return outcome
+
+    outcome = asyncio.run(ask())
+    assert isinstance(outcome, Delivered | Refused)
+    return outcome.status
+
+
+def test_without_a_secret_a_ping_is_taken_and_a_challenge_is_not() -> None:
+    with listener(secret=None) as (process, url):
+        assert post(url, "ping_1", ping_body("wh_1", 0)) == Delivered(204)
+        assert get(url) == 403
+        out, err = end(process)
+    ping, challenge = out.splitlines()
+    assert ping.split()[1:] == ["ping_1", "webhook.ping", "rpl_1", "unchecked"]
+    assert challenge.split()[1:5] == ["-", "challenge", "-", "refused"]
+    assert "0 webhooks received: 0 verified, 0 refused, 0 unchecked; 1 pings, 1 challenges" in err
+
+
+def test_with_a_secret_a_challenge_is_answered_and_shown() -> None:
+    with listener("--json", "--status", "503") as (process, url):
+        assert get(url + "/a") == 200
+        out, _ = end(process)
+    line = json.loads(out)
+    assert line.pop("time").endswith("Z")
+    assert line == {"path": "/a?crc_token=x", "type": "challenge", "isAnswered": True}
 
 
 def test_json_lines_and_another_status_can_be_asked_for() -> None:

@@ -49,8 +49,8 @@ class ScriptedPeer:
     ) -> None:
         for answer in script:
             head = await reader.readuntil(b"\r\n\r\n")
-            length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
-            self.requests.append(head + await reader.readexactly(length))
+            length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
+            self.requests.append(head + await reader.readexactly(int(length or 0)))
             if answer is None:
                 return
             writer.write(answer)

@@ -6,7 +6,8 @@ import time
 import httpx
 import pytest
 
-from app.webhooks.receiver import ReceivedWebhook, Verdict, WebhookReceiver
+from app.webhooks.challenge import crc_problem, ping_body
+from app.webhooks.receiver import ReceivedChallenge, ReceivedWebhook, Verdict, WebhookReceiver
 from app.webhooks.request import webhook_headers
 from app.webhooks.signing import new_secret
 
@@ -53,6 +54,36 @@ async def test_a_good_signature_is_verified_and_a_bad_one_answered_with_401(
     assert received[0].problem is None
     assert received[1].problem is not None
     assert "no v1 signature" in received[1].problem
+
+
+async def test_a_challenge_is_answered_with_the_secret_of_the_moment() -> None:
+    challenges: list[ReceivedChallenge] = []
+    webhooks: list[ReceivedWebhook] = []
+    receiver = WebhookReceiver(on_webhook=webhooks.append, on_challenge=challenges.append)
+    await receiver.start()
+    receiver.answer(503)
+    async with httpx.AsyncClient() as client:
+        url = f"{receiver.url}//[?a=b&crc_token=x%20y%26z&nonce=1"
+        assert (await client.get(url)).status_code == 403
+        receiver.secret = SECRET
+        answer = await client.get(url)
+    await receiver.stop()
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
+    assert crc_problem([SECRET], "x y&z", answer.content) is None
+    assert [each.is_answered for each in challenges] == [False, True]
+    assert challenges[0].path.endswith("?a=b&crc_token=x%20y%26z&nonce=1")
+    assert not webhooks
+
+
+async def test_a_ping_is_taken_as_a_webhook_and_known_for_one(
+    receiver: WebhookReceiver, received: list[ReceivedWebhook]
+) -> None:
+    async with httpx.AsyncClient() as client:
+        for event_id, body in (("ping_1", ping_body("wh_1", 0)), ("evt_1", b"{}")):
+            headers = webhook_headers([SECRET], event_id, int(time.time()), body)
+            answer = await client.post(receiver.url, headers=headers, content=body)
+            assert answer.status_code == 204
+    assert [webhook.is_ping for webhook in received] == [True, False]
 
 
 async def test_going_down_cuts_connections_and_coming_back_keeps_the_port(
@@ -121,11 +152,13 @@ LONG_BODY = b"POST / HTTP/1.1\r\ncontent-length: 30000000\r\n\r\n"
     ("request_bytes", "status"),
     [
         (b"GET / HTTP/1.1\r\n\r\n", 405),
+        (b"GET /?crc_token= HTTP/1.1\r\n\r\n", 405),
+        (b"PUT /?crc_token=x HTTP/1.1\r\ncontent-length: 0\r\n\r\n", 405),
         (b"no http\r\n\r\n", 400),
         (LONG_HEAD.ljust(64 * 2**10 + 1, b"y"), 431),
         (LONG_BODY.ljust(20 * 2**20 + 1, b"y"), 413),
     ],
-    ids=["GET", "noise", "long head", "long body"],
+    ids=["GET", "no token", "PUT", "noise", "long head", "long body"],
 )
 async def test_what_is_no_webhook_is_refused(
     receiver: WebhookReceiver, received: list[ReceivedWebhook], request_bytes: bytes, status: int

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.webhooks.guard import Guard
-from app.webhooks.request import HeaderRefused, encode_post, webhook_headers
+from app.webhooks.request import HeaderRefused, encode_get, encode_post, webhook_headers
 from app.webhooks.retry_after import retry_after_s
 from app.webhooks.signing import verify
 
@@ -42,6 +42,36 @@ def test_a_request_is_written_byte_by_byte_as_the_rfc_says() -> None:
         b"POST /hook?a=b HTTP/1.1\r\nhost: example.com\r\nwebhook-id: evt_1\r\n"
         b"content-length: 2\r\n\r\n{}"
     )
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("https://example.com", b"/?crc_token=a%2Fb"),
+        ("https://example.com/hook?", b"/hook?crc_token=a%2Fb"),
+        ("https://example.com/hook?a=b", b"/hook?a=b&crc_token=a%2Fb"),
+    ],
+)
+def test_a_get_puts_its_query_behind_that_of_the_url(url: str, path: bytes) -> None:
+    target = Guard().check_url(url)
+    assert encode_get(target, {"crc_token": "a/b"}, {"accept": "*/*"}) == (
+        b"GET " + path + b" HTTP/1.1\r\nhost: example.com\r\naccept: */*\r\n\r\n"
+    )
+
+
+@given(
+    st.dictionaries(st.text(max_size=5), st.text(st.characters(exclude_categories=["Cs"]))),
+    st.dictionaries(st.text(max_size=5), st.text(max_size=20), max_size=3),
+)
+def test_a_get_of_any_query_is_one_request(query: dict[str, str], headers: dict[str, str]) -> None:
+    try:
+        request = encode_get(TARGET, query, headers)
+    except HeaderRefused:
+        return
+    lines = request.removesuffix(b"\r\n\r\n").split(b"\r\n")
+    assert len(lines) == 2 + len(headers)
+    assert lines[0].count(b" ") == 2
+    assert b"\n" not in b"".join(lines)
 
 
 @pytest.mark.parametrize("value", ["a\r\nb: c", "a\nb", "a\rb", "a\0b", "é", " a", "a ", "a\tb"])

@@ -1,12 +1,16 @@
 """TLS with certificates made for the test: who is trusted, and by which name."""
 
+import asyncio
+import socket
 import ssl
 import subprocess
+import warnings
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from scripted_peer import ScriptedPeer
+from faulty_peer import Behaviour, FaultyPeer, hang
+from scripted_peer import ScriptedPeer, until
 
 from app.replay.delivery import Delivered, Unreachable
 from app.webhooks.guard import Guard
@@ -111,3 +115,125 @@ async def test_a_handshake_that_does_not_end_is_left_in_time() -> None:
         assert isinstance(outcome, Unreachable)
         assert outcome.reason.startswith("timeout: no connection")
         await peer.closed_by_sender.wait()
+
+
+def context_of(certificate: Path) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, certificate.with_suffix(".key"))
+    return context
+
+
+async def reason_of(sender: WebhookSender, url: str) -> str:
+    outcome = await sender.send(url, HEADERS, b"{}")
+    assert isinstance(outcome, Unreachable)
+    return outcome.reason
+
+
+@pytest.fixture
+def ended_certificate(tmp_path: Path) -> Path:
+    """A self-signed certificate of 127.0.0.1 that ended yesterday; its key lies beside it."""
+    path, request = tmp_path / "ended.pem", tmp_path / "ended.csr"
+    key = path.with_suffix(".key")
+    new = "openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=ended"
+    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", request]
+    subprocess.run([*new.split(), *names], check=True, capture_output=True)
+    sign = "openssl x509 -req -days -1 -copy_extensions copy"
+    files = ["-in", request, "-signkey", key, "-out", path]
+    subprocess.run([*sign.split(), *files], check=True, capture_output=True)
+    return path
+
+
+async def test_a_certificate_that_has_ended_is_not_trusted(ended_certificate: Path) -> None:
+    trusting = ssl.create_default_context(cafile=str(ended_certificate))
+    async with (
+        WebhookSender(Guard(allow_private=True), tls=trusting) as sender,
+        FaultyPeer(hang(), context_of(ended_certificate)) as peer,
+    ):
+        assert await reason_of(sender, peer.url) == "tls: certificate has expired"
+
+
+async def test_a_receiver_of_tls_1_0_alone_is_not_spoken_to(certificate: Path) -> None:
+    context = context_of(certificate)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1
+    # OpenSSL itself would not speak it otherwise, and nothing would be tested.
+    context.set_ciphers("ALL:@SECLEVEL=0")
+
+    def refuse() -> None:
+        connection, _ = listener.accept()
+        with connection, pytest.raises(ssl.SSLError, match="UNSUPPORTED_PROTOCOL"):
+            context.wrap_socket(connection, server_side=True)
+
+    # No server of asyncio's: that one closes before its alert is out.
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        refusing = asyncio.create_task(asyncio.to_thread(refuse))
+        async with WebhookSender(Guard(allow_private=True)) as sender:
+            reason = await reason_of(sender, f"https://127.0.0.1:{listener.getsockname()[1]}/")
+        await refusing
+    assert reason == "tls: TLSV1_ALERT_PROTOCOL_VERSION"
+
+
+def handshake_with(answer: bytes, *, hangs: bool) -> Behaviour:
+    """Answer the first bytes of a handshake with `answer`, then hang or close."""
+
+    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(2**16)
+        writer.write(answer)
+        if hangs:
+            await hang()(reader, writer)
+
+    return behave
+
+
+HALF_A_RECORD = b"\x16\x03\x03\x00\x7a\x02\x00\x00\x76\x03\x03"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b"", "tls: the connection was closed amid the handshake"),
+        (HALF_A_RECORD, "tls: the connection was closed amid the handshake"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "tls: "),
+        (
+            b"\x15\x03\x03\x00\x02\x02\x28",
+            "tls: SSLV3_ALERT_HANDSHAKE_FAILURE",
+        ),  # the alert handshake_failure
+    ],
+    ids=["nothing", "half a record", "no tls", "alert"],
+)
+async def test_a_handshake_that_is_broken_off_is_unreachable(answer: bytes, reason: str) -> None:
+    async with (
+        WebhookSender(Guard(allow_private=True)) as sender,
+        FaultyPeer(handshake_with(answer, hangs=False)) as peer,
+    ):
+        found = await reason_of(sender, peer.url.replace("http:", "https:"))
+    assert found.startswith(reason)
+
+
+async def test_a_handshake_that_hangs_in_its_middle_is_left_in_time() -> None:
+    limits = SenderLimits(connect_s=0.05)
+    async with (
+        WebhookSender(Guard(allow_private=True), limits) as sender,
+        FaultyPeer(handshake_with(HALF_A_RECORD, hangs=True)) as peer,
+    ):
+        found = await reason_of(sender, peer.url.replace("http:", "https:"))
+        assert found.startswith("timeout: no connection")
+        await until(lambda: peer.is_left_alone)
+
+
+async def test_a_connection_over_tls_that_is_cut_without_a_goodbye_is_one_attempt(
+    certificate: Path,
+) -> None:
+    async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.transport.abort()
+
+    trusting = ssl.create_default_context(cafile=str(certificate))
+    trusting.check_hostname = False
+    async with (
+        WebhookSender(Guard(allow_private=True), tls=trusting) as sender,
+        FaultyPeer(cut, context_of(certificate)) as peer,
+    ):
+        assert (await reason_of(sender, peer.url)).startswith("reset: ")
+        assert peer.connections == 1

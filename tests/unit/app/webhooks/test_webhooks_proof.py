@@ -1,0 +1,273 @@
+"""Proofs of ownership between a real sender and real receivers."""
+
+import asyncio
+import gzip
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from faulty_peer import Behaviour, FaultyPeer, hang
+from scripted_peer import ScriptedPeer
+from standardwebhooks import Webhook as StandardWebhook
+from webhook_to_prove import OLD_SECRET, webhook_at
+
+from app.replay.delivery import Delivered, Refused
+from app.replay.model import Validation, Webhook
+from app.webhooks.challenge import crc_answer
+from app.webhooks.guard import Guard
+from app.webhooks.proof import CRC_ANSWER_BYTES_MAX, NotProved, Proved, prove
+from app.webhooks.receiver import ReceivedWebhook, Verdict, WebhookReceiver
+from app.webhooks.sender import WebhookSender
+from app.webhooks.signing import new_secret
+
+pytestmark = pytest.mark.anyio
+
+FAR_MS = 10**15
+
+
+def ping_to(url: str) -> Webhook:
+    return webhook_at(url, Validation.PING)
+
+
+def crc_to(url: str) -> Webhook:
+    return webhook_at(url, Validation.CRC)
+
+
+async def test_a_ping_that_is_taken_proves_and_is_signed_as_any_event(
+    sender: WebhookSender, receiver: WebhookReceiver, received: list[ReceivedWebhook]
+) -> None:
+    webhook = ping_to(f"{receiver.url}/hooks?a=b")
+    receiver.secret = webhook.secret
+    for _ in range(2):
+        assert await prove(sender, webhook) == Proved()
+    first, second = received
+    assert (first.path, first.verdict, first.is_ping) == ("/hooks?a=b", Verdict.VERIFIED, True)
+    ping = StandardWebhook(webhook.secret).verify(first.body, dict(first.headers))
+    assert ping.keys() == {"type", "timestamp", "data"}
+    assert (ping["type"], ping["data"]) == ("webhook.ping", {"webhookId": "wh_1"})
+    assert first.event_id.startswith("ping_")
+    assert first.event_id != second.event_id
+
+
+async def test_a_receiver_that_has_no_secret_yet_takes_a_ping(
+    sender: WebhookSender, receiver: WebhookReceiver
+) -> None:
+    assert await prove(sender, ping_to(receiver.url)) == Proved()
+
+
+@pytest.mark.parametrize("validation", list(Validation))
+async def test_within_the_grace_period_the_old_secret_proves_and_no_longer(
+    sender: WebhookSender, receiver: WebhookReceiver, validation: Validation
+) -> None:
+    receiver.secret = OLD_SECRET
+    within = webhook_at(receiver.url, validation, old_until_ms=FAR_MS)
+    assert await prove(sender, within) == Proved()
+    verdict = await prove(sender, replace(within, previous_secret_until_ms=1))
+    assert isinstance(verdict, NotProved)
+
+
+@pytest.mark.parametrize("status", [301, 307, 401, 404, 410, 429, 500, 503])
+async def test_a_ping_that_is_refused_proves_nothing(
+    sender: WebhookSender, receiver: WebhookReceiver, status: int
+) -> None:
+    receiver.answer(status)
+    verdict = await prove(sender, ping_to(receiver.url))
+    assert isinstance(verdict, NotProved)
+    assert verdict.reason.startswith(f"ping: HTTP {status} ")
+
+
+async def test_another_url_may_be_proved_with_the_secrets_of_a_webhook(
+    sender: WebhookSender, receiver: WebhookReceiver, received: list[ReceivedWebhook]
+) -> None:
+    webhook = ping_to("http://127.0.0.1:1/")
+    assert await prove(sender, webhook, f"{receiver.url}/elsewhere") == Proved()
+    assert await prove(sender, webhook) == NotProved("ping: connect: Connection refused")
+    assert [each.path for each in received] == ["/elsewhere"]
+
+
+async def test_a_challenge_is_answered_by_who_has_the_secret(
+    sender: WebhookSender, receiver: WebhookReceiver, received: list[ReceivedWebhook]
+) -> None:
+    webhook = crc_to(f"{receiver.url}/hooks?a=b")
+    assert await prove(sender, webhook) == NotProved("crc: HTTP 403 Forbidden")
+    receiver.secret = new_secret()
+    wrong = "crc: response_token is not the HMAC-SHA256 of crc_token under the secret"
+    assert await prove(sender, webhook) == NotProved(wrong)
+    receiver.secret = webhook.secret
+    assert await prove(sender, webhook) == Proved()
+    assert not received, "a challenge is no webhook"
+
+
+def answering(
+    webhook: Callable[[], Webhook],
+    requests: list[bytes],
+    *,
+    head: str = "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n",
+    change: Callable[[bytes], bytes] = bytes,
+) -> Behaviour:
+    """A receiver of somebody else's make, that answers a challenge with right words, changed."""
+
+    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        requests.append(await reader.readuntil(b"\r\n\r\n"))
+        query = parse_qs(urlsplit(requests[-1].split(b" ")[1].decode()).query)
+        body = change(crc_answer(webhook().secret, query["crc_token"][0]))
+        writer.write(head.format(len(body)).encode() + body)
+        await writer.drain()
+
+    return behave
+
+
+async def verdict_on(
+    sender: WebhookSender, requests: list[bytes], **answer: object
+) -> Proved | NotProved:
+    webhooks: list[Webhook] = []
+    behaviour = answering(lambda: webhooks[0], requests, **answer)  # type: ignore[arg-type]
+    async with FaultyPeer(behaviour) as peer:
+        webhooks.append(crc_to(f"{peer.url}?a=b"))
+        return await prove(sender, webhooks[0])
+
+
+async def test_a_challenge_is_a_get_with_a_fresh_token_behind_the_urls_own_query(
+    sender: WebhookSender,
+) -> None:
+    requests: list[bytes] = []
+    for _ in range(2):
+        assert await verdict_on(sender, requests) == Proved()
+    queries = []
+    for request in requests:
+        method, path, version = request.partition(b"\r\n")[0].decode().split(" ")
+        assert (method, version) == ("GET", "HTTP/1.1")
+        assert path.startswith("/hook?a=b&crc_token=")
+        assert b"content-length" not in request.lower()
+        queries.append(parse_qs(urlsplit(path).query))
+    first, second = queries
+    assert first.keys() == {"a", "crc_token", "nonce"}
+    assert first["crc_token"] != second["crc_token"]
+    assert first["nonce"] != second["nonce"]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "HTTP/1.0 200 OK\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n",
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n",
+        "HTTP/1.1 201 Created\r\ncontent-type: text/plain\r\ncontent-length: {}\r\n\r\n",
+    ],
+    ids=["1.0", "close", "interim", "chunked", "another status of the 200s"],
+)
+async def test_an_answer_counts_however_its_end_is_told(sender: WebhookSender, head: str) -> None:
+    def end(body: bytes) -> bytes:
+        return body + b"\r\n0\r\n\r\n" if "chunked" in head else body
+
+    if "chunked" in head:
+        # The size of the chunk is that of the answer alone.
+        size = len(crc_answer(new_secret(), "x"))
+        head = head.format(size)
+    assert await verdict_on(sender, [], head=head, change=end) == Proved()
+
+
+@pytest.mark.parametrize(
+    ("spaces", "verdict"),
+    [
+        (0, Proved()),
+        (1, NotProved(f"crc: the answer did not end within {CRC_ANSWER_BYTES_MAX} bytes")),
+    ],
+)
+async def test_an_answer_is_read_up_to_its_bound(
+    sender: WebhookSender, spaces: int, verdict: Proved | NotProved
+) -> None:
+    def pad(body: bytes) -> bytes:
+        return body.ljust(CRC_ANSWER_BYTES_MAX + spaces)
+
+    assert await verdict_on(sender, [], change=pad) == verdict
+
+
+async def test_an_answer_is_never_unpacked(sender: WebhookSender) -> None:
+    head = "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n"
+    verdict = await verdict_on(sender, [], head=head, change=gzip.compress)
+    problem = "crc: the answer is no JSON object with a text 'response_token'"
+    assert verdict == NotProved(problem)
+
+
+async def test_an_answer_with_more_in_it_counts(sender: WebhookSender) -> None:
+    def add(body: bytes) -> bytes:
+        return json.dumps({"for_user_id": "1"} | json.loads(body), indent=2).encode()
+
+    assert await verdict_on(sender, [], change=add) == Proved()
+
+
+async def test_a_redirect_to_the_right_answer_proves_nothing(
+    sender: WebhookSender, receiver: WebhookReceiver
+) -> None:
+    redirect = f"HTTP/1.1 302 X\r\nlocation: {receiver.url}/\r\ncontent-length: 0\r\n\r\n".encode()
+    for validation in Validation:
+        async with ScriptedPeer([[redirect]]) as peer:
+            webhook = webhook_at(peer.url, validation)
+            receiver.secret = webhook.secret
+            verdict = await prove(sender, webhook)
+        assert verdict == NotProved(f"{validation}: HTTP 302 Found; redirects are not followed")
+
+
+async def test_what_a_receiver_answers_is_never_repeated(
+    sender: WebhookSender, receiver: WebhookReceiver
+) -> None:
+    def expose(_: bytes) -> bytes:
+        return b'{"response_token": "inner-secret", "password": "inner-secret"}'
+
+    verdict = await verdict_on(sender, [], change=expose)
+    assert isinstance(verdict, NotProved)
+    assert "inner" not in verdict.reason
+
+
+@pytest.mark.parametrize("validation", list(Validation))
+async def test_a_proof_takes_no_longer_than_its_time(
+    sender: WebhookSender, validation: Validation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.webhooks.proof.PROOF_TIME_S", 0.05)
+    async with FaultyPeer(hang()) as peer:
+        verdict = await prove(sender, webhook_at(peer.url, validation))
+    assert verdict == NotProved(f"{validation}: timeout: no complete answer within 0.05 s")
+
+
+@pytest.mark.parametrize("validation", list(Validation))
+@pytest.mark.parametrize("address", ["127.0.0.1", "10.1.2.3", "169.254.169.254"])
+async def test_a_name_that_has_become_private_since_registration_is_not_asked(
+    resolve: Callable[..., None],
+    receiver: WebhookReceiver,
+    received: list[ReceivedWebhook],
+    validation: Validation,
+    address: str,
+) -> None:
+    guard = Guard(allow_http=True)
+    url = f"http://rebound.example:{receiver.port}/"
+    guard.check_url(url)
+    resolve("rebound.example", address)
+    async with WebhookSender(guard) as sender:
+        verdict = await prove(sender, webhook_at(url, validation))
+    assert isinstance(verdict, NotProved)
+    assert verdict.reason.startswith(f"{validation}: address refused: rebound.example is ")
+    assert address not in verdict.reason
+    assert not received
+
+
+async def test_a_url_that_the_guard_refuses_by_now_is_a_reason() -> None:
+    async with WebhookSender(Guard()) as sender:
+        verdict = await prove(sender, crc_to("http://example.com/"))
+    assert verdict == NotProved("crc: not sent: url scheme is 'http'; allowed is https")
+
+
+async def test_a_connection_serves_proofs_and_events_alike(sender: WebhookSender) -> None:
+    refused = b"HTTP/1.1 403 X\r\ncontent-length: 5\r\n\r\nhello"
+    answers = [b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello", refused, refused]
+    async with ScriptedPeer([answers]) as peer:
+        assert await sender.send(peer.url, {}, b"{}") == Delivered(200)
+        outcome = await sender.ask(peer.url, {"a": "b c&"}, {}, body_bytes_max=5)
+        assert outcome == (Refused(403, None, "HTTP 403 Forbidden"), b"hello")
+        _, body = await sender.ask(peer.url, {}, {}, body_bytes_max=4)
+        assert body is None
+        assert peer.connections == 1
+    assert peer.requests[1].startswith(b"GET /hook?a=b+c%26 HTTP/1.1\r\nhost: 127.0.0.1:")
