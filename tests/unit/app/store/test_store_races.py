@@ -4,6 +4,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
 
 from app.replay.model import (
@@ -129,6 +130,63 @@ def test_a_job_that_is_cancelled_and_completed_at_once_ends_once(
 
     ends = [state for state in at_once(end) if state]
     assert ends == [store.replay(claimed.replay.id).state]
+
+
+def test_of_many_who_pause_a_job_one_does(store: Store, claimed: Claim) -> None:
+    assert store.begin_delivery(claimed.lease, OffsetRange(0, 0, 10))
+
+    def pause(_: int) -> bool:
+        try:
+            return store.pause_replay(claimed.replay.id).state is ReplayState.PAUSED
+        except IllegalMove as refused:
+            assert refused.state is ReplayState.PAUSED
+            return False
+
+    assert at_once(pause).count(True) == 1
+    assert store.replay(claimed.replay.id).state is ReplayState.PAUSED
+
+
+def test_a_job_that_is_paused_and_completed_at_once_is_one_of_both(
+    store: Store, claimed: Claim
+) -> None:
+    assert store.begin_delivery(claimed.lease, OffsetRange(0, 0, 10))
+
+    def stop(number: int) -> ReplayState | None:
+        if number % 2:
+            return ReplayState.COMPLETED if store.complete(claimed.lease) else None
+        try:
+            return store.pause_replay(claimed.replay.id).state
+        except IllegalMove:
+            return None
+
+    moves = [state for state in at_once(stop) if state]
+    assert moves == [store.replay(claimed.replay.id).state]
+    # A pause is no end: only a job that is over frees its webhook and is told of.
+    assert (store.replay(claimed.replay.id).finished_ms is None) == (moves == [ReplayState.PAUSED])
+
+
+def test_a_job_that_is_paused_and_resumed_again_and_again_is_held_by_one(
+    store: Store, webhook: Webhook
+) -> None:
+    replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW))
+
+    def pause_resume_or_claim(number: int) -> list[Claim]:
+        claims = []
+        for _ in range(10):
+            if number < 4:
+                claims += [claim for claim in [store.claim(f"worker {number}", 3_600)] if claim]
+                continue
+            with suppress(IllegalMove):
+                (store.pause_replay if number % 2 else store.resume_replay)(replay.id)
+        return claims
+
+    claims = [claim for each in at_once(pause_resume_or_claim) for claim in each]
+    epochs = sorted(claim.lease.epoch for claim in claims)
+    assert epochs == list(range(1, len(claims) + 1))
+    assert store.replay(replay.id).lease_epoch == len(claims)
+    holders = [claim for claim in claims if store.heartbeat(claim.lease, 3_600)]
+    is_held = store.replay(replay.id).state is ReplayState.STARTED
+    assert [claim.lease.epoch for claim in holders] == ([len(claims)] if is_held else [])
 
 
 def test_no_active_replay_outlives_its_webhook(store: Store) -> None:

@@ -1,0 +1,179 @@
+"""The end of a replay, told to its webhook: by one worker at a time, until it is taken."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from app.replay.model import Claim, NewReplay, NewWebhook, Notice, OffsetRange, Webhook, Window
+from app.replay.options import NoticeStyle, ReplayOptions
+from app.replay.states import ReplayState
+from app.store import Store
+from app.store.notices import DROPPED_PER_CLAIM
+from app.webhooks.signing import new_secret
+
+WINDOW = Window(1_000, 2_000)
+HOUR_S = 3_600
+
+
+def enabled_webhook(store: Store) -> Webhook:
+    webhook = store.create_webhook(NewWebhook("https://example.com/", "", new_secret()))
+    return store.enable_webhook(webhook.id, webhook.url)
+
+
+@pytest.fixture
+def running(store: Store) -> Claim:
+    """A claimed replay of an ENABLED webhook, with delivery begun."""
+    store.create_replay(NewReplay(enabled_webhook(store).id, WINDOW, notice=NoticeStyle.TWITTER))
+    claim = store.claim("one", HOUR_S)
+    assert claim is not None
+    assert store.begin_delivery(claim.lease, OffsetRange(0, 0, 10))
+    return claim
+
+
+def due(store: Store, lease_s: float = HOUR_S) -> Notice:
+    notice = store.claim_notice(lease_s)
+    assert notice is not None
+    return notice
+
+
+def notices(store: Store) -> Iterator[Notice]:
+    while notice := store.claim_notice(HOUR_S):
+        yield notice
+
+
+@pytest.mark.parametrize("end", [ReplayState.COMPLETED, ReplayState.FAILED, ReplayState.CANCELLED])
+def test_every_end_of_a_replay_is_told_once(store: Store, running: Claim, end: ReplayState) -> None:
+    assert store.claim_notice(HOUR_S) is None
+    ends = {
+        ReplayState.COMPLETED: lambda: store.complete(running.lease),
+        ReplayState.FAILED: lambda: store.fail(running.lease, "broken"),
+        ReplayState.CANCELLED: lambda: store.cancel_replay(running.replay.id),
+    }
+    ends[end]()
+    notice = due(store)
+    assert (notice.replay, notice.webhook) == (store.replay(running.replay.id), running.webhook)
+    assert (notice.replay.state, notice.replay.notice) == (end, NoticeStyle.TWITTER)
+    assert notice.attempt == 1
+    assert store.claim_notice(HOUR_S) is None
+    store.notice_told(notice.replay.id, 1)
+    assert store.claim_notice(HOUR_S) is None
+
+
+def test_a_pause_is_no_end(store: Store, running: Claim) -> None:
+    store.pause_replay(running.replay.id)
+    assert store.claim_notice(HOUR_S) is None
+
+
+def test_the_last_word_of_a_cancelled_worker_tells_nothing_twice(
+    store: Store, running: Claim
+) -> None:
+    store.cancel_replay(running.replay.id)
+    store.notice_told(due(store).replay.id, 1)
+    assert store.checkpoint(running.lease, 5, running.replay.counts, [])
+    assert store.claim_notice(HOUR_S) is None
+
+
+def test_a_notice_whose_worker_died_is_claimed_again_with_the_next_number(
+    store: Store, running: Claim
+) -> None:
+    store.complete(running.lease)
+    assert [due(store, lease_s=0).attempt for _ in range(3)] == [1, 2, 3]
+
+
+def test_a_notice_that_was_not_taken_comes_again_or_is_given_up(
+    store: Store, running: Claim
+) -> None:
+    store.complete(running.lease)
+    replay_id = running.replay.id
+    due(store)
+    store.notice_later(replay_id, 1, HOUR_S)
+    assert store.claim_notice(HOUR_S) is None
+    store.notice_later(replay_id, 1, 0)
+    assert due(store).attempt == 2
+    store.notice_later(replay_id, 2, None)
+    assert store.claim_notice(HOUR_S) is None
+
+
+def test_who_slept_through_a_later_attempt_changes_nothing(store: Store, running: Claim) -> None:
+    store.complete(running.lease)
+    replay_id = running.replay.id
+    due(store, lease_s=0)
+    assert due(store).attempt == 2
+    store.notice_told(replay_id, 1)
+    store.notice_later(replay_id, 1, None)
+    store.notice_later(replay_id, 2, 0)
+    assert due(store).attempt == 3
+
+
+def test_notices_come_in_the_order_of_the_ends(store: Store) -> None:
+    ids = []
+    for _ in range(4):
+        replay, _ = store.create_replay(NewReplay(enabled_webhook(store).id, WINDOW))
+        cancelled = store.cancel_replay(replay.id)
+        ids.append((cancelled.finished_ms, replay.id))
+    told = [(notice.replay.finished_ms, notice.replay.id) for notice in notices(store)]
+    assert sorted(told) == sorted(ids)
+    assert [at for at, _ in told] == sorted(at for at, _ in ids if at is not None)
+
+
+def test_nobody_is_told_of_the_replay_of_a_deleted_webhook(store: Store, running: Claim) -> None:
+    store.delete_webhook(running.webhook.id)
+    assert store.replay(running.replay.id).state is ReplayState.CANCELLED
+    assert store.claim_notice(HOUR_S) is None
+
+
+def test_a_webhook_that_is_not_enabled_is_told_nothing(store: Store, running: Claim) -> None:
+    store.disable_webhook(running.webhook.id, "answered 410")
+    store.complete(running.lease)
+    assert store.claim_notice(HOUR_S) is None
+    # Not even later: by then it is no news.
+    store.enable_webhook(running.webhook.id, running.webhook.url)
+    assert store.claim_notice(HOUR_S) is None
+
+
+def test_a_target_of_its_own_is_told_though_the_webhook_is_disabled(store: Store) -> None:
+    webhook = enabled_webhook(store)
+    options = ReplayOptions(target_url="https://example.com/elsewhere")
+    replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW, options))
+    store.disable_webhook(webhook.id, "answered 410")
+    store.cancel_replay(replay.id)
+    assert due(store).replay.options.target_url == "https://example.com/elsewhere"
+
+
+def test_notices_that_nobody_takes_stand_in_no_ones_way(store: Store) -> None:
+    for _ in range(DROPPED_PER_CLAIM // 10):
+        webhook = store.create_webhook(NewWebhook("https://example.com/", "", new_secret()))
+        store.create_replay(NewReplay(webhook.id, WINDOW))
+        store.delete_webhook(webhook.id)
+    replay, _ = store.create_replay(NewReplay(enabled_webhook(store).id, WINDOW))
+    store.cancel_replay(replay.id)
+    assert [notice.replay.id for notice in notices(store)] == [replay.id]
+
+
+def test_of_many_workers_one_tells_it(store: Store, running: Claim) -> None:
+    store.complete(running.lease)
+    with ThreadPoolExecutor(8) as threads:
+        claims = list(threads.map(lambda _: store.claim_notice(HOUR_S), range(8)))
+    assert [notice.attempt for notice in claims if notice] == [1]
+
+
+def test_many_workers_tell_many_ends_each_once(store: Store) -> None:
+    ids = set()
+    for _ in range(30):
+        replay, _ = store.create_replay(NewReplay(enabled_webhook(store).id, WINDOW))
+        store.cancel_replay(replay.id)
+        ids.add(replay.id)
+
+    def tell(_: int) -> list[str]:
+        told = []
+        # None may also mean that others are just looking at all that is due.
+        while len(told) < 30 and (notice := store.claim_notice(HOUR_S)):
+            store.notice_told(notice.replay.id, notice.attempt)
+            told.append(notice.replay.id)
+        return told
+
+    with ThreadPoolExecutor(4) as threads:
+        told = [replay_id for each in threads.map(tell, range(4)) for replay_id in each]
+    told += [notice.replay.id for notice in notices(store)]
+    assert sorted(told) == sorted(ids)

@@ -1,0 +1,233 @@
+"""Pause and resume, last words, postponed jobs, and claims that bring a job no further."""
+
+import pytest
+
+from app.replay.model import Claim, Counts, Failure, NewReplay, OffsetRange, Webhook, Window
+from app.replay.options import NoticeStyle, Only, ReplayOptions
+from app.replay.states import ReplayEvent, ReplayState
+from app.store import IllegalMove, NothingToRetry, ReplayNotFound, ReplayNotOver, Store
+
+WINDOW = Window(1_000, 2_000)
+OFFSETS = OffsetRange(3, 100, 200)
+FAILURE = Failure(120, "evt", 6, 500, "HTTP 500")
+
+
+def claimed_again(store: Store, lease_s: float = 3_600) -> Claim:
+    claim = store.claim("two", lease_s)
+    assert claim is not None
+    return claim
+
+
+def test_a_replay_is_kept_with_all_that_was_asked_for(store: Store, webhook: Webhook) -> None:
+    options = ReplayOptions(
+        ("follow.*", "ü"), Only.FAILED, 10, 1, 100, "https://example.com/elsewhere"
+    )
+    new = NewReplay(webhook.id, WINDOW, options, notice=NoticeStyle.TWITTER)
+    replay, _ = store.create_replay(new)
+    assert (replay.options, replay.notice, replay.retry_of) == (options, NoticeStyle.TWITTER, None)
+    claim = store.claim("one", 60)
+    assert claim is not None
+    assert claim.replay.options == options
+
+
+def test_a_paused_replay_is_nobodys_until_it_is_resumed(store: Store, webhook: Webhook) -> None:
+    replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW))
+    paused = store.pause_replay(replay.id)
+    assert (paused.state, paused.finished_ms) == (ReplayState.PAUSED, None)
+    assert store.claim("one", 60) is None
+    resumed = store.resume_replay(replay.id)
+    assert resumed.state is ReplayState.OPEN
+    assert claimed_again(store).replay.id == replay.id
+
+
+def test_a_pause_keeps_the_webhooks_one_place(store: Store, webhook: Webhook) -> None:
+    replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW))
+    store.pause_replay(replay.id)
+    store.delete_webhook(webhook.id)
+    assert store.replay(replay.id).state is ReplayState.CANCELLED
+
+
+def test_a_worker_is_stopped_by_a_pause_and_has_a_last_word(store: Store, claimed: Claim) -> None:
+    assert store.begin_delivery(claimed.lease, OFFSETS)
+    store.pause_replay(claimed.replay.id)
+    assert not store.heartbeat(claimed.lease, 60)
+    assert not store.begin_delivery(claimed.lease, OFFSETS)
+    assert store.checkpoint(claimed.lease, 150, Counts(49, 0, 1), [FAILURE])
+    assert not store.complete(claimed.lease)
+    assert not store.fail(claimed.lease, "no")
+    assert not store.release(claimed.lease)
+    paused = store.replay(claimed.replay.id)
+    assert (paused.state, paused.checkpoint) == (ReplayState.PAUSED, 150)
+    assert paused.counts == Counts(49, 0, 1)
+    assert store.failures(paused.id).items == (FAILURE,)
+    assert store.claim("two", 60) is None
+
+
+def test_a_resumed_replay_goes_on_where_it_stood_without_its_former_worker(
+    store: Store, claimed: Claim
+) -> None:
+    assert store.begin_delivery(claimed.lease, OFFSETS)
+    assert store.checkpoint(claimed.lease, 150, Counts(50), [])
+    store.pause_replay(claimed.replay.id)
+    resumed = store.resume_replay(claimed.replay.id)
+    assert (resumed.state, resumed.worker, resumed.checkpoint) == (ReplayState.OPEN, None, 150)
+    # Its former holder may wake before or after somebody else has claimed it.
+    assert not store.checkpoint(claimed.lease, 160, Counts(60), [])
+    assert not store.heartbeat(claimed.lease, 60)
+    heir = claimed_again(store)
+    assert heir.lease.epoch == claimed.lease.epoch + 1
+    assert not store.checkpoint(claimed.lease, 170, Counts(70), [FAILURE])
+    assert store.replay(heir.replay.id) == heir.replay
+    assert store.failures(heir.replay.id).items == ()
+
+
+def test_the_last_word_of_a_cancelled_worker_brings_nothing_back(
+    store: Store, claimed: Claim
+) -> None:
+    assert store.begin_delivery(claimed.lease, OFFSETS)
+    cancelled = store.cancel_replay(claimed.replay.id)
+    assert store.checkpoint(claimed.lease, 150, Counts(49, 0, 1), [FAILURE])
+    told = store.replay(claimed.replay.id)
+    assert (told.state, told.checkpoint) == (ReplayState.CANCELLED, 150)
+    assert told.finished_ms == cancelled.finished_ms
+    assert store.claim("two", 60) is None
+    webhook_id = claimed.webhook.id
+    assert store.create_replay(NewReplay(webhook_id, WINDOW))[1]
+
+
+@pytest.mark.parametrize("end", ["complete", "fail", "cancel"])
+def test_what_is_over_can_be_neither_paused_nor_resumed(
+    store: Store, claimed: Claim, end: str
+) -> None:
+    assert store.begin_delivery(claimed.lease, OFFSETS)
+    ends = {
+        "complete": lambda: store.complete(claimed.lease),
+        "fail": lambda: store.fail(claimed.lease, "broken"),
+        "cancel": lambda: store.cancel_replay(claimed.replay.id),
+    }
+    ends[end]()
+    over = store.replay(claimed.replay.id)
+    for move in (store.pause_replay, store.resume_replay):
+        with pytest.raises(IllegalMove, match=f"is {over.state}: "):
+            move(over.id)
+    assert store.replay(over.id) == over
+
+
+def test_pausing_and_resuming_twice_is_refused(store: Store, webhook: Webhook) -> None:
+    replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW))
+    with pytest.raises(IllegalMove, match="is OPEN: resume is not possible"):
+        store.resume_replay(replay.id)
+    store.pause_replay(replay.id)
+    with pytest.raises(IllegalMove) as refused:
+        store.pause_replay(replay.id)
+    assert (refused.value.state, refused.value.event) == (ReplayState.PAUSED, ReplayEvent.PAUSE)
+
+
+def test_an_unknown_replay_cannot_be_moved(store: Store, webhook: Webhook) -> None:
+    replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW))
+    for replay_id in ("rpl_none", replay.id + " ", replay.id.upper()):
+        for move in (store.pause_replay, store.resume_replay, store.cancel_replay):
+            with pytest.raises(ReplayNotFound):
+                move(replay_id)
+    assert store.replay(replay.id) == replay
+
+
+def test_a_postponed_job_says_what_it_waits_for_and_is_free_after_its_pause(
+    store: Store, claimed: Claim
+) -> None:
+    assert store.postpone(claimed.lease, "the log does not answer", 3_600)
+    waiting = store.replay(claimed.replay.id)
+    assert (waiting.state, waiting.worker) == (ReplayState.OPEN, None)
+    assert waiting.waiting_for == "the log does not answer"
+    assert waiting.error is None
+    assert store.claim("two", 60) is None
+    assert not store.postpone(claimed.lease, "again", 0)
+
+
+def test_a_job_waits_for_nothing_once_delivery_begins(store: Store, claimed: Claim) -> None:
+    assert store.postpone(claimed.lease, "ü" * 90_000, 0)
+    heir = claimed_again(store)
+    assert heir.replay.waiting_for == "ü" * 4_000
+    assert store.begin_delivery(heir.lease, OFFSETS)
+    assert store.replay(heir.replay.id).waiting_for is None
+
+
+@pytest.mark.parametrize("move", ["pause", "cancel"])
+def test_a_stopped_job_waits_for_nothing(store: Store, claimed: Claim, move: str) -> None:
+    assert store.postpone(claimed.lease, "the log does not answer", 3_600)
+    stop = {"pause": store.pause_replay, "cancel": store.cancel_replay}[move]
+    assert stop(claimed.replay.id).waiting_for is None
+
+
+def dies(store: Store) -> Claim:
+    """A claim whose worker is never heard of again."""
+    return claimed_again(store, lease_s=0)
+
+
+def test_claims_that_bring_a_job_no_further_are_counted(store: Store, webhook: Webhook) -> None:
+    replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW))
+    assert [dies(store).replay.claims_in_vain for _ in range(3)] == [1, 2, 3]
+    assert store.replay(replay.id).lease_epoch == 3
+
+
+def test_a_checkpoint_counts_as_progress_only_when_it_advances(
+    store: Store, webhook: Webhook
+) -> None:
+    replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW))
+    dies(store)
+    claim = dies(store)
+    assert store.begin_delivery(claim.lease, OFFSETS)
+    assert store.checkpoint(claim.lease, 100, Counts(), [])
+    assert store.replay(replay.id).claims_in_vain == 2
+    assert store.checkpoint(claim.lease, 101, Counts(1), [])
+    assert store.replay(replay.id).claims_in_vain == 0
+    claim = dies(store)
+    assert store.begin_delivery(claim.lease, OFFSETS)
+    assert store.checkpoint(claim.lease, 101, Counts(1), [])
+    assert dies(store).replay.claims_in_vain == 2
+
+
+@pytest.mark.parametrize("ending", ["release", "postpone", "pause"])
+def test_a_claim_that_ends_in_good_order_is_not_in_vain(
+    store: Store, webhook: Webhook, ending: str
+) -> None:
+    replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW))
+    dies(store)
+    claim = claimed_again(store)
+    if ending == "release":
+        assert store.release(claim.lease)
+    elif ending == "postpone":
+        assert store.postpone(claim.lease, "the log does not answer", 0)
+    else:
+        store.pause_replay(replay.id)
+        store.resume_replay(replay.id)
+    assert store.replay(replay.id).claims_in_vain == 0
+    assert claimed_again(store).replay.claims_in_vain == 1
+
+
+def test_the_failures_of_a_replay_become_a_job_once_it_is_over(
+    store: Store, claimed: Claim
+) -> None:
+    retry = NewReplay(claimed.webhook.id, WINDOW, retry_of=claimed.replay.id)
+    assert store.begin_delivery(claimed.lease, OFFSETS)
+    with pytest.raises(ReplayNotOver, match="is ONGOING"):
+        store.create_replay(retry)
+    failures = [Failure(offset, "evt", 6, 500, "no") for offset in (180, 120, 150)]
+    assert store.checkpoint(claimed.lease, 200, Counts(97, 0, 3), failures)
+    assert store.complete(claimed.lease)
+    replay, is_new = store.create_replay(retry)
+    assert is_new
+    assert replay.retry_of == claimed.replay.id
+    assert store.failed_offsets(claimed.replay.id, -1, 2) == (120, 150)
+    assert store.failed_offsets(claimed.replay.id, 150, 2) == (180,)
+    assert store.failed_offsets(claimed.replay.id, 180, 2) == ()
+
+
+def test_a_replay_that_gave_nothing_up_has_nothing_to_retry(store: Store, claimed: Claim) -> None:
+    assert store.begin_delivery(claimed.lease, OFFSETS)
+    assert store.complete(claimed.lease)
+    with pytest.raises(NothingToRetry, match="has no failures"):
+        store.create_replay(NewReplay(claimed.webhook.id, WINDOW, retry_of=claimed.replay.id))
+    with pytest.raises(ReplayNotFound):
+        store.create_replay(NewReplay(claimed.webhook.id, WINDOW, retry_of="rpl_none"))
+    assert len(store.replays().items) == 1
