@@ -138,8 +138,7 @@ def test_of_many_who_pause_a_job_one_does(store: Store, claimed: Claim) -> None:
     def pause(_: int) -> bool:
         try:
             return store.pause_replay(claimed.replay.id).state is ReplayState.PAUSED
-        except IllegalMove as refused:
-            assert refused.state is ReplayState.PAUSED
+        except IllegalMove:
             return False
 
     assert at_once(pause).count(True) == 1
