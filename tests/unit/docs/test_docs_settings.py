@@ -12,6 +12,7 @@ from annotated_types import Ge, Le
 
 from app.cli import main as rewind
 from app.config import Settings, _variable
+from app.webhooks.challenge import crc_problem
 from app.webhooks.request import webhook_headers
 from app.webhooks.signing import new_secret
 from logbroker.cli.group_report import GroupPartition
@@ -213,11 +214,23 @@ def test_every_setting_that_is_an_option_too_is_told_so(command: str) -> None:
     assert told == wanted
 
 
-def test_the_verification_shown_to_receivers_takes_what_is_signed_and_nothing_else() -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", SERVICE_PAGE, re.DOTALL)
+def function_shown(name: str) -> Any:
+    """The function of this name as the page shows it."""
     namespace: dict[str, Any] = {}
-    exec(code, namespace)
-    is_genuine = namespace["is_genuine"]
+    for code in re.findall(r"```python\n(.*?)```", SERVICE_PAGE, re.DOTALL):
+        exec(code, namespace)
+    return namespace[name]
+
+
+def test_the_answer_to_challenges_shown_to_receivers_is_taken() -> None:
+    secret = new_secret()
+    answer = function_shown("crc_answer")(secret, "token").encode()
+    assert crc_problem([secret], "token", answer) is None
+    assert crc_problem([new_secret()], "token", answer) is not None
+
+
+def test_the_verification_shown_to_receivers_takes_what_is_signed_and_nothing_else() -> None:
+    is_genuine = function_shown("is_genuine")
     secret, body = new_secret(), b'{"id":"evt_1"}'
     headers = webhook_headers([secret], "evt_1", int(time.time()), body)
     assert is_genuine(secret, headers, body)
