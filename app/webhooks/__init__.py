@@ -1,1 +1,1 @@
-"""The only door for HTTP out: sign, guard and send webhooks, and receive them on the other side."""
+"""The only door for HTTP out: sign, guard, send, ask for proofs; and receive on the other side."""

@@ -1,10 +1,13 @@
 """Each thing a receiver may do wrong, and its one outcome: for an event, and for a proof."""
 
+import asyncio
 from email.utils import formatdate
 from time import time
 
 import pytest
 from faulty_peer import Behaviour, FaultyPeer, drip, flood, hang, reset, say
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from scripted_peer import until
 from webhook_to_prove import webhook_at
 
@@ -88,6 +91,36 @@ async def test_an_answer_that_is_no_http_is_malformed(answer: bytes) -> None:
         outcome = await sender.send(peer.url, {"webhook-id": "evt_1"}, b"{}")
     assert isinstance(outcome, Unreachable)
     assert outcome.reason.startswith("malformed answer: ")
+
+
+FRAGMENTS = [
+    *(b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 100 Continue\r\n", b"HTTP/1.0 503 X\r\n"),
+    *(b"content-length: 3\r\n", b"content-length: 0\r\n", b"connection: close\r\n"),
+    *(b"transfer-encoding: chunked\r\n", b"connection: upgrade\r\nupgrade: x\r\n"),
+    *(b"retry-after: \xff\r\n", b"x:", b" y\r\n", b"\r\n", b"\n", b"\0", b"3\r\nabc\r\n"),
+    *(b"0\r\n\r\n", b"fffffffffffffffff\r\n", b"abc", b'{"response_token": "x"}'),
+]
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(FRAGMENTS) | st.binary(max_size=9), max_size=9).map(b"".join))
+@example(b"HTTP/1.1 101 X\r\nconnection: upgrade\r\nupgrade: x\r\n\r\nabc")
+@example(b"HTTP/1.1 200 OK\r\nconnection: upgrade\r\nupgrade: x\r\n\r\nabc")
+def test_whatever_a_receiver_answers_is_an_outcome_and_no_error_of_ours(answer: bytes) -> None:
+    async def exchange() -> tuple[Outcome, Outcome, Proved | NotProved]:
+        async with (
+            WebhookSender(Guard(allow_private=True), LIMITS) as sender,
+            FaultyPeer(say(answer)) as peer,
+        ):
+            event = await sender.send(peer.url, {"webhook-id": "evt_1"}, b"{}")
+            asked, body = await sender.ask(peer.url, {}, {}, body_bytes_max=20)
+            assert body is None or len(body) <= 20
+            return event, asked, await prove(sender, webhook_at(peer.url, Validation.CRC))
+
+    event, asked, verdict = asyncio.run(exchange())
+    assert isinstance(event, Delivered | Refused | Unreachable)
+    assert type(asked) is type(event)
+    assert isinstance(verdict, NotProved)
 
 
 def answer_of(status: int, *headers: str) -> bytes:

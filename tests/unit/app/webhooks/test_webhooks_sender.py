@@ -200,8 +200,10 @@ async def test_an_answer_cut_anywhere_counts_once_its_head_is_complete(
         b"HTTP/1.1 100 Continue\r\n\r\n" + NO_CONTENT,
         b"HTTP/1.1 103 Early Hints\r\nretry-after: 9\r\n\r\nHTTP/1.1 103 X\r\n\r\n" + NO_CONTENT,
         b"HTTP/1.1 204 X\r\nretry-after: soon\r\n\r\n",
+        # As Apache's httpd offers HTTP/2.
+        b"HTTP/1.1 204 X\r\nupgrade: h2,h2c\r\nconnection: Upgrade, Keep-Alive\r\n\r\n",
     ],
-    ids=["100", "103 twice", "a header of no use"],
+    ids=["100", "103 twice", "a header of no use", "an upgrade that is offered"],
 )
 async def test_interim_answers_are_passed_over(sender: WebhookSender, answer: bytes) -> None:
     async with ScriptedPeer([[answer, answer]]) as peer:
