@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from kafka_server import KafkaServer
 from mariadb import MariaDbServer, require_mariadb
 from zookeeper import SharedZooKeeper, ZooKeeperEnsemble, ZooKeeperServer, require_zookeeper
 
@@ -41,6 +42,15 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path}/rewind.db"
     server: MariaDbServer = request.getfixturevalue("mariadb")
     return server.create_database()
+
+
+@pytest.fixture(scope="session")
+def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    """One Apache Kafka for all tests of this process, with the topics that they make in it."""
+    server = KafkaServer(tmp_path_factory.mktemp("kafka"))
+    server.start()
+    yield server
+    server.stop()
 
 
 @pytest.fixture(scope="session")

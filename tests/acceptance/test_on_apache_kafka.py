@@ -1,0 +1,99 @@
+"""The service on Apache Kafka in place of the embedded broker: nothing else is different."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from kafka_server import TEST_TIMEOUT_S, KafkaServer
+from processes import DEADLINE_S, until
+from replay_stage import ENVIRONMENT, EVENTS, SLOW_S, Job, Stage
+
+from app.config import DAY_MS
+from app.log import topics
+
+pytestmark = [pytest.mark.xdist_group("apache_kafka"), pytest.mark.timeout(TEST_TIMEOUT_S)]
+
+SOME = 150
+"""Events that a receiver has when something happens: enough that checkpoints lie behind."""
+
+
+@pytest.fixture
+def stage(tmp_path: Path, database_url: str, apache_kafka: KafkaServer) -> Iterator[Stage]:
+    with Stage(tmp_path, database_url, apache_kafka.bootstrap_servers) as stage:
+        stage.receiver.answer(204, delay_s=SLOW_S)
+        yield stage
+
+
+@pytest.fixture
+def embedded_stage(tmp_path: Path, apache_kafka: KafkaServer) -> Iterator[Stage]:
+    """On SQLite alone, for what has nothing to do with the database."""
+    url = f"sqlite:///{tmp_path}/rewind.db"
+    with Stage(tmp_path, url, apache_kafka.bootstrap_servers) as stage:
+        stage.receiver.answer(204, delay_s=SLOW_S)
+        yield stage
+
+
+def check_complete(stage: Stage, job: Job) -> None:
+    """Every event of the window came, none that is not in it, and the counts add up."""
+    assert (job["state"], job["error"]) == ("COMPLETED", None)
+    assert sorted(set(stage.receiver.taken)) == stage.expected
+    assert stage.receiver.problems == []
+    assert job["counts"] == {"delivered": EVENTS, "duplicates": stage.copies, "failed": 0}
+    assert (job["checkpoint"], job["progress"]) == (job["endOffset"], 1)
+    assert stage.failures(job["id"]) == []
+
+
+def test_a_job_is_finished_by_another_worker_when_its_own_is_killed(stage: Stage) -> None:
+    stage.worker()
+    stage.worker()
+    replay_id = stage.replay()
+    stage.until_taken(SOME)
+    holder = stage.holder(replay_id)
+    other = stage.other_than(holder)
+    holder.kill()
+
+    job = stage.finished(replay_id)
+    check_complete(stage, job)
+    assert job["leaseEpoch"] == 2
+    assert f":{other.pid}:" in job["worker"]
+    # What came twice was sent since the last checkpoint, and no more.
+    assert len(stage.receiver.taken) - EVENTS < EVENTS / 2
+
+
+def test_a_job_waits_for_kafka_to_come_back(
+    embedded_stage: Stage, apache_kafka: KafkaServer
+) -> None:
+    stage = embedded_stage
+    replay_id = stage.replay()
+    apache_kafka.kill()
+    # A worker takes the job all the same, and has not read anything of it.
+    stage.worker().until_says(f'"replay": "{replay_id}"')
+    # New ones are refused, with the reason.
+    assert stage.ask_replay().status_code == 503
+    assert stage.api.get("/readyz").status_code == 503
+    apache_kafka.start()
+    until(lambda: stage.api.get("/readyz").status_code == 200, "the log answers again")
+
+    job = stage.finished(replay_id)
+    check_complete(stage, job)
+    assert sorted(stage.receiver.taken) == stage.expected
+    stage.publish_until_accepted("evt_afterwards", stage.webhook_id)
+    again = stage.finished(stage.replay())
+    assert again["counts"]["delivered"] == EVENTS + 1
+    check_topics(apache_kafka)
+
+
+def check_topics(server: KafkaServer) -> None:
+    """They are made for good by the first API, with what the service needs."""
+    admin = AdminClient(server.client_properties)
+    made = admin.list_topics(timeout=DEADLINE_S).topics
+    partitions = int(ENVIRONMENT["REWIND_PARTITIONS"])
+    for name in (topics.EVENTS, topics.DELIVERY_LOG, topics.DELIVERY_OUTCOMES):
+        assert len(made[name].partitions) == partitions, name
+    for name in (topics.DELIVERY_LOG, topics.DELIVERY_OUTCOMES):
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        config = admin.describe_configs([resource])[resource].result(DEADLINE_S)
+        # Five days of history, and one.
+        assert config["retention.ms"].value == str(6 * DAY_MS), name
+        assert config["message.timestamp.type"].value == "CreateTime", name
