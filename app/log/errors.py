@@ -2,6 +2,7 @@
 
 LogError
 ├── LogUnavailable      try again: the log does not answer, or a topic is not there yet
+│   └── TopicMissing        the log answers, and has no such topic
 ├── EstimatesBusy       try again in a few seconds
 ├── PublishFailed       publish the events it names again
 ├── WindowNotRetained   ask for a later window
@@ -15,6 +16,10 @@ class LogError(Exception):
 
 class LogUnavailable(LogError):
     """The log gives no answer, or not the one it gives when all is well."""
+
+
+class TopicMissing(LogUnavailable):
+    """The log has no topic of this name."""
 
 
 class EstimatesBusy(LogError):

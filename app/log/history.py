@@ -11,7 +11,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, i
     OffsetSpec,
 )
 
-from app.log.errors import LogUnavailable, WindowNotRetained
+from app.log.errors import LogUnavailable, TopicMissing, WindowNotRetained
 from app.log.topics import DELIVERY_LOG
 from app.replay.model import OffsetRange, Window
 from logbroker.client.partitioner import partition_for_key
@@ -64,16 +64,19 @@ class LogHistory:
         """How many partitions the topic has.
 
         Raises:
-            LogUnavailable: the log does not answer, or has no such topic.
+            TopicMissing: the log has no such topic.
+            LogUnavailable: the log does not answer.
         """
         try:
             topics = self._consumer.list_topics(self._topic, self._timeout_s).topics
         except KafkaException as refusal:
             raise self._unavailable(refusal.args[0]) from refusal
         topic = topics[self._topic]
-        if topic.error is not None:
-            raise self._unavailable(topic.error)
-        return len(topic.partitions)
+        if topic.error is None:
+            return len(topic.partitions)
+        if topic.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise TopicMissing(f"topic {self._topic}: {topic.error.str()}")
+        raise self._unavailable(topic.error)
 
     def partition_for(self, webhook_id: str) -> int:
         """The partition that holds every event of a webhook: the one its id hashes to.

@@ -18,6 +18,9 @@ _WAIT_S: Final = 0.2
 
 _RECORDS_MAX: Final = 1_000
 
+_END_PATIENCE: Final = 4
+"""A new leader may take a while to show all it has, and that records are lost is a final word."""
+
 
 class Passage(NamedTuple):
     """What one read brought: the replay's events below `position`, where the next read begins."""
@@ -29,7 +32,7 @@ class Passage(NamedTuple):
 class ReplayReader:
     """Reads an offset range from its start, keeping the events of one key and window.
 
-    For one thread at a time. Reading ahead begins at once and is bounded to 16 MB. Every batch's
+    For one thread at a time. Reading ahead begins at once and is bounded to 8 MB. Every batch's
     CRC is checked. No group is joined and nothing committed: the position is the caller's to keep.
     `properties` are the operator's for the client: TLS, SASL and the like.
     `stall_s` is how long it waits, over all reads in a row, for a log that sends nothing.
@@ -43,8 +46,9 @@ class ReplayReader:
         *,
         key: bytes,
         window: Window,
+        origin: str | None = None,
         properties: Mapping[str, str] = {},
-        stall_s: float = 60.0,
+        stall_s: float = 15.0,
     ) -> None:
         configuration = reader_configuration(bootstrap_servers, properties)
         self._consumer = Consumer(configuration, logger=_log)
@@ -56,6 +60,7 @@ class ReplayReader:
         self._position = offsets.start
         self._key = key
         self._window = window
+        self._origin = origin
         self._stall_s = stall_s
         self._idle_s = 0.0
         self._log_end: int | None = None
@@ -88,6 +93,8 @@ class ReplayReader:
         events = [event for message in self._messages() if (event := self._take(message))]
         if self._position > before:
             self._idle_s = 0.0
+            if self._log_end is not None and self._log_end < self._position:
+                self._log_end = None  # it grew
         else:
             self._stalled(time.monotonic() - began_s)
         return Passage(events, min(self._position, self._end))
@@ -113,7 +120,10 @@ class ReplayReader:
         timestamp_ms = message.timestamp()[1]
         if not self._window.from_ms <= timestamp_ms < self._window.to_ms:
             return None
-        return _event(message, offset, timestamp_ms, self._place)
+        headers: dict[str, Any] = dict(message.headers() or ())
+        if self._origin is not None and _text(headers.get("origin")) != self._origin:
+            return None
+        return _event(message, headers, offset, timestamp_ms, self._place)
 
     def _meet(self, error: KafkaError, message: "Message") -> None:
         code = error.code()
@@ -130,19 +140,22 @@ class ReplayReader:
 
     def _stalled(self, waited_s: float) -> None:
         self._idle_s += waited_s
-        if self._idle_s < self._stall_s:
-            return
         if self._log_end is not None and self._log_end < self._end:
+            if self._idle_s < _END_PATIENCE * self._stall_s:
+                return
             raise HistoryLost(
                 f"{self._place} ends at offset {self._log_end}; it was {self._end} or more before"
             )
+        if self._idle_s < self._stall_s:
+            return
         raise LogUnavailable(
             f"{self._place} sent nothing from offset {self._position} on for {self._stall_s:g} s"
         )
 
 
-def _event(message: "Message", offset: int, timestamp_ms: int, place: str) -> LoggedEvent:
-    headers: dict[str, Any] = dict(message.headers() or ())
+def _event(
+    message: "Message", headers: dict[str, Any], offset: int, timestamp_ms: int, place: str
+) -> LoggedEvent:
     event_id = _text(headers.get("event-id"))
     return LoggedEvent(
         offset,
@@ -181,7 +194,7 @@ def reader_configuration(bootstrap_servers: str, properties: Mapping[str, str]) 
         # A job may stand still while its receiver is down.
         "max.poll.interval.ms": 86_400_000,
         "queued.min.messages": 10_000,
-        "queued.max.messages.kbytes": 16_384,
+        "queued.max.messages.kbytes": 8_192,
         # The default, a second, is how long a queue that was full stays unfilled.
         "fetch.queue.backoff.ms": 10,
         "fetch.wait.max.ms": 100,

@@ -1,15 +1,15 @@
 """How far a replay is when its events are delivered out of order."""
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 from app.replay.model import Counts, Failure
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Everything below `offset` is delivered, a duplicate, or listed as failed.
+    """Everything below `offset` is delivered, a duplicate, not wanted, or listed as failed.
 
     `counts` counts exactly that, from the start of the replay; `failures` are those below
     `offset` that no earlier checkpoint has handed over.
@@ -20,21 +20,17 @@ class Checkpoint:
     failures: tuple[Failure, ...]
 
 
-class Settled(Enum):
-    """Ways for a record to be done with that need no words."""
-
-    DELIVERED = "delivered"
-    DUPLICATE = "duplicate"
-
-
 class Entry:
-    """One record from when it is read until the checkpoint has passed it."""
+    """Some records that are settled together, until the checkpoint has passed them."""
 
-    __slots__ = ("offset", "outcome")
+    __slots__ = ("duplicates", "events", "failures", "offset")
 
-    def __init__(self, offset: int, outcome: Failure | Settled | None) -> None:
+    def __init__(self, offset: int, events: int, duplicates: int) -> None:
         self.offset = offset
-        self.outcome = outcome
+        self.events = events
+        self.duplicates = duplicates
+        self.failures: Sequence[Failure] | None = None
+        """Those of the events that were given up; None while the entry is open."""
 
 
 class DeliveryLedger:
@@ -53,32 +49,34 @@ class DeliveryLedger:
         self._failed = counts.failed
         self._entries: deque[Entry] = deque()
         self._failures: list[Failure] = []
+        self.ahead = 0
+        """How many events are booked beyond the checkpoint, settled or not."""
 
-    @property
-    def ahead(self) -> int:
-        """How many records are booked beyond the checkpoint, settled or not."""
-        return len(self._entries)
+    def open(self, offset: int, end: int, events: int = 1, duplicates: int = 0) -> Entry:
+        """Book events in `[offset, end)` that are to be delivered, and duplicates among them."""
+        entry = Entry(offset, events, duplicates)
+        # Else events that are settled before `read_to` would count, yet lie above the checkpoint.
+        self._position = end
+        self._entries.append(entry)
+        self.ahead += events
+        return entry
 
-    def open(self, offset: int) -> Entry:
-        """Book a record that is to be delivered."""
-        return self._book(Entry(offset, None))
-
-    def duplicate(self, offset: int) -> None:
-        """Book a record that needs no delivery."""
-        self._book(Entry(offset, Settled.DUPLICATE))
+    def duplicate(self, end: int, count: int = 1) -> None:
+        """Book records below `end`, above all that is booked, that need no delivery."""
+        self._position = end
+        if self._entries:
+            self._entries[-1].duplicates += count
+        else:
+            self._duplicates += count
 
     def read_to(self, position: int) -> None:
         """Book that every record below `position` was read, and each that matters is booked."""
-        self._position = position
+        # After a take-over, reading begins below what was done before.
+        self._position = max(self._position, position)
 
-    def deliver(self, entry: Entry) -> None:
-        """Settle a record: the receiver took it."""
-        entry.outcome = Settled.DELIVERED
-        self._advance()
-
-    def fail(self, entry: Entry, failure: Failure) -> None:
-        """Settle a record: it was given up."""
-        entry.outcome = failure
+    def settle(self, entry: Entry, failures: Sequence[Failure] = ()) -> None:
+        """Book that the events of an entry are done with: delivered, but for `failures`."""
+        entry.failures = failures
         self._advance()
 
     def checkpoint(self) -> Checkpoint:
@@ -91,24 +89,16 @@ class DeliveryLedger:
         """Forget the failures of a checkpoint that is on record."""
         del self._failures[: len(checkpoint.failures)]
 
-    def _book(self, entry: Entry) -> Entry:
-        # Else a record that is settled before `read_to` would count, yet lie above the checkpoint.
-        self._position = entry.offset + 1
-        self._entries.append(entry)
-        return entry
-
     def _advance(self) -> None:
         entries = self._entries
-        while entries and entries[0].outcome is not None:
-            self._count(entries.popleft().outcome)
+        while entries and (failures := entries[0].failures) is not None:
+            self._count(entries.popleft(), failures)
         self._offset = entries[0].offset if entries else self._position
 
-    def _count(self, outcome: Failure | Settled | None) -> None:
-        if outcome is Settled.DELIVERED:
-            self._delivered += 1
-        elif outcome is Settled.DUPLICATE:
-            self._duplicates += 1
-        else:
-            assert isinstance(outcome, Failure)
-            self._failed += 1
-            self._failures.append(outcome)
+    def _count(self, entry: Entry, failures: Sequence[Failure]) -> None:
+        self.ahead -= entry.events
+        self._delivered += entry.events - len(failures)
+        self._duplicates += entry.duplicates
+        if failures:
+            self._failed += len(failures)
+            self._failures += failures

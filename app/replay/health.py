@@ -7,8 +7,8 @@ UP ──five failures in a row, or a Retry-After──> DOWN ──as many as t
 Without this, each of 10^5 events would wait out its own retries against a receiver that is
 down, and the job would take weeks to say so. While it is DOWN one request at a time asks how it
 is, as often as the retry policy would for one event, and the others wait without spending an
-attempt. Once it is WRITTEN_OFF every event gets a single attempt and is listed as failed; after
-`GIVEN_UP_IN_A_ROW_MAX` of them the job is over, and its error says where it stood.
+attempt. Once it is WRITTEN_OFF every request gets a single attempt and its events are listed as
+failed; after `GIVEN_UP_IN_A_ROW_MAX` of them the job is over, and its error says where it stood.
 """
 
 from enum import Enum
@@ -22,6 +22,9 @@ FAILURES_TO_BE_DOWN: Final = 5
 
 GIVEN_UP_IN_A_ROW_MAX: Final = 1_000
 """A longer list of failures says nothing that this one does not."""
+
+REFUSALS_IN_A_ROW_MIN: Final = 10
+"""A single request may bring a thousand events; it alone does not end a replay."""
 
 
 class Health(Enum):
@@ -40,26 +43,37 @@ class ReceiverHealth:
         self._failures_in_a_row = 0
         self._probes = 0
         self._given_up_in_a_row = 0
+        self._refusals_in_a_row = 0
         self._next_probe_s = 0.0
         self.state = Health.UP
 
     @property
+    def is_down(self) -> bool:
+        """Whether it is to be asked how it is before anything else is sent."""
+        return self.state is Health.DOWN
+
+    @property
     def is_beyond_hope(self) -> bool:
         """Whether so many events in a row were given up that there is no point in going on."""
-        return self._given_up_in_a_row >= GIVEN_UP_IN_A_ROW_MAX
+        return (
+            self._given_up_in_a_row >= GIVEN_UP_IN_A_ROW_MAX
+            and self._refusals_in_a_row >= REFUSALS_IN_A_ROW_MIN
+        )
 
     def probe_wait_s(self, now_s: float) -> float:
         """How long to wait before the next request, while the receiver is down."""
         return max(0.0, self._next_probe_s - now_s)
 
     def took_one(self) -> None:
-        """The receiver took an event: all is well."""
+        """The receiver took a request: all is well."""
         self._answered()
         self._given_up_in_a_row = 0
+        self._refusals_in_a_row = 0
 
-    def gave_up_one(self) -> None:
-        """An event is listed as failed."""
-        self._given_up_in_a_row += 1
+    def gave_up(self, events: int) -> None:
+        """A request was given up: its events are listed as failed."""
+        self._given_up_in_a_row += events
+        self._refusals_in_a_row += 1
 
     def failed(
         self, outcome: Refused | Unreachable, started_s: float, now_s: float, jitter: float

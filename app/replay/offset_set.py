@@ -16,6 +16,8 @@ class OffsetSet:
     def __init__(self, pages_max: int = PAGES_MAX) -> None:
         self._pages: dict[int, bytearray] = {}
         self._pages_max = pages_max
+        self.is_full = False
+        """Whether an offset was not taken, for want of room."""
 
     def __contains__(self, offset: int) -> bool:
         page = self._pages.get(offset >> _PAGE_BITS)
@@ -30,6 +32,7 @@ class OffsetSet:
         page = self._pages.get(number)
         if page is None:
             if len(self._pages) >= self._pages_max:
+                self.is_full = True
                 return False
             page = self._pages[number] = bytearray(_PAGE_BYTES)
         place = offset & _IN_PAGE

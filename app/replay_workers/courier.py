@@ -3,52 +3,80 @@
 import asyncio
 import random
 import time
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from app.log.event import LoggedEvent
-from app.replay.checkpointing import DeliveryLedger, Entry
 from app.replay.delivery import Delivered, Outcome, Refused, Unreachable, Withheld
 from app.replay.health import GIVEN_UP_IN_A_ROW_MAX, Health, ReceiverHealth
-from app.replay.model import Failure, Webhook
+from app.replay.model import Failure
+from app.replay.pace import Pace
 from app.replay.retry import GONE, GiveUp, RetryPolicy
 from app.replay.windows import format_time
-from app.replay_workers.errors import ReplayRefused
+from app.replay_workers.backlog import Backlog, Consignment
+from app.replay_workers.errors import ReceiverGone, ReplayRefused
 from app.replay_workers.lease_keeper import LeaseKeeper
+from app.replay_workers.shipment import Shipment, batch, single
+from app.replay_workers.target import Target
+from app.webhooks.metrics import DeliveryMetrics
 from app.webhooks.request import webhook_headers
 from app.webhooks.sender import WebhookSender
 
-QUEUE_MAX: Final = 256
-"""Events read and not yet with a courier: enough that none waits for the reader."""
+CONTENT_TOO_LARGE: Final = 413
 
-
-class Parcel(NamedTuple):
-    """An event to deliver, and its place in the books."""
-
-    entry: Entry
-    event: LoggedEvent
+_SLEEP_S_MIN: Final = 0.001
+"""A shorter wait costs more than it spares: the next one makes up for it."""
 
 
 @dataclass(slots=True)
 class Route:
-    """What the couriers of one replay share."""
+    """What the couriers of one replay share.
+
+    `events_max` is how many events may go together: fewer than before once the receiver has
+    called a request too large.
+    """
 
     replay_id: str
-    webhook: Webhook
+    target: Target
     sender: WebhookSender
     policy: RetryPolicy
     lease: LeaseKeeper
-    ledger: DeliveryLedger
+    backlog: Backlog
     health: ReceiverHealth
-    parcels: "asyncio.Queue[Parcel | None]" = field(
-        default_factory=lambda: asyncio.Queue(QUEUE_MAX)
-    )
+    pace: Pace
+    metrics: DeliveryMetrics
+    is_batched: bool = False
+    events_max: int = 1
     probe_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Who holds it asks, alone, whether a receiver that is down is back."""
 
+    def shipment(self, events: Sequence[LoggedEvent]) -> Shipment:
+        """The request that brings the events."""
+        return batch(events) if self.is_batched else single(events[0])
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """A shipment that is sent no more: after so many attempts, of which this was the last."""
+
+    attempts: int
+    outcome: Refused | Unreachable
+
+    @property
+    def status(self) -> int | None:
+        """The last HTTP answer, if there was one."""
+        return self.outcome.status if isinstance(self.outcome, Refused) else None
+
+
+class _Stopped(Exception):
+    """The courier was told to stop with a shipment in its hands."""
+
 
 class Courier:
-    """Delivers one event at a time, from its first attempt to its last."""
+    """Delivers one parcel at a time, from its first attempt to its last."""
 
     def __init__(self, route: Route) -> None:
         self._route = route
@@ -57,14 +85,15 @@ class Courier:
         self._task: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Deliver parcels until there is a None in their place, or until stopped.
+        """Deliver parcels until there are no more, or until stopped.
 
         Raises:
             ReplayRefused: the receiver makes it pointless to go on.
         """
         self._task = asyncio.current_task()
-        while not self._is_stopping and (parcel := await self._route.parcels.get()):
-            await self._deliver(*parcel)
+        with suppress(_Stopped):
+            while not self._is_stopping and (consignment := await self._route.backlog.next()):
+                await self._deliver(consignment)
 
     def stop(self) -> None:
         """Take no more attempts; a request under way is not cut off."""
@@ -77,69 +106,127 @@ class Courier:
         if self._task is not None:
             self._task.cancel()
 
-    async def _deliver(self, entry: Entry, event: LoggedEvent) -> None:
+    async def _deliver(self, consignment: Consignment) -> None:
+        """Deliver a parcel, in parts where it is too large as a whole."""
+        route, failures = self._route, list[Failure]()
+        parts = deque([consignment.parcel.events])
+        while parts:
+            events = parts.popleft()
+            if len(events) > route.events_max:
+                parts.extendleft(reversed(_halves(events)))
+                continue
+            given_up = await self._persist(route.shipment(events))
+            if given_up is None:
+                continue
+            if given_up.status == CONTENT_TOO_LARGE and len(events) > 1:
+                route.events_max = min(route.events_max, len(events) // 2)
+                parts.appendleft(events)
+                continue
+            failures += _failures(events, given_up)
+            route.health.gave_up(len(events))
+            if refusal := self._pointless(events, given_up):
+                for unsent in parts:
+                    failures += _failures(unsent, replace(given_up, attempts=0))
+                route.backlog.settle(consignment, failures)
+                raise refusal
+        route.backlog.settle(consignment, failures)
+
+    async def _persist(self, shipment: Shipment) -> GivenUp | None:
+        """Send a shipment until it is taken, or given up."""
         route, attempts = self._route, 0
         while True:
-            outcome = await self._attempt(event)
+            outcome = await self._attempt(shipment)
             if isinstance(outcome, Delivered):
-                route.ledger.deliver(entry)
-                return
+                return None
             wait_s = 0.0
             if not isinstance(outcome, Withheld):
                 attempts += 1
                 verdict = route.policy.next(outcome, attempts, random.random())  # noqa: S311
                 if isinstance(verdict, GiveUp) or route.health.state is Health.WRITTEN_OFF:
-                    self._give_up(entry, event, attempts, outcome)
-                    return
+                    return GivenUp(attempts, outcome)
                 wait_s = verdict.seconds
             if self._is_stopping:
-                return
+                raise _Stopped
             await asyncio.sleep(wait_s)
 
-    async def _attempt(self, event: LoggedEvent) -> Outcome:
-        """Send an event once; while the receiver is down, when it is its turn to be the probe."""
+    async def _attempt(self, shipment: Shipment) -> Outcome:
+        """Send a shipment once; while the receiver is down, when it is its turn to be the probe."""
         route = self._route
-        while route.health.state is Health.DOWN:
-            async with route.probe_turn:
-                # Whoever had the turn before may have found it well again.
-                if route.health.state is Health.DOWN:
-                    await asyncio.sleep(route.health.probe_wait_s(time.monotonic()))
-                    return await self._post(event)
-        return await self._post(event)
+        while True:
+            if route.health.is_down:
+                async with route.probe_turn:
+                    # Whoever had the turn before may have found it well again.
+                    if route.health.is_down:
+                        await asyncio.sleep(route.health.probe_wait_s(time.monotonic()))
+                        await self._keep_pace(shipment)
+                        return await self._post(shipment)
+            await self._keep_pace(shipment)
+            # It may have gone down meanwhile.
+            if not route.health.is_down:
+                return await self._post(shipment)
 
-    async def _post(self, event: LoggedEvent) -> Outcome:
+    async def _keep_pace(self, shipment: Shipment) -> None:
+        wait_s = self._route.pace.wait_s(len(shipment.events), time.monotonic())
+        if wait_s > _SLEEP_S_MIN:
+            await asyncio.sleep(wait_s)
+
+    async def _post(self, shipment: Shipment) -> Outcome:
         route = self._route
         await route.lease.until_held()
-        webhook, started_s = route.webhook, time.monotonic()
-        now_s = time.time()
-        secrets = webhook.secrets_at(int(now_s * 1000))
-        headers = webhook_headers(secrets, event.event_id, int(now_s), event.value, route.replay_id)
+        started_s = time.monotonic()
+        url, headers = route.target.url, self._headers(shipment)
         self._is_posting = True
         # The lease is looked at once more when the request is about to leave: the process may
         # have been stopped, and the replay taken over, while a connection was made.
-        outcome = await route.sender.send(
-            webhook.url, headers, event.value, may_start=route.lease.is_held
-        )
+        outcome = await route.sender.send(url, headers, shipment.body, may_start=self._may_start)
         self._is_posting = False
-        if type(outcome) is Delivered:
-            route.health.took_one()
-        elif isinstance(outcome, Refused | Unreachable):
-            jitter = random.random()  # noqa: S311  spreads load, guards nothing
-            route.health.failed(outcome, started_s, time.monotonic(), jitter)
+        self._note(outcome, started_s, len(shipment.body))
         return outcome
 
-    def _give_up(
-        self, entry: Entry, event: LoggedEvent, attempts: int, outcome: Refused | Unreachable
-    ) -> None:
-        status = outcome.status if isinstance(outcome, Refused) else None
-        failure = Failure(event.offset, event.event_id, attempts, status, outcome.reason)
-        self._route.ledger.fail(entry, failure)
-        self._route.health.gave_up_one()
-        if status == GONE:
+    def _may_start(self) -> bool:
+        return self._route.lease.is_held() and not self._is_stopping
+
+    def _headers(self, shipment: Shipment) -> dict[str, str]:
+        now_ms = time.time_ns() // 1_000_000
+        return webhook_headers(
+            self._route.target.secrets(now_ms),
+            shipment.message_id,
+            now_ms // 1_000,
+            shipment.body,
+            self._route.replay_id,
+            extra=shipment.headers,
+        )
+
+    def _note(self, outcome: Outcome, started_s: float, body_bytes: int) -> None:
+        health, now_s = self._route.health, time.monotonic()
+        self._route.metrics.count(outcome, now_s - started_s, body_bytes)
+        if type(outcome) is Delivered:
+            health.took_one()
+        elif isinstance(outcome, Refused | Unreachable):
+            jitter = random.random()  # noqa: S311  spreads load, guards nothing
+            health.failed(outcome, started_s, now_s, jitter)
+
+    def _pointless(self, events: Sequence[LoggedEvent], given_up: GivenUp) -> ReplayRefused | None:
+        """Why there is no point in going on, if there is none."""
+        reason = given_up.outcome.reason
+        if given_up.status == GONE:
             # Standard Webhooks: a receiver that answers so is not to be sent anything again.
-            raise ReplayRefused(f"the receiver wants no more events: {outcome.reason}")
+            return ReceiverGone(f"the receiver wants no more events: {reason}")
         if self._route.health.is_beyond_hope:
-            raise ReplayRefused(
+            return ReplayRefused(
                 f"the receiver took none of {GIVEN_UP_IN_A_ROW_MAX} events in a row, the last "
-                f"of {format_time(event.timestamp_ms)}: {outcome.reason}"
+                f"of {format_time(events[-1].timestamp_ms)}: {reason}"
             )
+        return None
+
+
+def _halves(events: list[LoggedEvent]) -> tuple[list[LoggedEvent], list[LoggedEvent]]:
+    middle = (len(events) + 1) // 2
+    return events[:middle], events[middle:]
+
+
+def _failures(events: Sequence[LoggedEvent], given_up: GivenUp) -> list[Failure]:
+    status, reason = given_up.status, given_up.outcome.reason
+    return [
+        Failure(event.offset, event.event_id, given_up.attempts, status, reason) for event in events
+    ]

@@ -1,19 +1,18 @@
 """Brings the events of a replay from the log to its couriers, each of them once."""
 
 import asyncio
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from app.log.event import LoggedEvent
 from app.log.reader import Passage, ReplayReader
 from app.replay.dedupe import SeenHashes, event_digest
-from app.replay_workers.courier import Parcel, Route
+from app.replay_workers.backlog import Backlog
+from app.replay_workers.packing import Packed, Packer
+from app.replay_workers.selection import Selection
 
-AHEAD_MAX: Final = 10_000
-"""Records settled or open above the checkpoint. One event that is retried holds the checkpoint
-back while later ones go on; this bounds what a take-over would then deliver twice."""
-
-_ROOM_CHECK_S: Final = 0.05
+FILLING_S_MAX: Final = 0.2
+"""How long a parcel that is begun waits for more events."""
 
 
 class Intake:
@@ -26,21 +25,22 @@ class Intake:
     def __init__(
         self,
         reader: ReplayReader,
-        route: Route,
+        selection: Selection,
         seen: SeenHashes,
+        packer: Packer,
         *,
         resume_at: int,
-        couriers: int,
     ) -> None:
         self._reader = reader
-        self._couriers = couriers
-        self._route = route
+        self._selection = selection
         self._seen = seen
+        self._packer = packer
         self._resume_at = resume_at
+        self._filling_since_s: float | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="log-reader")
 
-    async def run(self) -> None:
-        """Read the whole range, and tell every courier when it has its last event.
+    async def run(self, backlog: Backlog) -> None:
+        """Read the whole range, and say when all is read.
 
         Raises:
             HistoryLost: see `ReplayReader.read`.
@@ -49,28 +49,40 @@ class Intake:
         loop = asyncio.get_running_loop()
         try:
             while not self._reader.is_done:
-                await self._take(await loop.run_in_executor(self._thread, self._reader.read))
-            for _ in range(self._couriers):
-                await self._route.parcels.put(None)
+                await backlog.take_in(await loop.run_in_executor(self._thread, self._load))
+            backlog.end()
         finally:
             # After the read that may be under way, and without waiting for it.
             self._thread.submit(self._reader.close)
             self._thread.shutdown(wait=False)
 
-    async def _take(self, passage: Passage) -> None:
-        for event in passage.events:
-            await self._take_event(event)
-        if passage.position > self._resume_at:
-            self._route.ledger.read_to(passage.position)
-        while self._route.ledger.ahead > AHEAD_MAX:  # noqa: ASYNC110  rare, and couriers stay lean
-            await asyncio.sleep(_ROOM_CHECK_S)
+    def _load(self) -> Packed:
+        """Read on; everything that costs time for each event is done here, on the thread."""
+        passage = self._reader.read()
+        self._pack(passage)
+        if self._must_close(passage):
+            self._packer.close()
+        return self._packer.take(passage.position)
 
-    async def _take_event(self, event: LoggedEvent) -> None:
-        is_new = self._seen.add(event_digest(event.event_id, event.value))
-        if event.offset < self._resume_at:
-            return
-        if is_new:
-            entry = self._route.ledger.open(event.offset)
-            await self._route.parcels.put(Parcel(entry, event))
-        else:
-            self._route.ledger.duplicate(event.offset)
+    def _pack(self, passage: Passage) -> None:
+        selection, packer, add = self._selection, self._packer, self._seen.add
+        for event in passage.events:
+            if not selection.concerns(event):
+                continue
+            is_new = add(event_digest(event.event_id, event.value))
+            if event.offset < self._resume_at:
+                continue
+            if not is_new:
+                packer.duplicate(event.offset)
+            elif selection.is_missing(event.offset):
+                packer.add(event)
+
+    def _must_close(self, passage: Passage) -> bool:
+        if not self._packer.is_filling:
+            self._filling_since_s = None
+            return False
+        now_s = time.monotonic()
+        if self._filling_since_s is None:
+            self._filling_since_s = now_s
+        has_waited = now_s - self._filling_since_s >= FILLING_S_MAX
+        return has_waited or not passage.events or self._reader.is_done

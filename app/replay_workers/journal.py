@@ -3,9 +3,10 @@
 import logging
 from typing import Final
 
-from app.replay.model import Claim
+from app.replay.model import Claim, Webhook
 
 _log: Final = logging.getLogger("app.replay_workers")
+_audit: Final = logging.getLogger("rewind.audit")
 
 
 class Journal:
@@ -29,3 +30,19 @@ class Journal:
     def trace(self, event: str, error: BaseException, **fields: object) -> None:
         """Note what should not have happened, with its traceback."""
         _log.error(event, extra=self._identity | fields, exc_info=error)
+
+    def audit(self, action: str, webhook: Webhook, reason: str) -> None:
+        """Note a change of a webhook that nobody asked for: what its answers led to."""
+        _audit.info(
+            "change",
+            extra={
+                "key_id": None,
+                "account_id": webhook.account_id,
+                "action": action,
+                "target": webhook.id,
+                "status": None,
+                "client": None,
+                "reason": reason,
+                "replay": self._identity["replay"],
+            },
+        )

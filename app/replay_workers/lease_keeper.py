@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NoReturn, TypeVar
 
 from app.replay.model import Lease
 from app.replay_workers.errors import LeaseLost
@@ -12,10 +13,13 @@ from app.store import Store, StoreUnavailable
 
 _log: Final = logging.getLogger(__name__)
 
-NOTICE_S: Final = 2.0
-"""A cancelled replay stops within this time, however rarely its lease needs a heartbeat."""
+NOTICE_S: Final = 1.0
+"""The longest pause between heartbeats, however rarely the lease needs one: by the next one a
+worker learns that its replay was paused or cancelled, and two seconds are what that may take."""
 
 _STORE_RETRY_S: Final = 1.0
+
+T = TypeVar("T")
 
 _CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -42,6 +46,7 @@ class LeaseKeeper:
         heartbeat_s: float,
         sent_s: float,
         clock: Callable[[], float] = boot_clock_s,
+        note_heartbeat: Callable[[bool], None] = lambda _is_taken: None,
     ) -> None:
         """Begin with a claim that was sent at `sent_s` by `clock`."""
         self._store = store
@@ -49,6 +54,7 @@ class LeaseKeeper:
         self._lease_s = lease_s
         self._pause_s = min(heartbeat_s, NOTICE_S)
         self._clock = clock
+        self._note_heartbeat = note_heartbeat
         self._deadline_s = sent_s + lease_s
         self._renewed = asyncio.Event()
 
@@ -68,16 +74,17 @@ class LeaseKeeper:
         Raises:
             LeaseLost: the database says that the lease is gone.
         """
+        if not await self.ask(lambda store: change(store, self._lease)):
+            self._lose()
+
+    async def ask(self, question: Callable[[Store], T]) -> T:
+        """What the store says, asked as often as it takes until the database answers."""
         while True:
             try:
-                is_held = await _to_its_end(lambda: change(self._store, self._lease))
+                return await _to_its_end(lambda: question(self._store))
             except StoreUnavailable as error:
-                _log.warning("not-stored-yet", extra=self._what(error))
+                _log.warning("no-answer-yet", extra=self._what(error))
                 await asyncio.sleep(_STORE_RETRY_S)
-            else:
-                break
-        if not is_held:
-            raise LeaseLost
 
     async def run(self) -> None:
         """Send heartbeats until cancelled.
@@ -99,18 +106,24 @@ class LeaseKeeper:
         try:
             is_held = await asyncio.to_thread(self._store.heartbeat, self._lease, self._lease_s)
         except StoreUnavailable as error:
+            self._note_heartbeat(False)
             _log.warning("no-heartbeat", extra=self._what(error))
             return
+        self._note_heartbeat(True)
         if not is_held:
-            raise LeaseLost
+            self._lose()
         self._deadline_s = sent_s + self._lease_s
         self._renewed.set()
+
+    def _lose(self) -> NoReturn:
+        self._deadline_s = -math.inf
+        raise LeaseLost
 
     def _what(self, error: StoreUnavailable) -> dict[str, str]:
         return {"replay": self._lease.replay_id, "reason": str(error)}
 
 
-async def _to_its_end(change: Callable[[], bool]) -> bool:
+async def _to_its_end(change: Callable[[], T]) -> T:
     """The answer of `change`, which runs on a thread; a cancel takes effect once it has ended.
 
     Left to itself, the thread would go on, and an old checkpoint could come after the last one.

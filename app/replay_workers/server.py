@@ -4,6 +4,7 @@ import asyncio
 import logging
 import logging.config
 import os
+import resource
 import signal
 import sys
 from types import FrameType
@@ -12,7 +13,9 @@ from typing import Final
 from app import json_log
 from app.config import Settings
 from app.log.history import LogHistory
-from app.replay_workers.delivery import Equipment
+from app.log.topics import DELIVERY_OUTCOMES
+from app.replay.options import IN_FLIGHT_MAX
+from app.replay_workers.equipment import Equipment
 from app.replay_workers.metrics import WorkerMetrics
 from app.replay_workers.worker import ReplayWorker
 from app.store import Store, StoreError
@@ -33,6 +36,7 @@ def run(settings: Settings) -> int:
     The same signal again ends the process at once.
     """
     logging.config.dictConfig(json_log.CONFIG)
+    _allow_many_connections()
     store = Store.open(settings.database)
     try:
         store.check()
@@ -52,8 +56,11 @@ async def _serve(settings: Settings, store: Store) -> None:
     if settings.worker_metrics_port:
         metrics.serve(settings.host, settings.worker_metrics_port)
     async with WebhookSender(guard, _limits(settings)) as sender:
-        history = LogHistory(settings.bootstrap_servers, properties=settings.kafka_properties)
-        worker = ReplayWorker(Equipment(settings, store, history, guard, sender, metrics))
+        servers, properties = settings.bootstrap_servers, settings.kafka_properties
+        history = LogHistory(servers, properties=properties)
+        outcomes = LogHistory(servers, properties=properties, topic=DELIVERY_OUTCOMES)
+        equipment = Equipment(settings, store, history, outcomes, guard, sender, metrics)
+        worker = ReplayWorker(equipment)
         _log.info("ready", extra={"worker": worker.name, "jobs": settings.jobs_per_worker})
         # In one piece: a line of another thread must not part it from its end.
         sys.stderr.write(f"{READY_LINE}\n")
@@ -65,9 +72,16 @@ def _limits(settings: Settings) -> SenderLimits:
     return SenderLimits(
         connect_s=settings.connect_timeout_s,
         total_s=settings.delivery_timeout_s,
-        # Jobs that send to one host must not wait for each other's answers.
-        connections_per_target=settings.max_in_flight * settings.jobs_per_worker,
+        # Jobs that send to one host must not wait for each other's answers, and each may have as
+        # many requests in flight as any replay may ask for.
+        connections_per_target=IN_FLIGHT_MAX * settings.jobs_per_worker,
     )
+
+
+def _allow_many_connections() -> None:
+    """Take as many open files as the system gives: each request in flight is one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _stop_on_signals() -> asyncio.Event:

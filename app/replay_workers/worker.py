@@ -8,9 +8,11 @@ from secrets import token_hex
 from typing import Final
 
 from app.replay.model import Claim
-from app.replay_workers.delivery import LAST_REQUESTS_S, Equipment
+from app.replay_workers.delivery import LAST_REQUESTS_S
+from app.replay_workers.equipment import Equipment
 from app.replay_workers.job import ReplayJob
 from app.replay_workers.lease_keeper import boot_clock_s
+from app.replay_workers.notifier import Notifier
 from app.store import StoreUnavailable
 
 _log: Final = logging.getLogger(__name__)
@@ -31,15 +33,26 @@ class ReplayWorker:
         self._equipment = equipment
         self._jobs: dict[asyncio.Task[None], ReplayJob] = {}
         self._unavailable_s = 0.0
+        equipment.metrics.watch_lag(self._lag)
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Work until `stopping`; returns when every replay is finished or given back."""
+        async with asyncio.TaskGroup() as group:
+            notifier = Notifier(self._equipment)
+            notices = group.create_task(notifier.run())
+            await self._claim_until(stopping)
+            # At the same time as the last requests of the replays.
+            last_notices = group.create_task(notifier.finish(LAST_REQUESTS_S))
+            await self._stop_jobs()
+            await last_notices
+            notices.cancel()
+
+    async def _claim_until(self, stopping: asyncio.Event) -> None:
         while not stopping.is_set():
             if not await self._claim_one():
                 pause_s = max(self._equipment.settings.poll_interval_s, self._unavailable_s)
                 with suppress(TimeoutError):
                     await asyncio.wait_for(stopping.wait(), pause_s)
-        await self._stop_jobs()
 
     async def _claim_one(self) -> bool:
         """Whether a replay was claimed; then there may be another."""
@@ -59,6 +72,10 @@ class ReplayWorker:
         if claim is not None:
             self._start(claim, sent_s)
         return claim is not None
+
+    def _lag(self) -> int:
+        # From the thread that shows the metrics, while jobs come and go.
+        return sum(job.remaining for job in tuple(self._jobs.values()))
 
     def _start(self, claim: Claim, sent_s: float) -> None:
         job = ReplayJob(claim, self._equipment, sent_s)

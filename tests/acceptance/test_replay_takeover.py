@@ -151,7 +151,7 @@ def test_a_cancelled_replay_stops_within_two_seconds(stage: Stage) -> None:
     cancelled = stage.api.post(f"/replays/{replay_id}/cancel")
     cancelled_ms = time.time_ns() // 1_000_000
     assert (cancelled.status_code, cancelled.json()["state"]) == (200, "CANCELLED")
-    worker.until_says('"event": "lost"')
+    worker.until_says('"event": "stopped"')
     assert worker.stop() == 0
 
     assert stage.receiver.webhooks[-1].received_ms - cancelled_ms < 2_000

@@ -4,6 +4,7 @@ from app.replay.delivery import Refused, Unreachable
 from app.replay.health import (
     FAILURES_TO_BE_DOWN,
     GIVEN_UP_IN_A_ROW_MAX,
+    REFUSALS_IN_A_ROW_MIN,
     Health,
     ReceiverHealth,
 )
@@ -86,15 +87,24 @@ def test_a_receiver_that_judges_a_request_is_well() -> None:
 def test_a_long_row_of_lost_events_is_beyond_hope() -> None:
     health = ReceiverHealth(POLICY)
     for _ in range(GIVEN_UP_IN_A_ROW_MAX - 1):
-        health.gave_up_one()
+        health.gave_up(1)
     assert not health.is_beyond_hope
-    health.gave_up_one()
+    health.gave_up(1)
+    assert health.is_beyond_hope
+
+
+def test_a_few_large_requests_are_not_beyond_hope_yet() -> None:
+    health = ReceiverHealth(POLICY)
+    for _ in range(REFUSALS_IN_A_ROW_MIN - 1):
+        health.gave_up(1_000)
+    assert not health.is_beyond_hope
+    health.gave_up(1_000)
     assert health.is_beyond_hope
 
 
 def test_lost_events_between_successes_are_not_beyond_hope() -> None:
     health = ReceiverHealth(POLICY)
     for _ in range(2 * GIVEN_UP_IN_A_ROW_MAX):
-        health.gave_up_one()
+        health.gave_up(1)
         health.took_one()
     assert not health.is_beyond_hope

@@ -21,6 +21,8 @@ def test_an_offset_without_room_is_not_taken() -> None:
     offsets = OffsetSet(pages_max=1)
     assert offsets.add(5)
     assert offsets.add(2_047)
+    assert not offsets.is_full
     assert not offsets.add(2_048)
     assert 2_048 not in offsets
     assert offsets.add(6)
+    assert offsets.is_full

@@ -8,9 +8,14 @@ from app.log.event import LoggedEvent
 from app.replay.checkpointing import DeliveryLedger
 from app.replay.health import ReceiverHealth
 from app.replay.model import Counts, NewReplay, NewWebhook, Window
+from app.replay.pace import Pace
 from app.replay.retry import RetryPolicy
-from app.replay_workers.courier import Courier, Parcel, Route
+from app.replay_workers.backlog import Backlog
+from app.replay_workers.courier import Courier, Route
 from app.replay_workers.lease_keeper import LeaseKeeper
+from app.replay_workers.metrics import WorkerMetrics
+from app.replay_workers.packing import Packed, Parcel
+from app.replay_workers.target import Target
 from app.store import Store, migrate
 from app.webhooks.guard import Guard
 from app.webhooks.receiver import WebhookReceiver
@@ -32,10 +37,11 @@ def test_a_lease_that_ends_while_a_connection_is_made_costs_no_attempt(tmp_path:
         claim = store.claim("worker", 60)
         assert claim is not None
         policy, ledger = RetryPolicy(attempts_max=1), DeliveryLedger(0, Counts())
-        async with WebhookSender(Guard(allow_private=True)) as sender:
+        guard, backlog = Guard(allow_private=True), Backlog(ledger, couriers=1, parcel_events=1)
+        async with WebhookSender(guard) as sender:
             route = Route(
                 replay_id=claim.replay.id,
-                webhook=webhook,
+                target=Target(claim.replay, webhook, guard),
                 sender=sender,
                 policy=policy,
                 lease=LeaseKeeper(
@@ -46,12 +52,14 @@ def test_a_lease_that_ends_while_a_connection_is_made_costs_no_attempt(tmp_path:
                     sent_s=0,
                     clock=lambda: next(looks, 0.0),
                 ),
-                ledger=ledger,
+                backlog=backlog,
                 health=ReceiverHealth(policy),
+                pace=Pace(1_000_000, 0.0),
+                metrics=WorkerMetrics().deliveries,
             )
             event = LoggedEvent(7, 1, None, "evt_1", "made", b"{}")
-            route.parcels.put_nowait(Parcel(ledger.open(7), event))
-            route.parcels.put_nowait(None)
+            await backlog.take_in(Packed([Parcel([event], 3, 8, 0, 0)], 0, 8))
+            backlog.end()
             await asyncio.wait_for(Courier(route).run(), 10)
         await receiver.stop()
         return ledger.checkpoint().counts

@@ -159,21 +159,6 @@ def test_a_refused_event_is_listed_and_the_others_go_on(bench: Bench) -> None:
     asyncio.run(scenario())
 
 
-def test_a_receiver_that_is_gone_ends_the_replay(bench: Bench) -> None:
-    async def scenario() -> None:
-        webhook = await bench.webhook()
-        await bench.publish(bench.events(webhook.id, 0, 500))
-        replay = bench.replay(webhook)
-        bench.receiver.answer(410)
-        async with bench.worker():
-            replay = await bench.finished(replay)
-        assert replay.state is ReplayState.FAILED
-        assert replay.error == "the receiver wants no more events: HTTP 410 Gone"
-        assert len(bench.received) <= 16
-
-    asyncio.run(scenario())
-
-
 def test_a_receiver_that_takes_nothing_for_a_thousand_events_ends_the_replay(bench: Bench) -> None:
     async def scenario() -> None:
         webhook = await bench.webhook()

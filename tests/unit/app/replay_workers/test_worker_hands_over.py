@@ -1,14 +1,13 @@
 """A replay in several hands: taken over, stopped, cancelled, lost, given back."""
 
 import asyncio
-import logging
 
 import pytest
 from worker_bench import BEGIN_MS, Bench, until
 
-from app.replay.model import Counts, Window
+from app.replay.model import Counts, OffsetRange, Window
 from app.replay.states import ReplayState
-from app.replay_workers.job import CLAIMS_MAX
+from app.replay_workers.job import CLAIMS_IN_VAIN_MAX
 
 
 def test_a_take_over_goes_on_at_the_checkpoint(bench: Bench) -> None:
@@ -63,43 +62,6 @@ def test_a_worker_that_waits_for_a_retry_stops_at_once(bench: Bench) -> None:
     asyncio.run(scenario())
 
 
-def test_a_cancelled_replay_sends_no_more(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> None:
-        webhook = await bench.webhook()
-        await bench.publish(bench.events(webhook.id, 0, 5_000))
-        replay = bench.replay(webhook)
-        bench.receiver.answer(204, delay_s=0.05)
-        caplog.set_level(logging.INFO, "app.replay_workers")
-        async with bench.worker():
-            await until(lambda: len(bench.received) >= 50, "delivery has begun")
-            bench.store.cancel_replay(replay.id)
-            await until(lambda: "lost" in caplog.messages, "the worker let go")
-            count = len(bench.received)
-            await asyncio.sleep(0.3)  # six times as long as an answer takes
-        assert len(bench.received) == count < 5_000
-        assert bench.store.replay(replay.id).state is ReplayState.CANCELLED
-
-    asyncio.run(scenario())
-
-
-def test_a_cancel_is_noticed_while_the_receiver_is_down(
-    bench: Bench, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def scenario() -> None:
-        bench.change(retry_base_s=3_600.0, retry_cap_s=3_600.0)
-        webhook = await bench.webhook()
-        await bench.publish(bench.events(webhook.id, 0, 10))
-        replay = bench.replay(webhook)
-        bench.receiver.answer(503)
-        with caplog.at_level(logging.INFO, "app.replay_workers"):
-            async with bench.worker():
-                await until(lambda: len(bench.received) == 10, "every courier waits")
-                bench.store.cancel_replay(replay.id)
-                await until(lambda: "lost" in caplog.messages, "the worker let go")
-
-    asyncio.run(scenario())
-
-
 def test_a_worker_without_a_lease_sends_nothing_until_it_has_it_again(bench: Bench) -> None:
     async def scenario() -> None:
         # Heartbeats come too late for this lease, as they do when the process is held up.
@@ -123,39 +85,58 @@ def test_a_worker_without_a_lease_sends_nothing_until_it_has_it_again(bench: Ben
     asyncio.run(scenario())
 
 
-def test_a_replay_that_nobody_could_finish_fails(bench: Bench) -> None:
+def test_a_replay_that_no_claim_brings_further_fails(bench: Bench) -> None:
     async def scenario() -> None:
         webhook = await bench.webhook()
         await bench.publish(bench.events(webhook.id, 0, 10))
         replay = bench.replay(webhook)
-        for _ in range(CLAIMS_MAX):
-            claim = bench.store.claim("a worker that dies", 30.0)
-            assert claim is not None
-            bench.store.release(claim.lease)
+        for _ in range(CLAIMS_IN_VAIN_MAX):
+            # The lease of a worker that dies has ended at once.
+            assert bench.store.claim("a worker that dies", -1.0) is not None
         async with bench.worker():
             replay = await bench.finished(replay)
         assert replay.state is ReplayState.FAILED
-        assert replay.error == f"claimed {CLAIMS_MAX} times, and never finished"
+        assert replay.error == f"claimed {CLAIMS_IN_VAIN_MAX} times, and brought no further"
         assert bench.received == []
 
     asyncio.run(scenario())
 
 
-def test_an_unexpected_error_gives_the_replay_back_with_a_traceback(
+def test_a_replay_that_was_claimed_often_and_advances_goes_on(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 100))
+        replay = bench.replay(webhook)
+        for _ in range(2 * CLAIMS_IN_VAIN_MAX):
+            claim = bench.store.claim("a worker that is told to end", 30.0)
+            assert claim is not None
+            bench.store.release(claim.lease)
+        async with bench.worker():
+            replay = await bench.finished(replay)
+        assert replay.counts == Counts(delivered=100)
+
+    asyncio.run(scenario())
+
+
+def test_an_unexpected_error_leaves_the_replay_to_the_end_of_its_lease(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
+        bench.change(lease_s=0.5)
         webhook = await bench.webhook()
         await bench.publish(bench.events(webhook.id, 0, 10))
-        # No offsets are stored yet, and nobody is there to tell any.
-        replay = bench.new_replay(webhook, Window(BEGIN_MS, BEGIN_MS + 100))
-        bench.bootstrap_servers = "127.0.0.1:1"
-        async with bench.worker() as stopping:
-            await until(lambda: "error" in caplog.messages, "the look-up failed")
-            stopping.set()
-        assert bench.store.replay(replay.id).state is ReplayState.OPEN
-        assert "LogUnavailable" in caplog.text
+        replay = bench.new_replay(webhook, Window(BEGIN_MS, BEGIN_MS + 10))
+        claim = bench.store.claim("an earlier worker", 30.0)
+        assert claim is not None
+        # No partition has such a number: the client cannot even be asked for it.
+        assert bench.store.begin_delivery(claim.lease, OffsetRange(2**40, 0, 10))
+        assert bench.store.release(claim.lease)
+        async with bench.worker():
+            await until(lambda: caplog.messages.count("error") >= 2, "it was claimed twice")
         assert "Traceback" in caplog.text
+        left = bench.store.replay(replay.id)
+        assert (left.state, left.error) == (ReplayState.ONGOING, None)
+        assert left.claims_in_vain >= 2
 
     asyncio.run(scenario())
 

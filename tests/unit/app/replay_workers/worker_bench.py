@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
+from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
@@ -12,7 +13,7 @@ from app.config import Settings
 from app.log.event import OwedEvent
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
-from app.log.topics import DELIVERY_LOG
+from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES
 from app.replay.model import (
     Claim,
     Lease,
@@ -23,8 +24,9 @@ from app.replay.model import (
     Webhook,
     Window,
 )
+from app.replay.options import ReplayOptions
 from app.replay.states import TERMINAL
-from app.replay_workers.delivery import Equipment
+from app.replay_workers.equipment import Equipment
 from app.replay_workers.metrics import WorkerMetrics
 from app.replay_workers.worker import ReplayWorker
 from app.store import Store
@@ -57,6 +59,8 @@ class Bench:
     store: Store
     settings: Settings
     received: list[ReceivedWebhook] = field(default_factory=list)
+    """Events alone: the ends of replays are in `notices`."""
+    notices: list[ReceivedWebhook] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.receiver = WebhookReceiver(on_webhook=self._take)
@@ -75,6 +79,9 @@ class Bench:
         self.settings = self.settings.model_copy(update=settings)
 
     def _take(self, webhook: ReceivedWebhook) -> None:
+        if webhook.event_id.startswith("rpl_"):
+            self.notices.append(webhook)
+            return
         self.received.append(webhook)
         self.on_webhook(webhook)
 
@@ -86,7 +93,9 @@ class Bench:
         return webhook
 
     def store_webhook(self, url: str) -> Webhook:
-        return self.store.create_webhook(NewWebhook(url, "test", new_secret()))
+        """An ENABLED webhook, as after a proof."""
+        webhook = self.store.create_webhook(NewWebhook(url, "test", new_secret()))
+        return self.store.enable_webhook(webhook.id, url)
 
     async def publish(self, events: Sequence[OwedEvent]) -> None:
         async with EventPublisher(
@@ -101,11 +110,16 @@ class Bench:
         ]
 
     def replay(
-        self, webhook: Webhook, window: Window | None = None, *, checkpoint: int | None = None
+        self,
+        webhook: Webhook,
+        window: Window | None = None,
+        *,
+        checkpoint: int | None = None,
+        **options: Any,
     ) -> Replay:
         """An OPEN replay whose offsets an earlier worker has resolved: the whole partition."""
         window = window or Window(BEGIN_MS, BEGIN_MS + 1_000_000)
-        replay = self.new_replay(webhook, window)
+        replay = self.new_replay(webhook, window, **options)
         claim, others = self._claim(replay)
         assert self.store.begin_delivery(claim.lease, self._whole_partition(webhook))
         if checkpoint is not None:
@@ -123,9 +137,10 @@ class Bench:
             others.append(claim.lease)
         raise AssertionError(f"{replay.id} cannot be claimed")
 
-    def new_replay(self, webhook: Webhook, window: Window) -> Replay:
-        """An OPEN replay that no worker has seen."""
-        return self.store.create_replay(NewReplay(webhook.id, window))[0]
+    def new_replay(self, webhook: Webhook, window: Window, **options: Any) -> Replay:
+        """An OPEN replay that no worker has seen, as fast as it can be unless `options` say."""
+        asked = ReplayOptions(**{"max_events_per_second": 1_000_000} | options)
+        return self.store.create_replay(NewReplay(webhook.id, window, asked))[0]
 
     def _whole_partition(self, webhook: Webhook) -> OffsetRange:
         partition = partition_for_key(webhook.id.encode(), PARTITIONS)
@@ -145,6 +160,7 @@ class Bench:
                 self.settings,
                 self.store,
                 LogHistory(self.bootstrap_servers, timeout_s=1.0),
+                LogHistory(self.bootstrap_servers, timeout_s=1.0, topic=DELIVERY_OUTCOMES),
                 guard,
                 sender,
                 WorkerMetrics(),

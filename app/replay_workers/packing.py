@@ -1,0 +1,95 @@
+"""Events put together to what one request brings."""
+
+from typing import Final, NamedTuple
+
+from app.log.event import LoggedEvent
+
+BYTES_MAX: Final = 2**20
+"""A parcel of several events is no larger than that; one event alone may be."""
+
+
+class Parcel(NamedTuple):
+    """Events in the order of the log, that go together.
+
+    `duplicates_before` lie between the parcel before and this one, and `duplicates` between its
+    first event and `end`, which is the offset behind all that.
+    """
+
+    events: list[LoggedEvent]
+    bytes: int
+    end: int
+    duplicates_before: int
+    duplicates: int
+
+    @property
+    def start(self) -> int:
+        """The offset of the first event."""
+        return self.events[0].offset
+
+
+class Packed(NamedTuple):
+    """What was packed since the last time.
+
+    `duplicates` follow the last parcel; all that lies below `position` is in a parcel, a
+    duplicate, or not wanted.
+    """
+
+    parcels: list[Parcel]
+    duplicates: int
+    position: int
+
+
+class Packer:
+    """Fills parcels with up to `events_max` events, one after the other."""
+
+    def __init__(self, events_max: int) -> None:
+        self._events_max = events_max
+        self._closed: list[Parcel] = []
+        self._before = 0
+        self._begin()
+
+    @property
+    def is_filling(self) -> bool:
+        """Whether a parcel is begun and not full."""
+        return bool(self._events)
+
+    def add(self, event: LoggedEvent) -> None:
+        """Take in the next event."""
+        size = len(event.value) + 1  # and a comma
+        if self._events and self._bytes + size > BYTES_MAX:
+            self.close()
+        self._events.append(event)
+        self._bytes += size
+        self._end = event.offset + 1
+        if len(self._events) >= self._events_max:
+            self.close()
+
+    def duplicate(self, offset: int) -> None:
+        """Take note of a duplicate that comes next."""
+        if self._events:
+            self._duplicates += 1
+            self._end = offset + 1
+        else:
+            self._before += 1
+
+    def close(self) -> None:
+        """Have the parcel that is begun go as it is."""
+        if self._events:
+            parcel = Parcel(self._events, self._bytes, self._end, self._before, self._duplicates)
+            self._closed.append(parcel)
+            self._before = 0
+            self._begin()
+
+    def take(self, position: int) -> Packed:
+        """All parcels that are full; everything below `position` was added."""
+        closed, self._closed = self._closed, []
+        if self._events:
+            return Packed(closed, 0, self._events[0].offset)
+        before, self._before = self._before, 0
+        return Packed(closed, before, position)
+
+    def _begin(self) -> None:
+        self._events: list[LoggedEvent] = []
+        self._bytes = 0
+        self._duplicates = 0
+        self._end = 0

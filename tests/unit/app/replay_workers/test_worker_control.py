@@ -1,0 +1,213 @@
+"""What those who own a replay may do while it runs: pause, resume, cancel, change its webhook."""
+
+import asyncio
+import logging
+
+import pytest
+from worker_bench import Bench, until
+
+from app.replay.model import Counts, WebhookStatus
+from app.replay.states import ReplayState
+from app.webhooks.signing import new_secret
+
+
+@pytest.fixture(autouse=True)
+def info(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "app.replay_workers")
+
+
+def test_a_paused_replay_stands_still_and_goes_on_where_it_stopped(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        # No checkpoint but the last one; and the lease itself asks for no heartbeat that soon.
+        bench.change(checkpoint_interval_s=3_600.0, lease_s=3_600.0, heartbeat_s=600.0)
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 2_000))
+        replay = bench.replay(webhook)
+        bench.receiver.answer(204, delay_s=0.02)
+        async with bench.worker():
+            await until(lambda: len(bench.received) >= 50, "delivery has begun")
+            bench.store.pause_replay(replay.id)
+            await until(lambda: "stopped" in caplog.messages, "the worker let go")
+            paused = bench.store.replay(replay.id)
+            assert paused.state is ReplayState.PAUSED
+            # Requests under way were answered, and what was answered is written down.
+            assert paused.counts == Counts(delivered=len(bench.received))
+            bench.receiver.answer(204)
+            bench.store.resume_replay(replay.id)
+            replay = await bench.finished(replay)
+        assert replay.counts == Counts(delivered=2_000)
+        assert sorted(bench.event_ids) == sorted(f"evt_{n}" for n in range(2_000))
+
+    asyncio.run(scenario())
+
+
+def test_a_cancelled_replay_sends_no_more_and_says_what_it_sent(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        bench.change(checkpoint_interval_s=3_600.0)
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 5_000))
+        replay = bench.replay(webhook)
+        bench.receiver.answer(204, delay_s=0.05)
+        async with bench.worker():
+            await until(lambda: len(bench.received) >= 50, "delivery has begun")
+            bench.store.cancel_replay(replay.id)
+            await until(lambda: "stopped" in caplog.messages, "the worker let go")
+            count = len(bench.received)
+        # With the worker ended, nothing can be on its way.
+        assert len(bench.received) == count < 5_000
+        replay = bench.store.replay(replay.id)
+        assert (replay.state, replay.counts) == (ReplayState.CANCELLED, Counts(delivered=count))
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("change", ["pause_replay", "cancel_replay"])
+def test_it_is_noticed_while_the_receiver_is_down(
+    bench: Bench, caplog: pytest.LogCaptureFixture, change: str
+) -> None:
+    async def scenario() -> None:
+        bench.change(retry_base_s=3_600.0, retry_cap_s=3_600.0)
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 10))
+        replay = bench.replay(webhook)
+        bench.receiver.answer(503)
+        async with bench.worker():
+            await until(lambda: len(bench.received) == 10, "every courier waits")
+            getattr(bench.store, change)(replay.id)
+            await until(lambda: "stopped" in caplog.messages, "the worker let go")
+
+    asyncio.run(scenario())
+
+
+def test_it_is_noticed_while_a_slow_pace_is_kept(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 1_000))
+        replay = bench.replay(webhook, max_events_per_second=1)
+        async with bench.worker():
+            await until(lambda: len(bench.received) >= 1, "delivery has begun")
+            bench.store.pause_replay(replay.id)
+            await until(lambda: "stopped" in caplog.messages, "the worker let go")
+
+    asyncio.run(scenario())
+
+
+def test_a_webhook_that_is_disabled_ends_its_replay_with_the_reason(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 20_000))
+        replay = bench.replay(webhook)
+        bench.receiver.answer(204, delay_s=0.02)
+        async with bench.worker():
+            await until(lambda: len(bench.received) >= 50, "delivery has begun")
+            bench.store.disable_webhook(webhook.id, "its owner wants it so")
+            replay = await bench.finished(replay)
+        assert replay.state is ReplayState.FAILED
+        assert replay.error == "the webhook is disabled: its owner wants it so"
+        assert 50 <= replay.counts.delivered == len(bench.received) < 20_000
+
+    asyncio.run(scenario())
+
+
+def test_a_replay_to_a_target_of_its_own_minds_no_disabled_webhook(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 30))
+        replay = bench.replay(webhook, target_url=f"{bench.receiver.url}/elsewhere")
+        bench.store.disable_webhook(webhook.id, "its owner wants it so")
+        async with bench.worker():
+            replay = await bench.finished(replay)
+        assert replay.counts == Counts(delivered=30)
+        assert {received.path for received in bench.received} == {"/elsewhere"}
+        assert {received.status for received in bench.received} == {204}  # signed as ever
+
+    asyncio.run(scenario())
+
+
+def test_a_webhook_that_is_not_validated_yet_has_its_replay_wait(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 30))
+        replay = bench.replay(webhook)
+        moved = f"{bench.receiver.url}/moved"
+        bench.store.update_webhook(webhook.id, url=moved)
+        async with bench.worker():
+            await until(
+                lambda: bench.store.replay(replay.id).waiting_for is not None, "it was put off"
+            )
+            waiting = bench.store.replay(replay.id)
+            assert waiting.state is ReplayState.OPEN
+            assert waiting.waiting_for is not None
+            assert waiting.waiting_for.startswith("the webhook is not validated yet")
+            bench.store.enable_webhook(webhook.id, moved)
+            replay = await bench.finished(replay)
+        assert replay.waiting_for is None
+        assert {received.path for received in bench.received} == {"/moved"}
+
+    asyncio.run(scenario())
+
+
+def test_a_secret_that_is_rotated_signs_in_a_running_replay(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 50_000))
+        replay = bench.replay(webhook)
+        bench.receiver.answer(204, delay_s=0.02)
+        async with bench.worker():
+            await until(lambda: len(bench.received) >= 50, "delivery has begun")
+            rotated = bench.store.rotate_secret(webhook.id, new_secret(), 3_600_000)
+            await until(
+                lambda: bench.received[-1].headers["webhook-signature"].count(" ") == 1,
+                "both secrets sign",
+            )
+            assert bench.received[-1].status == 204  # the receiver still has the former
+            bench.receiver.secret = rotated.secret
+            count = len(bench.received)
+            await until(lambda: len(bench.received) >= count + 50, "delivery goes on")
+            bench.store.cancel_replay(replay.id)
+        assert {received.status for received in bench.received} == {204}
+
+    asyncio.run(scenario())
+
+
+def test_a_receiver_that_is_gone_disables_its_webhook(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "rewind.audit")
+
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 500))
+        replay = bench.replay(webhook)
+        bench.receiver.answer(410)
+        async with bench.worker():
+            replay = await bench.finished(replay)
+        reason = "the receiver wants no more events: HTTP 410 Gone"
+        assert (replay.state, replay.error) == (ReplayState.FAILED, reason)
+        assert len(bench.received) <= 16
+        webhook = bench.store.webhook(webhook.id)
+        assert (webhook.status, webhook.status_reason) == (WebhookStatus.DISABLED, reason)
+        (line,) = [record for record in caplog.records if record.name == "rewind.audit"]
+        assert line.__dict__["target"] == webhook.id
+
+    asyncio.run(scenario())
+
+
+def test_another_target_that_is_gone_disables_nothing(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 50))
+        replay = bench.replay(webhook, target_url=f"{bench.receiver.url}/elsewhere")
+        bench.receiver.answer(410)
+        async with bench.worker():
+            replay = await bench.finished(replay)
+        assert replay.state is ReplayState.FAILED
+        assert bench.store.webhook(webhook.id).status is WebhookStatus.ENABLED
+
+    asyncio.run(scenario())
