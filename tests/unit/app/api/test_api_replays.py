@@ -3,6 +3,7 @@ import time
 import pytest
 from httpx import AsyncClient
 
+from app.api.replay_requests import named
 from app.replay.model import (
     Counts,
     Failure,
@@ -13,6 +14,7 @@ from app.replay.model import (
     Webhook,
     Window,
 )
+from app.replay.options import NoticeStyle, Only, ReplayOptions
 from app.replay.windows import DAY_MS, MINUTE_MS, format_time, parse_time
 from app.store import Store
 from app.webhooks.signing import new_secret
@@ -24,7 +26,7 @@ FROM_MS = NOW_MS - 60 * MINUTE_MS
 TO_MS = NOW_MS - 30 * MINUTE_MS
 
 
-def asked(webhook_id: str, from_ms: int = FROM_MS, to_ms: int = TO_MS) -> dict[str, str]:
+def asked(webhook_id: str, from_ms: int = FROM_MS, to_ms: int = TO_MS) -> dict[str, object]:
     return {"webhookId": webhook_id, "from": format_time(from_ms), "to": format_time(to_ms)}
 
 
@@ -74,17 +76,212 @@ async def test_a_waiting_replay_has_no_offsets_yet(
         assert document[name] is None
 
 
-async def test_a_replay_is_cancelled_once(
+async def test_a_replay_is_paused_goes_on_and_is_cancelled(
     client: AsyncClient, store: Store, webhook: Webhook
 ) -> None:
     replay, _ = store.create_replay(NewReplay(webhook.id, Window(FROM_MS, TO_MS)))
 
-    first = await client.post(f"/replays/{replay.id}/cancel")
-    assert (first.status_code, first.json()["state"]) == (200, "CANCELLED")
-    assert first.json()["finishedAt"] is not None
-    second = await client.post(f"/replays/{replay.id}/cancel")
-    assert second.status_code == 409
-    assert second.json()["type"] == "urn:rewind:problem:not-cancellable"
+    for verb, state in (("pause", "PAUSED"), ("resume", "OPEN"), ("cancel", "CANCELLED")):
+        answer = await client.post(f"/replays/{replay.id}/{verb}")
+        assert (answer.status_code, answer.json()["state"]) == (200, state)
+        assert store.replay(replay.id).state == state
+    assert answer.json()["finishedAt"] is not None
+
+
+@pytest.mark.parametrize(
+    ("done", "verb", "state", "allowed"),
+    [
+        ([], "resume", "OPEN", "PAUSED"),
+        (["pause"], "pause", "PAUSED", "OPEN, STARTED, ONGOING"),
+        (["cancel"], "pause", "CANCELLED", "OPEN, STARTED, ONGOING"),
+        (["cancel"], "resume", "CANCELLED", "PAUSED"),
+        (["cancel"], "cancel", "CANCELLED", "OPEN, STARTED, ONGOING, PAUSED"),
+    ],
+)
+async def test_a_move_that_the_state_does_not_allow_is_refused_with_those_that_do(
+    client: AsyncClient,
+    store: Store,
+    webhook: Webhook,
+    done: list[str],
+    verb: str,
+    state: str,
+    allowed: str,
+) -> None:
+    replay, _ = store.create_replay(NewReplay(webhook.id, Window(FROM_MS, TO_MS)))
+    for before in done:
+        await client.post(f"/replays/{replay.id}/{before}")
+
+    answer = await client.post(f"/replays/{replay.id}/{verb}")
+    problem = answer.json()
+    assert answer.status_code == 409
+    assert problem["type"] == "urn:rewind:problem:illegal-move"
+    assert (problem["field"], problem["value"], problem["allowed"]) == ("state", state, allowed)
+    assert store.replay(replay.id).state == state
+
+
+async def test_a_replay_shows_its_options_and_where_it_comes_from(
+    client: AsyncClient, store: Store, webhook: Webhook
+) -> None:
+    options = ReplayOptions(
+        event_types=("follow.*",),
+        only=Only.FAILED,
+        max_events_per_second=7,
+        max_in_flight=1,
+        batch_size=9,
+        target_url="https://example.com/elsewhere",
+    )
+    new = NewReplay(webhook.id, Window(FROM_MS, TO_MS), options, notice=NoticeStyle.TWITTER)
+    replay, _ = store.create_replay(new)
+
+    document = (await client.get(f"/replays/{replay.id}")).json()
+    assert document["accountId"] == webhook.account_id
+    assert document["options"] == {
+        "eventTypes": ["follow.*"],
+        "only": "failed",
+        "maxEventsPerSecond": 7,
+        "maxInFlight": 1,
+        "batchSize": 9,
+        "targetUrl": "https://example.com/elsewhere",
+    }
+    assert (document["notice"], document["retryOf"]) == ("twitter", None)
+
+
+async def test_a_replay_says_what_it_waits_for(
+    client: AsyncClient, store: Store, webhook: Webhook
+) -> None:
+    replay, _ = store.create_replay(NewReplay(webhook.id, Window(FROM_MS, TO_MS)))
+    claim = store.claim("worker-1", lease_s=60)
+    assert claim is not None
+    store.postpone(claim.lease, "the log does not answer", 60.0)
+    document = (await client.get(f"/replays/{replay.id}")).json()
+    assert (document["state"], document["waitingFor"]) == ("OPEN", "the log does not answer")
+    assert document["claimsInVain"] == 0
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "field"),
+    [
+        ("eventTypes", "follow.*", "eventTypes"),
+        ("eventTypes", None, "eventTypes"),
+        ("eventTypes", ["a", ""], "eventTypes[1]"),
+        ("eventTypes", ["a b"], "eventTypes[0]"),
+        ("eventTypes", ["x" * 257], "eventTypes[0]"),
+        ("eventTypes", ["x"] * 51, "eventTypes"),
+        ("only", "some", "only"),
+        ("maxEventsPerSecond", 0, "maxEventsPerSecond"),
+        ("maxEventsPerSecond", 1_000_001, "maxEventsPerSecond"),
+        ("maxEventsPerSecond", "10", "maxEventsPerSecond"),
+        ("maxEventsPerSecond", 1.5, "maxEventsPerSecond"),
+        ("maxInFlight", 0, "maxInFlight"),
+        ("maxInFlight", 1_025, "maxInFlight"),
+        ("maxInFlight", True, "maxInFlight"),
+        ("batchSize", 0, "batchSize"),
+        ("batchSize", 1_001, "batchSize"),
+        ("batchSize", None, "batchSize"),
+        ("targetUrl", 7, "targetUrl"),
+        ("dryRun", "yes", "dryRun"),
+    ],
+)
+async def test_an_option_out_of_its_bounds_is_refused(
+    client: AsyncClient, store: Store, webhook: Webhook, member: str, value: object, field: str
+) -> None:
+    answer = await client.post("/replays", json=asked(webhook.id) | {member: value})
+    assert answer.status_code == 400
+    assert answer.json()["field"] == field
+    assert answer.json()["allowed"]
+    assert store.replays().items == ()
+
+
+async def test_the_description_tells_the_bounds_of_every_option(client: AsyncClient) -> None:
+    document = (await client.get("/openapi.json")).json()
+    options = document["components"]["schemas"]["ReplayRequest"]["properties"]
+    pace, batch, types = (
+        options[name] for name in ("maxEventsPerSecond", "batchSize", "eventTypes")
+    )
+    assert (pace["minimum"], pace["maximum"], pace["default"]) == (1, 1_000_000, 2_500)
+    assert (batch["minimum"], batch["maximum"], batch["default"]) == (1, 1_000, 1)
+    assert (types["maxItems"], bool(types["items"]["pattern"])) == (50, True)
+    in_flight = options["maxInFlight"]["anyOf"][0]
+    assert (in_flight["minimum"], in_flight["maximum"]) == (1, 1_024)
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_a_target_that_no_webhook_may_have_is_refused(
+    client: AsyncClient, webhook: Webhook, dry_run: bool
+) -> None:
+    # Link-local, where a cloud's metadata lies.
+    asks = {"targetUrl": "https://169.254.169.254/latest", "dryRun": dry_run}
+    answer = await client.post("/replays", json=asked(webhook.id) | asks)
+    assert answer.status_code == 400
+    assert answer.json()["type"] == "urn:rewind:problem:url-refused"
+    assert answer.json()["field"].startswith("targetUrl")
+
+
+async def test_no_replay_of_a_disabled_webhook_is_queued(
+    client: AsyncClient, store: Store, webhook: Webhook
+) -> None:
+    store.disable_webhook(webhook.id, "the receiver answered 410")
+    answer = await client.post("/replays", json=asked(webhook.id))
+    problem = answer.json()
+    assert answer.status_code == 409
+    assert problem["type"] == "urn:rewind:problem:webhook-not-enabled"
+    assert (problem["field"], problem["value"]) == ("status", "DISABLED")
+    assert "the receiver answered 410" in problem["detail"]
+
+
+async def test_a_dry_run_says_so_when_the_log_is_down(
+    client: AsyncClient, store: Store, webhook: Webhook
+) -> None:
+    answer = await client.post("/replays", json=asked(webhook.id) | {"dryRun": True})
+    assert (answer.status_code, answer.json()["unavailable"]) == (503, ["log"])
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", ""),
+        ("GET", "/failures"),
+        ("GET", "/progress"),
+        ("POST", "/pause"),
+        ("POST", "/resume"),
+        ("POST", "/cancel"),
+        ("POST", "/retry"),
+    ],
+)
+async def test_a_replay_of_others_is_not_there(
+    developers_client: AsyncClient,
+    others_client: AsyncClient,
+    store: Store,
+    webhook: Webhook,
+    method: str,
+    path: str,
+) -> None:
+    replay, _ = store.create_replay(NewReplay(webhook.id, Window(FROM_MS, TO_MS)))
+    answer = await others_client.request(method, f"/replays/{replay.id}{path}")
+    assert (answer.status_code, answer.json()["type"]) == (404, "urn:rewind:problem:not-found")
+    assert store.replay(replay.id).state == "OPEN"
+    assert (await developers_client.get(f"/replays/{replay.id}")).status_code == 200
+
+
+async def test_lists_hold_what_a_key_may_see(
+    client: AsyncClient,
+    developers_client: AsyncClient,
+    others_client: AsyncClient,
+    store: Store,
+    webhook: Webhook,
+) -> None:
+    store.create_replay(NewReplay(webhook.id, Window(FROM_MS, TO_MS)))
+    for asker, seen in ((client, 1), (developers_client, 1), (others_client, 0)):
+        assert len((await asker.get("/replays")).json()["items"]) == seen
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_a_webhook_of_others_cannot_be_replayed(
+    others_client: AsyncClient, webhook: Webhook, dry_run: bool
+) -> None:
+    answer = await others_client.post("/replays", json=asked(webhook.id) | {"dryRun": dry_run})
+    assert answer.status_code == 404
+    assert webhook.id in answer.json()["detail"]
 
 
 async def test_replays_are_listed_by_webhook_and_state(client: AsyncClient, store: Store) -> None:
@@ -204,6 +401,26 @@ async def test_a_key_that_named_another_request_is_refused(
     )
     assert answer.status_code == 422
     assert answer.json()["type"] == "urn:rewind:problem:idempotency-key-reused"
+
+
+async def test_a_key_names_its_options_too_however_defaults_are_spelled(
+    client: AsyncClient, store: Store, webhook: Webhook
+) -> None:
+    new = NewReplay(webhook.id, Window(FROM_MS, TO_MS), ReplayOptions(batch_size=5))
+    replay, _ = store.create_replay(new, named("outage-7", new))
+
+    async def ask(**options: object) -> tuple[int, str | None]:
+        answer = await client.post(
+            "/replays",
+            json=asked(webhook.id) | options,
+            headers={"Idempotency-Key": "outage-7"},
+        )
+        return answer.status_code, answer.json().get("id")
+
+    assert await ask(batchSize=5) == (202, replay.id)
+    assert await ask(batchSize=5, only="all", eventTypes=[], maxInFlight=None) == (202, replay.id)
+    assert await ask() == (422, None)
+    assert await ask(batchSize=5, only="failed") == (422, None)
 
 
 async def test_an_empty_key_is_refused(client: AsyncClient, webhook: Webhook) -> None:
