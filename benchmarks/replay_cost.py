@@ -71,7 +71,7 @@ def _installation(
         settings = _settings(data_dir)
         with (
             LocalService(settings, broker.bootstrap_servers, heard.append) as service,
-            ApiClient(service.api_url) as client,
+            ApiClient(service.api_url, service.operator_key) as client,
         ):
             webhook = client.create_webhook(f"{receiver.url}/{records}", "bench")
             history = History.of(webhook["id"], settings.partitions, records, events)

@@ -3,6 +3,7 @@
 import click
 
 from app.cli.demo import demo
+from app.cli.keys import keys
 from app.cli.listen import listen
 from app.cli.migrate import migrate
 from app.cli.publish import publish
@@ -17,5 +18,5 @@ def main() -> None:
     """Replay-as-a-service over a log: webhooks that were missed are delivered again."""
 
 
-for command in (up, demo, api, worker, replay, publish, listen, migrate):
+for command in (up, demo, api, worker, replay, publish, listen, migrate, keys):
     main.add_command(command)

@@ -1,8 +1,13 @@
 """What the commands ask of the HTTP API, and how its problems are told on a terminal."""
 
+from contextlib import suppress
 from typing import Any, Final, Self
 
 import httpx
+
+from app.cli import operator_key
+from app.cli.options import refuse
+from app.config import PREFIX, Settings
 
 TIMEOUT_S: Final = 60.0
 
@@ -17,8 +22,18 @@ class ApiClient:
     Every method raises ApiRefused for a problem document (RFC 9457) or a lost connection.
     """
 
-    def __init__(self, url: str) -> None:
-        self._client = httpx.Client(base_url=url, timeout=TIMEOUT_S)
+    def __init__(self, url: str, key: str) -> None:
+        """Without a key (an empty text), the API answers little."""
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        self._client = httpx.Client(base_url=url, timeout=TIMEOUT_S, headers=headers)
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """A client of the API that the settings name, with their key or else the operator's.
+
+        Ends the process when what should be a key cannot be one.
+        """
+        return cls(settings.api_url, _key_of(settings))
 
     def __enter__(self) -> Self:
         return self
@@ -64,6 +79,17 @@ class ApiClient:
                 f"{self._client.base_url} is no Rewind API: it answers {response.text[:100]!r}"
             ) from None
         return answer
+
+
+def _key_of(settings: Settings) -> str:
+    key = settings.api_key
+    if not key:
+        # Many are not the operator, or on another machine: the API says whether it takes a key.
+        with suppress(OSError):
+            key = operator_key.read(settings.data_dir)
+    if not (key.isascii() and key.isprintable()) or " " in key:
+        refuse(f"{PREFIX}API_KEY or {operator_key.FILE_NAME} holds no API key")
+    return key
 
 
 def _problem_text(response: httpx.Response) -> str:

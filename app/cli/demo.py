@@ -50,7 +50,7 @@ def demo() -> None:
         heard: deque[str] = deque(maxlen=LINES_KEPT)
         try:
             with LocalService(settings, hear=heard.append) as service:
-                holds = asyncio.run(_tell(service.api_url))
+                holds = asyncio.run(_tell(service.api_url, service.operator_key))
         except (ApiRefused, ChildDidNotStart, StoreError, OSError) as error:
             sys.stderr.writelines(heard)
             refuse(str(error))
@@ -58,8 +58,8 @@ def demo() -> None:
         sys.exit(EXIT_REFUSED)
 
 
-async def _tell(api_url: str) -> bool:
-    with ApiClient(api_url) as client:
+async def _tell(api_url: str, key: str) -> bool:
+    with ApiClient(api_url, key) as client:
         platform = AccountPlatform(client, WEBHOOKS)
         async with platform:
             chosen = platform.developers[CHOSEN]
@@ -111,17 +111,19 @@ def _by_hand(start: str, end: str) -> None:
         f"""
 The same by hand: `make up` in one terminal, then in another (the first answer has WEBHOOK_ID)
 
-  curl -s http://127.0.0.1:8000/webhooks -H 'content-type: application/json' \\
+  KEY="authorization: Bearer $(cat .rewind/operator.key)"
+
+  curl -s http://127.0.0.1:8000/webhooks -H "$KEY" -H 'content-type: application/json' \\
     -d '{{"url": "https://YOUR-RECEIVER/hooks", "description": "mine"}}'
 
-  curl -s http://127.0.0.1:8000/events -H 'content-type: application/json' \\
+  curl -s http://127.0.0.1:8000/events -H "$KEY" -H 'content-type: application/json' \\
     -d '{{"id": "evt_1", "type": "follow.created", "time": "{start}",
          "webhookId": "WEBHOOK_ID", "data": {{"userId": "42"}}}}'
 
-  curl -s http://127.0.0.1:8000/replays -H 'content-type: application/json' \\
+  curl -s http://127.0.0.1:8000/replays -H "$KEY" -H 'content-type: application/json' \\
     -d '{{"webhookId": "WEBHOOK_ID", "from": "{start}", "to": "{end}"}}'
 
-  curl -s http://127.0.0.1:8000/replays/REPLAY_ID
+  curl -s http://127.0.0.1:8000/replays/REPLAY_ID -H "$KEY"
 """
     )
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 import click
 
 from app.cli.options import refuse
+from app.cli.printable import printable
 from app.webhooks.receiver import ReceivedChallenge, ReceivedWebhook, Verdict, WebhookReceiver
 from app.webhooks.signing import SecretRefused, check_secret
 
@@ -117,7 +118,7 @@ def _line(webhook: ReceivedWebhook) -> str:
         webhook.replay_id or "-",
         f"{webhook.verdict}{note}",
     )
-    return "  ".join(_printable(column) for column in columns)
+    return "  ".join(printable(column) for column in columns)
 
 
 def _json_line(webhook: ReceivedWebhook) -> str:
@@ -163,8 +164,3 @@ def _event_type(body: bytes) -> str | None:
         return None
     kind = event.get("type") if isinstance(event, dict) else None
     return kind if isinstance(kind, str) else None
-
-
-def _printable(text: str) -> str:
-    """Anybody may send anything: a terminal must not take it for a command."""
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)

@@ -29,6 +29,13 @@ def setting_options(**helps: str) -> Callable[[Command], Command]:
     return decorate
 
 
+api_options = setting_options(
+    api_url="Where the API is.",
+    api_key="A key to it; the variable keeps it from other users, who see what runs.",
+    data_dir="Folder whose operator.key is shown where no key is given; .rewind where absent.",
+)
+
+
 def load_settings(**overrides: object) -> Settings:
     """The settings of the environment with the options in front; ends the process if refused."""
     try:

@@ -6,7 +6,7 @@ from typing import BinaryIO, Final
 import click
 
 from app.cli.api_client import ApiClient, ApiRefused
-from app.cli.options import load_settings, refuse, setting_options
+from app.cli.options import api_options, load_settings, refuse
 
 BATCH_LINES: Final = 1_000
 """Events in one request; the API takes ten times as many."""
@@ -17,7 +17,7 @@ BATCH_BYTES: Final = 2**20
 
 @click.command()
 @click.argument("file", type=click.File("rb"))
-@setting_options(api_url="Where the API is.")
+@api_options
 def publish(file: BinaryIO, **overrides: str | None) -> None:
     """Publish the events of FILE, one JSON object in each line; `-` is standard input.
 
@@ -26,7 +26,7 @@ def publish(file: BinaryIO, **overrides: str | None) -> None:
     """
     settings = load_settings(**overrides)
     accepted = 0
-    with ApiClient(settings.api_url) as client:
+    with ApiClient.of(settings) as client:
         try:
             for batch in _batches(file):
                 accepted += client.publish(batch)

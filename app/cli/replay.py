@@ -6,7 +6,7 @@ import sys
 import click
 
 from app.cli.api_client import ApiClient, ApiRefused
-from app.cli.options import EXIT_REFUSED, load_settings, refuse, setting_options
+from app.cli.options import EXIT_REFUSED, api_options, load_settings, refuse
 from app.cli.progress_bar import follow
 
 
@@ -15,7 +15,7 @@ from app.cli.progress_bar import follow
 @click.option("--from", "start", required=True, help="Start of the window, inclusive.")
 @click.option("--to", "end", required=True, help="End of the window, exclusive.")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Follow it to its end.")
-@setting_options(api_url="Where the API is.")
+@api_options
 def replay(webhook_id: str, start: str, end: str, wait: bool, **overrides: str | None) -> None:
     """Replay to WEBHOOK_ID what it was owed in a window of event time.
 
@@ -23,7 +23,7 @@ def replay(webhook_id: str, start: str, end: str, wait: bool, **overrides: str |
     exit code is 0 when every event was delivered.
     """
     settings = load_settings(**overrides)
-    with ApiClient(settings.api_url) as client:
+    with ApiClient.of(settings) as client:
         try:
             job = client.create_replay(webhook_id, start, end)
         except ApiRefused as refusal:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Self
 
+from app.cli import operator_key
 from app.config import PREFIX, Settings, kafka_variable
 from app.store import migrate
 from logbroker.embedded import ChildProcess, EmbeddedBroker
@@ -37,6 +38,7 @@ class LocalService:
         self._bootstrap_servers = bootstrap_servers
         self._children: dict[str, ChildProcess] = {}
         self.api_url = ""
+        self.operator_key = ""
 
     def __enter__(self) -> Self:
         """Start everything.
@@ -78,6 +80,7 @@ class LocalService:
         settings = self._settings
         settings.data_dir.mkdir(parents=True, exist_ok=True)
         migrate(settings.database)
+        self.operator_key = operator_key.ensure(settings)
         bootstrap = self._bootstrap_servers or self._start_brokers()
         environment = self._environment(bootstrap)
         api = ChildProcess(["-m", "app", "api"], "rewind api ready on ", environment, self._hear)

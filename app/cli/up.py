@@ -2,6 +2,7 @@
 
 import os
 import signal
+from logging.config import dictConfig
 from types import FrameType
 
 import click
@@ -9,7 +10,7 @@ import click
 from app.cli.options import load_settings, refuse, setting_options
 from app.cli.service import LocalService, ServiceStopped
 from app.config import PREFIX
-from app.json_log import said_in
+from app.json_log import CONFIG, said_in
 from app.store import StoreError
 from logbroker.embedded import ChildDidNotStart
 
@@ -41,6 +42,8 @@ def up(**overrides: str | None) -> None:
     settings = load_settings(**overrides)
     given = overrides["bootstrap_servers"] or os.environ.get(f"{PREFIX}BOOTSTRAP_SERVERS")
     signal.signal(signal.SIGTERM, _stop)
+    # The audit's lines are JSON, as those of the servers are.
+    dictConfig(CONFIG)
     try:
         with LocalService(settings, settings.bootstrap_servers if given else None) as service:
             click.echo(f"rewind ready on {service.api_url}", err=True)

@@ -7,6 +7,10 @@ from typing import Final
 DEFAULT_ACCOUNT: Final = "acc_default"
 """The account of the operator, and of all that was there before there were accounts."""
 
+DEFAULT_ACCOUNT_NAME: Final = "default"
+
+ACCOUNT_NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}"
+
 
 class Scope(StrEnum):
     """What a key opens."""

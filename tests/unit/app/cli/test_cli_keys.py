@@ -1,0 +1,113 @@
+"""`rewind keys` on a database of its own."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from app.cli import main
+from app.replay.accounts import Scope
+from app.store import Store, migrate
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/rewind.db"
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    migrate(url)
+    opened = Store.open(url)
+    yield opened
+    opened.close()
+
+
+def keys(url: str, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["keys", *arguments, "--database", url])
+
+
+def audited(result: Result) -> list[dict[str, object]]:
+    """The lines of the audit on standard error."""
+    lines = [json.loads(line) for line in result.stderr.splitlines() if line.startswith("{")]
+    return [line for line in lines if line["logger"] == "rewind.audit"]
+
+
+def test_a_new_key_stands_alone_on_standard_output_and_nowhere_else(store: Store, url: str) -> None:
+    result = keys(url, "create", "--account", "acme", "--description", "laptop")
+    assert result.exit_code == 0
+    token = result.stdout.removesuffix("\n")
+    key = store.key_of(token)
+    assert key is not None
+    assert (key.account.name, key.scope, key.description) == ("acme", Scope.DEVELOPER, "laptop")
+    assert key.id in result.stderr
+    assert token not in result.stderr
+
+
+def test_a_key_may_be_made_for_an_operator(store: Store, url: str) -> None:
+    token = keys(url, "create", "--account", "default", "--scope", "operator").stdout.strip()
+    key = store.key_of(token)
+    assert key is not None
+    assert key.sees is None
+
+
+def test_making_and_revoking_is_audited(store: Store, url: str) -> None:
+    made = audited(keys(url, "create", "--account", "acme"))
+    (key,) = store.keys()
+    revoked = audited(keys(url, "revoke", key.id))
+    assert [(line["action"], line["target"]) for line in made] == [("createKey", key.id)]
+    assert [(line["action"], line["target"]) for line in revoked] == [("revokeKey", key.id)]
+    assert {line["account_id"] for line in made + revoked} == {key.account.id}
+    assert audited(keys(url, "list")) == []
+
+
+def test_a_revoked_key_is_listed_as_such(store: Store, url: str) -> None:
+    good, good_token = store.create_key("acme", Scope.DEVELOPER, "laptop")
+    gone, gone_token = store.create_key("acme", Scope.OPERATOR, "")
+    result = keys(url, "revoke", gone.id)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert store.key_of(gone_token) is None
+    listed = keys(url, "list").stdout
+    states = {line.split()[0]: line.split()[4] for line in listed.splitlines()}
+    assert states == {good.id: "good", gone.id: "revoked"}
+    assert good_token not in listed
+    documents = [json.loads(line) for line in keys(url, "list", "--json").stdout.splitlines()]
+    assert {each["id"]: each["revokedAt"] is None for each in documents} == {
+        good.id: True,
+        gone.id: False,
+    }
+    assert documents[0].keys() >= {"accountId", "account", "scope", "description", "createdAt"}
+
+
+def test_an_unknown_key_is_refused(store: Store, url: str) -> None:
+    result = keys(url, "revoke", "key_none")
+    assert (result.exit_code, audited(result)) == (1, [])
+    assert "rewind: API key 'key_none' does not exist" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["", "a b", " a", "ä", "a" * 65, "-a", "a\n"])
+def test_a_name_that_cannot_be_told_from_another_is_refused(
+    store: Store, url: str, name: str
+) -> None:
+    result = keys(url, "create", "--account", name)
+    assert result.exit_code == 2
+    assert "is no name" in result.stderr
+    assert store.keys() == ()
+
+
+def test_a_database_that_is_not_there_is_refused_in_one_line(url: str, tmp_path: Path) -> None:
+    for arguments in (["list"], ["create", "--account", "acme"], ["revoke", "key_1"]):
+        missing = keys(f"sqlite:///{tmp_path}/none/rewind.db", *arguments)
+        assert (missing.exit_code, missing.stdout) == (1, "")
+        assert missing.stderr.startswith("rewind: database does not answer")
+        empty = keys(url, *arguments)
+        assert empty.exit_code == 1
+        assert "run `rewind migrate`" in empty.stderr
+
+
+def test_a_description_cannot_write_on_a_terminal(store: Store, url: str) -> None:
+    store.create_key("acme", Scope.DEVELOPER, "\x1b[2Jgone\nkey_false  acme")
+    (line,) = keys(url, "list").stdout.splitlines()
+    assert "\x1b" not in line
