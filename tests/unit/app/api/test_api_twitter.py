@@ -65,6 +65,20 @@ async def errors(
         (TOO_OLD, minute(NOW_MS - MINUTE_MS), 356, "longer than 5 days"),
         (TOO_OLD, minute(NOW_MS - 5 * DAY_MS), 356, "before the retained history"),
     ],
+    # Without them the names of the tests would change with the hour.
+    ids=[
+        "no-from",
+        "no-to",
+        "from-too-short",
+        "from-in-another-form",
+        "to-in-month-13",
+        "to-ahead",
+        "from-ahead",
+        "reversed",
+        "empty",
+        "too-long",
+        "too-old",
+    ],
 )
 async def test_dates_that_cannot_be_replayed_have_twitters_codes(
     client: AsyncClient,

@@ -1,0 +1,159 @@
+"""One stream of progress, served by hand: how it stays alive, and when it is let go."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+from starlette.types import Message
+
+from app.api.problems import BUSY, TOO_MANY_STREAMS, Problem
+from app.api.progress_watch import ProgressWatch
+from app.api.replay_progress import ProgressStream, event_id
+from app.replay.model import NewReplay, Replay, Webhook, Window
+from app.store import Store
+
+pytestmark = pytest.mark.anyio
+
+DEADLINE_S = 60.0
+
+
+@pytest.fixture
+def replay(store: Store, webhook: Webhook) -> Replay:
+    return store.create_replay(NewReplay(webhook.id, Window(1_000, 2_000)))[0]
+
+
+class Answer:
+    """What one client gets of a stream."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.is_over = False
+        self._came = asyncio.Event()
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.body":
+            self.text += message["body"].decode()
+            self.is_over = not message.get("more_body", False)
+            self._came.set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            while not condition():
+                self._came.clear()
+                await self._came.wait()
+
+
+async def _never() -> Message:
+    return await asyncio.Future()
+
+
+@asynccontextmanager
+async def served(
+    stream: ProgressStream, receive: Callable[[], Awaitable[Message]] = _never
+) -> AsyncIterator[Answer]:
+    answer = Answer()
+    scope = {"type": "http", "asgi": {"spec_version": "2.3"}}
+    task = asyncio.create_task(stream(scope, receive, answer.send))
+    try:
+        yield answer
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_stream_without_news_says_that_it_is_alive(store: Store, replay: Replay) -> None:
+    watch = ProgressWatch(store)
+    async with served(ProgressStream(watch, replay, "key_1", None, heartbeat_s=0.01)) as answer:
+        await answer.until(lambda: answer.text.count(": still watching\n\n") >= 3)
+        assert answer.text.startswith("retry: 2000\n\nevent: progress\nid: ")
+        assert answer.text.count("event: progress") == 1
+
+
+async def test_a_stream_ends_after_a_while_and_not_as_if_the_replay_had(
+    store: Store, replay: Replay
+) -> None:
+    watch = ProgressWatch(store)
+    async with served(ProgressStream(watch, replay, "key_1", None, stream_s_max=0.01)) as answer:
+        await answer.until(lambda: answer.is_over)
+        assert "event: end" not in answer.text
+
+
+async def test_nothing_is_told_to_who_has_seen_it(store: Store, replay: Replay) -> None:
+    stream = ProgressStream(
+        ProgressWatch(store), replay, "key_1", event_id(replay), heartbeat_s=0.01
+    )
+    async with served(stream) as answer:
+        await answer.until(lambda: ": still watching" in answer.text)
+        assert "event:" not in answer.text
+
+
+async def test_a_stream_of_a_deleted_replay_ends(store: Store, replay: Replay) -> None:
+    gone = replace(replay, id="rpl_0")
+    async with served(ProgressStream(ProgressWatch(store), gone, "key_1", None)) as answer:
+        await answer.until(lambda: answer.is_over)
+        assert "event: end" not in answer.text
+
+
+async def test_a_watch_that_closes_lets_all_streams_go(store: Store, replay: Replay) -> None:
+    watch = ProgressWatch(store)
+    async with served(ProgressStream(watch, replay, "key_1", None)) as answer:
+        await answer.until(lambda: "event: progress" in answer.text)
+        watch.close()
+        await answer.until(lambda: answer.is_over)
+    with pytest.raises(Problem), watch.seat(replay, "key_1"):
+        pass
+
+
+async def test_a_client_that_leaves_gives_its_seat_back(store: Store, replay: Replay) -> None:
+    watch = ProgressWatch(store, watchers_max=1)
+    leaving = asyncio.Event()
+
+    async def receive() -> Message:
+        await leaving.wait()
+        return {"type": "http.disconnect"}
+
+    async with served(ProgressStream(watch, replay, "key_1", None), receive) as answer:
+        await answer.until(lambda: "event: progress" in answer.text)
+        with pytest.raises(Problem) as refused, watch.seat(replay, "key_2"):
+            pass
+        assert refused.value.kind is BUSY
+        leaving.set()
+        async with asyncio.timeout(DEADLINE_S):
+            while not _has_a_seat(watch, replay):  # noqa: ASYNC110  nobody is told of it
+                await asyncio.sleep(0.01)
+
+
+def _has_a_seat(watch: ProgressWatch, replay: Replay) -> bool:
+    try:
+        with watch.seat(replay, "key_2"):
+            return True
+    except Problem:
+        return False
+
+
+async def test_all_who_watch_one_replay_share_one_look(store: Store, replay: Replay) -> None:
+    watch = ProgressWatch(store)
+    before = len(asyncio.all_tasks())
+    with watch.seat(replay, "key_1") as first, watch.seat(replay, "key_2") as second:
+        assert first is second
+        assert len(asyncio.all_tasks()) == before + 1
+        changed = first.changed
+        store.pause_replay(replay.id)
+        async with asyncio.timeout(DEADLINE_S):
+            await changed.wait()
+        assert second.replay.state == "PAUSED"
+
+
+async def test_a_key_watches_so_many_and_others_do_all_the_same(
+    store: Store, replay: Replay
+) -> None:
+    watch = ProgressWatch(store, watchers_per_key_max=1)
+    with watch.seat(replay, "key_1"):
+        with pytest.raises(Problem) as refused, watch.seat(replay, "key_1"):
+            pass
+        assert refused.value.kind is TOO_MANY_STREAMS
+        assert _has_a_seat(watch, replay)
+    with watch.seat(replay, "key_1"):
+        pass
