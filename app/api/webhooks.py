@@ -83,6 +83,7 @@ def _refused_secret(allowed: str) -> Problem:
 
 
 def _create(doors: Doors, new: NewWebhook, event_types: list[str] | None) -> Webhook:
+    doors.store.check_account(new.account_id)
     webhook = doors.store.create_webhook(new)
     if event_types is not None:
         doors.store.put_rule(Rule(webhook.id, DEFAULT_RULE, tuple(event_types)))

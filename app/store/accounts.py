@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Row, Select, func, insert, select, update
 
 from app.replay.accounts import Account, ApiKey, Scope
 from app.store.clock import now_ms
-from app.store.errors import KeyNotFound
+from app.store.errors import AccountNotFound, KeyNotFound
 from app.store.identity import exactly, new_account_id, new_key_id
 from app.store.tables import accounts, api_keys
 
@@ -52,6 +52,17 @@ def _account_id(connection: Connection, name: str) -> str:
 def _digest(token: str) -> str:
     # What came as a header may hold anything; only what we made matches.
     return sha256(token.encode(errors="surrogatepass")).hexdigest()
+
+
+def check(connection: Connection, account_id: str) -> None:
+    """Return when there is such an account.
+
+    Raises:
+        AccountNotFound: there is none.
+    """
+    query = select(accounts.c.id).where(exactly(accounts.c.id, account_id))
+    if connection.execute(query).first() is None:
+        raise AccountNotFound(account_id)
 
 
 def key_of(connection: Connection, token: str) -> ApiKey | None:

@@ -5,6 +5,7 @@ StoreError
 ├── SchemaOutdated           the operator runs `rewind migrate`
 ├── SchemaUnknown            the operator runs the version that migrated it
 ├── NotFound                 ask for something that is there, and yours
+│   ├── AccountNotFound
 │   ├── WebhookNotFound
 │   ├── RuleNotFound
 │   ├── ReplayNotFound
@@ -51,6 +52,14 @@ class SchemaUnknown(StoreError):
 
 class NotFound(StoreError):
     """No row has this id."""
+
+
+class AccountNotFound(NotFound):
+    """No account has this id."""
+
+    def __init__(self, account_id: str) -> None:
+        super().__init__(f"account {account_id!r} does not exist")
+        self.account_id = account_id
 
 
 class WebhookNotFound(NotFound):

@@ -25,6 +25,14 @@ class KeyCalls(Calls):
         """The key with this text; None when there is none, or it was revoked."""
         return self._database.read(lambda db: accounts.key_of(db, token))
 
+    def check_account(self, account_id: str) -> None:
+        """Return when there is such an account; none is ever deleted.
+
+        Raises:
+            AccountNotFound: there is none.
+        """
+        self._database.read(lambda db: accounts.check(db, account_id))
+
     def keys(self) -> tuple[ApiKey, ...]:
         """Every key, also the revoked ones, the oldest first."""
         return self._database.read(accounts.all_keys)

@@ -14,8 +14,6 @@ EventTypes = Annotated[
 
 _Path = Annotated[str, Field(min_length=1, max_length=256)]
 _Text = Annotated[StrictStr, Field(max_length=1_000)]
-# Beyond these bounds a number does not come through every JSON parser as it was.
-_Whole = Annotated[StrictInt, Field(ge=-(2**53), le=2**53)]
 _Fraction = Annotated[FiniteFloat, Strict()]
 
 RULE_EXAMPLE: Final[dict[str, JsonValue]] = {
@@ -30,7 +28,7 @@ class RuleRequest(RequestBody):
     model_config = example(RULE_EXAMPLE)
 
     event_types: EventTypes
-    where: dict[_Path, _Text | _Whole | _Fraction | StrictBool | None] = Field(
+    where: dict[_Path, _Text | StrictInt | _Fraction | StrictBool | None] = Field(
         {},
         max_length=CONDITIONS_MAX,
         description="From a path in the event, such as `data.userId`, to the value it must have, "

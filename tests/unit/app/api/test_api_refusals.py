@@ -6,6 +6,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from api_clients import Issued
 from fastapi import FastAPI
 from httpx import AsyncClient, Response
 
@@ -116,16 +117,16 @@ async def test_a_surrogate_in_a_value_does_not_break_the_answer(client: AsyncCli
 
 
 async def test_an_unexpected_error_is_a_problem_that_tells_nothing(
-    application: FastAPI, store: Store, webhook: Webhook, tmp_path: Path
+    application: FastAPI, operator: Issued, store: Store, webhook: Webhook, tmp_path: Path
 ) -> None:
     replay, _ = store.create_replay(NewReplay(webhook.id, Window(0, 1)))
-    with closing(sqlite3.connect(tmp_path / "rewind.db")) as database:
-        database.execute("UPDATE replays SET state = 'HAUNTED'")
-        database.commit()
-
+    _set_state(tmp_path, "HAUNTED")
     transport = httpx.ASGITransport(application, raise_app_exceptions=False)
+    headers = {"authorization": f"Bearer {operator[1]}"}
     async with AsyncClient(transport=transport, base_url="http://api.test") as client:
+        client.headers.update(headers)
         answer = await client.get(f"/replays/{replay.id}")
+        _set_state(tmp_path, "OPEN")
         metrics = (await client.get("/metrics")).text
 
     assert "HAUNTED" not in str(problem(answer, 500))
@@ -133,6 +134,12 @@ async def test_an_unexpected_error_is_a_problem_that_tells_nothing(
         'rewind_http_requests_total{method="GET",route="/replays/{replay_id}",status="500"} 1.0'
     )
     assert series in metrics
+
+
+def _set_state(folder: Path, state: str) -> None:
+    with closing(sqlite3.connect(folder / "rewind.db")) as database:
+        database.execute("UPDATE replays SET state = ?", (state,))
+        database.commit()
 
 
 async def test_a_database_that_is_gone_is_named_but_not_described(

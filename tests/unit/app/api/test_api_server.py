@@ -8,6 +8,7 @@ from typing import IO
 
 import httpx
 import pytest
+from api_clients import Issued
 
 from app.config import Settings
 from app.store import Store
@@ -38,14 +39,14 @@ def ready_url(stderr: IO[str]) -> str:
 
 
 def test_a_client_that_leaves_halfway_is_no_error_of_ours(
-    process: "subprocess.Popen[str]",
+    process: "subprocess.Popen[str]", operator: Issued
 ) -> None:
     assert process.stderr is not None
     url = httpx.URL(ready_url(process.stderr))
     with socket.create_connection((url.host, url.port or 80)) as connection:
         connection.sendall(
             b"POST /events HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-            b"Content-Length: 100\r\n\r\n[{"
+            b"Authorization: Bearer %b\r\nContent-Length: 100\r\n\r\n[{" % operator[1].encode()
         )
     request = next(json.loads(line) for line in process.stderr if '"request"' in line)
     process.terminate()

@@ -2,6 +2,7 @@ import re
 
 import pytest
 from httpx import AsyncClient
+from receiver_thread import ReceiverThread
 
 from app.replay.model import NewReplay, Webhook, Window
 from app.replay.states import ReplayState
@@ -12,14 +13,19 @@ pytestmark = pytest.mark.anyio
 URL = "https://example.com/hooks"
 
 
-async def test_a_new_webhook_gets_an_id_a_place_and_a_secret(client: AsyncClient) -> None:
-    answer = await client.post("/webhooks", json={"url": URL, "description": "billing"})
+async def test_a_new_webhook_gets_an_id_a_place_and_a_secret(
+    client: AsyncClient, receiver: ReceiverThread
+) -> None:
+    answer = await client.post("/webhooks", json={"url": receiver.url, "description": "billing"})
 
     assert answer.status_code == 201
     document = answer.json()
     assert answer.headers["location"] == f"/webhooks/{document['id']}"
     assert answer.headers["cache-control"] == "no-store"
-    assert document.keys() == {"id", "url", "description", "createdAt", "secret"}
+    assert document.keys() == {
+        *("id", "accountId", "url", "description", "validation", "status", "statusReason"),
+        *("validatedAt", "failingSince", "previousSecretExpiresAt", "createdAt", "secret"),
+    }
     assert document["secret"].startswith("whsec_")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", document["createdAt"])
 
@@ -93,26 +99,3 @@ async def test_a_deleted_webhook_is_gone_and_its_replay_cancelled(
     assert (await client.get(f"/webhooks/{webhook.id}")).status_code == 404
     assert (await client.delete(f"/webhooks/{webhook.id}")).status_code == 404
     assert store.replay(replay.id).state is ReplayState.CANCELLED
-
-
-@pytest.mark.parametrize(
-    ("url", "field"),
-    [
-        ("http://example.com/", "url.scheme"),
-        ("https://127.0.0.1/", "url.host"),
-        ("https://user:hunter2@example.com/", "url.user"),
-        ("nonsense", "url.scheme"),
-    ],
-)
-async def test_a_url_that_the_guard_refuses_is_named(
-    client: AsyncClient, webhook: Webhook, url: str, field: str
-) -> None:
-    for answer in (
-        await client.post("/webhooks", json={"url": url}),
-        await client.patch(f"/webhooks/{webhook.id}", json={"url": url}),
-    ):
-        assert answer.status_code == 400
-        assert answer.json()["type"] == "urn:rewind:problem:url-refused"
-        assert answer.json()["field"] == field
-        assert answer.json()["allowed"]
-        assert "hunter2" not in answer.text

@@ -1,0 +1,130 @@
+from typing import Any
+
+import pytest
+from httpx import AsyncClient
+
+from app.replay.model import Webhook
+from app.replay.rules import Rule
+from app.store import Store
+
+pytestmark = pytest.mark.anyio
+
+RULE = {"eventTypes": ["follow.*"], "where": {"data.userId": "42"}}
+
+
+def path(webhook: Webhook, name: str = "") -> str:
+    return f"/webhooks/{webhook.id}/rules" + (f"/{name}" if name else "")
+
+
+async def test_a_rule_is_made_replaced_and_forgotten(
+    developers_client: AsyncClient, store: Store, webhook: Webhook
+) -> None:
+    made = await developers_client.put(path(webhook, "vip"), json=RULE)
+    assert made.status_code == 201
+    assert made.headers["location"] == path(webhook, "vip")
+    assert made.json() == {"webhookId": webhook.id, "name": "vip"} | RULE
+
+    replaced = await developers_client.put(path(webhook, "vip"), json={"eventTypes": ["*"]})
+    assert replaced.status_code == 200
+    found = await developers_client.get(path(webhook, "vip"))
+    assert found.json() == replaced.json()
+    assert store.rule(webhook.id, "vip") == Rule(webhook.id, "vip", ("*",))
+
+    assert (await developers_client.delete(path(webhook, "vip"))).status_code == 204
+    for gone in (
+        await developers_client.get(path(webhook, "vip")),
+        await developers_client.delete(path(webhook, "vip")),
+    ):
+        assert gone.status_code == 404
+
+
+async def test_rules_are_listed_by_name_a_page_at_a_time(
+    developers_client: AsyncClient, webhook: Webhook
+) -> None:
+    for name in ("b", "c", "a"):
+        await developers_client.put(path(webhook, name), json=RULE)
+    first = (await developers_client.get(path(webhook), params={"limit": 2})).json()
+    cursor = {"cursor": first["nextCursor"]}
+    second = (await developers_client.get(path(webhook), params=cursor)).json()
+    assert [rule["name"] for rule in first["items"] + second["items"]] == ["a", "b", "c"]
+    assert second["nextCursor"] is None
+
+
+@pytest.mark.parametrize("value", ["42", 42, -1, 10**30, 0.5, True, False, None, ""])
+async def test_a_condition_keeps_the_kind_of_its_value(
+    developers_client: AsyncClient, store: Store, webhook: Webhook, value: object
+) -> None:
+    rule = {"eventTypes": ["*"], "where": {"data.flag": value}}
+    answer = await developers_client.put(path(webhook, "one"), json=rule)
+    assert answer.json()["where"] == {"data.flag": value}
+    (kept,) = [value for _, value in store.rule(webhook.id, "one").where]
+    assert (kept, type(kept)) == (value, type(value))
+    assert type(answer.json()["where"]["data.flag"]) is type(value)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{}",
+        b'{"eventTypes": []}',
+        b'{"eventTypes": ["with space"]}',
+        b'{"eventTypes": ["' + b"x" * 257 + b'"]}',
+        b'{"eventTypes": [' + b",".join([b'"x"'] * 51) + b"]}",
+        b'{"eventTypes": ["*"], "where": {"": 1}}',
+        b'{"eventTypes": ["*"], "where": {"a": [1]}}',
+        b'{"eventTypes": ["*"], "where": {"a": {"b": 1}}}',
+        b'{"eventTypes": ["*"], "where": {"a": NaN}}',
+        b'{"eventTypes": ["*"], "where": {"a": 1e999}}',
+        b'{"eventTypes": ["*"], "where": {"a": "\\ud800"}}',
+        b'{"eventTypes": ["*"], "where": {"a":1,"b":1,"c":1,"d":1,"e":1,"f":1}}',
+        b'{"eventTypes": ["*"], "when": {}}',
+    ],
+)
+async def test_a_rule_that_could_not_be_kept_to_is_refused(
+    developers_client: AsyncClient, webhook: Webhook, body: bytes
+) -> None:
+    answer = await developers_client.put(
+        path(webhook, "one"), content=body, headers={"content-type": "application/json"}
+    )
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["type"] == "urn:rewind:problem:invalid-request"
+
+
+@pytest.mark.parametrize("name", ["with space", "a.b", "x" * 65, "%00"])
+async def test_a_name_is_a_word(
+    developers_client: AsyncClient, webhook: Webhook, name: str
+) -> None:
+    for answer in (
+        await developers_client.put(path(webhook, name), json=RULE),
+        await developers_client.get(path(webhook, name)),
+        await developers_client.delete(path(webhook, name)),
+    ):
+        assert answer.status_code == 400
+        assert answer.json()["field"] == "name"
+
+
+async def test_a_webhook_has_so_many_rules(
+    developers_client: AsyncClient,
+    store: Store,
+    webhook: Webhook,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("app.store.rules.RULES_PER_WEBHOOK_MAX", 1)
+    await developers_client.put(path(webhook, "one"), json=RULE)
+    assert (await developers_client.put(path(webhook, "one"), json=RULE)).status_code == 200
+    answer = await developers_client.put(path(webhook, "two"), json=RULE)
+    assert answer.status_code == 409
+    assert answer.json()["type"] == "urn:rewind:problem:too-many-rules"
+
+
+async def test_rules_of_a_deleted_webhook_are_gone(
+    developers_client: AsyncClient, webhook: Webhook, client: AsyncClient
+) -> None:
+    await developers_client.put(path(webhook, "one"), json=RULE)
+    await developers_client.delete(f"/webhooks/{webhook.id}")
+    answers: list[Any] = [
+        await client.get(path(webhook)),
+        await client.get(path(webhook, "one")),
+        await client.put(path(webhook, "one"), json=RULE),
+    ]
+    assert [answer.status_code for answer in answers] == [404, 404, 404]
