@@ -85,6 +85,7 @@ class FetchHandler:
         self._loop = loop
         self._partitions = partitions
         self._counters = counters
+        self._seconds = counters.request_seconds[FETCH_KEY]
 
     def handle(self, connection: Connection, view: memoryview, start: int, end: int) -> None:
         """Answer the request at `view[start:end]`, or let it wait."""
@@ -148,7 +149,7 @@ class FetchHandler:
             for outcome in collected.outcomes:
                 if outcome.error_code:
                     self._counters.count_error(FETCH_KEY, outcome.error_code)
-        self._counters.request_seconds[FETCH_KEY].observe(time.monotonic() - began_s)
+        self._seconds.observe(time.monotonic() - began_s)
 
     def _is_enough(self, request: FetchRequest, collected: Collected) -> bool:
         return (

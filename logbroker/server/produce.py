@@ -57,6 +57,7 @@ class ProduceHandler:
         self._partitions = partitions
         self._commit = commit
         self._counters = counters
+        self._seconds = counters.request_seconds[PRODUCE_KEY]
         self._run: ProduceRun | None = None
         self._runs: list[ProduceRun] = []
         self._staged: dict[Partition, tuple[int, int]] = {}
@@ -271,8 +272,7 @@ class ProduceHandler:
 
     def _answer(self, run: ProduceRun) -> None:
         run.answer()
-        seconds = time.monotonic() - run.began_s
-        self._counters.request_seconds[PRODUCE_KEY].observe(seconds, len(run.entries))
+        self._seconds.observe(time.monotonic() - run.began_s, len(run.entries))
         if run.failed:
             self._count_failed(run)
 

@@ -138,6 +138,16 @@ def test_metrics_tell_the_brokers_place_in_its_cluster(broker: Broker) -> None:
     assert measured() == expected | {"partitions_leaderless": 2}
 
 
+def test_errors_of_the_whole_cluster_are_counted_in_each_answer(
+    broker: Broker, connection: RawConnection
+) -> None:
+    for _ in range(2):
+        ask(broker, connection, 9)
+    ask(broker, connection, 9, "events", "absent")
+    errors = {code: count for (_, code), count in broker._counters.errors.items()}
+    assert errors == {LEADER_NOT_AVAILABLE: 3, UNKNOWN_TOPIC_OR_PARTITION: 1}
+
+
 def test_what_is_not_there_is_told_by_name_and_by_id(
     broker: Broker, connection: RawConnection
 ) -> None:
