@@ -1,20 +1,14 @@
 """Webhooks, their replays, and the records that replays gave up."""
 
-from typing import Any
-
 import sqlalchemy as sa
 from alembic import op
+
+from migrations.resumable import create_index, create_table
 
 revision = "0001"
 down_revision = None
 branch_labels = None
 depends_on = None
-
-TABLE_OPTIONS: dict[str, Any] = {
-    "mysql_engine": "InnoDB",
-    "mysql_charset": "utf8mb4",
-    "mysql_collate": "utf8mb4_bin",
-}
 
 
 def upgrade() -> None:
@@ -25,7 +19,7 @@ def upgrade() -> None:
 
 
 def _create_webhooks() -> None:
-    op.create_table(
+    create_table(
         "webhooks",
         sa.Column("id", sa.String(40), nullable=False),
         sa.Column("url", sa.Text, nullable=False),
@@ -34,13 +28,12 @@ def _create_webhooks() -> None:
         sa.Column("created_ms", sa.BigInteger, nullable=False),
         sa.Column("deleted_ms", sa.BigInteger),
         sa.PrimaryKeyConstraint("id", name="pk_webhooks"),
-        **TABLE_OPTIONS,
     )
-    op.create_index("ix_webhooks_created_ms_id", "webhooks", ["created_ms", "id"])
+    create_index("webhooks", ["created_ms", "id"])
 
 
 def _create_replays() -> None:
-    op.create_table(
+    create_table(
         "replays",
         sa.Column("id", sa.String(40), nullable=False),
         sa.Column("webhook_id", sa.String(40), nullable=False),
@@ -69,19 +62,18 @@ def _create_replays() -> None:
         sa.ForeignKeyConstraint(["webhook_id"], ["webhooks.id"], name="fk_replays_webhook_id"),
         sa.UniqueConstraint("active_webhook_id", name="uq_replays_active_webhook_id"),
         sa.UniqueConstraint("idempotency_digest", name="uq_replays_idempotency_digest"),
-        **TABLE_OPTIONS,
     )
-    op.create_index("ix_replays_claimable", "replays", ["claimable_ms", "id"])
+    create_index("replays", ["claimable_ms", "id"], "ix_replays_claimable")
     for columns in (
         ["created_ms", "id"],
         ["webhook_id", "created_ms", "id"],
         ["state", "created_ms", "id"],
     ):
-        op.create_index("_".join(["ix_replays", *columns]), "replays", columns)
+        create_index("replays", columns)
 
 
 def _create_replay_failures() -> None:
-    op.create_table(
+    create_table(
         "replay_failures",
         sa.Column("replay_id", sa.String(40), nullable=False),
         sa.Column("record_offset", sa.BigInteger, autoincrement=False, nullable=False),
@@ -91,7 +83,6 @@ def _create_replay_failures() -> None:
         sa.Column("reason", sa.Text, nullable=False),
         sa.PrimaryKeyConstraint("replay_id", "record_offset", name="pk_replay_failures"),
         sa.ForeignKeyConstraint(["replay_id"], ["replays.id"], name="fk_replay_failures_replay_id"),
-        **TABLE_OPTIONS,
     )
 
 

@@ -1,25 +1,19 @@
 """Where events lie that reached the log long after their time."""
 
-from typing import Any
-
 import sqlalchemy as sa
 from alembic import op
+
+from migrations.resumable import create_index, create_table
 
 revision = "0002"
 down_revision = "0001"
 branch_labels = None
 depends_on = None
 
-TABLE_OPTIONS: dict[str, Any] = {
-    "mysql_engine": "InnoDB",
-    "mysql_charset": "utf8mb4",
-    "mysql_collate": "utf8mb4_bin",
-}
-
 
 def upgrade() -> None:
     """Create the table."""
-    op.create_table(
+    create_table(
         "late_arrivals",
         # SQLite numbers rows by itself only under this type.
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), nullable=False),
@@ -29,10 +23,9 @@ def upgrade() -> None:
         sa.Column("end_offset", sa.BigInteger, nullable=False),
         sa.Column("noted_ms", sa.BigInteger, nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_late_arrivals"),
-        **TABLE_OPTIONS,
     )
     for columns in (["log_partition", "end_offset", "from_ms", "to_ms"], ["to_ms"]):
-        op.create_index("_".join(["ix_late_arrivals", *columns]), "late_arrivals", columns)
+        create_index("late_arrivals", columns)
 
 
 def downgrade() -> None:

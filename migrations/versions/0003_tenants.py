@@ -1,20 +1,14 @@
 """Accounts and their keys, rules, the life of a webhook, and what replays may be asked for."""
 
-from typing import Any
-
 import sqlalchemy as sa
 from alembic import op
+
+from migrations.resumable import add_column, create_index, create_table, insert_row
 
 revision = "0003"
 down_revision = "0002"
 branch_labels = None
 depends_on = None
-
-TABLE_OPTIONS: dict[str, Any] = {
-    "mysql_engine": "InnoDB",
-    "mysql_charset": "utf8mb4",
-    "mysql_collate": "utf8mb4_bin",
-}
 
 WEBHOOK_COLUMNS: tuple[str, ...] = (
     "account_id",
@@ -50,20 +44,19 @@ def upgrade() -> None:
 
 
 def _create_accounts() -> None:
-    accounts = op.create_table(
+    create_table(
         "accounts",
         sa.Column("id", sa.String(40), nullable=False),
         sa.Column("name", sa.String(64), nullable=False),
         sa.Column("created_ms", sa.BigInteger, nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_accounts"),
         sa.UniqueConstraint("name", name="uq_accounts_name"),
-        **TABLE_OPTIONS,
     )
-    op.bulk_insert(accounts, [{"id": "acc_default", "name": "default", "created_ms": 0}])
+    insert_row("accounts", "id", id="acc_default", name="default", created_ms=0)
 
 
 def _create_api_keys() -> None:
-    op.create_table(
+    create_table(
         "api_keys",
         sa.Column("id", sa.String(40), nullable=False),
         sa.Column("account_id", sa.String(40), nullable=False),
@@ -75,7 +68,6 @@ def _create_api_keys() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_api_keys"),
         sa.ForeignKeyConstraint(["account_id"], ["accounts.id"], name="fk_api_keys_account_id"),
         sa.UniqueConstraint("digest", name="uq_api_keys_digest"),
-        **TABLE_OPTIONS,
     )
 
 
@@ -96,13 +88,13 @@ def _extend_webhooks() -> None:
         sa.Column("failing_since_ms", sa.BigInteger),
         sa.Column("revision", sa.BigInteger, nullable=False, server_default=sa.text("0")),
     ):
-        op.add_column("webhooks", column)
+        add_column("webhooks", column)
     for columns in (["account_id", "created_ms", "id"], ["revision"]):
-        op.create_index("_".join(["ix_webhooks", *columns]), "webhooks", columns)
+        create_index("webhooks", columns)
 
 
 def _create_rules() -> None:
-    op.create_table(
+    create_table(
         "rules",
         sa.Column("webhook_id", sa.String(40), nullable=False),
         sa.Column("name", sa.String(64), nullable=False),
@@ -110,20 +102,18 @@ def _create_rules() -> None:
         sa.Column("revision", sa.BigInteger, nullable=False),
         sa.PrimaryKeyConstraint("webhook_id", "name", name="pk_rules"),
         sa.ForeignKeyConstraint(["webhook_id"], ["webhooks.id"], name="fk_rules_webhook_id"),
-        **TABLE_OPTIONS,
     )
-    op.create_index("ix_rules_revision", "rules", ["revision"])
+    create_index("rules", ["revision"])
 
 
 def _create_revisions() -> None:
-    revisions = op.create_table(
+    create_table(
         "revisions",
         sa.Column("name", sa.String(16), nullable=False),
         sa.Column("value", sa.BigInteger, nullable=False),
         sa.PrimaryKeyConstraint("name", name="pk_revisions"),
-        **TABLE_OPTIONS,
     )
-    op.bulk_insert(revisions, [{"name": "routing", "value": 1}])
+    insert_row("revisions", "name", name="routing", value=1)
 
 
 def _extend_replays() -> None:
@@ -137,9 +127,9 @@ def _extend_replays() -> None:
         sa.Column("notice_due_ms", sa.BigInteger),
         sa.Column("notice_attempts", sa.Integer, nullable=False, server_default=sa.text("0")),
     ):
-        op.add_column("replays", column)
+        add_column("replays", column)
     for columns in (["account_id", "created_ms", "id"], ["notice_due_ms"]):
-        op.create_index("_".join(["ix_replays", *columns]), "replays", columns)
+        create_index("replays", columns)
 
 
 def downgrade() -> None:

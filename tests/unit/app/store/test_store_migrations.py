@@ -1,0 +1,181 @@
+"""Migrations of a database that is in use: what is in it stays, and a kill in between is mended."""
+
+from collections.abc import Iterator
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from mariadb import MariaDbServer
+from sqlalchemy import Connection, Engine, event, text
+
+from app.replay.accounts import DEFAULT_ACCOUNT
+from app.replay.model import Counts, IdempotencyKey, Validation, WebhookStatus
+from app.replay.options import NoticeStyle, ReplayOptions
+from app.replay.states import ReplayState
+from app.store import Store, is_migrated, migrate, schema
+from app.store.engine import open_engine
+from app.store.tables import metadata
+
+SECRET = "whsec_c2VjcmV0"
+
+# As the version before writes them: it does not know the columns that came after it.
+OLD_WEBHOOK = text(
+    "INSERT INTO webhooks (id, url, description, secret, created_ms)"
+    " VALUES (:id, 'https://example.com/hook', 'orders', :secret, 1000)"
+)
+OLD_REPLAY = text(
+    "INSERT INTO replays (id, webhook_id, active_webhook_id, from_ms, to_ms, state, lease_epoch,"
+    " claimable_ms, delivered, duplicates, failed, created_ms)"
+    " VALUES (:id, :webhook_id, :webhook_id, 1, 2, 'OPEN', 0, 1000, 0, 0, 0, 1000)"
+)
+
+
+class Killed(Exception):
+    """Stands for a process that ends at some statement."""
+
+
+def migrate_to(url: str, revision: str) -> None:
+    config = schema._config()
+    config.attributes["url"] = url
+    command.upgrade(config, revision)
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[Engine]:
+    opened = open_engine(database_url)
+    yield opened
+    opened.dispose()
+
+
+def insert_old(engine: Engine, number: int) -> tuple[str, str]:
+    """A webhook and its replay, as the version before stores them: their ids."""
+    webhook_id, replay_id = f"wh_{number}", f"rpl_{number}"
+    with engine.execution_options(rewind_writes=True).begin() as connection:
+        connection.execute(OLD_WEBHOOK, {"id": webhook_id, "secret": SECRET})
+        connection.execute(OLD_REPLAY, {"id": replay_id, "webhook_id": webhook_id})
+    return webhook_id, replay_id
+
+
+def check_old(store: Store, webhook_id: str, replay_id: str) -> None:
+    """What the version before stored is the operator's, and works as it did."""
+    webhook = store.webhook(webhook_id, of_account=DEFAULT_ACCOUNT)
+    assert (webhook.status, webhook.validation) == (WebhookStatus.ENABLED, Validation.PING)
+    assert (webhook.url, webhook.secrets_at(0)) == ("https://example.com/hook", (SECRET,))
+    replay = store.replay(replay_id, of_account=DEFAULT_ACCOUNT)
+    assert (replay.state, replay.counts, replay.claims_in_vain) == (ReplayState.OPEN, Counts(), 0)
+    assert (replay.options, replay.notice) == (ReplayOptions(), NoticeStyle.REWIND)
+    assert (replay.retry_of, replay.waiting_for) == (None, None)
+
+
+def test_what_was_stored_before_there_were_accounts_is_the_operators(
+    database_url: str, engine: Engine
+) -> None:
+    migrate_to(database_url, "0002")
+    ids = insert_old(engine, 1)
+    migrate(database_url)
+    store = Store.open(database_url)
+    check_old(store, *ids)
+    claim = store.claim("one", 60)
+    assert claim is not None
+    assert claim.replay.id == ids[1]
+    assert store.complete(claim.lease) is False
+    assert store.fail(claim.lease, "broken")
+    notice = store.claim_notice(60)
+    assert notice is not None
+    assert notice.replay.id == ids[1]
+    store.close()
+
+
+def test_the_version_before_goes_on_beside_this_one(database_url: str, engine: Engine) -> None:
+    migrate(database_url)
+    store = Store.open(database_url)
+    check_old(store, *insert_old(engine, 1))
+    with engine.execution_options(rewind_writes=True).begin() as connection:
+        ended = text(
+            "UPDATE replays SET state = 'CANCELLED', active_webhook_id = NULL,"
+            " claimable_ms = NULL, finished_ms = 2000"
+        )
+        connection.execute(ended)
+        connection.execute(text("UPDATE webhooks SET deleted_ms = 2000, secret = ''"))
+    assert store.replay("rpl_1").state is ReplayState.CANCELLED
+    assert store.webhooks().items == ()
+    store.close()
+
+
+def test_a_reader_of_the_routing_table_learns_of_webhooks_from_before(
+    database_url: str, engine: Engine
+) -> None:
+    migrate_to(database_url, "0002")
+    webhook_id, _ = insert_old(engine, 1)
+    migrate(database_url)
+    store = Store.open(database_url)
+    changes = store.routing_changes(0)
+    assert [webhook.id for webhook in changes.webhooks] == [webhook_id]
+    assert store.routing_changes(changes.revision).webhooks == ()
+    store.close()
+
+
+def test_an_idempotency_key_from_before_is_an_operators(database_url: str, engine: Engine) -> None:
+    migrate_to(database_url, "0002")
+    _, replay_id = insert_old(engine, 1)
+    # By `printf outage-7 | sha256sum`.
+    digest = "15d226e73b959c53183cf9d64cd96d4c95ff2a878a9e192b24851c5076c34314"
+    key = IdempotencyKey.of("outage-7", b"body")
+    with engine.execution_options(rewind_writes=True).begin() as connection:
+        connection.execute(
+            text("UPDATE replays SET idempotency_digest = :digest, request_fingerprint = :print"),
+            {"digest": digest, "print": key.fingerprint},
+        )
+    migrate(database_url)
+    store = Store.open(database_url)
+    named = store.replay_named_by(key)
+    assert named is not None
+    assert named.id == replay_id
+    assert store.replay_named_by(key, of_account=DEFAULT_ACCOUNT) is None
+    store.close()
+
+
+def migrate_until_killed(url: str, changes_max: int, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Migrate, and die before one change more than so many; whether it came to that."""
+    changes = 0
+
+    def kill(_connection: Connection, _cursor: object, statement: str, *_: object) -> None:
+        nonlocal changes
+        if statement.lstrip().upper().startswith(("CREATE", "ALTER", "INSERT", "UPDATE")):
+            changes += 1
+        if changes > changes_max:
+            raise Killed
+
+    def open_mortal(url: str, answer_s: int | None) -> Engine:
+        engine = open_engine(url, answer_s)
+        event.listen(engine, "before_cursor_execute", kill)
+        return engine
+
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "open_engine", open_mortal)
+        try:
+            migrate(url)
+        except Killed:
+            return True
+        return False
+
+
+def test_a_migration_of_mysql_that_is_killed_at_every_step_gets_there(
+    mariadb: MariaDbServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = mariadb.create_database()
+    kills = 0
+    # A row is committed by the step after it, so every other run takes two.
+    while migrate_until_killed(url, 1 + kills % 2, monkeypatch):
+        kills += 1
+        assert kills < 100
+    assert kills > 20
+    engine = open_engine(url)
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+        for table, row in (("accounts", "acc_default"), ("revisions", "routing")):
+            (found,) = connection.execute(text(f"SELECT * FROM {table}")).all()
+            assert found[0] == row
+    engine.dispose()
+    assert is_migrated(url)
