@@ -1,6 +1,7 @@
 """One database behind a pool of connections: how transactions begin, repeat and fail."""
 
 import random
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,7 +9,13 @@ from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
+from sqlalchemy.exc import (
+    DatabaseError,
+    DBAPIError,
+    IntegrityError,
+    InterfaceError,
+    OperationalError,
+)
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from app.store.errors import StoreUnavailable
@@ -163,6 +170,12 @@ def translated() -> Iterator[None]:
     """Raise what says that the database is away as `StoreUnavailable`."""
     try:
         yield
-    except (OperationalError, InterfaceError, PoolTimeout) as error:
+    except (OperationalError, InterfaceError, PoolTimeout, sqlite3.OperationalError) as error:
         reason = error.orig if isinstance(error, DBAPIError) else error
         raise StoreUnavailable(f"database does not answer: {reason}") from error
+    except (DatabaseError, sqlite3.DatabaseError) as error:
+        # SQLite has no class of its own for a file that is another's, or broken: it says this one.
+        reason = error.orig if isinstance(error, DBAPIError) else error
+        if type(reason) is not sqlite3.DatabaseError:
+            raise
+        raise StoreUnavailable(f"database cannot be read: {reason}") from error

@@ -167,6 +167,24 @@ def test_a_database_that_is_away_is_said_to_be(tmp_path: Path) -> None:
         store.close()
 
 
+def test_a_file_that_is_no_database_is_said_to_be_none_and_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    for content in (b"hi", b"these are notes, no database" * 200):
+        file.write_bytes(content)
+        url = f"sqlite:///{file}"
+        store = Store.open(url)
+        for ask in (store.check, store.webhooks, lambda: migrate(url), lambda: is_migrated(url)):  # noqa: B023
+            with pytest.raises(StoreUnavailable, match="file is not a database"):
+                ask()
+        store.close()
+        assert file.read_bytes() == content
+
+
+def test_a_folder_is_no_database(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="unable to open database file"):
+        migrate(f"sqlite:///{tmp_path}")
+
+
 def test_a_store_goes_on_when_its_database_comes_back(tmp_path: Path) -> None:
     require_mariadb()
     server = MariaDbServer()
