@@ -55,7 +55,7 @@ async def _serve(settings: Settings, store: Store) -> None:
     metrics = WorkerMetrics()
     if settings.worker_metrics_port:
         metrics.serve(settings.host, settings.worker_metrics_port)
-    async with WebhookSender(guard, _limits(settings)) as sender:
+    async with WebhookSender(guard, sender_limits(settings)) as sender:
         servers, properties = settings.bootstrap_servers, settings.kafka_properties
         history = LogHistory(servers, properties=properties)
         outcomes = LogHistory(servers, properties=properties, topic=DELIVERY_OUTCOMES)
@@ -68,7 +68,8 @@ async def _serve(settings: Settings, store: Store) -> None:
     _log.info("stopped", extra={"worker": worker.name})
 
 
-def _limits(settings: Settings) -> SenderLimits:
+def sender_limits(settings: Settings) -> SenderLimits:
+    """What a receiver may cost a worker."""
     return SenderLimits(
         connect_s=settings.connect_timeout_s,
         total_s=settings.delivery_timeout_s,

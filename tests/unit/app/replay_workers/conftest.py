@@ -1,26 +1,43 @@
 """A fresh bench for every test of a worker."""
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from worker_bench import Bench
+from worker_bench import PARTITIONS, Bench
 
 from app.config import Settings
+from app.log.topics import ensure_topics
 from app.store import Store, migrate
+from logbroker.embedded import EmbeddedBroker
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
     """A fresh log, an empty database, and settings that fail fast."""
-    url = f"sqlite:///{tmp_path}/rewind.db"
-    migrate(url)
     broker = Producer({"bootstrap.servers": "none", "test.mock.num.brokers": 1, "log_level": 0})
     first = next(iter(broker.list_topics(timeout=5).brokers.values()))
+    with opened(f"{first.host}:{first.port}", tmp_path) as bench:
+        yield bench
+    del broker
+
+
+@pytest.fixture
+def timed_bench(tmp_path: Path, broker: EmbeddedBroker) -> Iterator[Bench]:
+    """The same on a broker of our own: librdkafka's cannot look offsets up by time."""
+    ensure_topics(broker.bootstrap_servers, partitions=PARTITIONS, retention_ms=86_400_000)
+    with opened(broker.bootstrap_servers, tmp_path) as bench:
+        yield bench
+
+
+@contextmanager
+def opened(bootstrap_servers: str, folder: Path) -> Iterator[Bench]:
+    url = f"sqlite:///{folder}/rewind.db"
+    migrate(url)
     settings = Settings(
-        bootstrap_servers=f"{first.host}:{first.port}",
+        bootstrap_servers=bootstrap_servers,
         database=url,
         allow_private_targets=True,
         lease_s=3.0,
@@ -32,4 +49,3 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     )
     with closing(Store.open(url)) as store:
         yield Bench(settings.bootstrap_servers, store, settings)
-    del broker

@@ -28,6 +28,7 @@ from app.replay.options import ReplayOptions
 from app.replay.states import TERMINAL
 from app.replay_workers.equipment import Equipment
 from app.replay_workers.metrics import WorkerMetrics
+from app.replay_workers.server import sender_limits
 from app.replay_workers.worker import ReplayWorker
 from app.store import Store
 from app.webhooks.guard import Guard
@@ -51,6 +52,18 @@ async def until(condition: Callable[[], bool], what: str) -> None:
         await asyncio.sleep(0.01)
 
 
+class JudgingReceiver(WebhookReceiver):
+    """A receiver whose answer may depend on what it gets."""
+
+    judge: Callable[[bytes], int] | None = None
+    """The status that a body is answered with."""
+
+    def _take(self, request: Any) -> Any:
+        if self.judge is not None:
+            self.answer(self.judge(request.body))
+        return super()._take(request)
+
+
 @dataclass
 class Bench:
     """The parts of one test."""
@@ -63,7 +76,7 @@ class Bench:
     notices: list[ReceivedWebhook] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.receiver = WebhookReceiver(on_webhook=self._take)
+        self.receiver = JudgingReceiver(on_webhook=self._take)
         self.on_webhook: Callable[[ReceivedWebhook], None] = lambda _: None
 
     @property
@@ -97,11 +110,16 @@ class Bench:
         webhook = self.store.create_webhook(NewWebhook(url, "test", new_secret()))
         return self.store.enable_webhook(webhook.id, url)
 
-    async def publish(self, events: Sequence[OwedEvent]) -> None:
+    async def publish(
+        self, events: Sequence[OwedEvent], topic: str = DELIVERY_LOG, origin: str = "here"
+    ) -> None:
         async with EventPublisher(
-            self.bootstrap_servers, origin="here", server="test"
+            self.bootstrap_servers, origin=origin, server="test"
         ) as publisher:
-            await publisher.publish(DELIVERY_LOG, events)
+            await publisher.publish(topic, events)
+
+    def partition_of(self, webhook: Webhook) -> int:
+        return partition_for_key(webhook.id.encode(), PARTITIONS)
 
     def events(self, key: str, start: int, end: int) -> list[OwedEvent]:
         return [
@@ -143,7 +161,7 @@ class Bench:
         return self.store.create_replay(NewReplay(webhook.id, window, asked))[0]
 
     def _whole_partition(self, webhook: Webhook) -> OffsetRange:
-        partition = partition_for_key(webhook.id.encode(), PARTITIONS)
+        partition = self.partition_of(webhook)
         with closing(
             Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": "test"})
         ) as consumer:
@@ -155,7 +173,7 @@ class Bench:
         """A worker at work; setting what this gives stops it, and so does leaving."""
         stopping = asyncio.Event()
         guard = Guard.of(self.settings)
-        async with WebhookSender(guard) as sender:
+        async with WebhookSender(guard, sender_limits(self.settings)) as sender:
             equipment = Equipment(
                 self.settings,
                 self.store,

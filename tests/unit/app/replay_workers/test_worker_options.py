@@ -1,0 +1,343 @@
+"""What a replay may be asked for: which events, to where, how fast, how many at a time."""
+
+import asyncio
+import json
+import logging
+from hashlib import sha256
+
+import pytest
+from worker_bench import BEGIN_MS, Bench, until
+
+from app.log.event import OwedEvent
+from app.log.outcomes import DeliveryOutcome, LiveOutcome, encode_outcome
+from app.log.topics import DELIVERY_OUTCOMES
+from app.replay.model import Counts, NewReplay, Webhook, Window
+from app.replay.options import Only, ReplayOptions
+from app.replay.pace import SLACK_S
+from app.replay.states import ReplayState
+
+ALL = Window(BEGIN_MS, BEGIN_MS + 1_000_000)
+
+
+def members(body: bytes) -> list[int]:
+    """The numbers of the events that a batch brought."""
+    return [event["n"] for event in json.loads(body)]
+
+
+def brought(bench: Bench) -> list[int]:
+    """The numbers of all events that batches brought and the receiver took."""
+    return [n for got in bench.received if got.status < 300 for n in members(got.body)]
+
+
+def test_only_types_that_fit_a_glob_are_delivered_and_the_rest_is_passed(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        types = ["follow.created", "follow.deleted", "like.created", "unfollow.created"]
+        events = [
+            event
+            for n in range(25)
+            for event_type in types
+            for event in [
+                OwedEvent(webhook.id, f"{event_type}_{n}", event_type, BEGIN_MS + n, b"{}")
+            ]
+        ]
+        await bench.publish(events)
+        replay = bench.replay(webhook, event_types=("follow.*", "like.create?"))
+        async with bench.worker():
+            replay = await bench.finished(replay)
+        wanted = [event.event_id for event in events if event.event_type in types[:3]]
+        assert sorted(bench.event_ids) == sorted(wanted)
+        assert replay.counts == Counts(delivered=75)
+        assert replay.offsets is not None
+        assert replay.checkpoint == replay.offsets.end
+
+    asyncio.run(scenario())
+
+
+async def note_outcomes(
+    bench: Bench, webhook: Webhook, outcomes: dict[int, LiveOutcome], origin: str = "local"
+) -> None:
+    """Say what became of live deliveries, as the live path does: by offset in the log."""
+    partition = bench.partition_of(webhook)
+    events = [
+        OwedEvent(
+            webhook.id,
+            f"evt_{offset}",
+            "",
+            BEGIN_MS + offset,
+            encode_outcome(
+                DeliveryOutcome(partition, offset, f"evt_{offset}", outcome, 1, None, None, 0)
+            ),
+        )
+        for offset, outcome in outcomes.items()
+    ]
+    await bench.publish(events, DELIVERY_OUTCOMES, origin=origin)
+
+
+def test_only_what_no_live_delivery_brought_is_delivered(timed_bench: Bench) -> None:
+    bench = timed_bench
+
+    async def scenario() -> None:
+        bench.change(origin="local")
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 100))
+        kinds = [LiveOutcome.DELIVERED, LiveOutcome.FAILED, LiveOutcome.LEFT, LiveOutcome.DISABLED]
+        outcomes = {offset: kinds[offset % 4] for offset in range(80)}  # of the rest, nothing
+        await note_outcomes(bench, webhook, outcomes)
+        # What came twice, and was delivered once, was delivered.
+        await note_outcomes(bench, webhook, {0: LiveOutcome.FAILED, 1: LiveOutcome.DELIVERED})
+        # Offsets of another data centre's log are others.
+        await note_outcomes(bench, webhook, {90: LiveOutcome.DELIVERED}, origin="elsewhere")
+        replay = bench.replay(webhook, only=Only.FAILED)
+        async with bench.worker():
+            replay = await bench.finished(replay)
+        missing = [n for n in range(100) if n >= 80 or (n % 4 and n != 1)]
+        assert sorted(bench.event_ids) == sorted(f"evt_{n}" for n in missing)
+        assert replay.counts == Counts(delivered=len(missing))
+
+    asyncio.run(scenario())
+
+
+def test_a_copy_of_what_was_delivered_live_is_not_missing(timed_bench: Bench) -> None:
+    bench = timed_bench
+
+    async def scenario() -> None:
+        bench.change(origin="local")
+        webhook = await bench.webhook()
+        events = bench.events(webhook.id, 0, 10)
+        await bench.publish([*events, events[3]])
+        await note_outcomes(
+            bench,
+            webhook,
+            {**dict.fromkeys(range(10), LiveOutcome.DELIVERED), 10: LiveOutcome.LEFT},
+        )
+        replay = bench.replay(webhook, only=Only.FAILED)
+        async with bench.worker():
+            replay = await bench.finished(replay)
+        assert replay.counts == Counts(duplicates=1)
+        assert bench.received == []
+
+    asyncio.run(scenario())
+
+
+def test_where_nothing_was_delivered_live_everything_is_missing(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 20))
+        replay = bench.replay(webhook, only=Only.FAILED)
+        async with bench.worker():
+            replay = await bench.finished(replay)
+        assert replay.counts == Counts(delivered=20)
+
+    asyncio.run(scenario())
+
+
+def test_a_retry_brings_the_failures_of_its_parent_alone(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        bench.change(max_in_flight=1)
+        await bench.publish(bench.events(webhook.id, 0, 60))
+        bench.on_webhook = lambda got: bench.receiver.answer(  # what it answers to the next one
+            422 if got.event_id in ("evt_9", "evt_29", "evt_30") else 204
+        )
+        parent = bench.replay(webhook)
+        async with bench.worker():
+            parent = await bench.finished(parent)
+            assert parent.counts == Counts(delivered=57, failed=3)
+            bench.on_webhook = lambda _: None
+            bench.received.clear()
+            asked = NewReplay(webhook.id, ALL, parent.options, retry_of=parent.id)
+            replay = await bench.finished(bench.store.create_replay(asked)[0])
+        assert bench.event_ids == ["evt_10", "evt_30", "evt_31"]
+        assert replay.counts == Counts(delivered=3)
+        assert replay.offsets is not None
+        assert (replay.offsets.start, replay.offsets.end) == (10, 32)
+
+    asyncio.run(scenario())
+
+
+def test_a_batch_is_an_array_of_events_in_order(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 230))
+        replay = bench.replay(webhook, batch_size=100, max_in_flight=1)
+        async with bench.worker():
+            replay = await bench.finished(replay)
+        assert [members(got.body) for got in bench.received] == [
+            list(range(100)),
+            list(range(100, 200)),
+            list(range(200, 230)),
+        ]
+        sizes = [got.headers["webhook-batch-size"] for got in bench.received]
+        assert sizes == ["100", "100", "30"]
+        names = "".join(f"{n}:evt_{n}\n" for n in range(200, 230)).encode()
+        assert bench.event_ids[2] == f"batch_{sha256(names).hexdigest()[:32]}"
+        assert {got.status for got in bench.received} == {204}  # the receiver verifies signatures
+        assert replay.counts == Counts(delivered=230)
+
+    asyncio.run(scenario())
+
+
+def test_copies_within_and_between_batches_are_counted(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        events = bench.events(webhook.id, 0, 50)
+        await bench.publish([*events[:15], *events[:10], *events[12:], events[49]])
+        replay = bench.replay(webhook, batch_size=10)
+        async with bench.worker():
+            replay = await bench.finished(replay)
+        assert sorted(brought(bench)) == list(range(50))
+        assert replay.counts == Counts(delivered=50, duplicates=14)
+
+    asyncio.run(scenario())
+
+
+def test_a_batch_is_tried_again_under_the_same_id(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 20))
+        replay = bench.replay(webhook, batch_size=10, max_in_flight=1)
+        bench.receiver.answer(503)
+        async with bench.worker():
+            await until(lambda: len(bench.received) >= 3, "attempts were made")
+            bench.receiver.answer(204)
+            replay = await bench.finished(replay)
+        assert len(set(bench.event_ids)) == 2
+        assert brought(bench) == list(range(20))
+        assert replay.counts == Counts(delivered=20)
+
+    asyncio.run(scenario())
+
+
+def test_a_batch_that_is_refused_lists_each_of_its_events(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 30))
+        replay = bench.replay(webhook, batch_size=10, max_in_flight=1)
+        bench.on_webhook = lambda _: bench.receiver.answer(
+            422 if len(bench.received) == 1 else 204  # the second batch
+        )
+        async with bench.worker():
+            replay = await bench.finished(replay)
+        assert replay.counts == Counts(delivered=20, failed=10)
+        failures = bench.store.failures(replay.id, limit=100).items
+        assert [failure.event_id for failure in failures] == [f"evt_{n}" for n in range(10, 20)]
+        assert {(failure.status, failure.attempts) for failure in failures} == {(422, 1)}
+
+    asyncio.run(scenario())
+
+
+def test_a_batch_too_large_for_its_receiver_goes_in_parts(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 100))
+        replay = bench.replay(webhook, batch_size=40, max_in_flight=1)
+        bench.receiver.judge = lambda body: 413 if len(members(body)) > 7 else 204
+        async with bench.worker():
+            replay = await bench.finished(replay)
+        assert replay.counts == Counts(delivered=100)
+        assert brought(bench) == list(range(100))
+        # It learned from the first one: 40, 20 and 10 were too many, and are not tried again.
+        assert [got.status for got in bench.received].count(413) == 3
+
+    asyncio.run(scenario())
+
+
+def test_an_event_too_large_by_itself_fails_alone(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 16))
+        replay = bench.replay(webhook, batch_size=8)
+        bench.receiver.judge = lambda body: 413 if 5 in members(body) else 204
+        async with bench.worker():
+            replay = await bench.finished(replay)
+        assert replay.counts == Counts(delivered=15, failed=1)
+        (failure,) = bench.store.failures(replay.id).items
+        assert (failure.event_id, failure.status) == ("evt_5", 413)
+
+    asyncio.run(scenario())
+
+
+def test_a_batch_stays_below_a_mebibyte(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        large = json.dumps({"n": 1, "text": "x" * 300_000}).encode()
+        await bench.publish(
+            [
+                OwedEvent(webhook.id, f"evt_{n}", "t", BEGIN_MS + n, large + b" " * n)
+                for n in range(8)
+            ]
+        )
+        replay = bench.replay(webhook, batch_size=100, max_in_flight=1)
+        async with bench.worker():
+            await bench.finished(replay)
+        assert [got.headers["webhook-batch-size"] for got in bench.received] == ["3", "3", "2"]
+        assert all(len(got.body) <= 2**20 + 2 for got in bench.received)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("rate", "batch_size"), [(200, 1), (200, 20)])
+def test_a_replay_is_no_faster_than_it_may_be(bench: Bench, rate: int, batch_size: int) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        events = 300
+        await bench.publish(bench.events(webhook.id, 0, events))
+        replay = bench.replay(webhook, max_events_per_second=rate, batch_size=batch_size)
+        async with bench.worker():
+            await bench.finished(replay)
+        took_s = (bench.received[-1].received_ms - bench.received[0].received_ms) / 1_000
+        # The last request waits for all before it; how long it may take is the machine's affair.
+        assert took_s >= (events - batch_size) / rate - SLACK_S - 0.01
+
+    asyncio.run(scenario())
+
+
+def test_retries_keep_the_pace_as_well(bench: Bench) -> None:
+    async def scenario() -> None:
+        bench.change(retry_base_s=0.001, retry_cap_s=0.001, retry_attempts_max=2)
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 40))
+        bench.receiver.judge = lambda _: 204 if len(bench.received) % 2 else 500
+        replay = bench.replay(webhook, max_events_per_second=100, max_in_flight=1)
+        async with bench.worker():
+            replay = await bench.finished(replay)
+        assert replay.counts == Counts(delivered=40)
+        took_s = (bench.received[-1].received_ms - bench.received[0].received_ms) / 1_000
+        assert took_s >= 79 / 100 - SLACK_S - 0.01
+
+    asyncio.run(scenario())
+
+
+def test_a_replay_has_as_many_requests_in_flight_as_it_asks_for(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "app.replay_workers")
+
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 400))
+        replay = bench.replay(webhook, max_in_flight=100)
+        bench.receiver.answer(204, delay_s=3_600)
+        async with bench.worker():
+            await until(lambda: len(bench.received) == 100, "a hundred wait for their answer")
+            bench.store.cancel_replay(replay.id)
+            await until(lambda: "stopped" in caplog.messages, "the worker let go")
+        assert len(bench.received) == 100
+
+    asyncio.run(scenario())
+
+
+def test_options_survive_a_take_over(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 90))
+        asked = ReplayOptions(batch_size=10, max_events_per_second=1_000_000)
+        replay = bench.replay(webhook, checkpoint=45, batch_size=10)
+        assert replay.options == asked
+        async with bench.worker():
+            replay = await bench.finished(replay)
+        assert sorted(brought(bench)) == list(range(45, 90))
+        assert (replay.state, replay.counts) == (ReplayState.COMPLETED, Counts(delivered=45))
+
+    asyncio.run(scenario())
