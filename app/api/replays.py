@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Response
 from starlette.concurrency import run_in_threadpool
 
-from app.api.access import CallerDependency
+from app.api.access import AccountId, CallerDependency, account_meant
 from app.api.doors import DoorsDependency, now_ms
 from app.api.dry_run import estimate_replay
 from app.api.models.documents import Listing
@@ -19,6 +19,7 @@ from app.api.openapi import refusals
 from app.api.paging import Cursor, Limit
 from app.api.problems import (
     BUSY,
+    FORBIDDEN,
     ILLEGAL_MOVE,
     INVALID_REQUEST,
     KEY_REUSED,
@@ -136,18 +137,23 @@ async def retry_replay(
     return _queued(replay, response)
 
 
-@router.get("", operation_id="listReplays", responses=refusals(INVALID_REQUEST))
+@router.get("", operation_id="listReplays", responses=refusals(INVALID_REQUEST, FORBIDDEN))
 def list_replays(
     doors: DoorsDependency,
     caller: CallerDependency,
     webhook_id: Annotated[str | None, Query(alias="webhookId")] = None,
     state: ReplayState | None = None,
+    account_id: AccountId = None,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Listing[ReplayDocument]:
     """List replays, the latest first: of one webhook or all, in one state or all."""
     page = doors.store.replays(
-        webhook_id=webhook_id, state=state, cursor=cursor, limit=limit, of_account=caller.sees
+        webhook_id=webhook_id,
+        state=state,
+        cursor=cursor,
+        limit=limit,
+        of_account=account_meant(caller, account_id),
     )
     present_ms = now_ms()
     items = [ReplayDocument.of(replay, present_ms) for replay in page.items]

@@ -1,0 +1,120 @@
+import asyncio
+from pathlib import Path
+
+import pytest
+from api_clients import Issued
+
+from app.api.keyring import FRESH_S, STALE_S, Keyring
+from app.store import Store, StoreUnavailable
+
+pytestmark = pytest.mark.anyio
+
+
+class Clock:
+    """Seconds that pass only when told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def keyring(store: Store, clock: Clock) -> Keyring:
+    return Keyring(store, clock)
+
+
+def take_database_away(store: Store, folder: Path) -> None:
+    store.close()
+    (folder / "rewind.db").rename(folder / "elsewhere.db")
+    (folder / "rewind.db").mkdir()
+
+
+async def test_a_key_that_is_revoked_opens_nothing_after_two_seconds(
+    keyring: Keyring, store: Store, clock: Clock, developer: Issued
+) -> None:
+    key, token = developer
+    assert await keyring.key_of(token) == key
+    store.revoke_key(key.id)
+    clock.now_s += FRESH_S - 0.1
+    assert await keyring.key_of(token) == key, "known of late, so nobody is asked"
+    clock.now_s += 0.1
+    assert await keyring.key_of(token) is None
+    assert not keyring.has_seen(token)
+    assert FRESH_S <= 2
+
+
+async def test_a_fresh_key_costs_no_question(
+    keyring: Keyring, store: Store, tmp_path: Path, developer: Issued
+) -> None:
+    key, token = developer
+    assert await keyring.key_of(token) == key
+    take_database_away(store, tmp_path)
+    assert await keyring.key_of(token) == key
+
+
+async def test_a_key_that_was_good_outlasts_the_database_for_a_while(
+    keyring: Keyring,
+    store: Store,
+    clock: Clock,
+    tmp_path: Path,
+    developer: Issued,
+    operator: Issued,
+) -> None:
+    key, token = developer
+    assert await keyring.key_of(token) == key
+    take_database_away(store, tmp_path)
+    clock.now_s += STALE_S - 1
+    assert await keyring.key_of(token) == key
+    with pytest.raises(StoreUnavailable):
+        await keyring.key_of(operator[1])
+    clock.now_s += 1
+    with pytest.raises(StoreUnavailable):
+        await keyring.key_of(token)
+
+
+@pytest.mark.parametrize("token", ["", "rwk_", "rwk_" + "x" * 42, "rwk_" + "x" * 44, "x" * 47])
+async def test_what_is_no_key_is_not_looked_up(
+    keyring: Keyring, store: Store, tmp_path: Path, token: str
+) -> None:
+    take_database_away(store, tmp_path)
+    assert await keyring.key_of(token) is None
+
+
+async def test_a_text_that_no_key_has_is_no_key(keyring: Keyring) -> None:
+    token = "rwk_" + "x" * 43
+    assert await keyring.key_of(token) is None
+    assert not keyring.has_seen(token)
+
+
+async def test_no_more_keys_are_kept_than_allowed(
+    store: Store,
+    clock: Clock,
+    operator: Issued,
+    developer: Issued,
+    other_developer: Issued,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("app.api.keyring.KEYS_MAX", 2)
+    keyring = Keyring(store, clock)
+    for _, token in (operator, developer, other_developer):
+        await keyring.key_of(token)
+    seen = [keyring.has_seen(token) for _, token in (operator, developer, other_developer)]
+    assert seen == [False, True, True]
+
+
+async def test_one_that_leaves_takes_the_answer_from_nobody(
+    keyring: Keyring, developer: Issued
+) -> None:
+    key, token = developer
+    leaving = asyncio.create_task(keyring.key_of(token))
+    staying = asyncio.create_task(keyring.key_of(token))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    assert await staying == key

@@ -1,0 +1,210 @@
+"""Walks all routes that the application has, as its description names them."""
+
+import json
+import logging
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+from api_clients import Issued
+from fastapi import FastAPI
+from httpx import AsyncClient
+
+from app.api.audit import CHANGING
+from app.api.gate import OPEN_PATHS
+from app.json_log import JsonLines
+from app.replay.model import NewReplay, Webhook, Window
+from app.replay.rules import Rule
+from app.store import Store
+
+pytestmark = pytest.mark.anyio
+
+OPERATORS_ALONE = {"publishEvents", "getMetrics"}
+
+BODIES: dict[str, Any] = {
+    "updateWebhook": {"description": "new"},
+    "putRule": {"eventTypes": ["*"]},
+}
+"""What a request must bring to be refused for its id and nothing else."""
+
+
+class Operation(NamedTuple):
+    id: str
+    method: str
+    path: str
+    described: dict[str, Any]
+
+    def on(self, webhook_id: str, replay_id: str) -> str:
+        """Its path with these ids."""
+        names = {"webhook_id": webhook_id, "replay_id": replay_id, "name": "vip"}
+        return re.sub(r"{(\w+)}", lambda match: names[match[1]], self.path)
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The dates that Twitter's way wants; nothing else has to be in a query."""
+        dates = {"from_date": "202611210800", "to_date": "202611210900"}
+        wanted = {parameter["name"] for parameter in self.described.get("parameters", ())}
+        return {name: value for name, value in dates.items() if name in wanted}
+
+
+@pytest.fixture
+def operations(application: FastAPI) -> list[Operation]:
+    return list(_operations(application.openapi()))
+
+
+def _operations(document: dict[str, Any]) -> Iterator[Operation]:
+    for path, methods in document["paths"].items():
+        for method, described in methods.items():
+            yield Operation(described["operationId"], method.upper(), path, described)
+
+
+async def test_every_route_is_described(application: FastAPI, operations: list[Operation]) -> None:
+    """Or the gate's answers and the audit's names would be missing for it."""
+    described = {(operation.method, operation.path) for operation in operations}
+    served = {
+        (method, route.path)
+        for router in application.router.routes
+        for route in getattr(getattr(router, "original_router", None), "routes", ())
+        for method in route.methods
+    }
+    assert described == served
+    assert len(described) > 20
+
+
+async def test_each_needs_a_key_and_says_so(
+    anonymous: AsyncClient, operations: list[Operation]
+) -> None:
+    for operation in operations:
+        answer = await anonymous.request(operation.method, operation.on("wh_1", "rpl_1"))
+        is_open = operation.path in OPEN_PATHS
+        assert (answer.status_code == 401) != is_open, operation
+        if not is_open:
+            assert answer.headers["www-authenticate"].startswith("Bearer"), operation
+        assert operation.described["security"] == ([] if is_open else [{"apiKey": []}])
+        assert ({"401", "429"} <= operation.described["responses"].keys()) != is_open, operation
+
+
+async def test_each_that_is_for_operators_alone_says_so(
+    developers_client: AsyncClient, operations: list[Operation]
+) -> None:
+    forbidden = set()
+    for operation in operations:
+        path = operation.on("wh_1", "rpl_1")
+        answer = await developers_client.request(operation.method, path)
+        if answer.status_code == 403:
+            forbidden.add(operation.id)
+            assert "403" in operation.described["responses"], operation
+    assert forbidden == OPERATORS_ALONE
+
+
+async def test_each_with_an_id_hides_what_is_anothers(
+    developers_client: AsyncClient,
+    others_client: AsyncClient,
+    store: Store,
+    webhook: Webhook,
+    operations: list[Operation],
+) -> None:
+    store.put_rule(Rule(webhook.id, "vip", ("*",)))
+    replay, _ = store.create_replay(NewReplay(webhook.id, Window(0, 1)))
+    asked = [operation for operation in operations if "_id}" in operation.path]
+    for operation in asked:
+        answers = [
+            await others_client.request(
+                operation.method,
+                operation.on(*ids),
+                params=operation.query,
+                json=BODIES.get(operation.id),
+            )
+            for ids in ((webhook.id, replay.id), ("wh_none", "rpl_none"))
+        ]
+        assert [answer.status_code for answer in answers] == [404, 404], operation
+        theirs, nobodys = (
+            re.sub(r"(wh|rpl)_\w+", "ID", json.dumps(answer.json())) for answer in answers
+        )
+        assert theirs == nobodys, operation
+    assert len(asked) > 15
+    # None of it did anything.
+    assert store.webhook(webhook.id) == webhook
+    assert store.rule(webhook.id, "vip").event_types == ("*",)
+    assert store.replay(replay.id) == replay
+    assert (await developers_client.get(f"/webhooks/{webhook.id}")).status_code == 200
+
+
+async def test_lists_hold_what_is_ones_own(
+    client: AsyncClient,
+    developers_client: AsyncClient,
+    others_client: AsyncClient,
+    developer: Issued,
+    other_developer: Issued,
+    store: Store,
+    webhook: Webhook,
+) -> None:
+    store.create_replay(NewReplay(webhook.id, Window(0, 1)))
+    for path in ("/webhooks", "/replays"):
+        mine, theirs = developer[0].account.id, other_developer[0].account.id
+        found = {
+            "all": await client.get(path),
+            "mine, to the operator": await client.get(path, params={"accountId": mine}),
+            "theirs, to the operator": await client.get(path, params={"accountId": theirs}),
+            "mine": await developers_client.get(path),
+            "mine, by name": await developers_client.get(path, params={"accountId": mine}),
+            "theirs": await others_client.get(path),
+        }
+        counts = {name: len(answer.json()["items"]) for name, answer in found.items()}
+        assert counts == {
+            "all": 1,
+            "mine, to the operator": 1,
+            "theirs, to the operator": 0,
+            "mine": 1,
+            "mine, by name": 1,
+            "theirs": 0,
+        }, path
+        assert (await others_client.get(path, params={"accountId": mine})).status_code == 403
+
+
+async def test_each_change_is_one_line_of_the_audit_done_or_refused(
+    anonymous: AsyncClient,
+    developers_client: AsyncClient,
+    developer: Issued,
+    operations: list[Operation],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "rewind.audit")
+    key, token = developer
+    for operation in operations:
+        path = operation.on("wh_1", "rpl_1")
+        for client, account_id in ((developers_client, key.account.id), (anonymous, None)):
+            caplog.clear()
+            answer = await client.request(operation.method, path, json={"secret": "hunter2"})
+            lines = [
+                json.loads(JsonLines().format(record))
+                for record in caplog.records
+                if record.name == "rewind.audit"
+            ]
+            if operation.method not in CHANGING:
+                assert lines == [], operation
+                continue
+            (line,) = lines
+            assert line["action"] == operation.id
+            assert line["status"] == answer.status_code
+            assert line["account_id"] == account_id
+            assert line["key_id"] == (key.id if account_id else None)
+            assert line["target"] == _target(path), operation
+            assert line["client"] == "127.0.0.1"
+            assert "hunter2" not in str(line)
+            assert token not in str(line)
+
+
+def _target(path: str) -> str | None:
+    named = [part for part in path.split("/") if part in ("wh_1", "rpl_1", "vip")]
+    return "/".join(named) or None
+
+
+async def test_a_path_that_is_no_route_is_no_change(
+    client: AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "rewind.audit")
+    await client.post("/nothing")
+    await client.delete("/webhooks")
+    assert [record for record in caplog.records if record.name == "rewind.audit"] == []
