@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from typing import Any, Final, Self
+from urllib.parse import quote
 
 import httpx
 
@@ -51,15 +52,30 @@ class ApiClient:
         answer = self._ask("POST", "/events", content=ndjson, headers=headers)
         return int(answer["accepted"])
 
-    def create_replay(self, webhook_id: str, start: str, end: str) -> dict[str, Any]:
-        """Ask for the events of `[start, end)` again; the job."""
-        return self._ask(
-            "POST", "/replays", json={"webhookId": webhook_id, "from": start, "to": end}
-        )
+    def create_replay(
+        self, webhook_id: str, start: str, end: str, **options: object
+    ) -> dict[str, Any]:
+        """Ask for the events of `[start, end)` again; the job, or what a dry run tells.
+
+        `options` are members of the request, in their own spelling; None stands for the default.
+        """
+        given = {name: value for name, value in options.items() if value is not None}
+        asked = {"webhookId": webhook_id, "from": start, "to": end}
+        return self._ask("POST", "/replays", json=asked | given)
+
+    def replays(self, **filters: object) -> list[dict[str, Any]]:
+        """The latest jobs; `filters` are parameters of the list, None for those not wanted."""
+        given = {name: str(value) for name, value in filters.items() if value is not None}
+        items: list[dict[str, Any]] = self._ask("GET", "/replays", params=given)["items"]
+        return items
+
+    def act_on_replay(self, replay_id: str, verb: str) -> dict[str, Any]:
+        """Pause, resume, cancel or retry a job: what became of it, or the job that was made."""
+        return self._ask("POST", f"/replays/{quote(replay_id, safe='')}/{verb}")
 
     def replay(self, replay_id: str) -> dict[str, Any]:
         """The job as it is now."""
-        return self._ask("GET", f"/replays/{replay_id}")
+        return self._ask("GET", f"/replays/{quote(replay_id, safe='')}")
 
     def _ask(self, method: str, path: str, **request: Any) -> dict[str, Any]:
         try:

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import click
 
@@ -48,7 +48,7 @@ def load_settings(**overrides: object) -> Settings:
     return settings
 
 
-def refuse(message: str) -> None:
+def refuse(message: str) -> NoReturn:
     """Say why on standard error and end with exit code 1."""
     click.echo(f"rewind: {message}", err=True)
     sys.exit(EXIT_REFUSED)

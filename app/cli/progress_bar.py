@@ -10,7 +10,8 @@ from app.cli.api_client import ApiClient
 from app.replay.states import ACTIVE
 
 WIDTH: Final = 30
-POLL_S: Final = 0.1
+POLL_S: Final = 0.5
+"""A key has some ten requests a second for all that is done with it."""
 
 
 def follow(client: ApiClient, job: dict[str, Any]) -> dict[str, Any]:
@@ -49,7 +50,7 @@ def _told(job: dict[str, Any], shown: str) -> str:
 
 
 def describe(job: dict[str, Any]) -> str:
-    """One line: state, bar, percentage, counts, rate and time left."""
+    """One line: state, bar, percentage, counts, rate, time left, and what it waits for."""
     share = job.get("progress") or 0.0
     filled = round(share * WIDTH)
     bar = "█" * filled + "·" * (WIDTH - filled)
@@ -63,4 +64,6 @@ def describe(job: dict[str, Any]) -> str:
         words.append(f"{job['eventsPerSecond']:,.0f}/s")
     if job.get("etaSeconds") is not None:
         words.append(f"ETA {job['etaSeconds']:.0f} s")
+    if job.get("waitingFor"):
+        words.append(f"waiting: {job['waitingFor']}")
     return "  ".join(words)

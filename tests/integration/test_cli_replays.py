@@ -1,0 +1,149 @@
+"""`rewind replay` with its options, and `rewind replays`, against a real API and a real broker."""
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from api_process import ApiProcess
+from click.testing import CliRunner, Result
+
+from app.cli import main
+from app.config import Settings
+from app.log.topics import ensure_topics
+from app.replay.accounts import Scope
+from app.replay.model import Counts, Failure, NewWebhook, OffsetRange, Webhook
+from app.replay.windows import MINUTE_MS, format_time
+from app.webhooks.signing import new_secret
+from logbroker.embedded import EmbeddedBroker
+
+NOW_MS = time.time_ns() // 1_000_000
+WINDOW = ("--from", format_time(NOW_MS - 60 * MINUTE_MS), "--to", format_time(NOW_MS - MINUTE_MS))
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiProcess]:
+    folder = tmp_path_factory.mktemp("api")
+    broker = EmbeddedBroker(folder / "log")
+    broker.start()
+    ensure_topics(broker.bootstrap_servers, partitions=4, retention_ms=6 * 86_400_000)
+    settings = Settings(data_dir=folder, bootstrap_servers=broker.bootstrap_servers)
+    with ApiProcess(settings, folder) as api:
+        yield api
+    broker.stop()
+
+
+@pytest.fixture
+def webhook(api: ApiProcess) -> Webhook:
+    webhook = api.store.create_webhook(NewWebhook("https://example.com/", "", new_secret()))
+    return api.store.enable_webhook(webhook.id, webhook.url)
+
+
+class Terminal:
+    """Somebody who types commands, with a key in the environment."""
+
+    def __init__(self, api: ApiProcess) -> None:
+        _, token = api.store.create_key("platform", Scope.OPERATOR, "")
+        self._environment = {"REWIND_API_URL": api.url, "REWIND_API_KEY": token}
+
+    def run(self, *words: str) -> Result:
+        return CliRunner().invoke(main, words, env=self._environment)
+
+    def rewind(self, *words: str) -> Any:
+        result = self.run(*words)
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+
+@pytest.fixture
+def terminal(api: ApiProcess) -> Terminal:
+    return Terminal(api)
+
+
+def test_every_option_of_the_command_reaches_the_replay(
+    terminal: Terminal, webhook: Webhook
+) -> None:
+    job = terminal.rewind(
+        "replay",
+        webhook.id,
+        *WINDOW,
+        *("--event-type", "follow.*", "--event-type", "dm.sent"),
+        *("--only", "failed", "--max-events-per-second", "100", "--max-in-flight", "1"),
+        *("--batch-size", "20", "--target-url", webhook.url, "--no-wait"),
+    )
+    assert job["options"] == {
+        "eventTypes": ["follow.*", "dm.sent"],
+        "only": "failed",
+        "maxEventsPerSecond": 100,
+        "maxInFlight": 1,
+        "batchSize": 20,
+        "targetUrl": webhook.url,
+    }
+    terminal.rewind("replays", "cancel", job["id"])
+
+
+def test_a_dry_run_tells_and_queues_nothing(terminal: Terminal, webhook: Webhook) -> None:
+    told = terminal.rewind("replay", webhook.id, *WINDOW, "--dry-run")
+    assert (told["events"], told["isExact"]) == (0, True)
+    assert terminal.run("replays", "list", "--webhook-id", webhook.id).stdout == ""
+
+
+@pytest.mark.parametrize(
+    "words", [("--only", "some"), ("--batch-size", "0"), ("--max-events-per-second", "fast")]
+)
+def test_an_option_out_of_its_bounds_is_a_misuse(
+    terminal: Terminal, words: tuple[str, ...]
+) -> None:
+    assert terminal.run("replay", "wh_1", *WINDOW, *words).exit_code == 2
+
+
+def test_a_replay_is_paused_resumed_cancelled_and_shown(
+    terminal: Terminal, webhook: Webhook
+) -> None:
+    job = terminal.rewind("replay", webhook.id, *WINDOW, "--no-wait")
+    for verb, state in (("pause", "PAUSED"), ("resume", "OPEN"), ("cancel", "CANCELLED")):
+        assert terminal.rewind("replays", verb, job["id"])["state"] == state
+        assert terminal.rewind("replays", "show", job["id"])["state"] == state
+    again = terminal.run("replays", "pause", job["id"])
+    assert (again.exit_code, again.stdout) == (1, "")
+    assert "CANCELLED" in again.stderr
+
+
+def test_failures_are_tried_again(api: ApiProcess, terminal: Terminal, webhook: Webhook) -> None:
+    job = terminal.rewind("replay", webhook.id, *WINDOW, "--no-wait")
+    claim = api.store.claim("test", 60.0)
+    assert claim is not None
+    assert claim.replay.id == job["id"]
+    api.store.begin_delivery(claim.lease, OffsetRange(0, 0, 1))
+    api.store.checkpoint(claim.lease, 1, Counts(failed=1), [Failure(0, "evt_1", 6, 503, "HTTP")])
+    api.store.complete(claim.lease)
+    child = terminal.rewind("replays", "retry", job["id"])
+    assert (child["retryOf"], child["state"]) == (job["id"], "OPEN")
+    terminal.rewind("replays", "cancel", child["id"])
+
+
+def test_replays_are_listed_a_line_each_the_latest_first(
+    terminal: Terminal, webhook: Webhook
+) -> None:
+    ids = []
+    for _ in range(3):
+        job = terminal.rewind("replay", webhook.id, *WINDOW, "--no-wait")
+        terminal.rewind("replays", "cancel", job["id"])
+        ids.insert(0, job["id"])
+
+    def listed(*words: str) -> list[str]:
+        lines = terminal.run("replays", "list", "--webhook-id", webhook.id, *words).stdout
+        return [json.loads(line)["id"] for line in lines.splitlines()]
+
+    # Two of them may be of the same millisecond.
+    assert sorted(listed()) == sorted(ids)
+    assert listed("--limit", "1") == listed()[:1]
+    assert listed("--state", "CANCELLED") == listed()
+    assert listed("--state", "OPEN") == []
+
+
+def test_an_id_is_an_id_whatever_it_looks_like(terminal: Terminal) -> None:
+    result = terminal.run("replays", "show", "../webhooks")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "404" in result.stderr
