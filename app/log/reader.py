@@ -48,7 +48,7 @@ class ReplayReader:
         window: Window,
         origin: str | None = None,
         properties: Mapping[str, str] = {},
-        stall_s: float = 15.0,
+        stall_s: float = 10.0,
     ) -> None:
         configuration = reader_configuration(bootstrap_servers, properties)
         self._consumer = Consumer(configuration, logger=_log)

@@ -1,0 +1,115 @@
+"""A log that does not answer: its replays wait, say so, and hold up nobody."""
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from processes import BrokerProcess
+from worker_bench import BEGIN_MS, PARTITIONS, Bench, until
+
+from app.log.topics import DELIVERY_OUTCOMES, ensure_topics
+from app.replay.model import Counts, Window
+from app.replay.options import Only
+from app.replay.states import ReplayState
+
+WINDOW = Window(BEGIN_MS, BEGIN_MS + 1_000_000)
+
+
+@pytest.fixture(autouse=True)
+def info(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "app.replay_workers")
+
+
+def test_a_replay_waits_for_the_log_and_says_so(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        # No offsets are stored yet, and nobody is there to tell any.
+        replay = bench.new_replay(webhook, WINDOW)
+        bench.bootstrap_servers = "127.0.0.1:1"
+        async with bench.worker():
+            await until(lambda: caplog.messages.count("postponed") >= 2, "it was put off twice")
+        waiting = bench.store.replay(replay.id)
+        assert (waiting.state, waiting.error) == (ReplayState.OPEN, None)
+        assert waiting.waiting_for is not None
+        assert waiting.waiting_for.startswith("the log: topic delivery_log: ")
+        # However often it was claimed, none of that was its fault.
+        assert waiting.claims_in_vain == 0
+        assert "Traceback" not in caplog.text
+
+    asyncio.run(scenario())
+
+
+def test_replays_that_wait_hold_no_place_of_others(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        bench.change(jobs_per_worker=1)
+        waiting = [bench.new_replay(bench.store_webhook("http://127.0.0.1:1/"), WINDOW)]
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 50))
+        # Its offsets are known: it needs no look-up, and the reader finds its broker.
+        replay = bench.replay(webhook)
+        bench.bootstrap_servers = "127.0.0.1:1"
+        async with bench.worker():
+            done = await bench.finished(replay)
+            await until(lambda: "postponed" in caplog.messages, "the other was put off")
+        assert done.counts == Counts(delivered=50)
+        assert bench.store.replay(waiting[0].id).state is ReplayState.OPEN
+
+    asyncio.run(scenario())
+
+
+def test_a_log_that_goes_away_under_a_replay_costs_no_event(
+    bench: Bench, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with BrokerProcess(tmp_path / "log") as broker:
+        broker.serve()
+        servers = broker.bootstrap_servers
+        ensure_topics(servers, partitions=PARTITIONS, retention_ms=86_400_000)
+        bench.bootstrap_servers = servers
+        bench.change(bootstrap_servers=servers)
+
+        async def scenario() -> None:
+            webhook = await bench.webhook()
+            # More than the reader reads ahead.
+            events = bench.events(webhook.id, 0, 30_000)
+            await bench.publish(events)
+            replay = bench.new_replay(webhook, WINDOW)
+            bench.receiver.answer(204, delay_s=0.01)
+            async with bench.worker():
+                await until(lambda: len(bench.received) >= 100, "delivery has begun")
+                bench.store.pause_replay(replay.id)
+                await until(lambda: "stopped" in caplog.messages, "the worker let go")
+                await asyncio.to_thread(broker.kill)
+                bench.store.resume_replay(replay.id)
+                await until(lambda: "postponed" in caplog.messages, "it was put off")
+                waiting = bench.store.replay(replay.id)
+                assert (waiting.state, waiting.error) == (ReplayState.OPEN, None)
+                await asyncio.to_thread(broker.serve)
+                bench.receiver.answer(204)
+                replay = await bench.finished(replay)
+            assert replay.state is ReplayState.COMPLETED
+            assert replay.counts == Counts(delivered=30_000)
+            assert sorted(bench.event_ids) == sorted(event.event_id for event in events)
+
+        asyncio.run(scenario())
+
+
+def test_without_a_topic_of_outcomes_everything_is_missing(timed_bench: Bench) -> None:
+    bench = timed_bench
+    admin = AdminClient({"bootstrap.servers": bench.bootstrap_servers})
+    admin.delete_topics([DELIVERY_OUTCOMES])[DELIVERY_OUTCOMES].result(20)
+
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 20))
+        replay = bench.replay(webhook, only=Only.FAILED)
+        async with bench.worker():
+            replay = await bench.finished(replay)
+        assert replay.counts == Counts(delivered=20)
+
+    asyncio.run(scenario())

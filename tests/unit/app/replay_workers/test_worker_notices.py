@@ -1,0 +1,129 @@
+"""The end of a replay is told to its webhook."""
+
+import asyncio
+import json
+import logging
+
+import pytest
+from worker_bench import BEGIN_MS, Bench, until
+
+from app.replay.model import NewReplay, Webhook, Window
+from app.replay.options import NoticeStyle, ReplayOptions
+
+WINDOW = Window(BEGIN_MS, BEGIN_MS + 1_000)
+
+
+async def asked(bench: Bench, webhook: Webhook, **options: object) -> str:
+    """A replay that ends when it is cancelled, asked for with `options`: its id."""
+    style = options.pop("notice", NoticeStyle.REWIND)
+    assert isinstance(style, NoticeStyle)
+    new = NewReplay(webhook.id, WINDOW, ReplayOptions(**options), notice=style)  # type: ignore[arg-type]
+    return bench.store.create_replay(new)[0].id
+
+
+def test_a_replay_that_completes_is_told_of_with_its_counts(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 30))
+        replay = bench.replay(webhook)
+        async with bench.worker():
+            await until(lambda: bool(bench.notices), "it was told")
+        (notice,) = bench.notices
+        assert notice.status == 204  # the receiver verifies signatures
+        assert (notice.event_id, notice.replay_id) == (f"{replay.id}-completed", replay.id)
+        document = json.loads(notice.body)
+        assert document["type"] == "replay.completed"
+        assert document["data"]["counts"] == {"delivered": 30, "duplicates": 0, "failed": 0}
+
+    asyncio.run(scenario())
+
+
+def test_it_is_told_once_however_many_workers_there_are(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "app.replay_workers")
+
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        replays = []
+        for _ in range(20):
+            replays.append(await asked(bench, webhook))
+            bench.store.cancel_replay(replays[-1])
+        async with bench.worker(), bench.worker():
+            await until(lambda: caplog.messages.count("notice-told") == 20, "all were told")
+        assert sorted(notice.replay_id or "" for notice in bench.notices) == sorted(replays)
+        assert bench.store.claim_notice(1.0) is None
+
+    asyncio.run(scenario())
+
+
+def test_the_form_of_twitter_is_told_where_it_was_asked_for(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        replay_id = await asked(bench, webhook, notice=NoticeStyle.TWITTER)
+        bench.store.cancel_replay(replay_id)
+        async with bench.worker():
+            await until(lambda: bool(bench.notices), "it was told")
+        (status,) = json.loads(bench.notices[0].body).values()
+        assert (status["job_id"], status["job_state"]) == (replay_id, "Incomplete")
+
+    asyncio.run(scenario())
+
+
+def test_a_receiver_that_does_not_take_it_is_told_again_under_the_same_id(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        bench.receiver.answer(503)
+        bench.store.cancel_replay(await asked(bench, webhook))
+        async with bench.worker():
+            await until(lambda: len(bench.notices) == 1, "it was told in vain")
+            bench.receiver.answer(204)
+            # The first pause is one of three seconds.
+            await until(lambda: len(bench.notices) == 2, "it was told again")
+        first, second = bench.notices
+        assert (first.status, second.status) == (503, 204)
+        assert (first.event_id, first.body) == (second.event_id, second.body)
+
+    asyncio.run(scenario())
+
+
+def test_it_goes_to_the_target_of_the_replay(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        target_url = f"{bench.receiver.url}/elsewhere"
+        bench.store.cancel_replay(await asked(bench, webhook, target_url=target_url))
+        async with bench.worker():
+            await until(lambda: bool(bench.notices), "it was told")
+        assert bench.notices[0].path == "/elsewhere"
+
+    asyncio.run(scenario())
+
+
+def test_a_receiver_that_hangs_holds_up_no_replay(bench: Bench) -> None:
+    async def scenario() -> None:
+        hanging = bench.store_webhook("http://127.0.0.1:1/unused")
+        sessions: list[asyncio.StreamWriter] = []
+
+        async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            sessions.append(writer)
+            await reader.read()
+
+        server = await asyncio.start_server(hang, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        bench.store.update_webhook(hanging.id, url=url)
+        bench.store.enable_webhook(hanging.id, url)
+        for _ in range(12):
+            bench.store.cancel_replay(await asked(bench, hanging))
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 50))
+        replay = bench.replay(webhook)
+        async with bench.worker():
+            await until(lambda: len(sessions) == 8, "as many wait as may at a time")
+            replay = await bench.finished(replay)
+            assert len(sessions) == 8
+            for writer in sessions:
+                writer.transport.abort()
+            server.close()
+        assert replay.counts.delivered == 50
+
+    asyncio.run(scenario())
