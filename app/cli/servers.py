@@ -1,4 +1,4 @@
-"""`rewind api` and `rewind worker`: one process each, for running beyond one machine."""
+"""`rewind api`, `rewind live` and `rewind worker`: each a process, for more than one machine."""
 
 import sys
 
@@ -7,6 +7,7 @@ import click
 from app.api.server import serve
 from app.cli.options import load_settings, setting_options
 from app.cli.stdin_watch import stop_when_stdin_closes
+from app.live.server import run as run_live
 from app.replay_workers.server import run
 
 stop_on_stdin_close_option = click.option(
@@ -46,3 +47,23 @@ def worker(stop_on_stdin_close: bool, **overrides: str | None) -> None:
     if stop_on_stdin_close:
         stop_when_stdin_closes()
     sys.exit(run(settings))
+
+
+@click.command()
+@setting_options(
+    database="SQLAlchemy URL of the database.",
+    bootstrap_servers="HOST:PORT of one or more brokers, with commas between.",
+    live_delays_s="Seconds before each attempt, with commas between.",
+    live_in_flight="Requests to one webhook at a time.",
+    live_queue_max="Events that wait for one webhook; more are left to replays.",
+)
+@stop_on_stdin_close_option
+def live(stop_on_stdin_close: bool, **overrides: str | None) -> None:
+    """Match events against the rules and deliver them, until SIGTERM or Ctrl-C.
+
+    Any number of these processes share the work.
+    """
+    settings = load_settings(**overrides)
+    if stop_on_stdin_close:
+        stop_when_stdin_closes()
+    sys.exit(run_live(settings))

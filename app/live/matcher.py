@@ -77,7 +77,7 @@ class _Read(NamedTuple):
 
     events: Mapping[int, Sequence[LoggedEvent]]
     pieces: Sequence[_Piece]
-    count: int
+    records: int
 
 
 class _Named(NamedTuple):
@@ -215,7 +215,7 @@ class Matcher:
             await self._look_again(unwanted)
         for piece in read.pieces:
             piece.is_done = True
-        self.under_way -= read.count
+        self.under_way -= read.records
         self._hold_or_release(reader)
 
     async def _look_again(self, unwanted: list[_Named]) -> None:

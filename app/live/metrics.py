@@ -1,5 +1,6 @@
 """What a live process counts about itself."""
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -8,6 +9,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from app.log.outcomes import LiveOutcome
+from app.webhooks.metrics import DeliveryMetrics
 
 Lags = Callable[[], dict[int, int]]
 
@@ -28,11 +30,7 @@ class LiveMetrics:
         self.owed = self._counter(
             "rewind_live_owed_events", "Events that the matcher wrote to `delivery_log`."
         )
-        self._attempts = self._counter(
-            "rewind_live_attempts",
-            "Requests sent to receivers, by the status of the answer, or `none` without one.",
-            "status",
-        )
+        self.attempts = DeliveryMetrics(self.registry)
         self._settled = self._counter(
             "rewind_live_settled_events",
             "Records of `delivery_log` that are done with, by what became of them.",
@@ -43,13 +41,13 @@ class LiveMetrics:
         )
         self.disabled_webhooks = self._counter(
             "rewind_live_disabled_webhooks",
-            "Webhooks that were disabled for what their receiver did.",
+            "Webhooks that were disabled for their receiver.",
         )
-        self.delivered_after_event_s = self._latency(
+        self._after_event_s = self._latency(
             "rewind_live_delivered_after_event_seconds",
             "From an event's own time until its receiver took it.",
         )
-        self.delivered_after_read_s = self._latency(
+        self._after_read_s = self._latency(
             "rewind_live_delivered_after_read_seconds",
             "From when an event was read from `delivery_log` until its receiver took it.",
         )
@@ -62,9 +60,10 @@ class LiveMetrics:
         """Count records of `events`: matched, unmatched, or malformed."""
         self._matched.labels(result).inc(count)
 
-    def count_attempt(self, status: int | None) -> None:
-        """Count a request and its answer."""
-        self._attempts.labels("none" if status is None else str(status)).inc()
+    def count_delivery(self, event_ms: int, since_read_s: float) -> None:
+        """Count an event that was taken now: its time, and how long it had been here."""
+        self._after_event_s.observe(max(0.0, time.time() - event_ms / 1_000))
+        self._after_read_s.observe(since_read_s)
 
     def count_settled(self, outcome: LiveOutcome) -> None:
         """Count a record of `delivery_log` that is done with."""

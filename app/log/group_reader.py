@@ -4,7 +4,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -19,7 +19,7 @@ _log: Final = logging.getLogger(__name__)
 RECORDS_MAX: Final = 1_000
 """Records that are handed over at a time."""
 
-_WAIT_S: Final = 0.05
+_WAIT_S: Final = 0.02
 """The longest a read blocks; whoever wants to stop waits no longer than that."""
 
 _HANDED_MAX: Final = 2
@@ -28,9 +28,6 @@ _HANDED_MAX: Final = 2
 _ANSWER_S: Final = 10.0
 _RETRY_S: Final = 1.0
 _LAG_S: Final = 2.0
-
-_NOT_NOW: Final = (KafkaException, RuntimeError)
-"""What the client raises when the group changes hands, or is being left."""
 
 _END_OFFSET: Final = -1
 _BEGINNING_OFFSET: Final = -2
@@ -97,7 +94,12 @@ class GroupReader:
         self._loop = asyncio.get_running_loop()
         self._handed = threading.Semaphore(_HANDED_MAX)
         self._stopping = threading.Event()
-        self._consumer: Consumer | None = None
+        # What the loop wants, for the thread to do between two reads: the client must not be called
+        # by one thread while another reads with it. Both would wait, each for what the other has.
+        self._lock = threading.Lock()
+        self._commits: dict[int, Committed] = {}
+        self._held: set[int] = set()
+        self._paused: set[int] = set()
         self._next_lag_s = 0.0
         self._next_warning_s = 0.0
 
@@ -125,25 +127,16 @@ class GroupReader:
 
         One that does not arrive is not repeated: the next one says more.
         """
-        consumer = self._consumer
-        if consumer is None or not commits:
-            return
-        with suppress(*_NOT_NOW):
-            consumer.commit(offsets=self._places(commits), asynchronous=True)
+        with self._lock:
+            self._commits.update(commits)
 
     def hold(self, partition: int) -> None:
         """Read no more of a partition; what is on its way still comes."""
-        consumer = self._consumer
-        if consumer is not None:
-            with suppress(*_NOT_NOW):
-                consumer.pause([TopicPartition(self.topic, partition)])
+        self._held.add(partition)
 
     def release(self, partition: int) -> None:
         """Read a partition that was held."""
-        consumer = self._consumer
-        if consumer is not None:
-            with suppress(*_NOT_NOW):
-                consumer.resume([TopicPartition(self.topic, partition)])
+        self._held.discard(partition)
 
     def _run(self, done: "asyncio.Future[None]") -> None:
         """The thread's way: everything below is called on it."""
@@ -155,7 +148,7 @@ class GroupReader:
             self._loop.call_soon_threadsafe(_end, done, None)
 
     def _read_until_stopped(self) -> None:
-        consumer = self._consumer = Consumer(self._configuration, logger=_log)
+        consumer = Consumer(self._configuration, logger=_log)
         consumer.subscribe(
             [self.topic],
             on_assign=self._on_assign,
@@ -164,11 +157,27 @@ class GroupReader:
         )
         try:
             while not self._stopping.is_set():
+                self._store_commits(consumer)
+                self._heed_holds(consumer)
                 self._hand_over(self._messages(consumer))
                 self._measure_lag(consumer)
         finally:
-            self._consumer = None
             consumer.close()
+
+    def _store_commits(self, consumer: Consumer) -> None:
+        with self._lock:
+            commits, self._commits = self._commits, {}
+        if commits:
+            with suppress(KafkaException):  # the group is just changing hands
+                consumer.commit(offsets=self._places(commits), asynchronous=True)
+
+    def _heed_holds(self, consumer: Consumer) -> None:
+        held = set(self._held)
+        if held == self._paused:
+            return
+        consumer.pause(self._at(held - self._paused, 0))
+        consumer.resume(self._at(self._paused - held, 0))
+        self._paused = held
 
     def _messages(self, consumer: Consumer) -> "list[Message]":
         # `consume` waits until it has all it may take. So wait for one, then take what is there.
@@ -233,7 +242,11 @@ class GroupReader:
 
     def _forget(self, partitions: Sequence[int]) -> None:
         for partition in partitions:
+            with self._lock:
+                self._commits.pop(partition, None)
             self.lags.pop(partition, None)
+            self._held.discard(partition)
+            self._paused.discard(partition)
 
     async def _begin(
         self, positions: Mapping[int, tuple[Committed | None, Bounds]]
@@ -262,7 +275,7 @@ class GroupReader:
             else:
                 return _joined(stored, lows, highs)
 
-    def _at(self, partitions: Sequence[int], offset: int) -> list[TopicPartition]:
+    def _at(self, partitions: Iterable[int], offset: int) -> list[TopicPartition]:
         return [TopicPartition(self.topic, partition, offset) for partition in partitions]
 
     def _places(self, commits: Mapping[int, Committed]) -> list[TopicPartition]:

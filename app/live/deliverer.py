@@ -1,0 +1,226 @@
+"""The second stage: delivery_log -> webhooks, and what became of each event -> delivery_outcomes.
+
+A group that is new begins at the end: what was owed before there was a live path is for replays.
+An event whose time is more than a day past when it is read is left to replays, too.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+from app.live.lane import Lane, Route
+from app.live.metrics import LiveMetrics
+from app.live.outcome_writer import OutcomeWriter
+from app.live.parcel import Parcel, Share
+from app.live.progress import Commit, NoteUnreadable, PartitionProgress, resume
+from app.live.recent import RecentDigests
+from app.log.event import LoggedEvent, OwedEvent, place_name
+from app.log.group_reader import Bounds, Committed, GroupReader
+from app.log.outcomes import DeliveryOutcome, LiveOutcome, encode_outcome
+from app.log.topics import DELIVERY_LOG
+from app.replay.dedupe import event_digest
+
+GROUP: Final = "rewind-delivery"
+
+LATE_MS: Final = 86_400_000
+"""An event this old is history: who wants it asks for a replay."""
+
+RECENT_MAX: Final = 100_000
+"""Delivered events that are remembered, to know copies by; each costs about 100 bytes."""
+
+COMMIT_S: Final = 0.25
+LAST_REQUESTS_S: Final = 8.0
+"""How long requests under way may take when partitions are let go; supervisors wait ten."""
+
+_LAST_OUTCOMES_S: Final = 2.0
+_LOOK_S: Final = 0.01
+_SWEEP_S: Final = 60.0
+
+
+class Deliverer:
+    """Brings events to the lanes of their webhooks, and keeps the books of what is settled."""
+
+    def __init__(self, outcomes: OutcomeWriter, metrics: LiveMetrics) -> None:
+        self._outcomes = outcomes
+        self._metrics = metrics
+        self._shares: dict[int, Share] = {}
+        self._lanes: dict[str, Lane] = {}
+        self._waiting: dict[int, Parcel] = {}
+        self._recent = RecentDigests(RECENT_MAX)
+        self._reader: GroupReader | None = None
+        self._route: Route | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Events that are in a lane."""
+        return len(self._waiting)
+
+    @property
+    def unsettled(self) -> int:
+        """Records that are read and not settled."""
+        return sum(share.progress.open_count for share in self._shares.values())
+
+    async def run(self, reader: GroupReader, route: Route) -> None:
+        """Keep the group's position until cancelled."""
+        self._reader, self._route = reader, route
+        sweep_s = time.monotonic() + _SWEEP_S
+        while True:
+            await asyncio.sleep(COMMIT_S)
+            reader.commit(self._commits())
+            if time.monotonic() >= sweep_s:
+                sweep_s = time.monotonic() + _SWEEP_S
+                self._forget_lanes()
+
+    def begin(self, partition: int, committed: Committed | None, bounds: Bounds) -> int:
+        """Go on where the group stands, or begin at the end."""
+        progress = _progress(committed, bounds)
+        # A place of our own, so that a new group's first commit tells where it began.
+        self._shares[partition] = Share(partition, progress, Commit(-1, ""))
+        return max(progress.read_from, bounds.low)
+
+    def take(self, events: Mapping[int, Sequence[LoggedEvent]]) -> None:
+        """Bring each event to its lane, unless it was settled before."""
+        now_s, now_ms = time.monotonic(), time.time_ns() // 1_000_000
+        for partition, some in events.items():
+            share = self._shares.get(partition)
+            if share is None:
+                continue
+            for event in some:
+                if share.progress.open(event.offset):
+                    self._bring(share, event, now_s, now_ms)
+
+    async def let_go(self, partitions: Sequence[int]) -> dict[int, Committed]:
+        """Begin no more requests, and wait for those under way; how far the partitions are."""
+        shares = {each: self._shares[each] for each in partitions if each in self._shares}
+        for share in shares.values():
+            self._withdraw(share)
+        deadline_s = time.monotonic() + LAST_REQUESTS_S
+        while any(share.posting for share in shares.values()):
+            if time.monotonic() >= deadline_s:
+                break
+            await asyncio.sleep(_LOOK_S)
+        self.lose(partitions)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._outcomes.flush(), _LAST_OUTCOMES_S)
+        return {each: _committed(share.progress.commit()) for each, share in shares.items()}
+
+    def lose(self, partitions: Sequence[int]) -> None:
+        """Forget the events of these partitions; others deliver them now."""
+        for partition in partitions:
+            share = self._shares.pop(partition, None)
+            if share is None:
+                continue
+            self._withdraw(share)
+            for lane in self._lanes.values():
+                lane.drop(share)
+            gone = [digest for digest, each in self._waiting.items() if each.share is share]
+            for digest in gone:
+                del self._waiting[digest]
+
+    def settle(
+        self, parcel: Parcel, outcome: LiveOutcome, status: int | None, reason: str | None
+    ) -> None:
+        """Write what became of a parcel and its copies; then they are settled."""
+        if self._waiting.get(parcel.digest) is parcel:
+            del self._waiting[parcel.digest]
+        if outcome is LiveOutcome.DELIVERED:
+            self._recent.add(parcel.digest)
+        for share, event in ((parcel.share, parcel.event), *parcel.copies):
+            self._metrics.count_settled(outcome)
+            became = DeliveryOutcome(
+                partition=share.partition,
+                offset=event.offset,
+                event_id=parcel.event_id,
+                outcome=outcome,
+                attempts=parcel.attempts,
+                status=status,
+                reason=reason,
+                time_ms=time.time_ns() // 1_000_000,
+            )
+            record = OwedEvent(
+                parcel.webhook_id,
+                parcel.event_id,
+                event.event_type,
+                event.timestamp_ms,
+                encode_outcome(became),
+            )
+            self._outcomes.add(record, partial(share.progress.settle, event.offset))
+
+    def crowd(self, share: Share, webhook_id: str) -> None:
+        """Read no more of a partition for the sake of this webhook."""
+        assert self._reader is not None
+        if not share.crowded_by:
+            self._reader.hold(share.partition)
+        share.crowded_by.add(webhook_id)
+
+    def clear(self, share: Share, webhook_id: str) -> None:
+        """Read on, unless others have it held."""
+        assert self._reader is not None
+        share.crowded_by.discard(webhook_id)
+        if not share.crowded_by and not share.is_gone:
+            self._reader.release(share.partition)
+
+    def _withdraw(self, share: Share) -> None:
+        """Begin no more requests for its events."""
+        share.is_gone = True
+        for lane in self._lanes.values():
+            lane.withdraw(share)
+
+    def _bring(self, share: Share, event: LoggedEvent, now_s: float, now_ms: int) -> None:
+        webhook_id = (event.key or b"").decode("utf-8", "replace")
+        event_id = event.event_id or place_name(DELIVERY_LOG, share.partition, event.offset)
+        # No webhook's id has a space in it.
+        digest = event_digest(f"{webhook_id} {event_id}", event.value)
+        parcel = Parcel(share, webhook_id, event_id, digest, event, now_s)
+        if digest in self._recent:
+            self._metrics.duplicates.inc()
+            self.settle(parcel, LiveOutcome.DELIVERED, None, None)
+        elif first := self._waiting.get(digest):
+            self._metrics.duplicates.inc()
+            first.copies.append((share, event))
+        elif event.timestamp_ms < now_ms - LATE_MS:
+            reason = "its time was more than a day past when it was read"
+            self.settle(parcel, LiveOutcome.LEFT, None, reason)
+        else:
+            self._waiting[digest] = parcel
+            self._lane(webhook_id).offer(parcel)
+
+    def _lane(self, webhook_id: str) -> Lane:
+        lane = self._lanes.get(webhook_id)
+        if lane is None:
+            assert self._route is not None
+            lane = self._lanes[webhook_id] = Lane(webhook_id, self._route)
+        return lane
+
+    def _commits(self) -> dict[int, Committed]:
+        commits = {}
+        for partition, share in self._shares.items():
+            commit = share.progress.commit()
+            if commit != share.committed:
+                share.committed = commit
+                commits[partition] = _committed(commit)
+        return commits
+
+    def _forget_lanes(self) -> None:
+        self._lanes = {
+            webhook_id: lane for webhook_id, lane in self._lanes.items() if not lane.is_forgettable
+        }
+
+
+def _progress(committed: Committed | None, bounds: Bounds) -> PartitionProgress:
+    if committed is None:
+        return PartitionProgress(bounds.high)
+    try:
+        progress = resume(Commit(committed.position, committed.note))
+    except NoteUnreadable:
+        # Somebody set the group's position by hand, with a note of theirs.
+        progress = PartitionProgress(committed.position)
+    progress.read_to(bounds.low)
+    return progress
+
+
+def _committed(commit: Commit) -> Committed:
+    return Committed(commit.position, commit.note)

@@ -1,0 +1,263 @@
+"""The live process: opens its doors, runs both stages until a signal, and leaves its groups."""
+
+import asyncio
+import logging
+import logging.config
+import sys
+from collections.abc import Coroutine
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+from app import json_log
+from app.config import Settings
+from app.live import deliverer, matcher
+from app.live.deliverer import Deliverer
+from app.live.lane import Route
+from app.live.matcher import Matcher
+from app.live.metrics import LiveMetrics
+from app.live.outcome_writer import OutcomeWriter
+from app.live.routing import RoutingTable
+from app.live.standing import Standing
+from app.log.errors import LogUnavailable
+from app.log.group_reader import GroupReader, GroupStage
+from app.log.publisher import EventPublisher
+from app.log.topics import DELIVERY_LOG, EVENTS, ensure_topics
+from app.shutdown import stop_on_signals
+from app.store import Store, StoreError, StoreUnavailable
+from app.webhooks.guard import Guard
+from app.webhooks.limits import SenderLimits
+from app.webhooks.sender import WebhookSender
+
+READY_LINE: Final = "rewind live ready"
+
+_log: Final = logging.getLogger(__name__)
+
+_RETRY_S: Final = 1.0
+_LOG_TIMEOUT_S: Final = 5.0
+
+_JOINED_S: Final = 15.0
+"""Of more processes than there are partitions some get none: they are ready all the same."""
+
+_LANES_PER_TARGET: Final = 32
+"""Webhooks with receivers on one host that do not wait for each other's answers."""
+
+
+class _Stopped(Exception):
+    """The process is to end before it has begun."""
+
+
+def run(settings: Settings) -> int:
+    """Deliver until SIGTERM or SIGINT; the exit code: 1 when the database or a port is not fit.
+
+    The database and the log may come up later than this process, which waits for both.
+    """
+    logging.config.dictConfig(json_log.CONFIG)
+    store = Store.open(settings.database)
+    try:
+        asyncio.run(_serve(settings, store))
+    except (StoreError, OSError) as error:
+        _log.error("refused", extra={"reason": str(error)})
+        return 1
+    finally:
+        store.close()
+    return 0
+
+
+async def _serve(settings: Settings, store: Store) -> None:
+    stopping = stop_on_signals()
+    metrics = LiveMetrics()
+    if settings.live_metrics_port:
+        metrics.serve(settings.host, settings.live_metrics_port)
+    async with (
+        WebhookSender(Guard.of(settings), _limits(settings)) as sender,
+        _publisher(settings) as publisher,
+    ):
+        table = RoutingTable(store)
+        live = LivePath(settings, store, table, sender, publisher, metrics)
+        with suppress(_Stopped):
+            await _wait_for_doors(store, table, publisher, stopping)
+            await live.run(stopping)
+    _log.info("stopped")
+
+
+async def _wait_for_doors(
+    store: Store, table: RoutingTable, publisher: EventPublisher, stopping: asyncio.Event
+) -> None:
+    """Return once the database has given the routing table, and the log has the topics.
+
+    Raises:
+        StoreError: the database answers, and is not fit.
+        _Stopped: the process is to end.
+    """
+    while not stopping.is_set():
+        try:
+            await asyncio.to_thread(store.check)
+            await table.refresh()
+            await publisher.make_topics()
+        except (StoreUnavailable, LogUnavailable) as error:
+            _log.warning("waiting", extra={"reason": str(error)})
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stopping.wait(), _RETRY_S)
+        else:
+            return
+    raise _Stopped
+
+
+class LivePath:
+    """Both stages with all that they share. Runs once."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        table: RoutingTable,
+        sender: WebhookSender,
+        publisher: EventPublisher,
+        metrics: LiveMetrics,
+    ) -> None:
+        self._settings = settings
+        self._table = table
+        self._sender = sender
+        self._metrics = metrics
+        self._couriers: set[asyncio.Task[None]] = set()
+        self._standing = Standing(store, table, metrics)
+        self._outcomes = OutcomeWriter(publisher)
+        self._deliverer = Deliverer(self._outcomes, metrics)
+        self._matcher = Matcher(
+            table,
+            publisher,
+            store,
+            metrics,
+            lateness_ms=settings.lateness_ms,
+            retention_ms=settings.retention_ms,
+        )
+        self._matching = self._reader(EVENTS, matcher.GROUP, self._matcher)
+        self._delivering = self._reader(DELIVERY_LOG, deliverer.GROUP, self._deliverer)
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Work until `stopping`; returns when everything that was let go is committed.
+
+        Raises in a group:
+            Exception: one of its parts cannot go on.
+        """
+        self._watch()
+        readers = (self._matching, self._delivering)
+        async with asyncio.TaskGroup() as group:
+            route = self._route(group)
+            parts = [
+                group.create_task(part)
+                for part in (
+                    self._table.run(),
+                    self._standing.run(),
+                    self._outcomes.run(),
+                    self._matcher.run(self._matching),
+                    self._deliverer.run(self._delivering, route),
+                    self._say_when_ready(),
+                )
+            ]
+            reading = [group.create_task(reader.run()) for reader in readers]
+            await stopping.wait()
+            route.is_stopping = True
+            for reader in readers:
+                reader.stop()
+            await asyncio.wait(reading)
+            # Also requests that got no answer all the while.
+            for task in (*parts, *self._couriers):
+                task.cancel()
+
+    def _reader(self, topic: str, name: str, stage: GroupStage) -> GroupReader:
+        settings = self._settings
+        return GroupReader(
+            settings.bootstrap_servers,
+            topic,
+            name,
+            stage,
+            properties=settings.kafka_properties,
+        )
+
+    def _route(self, group: asyncio.TaskGroup) -> Route:
+        settings = self._settings
+        return Route(
+            table=self._table,
+            sender=self._sender,
+            standing=self._standing,
+            metrics=self._metrics,
+            desk=self._deliverer,
+            spawn=lambda carrying: self._spawn(group, carrying),
+            delays_s=settings.attempt_delays_s,
+            in_flight_max=settings.live_in_flight,
+            queue_max=settings.live_queue_max,
+            disable_after_failures=settings.disable_after_failures,
+            disable_after_s=settings.disable_after_s,
+        )
+
+    def _spawn(self, group: asyncio.TaskGroup, carrying: Coroutine[Any, Any, None]) -> None:
+        courier = group.create_task(carrying)
+        self._couriers.add(courier)
+        courier.add_done_callback(self._couriers.discard)
+
+    async def _say_when_ready(self) -> None:
+        """Say that events which are published from now on are delivered live."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_JOINED_S):
+                await self._matching.joined.wait()
+                await self._delivering.joined.wait()
+        _log.info("ready", extra={"webhooks": self._table.webhook_count})
+        # In one piece: a line of another thread must not part it from its end.
+        sys.stderr.write(f"{READY_LINE}\n")
+
+    def _watch(self) -> None:
+        metrics, table = self._metrics, self._table
+        metrics.watch(
+            "rewind_live_matching_events",
+            "Records of `events` that are read and not logged for all whom they are owed to.",
+            lambda: self._matcher.under_way,
+        )
+        metrics.watch(
+            "rewind_live_waiting_events",
+            "Events that wait for an attempt or its answer.",
+            lambda: self._deliverer.waiting,
+        )
+        metrics.watch(
+            "rewind_live_unsettled_records",
+            "Records of `delivery_log` that are read and not settled.",
+            lambda: self._deliverer.unsettled,
+        )
+        metrics.watch(
+            "rewind_live_webhooks", "Webhooks in the routing table.", lambda: table.webhook_count
+        )
+        metrics.watch("rewind_live_rules", "Rules in the table.", lambda: table.rule_count)
+        metrics.watch(
+            "rewind_live_routing_age_seconds",
+            "For how long the database has not refreshed the routing table.",
+            lambda: table.age_s,
+        )
+        readers = (self._matching, self._delivering)
+        metrics.watch_lags({each.group: partial(dict, each.lags) for each in readers})
+
+
+def _publisher(settings: Settings) -> EventPublisher:
+    return EventPublisher(
+        settings.bootstrap_servers,
+        origin=settings.origin,
+        server=settings.server,
+        properties=settings.kafka_properties,
+        make_topics=partial(
+            ensure_topics,
+            settings.bootstrap_servers,
+            partitions=settings.partitions,
+            retention_ms=settings.retention_ms,
+            replication_factor=settings.replication_factor,
+            properties=settings.kafka_properties,
+            timeout_s=_LOG_TIMEOUT_S,
+        ),
+    )
+
+
+def _limits(settings: Settings) -> SenderLimits:
+    return SenderLimits(
+        connect_s=settings.connect_timeout_s,
+        total_s=settings.delivery_timeout_s,
+        connections_per_target=settings.live_in_flight * _LANES_PER_TARGET,
+    )
