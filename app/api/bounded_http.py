@@ -29,7 +29,7 @@ class BoundedHttp(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first request."""
         super().connection_made(transport)
-        self._expect_head()
+        self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no more."""
@@ -43,13 +43,17 @@ class BoundedHttp(HttpToolsProtocol):
         if self._is_in_head and self._head_bytes > HEAD_BYTES_MAX:
             self._stop_waiting()
             self.send_400_response("The head of the request is too large.")
+        elif self._patience is None and (self.cycle is None or self.cycle.response_complete):
+            # Empty lines, or a body that was answered without being read: neither may go on.
+            self._wait()
 
     def on_message_begin(self) -> None:
         """Note the first byte of a request."""
         super().on_message_begin()
         # What came along with the end of the request before was counted in vain.
         self._head_bytes = 0
-        self._expect_head()
+        self._is_in_head = True
+        self._wait()
 
     def on_headers_complete(self) -> None:
         """Note the end of the head."""
@@ -57,8 +61,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._stop_waiting()
         super().on_headers_complete()
 
-    def _expect_head(self) -> None:
-        self._is_in_head = True
+    def _wait(self) -> None:
         self._stop_waiting()
         self._patience = self.loop.call_later(HEAD_S, self._give_up)
 

@@ -1,4 +1,7 @@
 import logging
+import re
+import socket
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -7,10 +10,12 @@ from fastapi import FastAPI
 from httpx import AsyncClient
 
 from app.api.application import create_app
+from app.api.job_watch import JobWatch
 from app.config import Settings
 from app.json_log import JsonLines
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
+from app.replay.model import NewReplay, Webhook, Window
 from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.sender import WebhookSender
@@ -58,6 +63,51 @@ async def test_requests_are_counted_by_route_not_by_path(client: AsyncClient) ->
         assert series in metrics.text
 
 
+async def test_a_scrape_tells_of_the_replays(
+    client: AsyncClient, store: Store, webhook: Webhook
+) -> None:
+    store.create_replay(NewReplay(webhook.id, Window(0, 1)))
+    metrics = (await client.get("/metrics")).text
+    for line in (
+        "rewind_database_up 1.0",
+        'rewind_replays{state="OPEN"} 1.0',
+        'rewind_replays{state="FAILED"} 0.0',
+        "rewind_replays_late_heartbeats 0.0",
+    ):
+        assert f"\n{line}\n" in metrics
+    (oldest,) = re.findall(r"^rewind_replays_oldest_open_seconds (\S+)$", metrics, re.MULTILINE)
+    assert float(oldest) >= 0
+
+
+async def test_a_scrape_outlasts_the_database_and_says_so(
+    client: AsyncClient, store: Store, tmp_path: Path
+) -> None:
+    assert (await client.get("/metrics")).status_code == 200
+    store.close()
+    (tmp_path / "rewind.db").rename(tmp_path / "elsewhere.db")
+    (tmp_path / "rewind.db").mkdir()
+    answer = await client.get("/metrics")
+    assert answer.status_code == 200
+    assert "\nrewind_database_up 0.0\n" in answer.text
+    assert "rewind_replays" not in answer.text
+    assert 'route="/metrics",status="200"} 1.0' in answer.text
+
+
+async def test_scrapes_do_not_wait_for_a_database_that_is_silent() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(60)
+        port = silent.getsockname()[1]
+        with closing(Store.open(f"mysql+pymysql://nobody@127.0.0.1:{port}/rewind")) as store:
+            watch = JobWatch(store)
+            assert [await watch.read(), await watch.read()] == [None, None]
+            # The second did not ask again, so the first had not waited for the end.
+            asked, _ = silent.accept()
+            silent.settimeout(0)
+            with pytest.raises(BlockingIOError):
+                silent.accept()
+            asked.close()
+
+
 async def test_a_request_is_one_line_without_its_query(
     client: AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -79,7 +129,7 @@ async def test_the_description_covers_every_route_with_an_example(
     assert document["info"]["title"] == "Rewind"
     operations = [operation for path in document["paths"].values() for operation in path.values()]
     ids = [operation["operationId"] for operation in operations]
-    assert len(set(ids)) == len(ids) == 14
+    assert len(set(ids)) == len(ids) == 26
     assert all(each.isidentifier() and each[0].islower() and "_" not in each for each in ids)
     assert all(operation["tags"] for operation in operations)
     schemas = document["components"]["schemas"]
