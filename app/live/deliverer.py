@@ -37,6 +37,9 @@ LAST_REQUESTS_S: Final = 8.0
 
 _LAST_OUTCOMES_S: Final = 2.0
 _LOOK_S: Final = 0.01
+_BUSY_S: Final = 0.02
+"""A timer that comes this late says that the loop has more to do than it can."""
+
 _SWEEP_S: Final = 60.0
 
 
@@ -68,7 +71,9 @@ class Deliverer:
         self._reader, self._route = reader, route
         sweep_s = time.monotonic() + _SWEEP_S
         while True:
+            due_s = time.monotonic() + COMMIT_S
             await asyncio.sleep(COMMIT_S)
+            route.is_busy = time.monotonic() - due_s > _BUSY_S
             reader.commit(self._commits())
             if time.monotonic() >= sweep_s:
                 sweep_s = time.monotonic() + _SWEEP_S

@@ -31,7 +31,9 @@ ALL_BYTES_MAX: Final = 128 * 2**20
 """Bytes of events that wait, for one webhook and for all of them."""
 
 JUDGED_AFTER_S: Final = 1.0
-"""How long a full lane holds its partition before its pace decides whether it may go on to."""
+JUDGED_AT_LAST_S: Final = 5.0
+"""How long a full lane holds its partition before its pace decides whether it may go on to; the
+longer time while this process has so much to do that no receiver could be fast."""
 
 RETRY_AFTER_S_MAX: Final = 600.0
 """The longest quiet that a receiver may ask for."""
@@ -68,6 +70,7 @@ class Route:
     disable_after_failures: int
     disable_after_s: float
     bytes_waiting: int = 0
+    is_busy: bool = False
     is_stopping: bool = False
 
 
@@ -84,6 +87,7 @@ class Lane:
         self._pace = Pace()
         self._is_slow = False
         self._crowding: Share | None = None
+        self._crowded_s = 0.0
         self._quiet_until_s = 0.0
         self._is_closed = False
         self._failures = FailureRun(
@@ -164,6 +168,7 @@ class Lane:
     def _crowd(self, share: Share) -> None:
         if self._crowding is None:
             self._crowding = share
+            self._crowded_s = time.monotonic()
             self._route.desk.crowd(share, self.webhook_id)
             asyncio.get_running_loop().call_later(JUDGED_AFTER_S, self._judge, share)
 
@@ -176,7 +181,9 @@ class Lane:
         """Go on holding the partition for a receiver that is fast; else leave what is too much."""
         if self._crowding is not share:
             return
-        if self._pace.is_fast(time.monotonic()):
+        now_s = time.monotonic()
+        is_early = self._route.is_busy and now_s - self._crowded_s < JUDGED_AT_LAST_S
+        if is_early or self._pace.is_fast(now_s):
             asyncio.get_running_loop().call_later(JUDGED_AFTER_S, self._judge, share)
             return
         self._is_slow = True

@@ -40,7 +40,7 @@ COMMIT_S: Final = 0.1
 _RETRY_S: Final = 1.0
 _LET_GO_S: Final = 5.0
 _LOOK_S: Final = 0.01
-_TURN_RECORDS: Final = 250
+_TURN_RECORDS: Final = 50
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 _log: Final = logging.getLogger(__name__)
 
-RECORDS_MAX: Final = 1_000
+RECORDS_MAX: Final = 500
 """Records that are handed over at a time."""
 
 _WAIT_S: Final = 0.02
