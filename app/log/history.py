@@ -11,6 +11,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, i
     OffsetSpec,
 )
 
+from app.log.complaints import COMPLAINTS
 from app.log.errors import LogUnavailable, TopicMissing, WindowNotRetained
 from app.log.topics import DELIVERY_LOG
 from app.replay.model import OffsetRange, Window
@@ -41,8 +42,12 @@ class LogHistory:
         timeout_s: float = 10.0,
     ) -> None:
         # The errors a caller can do something about come with the answers.
-        client: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
-        client.update(properties)
+        client: dict[str, Any] = {
+            "bootstrap.servers": bootstrap_servers,
+            "log_level": 0,
+            "error_cb": COMPLAINTS.note,
+            **properties,
+        }
         # By default the admin client believes for a quarter of an hour that a partition's leader is
         # the one that it was, and asks that one although it is dead and another leads.
         self._admin = AdminClient({**client, "metadata.max.age.ms": _LEADERS_AGE_MS})
@@ -135,6 +140,7 @@ class LogHistory:
         return found
 
     def _unavailable(self, error: KafkaError) -> LogUnavailable:
+        self._consumer.poll(0)  # it may say why
         return LogUnavailable(f"topic {self._topic}: {error.str()}")
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from app.log.complaints import COMPLAINTS
 from app.log.errors import PublishFailed
 from app.log.event import OwedEvent
 from app.replay.lateness import Arrival
@@ -134,9 +135,11 @@ class EventPublisher:
                 self._replace_producer()
 
     def _note_error(self, error: KafkaError) -> None:
-        self._is_fatal = self._is_fatal or error.fatal()
-        level = logging.ERROR if error.fatal() else logging.WARNING
-        _log.log(level, "log client: %s", error.str())
+        if error.fatal():
+            self._is_fatal = True
+            _log.error("log client: %s", error.str())
+        else:
+            COMPLAINTS.note(error)
 
     def _replace_producer(self) -> None:
         """Begin anew: an idempotent producer whose sequence is broken never sends again."""

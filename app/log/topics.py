@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from app.log.complaints import COMPLAINTS
 from app.log.errors import LogUnavailable
 
 EVENTS: Final = "events"
@@ -40,14 +41,28 @@ def ensure_topics(
     Raises:
         LogUnavailable: the log did not answer in time, or would not create one of them.
     """
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0, **properties})
+    client: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
+    client |= {"error_cb": COMPLAINTS.note, **properties}
+    admin = AdminClient(client)
     retention = {"retention.ms": str(retention_ms)}
     wanted = [
         NewTopic(EVENTS, partitions, replication_factor),
         NewTopic(DELIVERY_LOG, partitions, replication_factor, config=retention),
         NewTopic(DELIVERY_OUTCOMES, partitions, replication_factor, config=retention),
     ]
-    outcomes = admin.create_topics(wanted, operation_timeout=timeout_s, request_timeout=timeout_s)
+    try:
+        there = admin.list_topics(timeout=timeout_s).topics
+    except KafkaException as refusal:
+        admin.poll(0)  # it may say why
+        raise LogUnavailable(f"topics are not told: {refusal.args[0].str()}") from refusal
+    # Only what is missing is asked for: who may not make topics is refused those that are there.
+    missing = [topic for topic in wanted if topic.topic not in there]
+    if missing:
+        _create(admin, missing, timeout_s)
+
+
+def _create(admin: AdminClient, missing: list[NewTopic], timeout_s: float) -> None:
+    outcomes = admin.create_topics(missing, operation_timeout=timeout_s, request_timeout=timeout_s)
     for topic, outcome in outcomes.items():
         _expect_created(topic, outcome)
 
