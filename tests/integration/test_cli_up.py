@@ -4,6 +4,8 @@ import os
 import signal
 import socket
 import sqlite3
+import subprocess
+import sys
 from collections import Counter
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -13,6 +15,7 @@ import httpx
 import pytest
 from confluent_kafka.admin import AdminClient
 from processes import DEADLINE_S, ServerProcess, until
+from receiver_thread import ReceiverThread
 from zookeeper import SharedZooKeeper, free_ports
 
 from app.store import migrate
@@ -24,9 +27,18 @@ class Up(ServerProcess):
     """`rewind up` on free ports, with its data in a folder."""
 
     def __init__(self, folder: Path, name: str = "up", options: tuple[str, ...] = ()) -> None:
+        self.folder = folder / "data"
         ports = ("--port", "0", "--broker-port", "0")
-        command = ("-m", "app", "up", "--data-dir", str(folder / "data"), *ports, *options)
+        command = ("-m", "app", "up", "--data-dir", str(self.folder), *ports, *options)
         super().__init__(command, folder / f"{name}.log", {"REWIND_ALLOW_PRIVATE_TARGETS": "true"})
+
+    def ask(self) -> httpx.Client:
+        """Start it: a client of its API with the operator's key."""
+        key = self.folder / "operator.key"
+        url = self.start(READY)
+        return httpx.Client(
+            base_url=url, headers={"authorization": f"Bearer {key.read_text().strip()}"}
+        )
 
     def refused(self) -> list[str]:
         """Start it where it cannot: what it said of its own."""
@@ -55,19 +67,50 @@ def has_ended(pid: int) -> bool:
 def test_what_was_stored_is_there_after_a_restart(tmp_path: Path) -> None:
     now = datetime.now(UTC)
     window = {"from": (now - timedelta(minutes=5)).isoformat(), "to": now.isoformat()}
-    with Up(tmp_path) as up, httpx.Client(base_url=up.start(READY)) as api:
-        webhook = api.post("/webhooks", json={"url": "http://127.0.0.1:9/"}).json()
+    with ReceiverThread() as receiver, Up(tmp_path) as up, up.ask() as api:
+        webhook = api.post("/webhooks", json={"url": receiver.url}).json()
         event = {"id": "evt_1", "type": "made", "time": window["from"], "data": {}}
         api.post("/events", json=event | {"webhookId": webhook["id"]}).raise_for_status()
         replay = api.post("/replays", json={"webhookId": webhook["id"], **window}).json()
         api.post(f"/replays/{replay['id']}/cancel").raise_for_status()
         assert up.stop(signal.SIGINT) == 0
-    with Up(tmp_path) as up, httpx.Client(base_url=up.start(READY)) as api:
+    with Up(tmp_path) as up, up.ask() as api:
         assert api.get("/webhooks").json()["items"][0]["id"] == webhook["id"]
         assert api.get(f"/replays/{replay['id']}").json()["state"] == "CANCELLED"
         replay = api.post("/replays", json={"webhookId": webhook["id"], **window}).json()
         until(lambda: _reads(api, replay["id"]), "the event that was published before is found")
         assert up.stop() == 0
+
+
+def test_the_operators_key_is_made_once_and_said_nowhere(tmp_path: Path) -> None:
+    with Up(tmp_path) as up, up.ask() as api:
+        key = (up.folder / "operator.key").read_text()
+        assert api.get("/webhooks").status_code == 200
+        assert httpx.get(api.base_url.join("/webhooks")).status_code == 401
+        assert '"action": "createKey"' in up.said
+        assert up.stop() == 0
+        assert key.strip() not in up.said
+    with Up(tmp_path) as up, up.ask() as api:
+        assert (up.folder / "operator.key").read_text() == key
+        assert api.get("/webhooks").status_code == 200
+        assert '"action": "createKey"' not in up.said
+
+
+def test_a_command_in_the_same_folder_needs_no_more_than_the_service(tmp_path: Path) -> None:
+    event = '{"id": "evt_1", "type": "made", "time": "2026-11-21T00:00:00Z", "data": {}}'
+    with Up(tmp_path) as up:
+        url = up.start(READY)
+        (tmp_path / ".rewind").symlink_to(up.folder)
+        published = subprocess.run(
+            [sys.executable, "-m", "app", "publish", "-", "--api-url", url],
+            cwd=tmp_path,
+            input=event,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+    assert (published.returncode, published.stdout) == (0, "1\n"), published.stderr
 
 
 def _reads(api: httpx.Client, replay_id: str) -> bool:
@@ -108,7 +151,7 @@ def test_a_second_signal_ends_what_does_not_end(tmp_path: Path) -> None:
     with Up(tmp_path) as up:
         up.start(READY)
         children = up.children()
-        assert len(children) == 3
+        assert len(children) == 4
         for pid in children:
             os.kill(pid, signal.SIGSTOP)
         until(lambda: all(state(pid) == "T" for pid in children), "all are stopped")
@@ -125,7 +168,7 @@ def _is_asked_to_end(pid: int) -> bool:
     return bool(int(pending, 16) >> (signal.SIGTERM - 1) & 1)
 
 
-@pytest.mark.parametrize("started", [1, 2, 3])
+@pytest.mark.parametrize("started", [1, 2, 3, 4])
 def test_a_signal_while_it_starts_leaves_nothing_behind(tmp_path: Path, started: int) -> None:
     with Up(tmp_path) as up:
         up.launch()
@@ -156,7 +199,7 @@ def test_several_brokers_share_the_log_and_keep_it_over_a_restart(
     for start in ("first", "second"):
         with Up(tmp_path, start, options) as up:
             up.start(READY)
-            assert len(up.children()) == 4
+            assert len(up.children()) == 5
             metadata = AdminClient({"bootstrap.servers": bootstrap_servers}).list_topics(
                 timeout=DEADLINE_S
             )
