@@ -11,6 +11,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaException, Producer, libversion
 
 from app.config import KAFKA_PREFIX, ConfigurationError, kafka_variable
+from app.log.group_reader import group_configuration
 from app.log.publisher import publisher_configuration
 from app.log.reader import reader_configuration
 
@@ -94,6 +95,7 @@ def _refusal(properties: Mapping[str, str]) -> str:
     try:
         Producer(publisher_configuration(nowhere, properties) | {"log_level": 0})
         Consumer(reader_configuration(nowhere, properties) | {"log_level": 0})
+        Consumer(group_configuration(nowhere, "nobody", properties) | {"log_level": 0})
     except KafkaException as refusal:
         return str(refusal.args[0].str()).strip()
     return ""

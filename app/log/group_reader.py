@@ -89,7 +89,7 @@ class GroupReader:
         """Records behind the end of the log that were not read yet, by partition."""
         self.joined = asyncio.Event()
         self._stage = stage
-        self._configuration = _configuration(bootstrap_servers, group, properties)
+        self._configuration = group_configuration(bootstrap_servers, group, properties)
         self._configuration["error_cb"] = self._note_error
         self._loop = asyncio.get_running_loop()
         self._handed = threading.Semaphore(_HANDED_MAX)
@@ -359,9 +359,10 @@ def _event(message: "Message") -> LoggedEvent:
     )
 
 
-def _configuration(
+def group_configuration(
     bootstrap_servers: str, group: str, properties: Mapping[str, str]
 ) -> dict[str, Any]:
+    """What the client is made with; `properties` win over what is chosen here."""
     return {
         "bootstrap.servers": bootstrap_servers,
         "client.id": group,

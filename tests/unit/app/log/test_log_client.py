@@ -75,6 +75,8 @@ def test_what_does_not_fit_together_is_told() -> None:
     # With what the service itself chooses, too.
     (line,) = refused(RECONNECT_BACKOFF_MS="5000")
     assert "reconnect.backoff.max.ms" in line
+    (line,) = refused(SESSION_TIMEOUT_MS="400000")
+    assert "session.timeout.ms" in line
 
 
 @pytest.mark.parametrize("name", ["SSL_KEY_PEM", "SSL_CERTIFICATE_PEM", "SASL_JAAS_CONFIG"])
