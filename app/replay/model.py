@@ -133,7 +133,8 @@ class Replay:
     counts exactly that. `lease_epoch` is the number of times a worker has claimed it; `worker`
     names the last one to do so, unless it gave the replay back. `offsets` and `checkpoint` are
     known once delivery has begun. `claims_in_vain` counts the last claims that brought it no
-    further; `waiting_for` says what an OPEN replay waits for, when that is not a worker.
+    further; `waiting_for` says what an OPEN replay waits for, when that is not a worker. `idle_ms`
+    is how long nobody worked on it between its start and its last claim.
     """
 
     id: str
@@ -152,6 +153,7 @@ class Replay:
     counts: Counts
     error: str | None
     waiting_for: str | None
+    idle_ms: int
     created_ms: int
     started_ms: int | None
     heartbeat_ms: int | None

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from app.replay.model import OffsetRange, Replay
-from app.replay.states import ReplayState
+from app.replay.states import TERMINAL, ReplayState
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,8 +12,10 @@ class Progress:
 
     `share` lies in [0, 1] and counts offsets, because only the length of the range is known
     beforehand: a partition holds the events of other webhooks too. `rate_events_s` is the mean
-    since the start, pauses between two workers included; None before the first event.
-    `eta_s` is None unless the replay is being delivered and has come past its first offset.
+    over the time in which a worker had it, so that a pause does not make it look slow; None
+    before the first event. `eta_s` is None unless the replay is being delivered and has come past
+    its first offset. It supposes that the rest is like what was done: the pace asked for held for
+    that as well.
     """
 
     share: float
@@ -23,19 +25,26 @@ class Progress:
 
 def progress(replay: Replay, now_ms: int) -> Progress:
     """The progress of a replay as of `now_ms`, from its last checkpoint."""
-    elapsed_s = _elapsed_s(replay, now_ms)
+    worked_s = _worked_s(replay, now_ms)
     counts = replay.counts
     events = counts.delivered + counts.duplicates + counts.failed
-    rate_events_s = events / elapsed_s if events and elapsed_s > 0 else None
-    return Progress(_share(replay), rate_events_s, _eta_s(replay, elapsed_s))
+    rate_events_s = events / worked_s if events and worked_s > 0 else None
+    return Progress(_share(replay), rate_events_s, _eta_s(replay, worked_s))
 
 
-def _elapsed_s(replay: Replay, now_ms: int) -> float:
+def _worked_s(replay: Replay, now_ms: int) -> float:
     if replay.started_ms is None:
         return 0.0
-    until_ms = now_ms if replay.finished_ms is None else replay.finished_ms
     # The database's clock, which set the start, may be a little ahead of ours.
-    return max(0, until_ms - replay.started_ms) / 1000
+    return max(0, _until_ms(replay, now_ms) - replay.started_ms - replay.idle_ms) / 1000
+
+
+def _until_ms(replay: Replay, now_ms: int) -> int:
+    """When a worker had it last."""
+    if replay.state in TERMINAL:
+        return replay.finished_ms or now_ms
+    is_idle = replay.state in (ReplayState.OPEN, ReplayState.PAUSED)
+    return replay.heartbeat_ms or now_ms if is_idle else now_ms
 
 
 def _share(replay: Replay) -> float:
@@ -47,14 +56,14 @@ def _share(replay: Replay) -> float:
     return _passed(replay, replay.offsets) / length if length else 1.0
 
 
-def _eta_s(replay: Replay, elapsed_s: float) -> float | None:
+def _eta_s(replay: Replay, worked_s: float) -> float | None:
     if replay.state is not ReplayState.ONGOING or replay.offsets is None:
         return None
     passed = _passed(replay, replay.offsets)
     remaining = replay.offsets.end - replay.offsets.start - passed
     if not remaining:
         return 0.0
-    return remaining * elapsed_s / passed if passed else None
+    return remaining * worked_s / passed if passed else None
 
 
 def _passed(replay: Replay, offsets: OffsetRange) -> int:

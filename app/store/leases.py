@@ -8,7 +8,7 @@ database's clock. Each function locks the one row of its replay until the transa
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, case, func, select, update
+from sqlalchemy import ColumnElement, Connection, Select, case, func, literal, select, update
 
 from app.replay.model import Claim, Counts, Failure, Lease, OffsetRange
 from app.replay.states import ReplayEvent, ReplayState, moves, next_state
@@ -51,6 +51,7 @@ def claim(connection: Connection, worker: str, lease_s: float) -> Claim | None:
             lease_epoch=replays.c.lease_epoch + 1,
             claims_in_vain=replays.c.claims_in_vain + 1,
             worker=worker,
+            idle_ms=replays.c.idle_ms + _since(row.heartbeat_ms),
             heartbeat_ms=now_ms(),
             claimable_ms=ms_from_now(lease_s),
             started_ms=func.coalesce(replays.c.started_ms, now_ms()),
@@ -64,9 +65,14 @@ def claim(connection: Connection, worker: str, lease_s: float) -> Claim | None:
     )
 
 
-def _claimable() -> Select[tuple[str, str]]:
+def _since(heartbeat_ms: int | None) -> ColumnElement[int]:
+    """How long nobody has worked on a replay with this last heartbeat."""
+    return literal(0) if heartbeat_ms is None else now_ms() - literal(heartbeat_ms)
+
+
+def _claimable() -> Select[tuple[str, str, int | None]]:
     return (
-        select(replays.c.id, replays.c.state)
+        select(replays.c.id, replays.c.state, replays.c.heartbeat_ms)
         # A plan that sorts would lock every row it sorts, and other workers would see none.
         .with_hint(replays, f"FORCE INDEX ({CLAIM_INDEX})", "mysql")
         .where(replays.c.claimable_ms <= now_ms(), replays.c.state.in_(sorted(_CLAIM_EVENTS)))
@@ -145,6 +151,7 @@ def _give_back(
 ) -> bool:
     values = {
         "worker": None,
+        "heartbeat_ms": now_ms(),
         "claimable_ms": claimable_ms,
         "waiting_for": reason,
         "claims_in_vain": 0,

@@ -230,6 +230,7 @@ def to_replay(row: Row[Any]) -> Replay:
         counts=Counts(row.delivered, row.duplicates, row.failed),
         error=row.error,
         waiting_for=row.waiting_for,
+        idle_ms=row.idle_ms,
         created_ms=row.created_ms,
         started_ms=row.started_ms,
         heartbeat_ms=row.heartbeat_ms,

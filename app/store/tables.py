@@ -159,6 +159,8 @@ replays: Final = Table(
     Column("retry_of", String(ID_CHARS)),
     Column("claims_in_vain", Integer, nullable=False, server_default=text("0")),
     Column("waiting_for", Text),
+    # How long nobody worked on it since its start: while it was paused, waited, changed hands.
+    Column("idle_ms", BigInteger, nullable=False, server_default=text("0")),
     # The end of a replay is told to its webhook from `notice_due_ms` on; NULL before the end, and
     # once it is told or given up. Set by the very statement that ends the replay.
     Column("notice", String(16), nullable=False, server_default="rewind"),

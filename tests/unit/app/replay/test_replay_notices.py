@@ -21,6 +21,7 @@ DONE = Replay(
     state=ReplayState.COMPLETED,
     lease_epoch=1,
     claims_in_vain=0,
+    idle_ms=0,
     worker=None,
     offsets=None,
     checkpoint=None,

@@ -26,6 +26,7 @@ ONGOING = Replay(
     counts=Counts(delivered=40, duplicates=7, failed=3),
     error=None,
     waiting_for=None,
+    idle_ms=0,
     created_ms=0,
     started_ms=STARTED_MS,
     heartbeat_ms=STARTED_MS,
@@ -50,9 +51,18 @@ def test_an_open_replay_has_neither_rate_nor_end() -> None:
     assert progress(replay, STARTED_MS) == Progress(0.0, None, None)
 
 
-def test_a_released_replay_keeps_its_share_but_has_no_end_in_sight() -> None:
-    replay = replace(ONGOING, state=ReplayState.OPEN)
-    assert progress(replay, STARTED_MS + 10_000) == Progress(0.25, 5.0, None)
+@pytest.mark.parametrize("state", [ReplayState.OPEN, ReplayState.PAUSED])
+def test_a_replay_that_nobody_has_keeps_share_and_rate_but_has_no_end_in_sight(
+    state: ReplayState,
+) -> None:
+    replay = replace(ONGOING, state=state, heartbeat_ms=STARTED_MS + 10_000)
+    assert progress(replay, STARTED_MS + 3_600_000) == Progress(0.25, 5.0, None)
+
+
+def test_a_pause_makes_nothing_look_slow() -> None:
+    # An hour's pause, and then as if it had not been.
+    replay = replace(ONGOING, idle_ms=3_600_000)
+    assert progress(replay, STARTED_MS + 3_610_000) == Progress(0.25, 5.0, 30.0)
 
 
 def test_no_end_is_promised_before_the_first_checkpoint() -> None:
