@@ -7,7 +7,7 @@ from typing import Final
 
 from app.live.metrics import LiveMetrics
 from app.live.routing import RoutingTable
-from app.replay.model import Webhook
+from app.replay.model import Webhook, WebhookStatus
 from app.store import NotFound, Store, StoreUnavailable
 
 _log: Final = logging.getLogger(__name__)
@@ -34,11 +34,11 @@ class Standing:
         self._tell(webhook_id, lambda: self._store.note_failing(webhook_id, since_ms))
 
     def disable(self, webhook: Webhook, reason: str, done: Callable[[], None]) -> None:
-        """Disable a webhook; `done` is called on the loop when it is."""
+        """Disable a webhook that is still at its URL; `done` is called on the loop afterwards."""
         loop = asyncio.get_running_loop()
 
         def disable() -> None:
-            disabled = self._store.disable_webhook(webhook.id, reason)
+            disabled = self._store.disable_webhook(webhook.id, reason, at_url=webhook.url)
             loop.call_soon_threadsafe(self._disabled, disabled, reason, done)
 
         self._tell(webhook.id, disable)
@@ -72,6 +72,12 @@ class Standing:
 
     def _disabled(self, webhook: Webhook, reason: str, done: Callable[[], None]) -> None:
         self._table.learn(webhook)
+        # At another URL by now, it has nothing to do with what this receiver said.
+        if webhook.status is WebhookStatus.DISABLED:
+            self._note_disabled(webhook, reason)
+        done()
+
+    def _note_disabled(self, webhook: Webhook, reason: str) -> None:
         self._metrics.disabled_webhooks.inc()
         # As the API writes of what was asked for; here nobody did.
         _audit.info(
@@ -84,4 +90,3 @@ class Standing:
                 "reason": reason,
             },
         )
-        done()

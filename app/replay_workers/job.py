@@ -148,10 +148,11 @@ class ReplayJob:
         if not self._target.is_webhook:
             return
         with suppress(WebhookNotFound):
-            now = await self._lease.ask(lambda store: store.webhook(webhook.id))
+            now = await self._lease.ask(
+                lambda store: store.disable_webhook(webhook.id, reason, at_url=webhook.url)
+            )
             # The receiver that said so may be the one of before.
             if now.url == webhook.url:
-                await self._lease.ask(lambda store: store.disable_webhook(webhook.id, reason))
                 self._journal.audit("disableWebhook", webhook, reason)
 
     async def _finish(

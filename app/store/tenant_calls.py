@@ -106,11 +106,22 @@ class WebhookCalls(Calls):
         )
 
     def disable_webhook(
-        self, webhook_id: str, reason: str, *, of_account: str | None = None
+        self,
+        webhook_id: str,
+        reason: str,
+        *,
+        at_url: str | None = None,
+        of_account: str | None = None,
     ) -> Webhook:
-        """The webhook, DISABLED because of `reason`."""
+        """The webhook, DISABLED because of `reason`.
+
+        As it is when the receiver that gave the reason was at `at_url`, and the webhook is at
+        another URL by now.
+        """
         return self._database.write(
-            lambda db: webhooks.disable(db, webhook_id, reason, routing.count_up(db), of_account)
+            lambda db: webhooks.disable(
+                db, webhook_id, reason, at_url, routing.count_up(db), of_account
+            )
         )
 
     def rotate_secret(

@@ -153,14 +153,21 @@ def refuse(
 
 
 def disable(
-    connection: Connection, webhook_id: str, reason: str, revision: int, of_account: str | None
+    connection: Connection,
+    webhook_id: str,
+    reason: str,
+    at_url: str | None,
+    revision: int,
+    of_account: str | None,
 ) -> Webhook:
-    """The webhook, DISABLED because of `reason`. Locks its row.
+    """The webhook, DISABLED because of `reason`, unless it is elsewhere by now. Locks its row.
 
     Raises:
         WebhookNotFound: see `get`.
     """
-    get(connection, webhook_id, of_account)
+    webhook = get(connection, webhook_id, of_account)
+    if at_url not in (None, webhook.url):
+        return webhook
     values = {"status": str(WebhookStatus.DISABLED), "status_reason": reason[:REASON_CHARS_MAX]}
     return _marked(connection, webhook_id, values, revision)
 

@@ -65,6 +65,14 @@ def test_a_disabled_webhook_says_why_until_it_is_proved_anew(
     assert (again.status, again.status_reason) == (WebhookStatus.ENABLED, None)
 
 
+def test_a_receiver_that_was_left_disables_nothing(store: Store, webhook: Webhook) -> None:
+    moved = store.update_webhook(webhook.id, url="https://example.com/new")
+    assert store.disable_webhook(webhook.id, "answered 410", at_url=webhook.url) == moved
+    assert store.webhook(webhook.id) == moved
+    disabled = store.disable_webhook(webhook.id, "answered 410", at_url=moved.url)
+    assert disabled.status is WebhookStatus.DISABLED
+
+
 def test_a_long_reason_is_cut(store: Store, webhook: Webhook) -> None:
     for change in (
         store.disable_webhook(webhook.id, "ü" * 70_000),
