@@ -90,7 +90,7 @@ class ReplayReader:
             LogUnavailable: the log sent nothing for too long, or something unusable.
         """
         before, began_s = self._position, time.monotonic()
-        events = [event for message in self._messages() if (event := self._take(message))]
+        events = self._take(self._messages())
         if self._position > before:
             self._idle_s = 0.0
             if self._log_end is not None and self._log_end < self._position:
@@ -106,24 +106,50 @@ class ReplayReader:
             return []
         return [first, *self._consumer.consume(_RECORDS_MAX, 0)]
 
-    def _take(self, message: "Message") -> LoggedEvent | None:
-        """Move the position past a record; the event in it, if it belongs to the replay."""
-        error = message.error()
-        if error is not None:
-            self._meet(error, message)
-            return None
+    def _take(self, messages: "list[Message]") -> list[LoggedEvent]:
+        """Move the position past some records; the events in them that belong to the replay."""
+        key, window, events = self._key, self._window, list[LoggedEvent]()
+        for message in messages:
+            error = message.error()
+            if error is not None:
+                self._meet(error, message)
+                continue
+            if message.key() != key:
+                continue
+            timestamp_ms = message.timestamp()[1]
+            if window.from_ms <= timestamp_ms < window.to_ms:
+                event = self._event(message, timestamp_ms)
+                if event is not None:
+                    events.append(event)
+        self._move_past(messages)
+        return events
+
+    def _move_past(self, messages: "list[Message]") -> None:
+        for message in reversed(messages):
+            offset = message.offset()
+            if offset is not None and message.error() is None:
+                self._position = max(self._position, offset + 1)
+                return
+
+    def _event(self, message: "Message", timestamp_ms: int) -> LoggedEvent | None:
+        """The event that a record holds; None when it is not of our range, or our origin."""
         offset = message.offset()
         assert offset is not None
-        self._position = offset + 1
-        if offset >= self._end or message.key() != self._key:
-            return None
-        timestamp_ms = message.timestamp()[1]
-        if not self._window.from_ms <= timestamp_ms < self._window.to_ms:
-            return None
         headers: dict[str, Any] = dict(message.headers() or ())
-        if self._origin is not None and _text(headers.get("origin")) != self._origin:
+        is_ours = self._origin is None or _text(headers.get("origin")) == self._origin
+        if offset >= self._end or not is_ours:
             return None
-        return _event(message, headers, offset, timestamp_ms, self._place)
+        event_id = _text(headers.get("event-id"))
+        return LoggedEvent(
+            offset,
+            timestamp_ms,
+            self._key,
+            # A producer that is not ours may give no id, or one that fits no HTTP header; the
+            # place in the log is a name that lasts as well.
+            event_id if _is_presentable(event_id) else f"{self._place}-{offset}",
+            _text(headers.get("event-type")),
+            message.value() or b"",
+        )
 
     def _meet(self, error: KafkaError, message: "Message") -> None:
         code = error.code()
@@ -151,22 +177,6 @@ class ReplayReader:
         raise LogUnavailable(
             f"{self._place} sent nothing from offset {self._position} on for {self._stall_s:g} s"
         )
-
-
-def _event(
-    message: "Message", headers: dict[str, Any], offset: int, timestamp_ms: int, place: str
-) -> LoggedEvent:
-    event_id = _text(headers.get("event-id"))
-    return LoggedEvent(
-        offset,
-        timestamp_ms,
-        message.key(),
-        # A producer that is not ours may give no id, or one that fits no HTTP header; the place
-        # in the log is a name that lasts as well.
-        event_id if _is_presentable(event_id) else f"{place}-{offset}",
-        _text(headers.get("event-type")),
-        message.value() or b"",
-    )
 
 
 def _is_presentable(event_id: str) -> bool:
