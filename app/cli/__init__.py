@@ -8,7 +8,8 @@ from app.cli.listen import listen
 from app.cli.migrate import migrate
 from app.cli.publish import publish
 from app.cli.replay import replay
-from app.cli.servers import api, worker
+from app.cli.replays import replays
+from app.cli.servers import api, live, worker
 from app.cli.up import up
 
 
@@ -18,5 +19,5 @@ def main() -> None:
     """Replay-as-a-service over a log: webhooks that were missed are delivered again."""
 
 
-for command in (up, demo, api, worker, replay, publish, listen, migrate, keys):
+for command in (up, demo, api, worker, live, replay, replays, publish, listen, migrate, keys):
     main.add_command(command)

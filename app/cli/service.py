@@ -1,4 +1,4 @@
-"""The whole service on one machine: brokers, API and worker, each a process of its own."""
+"""The whole service on one machine: brokers, API, live path and worker, a process each."""
 
 import os
 import sys
@@ -55,7 +55,7 @@ class LocalService:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop the worker first, so that it leaves its jobs, then the API, then the brokers."""
+        """Stop the worker first, so that it leaves its jobs; then live path, API and brokers."""
         try:
             for child in reversed(self._children.values()):
                 child.stop()
@@ -86,6 +86,9 @@ class LocalService:
         api = ChildProcess(["-m", "app", "api"], "rewind api ready on ", environment, self._hear)
         self._children["rewind api"] = api
         self.api_url = api.start()
+        live = ChildProcess(["-m", "app", "live"], "rewind live ready", environment, self._hear)
+        self._children["rewind live"] = live
+        live.start()
         worker = ChildProcess(
             ["-m", "app", "worker"], "rewind worker ready", environment, self._hear
         )
