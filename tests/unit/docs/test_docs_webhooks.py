@@ -1,0 +1,149 @@
+"""What owners of webhooks are told is what they meet."""
+
+import time
+
+import pytest
+from annotated_types import MaxLen, MinLen
+from doc_pages import function_shown, page, table
+from pydantic import BaseModel
+
+from app.api.models.rules import RuleRequest
+from app.api.models.webhooks import DESCRIPTION_CHARACTERS_MAX, Rotation, WebhookRequest
+from app.log.event import LoggedEvent
+from app.log.outcomes import LiveOutcome
+from app.replay.globs import glob_matches
+from app.replay.model import Validation, WebhookStatus
+from app.replay.options import EVENT_TYPES_MAX
+from app.replay.retry import GONE, HOPELESS
+from app.replay.rules import CONDITIONS_MAX, RULES_PER_WEBHOOK_MAX
+from app.replay_workers.shipment import batch
+from app.webhooks.challenge import PING_ID_PREFIX, crc_problem
+from app.webhooks.guard import URL_CHARACTERS_MAX
+from app.webhooks.request import webhook_headers
+from app.webhooks.signing import SECRET_BYTES_MAX, SECRET_BYTES_MIN, new_secret
+
+PAGE = page("webhooks.md")
+
+
+@pytest.mark.parametrize(
+    ("heading", "number", "model"),
+    [
+        ("## Registering", 0, WebhookRequest),
+        ("## Replacing a secret", 0, Rotation),
+    ],
+)
+def test_every_member_of_a_body_is_told(heading: str, number: int, model: type[BaseModel]) -> None:
+    told = {row["member"] for row in table(PAGE, heading, number)}
+    assert told == {field.alias for field in model.model_fields.values()}
+
+
+def test_the_bounds_of_a_registration_are_those_of_the_code() -> None:
+    allowed = {row["member"]: row["allowed"] for row in table(PAGE, "## Registering")}
+    assert f"up to {URL_CHARACTERS_MAX:,} characters" in allowed["url"]
+    assert allowed["description"] == f"up to {DESCRIPTION_CHARACTERS_MAX} characters"
+    assert allowed["validation"] == ", ".join(Validation)
+    secret = f"whsec_ and {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX} bytes in base64"
+    assert allowed["secret"] == secret
+    lengths = {type(each): each for each in WebhookRequest.model_fields["event_types"].metadata}
+    lowest, highest = lengths[MinLen].min_length, lengths[MaxLen].max_length
+    assert allowed["eventTypes"] == f"{lowest} to {highest} globs"
+
+
+def test_the_bounds_of_a_rotation_are_those_of_the_code() -> None:
+    grace = Rotation.model_json_schema(by_alias=True)["properties"]["gracePeriodSeconds"]
+    (told,) = [
+        row for row in table(PAGE, "## Replacing a secret") if row["member"] == "gracePeriodSeconds"
+    ]
+    assert told["default"] == str(grace["default"])
+    assert told["allowed"] == f"{grace['minimum']} to {grace['maximum']}"
+
+
+def test_every_status_of_a_webhook_is_told() -> None:
+    assert [row["status"] for row in table(PAGE, "## Status")] == list(WebhookStatus)
+
+
+def test_every_proof_is_told() -> None:
+    assert {row["validation"] for row in table(PAGE, "## Proofs of ownership")} == set(Validation)
+
+
+def test_the_members_of_a_rule_are_told_with_their_bounds() -> None:
+    told = {row["member"]: row["allowed"] for row in table(PAGE, "## Rules")}
+    assert told.keys() - {"the name"} == {
+        field.alias for field in RuleRequest.model_fields.values()
+    }
+    assert told["eventTypes"].startswith(f"1 to {EVENT_TYPES_MAX} globs")
+    assert told["where"].startswith(f"up to {CONDITIONS_MAX} paths")
+    assert f"up to {RULES_PER_WEBHOOK_MAX:,} rules" in PAGE
+
+
+@pytest.mark.parametrize(
+    ("event_type", "fits"),
+    [
+        ("follow.created", True),
+        ("follow.deleted", True),
+        ("dm.sent", True),
+        ("dm.sent.read", False),
+    ],
+)
+def test_the_globs_of_the_examples_fit_what_is_said(event_type: str, fits: bool) -> None:
+    assert any(glob_matches(glob, event_type) for glob in ("follow.*", "dm.sent")) is fits
+
+
+def test_every_header_of_a_webhook_is_told() -> None:
+    event = LoggedEvent(0, 0, b"wh_1", "evt_1", "follow.created", b"{}")
+    headers = webhook_headers(
+        [new_secret()], "evt_1", 1, b"{}", "rpl_1", extra=batch([event]).headers
+    )
+    told = {row["header"] for row in table(PAGE, "## What a receiver gets", 1)}
+    assert told == {name for name in headers if name.startswith("webhook-")}
+
+
+def test_the_ids_of_what_is_no_event_are_told() -> None:
+    told = {row["webhook-id"] for row in table(PAGE, "## What a receiver gets")}
+    assert f"{PING_ID_PREFIX}…" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "heading", "number", "column"),
+    [
+        ("webhooks.md", "## What a receiver gets", 2, "you answer"),
+        ("replays.md", "## Retries and failures", 0, "the receiver"),
+    ],
+)
+def test_the_answers_that_end_it_are_told(
+    name: str, heading: str, number: int, column: str
+) -> None:
+    told = [row[column] for row in table(page(name), heading, number)]
+    assert ", ".join(map(str, sorted(HOPELESS))) in told
+    assert any(each.startswith(str(GONE)) for each in told)
+
+
+def test_every_outcome_of_a_live_delivery_is_told() -> None:
+    told = table(page("service.md"), "## The live path", 1)
+    assert [row["outcome"] for row in told] == list(LiveOutcome)
+
+
+def test_the_answer_to_challenges_shown_to_receivers_is_taken() -> None:
+    secret = new_secret()
+    answer = function_shown(PAGE, "crc_answer")(secret, "token").encode()
+    assert crc_problem([secret], "token", answer) is None
+    assert crc_problem([new_secret()], "token", answer) is not None
+
+
+def test_the_verification_shown_to_receivers_takes_what_is_signed_and_nothing_else() -> None:
+    is_genuine = function_shown(PAGE, "is_genuine")
+    secret, body = new_secret(), b'{"id":"evt_1"}'
+    headers = webhook_headers([secret], "evt_1", int(time.time()), body)
+    assert is_genuine(secret, headers, body)
+    assert not is_genuine(secret, headers, body + b" ")
+    assert not is_genuine(new_secret(), headers, body)
+    late = webhook_headers([secret], "evt_1", int(time.time()) - 301, body)
+    assert not is_genuine(secret, late, body)
+
+
+def test_while_a_secret_is_replaced_the_verification_takes_either() -> None:
+    is_genuine = function_shown(PAGE, "is_genuine")
+    old, new, body = new_secret(), new_secret(), b"{}"
+    headers = webhook_headers([new, old], "evt_1", int(time.time()), body)
+    assert is_genuine(old, headers, body)
+    assert is_genuine(new, headers, body)
