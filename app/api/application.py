@@ -1,5 +1,7 @@
 """The application: routes, limits and refusals, around doors that somebody else opened."""
 
+from functools import cache
+
 from fastapi import FastAPI
 
 from app.api import (
@@ -21,6 +23,7 @@ from app.api.keyring import Keyring
 from app.api.limits import BodyLimit
 from app.api.metrics import Metrics
 from app.api.openapi import ANY_REFUSAL, DESCRIPTION, TAGS, TITLE, VERSION, describe
+from app.api.operation_table import OperationTable
 from app.api.progress_watch import ProgressWatch
 from app.api.proofs import Proofs
 from app.api.request_log import RequestLog
@@ -63,20 +66,21 @@ def create_app(
         proofs=Proofs(sender, store),
         jobs=JobWatch(store),
         watch=ProgressWatch(store),
-        estimator=Estimator(
-            settings.bootstrap_servers, properties=settings.kafka_properties
-        ),
+        estimator=Estimator(settings.bootstrap_servers, properties=settings.kafka_properties),
         metrics=metrics,
     )
+    # Made once, for the description is open to everybody; after the last route is there.
+    application.openapi = cache(lambda: describe(application))  # type: ignore[method-assign]
+    table = cache(lambda: OperationTable.of(application.openapi()))
+    application.state.operations = table
     application.add_middleware(BodyLimit, events_bytes_max=settings.request_bytes_max)
     # Each is outside of those added before it: the log and the audit see every answer, and nothing
     # of a request is read before the gate.
     application.add_middleware(Gate, Keyring(store), settings, metrics)
     application.add_middleware(HeadLimit)
-    application.add_middleware(Audit)
+    application.add_middleware(Audit, table)
     application.add_middleware(RequestLog, metrics=metrics)
     refusals.install(application)
     for routes in (webhooks, rules, replays, replay_progress, twitter, events, operations):
         application.include_router(routes.router)
-    application.openapi = lambda: describe(application)  # type: ignore[method-assign]
     return application

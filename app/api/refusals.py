@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from http import HTTPStatus
 from typing import Any, Final
 
 from fastapi import FastAPI, Request
@@ -73,6 +74,10 @@ async def _answer(request: Request, error: Exception) -> Response:
     problem = problem_of(error, request.headers.get("content-type", ""))
     if problem.kind is UNAVAILABLE and problem is not error:
         LOGGER.warning("unavailable", extra={"cause": str(error)})
+    if problem.kind.status == HTTPStatus.METHOD_NOT_ALLOWED:
+        # The framework names the methods of the first route alone that has the path.
+        methods = request.app.state.operations().methods(request.scope["path"])
+        problem.headers = {"allow": ", ".join(methods)}
     if request.scope["path"].startswith(PATH_PREFIX):
         return twitter_response(problem)
     return problem.response()

@@ -1,0 +1,128 @@
+"""The description of the API holds: Schemathesis drives the real server by it."""
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from processes import ServerProcess
+from receiver_thread import ReceiverThread
+
+from app.log.topics import ensure_topics
+from app.replay.accounts import Scope
+from app.replay.windows import format_time
+from app.store import Store, migrate
+from logbroker.embedded import EmbeddedBroker
+
+RETENTION_MS = 6 * 86_400_000
+PARTITIONS = 2
+MANY = "1000000"
+HOUR_MS = 3_600_000
+
+NOT_HELD = (
+    # Not everything that fits its schema is taken: a URL must be public, a window in the past.
+    "positive_data_acceptance",
+)
+DONE = {"createWebhook", "rotateSecret", "disableWebhook", "createReplay", "cancelReplay"}
+"""Operations that must have been reached with what they need."""
+
+ENDLESS = "streamReplayProgress"
+"""Its stream goes on as long as the replay; there is no worker here that would end one."""
+
+
+@pytest.fixture(scope="module")
+def bootstrap_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    broker = EmbeddedBroker(tmp_path_factory.mktemp("log"))
+    broker.start()
+    ensure_topics(broker.bootstrap_servers, partitions=PARTITIONS, retention_ms=RETENTION_MS)
+    yield broker.bootstrap_servers
+    broker.stop()
+
+
+@pytest.fixture
+def receiver() -> Iterator[ReceiverThread]:
+    with ReceiverThread() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> str:
+    url = f"sqlite:///{tmp_path}/rewind.db"
+    migrate(url)
+    return url
+
+
+@pytest.fixture
+def api_url(bootstrap_servers: str, database: str, tmp_path: Path) -> Iterator[str]:
+    environment = {
+        "REWIND_ALLOW_PRIVATE_TARGETS": "true",
+        "REWIND_DEVELOPER_REQUESTS_PER_MINUTE": MANY,
+        "REWIND_OPERATOR_REQUESTS_PER_MINUTE": MANY,
+        "REWIND_UNAUTHORIZED_REQUESTS_PER_MINUTE": MANY,
+        "REWIND_PARTITIONS": str(PARTITIONS),
+    }
+    arguments = ["-m", "app", "api", "--database", database, "--port", "0"]
+    arguments += ["--bootstrap-servers", bootstrap_servers]
+    with ServerProcess(arguments, tmp_path / "api.log", environment) as api:
+        yield api.start("rewind api ready on ")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("scope", list(Scope))
+def test_the_api_is_as_it_is_described(
+    api_url: str, database: str, receiver: ReceiverThread, tmp_path: Path, scope: Scope
+) -> None:
+    with closing(Store.open(database)) as store:
+        _, token = store.create_key("somebody", scope, "")
+    description = tmp_path / "openapi.json"
+    with httpx.Client(base_url=api_url, headers={"authorization": f"Bearer {token}"}) as client:
+        description.write_text(json.dumps(_narrowed(client, receiver.url)))
+    done = subprocess.run(
+        [
+            *(sys.executable, "-c", "from schemathesis.cli import schemathesis; schemathesis()"),
+            *("run", str(description), "--url", api_url, "--no-color"),
+            *("--header", f"Authorization: Bearer {token}"),
+            *("--checks", "all", "--exclude-checks", ",".join(NOT_HELD)),
+            *("--exclude-operation-id", ENDLESS),
+            *("--phases", "examples,coverage,fuzzing,stateful", "--max-examples", "10"),
+            *("--workers", "2", "--seed", "1", "--request-timeout", "60"),
+            *("--suppress-health-check", "all", "--warnings", "off"),
+        ],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    said = (tmp_path / "api.log").read_text()
+    assert "Traceback" not in said, said
+    # What it drove was not refusals alone.
+    assert set(re.findall(r'"action": "(\w+)", .*"status": 20\d', said)) >= DONE
+
+
+def _narrowed(client: httpx.Client, receiver_url: str) -> dict[str, Any]:
+    """The description, in which sound webhooks are at the receiver and sound windows in the past.
+
+    So webhooks are proved and replays created, and what follows from them is reached.
+    """
+    described: dict[str, Any] = client.get("/openapi.json").json()
+    schemas = described["components"]["schemas"]
+    schemas["WebhookRequest"]["examples"] = [{"url": receiver_url}]
+    schemas["WebhookRequest"]["properties"]["url"]["enum"] = [receiver_url]
+    hour_ms = time.time_ns() // 1_000_000 // HOUR_MS * HOUR_MS
+    window = {"from": format_time(hour_ms - 2 * HOUR_MS), "to": format_time(hour_ms - HOUR_MS)}
+    for end, moment in window.items():
+        schemas["ReplayRequest"]["properties"][end]["enum"] = [moment]
+    webhook = client.post("/webhooks", json={"url": receiver_url}).json()
+    assert webhook["status"] == "ENABLED", webhook
+    schemas["ReplayRequest"]["properties"]["webhookId"]["enum"] = [webhook["id"]]
+    del schemas["ReplayRequest"]["examples"]
+    return described
