@@ -127,7 +127,8 @@ class _Count:
 
     def __init__(self, is_wanted: Callable[[str], bool], records_max: int) -> None:
         self._is_wanted = is_wanted
-        self._seen = SeenHashes(records_max)
+        # It may forget all but half of its entries.
+        self._seen = SeenHashes(2 * records_max)
         self._events = 0
         self._bytes = 0
         self._records = 0

@@ -221,7 +221,9 @@ class ReplayDocument(Document):
     )
     counts: CountsDocument
     progress: float = Field(ge=0, le=1, description="The share of the offsets that is done.")
-    events_per_second: float | None = Field(description="The mean since the start.")
+    events_per_second: float | None = Field(
+        description="The mean over the time in which a worker had it."
+    )
     eta_seconds: float | None
     estimated_finish_at: Moment | None
     created_at: Moment
