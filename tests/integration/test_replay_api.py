@@ -1,13 +1,16 @@
 """Replays asked for at a real API, before a real broker and a real receiver."""
 
+import json
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from api_process import ApiProcess
+from processes import ServerProcess, until
 from receiver_thread import ReceiverThread
 
 from app.config import Settings
@@ -320,6 +323,51 @@ def test_a_replay_is_asked_for_as_on_twitter(
             }
         ]
     }
+
+
+def test_a_replay_as_on_twitter_streams_to_its_end_and_its_end_is_told(
+    api: ApiProcess,
+    client: httpx.Client,
+    receiver: ReceiverThread,
+    webhook: Webhook,
+    tmp_path: Path,
+) -> None:
+    publish(client, webhook, 90)
+    begin_ms = BEGIN_MS // MINUTE_MS * MINUTE_MS
+    wanted = [f"evt_{n}" for n in range(90) if BEGIN_MS + n * 1_000 < begin_ms + MINUTE_MS]
+    job_id = as_on_twitter(client, webhook).json()["job_id"]
+    with working(api, tmp_path):
+        with client.stream("GET", f"/replays/{job_id}/progress") as answer:
+            *_, last = (line for line in answer.iter_lines() if line.startswith("data: "))
+        until(lambda: len(receiver.webhooks) > len(wanted), "the notice came")
+    ended = json.loads(last.removeprefix("data: "))
+    assert (ended["state"], ended["progress"]) == ("COMPLETED", 1.0)
+    assert ended["counts"] == {"delivered": len(wanted), "duplicates": 0, "failed": 0}
+
+    *events, notice = receiver.webhooks
+    assert sorted(event.event_id for event in events) == sorted(wanted)
+    assert json.loads(notice.body)["replay_job_status"] == {
+        "webhook_id": webhook.id,
+        "job_state": "Complete",
+        "job_state_description": "Job completed successfully",
+        "job_id": job_id,
+    }
+    assert receiver.problems == []
+
+
+@contextmanager
+def working(api: ApiProcess, folder: Path) -> Iterator[None]:
+    """With a worker on the same database and log."""
+    environment = {
+        "REWIND_DATABASE": api.settings.database,
+        "REWIND_BOOTSTRAP_SERVERS": api.settings.bootstrap_servers,
+        "REWIND_ALLOW_PRIVATE_TARGETS": "true",
+    }
+    said = folder / "worker.stderr"
+    with ServerProcess(["-m", "app", "worker"], said, environment) as worker:
+        worker.start("rewind worker ready")
+        yield
+        assert worker.stop() == 0
 
 
 def test_a_webhook_that_proves_nothing_is_told_so_in_twitters_words(
