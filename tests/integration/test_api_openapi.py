@@ -92,7 +92,8 @@ def test_the_api_is_as_it_is_described(
             *("--checks", "all", "--exclude-checks", ",".join(NOT_HELD)),
             *("--exclude-operation-id", ENDLESS),
             *("--phases", "examples,coverage,fuzzing,stateful", "--max-examples", "10"),
-            *("--workers", "2", "--seed", "1", "--request-timeout", "60"),
+            # In one thread: CPython 3.11 fails when two parse source at once, as Hypothesis does.
+            *("--workers", "1", "--seed", "1", "--request-timeout", "60"),
             *("--suppress-health-check", "all", "--warnings", "off"),
         ],
         cwd=tmp_path,
