@@ -47,10 +47,8 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture(scope="session")
 def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
     """One Apache Kafka for all tests of this process, with the topics that they make in it."""
-    server = KafkaServer(tmp_path_factory.mktemp("kafka"))
-    server.start()
-    yield server
-    server.stop()
+    with KafkaServer(tmp_path_factory.mktemp("kafka")) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -5,14 +5,13 @@ import functools
 import os
 import re
 import shutil
-import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import pytest
 from confluent_kafka import KafkaException
@@ -142,7 +141,8 @@ class KafkaSecurity:
 class KafkaServer:
     """One server, broker and controller in one; started again, it takes the port it had.
 
-    Topics are made only by those who ask for them.
+    Topics are made only by those who ask for them. A context manager: at its end the process is
+    gone.
     """
 
     def __init__(self, folder: Path, security: KafkaSecurity | None = None) -> None:
@@ -151,6 +151,17 @@ class KafkaServer:
         self._security = security
         self._process: subprocess.Popen[bytes] | None = None
         self._ports: list[int] = []
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
 
     @property
     def bootstrap_servers(self) -> str:
@@ -189,16 +200,9 @@ class KafkaServer:
 
     def kill(self) -> None:
         """SIGKILL: what it wrote is found again by `start`."""
-        self._end(signal.SIGKILL)
-
-    def stop(self) -> None:
-        """End the process in good order."""
-        self._end(signal.SIGTERM)
-
-    def _end(self, number: signal.Signals) -> None:
         if self._process is not None:
-            self._process.send_signal(number)
-            self._process.wait(DEADLINE_S)
+            self._process.kill()
+            self._process.wait()
             self._process = None
 
     def _prepare(self) -> None:

@@ -1,0 +1,201 @@
+"""The service on an Apache Kafka that lets in only whom it knows, with only the rights it needs."""
+
+import itertools
+import re
+import subprocess
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+from kafka_server import ADMIN, TEST_TIMEOUT_S, KafkaSecurity, KafkaServer
+from processes import DEADLINE_S, ServerProcess, until
+from receiver_thread import ReceiverThread
+
+from app.config import DAY_MS, kafka_variable
+from app.log.topics import ensure_topics
+
+pytestmark = [pytest.mark.xdist_group("apache_kafka"), pytest.mark.timeout(TEST_TIMEOUT_S)]
+
+USER = "rewind"
+PASSWORDS = {ADMIN: "word-of-the-admin", USER: "word-of-rewind"}
+PAGE = Path(__file__).parents[2] / "docs" / "kafka.md"
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A self-signed certificate of 127.0.0.1, with its key in the same file."""
+    folder = tmp_path_factory.mktemp("tls")
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
+    subject = "-subj /CN=kafka -addext subjectAltName=IP:127.0.0.1"
+    files = ["-keyout", folder / "key.pem", "-out", folder / "certificate.pem"]
+    subprocess.run([*command.split(), *subject.split(), *files], check=True, capture_output=True)
+    both = folder / "both.pem"
+    parts = [folder / "key.pem", folder / "certificate.pem"]
+    both.write_text("".join(part.read_text() for part in parts))
+    return both
+
+
+@pytest.fixture(scope="module")
+def kafka(certificate: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    """A server with the topics, and with the rights that the operators' page asks for."""
+    security = KafkaSecurity(certificate, PASSWORDS)
+    with KafkaServer(tmp_path_factory.mktemp("kafka"), security) as server:
+        properties = server.client_properties
+        servers = properties.pop("bootstrap.servers")
+        ensure_topics(servers, partitions=2, retention_ms=6 * DAY_MS, properties=properties)
+        grant(server, rights_told())
+        yield server
+
+
+def rights_told() -> list[AclBinding]:
+    """The rows of the page's table of rights."""
+    row = r"^\| (topic|group) \| `([\w-]+)` \| ([\w, ]+) \|"
+    rows = re.findall(row, PAGE.read_text(), re.MULTILINE)
+    return [
+        AclBinding(
+            ResourceType[kind.upper()],
+            name,
+            ResourcePatternType.LITERAL,
+            f"User:{USER}",
+            "*",
+            AclOperation[operation.upper()],
+            AclPermissionType.ALLOW,
+        )
+        for kind, name, operations in rows
+        for operation in operations.split(", ")
+    ]
+
+
+def grant(server: KafkaServer, rights: list[AclBinding]) -> None:
+    assert rights, "the page tells none"
+    # One that nobody holds ends before it has its answers.
+    admin = AdminClient(server.client_properties)
+    for granted in admin.create_acls(rights).values():
+        granted.result(DEADLINE_S)
+
+
+def variables(certificate: Path | None, password: str = PASSWORDS[USER]) -> dict[str, str]:
+    """What an operator gives the service to get in."""
+    properties = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanisms": "SCRAM-SHA-512",
+        "sasl.username": USER,
+        "sasl.password": password,
+    }
+    if certificate is not None:
+        properties["ssl.ca.location"] = str(certificate)
+    told = {kafka_variable(name): value for name, value in properties.items()}
+    return told | {"REWIND_ALLOW_PRIVATE_TARGETS": "true"}
+
+
+def test_the_rights_on_the_page_are_all_that_the_service_needs(
+    kafka: KafkaServer, certificate: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "data"
+    arguments = ["-m", "app", "up", "--data-dir", str(folder), "--port", "0"]
+    arguments += ["--bootstrap-servers", kafka.bootstrap_servers]
+    with (
+        ReceiverThread() as receiver,
+        ServerProcess(arguments, tmp_path / "up.log", variables(certificate)) as up,
+    ):
+        url = up.start("rewind ready on ")
+        key = (folder / "operator.key").read_text().strip()
+        with httpx.Client(
+            base_url=url, headers={"authorization": f"Bearer {key}"}, timeout=DEADLINE_S
+        ) as api:
+            check_live_and_replay(api, receiver)
+        assert up.stop() == 0
+        assert PASSWORDS[USER] not in up.said
+
+
+def check_live_and_replay(api: httpx.Client, receiver: ReceiverThread) -> None:
+    """What is owed and what a rule finds come as they happen, and once more when asked for."""
+    webhook = api.post("/webhooks", json={"url": receiver.url}).raise_for_status().json()
+    receiver.expect(webhook["secret"])
+    rules = f"/webhooks/{webhook['id']}/rules"
+    api.put(f"{rules}/all", json={"eventTypes": ["found.*"]}).raise_for_status()
+    now = datetime.now(UTC)
+    start = (now - timedelta(minutes=5)).isoformat()
+    window = {"from": start, "to": now.isoformat()}
+
+    publish(api, start, "evt_owed", "made", webhookId=webhook["id"])
+    until(lambda: "evt_owed" in receiver.taken, "it came live")
+    # A rule holds a moment later.
+    numbers = itertools.count()
+    until(
+        lambda: (
+            any(event_id.startswith("evt_found") for event_id in receiver.taken)
+            or publish(api, start, f"evt_found_{next(numbers)}", "found.one")
+        ),
+        "what a rule finds came live",
+    )
+    asked = {"webhookId": webhook["id"], **window}
+    replay_id = replayed(api, asked)
+    again = [each.event_id for each in receiver.webhooks if each.replay_id == replay_id]
+    assert "evt_owed" in again
+    assert any(event_id.startswith("evt_found") for event_id in again)
+    # What became of live deliveries is in a topic of its own: this reads it.
+    replayed(api, asked | {"only": "failed"})
+
+
+def publish(api: httpx.Client, time: str, event_id: str, kind: str, **more: str) -> None:
+    event = {"id": event_id, "type": kind, "time": time, "data": {}}
+    api.post("/events", json=event | more).raise_for_status()
+
+
+def replayed(api: httpx.Client, asked: dict[str, str]) -> str:
+    """Ask for a replay, and wait for its end: its id."""
+    replay_id = str(api.post("/replays", json=asked).raise_for_status().json()["id"])
+    until(lambda: api.get(f"/replays/{replay_id}").json()["state"] == "COMPLETED", "completed")
+    return replay_id
+
+
+@pytest.mark.parametrize(
+    ("is_trusted", "password", "reason"),
+    [
+        (True, "not-the-word", "SASL authentication error"),
+        (False, PASSWORDS[USER], "certificate verify failed"),
+    ],
+    ids=["password", "certificate"],
+)
+def test_who_is_not_let_in_says_why_and_shows_no_password(
+    kafka: KafkaServer,
+    certificate: Path,
+    tmp_path: Path,
+    is_trusted: bool,
+    password: str,
+    reason: str,
+) -> None:
+    told = variables(certificate if is_trusted else None, password)
+    database = f"sqlite:///{tmp_path}/rewind.db"
+    arguments = ["--bootstrap-servers", kafka.bootstrap_servers, "--database", database]
+    migrated = ServerProcess(["-m", "app", "migrate", *arguments[2:]], tmp_path / "migrate.log")
+    migrated.launch()
+    assert migrated.wait() == 0, migrated.said
+    with ServerProcess(
+        ["-m", "app", "api", "--port", "0", *arguments], tmp_path / "api.log", told
+    ) as api:
+        url = api.start("rewind api ready on ")
+        assert httpx.get(f"{url}/readyz", timeout=DEADLINE_S).json()["unavailable"] == ["log"]
+        api.until_says(reason)
+        assert password not in api.said
+
+
+def test_settings_that_the_client_refuses_end_the_command_with_the_reason(tmp_path: Path) -> None:
+    told = variables(None, "hunter2") | {"REWIND_KAFKA_ACKS": "1", "REWIND_KAFKA_SSL_CA": "/ca"}
+    worker = ServerProcess(["-m", "app", "worker"], tmp_path / "worker.log", told)
+    worker.launch()
+    assert worker.wait() == 2
+    lines = [line for line in worker.said.splitlines() if line.startswith("rewind: REWIND_KAFKA_")]
+    assert [line.split(" ")[1] for line in lines] == ["REWIND_KAFKA_ACKS", "REWIND_KAFKA_SSL_CA"]
+    assert "hunter2" not in worker.said
