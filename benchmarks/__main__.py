@@ -21,6 +21,7 @@ from benchmarks import (
     metadata_cost,
     replay_cost,
     webhook_lines,
+    worker_speed,
 )
 from benchmarks.scale import FULL, QUICK, Scale
 from benchmarks.table import Group, Line, print_group, print_head, verdict
@@ -40,6 +41,7 @@ GROUPS: Final[Mapping[str, tuple[str, Measure]]] = {
     "overhead": ("Bytes on disk, 200-byte messages", disk_overhead.measure),
     "opening": ("A log of much history: opened from a cold disk", log_opening.measure),
     "replay": ("Replay of one window from logs of any length", replay_cost.measure),
+    "worker": ("Replays from one worker process to a local receiver", worker_speed.measure),
     "webhooks": ("Webhooks from one process to a local receiver", webhook_lines.measure),
 }
 

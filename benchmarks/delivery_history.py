@@ -1,9 +1,10 @@
 """A partition of `delivery_log` with as much history as one likes around one window.
 
-The window's records are encoded one by one. The history around it is one stretch of records
-that is sent again and again with later timestamps, as nobody replays it; its keys are those of
-many webhooks, the replayed one among them, and all of them belong to the partition. Records
-come at one rate throughout, so that logs of different length differ in nothing else.
+The window's records are encoded once for a batch, and each batch has event ids of its own put in.
+The history around it is one stretch of records that is sent again and again with later
+timestamps, as nobody replays it. Keys are those of many webhooks, the replayed one among them, and
+all of them belong to the partition. Records come at one rate throughout, so that logs of
+different length differ in nothing else.
 """
 
 import socket
@@ -23,16 +24,24 @@ from logbroker.records.batch import CRC_START
 from logbroker.records.record import NewRecord, encode_batch
 
 STRETCH_RECORDS: Final = 500
-WINDOW_BATCH_RECORDS: Final = 1_000
+WINDOW_BATCH_RECORDS: Final = 600
+"""A multiple of every share, so that all batches of the window have the same keys."""
+
 WEBHOOKS: Final = 40
 SHARE: Final = 3
-"""Every so many-th record is the replayed webhook's."""
+"""Every so many-th record is the replayed webhook's, where nothing else is said."""
 
 STEP_MS: Final = 38
 """Ten million records, so far apart, are four and a half days, less than may be replayed."""
 
 BEHIND_NOW_MS: Final = 60_000
 BODY_BYTES: Final = 200
+
+_OLD_ID: Final = b"old_%010d"
+_ID_IN_BATCH: Final = b"evt_-batch-%03d"
+_BATCH_MARK: Final = b"-batch-"
+_BATCH_NUMBER: Final = b"%07d"
+"""As long as the mark, in whose place it comes."""
 
 _CRC: Final = struct.Struct(">I")
 _CRC_AT: Final = 17
@@ -48,22 +57,31 @@ class History(NamedTuple):
     records: int
     window_records: int
     start_ms: int
+    share: int
 
     @classmethod
-    def of(cls, webhook_id: str, partitions: int, records: int, events: int) -> "History":
+    def of(
+        cls, webhook_id: str, partitions: int, records: int, events: int, share: int = SHARE
+    ) -> "History":
         """So many records up to now, of which `events` in the window are the webhook's."""
+        assert WINDOW_BATCH_RECORDS % share == 0, share
         now_ms = time.time_ns() // 1_000_000
         start_ms = now_ms - BEHIND_NOW_MS - records * STEP_MS
-        return cls(webhook_id, partitions, records, events * SHARE, start_ms)
+        return cls(webhook_id, partitions, records, events * share, start_ms, share)
 
     @property
     def partition(self) -> int:
         """The one partition that all keys belong to."""
         return partition_for_key(self.webhook_id.encode(), self.partitions)
 
+    @property
+    def events(self) -> int:
+        """How many of the window's records are the webhook's."""
+        return self.window_records // self.share
+
     def window_of(self, events: int) -> Window:
         """The window of the webhook's first `events` events behind the first stretch of history."""
-        end = self._before + events * SHARE
+        end = self._before + events * self.share
         return Window(self._time_of(self._before), self._time_of(end))
 
     @property
@@ -76,36 +94,44 @@ class History(NamedTuple):
     def batches(self) -> Iterator[tuple[bytes, int]]:
         """Every batch with the number of its records, in order."""
         keys = self._keys()
-        stretch = bytearray(
-            encode_batch([self._record(n, keys, "old") for n in range(STRETCH_RECORDS)])
-        )
+        old = bytearray(self._batch(STRETCH_RECORDS, keys, _OLD_ID))
         end = self._before + self.window_records
-        yield from self._repeated(stretch, 0, self._before)
-        for start in range(self._before, end, WINDOW_BATCH_RECORDS):
-            numbers = range(start, min(start + WINDOW_BATCH_RECORDS, end))
-            yield encode_batch([self._record(n, keys, "evt") for n in numbers]), len(numbers)
-        yield from self._repeated(stretch, end, self.records)
+        yield from self._repeated(old, 0, self._before)
+        yield from self._window(keys, self._before, end)
+        yield from self._repeated(old, end, self.records)
 
     def _repeated(self, stretch: bytearray, start: int, end: int) -> Iterator[tuple[bytes, int]]:
         assert (end - start) % STRETCH_RECORDS == 0, (start, end)
         for number in range(start, end, STRETCH_RECORDS):
-            first_ms = self._time_of(number)
-            last_ms = first_ms + (STRETCH_RECORDS - 1) * STEP_MS
-            _TIMES.pack_into(stretch, _TIMES_AT, first_ms, last_ms)
-            _CRC.pack_into(stretch, _CRC_AT, crc32c(memoryview(stretch)[CRC_START:]))
-            yield bytes(stretch), STRETCH_RECORDS
+            yield self._moved(stretch, number, STRETCH_RECORDS), STRETCH_RECORDS
 
-    def _record(self, number: int, keys: list[bytes], prefix: str) -> NewRecord:
-        event_id = f"{prefix}_{number:010d}"
-        key = (
-            keys[0] if (number - self._before) % SHARE == 0 else keys[1 + number % (len(keys) - 1)]
-        )
-        body = b'{"id":"%s","data":"' % event_id.encode()
+    def _window(self, keys: list[bytes], start: int, end: int) -> Iterator[tuple[bytes, int]]:
+        encoded: dict[int, bytes] = {}
+        for place, number in enumerate(range(start, end, WINDOW_BATCH_RECORDS)):
+            records = min(WINDOW_BATCH_RECORDS, end - number)
+            if records not in encoded:
+                encoded[records] = self._batch(records, keys, _ID_IN_BATCH)
+            batch = encoded[records].replace(_BATCH_MARK, _BATCH_NUMBER % place)
+            yield self._moved(bytearray(batch), number, records), records
+
+    def _moved(self, batch: bytearray, number: int, records: int) -> bytes:
+        """A batch with the times of the records from `number` on."""
+        first_ms, last_ms = self._time_of(number), self._time_of(number + records - 1)
+        _TIMES.pack_into(batch, _TIMES_AT, first_ms, last_ms)
+        _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CRC_START:]))
+        return bytes(batch)
+
+    def _batch(self, records: int, keys: list[bytes], event_id: bytes) -> bytes:
+        return encode_batch([self._record(n, keys, event_id % n) for n in range(records)])
+
+    def _record(self, number: int, keys: list[bytes], event_id: bytes) -> NewRecord:
+        key = keys[0] if number % self.share == 0 else keys[1 + number % (len(keys) - 1)]
+        body = b'{"id":"%b","data":"' % event_id
         body += b"x" * (BODY_BYTES - len(body) - 2) + b'"}'
         headers = (
-            ("event-id", event_id.encode()),
+            ("event-id", event_id),
             ("event-type", b"follow.created"),
-            ("origin", b"here"),
+            ("origin", b"local"),
             ("server", b"bench"),
         )
         return NewRecord(self._time_of(number), key, body, headers)

@@ -29,7 +29,7 @@ class RunningBroker:
         host, _, port = broker.bootstrap_servers.rpartition(":")
         self.address = (host, int(port))
         self.process = psutil.Process(broker.pid)
-        self._data_dir = data_dir
+        self.data_dir = data_dir
         self._admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
 
     def create_topic(self, name: str, partitions: int = 1) -> None:
@@ -38,7 +38,7 @@ class RunningBroker:
 
     def segments(self, topic: str, suffix: str) -> list[Path]:
         """The files of a topic's partitions with this suffix."""
-        return sorted(self._data_dir.glob(f"{topic}-*/*{suffix}"))
+        return sorted(self.data_dir.glob(f"{topic}-*/*{suffix}"))
 
     def wait_for_end(self, topic: str, offset: int, partition: int = 0) -> None:
         """Wait until exactly so many records are visible to consumers."""
@@ -104,13 +104,19 @@ def fresh_broker(folder: Path) -> Iterator[RunningBroker]:
     os.sync()
 
 
-def until(holds: Callable[[], bool], what: str, *, period_s: float = 0.005) -> None:
+def until(
+    holds: Callable[[], bool],
+    what: str,
+    *,
+    period_s: float = 0.005,
+    deadline_s: float = DEADLINE_S,
+) -> None:
     """Wait for a condition, with a look at it every `period_s` seconds.
 
     Raises:
-        TimeoutError: it does not come to hold within `DEADLINE_S` seconds.
+        TimeoutError: it does not come to hold within `deadline_s` seconds.
     """
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + deadline_s
     while not holds():
         if time.monotonic() > deadline:
             raise TimeoutError(f"never: {what}")

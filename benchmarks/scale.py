@@ -25,6 +25,19 @@ class Scale(NamedTuple):
     """Events of the window that are owed to the webhook."""
     topics: int
     """Of a cluster that has many, with eight partitions each."""
+    single_events: int
+    """Events of a replay that sends each by itself."""
+    batched_events: int
+    """Events of a replay that sends a hundred at a time."""
+    scanned_records: int
+    """Records of a window that are hardly any of the webhook's."""
+    live_events: int
+    """Events that are there at once for the live path."""
+    live_s: float
+    """How long events come at a steady rate."""
+    open_jobs: int
+    memory_events: int
+    """Events of each replay whose worker's memory is measured."""
 
 
 FULL: Final = Scale(
@@ -37,6 +50,13 @@ FULL: Final = Scale(
     replay_logs=(10**5, 10**6, 10**7),
     replay_events=20_000,
     topics=1_000,
+    single_events=20_000,
+    batched_events=300_000,
+    scanned_records=1_500_000,
+    live_events=20_000,
+    live_s=4.0,
+    open_jobs=1_000,
+    memory_events=1_000_000,
 )
 
 QUICK: Final = Scale(
@@ -49,6 +69,13 @@ QUICK: Final = Scale(
     replay_logs=(10**5, 5 * 10**5),
     replay_events=3_000,
     topics=100,
+    single_events=5_000,
+    batched_events=60_000,
+    scanned_records=300_000,
+    live_events=4_000,
+    live_s=2.0,
+    open_jobs=200,
+    memory_events=60_000,
 )
 
 

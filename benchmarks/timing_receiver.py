@@ -1,16 +1,17 @@
 """A webhook receiver in a process of its own that notes when events came, and which."""
 
 import asyncio
+import json
 import multiprocessing
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Final, NamedTuple
 
 from app.webhooks.receiver import ReceivedWebhook, WebhookReceiver
 
-REPORT: Final = "report"
+HANG_S: Final = 3_600.0
 
 
 class Report(NamedTuple):
@@ -19,27 +20,53 @@ class Report(NamedTuple):
     first_s: float
     last_s: float
     posts: int
+    events: int
     event_ids: int
     """How many different ones."""
+    first_events: int
+    """Events of the first POST."""
 
     @property
     def events_per_s(self) -> float:
-        """The rate between the first event and the last."""
-        return (self.posts - 1) / (self.last_s - self.first_s)
+        """The rate between the first POST and the last."""
+        return (self.events - self.first_events) / (self.last_s - self.first_s)
 
 
 class TimingReceiver:
-    """The owner's end of the other process."""
+    """The owner's end of the other process.
+
+    Events are taken on every path of `url`; what is POSTed to `hanging_url` is never answered,
+    and not noted.
+    """
 
     def __init__(self, control: Connection) -> None:
         self._control = control
-        self.url: str = control.recv()
+        self.url: str
+        self.hanging_url: str
+        self.url, self.hanging_url = control.recv()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self.url.rpartition(":")[2])
+
+    def count(self) -> int:
+        """How many POSTs came since the last report."""
+        self._control.send(_Notes.count.__name__)
+        count: int = self._control.recv()
+        return count
 
     def report(self) -> Report:
         """What came since the last report."""
-        self._control.send(REPORT)
+        self._control.send(_Notes.report.__name__)
         report: Report = self._control.recv()
         return report
+
+    def arrivals(self) -> dict[str, float]:
+        """When each event came first since the last report, which this is one as well."""
+        self._control.send(_Notes.arrivals.__name__)
+        arrivals: dict[str, float] = self._control.recv()
+        return arrivals
 
 
 @contextmanager
@@ -57,23 +84,63 @@ def timing_receiver() -> Iterator[TimingReceiver]:
         child.join()
 
 
+class _Post(NamedTuple):
+    time_s: float
+    message_id: str
+    batch: bytes | None
+    """The body, where it holds several events; read only once it is asked for."""
+
+    def event_ids(self) -> list[str]:
+        if self.batch is None:
+            return [self.message_id]
+        return [event["id"] for event in json.loads(self.batch)]
+
+
 class _Notes:
-    """Times and event ids of what came."""
+    """The POSTs that brought events."""
 
     def __init__(self) -> None:
-        self._times_s: list[float] = []
-        self._event_ids: list[str] = []
+        self._posts: list[_Post] = []
 
     def add(self, webhook: ReceivedWebhook) -> None:
-        self._times_s.append(time.monotonic())
-        self._event_ids.append(webhook.event_id)
+        if _brings_events(webhook):
+            batch = webhook.body if "webhook-batch-size" in webhook.headers else None
+            self._posts.append(_Post(time.monotonic(), webhook.event_id, batch))
 
-    def take(self) -> Report:
-        times_s, event_ids = self._times_s, self._event_ids
-        self._times_s, self._event_ids = [], []
-        if not times_s:
-            return Report(0.0, 0.0, 0, 0)
-        return Report(times_s[0], times_s[-1], len(times_s), len(set(event_ids)))
+    def count(self) -> int:
+        return len(self._posts)
+
+    def report(self) -> Report:
+        posts = self._take()
+        if not posts:
+            return Report(0.0, 0.0, 0, 0, 0, 0)
+        event_ids = [event_id for post in posts for event_id in post.event_ids()]
+        return Report(
+            posts[0].time_s,
+            posts[-1].time_s,
+            len(posts),
+            len(event_ids),
+            len(set(event_ids)),
+            len(posts[0].event_ids()),
+        )
+
+    def arrivals(self) -> dict[str, float]:
+        first: dict[str, float] = {}
+        for post in self._take():
+            for event_id in post.event_ids():
+                first.setdefault(event_id, post.time_s)
+        return first
+
+    def _take(self) -> list[_Post]:
+        posts, self._posts = self._posts, []
+        return posts
+
+
+def _brings_events(webhook: ReceivedWebhook) -> bool:
+    """Not so a ping, nor the notice of a replay's end, which is named for the replay."""
+    replay_id = webhook.replay_id
+    is_notice = replay_id is not None and webhook.event_id.startswith(replay_id)
+    return not is_notice and not webhook.is_ping
 
 
 def _serve(control: Connection) -> None:
@@ -82,16 +149,23 @@ def _serve(control: Connection) -> None:
 
 async def _serve_until_told(control: Connection) -> None:
     notes = _Notes()
-    receiver = WebhookReceiver(on_webhook=notes.add)
+    answers: Mapping[str, Callable[[], object]] = {
+        each.__name__: each for each in (notes.count, notes.report, notes.arrivals)
+    }
+    receiver, hanging = WebhookReceiver(on_webhook=notes.add), WebhookReceiver()
+    hanging.answer(204, delay_s=HANG_S)
     await receiver.start()
-    control.send(receiver.url)
-    while await asyncio.to_thread(_is_asked, control):
-        control.send(notes.take())
+    await hanging.start()
+    control.send((receiver.url, hanging.url))
+    while (question := await asyncio.to_thread(_next_question, control)) is not None:
+        control.send(answers[question]())
     await receiver.stop()
+    await hanging.stop()
 
 
-def _is_asked(control: Connection) -> bool:
+def _next_question(control: Connection) -> str | None:
     try:
-        return bool(control.recv() == REPORT)
+        question: str = control.recv()
     except EOFError:
-        return False
+        return None
+    return question

@@ -100,7 +100,7 @@ def _rows(samples: dict[Case, list[tuple[float, float]]]) -> list[Row]:
     return rows
 
 
-async def _repeat(post: Post, in_flight: int, seconds: float) -> int:
+async def repeat(post: Post, in_flight: int, seconds: float) -> int:
     """Call `post` from `in_flight` tasks until the time is over; how often it was done."""
     deadline = time.perf_counter() + seconds
     done = 0
@@ -117,7 +117,9 @@ async def _repeat(post: Post, in_flight: int, seconds: float) -> int:
     return done
 
 
-def _ours(sender: WebhookSender, url: str, body: bytes) -> Post:
+def signed_post(sender: WebhookSender, url: str, body: bytes) -> Post:
+    """What sends one event, or a batch, signed anew each time."""
+
     async def post() -> None:
         headers = webhook_headers([SECRET], "evt_0123456789", int(time.time()), body, "rpl_1")
         outcome = await sender.send(url, headers, body)
@@ -128,20 +130,20 @@ def _ours(sender: WebhookSender, url: str, body: bytes) -> Post:
 
 async def _single_events(peers: Peers, in_flight: int, seconds: float) -> int:
     async with WebhookSender(Guard(allow_private=True)) as sender:
-        return await _repeat(_ours(sender, peers.fast_url, EVENT), in_flight, seconds)
+        return await repeat(signed_post(sender, peers.fast_url, EVENT), in_flight, seconds)
 
 
 async def _batches(peers: Peers, in_flight: int, seconds: float) -> int:
     async with WebhookSender(Guard(allow_private=True)) as sender:
-        return await _repeat(_ours(sender, peers.fast_url, BATCH), in_flight, seconds)
+        return await repeat(signed_post(sender, peers.fast_url, BATCH), in_flight, seconds)
 
 
 async def _beside_a_slow_one(peers: Peers, in_flight: int, seconds: float) -> int:
     """As many POSTs as a pool takes, and as many again that wait, hang on a slow receiver."""
     async with WebhookSender(Guard(allow_private=True)) as sender:
-        hang = _ours(sender, peers.slow_url, EVENT)
+        hang = signed_post(sender, peers.slow_url, EVENT)
         stuck = [asyncio.ensure_future(hang()) for _ in range(128)]
-        count = await _repeat(_ours(sender, peers.fast_url, EVENT), in_flight, seconds)
+        count = await repeat(signed_post(sender, peers.fast_url, EVENT), in_flight, seconds)
         for attempt in stuck:
             attempt.cancel()
         await asyncio.gather(*stuck, return_exceptions=True)
@@ -157,17 +159,22 @@ async def _httpx(peers: Peers, in_flight: int, seconds: float) -> int:
             answer = await client.post(peers.fast_url, headers=headers, content=EVENT)
             assert answer.is_success, answer
 
-        return await _repeat(post, in_flight, seconds)
+        return await repeat(post, in_flight, seconds)
 
 
 async def _ping_pong(peers: Peers, in_flight: int, seconds: float) -> int:
+    return await ping(peers.echo_port, in_flight, seconds)
+
+
+async def ping(port: int, in_flight: int, seconds: float) -> int:
+    """POST the same bytes again and again, each when the one before is answered; how often."""
     loop = asyncio.get_running_loop()
     deadline = time.perf_counter() + seconds
     pings = [_Ping(deadline) for _ in range(in_flight)]
-    for ping in pings:
-        await loop.create_connection(lambda ping=ping: ping, "127.0.0.1", peers.echo_port)  # type: ignore[misc]
-    await asyncio.gather(*(ping.is_over for ping in pings))
-    return sum(ping.count for ping in pings)
+    for each in pings:
+        await loop.create_connection(lambda each=each: each, "127.0.0.1", port)  # type: ignore[misc]
+    await asyncio.gather(*(each.is_over for each in pings))
+    return sum(each.count for each in pings)
 
 
 def _ping_bytes() -> bytes:

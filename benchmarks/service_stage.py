@@ -1,0 +1,135 @@
+"""A broker and a migrated database, and the processes of the service on them, one by one."""
+
+import os
+import sys
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import psutil
+
+from app.config import PREFIX, Settings
+from app.log.topics import DELIVERY_LOG, ensure_topics
+from app.replay.model import NewReplay, NewWebhook, Replay, Webhook
+from app.replay.states import TERMINAL, ReplayState
+from app.store import Store, migrate
+from app.webhooks.signing import new_secret
+from benchmarks.delivery_history import History, load
+from benchmarks.running_broker import LINES_KEPT, RunningBroker, fresh_broker, until
+from logbroker.client.partitioner import partition_for_key
+from logbroker.embedded import ChildProcess
+
+_READY_LINES: Final[Mapping[str, str]] = {
+    "api": "rewind api ready on ",
+    "live": "rewind live ready",
+    "worker": "rewind worker ready",
+}
+
+
+class RunningProcess(NamedTuple):
+    """One process of the service; `url` is where it listens, if it says so."""
+
+    process: psutil.Process
+    url: str
+
+
+class ServiceStage(NamedTuple):
+    """What the processes of the service stand on; its topics and tables are there."""
+
+    broker: RunningBroker
+    store: Store
+    settings: Settings
+
+    def enabled_webhook(self, url: str) -> Webhook:
+        """A webhook at `url`, as if its owner had proved it."""
+        webhook = self.store.create_webhook(NewWebhook(url, "bench", new_secret()))
+        return self.store.enable_webhook(webhook.id, url)
+
+    def webhooks_apart(self, urls: Sequence[str]) -> list[Webhook]:
+        """A webhook for each URL, all of them in partitions of their own."""
+        apart: dict[int, Webhook] = {}
+        for url in urls:
+            webhook, count = self.enabled_webhook(url), len(apart)
+            while len(apart) == count:
+                apart.setdefault(self.partition_of(webhook), webhook)
+                webhook = self.enabled_webhook(url)
+        return list(apart.values())
+
+    def partition_of(self, webhook: Webhook) -> int:
+        """Where the events lie that are owed to it."""
+        return partition_for_key(webhook.id.encode(), self.settings.partitions)
+
+    def load(self, history: History) -> None:
+        """Put a history into its partition, which is empty; consumers see it at the end."""
+        load(self.broker.address, history)
+        self.broker.wait_for_end(DELIVERY_LOG, history.records, history.partition)
+
+    def create_replay(self, new: NewReplay) -> Replay:
+        """Queue a replay, as the API does."""
+        return self.store.create_replay(new)[0]
+
+    def is_over(self, replay: Replay, events: int) -> bool:
+        """Whether a replay is completed; then it must have delivered every event."""
+        now = self.store.replay(replay.id)
+        if now.state not in TERMINAL:
+            return False
+        assert now.state is ReplayState.COMPLETED, (now.state, now.error)
+        assert now.counts.delivered == events, (now.counts, events)
+        return True
+
+    def wait_for(self, replay: Replay, events: int) -> None:
+        """Wait until a replay is completed."""
+        until(lambda: self.is_over(replay, events), f"{replay.id} is completed", period_s=0.05)
+
+    @contextmanager
+    def process(self, name: str) -> Iterator[RunningProcess]:
+        """`rewind NAME`, ready; what it said is shown if the measurement fails."""
+        heard: deque[str] = deque(maxlen=LINES_KEPT)
+        child = ChildProcess(
+            ["-m", "app", name], _READY_LINES[name], environment_of(self.settings), heard.append
+        )
+        url = child.start()
+        try:
+            yield RunningProcess(psutil.Process(child.pid), url)
+        except BaseException:
+            sys.stderr.writelines(heard)
+            raise
+        finally:
+            child.stop()
+
+
+@contextmanager
+def service_stage(folder: Path, **settings: str) -> Iterator[ServiceStage]:
+    """A fresh broker and SQLite, in a folder of their own under `folder`."""
+    with fresh_broker(folder) as broker:
+        data_dir = broker.data_dir / "service"
+        loaded = Settings.load(
+            {},
+            data_dir=str(data_dir),
+            bootstrap_servers=broker.bootstrap_servers,
+            allow_private_targets="true",
+            port="0",
+            **settings,
+        )
+        prepare(loaded)
+        with closing(Store.open(loaded.database)) as store:
+            yield ServiceStage(broker, store, loaded)
+
+
+def prepare(settings: Settings) -> None:
+    """Make the tables and the topics."""
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    migrate(settings.database)
+    ensure_topics(
+        settings.bootstrap_servers,
+        partitions=settings.partitions,
+        retention_ms=settings.retention_ms,
+    )
+
+
+def environment_of(settings: Settings) -> dict[str, str]:
+    """What a process of the service reads these settings from."""
+    given = settings.model_dump(exclude={"kafka_properties"})
+    return dict(os.environ) | {f"{PREFIX}{name.upper()}": str(each) for name, each in given.items()}

@@ -1,0 +1,216 @@
+"""How fast one worker process replays, beside the bare sender and the bare reader.
+
+The same receiver, a process of its own, takes everything: the worker's requests, those of the
+sender without a log behind it, and bare bytes that show what the receiver itself can take. The
+reader beside it is a stock consumer in a process of its own that looks at nothing but the number
+of records. Where one record in a hundred is the webhook's, what counts are the records passed.
+"""
+
+import asyncio
+import multiprocessing
+import time
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from confluent_kafka import Consumer, TopicPartition
+
+from app.log.topics import DELIVERY_LOG
+from app.replay.model import NewReplay
+from app.replay.options import EVENTS_PER_SECOND_MAX, ReplayOptions
+from app.webhooks.guard import Guard
+from app.webhooks.sender import WebhookSender
+from benchmarks.delivery_history import History
+from benchmarks.running_broker import cpu_s
+from benchmarks.scale import Scale, median
+from benchmarks.service_stage import RunningProcess, ServiceStage, service_stage
+from benchmarks.table import Baseline, Line, at_least
+from benchmarks.timing_receiver import TimingReceiver, timing_receiver
+from benchmarks.webhook_sender import ping, repeat, signed_post
+
+BATCH_EVENTS: Final = 100
+SHARE: Final = 100
+"""One record of so many is the webhook's where a partition is scanned."""
+
+IN_FLIGHT: Final = 16
+"""A worker's default."""
+
+EVENT: Final = b'{"id":"evt_0000000000","data":"' + b"x" * 167 + b'"}'
+"""As large as those of the log."""
+
+CONSUMED_AT_ONCE: Final = 1_000
+TIMEOUT_S: Final = 30.0
+
+
+class Replayed(NamedTuple):
+    """One replay: events/s at the receiver, and what each cost the worker."""
+
+    events_per_s: float
+    cpu_us: float
+
+
+class Bench(NamedTuple):
+    """All that is measured stands here."""
+
+    stage: ServiceStage
+    worker: RunningProcess
+    receiver: TimingReceiver
+    client: Executor
+    whole: History
+    """Of which every record is the webhook's."""
+    sparse: History
+
+
+class Figures(NamedTuple):
+    """One round, in events/s or records/s."""
+
+    single: Replayed
+    batched: Replayed
+    scan: Replayed
+    sender: float
+    receiver: float
+    reader: float
+    sparse_reader: float
+
+
+def measure(scale: Scale, folder: Path) -> list[Line]:
+    """Every case in each round."""
+    with _bench(scale, folder) as bench:
+        rounds = [_round(bench, scale) for _ in range(scale.rounds)]
+        return _lines(rounds, _record_bytes(bench))
+
+
+@contextmanager
+def _bench(scale: Scale, folder: Path) -> Iterator[Bench]:
+    spawn = multiprocessing.get_context("spawn")
+    with (
+        service_stage(folder) as stage,
+        timing_receiver() as receiver,
+        ProcessPoolExecutor(1, spawn) as client,
+        stage.process("worker") as worker,
+    ):
+        whole, sparse = stage.webhooks_apart([receiver.url, receiver.url])
+        partitions, scanned = stage.settings.partitions, scale.scanned_records
+        histories = (
+            History.of(whole.id, partitions, scale.batched_events, scale.batched_events, 1),
+            History.of(sparse.id, partitions, scanned, scanned // SHARE, SHARE),
+        )
+        for history in histories:
+            stage.load(history)
+        yield Bench(stage, worker, receiver, client, *histories)
+
+
+def _round(bench: Bench, scale: Scale) -> Figures:
+    receiver, client = bench.receiver, bench.client
+    single = _replay(bench, bench.whole, scale.single_events, 1)
+    posts, seconds = client.submit(send, receiver.url, scale.webhook_s).result()
+    pings, ping_s = client.submit(ping_receiver, receiver.port, scale.webhook_s).result()
+    receiver.report()
+    batched = _replay(bench, bench.whole, bench.whole.events, BATCH_EVENTS)
+    reader = _read(bench, bench.whole)
+    scan = _replay(bench, bench.sparse, bench.sparse.events, BATCH_EVENTS)
+    return Figures(
+        single,
+        batched,
+        Replayed(scan.events_per_s * SHARE, scan.cpu_us / SHARE),
+        posts / seconds,
+        pings / ping_s,
+        reader,
+        _read(bench, bench.sparse),
+    )
+
+
+def _replay(bench: Bench, history: History, events: int, batch_size: int) -> Replayed:
+    """Replay the first `events` of a history, and hold what came against that number."""
+    options = ReplayOptions(max_events_per_second=EVENTS_PER_SECOND_MAX, batch_size=batch_size)
+    before_s = cpu_s(bench.worker.process)
+    replay = bench.stage.create_replay(
+        NewReplay(history.webhook_id, history.window_of(events), options)
+    )
+    bench.stage.wait_for(replay, events)
+    spent_s = cpu_s(bench.worker.process) - before_s
+    report = bench.receiver.report()
+    assert (report.events, report.event_ids) == (events, events), report
+    return Replayed(report.events_per_s, spent_s * 1e6 / events)
+
+
+def _read(bench: Bench, history: History) -> float:
+    servers = bench.stage.broker.bootstrap_servers
+    seconds = bench.client.submit(read, servers, history.partition, history.records).result()
+    return history.records / seconds
+
+
+def read(bootstrap_servers: str, partition: int, records: int) -> float:
+    """Read a partition from its start with a stock consumer: the seconds from the first record."""
+    settings = {
+        "bootstrap.servers": bootstrap_servers,
+        "group.id": "bench",
+        "enable.auto.commit": False,
+        "check.crcs": True,
+        "fetch.queue.backoff.ms": 10,
+        "log_level": 0,
+    }
+    with closing(Consumer(settings)) as consumer:
+        consumer.assign([TopicPartition(DELIVERY_LOG, partition, 0)])
+        left = records - len(consumer.consume(1, TIMEOUT_S))
+        start = time.perf_counter()
+        while left:
+            fetched = consumer.consume(min(left, CONSUMED_AT_ONCE), TIMEOUT_S)
+            assert fetched, f"{left} of {records} records are missing"
+            left -= len(fetched)
+        return time.perf_counter() - start
+
+
+def send(url: str, seconds: float) -> tuple[int, float]:
+    """POST one event again and again with the service's sender: how often, and how long it took."""
+    start = time.perf_counter()
+    count = asyncio.run(_send(url, seconds))
+    return count, time.perf_counter() - start
+
+
+async def _send(url: str, seconds: float) -> int:
+    async with WebhookSender(Guard(allow_private=True)) as sender:
+        return await repeat(signed_post(sender, url, EVENT), IN_FLIGHT, seconds)
+
+
+def ping_receiver(port: int, seconds: float) -> tuple[int, float]:
+    """POST the same bytes again and again: how often, and how long it took."""
+    start = time.perf_counter()
+    count = asyncio.run(ping(port, IN_FLIGHT, seconds))
+    return count, time.perf_counter() - start
+
+
+def _record_bytes(bench: Bench) -> float:
+    """What a record of the sparse partition takes on disk."""
+    logs = bench.stage.broker.data_dir.glob(f"{DELIVERY_LOG}-{bench.sparse.partition}/*.log")
+    return sum(log.stat().st_size for log in logs) / bench.sparse.records
+
+
+def _lines(rounds: list[Figures], record_bytes: float) -> list[Line]:
+    sender = Baseline("bare sender, same receiver", median(each.sender for each in rounds))
+    reader = Baseline("bare consumer, same records", median(each.reader for each in rounds))
+    sparse = Baseline("bare consumer, same records", median(each.sparse_reader for each in rounds))
+    receiver = median(each.receiver for each in rounds)
+    scan_rate = median(each.scan.events_per_s for each in rounds)
+    single = [each.single for each in rounds]
+    batched = [each.batched for each in rounds]
+    return [
+        Line("batchSize 1", _rate(single), "events/s", sender, at_least(5_000)),
+        Line("  worker CPU an event", _cpu_us(single), "us"),
+        Line("  bare bytes to the same receiver", receiver, "POSTs/s"),
+        Line("batchSize 100", _rate(batched), "events/s", reader, at_least(100_000)),
+        Line("  worker CPU an event", _cpu_us(batched), "us"),
+        Line("1 record in 100 is the webhook's", scan_rate, "records/s", sparse),
+        Line("  the same in bytes", scan_rate * record_bytes / 1e6, "MB/s"),
+        Line("  worker CPU a record", _cpu_us([each.scan for each in rounds]), "us"),
+    ]
+
+
+def _rate(replays: list[Replayed]) -> float:
+    return median(each.events_per_s for each in replays)
+
+
+def _cpu_us(replays: list[Replayed]) -> float:
+    return median(each.cpu_us for each in replays)
