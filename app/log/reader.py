@@ -203,7 +203,9 @@ def reader_configuration(bootstrap_servers: str, properties: Mapping[str, str]) 
         "check.crcs": True,
         # A job may stand still while its receiver is down.
         "max.poll.interval.ms": 86_400_000,
-        "queued.min.messages": 10_000,
+        "queued.min.messages": 5_000,
+        # It counts when it asks, and packed; what comes may be many times as large unpacked.
+        "fetch.message.max.bytes": 262_144,
         "queued.max.messages.kbytes": 8_192,
         # The default, a second, is how long a queue that was full stays unfilled.
         "fetch.queue.backoff.ms": 10,
