@@ -110,14 +110,26 @@ def publish(client: httpx.Client, webhook: Webhook, count: int) -> None:
     assert client.post("/events", json=events).status_code == 202
 
 
+def dry_run(client: httpx.Client, request: dict[str, object]) -> dict[str, Any]:
+    """What a dry run tells; on a machine that is very busy, the log may miss its three seconds."""
+    answers: list[httpx.Response] = []
+
+    def is_told() -> bool:
+        answers.append(client.post("/replays", json=request | {"dryRun": True}))
+        return answers[-1].status_code != 503
+
+    until(is_told, "an estimate")
+    assert answers[-1].status_code == 200, answers[-1].text
+    found: dict[str, Any] = answers[-1].json()
+    return found
+
+
 def test_a_dry_run_tells_what_would_come_and_queues_nothing(
     api: ApiProcess, client: httpx.Client, receiver: ReceiverThread, pending: Webhook
 ) -> None:
     publish(client, pending, 120)
 
-    answer = client.post("/replays", json=asked(pending, minutes=1, dryRun=True))
-    assert answer.status_code == 200
-    found = answer.json()
+    found = dry_run(client, asked(pending, minutes=1))
     assert found["partition"] == partition_for_key(pending.id.encode(), PARTITIONS)
     assert found["endOffset"] - found["startOffset"] >= 60
     assert (found["events"], found["isExact"], found["isUpperBound"]) == (60, True, False)
@@ -146,7 +158,7 @@ def test_a_dry_run_knows_the_options(
     is_upper_bound: bool,
 ) -> None:
     publish(client, webhook, 90)
-    found = client.post("/replays", json=asked(webhook, 1, dryRun=True, **options)).json()
+    found = dry_run(client, asked(webhook, minutes=1, **options))
     assert (found["events"], found["isExact"], found["isUpperBound"]) == (
         events,
         is_exact,
@@ -156,7 +168,7 @@ def test_a_dry_run_knows_the_options(
 
 def test_a_dry_run_at_a_slower_pace_takes_longer(client: httpx.Client, webhook: Webhook) -> None:
     publish(client, webhook, 90)
-    found = client.post("/replays", json=asked(webhook, dryRun=True, maxEventsPerSecond=1)).json()
+    found = dry_run(client, asked(webhook, maxEventsPerSecond=1))
     assert (found["events"], found["estimatedSeconds"] >= 90) == (90, True)
 
 
