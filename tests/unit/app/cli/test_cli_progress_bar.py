@@ -1,0 +1,37 @@
+"""The line that tells of a replay on a terminal."""
+
+from typing import Any
+
+import pytest
+
+from app.cli.progress_bar import WIDTH, describe
+
+JOB: dict[str, Any] = {
+    "state": "ONGOING",
+    "progress": 0.5,
+    "counts": {"delivered": 12_345, "duplicates": 0, "failed": 0},
+    "eventsPerSecond": 2_041.5,
+    "etaSeconds": 6.2,
+    "waitingFor": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, ["ONGOING", " 50%", "12,345 delivered", "2,042/s", "ETA 6 s"]),
+        ({"counts": {"delivered": 1, "duplicates": 2, "failed": 3}}, ["2 duplicates", "3 failed"]),
+        ({"state": "OPEN", "waitingFor": "the log"}, ["OPEN", "waiting: the log"]),
+    ],
+)
+def test_a_line_tells_all_there_is_to_tell(changes: dict[str, Any], words: list[str]) -> None:
+    line = describe(JOB | changes)
+    assert all(word in line for word in words)
+    assert line.count("█") == line.count("·") == WIDTH // 2
+
+
+def test_a_line_says_nothing_of_what_is_not_known() -> None:
+    job = JOB | {"progress": 0.0, "eventsPerSecond": None, "etaSeconds": None}
+    line = describe(job)
+    assert line.count("·") == WIDTH
+    assert not any(word in line for word in ("/s", "ETA", "duplicates", "failed", "waiting"))
