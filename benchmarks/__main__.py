@@ -12,6 +12,7 @@ import click
 from benchmarks import (
     broker_fetch,
     broker_produce,
+    claim_rate,
     cluster_scaling,
     disk_overhead,
     group_rebalance,
@@ -21,6 +22,7 @@ from benchmarks import (
     metadata_cost,
     replay_cost,
     webhook_lines,
+    worker_memory,
     worker_speed,
 )
 from benchmarks.scale import FULL, QUICK, Scale
@@ -42,6 +44,8 @@ GROUPS: Final[Mapping[str, tuple[str, Measure]]] = {
     "opening": ("A log of much history: opened from a cold disk", log_opening.measure),
     "replay": ("Replay of one window from logs of any length", replay_cost.measure),
     "worker": ("Replays from one worker process to a local receiver", worker_speed.measure),
+    "memory": ("Memory of a worker process with its default settings", worker_memory.measure),
+    "claims": ("Claims of replays by worker processes", claim_rate.measure),
     "webhooks": ("Webhooks from one process to a local receiver", webhook_lines.measure),
 }
 

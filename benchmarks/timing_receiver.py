@@ -35,15 +35,16 @@ class Report(NamedTuple):
 class TimingReceiver:
     """The owner's end of the other process.
 
-    Events are taken on every path of `url`; what is POSTed to `hanging_url` is never answered,
-    and not noted.
+    Events are taken on every path of `url`; at `blind_url` they are taken and not noted, and at
+    `hanging_url` never answered.
     """
 
     def __init__(self, control: Connection) -> None:
         self._control = control
         self.url: str
+        self.blind_url: str
         self.hanging_url: str
-        self.url, self.hanging_url = control.recv()
+        self.url, self.blind_url, self.hanging_url = control.recv()
 
     @property
     def port(self) -> int:
@@ -152,15 +153,15 @@ async def _serve_until_told(control: Connection) -> None:
     answers: Mapping[str, Callable[[], object]] = {
         each.__name__: each for each in (notes.count, notes.report, notes.arrivals)
     }
-    receiver, hanging = WebhookReceiver(on_webhook=notes.add), WebhookReceiver()
-    hanging.answer(204, delay_s=HANG_S)
-    await receiver.start()
-    await hanging.start()
-    control.send((receiver.url, hanging.url))
+    receivers = WebhookReceiver(on_webhook=notes.add), WebhookReceiver(), WebhookReceiver()
+    receivers[2].answer(204, delay_s=HANG_S)
+    for receiver in receivers:
+        await receiver.start()
+    control.send([receiver.url for receiver in receivers])
     while (question := await asyncio.to_thread(_next_question, control)) is not None:
         control.send(answers[question]())
-    await receiver.stop()
-    await hanging.stop()
+    for receiver in receivers:
+        await receiver.stop()
 
 
 def _next_question(control: Connection) -> str | None:
