@@ -1,18 +1,24 @@
 """One stream of progress, served by hand: how it stays alive, and when it is let go."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 
 import pytest
+from mariadb import MariaDbServer
+from sqlalchemy import make_url
 from starlette.types import Message
+from tcp_link import TcpLink
 
 from app.api.problems import BUSY, TOO_MANY_STREAMS, Problem
 from app.api.progress_watch import ProgressWatch
 from app.api.replay_progress import ProgressStream, event_id
-from app.replay.model import NewReplay, Replay, Webhook, Window
-from app.store import Store
+from app.config import Settings
+from app.replay.model import NewReplay, NewWebhook, Replay, Webhook, Window
+from app.store import Store, StoreUnavailable, migrate
+from app.webhooks.signing import new_secret
 
 pytestmark = pytest.mark.anyio
 
@@ -94,6 +100,47 @@ async def test_a_stream_of_a_deleted_replay_ends(store: Store, replay: Replay) -
     async with served(ProgressStream(ProgressWatch(store), gone, "key_1", None)) as answer:
         await answer.until(lambda: answer.is_over)
         assert "event: end" not in answer.text
+
+
+async def test_a_database_that_goes_away_and_comes_back_ends_no_stream(
+    mariadb: MariaDbServer,
+) -> None:
+    with TcpLink(mariadb.port) as link:
+        url = str(make_url(mariadb.create_database()).set(port=link.port))
+        migrate(url)
+        with closing(Store.open(url)) as store:
+            await see_through_an_outage(store, link)
+
+
+async def see_through_an_outage(store: Store, link: TcpLink) -> None:
+    webhook = store.create_webhook(NewWebhook("https://example.com/", "", new_secret()))
+    replay, _ = store.create_replay(NewReplay(webhook.id, Window(1_000, 2_000)))
+    stream = ProgressStream(ProgressWatch(store), replay, "key_1", None, heartbeat_s=0.01)
+    async with served(stream) as answer:
+        await answer.until(lambda: "event: progress" in answer.text)
+        link.cut()
+        with pytest.raises(StoreUnavailable):
+            await asyncio.to_thread(store.replay, replay.id)
+        said = answer.text
+        await answer.until(lambda: ": still watching" in answer.text.removeprefix(said))
+        link.mend()
+        await asyncio.to_thread(store.cancel_replay, replay.id)
+        await answer.until(lambda: answer.is_over)
+    assert answer.text.count("event: end") == 1
+    assert answer.text.count("event: progress") == 2
+
+
+async def test_an_error_that_nobody_expected_ends_the_stream_and_is_logged(
+    settings: Settings, store: Store, replay: Replay, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served(ProgressStream(ProgressWatch(store), replay, "key_1", None)) as answer:
+        await answer.until(lambda: "event: progress" in answer.text)
+        with closing(sqlite3.connect(settings.data_dir / "rewind.db")) as database:
+            database.execute("UPDATE replays SET state = 'DREAMING'")
+            database.commit()
+        await answer.until(lambda: answer.is_over)
+    assert "event: end" not in answer.text
+    assert "DREAMING" in caplog.text
 
 
 async def test_a_watch_that_closes_lets_all_streams_go(store: Store, replay: Replay) -> None:
