@@ -46,12 +46,12 @@ class ReceiverThread:
             webhook.problem for webhook in self.webhooks if webhook.verdict is not Verdict.VERIFIED
         ]
 
-    def expect(self, secret: str) -> None:
-        """Check every signature from now on."""
+    def expect(self, secret: str | None) -> None:
+        """Check every signature from now on; None trusts anybody."""
         self._receiver.secret = secret
 
-    def answer(self, status: int, *, delay_s: float = 0.0) -> None:
-        self._receiver.answer(status, delay_s=delay_s)
+    def answer(self, status: int, *, delay_s: float = 0.0, retry_after: str | None = None) -> None:
+        self._receiver.answer(status, delay_s=delay_s, retry_after=retry_after)
 
     def come_up(self) -> None:
         self._run(self._receiver.start())

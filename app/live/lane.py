@@ -35,6 +35,8 @@ JUDGED_AT_LAST_S: Final = 5.0
 """How long a full lane holds its partition before its pace decides whether it may go on to; the
 longer time while this process has so much to do that no receiver could be fast."""
 
+_TOO_MANY: Final = "too many events wait for this webhook"
+
 RETRY_AFTER_S_MAX: Final = 600.0
 """The longest quiet that a receiver may ask for."""
 
@@ -106,7 +108,7 @@ class Lane:
 
     def offer(self, parcel: Parcel) -> None:
         """Take a parcel, or leave it to replays."""
-        if self._is_full():
+        if self._exceeds_bounds(len(self._parcels) + 1):
             if not self._is_worth_waiting_for():
                 self._leave(parcel)
                 return
@@ -143,14 +145,14 @@ class Lane:
             self._clear()
 
     def _leave(self, parcel: Parcel) -> None:
-        reason = f"{len(self._parcels)} events wait for this webhook already"
-        self._route.desk.settle(parcel, LiveOutcome.LEFT, None, reason)
+        self._route.desk.settle(parcel, LiveOutcome.LEFT, None, _TOO_MANY)
 
-    def _is_full(self) -> bool:
-        return bool(self._parcels) and (
-            len(self._parcels) >= self._route.queue_max
-            or self._bytes >= LANE_BYTES_MAX
-            or self._route.bytes_waiting >= ALL_BYTES_MAX
+    def _exceeds_bounds(self, events: int) -> bool:
+        """Whether so many would be too many; one is not, whatever its size."""
+        return events > 1 and (
+            events > self._route.queue_max
+            or self._bytes > LANE_BYTES_MAX
+            or self._route.bytes_waiting > ALL_BYTES_MAX
         )
 
     def _has_room_again(self) -> bool:
@@ -187,7 +189,7 @@ class Lane:
             asyncio.get_running_loop().call_later(JUDGED_AFTER_S, self._judge, share)
             return
         self._is_slow = True
-        while self._ready and self._is_full():
+        while self._ready and self._exceeds_bounds(len(self._parcels)):
             parcel = self._ready.pop()
             self._forget(parcel)
             self._leave(parcel)

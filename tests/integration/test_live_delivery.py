@@ -1,0 +1,391 @@
+"""The live path on a real broker: who gets what, and what is written of it."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from live_scene import RETENTION_MS, LiveScene, event, events, ids, now_ms
+from processes import until
+from receiver_thread import ReceiverThread
+from scraped_metrics import scrape
+
+from app.log.outcomes import LiveOutcome
+from app.log.topics import DELIVERY_LOG, EVENTS
+from app.replay.model import WebhookStatus, Window
+from logbroker.client.partitioner import partition_for_key
+from logbroker.embedded import EmbeddedBroker
+
+
+@pytest.fixture
+def receiver() -> Iterator[ReceiverThread]:
+    with ReceiverThread() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def other() -> Iterator[ReceiverThread]:
+    with ReceiverThread() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def scene(
+    tmp_path: Path, broker: EmbeddedBroker, receiver: ReceiverThread, other: ReceiverThread
+) -> Iterator[LiveScene]:
+    """Ends before its receivers do."""
+    url = f"sqlite:///{tmp_path}/rewind.db"
+    with LiveScene(tmp_path, broker.bootstrap_servers, url) as scene:
+        scene.make()
+        yield scene
+
+
+def test_an_event_is_logged_and_delivered_for_every_webhook_whose_rules_it_fits(
+    tmp_path: Path,
+    broker: EmbeddedBroker,
+    database_url: str,
+    receiver: ReceiverThread,
+    other: ReceiverThread,
+) -> None:
+    with LiveScene(tmp_path, broker.bootstrap_servers, database_url) as scene:
+        scene.make()
+        mine = scene.webhook(receiver, "follow.*")
+        others = scene.webhook(other, "*", where={"data.userId": "42"})
+        scene.live()
+        scene.publish(
+            event(1, userId="42"), event(2, userId="7"), event(3, "block.created", userId="42")
+        )
+        scene.publish(event(4, "block.created", userId=42))
+        outcomes = scene.until_outcomes(4)
+        assert sorted(receiver.taken) == ["evt_1", "evt_2"]
+        assert sorted(other.taken) == ["evt_1", "evt_3"]
+        assert not receiver.problems + other.problems
+        logged = scene.read(DELIVERY_LOG)
+        assert Counter(record.key for record in logged) == {mine.id: 2, others.id: 2}
+        source = {record.headers["event-id"]: record for record in scene.read(EVENTS)}
+        for record in logged:
+            assert record.key is not None
+            assert record.partition == partition_for_key(record.key.encode(), 4)
+            published = source[record.headers["event-id"]]
+            assert (record.value, record.time_ms) == (published.value, published.time_ms)
+            assert record.headers == published.headers | {"origin": "here", "server": "test"}
+        assert {(each.partition, each.offset) for each in outcomes} == {
+            (record.partition, record.offset) for record in logged
+        }
+        assert {(each.outcome, each.attempts, each.status) for each in outcomes} == {
+            (LiveOutcome.DELIVERED, 1, 204)
+        }
+
+
+def test_what_is_owed_to_a_webhook_that_is_not_enabled_is_logged_and_not_sent(
+    scene: LiveScene, receiver: ReceiverThread, other: ReceiverThread
+) -> None:
+    disabled = scene.webhook(receiver, "*")
+    scene.store.disable_webhook(disabled.id, "its owner is on holiday")
+    deleted = scene.webhook(other)
+    scene.store.delete_webhook(deleted.id)
+    scene.live()
+    scene.publish(event(1))
+    scene.owe(deleted, event(2))
+    outcomes = scene.until_outcomes(2)
+    assert {(each.event_id, each.outcome, each.attempts, each.reason) for each in outcomes} == {
+        ("evt_1", LiveOutcome.DISABLED, 0, "the webhook is DISABLED"),
+        ("evt_2", LiveOutcome.DISABLED, 0, "the webhook is deleted"),
+    }
+    assert [record.key for record in scene.read(DELIVERY_LOG) if record.key == disabled.id]
+    assert not receiver.webhooks + other.webhooks
+
+
+def test_an_event_is_attempted_as_often_as_said_and_then_has_failed(
+    scene: LiveScene, receiver: ReceiverThread
+) -> None:
+    scene.webhook(receiver, "*")
+    scene.live(live_delays_s="0,0.05,0.1")
+    receiver.answer(503)
+    scene.publish(event(1))
+    (outcome,) = scene.until_outcomes(1)
+    assert [webhook.event_id for webhook in receiver.webhooks] == ["evt_1"] * 3
+    assert (outcome.outcome, outcome.attempts, outcome.status) == (LiveOutcome.FAILED, 3, 503)
+    assert outcome.reason == "HTTP 503 Service Unavailable"
+
+
+def test_an_attempt_later_than_the_first_may_bring_it(
+    scene: LiveScene, receiver: ReceiverThread
+) -> None:
+    scene.webhook(receiver, "*")
+    scene.live(live_delays_s="0,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,60,60")
+    receiver.answer(500)
+    scene.publish(event(1))
+    until(lambda: len(receiver.webhooks) == 2, "two attempts")
+    receiver.answer(204)
+    (outcome,) = scene.until_outcomes(1)
+    assert receiver.taken == ["evt_1"]
+    assert (outcome.outcome, outcome.attempts) == (
+        LiveOutcome.DELIVERED,
+        len(receiver.webhooks),
+    )
+
+
+def test_an_answer_that_no_later_attempt_would_better_is_the_last(
+    scene: LiveScene, receiver: ReceiverThread
+) -> None:
+    scene.webhook(receiver, "*")
+    scene.live(live_delays_s="0,0,0")
+    receiver.answer(400)
+    scene.publish(event(1))
+    (outcome,) = scene.until_outcomes(1)
+    assert (len(receiver.webhooks), outcome.outcome, outcome.status) == (
+        1,
+        LiveOutcome.FAILED,
+        400,
+    )
+
+
+def test_a_receiver_that_asks_for_quiet_gets_it(scene: LiveScene, receiver: ReceiverThread) -> None:
+    webhook = scene.webhook(receiver, "*")
+    scene.live(live_delays_s="0,0.01,0.01", live_in_flight=1)
+    receiver.answer(429, retry_after="2")
+    scene.publish(event(1))
+    until(lambda: len(receiver.webhooks) == 1, "the first attempt")
+    receiver.answer(204)
+    scene.owe(webhook, event(2))
+    scene.until_outcomes(2)
+    first, *later = [each.received_ms for each in receiver.webhooks]
+    assert len(later) == 2
+    # Time is what this is about; a busy machine only makes it longer.
+    assert all(moment >= first + 2_000 for moment in later)
+
+
+def test_a_receiver_that_is_gone_disables_its_webhook(
+    scene: LiveScene, receiver: ReceiverThread
+) -> None:
+    webhook = scene.webhook(receiver, "*")
+    live = scene.live()
+    receiver.answer(410)
+    scene.publish(event(1))
+    until(lambda: _status(scene, webhook.id) is WebhookStatus.DISABLED, "it is disabled")
+    assert scene.store.webhook(webhook.id).status_reason == (
+        "the receiver wants no more events: HTTP 410 Gone"
+    )
+    live.until_says('"action": "disableWebhook"')
+    scene.publish(event(2))
+    assert [each.outcome for each in sorted(scene.until_outcomes(2), key=lambda o: o.event_id)] == [
+        LiveOutcome.FAILED,
+        LiveOutcome.DISABLED,
+    ]
+    assert len(receiver.webhooks) == 1
+    (audit,) = [json.loads(line) for line in live.said.splitlines() if "rewind.audit" in line]
+    assert (audit["event"], audit["target"], audit["account_id"]) == (
+        "change",
+        webhook.id,
+        webhook.account_id,
+    )
+
+
+def test_a_long_run_of_failures_disables_a_webhook_and_says_why(
+    scene: LiveScene, receiver: ReceiverThread
+) -> None:
+    webhook = scene.webhook(receiver, "*")
+    scene.live(live_delays_s="0", disable_after_failures=3, disable_after_s=0)
+    receiver.answer(500)
+    scene.publish(*events(0, 3))
+    until(lambda: _status(scene, webhook.id) is WebhookStatus.DISABLED, "it is disabled")
+    reason = scene.store.webhook(webhook.id).status_reason or ""
+    assert reason.startswith("3 events in a row were not taken since 20")
+    assert reason.endswith("HTTP 500 Internal Server Error")
+
+
+def test_a_run_of_failures_is_noted_and_forgotten_when_the_receiver_takes_again(
+    scene: LiveScene, receiver: ReceiverThread
+) -> None:
+    webhook = scene.webhook(receiver, "*")
+    scene.live(live_delays_s="0", disable_after_failures=2)
+    receiver.answer(500)
+    scene.publish(*events(0, 3))
+    until(lambda: scene.store.webhook(webhook.id).failing_since_ms, "it is known to fail")
+    scene.until_outcomes(3)
+    receiver.answer(204)
+    scene.publish(event(3))
+    until(lambda: not scene.store.webhook(webhook.id).failing_since_ms, "it is known to be well")
+    # So many failed, but not for a day.
+    assert _status(scene, webhook.id) is WebhookStatus.ENABLED
+
+
+def test_a_receiver_that_hangs_delays_no_other_and_what_is_too_much_is_left(
+    scene: LiveScene, receiver: ReceiverThread, other: ReceiverThread
+) -> None:
+    slow = scene.webhook(receiver, "*")
+    scene.webhook(other, "*")
+    receiver.answer(204, delay_s=3_600.0)
+    live = scene.live(live_queue_max=20, live_in_flight=2)
+    scene.publish(*events(0, 300))
+    until(lambda: len(other.taken) == 300, "the other one got everything")
+    assert Counter(other.taken) == Counter(ids(0, 300))
+    until(lambda: scene.outcome_counts().get(LiveOutcome.LEFT) == 280, "the rest is left")
+    left = [each for each in scene.outcomes() if each.outcome is LiveOutcome.LEFT]
+    assert {each.attempts for each in left} == {0}
+    assert {each.partition for each in left} == {partition_for_key(slow.id.encode(), 4)}
+    assert left[0].reason == "too many events wait for this webhook"
+    assert scrape(live.metrics_port)["rewind_live_waiting_events"] == 20
+    assert len(receiver.webhooks) == 2
+
+
+def test_a_receiver_that_is_fast_is_waited_for(scene: LiveScene, receiver: ReceiverThread) -> None:
+    webhook = scene.webhook(receiver)
+    scene.live(live_queue_max=50)
+    scene.owe(webhook, *events(0, 3_000))
+    until(lambda: len(receiver.taken) >= 3_000, "everything came")
+    assert Counter(receiver.taken) == Counter(ids(0, 3_000))
+    scene.until_outcomes(3_000)
+    assert scene.outcome_counts() == {LiveOutcome.DELIVERED: 3_000}
+
+
+def test_records_that_are_no_events_stop_nothing(
+    scene: LiveScene, receiver: ReceiverThread
+) -> None:
+    scene.webhook(receiver, "*")
+    live = scene.live()
+    scene.produce(
+        EVENTS,
+        [
+            (None, {}, None),
+            (None, {}, b""),
+            (None, {}, b"no JSON and no type"),
+            (None, {"event-type": b"\xff\xfe"}, b"\xff\xfe"),
+            (None, {}, b"[" * 100_000),
+            (None, {}, b'{"id": "evt_body", "type": "from.body"}'),
+            (None, {"event-type": "x", "event-id": "not\nto be sent"}, b"{}"),
+            (None, {"event-type": "x", "event-id": "evt_last"}, b"not JSON"),
+        ],
+    )
+    until(lambda: len(receiver.taken) == 4, "those that can be told of have come")
+    named = set(receiver.taken) - {"evt_body", "evt_last"}
+    assert all(name.startswith("events-") for name in named)
+    until(
+        lambda: scrape(live.metrics_port)['rewind_live_events_total{result="malformed"}'] == 4,
+        "the others are counted",
+    )
+    assert live.said.count('"event": "event-malformed"') == 4
+
+
+def test_an_owed_record_of_a_stranger_is_delivered_under_its_place(
+    scene: LiveScene, receiver: ReceiverThread
+) -> None:
+    webhook = scene.webhook(receiver)
+    scene.live()
+    scene.produce(DELIVERY_LOG, [(webhook.id, {}, b"anything"), (None, {}, b"to nobody")])
+    partition = partition_for_key(webhook.id.encode(), 4)
+    until(lambda: receiver.taken, "it came")
+    assert receiver.taken[0].startswith(f"delivery_log-{partition}-")
+    assert {each.outcome for each in scene.until_outcomes(2)} == {
+        LiveOutcome.DELIVERED,
+        LiveOutcome.DISABLED,
+    }
+
+
+def test_a_rule_takes_effect_while_events_flow(scene: LiveScene, receiver: ReceiverThread) -> None:
+    webhook = scene.webhook(receiver, "follow.*")
+    scene.live()
+    scene.publish(event(0))
+    until(lambda: receiver.taken, "the first rule")
+    scene.put_rule(webhook, "block.*")
+    number = 1
+
+    def is_changed() -> bool:
+        nonlocal number
+        scene.publish(event(number), event(number + 1, "block.created"))
+        number += 2
+        return any(int(each.removeprefix("evt_")) % 2 == 0 for each in receiver.taken[1:])
+
+    until(is_changed, "the rule that replaced it")
+
+
+def test_an_event_behind_the_first_rule_that_fits_it_is_never_too_early(
+    scene: LiveScene, receiver: ReceiverThread
+) -> None:
+    scene.live()
+    for number in range(5):
+        # Nobody wants it by the copy of the rules that the process has.
+        scene.webhook(receiver, f"kind-{number}")
+        scene.publish(event(number, f"kind-{number}"))
+    until(lambda: len(receiver.webhooks) == 5, "all five")
+
+
+def test_a_second_copy_of_an_event_is_not_sent_again(
+    scene: LiveScene, receiver: ReceiverThread
+) -> None:
+    webhook = scene.webhook(receiver)
+    scene.live()
+    scene.owe(webhook, event(1), event(1), event(2))
+    scene.until_outcomes(3)
+    scene.owe(webhook, event(1), event(1, other="body"))
+    outcomes = scene.until_outcomes(5)
+    assert Counter(receiver.taken) == {"evt_1": 2, "evt_2": 1}
+    assert {each.outcome for each in outcomes} == {LiveOutcome.DELIVERED}
+
+
+def test_a_new_group_matches_all_events_and_delivers_what_is_owed_from_then_on(
+    scene: LiveScene, receiver: ReceiverThread
+) -> None:
+    webhook = scene.webhook(receiver, "*")
+    scene.owe(webhook, *events(0, 5))
+    scene.publish(event(5))
+    scene.live()
+    until(lambda: receiver.taken, "the event that was not matched before")
+    scene.until_outcomes(1)
+    assert receiver.taken == ["evt_5"]
+    assert scene.uncommitted("rewind-delivery", DELIVERY_LOG) == 0
+
+
+def test_events_of_long_ago_are_left_to_replays(scene: LiveScene, receiver: ReceiverThread) -> None:
+    webhook = scene.webhook(receiver)
+    scene.live()
+    day_before_ms = now_ms() - 25 * 3_600_000
+    assert day_before_ms > now_ms() - RETENTION_MS
+    scene.produce(
+        DELIVERY_LOG, [(webhook.id, {"event-id": "evt_old"}, b"{}")], time_ms=day_before_ms
+    )
+    (outcome,) = scene.until_outcomes(1)
+    assert (outcome.event_id, outcome.outcome) == ("evt_old", LiveOutcome.LEFT)
+    assert not receiver.webhooks
+
+
+def test_late_events_are_noted_where_replays_find_them(
+    scene: LiveScene, receiver: ReceiverThread
+) -> None:
+    webhook = scene.webhook(receiver, "*")
+    scene.live()
+    late_ms = now_ms() - 7_200_000
+    scene.produce(EVENTS, [(None, {"event-type": "x"}, b"{}")], time_ms=late_ms)
+    until(lambda: receiver.taken, "it came")
+    partition = partition_for_key(webhook.id.encode(), 4)
+    assert scene.store.late_end(partition, Window(late_ms, late_ms + 1)) == 1
+
+
+def test_what_it_counts_is_shown(scene: LiveScene, receiver: ReceiverThread) -> None:
+    scene.webhook(receiver, "follow.*")
+    live = scene.live()
+    scene.publish(*events(0, 3), event(3, "block.created"))
+    scene.until_outcomes(3)
+    wanted = {
+        'rewind_live_events_total{result="matched"}': 3,
+        'rewind_live_events_total{result="unmatched"}': 1,
+        "rewind_live_owed_events_total": 3,
+        'rewind_live_settled_events_total{outcome="delivered"}': 3,
+        'rewind_delivery_attempts_total{result="delivered"}': 3,
+        "rewind_live_delivered_after_event_seconds_count": 3,
+        "rewind_live_delivered_after_read_seconds_count": 3,
+        "rewind_live_webhooks": 1,
+        "rewind_live_rules": 1,
+        "rewind_live_waiting_events": 0,
+    }
+    until(
+        lambda: wanted.items() <= scrape(live.metrics_port).items(),
+        "all is counted",
+    )
+    assert scrape(live.metrics_port)["rewind_live_routing_age_seconds"] < 60
+
+
+def _status(scene: LiveScene, webhook_id: str) -> WebhookStatus:
+    return scene.store.webhook(webhook_id).status
