@@ -35,7 +35,7 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
     bootstrap_servers="HOST:PORT of brokers to use instead of the embedded one.",
 )
 def up(**overrides: str | None) -> None:
-    """Run brokers, API and worker until Ctrl-C; the data stays in the data directory.
+    """Run brokers, API, live path and worker until Ctrl-C; the data stays in the data directory.
 
     One broker needs nothing beside it. Several, with --brokers, use several cores.
     """

@@ -35,8 +35,8 @@ class RoutingChanges:
 
     A webhook or rule is in it as it is now, however often it changed; `gone_rules` are pairs of
     webhook id and name. Things may come that the reader knows already, in any order. When
-    `revision` is lower than the one asked after, the table was brought back from an older copy:
-    these are all of its entries, and the reader forgets what it knew.
+    `revision` is lower than the one asked after, these are all entries there are, and the reader
+    forgets what it knew: it slept for too long, or the table was brought back from an older copy.
     """
 
     revision: int

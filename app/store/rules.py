@@ -4,16 +4,23 @@ Who writes has counted the revision up before, and so is the only one to change 
 """
 
 import json
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import delete as delete_rows
 
 from app.replay.rules import RULES_PER_WEBHOOK_MAX, Rule
 from app.store import webhooks
+from app.store.clock import now_ms
 from app.store.errors import RuleNotFound, TooManyRules
 from app.store.identity import exactly
 from app.store.pages import Page, Position, decode_cursor, page_of
 from app.store.tables import rules
+
+FORGET_AFTER_MS: Final = 86_400_000
+"""Readers ask every second; one that slept for a day begins anew, see `routing`."""
+
+FORGOTTEN_PER_CALL: Final = 500
 
 
 def put(connection: Connection, rule: Rule, revision: int, of_account: str | None) -> bool:
@@ -28,7 +35,7 @@ def put(connection: Connection, rule: Rule, revision: int, of_account: str | Non
     is_new = row is None or row.value is None
     if is_new:
         _check_room(connection, rule.webhook_id)
-    values = {"value": _to_value(rule), "revision": revision}
+    values = {"value": _to_value(rule), "revision": revision, "deleted_ms": None}
     if row is None:
         key = {"webhook_id": rule.webhook_id, "name": rule.name}
         connection.execute(insert(rules).values(key | values))
@@ -79,13 +86,33 @@ def delete(
         RuleNotFound: the webhook has no rule of this name.
     """
     get(connection, webhook_id, name, of_account)
-    _change(connection, webhook_id, name, {"value": None, "revision": revision})
+    _change(connection, webhook_id, name, _deleted(revision))
+
+
+def _deleted(revision: int) -> dict[str, Any]:
+    return {"value": None, "revision": revision, "deleted_ms": now_ms()}
 
 
 def delete_all_of(connection: Connection, webhook_id: str, revision: int) -> None:
     """Take the values of all rules of a webhook away; locks their rows."""
     statement = update(rules).where(rules.c.webhook_id == webhook_id, rules.c.value.is_not(None))
-    connection.execute(statement.values(value=None, revision=revision))
+    connection.execute(statement.values(_deleted(revision)))
+
+
+def forget_deleted(connection: Connection) -> int | None:
+    """Delete rows whose rules were deleted a day ago; the highest of their revisions.
+
+    None when there are none. Locks what it deletes: at most five hundred rows, and what was
+    deleted along with one of them.
+    """
+    is_old = rules.c.deleted_ms < now_ms() - FORGET_AFTER_MS
+    oldest = select(rules.c.revision).where(is_old).order_by(rules.c.deleted_ms)
+    found = connection.execute(oldest.limit(FORGOTTEN_PER_CALL)).scalars().all()
+    if not found:
+        return None
+    last: int = max(found)
+    connection.execute(delete_rows(rules).where(is_old, rules.c.revision <= last))
+    return last
 
 
 def by_name(

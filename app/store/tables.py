@@ -104,19 +104,22 @@ rules: Final = Table(
     Column("webhook_id", String(ID_CHARS), ForeignKey(webhooks.c.id), primary_key=True),
     Column("name", String(NAME_CHARS), primary_key=True),
     # JSON {"eventTypes": [...], "where": {...}}; NULL once deleted, so that those who hold a copy
-    # learn of it.
+    # learn of it. Such a row is deleted itself a day later.
     Column("value", Text),
     Column("revision", BigInteger, nullable=False),
+    Column("deleted_ms", BigInteger),
     Index(None, "revision"),
+    Index(None, "deleted_ms"),
     **TABLE_OPTIONS,
 )
 
 revisions: Final = Table(
     "revisions",
     metadata,
-    # One row, "routing". Who changes a webhook or a rule counts it up, under its lock until the
-    # change is committed, and marks the change with it: so nobody who has seen a revision can
-    # ever find a change of an earlier one that was not there before.
+    # "routing": who changes a webhook or a rule counts it up, under its lock until the change is
+    # committed, and marks the change with it: so nobody who has seen a revision can ever find a
+    # change of an earlier one that was not there before.
+    # "forgotten": the last revision of a deleted rule of which nothing is known any more.
     Column("name", String(16), primary_key=True),
     Column("value", BigInteger, nullable=False),
     **TABLE_OPTIONS,

@@ -156,6 +156,7 @@ class WebhookCalls(Calls):
             revision = routing.count_up(db)
             webhooks.delete(db, webhook_id, revision, of_account)
             rules.delete_all_of(db, webhook_id, revision)
+            routing.forget_deleted(db)
             replays.cancel_active_of(db, webhook_id)
 
         self._database.write(work)
@@ -206,9 +207,12 @@ class RuleCalls(Calls):
         Raises:
             RuleNotFound: there is none.
         """
-        self._database.write(
-            lambda db: rules.delete(db, webhook_id, name, routing.count_up(db), of_account)
-        )
+
+        def work(db: Connection) -> None:
+            rules.delete(db, webhook_id, name, routing.count_up(db), of_account)
+            routing.forget_deleted(db)
+
+        self._database.write(work)
 
     def routing_changes(self, after: int) -> RoutingChanges:
         """What changed in the routing table since the revision `after`; 0 gives all of it.

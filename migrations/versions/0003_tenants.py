@@ -101,10 +101,12 @@ def _create_rules() -> None:
         sa.Column("name", sa.String(64), nullable=False),
         sa.Column("value", sa.Text),
         sa.Column("revision", sa.BigInteger, nullable=False),
+        sa.Column("deleted_ms", sa.BigInteger),
         sa.PrimaryKeyConstraint("webhook_id", "name", name="pk_rules"),
         sa.ForeignKeyConstraint(["webhook_id"], ["webhooks.id"], name="fk_rules_webhook_id"),
     )
-    create_index("rules", ["revision"])
+    for columns in (["revision"], ["deleted_ms"]):
+        create_index("rules", columns)
 
 
 def _create_revisions() -> None:
@@ -115,6 +117,7 @@ def _create_revisions() -> None:
         sa.PrimaryKeyConstraint("name", name="pk_revisions"),
     )
     insert_row("revisions", "name", name="routing", value=1)
+    insert_row("revisions", "name", name="forgotten", value=0)
 
 
 def _extend_replays() -> None:

@@ -166,16 +166,17 @@ def test_a_migration_of_mysql_that_is_killed_at_every_step_gets_there(
 ) -> None:
     url = mariadb.create_database()
     kills = 0
-    # A row is committed by the step after it, so every other run takes two.
-    while migrate_until_killed(url, 1 + kills % 2, monkeypatch):
+    # Rows are committed by the step after them, so some runs take more than one.
+    while migrate_until_killed(url, 1 + kills % 3, monkeypatch):
         kills += 1
         assert kills < 100
     assert kills > 20
     engine = open_engine(url)
     with engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
-        for table, row in (("accounts", "acc_default"), ("revisions", "routing")):
-            (found,) = connection.execute(text(f"SELECT * FROM {table}")).all()
-            assert found[0] == row
+        accounts = connection.execute(text("SELECT id, name FROM accounts")).all()
+        assert list(map(tuple, accounts)) == [("acc_default", "default")]
+        revisions = connection.execute(text("SELECT name, value FROM revisions")).all()
+        assert set(map(tuple, revisions)) == {("routing", 1), ("forgotten", 0)}
     engine.dispose()
     assert is_migrated(url)

@@ -149,6 +149,75 @@ def test_a_reader_of_a_database_that_was_brought_back_begins_anew(
     assert (table.revision, table.content()) == (2, ({webhook.id: webhook}, {}))
 
 
+def let_a_day_pass(database_url: str) -> None:
+    engine = open_engine(database_url)
+    with engine.execution_options(rewind_writes=True).begin() as connection:
+        connection.execute(text("UPDATE rules SET deleted_ms = deleted_ms - 86400001"))
+    engine.dispose()
+
+
+def row_count(database_url: str) -> int:
+    engine = open_engine(database_url)
+    with engine.connect() as connection:
+        count: int = connection.execute(text("SELECT count(*) FROM rules")).scalar_one()
+    engine.dispose()
+    return count
+
+
+def test_rules_that_were_deleted_a_day_ago_leave_nothing_behind(
+    store: Store, table: Table, database_url: str
+) -> None:
+    webhook, gone = new_webhook(store), new_webhook(store)
+    for owner in (webhook, gone):
+        for name in NAMES:
+            store.put_rule(Rule(owner.id, name, ("*",)))
+    store.delete_rule(webhook.id, "a")
+    store.delete_webhook(gone.id)
+    assert row_count(database_url) == 8
+    table.refresh()
+    let_a_day_pass(database_url)
+    store.delete_rule(webhook.id, "b")
+    # What was just deleted is kept for those who have not heard of it.
+    assert row_count(database_url) == 3
+    assert table.refresh().gone_rules == ((webhook.id, "b"),)
+    assert store.put_rule(Rule(webhook.id, "a", ("*",)))[1]
+    table.refresh()
+    assert set(table.rules) == {(webhook.id, name) for name in "acd"}
+
+
+def test_a_rule_that_is_there_again_is_not_forgotten(
+    store: Store, table: Table, database_url: str
+) -> None:
+    webhook = new_webhook(store)
+    for name in ("a", "b", "c"):
+        store.put_rule(Rule(webhook.id, name, ("*",)))
+    store.delete_rule(webhook.id, "a")
+    store.put_rule(Rule(webhook.id, "a", ("again",)))
+    let_a_day_pass(database_url)
+    store.delete_rule(webhook.id, "b")
+    table.refresh()
+    assert set(table.rules) == {(webhook.id, "a"), (webhook.id, "c")}
+
+
+def test_a_reader_that_slept_for_days_forgets_what_was_deleted_meanwhile(
+    store: Store, table: Table, database_url: str
+) -> None:
+    webhook = new_webhook(store)
+    for name in NAMES:
+        store.put_rule(Rule(webhook.id, name, ("*",)))
+    table.refresh()
+    store.delete_rule(webhook.id, "a")
+    let_a_day_pass(database_url)
+    store.delete_rule(webhook.id, "b")
+    for _ in range(2):
+        table.refresh()
+    fresh = Table(store)
+    fresh.refresh()
+    assert (table.revision, table.content()) == (fresh.revision, fresh.content())
+    assert set(table.rules) == {(webhook.id, "c"), (webhook.id, "d")}
+    assert table.refresh() == RoutingChanges(table.revision)
+
+
 def test_revisions_are_dense_and_a_change_has_one_of_its_own(store: Store) -> None:
     webhooks = [new_webhook(store) for _ in range(WRITERS)]
     before = store.routing_changes(0).revision
