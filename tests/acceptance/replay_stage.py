@@ -2,7 +2,7 @@
 
 import json
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,7 +12,10 @@ from receiver_thread import ReceiverThread
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
 
+from app.replay.accounts import Scope
 from app.replay.windows import format_time
+from app.store import Store
+from app.webhooks.signing import new_secret
 
 EVENTS = 800
 OTHER_WEBHOOKS = 4
@@ -51,6 +54,9 @@ class Stage:
         self._database_url = database_url
         self._stack = ExitStack()
         self.receiver = ReceiverThread()
+        # One for all webhooks, since they share the receiver.
+        self._secret = new_secret()
+        self.receiver.expect(self._secret)
         self.workers: list[ServerProcess] = []
         self.webhook_id = ""
         self.copies = EVENTS // 10
@@ -91,9 +97,11 @@ class Stage:
 
     def register(self) -> dict[str, Any]:
         """Another webhook, at the same receiver: its id and secret."""
-        answer = self.api.post("/webhooks", json={"url": self.receiver.url, "description": "test"})
+        asked = {"url": self.receiver.url, "description": "test", "secret": self._secret}
+        answer = self.api.post("/webhooks", json=asked)
         assert answer.status_code == 201, answer.text
         webhook: dict[str, Any] = answer.json()
+        assert webhook["status"] == "ENABLED", webhook
         return webhook
 
     def publish_until_accepted(self, event_id: str, webhook_id: str) -> None:
@@ -190,7 +198,13 @@ class Stage:
             [*self._service("api"), "--port", "0"], self._folder / "api.log", ENVIRONMENT
         )
         self._stack.enter_context(api)
-        self.api = httpx.Client(base_url=api.start("rewind api ready on "), timeout=60)
+        with closing(Store.open(self._database_url)) as store:
+            _, key = store.create_key("platform", Scope.OPERATOR, "")
+        self.api = httpx.Client(
+            base_url=api.start("rewind api ready on "),
+            headers={"authorization": f"Bearer {key}"},
+            timeout=60,
+        )
         self._stack.callback(self.api.close)
         self._publish()
 
@@ -203,7 +217,6 @@ class Stage:
     def _publish(self) -> None:
         webhook = self.register()
         self.webhook_id = webhook["id"]
-        self.receiver.expect(webhook["secret"])
         others = [self.register()["id"] for _ in range(OTHER_WEBHOOKS)]
         mine = [
             self._event(event_id, time_ms, self.webhook_id)

@@ -1,8 +1,6 @@
 """The API as a process, before a real broker: what it accepts is in the log."""
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -11,26 +9,19 @@ from typing import Any
 
 import httpx
 import pytest
+from api_process import ApiProcess
 from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
+from receiver_thread import ReceiverThread
 
 from app.config import Settings
 from app.log.topics import DELIVERY_LOG, EVENTS, ensure_topics
 from app.replay.windows import MINUTE_MS, format_time
-from app.store import migrate
 from logbroker.client.partitioner import partition_for_key
 from logbroker.embedded import EmbeddedBroker
 
 RETENTION_MS = 6 * 86_400_000
 PARTITIONS = 4
-READY = "rewind api ready on "
-PROGRAM = """
-import sys
-from app.api.server import serve
-from app.config import Settings
-sys.exit(serve(Settings.model_validate_json(sys.argv[1])))
-"""
-
 Ask = Callable[..., httpx.Response]
 
 
@@ -54,36 +45,24 @@ def client(
 @contextmanager
 def running_api(bootstrap_servers: str, data_dir: Path) -> Iterator[httpx.Client]:
     settings = Settings(
-        data_dir=data_dir, bootstrap_servers=bootstrap_servers, port=0, partitions=PARTITIONS
+        data_dir=data_dir,
+        bootstrap_servers=bootstrap_servers,
+        partitions=PARTITIONS,
+        allow_private_targets=True,
     )
-    migrate(settings.database)
-    with (
-        (data_dir / "stderr").open("w+") as said,
-        subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, settings.model_dump_json()], stderr=said
-        ) as process,
-    ):
-        try:
-            with httpx.Client(base_url=_ready_url(data_dir / "stderr"), timeout=60) as client:
-                yield client
-        finally:
-            process.terminate()
-            assert process.wait(30) == 0
+    with ApiProcess(settings, data_dir) as api:
+        yield api.client()
 
 
-def _ready_url(said: Path) -> str:
-    deadline_s = time.monotonic() + 30
-    while time.monotonic() < deadline_s:
-        for line in said.read_text().splitlines():
-            if line.startswith(READY):
-                return line.removeprefix(READY)
-        time.sleep(0.02)
-    raise AssertionError(said.read_text())
+@pytest.fixture(scope="module")
+def receiver() -> Iterator[ReceiverThread]:
+    with ReceiverThread() as receiver:
+        yield receiver
 
 
 @pytest.fixture
-def webhook_id(client: httpx.Client) -> str:
-    answer = client.post("/webhooks", json={"url": "https://example.com/hooks"})
+def webhook_id(client: httpx.Client, receiver: ReceiverThread) -> str:
+    answer = client.post("/webhooks", json={"url": receiver.url})
     return str(answer.json()["id"])
 
 

@@ -10,13 +10,15 @@ from typing import Any, Self
 
 import httpx
 import pytest
+from api_clients import client_of
 from sqlalchemy import create_engine, text
 
 from app.api.application import create_app
 from app.config import Settings
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
-from app.log.topics import ensure_topics
+from app.log.topics import DELIVERY_OUTCOMES, ensure_topics
+from app.replay.accounts import Scope
 from app.replay.model import Counts, NewReplay, NewWebhook, OffsetRange, Replay, Webhook, Window
 from app.replay.states import TERMINAL, ReplayState
 from app.replay.windows import MINUTE_MS, format_time
@@ -70,14 +72,18 @@ class Service:
         )
         stopping = asyncio.Event()
         with closing(Store.open(settings.database)) as store:
-            application = create_app(settings, store, publisher, history, guard)
-            transport = httpx.ASGITransport(application)
+            operator = store.create_key("platform", Scope.OPERATOR, "")
             async with (
                 publisher,
                 WebhookSender(guard) as sender,
-                httpx.AsyncClient(transport=transport, base_url="http://api.test") as client,
+                client_of(
+                    create_app(settings, store, publisher, history, guard, sender), operator
+                ) as client,
             ):
-                equipment = Equipment(settings, store, history, guard, sender, WorkerMetrics())
+                outcomes = LogHistory(settings.bootstrap_servers, topic=DELIVERY_OUTCOMES)
+                equipment = Equipment(
+                    settings, store, history, outcomes, guard, sender, WorkerMetrics()
+                )
                 service = cls(settings, store, client)
                 await service._receiver.start()
                 worker = asyncio.create_task(ReplayWorker(equipment).run(stopping))
@@ -92,6 +98,7 @@ class Service:
         webhook = self.store.create_webhook(
             NewWebhook(f"{self._receiver.url}/hook", "test", new_secret())
         )
+        webhook = self.store.enable_webhook(webhook.id, webhook.url)
         self._receiver.secret = webhook.secret
         return webhook
 
