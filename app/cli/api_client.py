@@ -42,9 +42,14 @@ class ApiClient:
     def __exit__(self, *_: object) -> None:
         self._client.close()
 
-    def create_webhook(self, url: str, description: str) -> dict[str, Any]:
-        """Register a webhook; its id and secret."""
-        return self._ask("POST", "/webhooks", json={"url": url, "description": description})
+    def create_webhook(self, url: str, description: str, secret: str) -> dict[str, Any]:
+        """Register a webhook whose receiver knows its secret already; the webhook."""
+        asked = {"url": url, "description": description, "secret": secret}
+        return self._ask("POST", "/webhooks", json=asked)
+
+    def put_rule(self, webhook_id: str, name: str, rule: dict[str, Any]) -> dict[str, Any]:
+        """Say which events a webhook wants; the rule."""
+        return self._ask("PUT", f"/webhooks/{webhook_id}/rules/{name}", json=rule)
 
     def publish(self, ndjson: bytes) -> int:
         """Put events, one JSON object in each line, into the log; how many were acknowledged."""

@@ -1,70 +1,71 @@
-"""The demo's platform: pushes account activity to developers and tells Rewind what it owes."""
+"""The demo's platform and its developers: who wants what, and what happened."""
 
 import asyncio
 import json
 import time
-from collections.abc import Iterator
 from typing import Final, Self
 
 from app.cli.api_client import ApiClient
+from app.cli.live_watch import LiveWatch
 from app.replay.windows import format_time
-from app.webhooks.guard import Guard
 from app.webhooks.receiver import ReceivedWebhook, WebhookReceiver
-from app.webhooks.request import webhook_headers
-from app.webhooks.sender import WebhookSender
+from app.webhooks.signing import new_secret
 
 HOUR_MS: Final = 3_600_000
 EVENTS_PER_REQUEST: Final = 2_000
-IN_FLIGHT: Final = 32
+
+AHEAD_MAX: Final = 4_000
+"""Events that the platform publishes before what it published is settled: an hour has its pace."""
 
 TYPES: Final = ("follow.created", "tweet.created", "favorite.created", "direct_message.created")
+_FIRST_USER: Final = 2_244_994_945
+
+_OUR_TYPES: Final = ("webhook.", "replay.")
+"""How the types begin of what Rewind itself has to say to a webhook."""
 
 
 class Developer:
-    """One developer: a webhook, a receiver, what it is owed and what came."""
+    """One developer: a webhook, a receiver, what it is owed and what came.
 
-    def __init__(self) -> None:
-        self.receiver = WebhookReceiver(on_webhook=self._record)
+    Everything that comes is checked against the secret, also the proof at the registration.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.user_id = str(_FIRST_USER + number)
+        self.receiver = WebhookReceiver(secret=new_secret(), on_webhook=self._record)
         self.webhook_id = ""
-        self.secret = ""
         self.owed: list[str] = []
         self.received: list[str] = []
 
     def _record(self, webhook: ReceivedWebhook) -> None:
-        if webhook.problem is None and not webhook.is_ping:
+        if webhook.problem is None and not _is_ours(webhook.body):
             self.received.append(webhook.event_id)
 
 
 class AccountPlatform:
     """A platform whose users do things that many developers want to hear of.
 
-    Every event is first put into Rewind's log as owed, then pushed once to its webhook; what a
-    receiver that is down misses, the platform does not try again: that is what replays are for.
+    It only says what happened. Whose events are whose, Rewind knows from each webhook's rule.
     An async context manager; on entry the webhooks are registered.
     """
 
-    def __init__(self, client: ApiClient, webhooks: int) -> None:
-        self.developers = [Developer() for _ in range(webhooks)]
+    def __init__(self, client: ApiClient, webhooks: int, live: LiveWatch) -> None:
+        self.developers = [Developer(number) for number in range(webhooks)]
         self._client = client
-        self._sender = WebhookSender(Guard(allow_private=True))
+        self._live = live
+        self._published = 0
         self._start_ms = int(time.time() * 1000) - HOUR_MS
 
     async def __aenter__(self) -> Self:
-        """Start the receivers and register their webhooks, signing secrets included."""
-        await self._sender.__aenter__()
+        """Start the receivers, register their webhooks, and say what each wants."""
         for number, developer in enumerate(self.developers):
             await developer.receiver.start()
-            url = f"{developer.receiver.url}/hooks/{number}"
-            webhook = await asyncio.to_thread(
-                self._client.create_webhook, url, f"developer {number}"
-            )
-            developer.webhook_id = webhook["id"]
-            developer.secret = developer.receiver.secret = webhook["secret"]
+            # The proof of ownership comes to the receiver, which lives on this loop.
+            await asyncio.to_thread(self._register, developer, number)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close the sender and the receivers."""
-        await self._sender.__aexit__(*_)
+        """Close the receivers."""
         for developer in self.developers:
             await developer.receiver.stop()
 
@@ -72,41 +73,40 @@ class AccountPlatform:
         """The event time of one of `events` events that share an hour evenly; milliseconds."""
         return self._start_ms + number * HOUR_MS // events
 
-    async def push(self, start: int, end: int, events: int) -> None:
-        """Log and push the events numbered `[start, end)`, in order of their times."""
+    async def publish(self, start: int, end: int, events: int) -> None:
+        """Publish the events numbered `[start, end)`, in order of their times.
+
+        When this returns, each is delivered, or left to a replay.
+        """
         for first in range(start, end, EVENTS_PER_REQUEST):
             numbers = range(first, min(first + EVENTS_PER_REQUEST, end))
-            batch = [self._event(number, events) for number in numbers]
-            lines = "\n".join(
-                json.dumps(event | {"webhookId": developer.webhook_id})
-                for developer, event in batch
-            )
-            await asyncio.to_thread(self._client.publish, lines.encode())
-            await self._push_live(iter(batch))
+            lines = "\n".join(json.dumps(self._event(number, events)) for number in numbers)
+            self._published += await asyncio.to_thread(self._client.publish, lines.encode())
+            await self._live.until_settled(self._published - AHEAD_MAX)
+        await self._live.until_settled(self._published)
 
-    def _event(self, number: int, events: int) -> tuple[Developer, dict[str, object]]:
-        """An event and whom it is owed to: the first developer gets a quarter of them all."""
+    def _register(self, developer: Developer, number: int) -> None:
+        url = f"{developer.receiver.url}/hooks/{number}"
+        secret = developer.receiver.secret
+        assert secret is not None
+        webhook = self._client.create_webhook(url, f"developer {number}", secret)
+        developer.webhook_id = webhook["id"]
+        rule = {"eventTypes": ["*"], "where": {"data.forUserId": developer.user_id}}
+        self._client.put_rule(developer.webhook_id, "my-user", rule)
+
+    def _event(self, number: int, events: int) -> dict[str, object]:
+        """An event of one developer's user: the first developer gets a quarter of them all."""
         others = len(self.developers) - 1
         developer = self.developers[0 if number % 4 == 0 else 1 + number % others]
-        return developer, {
-            "id": f"evt_{number:06d}",
+        event_id = f"evt_{number:06d}"
+        developer.owed.append(event_id)
+        return {
+            "id": event_id,
             "type": TYPES[number % len(TYPES)],
             "time": format_time(self.time_of(number, events)),
-            "data": {"forUserId": str(2_244_994_945 + number % 977), "sequence": number},
+            "data": {"forUserId": developer.user_id, "sequence": number},
         }
 
-    async def _push_live(self, batch: Iterator[tuple[Developer, dict[str, object]]]) -> None:
-        async def push_some() -> None:
-            for developer, event in batch:
-                await self._push_one(developer, event)
 
-        async with asyncio.TaskGroup() as group:
-            for _ in range(IN_FLIGHT):
-                group.create_task(push_some())
-
-    async def _push_one(self, developer: Developer, event: dict[str, object]) -> None:
-        event_id = str(event["id"])
-        body = json.dumps(event, separators=(",", ":")).encode()
-        headers = webhook_headers([developer.secret], event_id, int(time.time()), body)
-        developer.owed.append(event_id)
-        await self._sender.send(f"{developer.receiver.url}/hooks", headers, body)
+def _is_ours(body: bytes) -> bool:
+    return str(json.loads(body)["type"]).startswith(_OUR_TYPES)

@@ -134,7 +134,6 @@ class Deliverer:
         if outcome is LiveOutcome.DELIVERED:
             self._recent.add(parcel.digest)
         for share, event in ((parcel.share, parcel.event), *parcel.copies):
-            self._metrics.count_settled(outcome)
             became = DeliveryOutcome(
                 partition=share.partition,
                 offset=event.offset,
@@ -152,7 +151,7 @@ class Deliverer:
                 event.timestamp_ms,
                 encode_outcome(became),
             )
-            self._outcomes.add(record, partial(share.progress.settle, event.offset))
+            self._outcomes.add(record, partial(self._settled, share, event.offset, outcome))
 
     def crowd(self, share: Share, webhook_id: str) -> None:
         """Read no more of a partition for the sake of this webhook."""
@@ -167,6 +166,10 @@ class Deliverer:
         share.crowded_by.discard(webhook_id)
         if not share.crowded_by and not share.is_gone:
             self._reader.release(share.partition)
+
+    def _settled(self, share: Share, offset: int, outcome: LiveOutcome) -> None:
+        share.progress.settle(offset)
+        self._metrics.count_settled(outcome)
 
     def _withdraw(self, share: Share) -> None:
         """Begin no more requests for its events."""

@@ -33,7 +33,7 @@ class LiveMetrics:
         self.attempts = DeliveryMetrics(self.registry)
         self._settled = self._counter(
             "rewind_live_settled_events",
-            "Records of `delivery_log` that are done with, by what became of them.",
+            "Records of `delivery_log` whose outcome is written, by what became of them.",
             "outcome",
         )
         self.duplicates = self._counter(
