@@ -10,6 +10,7 @@ from typing import Final
 import click
 
 from benchmarks import (
+    api_cost,
     broker_fetch,
     broker_produce,
     claim_rate,
@@ -17,6 +18,7 @@ from benchmarks import (
     disk_overhead,
     group_rebalance,
     librdkafka_clients,
+    live_path,
     log_opening,
     machine,
     metadata_cost,
@@ -43,9 +45,11 @@ GROUPS: Final[Mapping[str, tuple[str, Measure]]] = {
     "overhead": ("Bytes on disk, 200-byte messages", disk_overhead.measure),
     "opening": ("A log of much history: opened from a cold disk", log_opening.measure),
     "replay": ("Replay of one window from logs of any length", replay_cost.measure),
+    "live": ("The live path, from `events` to local receivers", live_path.measure),
     "worker": ("Replays from one worker process to a local receiver", worker_speed.measure),
     "memory": ("Memory of a worker process with its default settings", worker_memory.measure),
     "claims": ("Claims of replays by worker processes", claim_rate.measure),
+    "api": ("The API: key and quota a request, and publishing", api_cost.measure),
     "webhooks": ("Webhooks from one process to a local receiver", webhook_lines.measure),
 }
 

@@ -1,0 +1,145 @@
+"""What the API asks of those who ask it: a key and a quota at each request, and JSON of events.
+
+`/healthz` takes no key and looks nothing up. A path that no route has is refused behind the gate,
+so it shows what key and quota cost, and the problem document with them. A replay is looked up in
+the database besides. Publishing stands beside a bare producer with the same settings, for which the
+records are there already; the API reads, checks and encodes each event, and answers once the log
+has all of a request.
+"""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from app.replay.accounts import DEFAULT_ACCOUNT_NAME, Scope
+from app.replay.model import NewReplay, Window
+from benchmarks.http_load import HttpRequest, Load, ask_for, encode
+from benchmarks.live_load import EventSource
+from benchmarks.running_broker import cpu_s
+from benchmarks.scale import Scale, median
+from benchmarks.service_stage import RunningProcess, service_stage
+from benchmarks.table import Baseline, Line
+
+EVENTS_IN_REQUEST: Final = 500
+BODY_BYTES: Final = 200
+CONNECTIONS: Final = 4
+BARE_TOPIC: Final = "bare_events"
+KINDS: Final = ("bench.made",)
+PLENTY: Final = "1000000"
+"""Requests that a key is allowed in a minute, so that none is refused."""
+
+HEALTH: Final = "/healthz, no key"
+GATE: Final = "no such path, with a key"
+REPLAY: Final = "GET /replays/{id}, with a key"
+PUBLISH_1: Final = f"POST /events, {EVENTS_IN_REQUEST} each, 1 connection"
+PUBLISH: Final = f"POST /events, {EVENTS_IN_REQUEST} each, {CONNECTIONS} connections"
+
+
+class Case(NamedTuple):
+    """A request that is sent again and again; `events` is how many each brings."""
+
+    name: str
+    request: HttpRequest
+    connections: int = 1
+    events: int = 0
+
+
+class Measured(NamedTuple):
+    """One case in one round; CPU is that of the API for one request, or one event."""
+
+    per_s: float
+    cpu_us: float
+
+
+class Bench(NamedTuple):
+    """All that is measured stands here."""
+
+    api: RunningProcess
+    source: EventSource
+    cases: list[Case]
+
+
+def measure(scale: Scale, folder: Path) -> list[Line]:
+    """Every case in each round."""
+    with _bench(folder) as bench:
+        rounds: dict[str, list[Measured]] = {case.name: [] for case in bench.cases}
+        bare: list[float] = []
+        for _ in range(scale.rounds):
+            for case in bench.cases:
+                rounds[case.name].append(_measure(bench, case, scale.webhook_s))
+            bare.append(_produce(bench.source, scale.single_events))
+        return list(_lines(rounds, median(bare)))
+
+
+@contextmanager
+def _bench(folder: Path) -> Iterator[Bench]:
+    with service_stage(folder, operator_requests_per_minute=PLENTY) as stage:
+        _, key = stage.store.create_key(DEFAULT_ACCOUNT_NAME, Scope.OPERATOR, "bench")
+        webhook = stage.enabled_webhook("http://127.0.0.1:9/")
+        now_ms = time.time_ns() // 1_000_000
+        window = Window(now_ms - 3_600_000, now_ms)
+        replay = stage.create_replay(NewReplay(webhook.id, window))
+        stage.broker.create_topic(BARE_TOPIC, stage.settings.partitions)
+        with stage.process("api") as api:
+            source = EventSource(stage.broker.bootstrap_servers)
+            yield Bench(api, source, _cases(key, replay.id))
+
+
+def _cases(key: str, replay_id: str) -> list[Case]:
+    publish = encode(
+        *("POST", "/events"),
+        key=key,
+        body=_ndjson(),
+        media_type="application/x-ndjson",
+        status=202,
+    )
+    return [
+        Case(HEALTH, encode("GET", "/healthz", status=200)),
+        Case(GATE, encode("GET", "/no-such-path", key=key, status=404)),
+        Case(REPLAY, encode("GET", f"/replays/{replay_id}", key=key, status=200)),
+        Case(PUBLISH_1, publish, 1, EVENTS_IN_REQUEST),
+        Case(PUBLISH, publish, CONNECTIONS, EVENTS_IN_REQUEST),
+    ]
+
+
+def _ndjson() -> bytes:
+    time_text = datetime.now(UTC).isoformat()
+    return b"\n".join(_event(number, time_text) for number in range(EVENTS_IN_REQUEST))
+
+
+def _event(number: int, time_text: str) -> bytes:
+    event = {"id": f"evt_{number:010d}", "type": KINDS[0], "time": time_text, "data": {"text": ""}}
+    event["data"] = {"text": "x" * (BODY_BYTES - len(json.dumps(event)))}
+    return json.dumps(event).encode()
+
+
+def _measure(bench: Bench, case: Case, seconds: float) -> Measured:
+    before_s = cpu_s(bench.api.process)
+    load: Load = ask_for(bench.api.url, case.request, case.connections, seconds)
+    each = case.events or 1
+    spent_s = cpu_s(bench.api.process) - before_s
+    return Measured(load.per_s * each, spent_s * 1e6 / (load.answers * each))
+
+
+def _produce(source: EventSource, events: int) -> float:
+    """Events/s of a bare producer, until the log has all of them."""
+    start_s = time.perf_counter()
+    source.publish(BARE_TOPIC, KINDS, events)
+    return events / (time.perf_counter() - start_s)
+
+
+def _lines(rounds: dict[str, list[Measured]], bare: float) -> Iterator[Line]:
+    health = Baseline(HEALTH, median(each.per_s for each in rounds[HEALTH]))
+    for name in (HEALTH, GATE, REPLAY):
+        per_s = median(each.per_s for each in rounds[name])
+        yield Line(name, per_s, "req/s", None if name == HEALTH else health)
+        yield Line("  API CPU a request", median(each.cpu_us for each in rounds[name]), "us")
+    for name in (PUBLISH_1, PUBLISH):
+        rate = median(each.per_s for each in rounds[name])
+        yield Line(name, rate, "events/s", Baseline("bare producer", bare))
+    cpu_us = median(each.cpu_us for each in rounds[PUBLISH])
+    yield Line("  API CPU an event", cpu_us, "us")
