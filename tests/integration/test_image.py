@@ -1,4 +1,4 @@
-"""The image and the composition of its containers, as far as they can be tried without an engine."""
+"""The image and the composition of its containers, as far as they can be tried without engine."""
 
 import os
 import re
@@ -36,6 +36,7 @@ def composed(*profiles: str, **environment: str) -> "subprocess.CompletedProcess
         capture_output=True,
         text=True,
         timeout=60,
+        check=False,
     )
 
 
@@ -57,6 +58,18 @@ def test_each_profile_brings_a_log_of_its_own() -> None:
     brokers = {"zookeeper", "broker-0", "broker-1", "broker-2"}
     assert services("logbroker").keys() == OURS | brokers
     assert services("kafka").keys() == OURS | {"kafka"}
+
+
+def test_monitoring_brings_prometheus_with_the_rules_and_a_key() -> None:
+    found = services("monitoring")
+    assert found.keys() == OURS | {"prometheus"}
+    mounts = [volume.split(":") for volume in found["prometheus"]["volumes"]]
+    ours = {Path(mount[1]).name: Path(mount[0]) for mount in mounts if mount[0].startswith("/")}
+    assert ours.keys() == {"prometheus.yml", "alerts.yml"}
+    assert all(source.is_file() for source in ours.values())
+    (secret,) = found["prometheus"]["secrets"]
+    (api, *_) = yaml.safe_load(ours["prometheus.yml"].read_text())["scrape_configs"]
+    assert api["authorization"]["credentials_file"] == f"/run/secrets/{secret['source']}"
 
 
 def test_no_password_is_chosen_for_the_operator() -> None:
@@ -116,7 +129,9 @@ def copy_into_image(target: Path) -> None:
 
 
 def run(command: list[str], **options: Any) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, **options)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=100, check=False, **options
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -1,0 +1,222 @@
+"""Every metric that the operators' pages and alarms name is one that a process shows."""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from doc_pages import DOCS, page, table
+from prometheus_client import CollectorRegistry
+from prometheus_client.metrics import MetricWrapperBase
+
+from app.api.metrics import Metrics, _registry_of
+from app.config import Settings
+from app.live.metrics import LiveMetrics
+from app.live.routing import RoutingTable
+from app.live.server import LivePath
+from app.log.publisher import EventPublisher
+from app.replay.model import JobStatistics
+from app.replay_workers.metrics import WorkerMetrics
+from app.store import Store
+from app.webhooks.guard import Guard
+from app.webhooks.limits import SenderLimits
+from app.webhooks.sender import WebhookSender
+from logbroker.server.metrics.families import FAMILIES, PREFIX
+
+OPERATIONS = DOCS / "operations"
+INDEX, METRICS = page("operations/README.md"), page("operations/metrics.md")
+ALERTS = [
+    rule
+    for group in yaml.safe_load((OPERATIONS / "alerts.yml").read_text())["groups"]
+    for rule in group["rules"]
+]
+PAGES = sorted({path.name for path in OPERATIONS.glob("*.md")} - {"README.md", "metrics.md"})
+HEADINGS = [
+    "What it means",
+    "What users see",
+    "What to look at",
+    "What to do",
+    "When it is over",
+]
+
+Shown = dict[str, tuple[str, str]]
+"""Type and labels of metrics, by their names."""
+
+_OURS = re.compile(r"\b(?:rewind|logbroker)_[a-z_]+")
+
+
+def families(registry: CollectorRegistry) -> Iterator[tuple[str, str, str]]:
+    """Name, type and labels of everything that a registry shows."""
+    for collector in list(registry._collector_to_names):
+        if isinstance(collector, MetricWrapperBase):
+            (family,) = collector.describe()
+            labels = list(collector._labelnames)
+        else:
+            # One of ours, which is asked with a sample in it.
+            (family,) = collector.collect()
+            labels = list(family.samples[0].labels)
+        name = family.name + ("_total" if family.type == "counter" else "")
+        yield name, family.type, ", ".join(labels)
+
+
+def shown_by(*registries: CollectorRegistry) -> Shown:
+    return {name: rest for registry in registries for name, *rest in families(registry)}  # type: ignore[misc]
+
+
+def api() -> Shown:
+    return shown_by(Metrics().registry, _registry_of(JobStatistics({}, 0.0, 0)))
+
+
+def worker() -> Shown:
+    return shown_by(WorkerMetrics().registry)
+
+
+async def _live(database: str) -> Shown:
+    settings, metrics = Settings(database=database), LiveMetrics()
+    with closing(Store.open(database)) as store:
+        path = LivePath(
+            settings,
+            store,
+            RoutingTable(store),
+            WebhookSender(Guard.of(settings), SenderLimits()),
+            EventPublisher("127.0.0.1:1", origin="here", server="this"),
+            metrics,
+        )
+        path._matching.lags[0] = 1
+        path._watch()
+        return shown_by(metrics.registry)
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Shown:
+    return asyncio.run(_live(f"sqlite:///{tmp_path_factory.mktemp('live')}/rewind.db"))
+
+
+def broker() -> Shown:
+    return {
+        PREFIX + name: (family.kind, ", ".join(family.labels)) for name, family in FAMILIES.items()
+    }
+
+
+def told(heading: str) -> Shown:
+    return {
+        row["metric"]: [row["type"], row["labels"]]  # type: ignore[misc]
+        for row in table(METRICS, heading)
+    }
+
+
+def test_every_metric_of_the_api_is_told_with_its_type_and_labels() -> None:
+    assert told("## API") == api()
+
+
+def test_every_metric_of_a_worker_is_told_with_its_type_and_labels() -> None:
+    assert told("## Worker") | told("## Deliveries") == worker()
+
+
+def test_every_metric_of_the_live_path_is_told_with_its_type_and_labels(live: Shown) -> None:
+    assert told("## Live path") | told("## Deliveries") == live
+
+
+def test_only_what_both_have_is_told_as_of_both(live: Shown) -> None:
+    assert told("## Deliveries").keys() == worker().keys() & live.keys()
+
+
+def samples(shown: Shown) -> set[str]:
+    """The names that a metric's samples may have."""
+    names = set(shown)
+    for name, (kind, _) in shown.items():
+        if kind == "histogram":
+            names |= {f"{name}_{part}" for part in ("bucket", "count", "sum")}
+    return names
+
+
+@pytest.mark.parametrize("name", ["alerts.yml", "README.md", "metrics.md", *PAGES])
+def test_no_metric_is_named_that_nobody_shows(name: str, live: Shown) -> None:
+    known = samples(api() | worker() | live | broker())
+    named = set(_OURS.findall((OPERATIONS / name).read_text()))
+    assert named <= known
+
+
+def test_every_label_that_an_alarm_asks_for_is_one_of_its_metric(live: Shown) -> None:
+    shown = api() | worker() | live | broker()
+    asked = 0
+    for rule in ALERTS:
+        for name, selector in re.findall(r"([a-z_]+)\{([^}]*(?:\{[^}]*\}[^}]*)*)\}", rule["expr"]):
+            known = shown.get(re.sub(r"_(bucket|count|sum)$", "", name)) or shown.get(name)
+            if known is None:
+                continue
+            asked += 1
+            labels = set(re.findall(r"([a-z]+)\s*[=!]", selector))
+            assert labels <= {*known[1].split(", "), "job", "instance", "le"}, rule["alert"]
+    assert asked > 10
+
+
+def kebab(alert: str) -> str:
+    """The page of an alarm: its name without the product, in small letters."""
+    bare = re.sub(r"^(Rewind|Logbroker)", "", alert).replace("ZooKeeper", "Zookeeper")
+    return re.sub(r"(?<!^)([A-Z])", r"-\1", bare).lower() + ".md"
+
+
+def test_every_alarm_has_its_page_and_every_page_its_alarm() -> None:
+    pages = {rule["alert"]: rule["annotations"]["page"] for rule in ALERTS}
+    assert pages == {alert: kebab(alert) for alert in pages}
+    assert sorted(pages.values()) == PAGES
+
+
+def test_every_alarm_is_in_the_index_with_its_severity() -> None:
+    rows = {row["alarm"]: row["severity"] for row in table(INDEX, "## Alarms")}
+    assert rows == {
+        f"[{rule['alert']}]({rule['annotations']['page']})": rule["labels"]["severity"]
+        for rule in ALERTS
+    }
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_page_of_an_alarm_answers_the_same_questions(name: str) -> None:
+    text = (OPERATIONS / name).read_text()
+    (alert,) = [rule["alert"] for rule in ALERTS if rule["annotations"]["page"] == name]
+    assert text.startswith(f"# {alert}\n")
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == HEADINGS
+    assert all(each.strip() for each in re.split(r"^## .+$", text, flags=re.MULTILINE)[1:])
+
+
+def composed() -> dict[str, Any]:
+    root: Path = DOCS.parent
+    document: dict[str, Any] = yaml.safe_load((root / "docker-compose.yml").read_text())
+    return document
+
+
+def test_prometheus_scrapes_what_the_containers_show() -> None:
+    document = composed()
+    services, ours = document["services"], document["x-service"]["environment"]
+    targets = set()
+    for job in yaml.safe_load((OPERATIONS / "prometheus.yml").read_text())["scrape_configs"]:
+        for static in job.get("static_configs", ()):
+            targets |= {tuple(target.split(":")) for target in static["targets"]}
+        for found in job.get("dns_sd_configs", ()):
+            targets |= {(name, str(found["port"])) for name in found["names"]}
+    brokers = {name for name in services if name.startswith("broker-")}
+    command = " ".join(services["broker-0"]["command"])
+    (broker_port,) = re.findall(r"--metrics-listen=0\.0\.0\.0:([0-9]+)", command)
+    assert targets == {
+        ("api", str(Settings().port)),
+        ("worker", ours["REWIND_WORKER_METRICS_PORT"]),
+        ("live", ours["REWIND_LIVE_METRICS_PORT"]),
+        *((name, broker_port) for name in brokers),
+    }
+
+
+def test_the_jobs_that_alarms_ask_for_are_scraped() -> None:
+    document = yaml.safe_load((OPERATIONS / "prometheus.yml").read_text())
+    scraped = {job["job_name"] for job in document["scrape_configs"]}
+    asked = {
+        job
+        for rule in ALERTS
+        for jobs in re.findall(r"job=~?\"([^\"]+)\"", rule["expr"])
+        for job in jobs.split("|")
+    }
+    assert asked == scraped
