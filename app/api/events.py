@@ -24,8 +24,9 @@ from app.api.problems import (
 )
 from app.api.refusals import media_type_refused
 from app.log.event import OwedEvent
+from app.log.late_notes import note_late
 from app.log.topics import DELIVERY_LOG, EVENTS
-from app.replay.lateness import Arrival, late_spans
+from app.replay.lateness import Arrival
 
 router = APIRouter(prefix="/events", tags=["events"])
 
@@ -94,10 +95,12 @@ async def _publish_owed(doors: Doors, events: Sequence[OwedEvent]) -> None:
     """Put events into the log, and note of those that are late where replays will find them."""
     arrivals = await _publish(doors, DELIVERY_LOG, events)
     settings = doors.settings
-    # By the clock after the acknowledgement: what waited long for the log came late as well.
-    spans = late_spans(arrivals, on_time_from_ms=now_ms() - settings.lateness_ms)
-    if spans:
-        await run_in_threadpool(doors.store.note_late_arrivals, spans, settings.retention_ms)
+    await note_late(
+        doors.store,
+        arrivals,
+        lateness_ms=settings.lateness_ms,
+        retention_ms=settings.retention_ms,
+    )
 
 
 async def _publish(doors: Doors, topic: str, events: Sequence[OwedEvent]) -> list[Arrival]:

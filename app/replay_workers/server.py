@@ -4,11 +4,8 @@ import asyncio
 import gc
 import logging
 import logging.config
-import os
 import resource
-import signal
 import sys
-from types import FrameType
 from typing import Final
 
 from app import json_log
@@ -19,6 +16,7 @@ from app.replay.options import IN_FLIGHT_MAX
 from app.replay_workers.equipment import Equipment
 from app.replay_workers.metrics import WorkerMetrics
 from app.replay_workers.worker import ReplayWorker
+from app.shutdown import stop_on_signals
 from app.store import Store, StoreError
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
@@ -27,8 +25,6 @@ from app.webhooks.sender import WebhookSender
 READY_LINE: Final = "rewind worker ready"
 
 _log: Final = logging.getLogger(__name__)
-
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def run(settings: Settings) -> int:
@@ -52,7 +48,7 @@ def run(settings: Settings) -> int:
 
 
 async def _serve(settings: Settings, store: Store) -> None:
-    stopping = _stop_on_signals()
+    stopping = stop_on_signals()
     guard = Guard.of(settings)
     metrics = WorkerMetrics()
     if settings.worker_metrics_port:
@@ -95,24 +91,3 @@ def _collect_rarely() -> None:
     """
     gc.freeze()
     gc.set_threshold(50_000, 10, 10)
-
-
-def _stop_on_signals() -> asyncio.Event:
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def stop(number: signal.Signals) -> None:
-        _log.info("stopping", extra={"signal": number.name})
-        stopping.set()
-        # Only the same signal again means haste: Ctrl-C in a terminal reaches a whole family of
-        # processes, and a parent may pass it on as SIGTERM. This one works if the loop hangs, too.
-        loop.remove_signal_handler(number)
-        signal.signal(number, _end_at_once)
-
-    for number in _SIGNALS:
-        loop.add_signal_handler(number, stop, number)
-    return stopping
-
-
-def _end_at_once(number: int, _frame: FrameType | None) -> None:
-    os._exit(128 + number)
