@@ -11,6 +11,7 @@ from replay_stage import ENVIRONMENT, EVENTS, SLOW_S, Job, Stage
 
 from app.config import DAY_MS
 from app.log import topics
+from app.webhooks.receiver import Verdict
 
 pytestmark = [pytest.mark.xdist_group("apache_kafka"), pytest.mark.timeout(TEST_TIMEOUT_S)]
 
@@ -34,11 +35,17 @@ def embedded_stage(tmp_path: Path, apache_kafka: KafkaServer) -> Iterator[Stage]
         yield stage
 
 
+def events_taken(stage: Stage) -> list[str]:
+    """Their ids, as they came; a webhook also gets pings, and word of a replay's end."""
+    return [event_id for event_id in stage.receiver.taken if event_id.startswith("evt_")]
+
+
 def check_complete(stage: Stage, job: Job) -> None:
     """Every event of the window came, none that is not in it, and the counts add up."""
     assert (job["state"], job["error"]) == ("COMPLETED", None)
-    assert sorted(set(stage.receiver.taken)) == stage.expected
-    assert stage.receiver.problems == []
+    assert sorted(set(events_taken(stage))) == stage.expected
+    replayed = [each for each in stage.receiver.webhooks if each.replay_id == job["id"]]
+    assert {each.verdict for each in replayed} == {Verdict.VERIFIED}
     assert job["counts"] == {"delivered": EVENTS, "duplicates": stage.copies, "failed": 0}
     assert (job["checkpoint"], job["progress"]) == (job["endOffset"], 1)
     assert stage.failures(job["id"]) == []
@@ -55,10 +62,11 @@ def test_a_job_is_finished_by_another_worker_when_its_own_is_killed(stage: Stage
 
     job = stage.finished(replay_id)
     check_complete(stage, job)
-    assert job["leaseEpoch"] == 2
+    # On a busy machine the other one may be late for a heartbeat of its own.
+    assert job["leaseEpoch"] >= 2
     assert f":{other.pid}:" in job["worker"]
     # What came twice was sent since the last checkpoint, and no more.
-    assert len(stage.receiver.taken) - EVENTS < EVENTS / 2
+    assert len(events_taken(stage)) - EVENTS < EVENTS / 2
 
 
 def test_a_job_waits_for_kafka_to_come_back(
@@ -77,7 +85,7 @@ def test_a_job_waits_for_kafka_to_come_back(
 
     job = stage.finished(replay_id)
     check_complete(stage, job)
-    assert sorted(stage.receiver.taken) == stage.expected
+    assert sorted(events_taken(stage)) == stage.expected
     stage.publish_until_accepted("evt_afterwards", stage.webhook_id)
     again = stage.finished(stage.replay())
     assert again["counts"]["delivered"] == EVENTS + 1
