@@ -149,33 +149,52 @@ def test_using_it(terminal: Terminal) -> None:
     assert answer.status_code == 200
     assert httpx.get(f"http://127.0.0.1:{port}/openapi.json").status_code == 200
 
-    line = command("rewind listen").replace("9000", str(receiver_port))
-    listener = terminal.serve(line, "rewind listen ready on ")
+    heard = terminal.folder / "heard.txt"
+    listen = command("rewind listen").replace("9000", str(receiver_port)) + f" >> {heard}"
+    listener = terminal.serve(listen, "rewind listen ready on ")
     line = command("curl").replace("8000", str(port)).replace("9000", str(receiver_port))
     webhook = json.loads(terminal.run(line).stdout)
-    assert webhook["id"].startswith("wh_")
+    assert (webhook["id"][:3], webhook["status"]) == ("wh_", "ENABLED")
     assert webhook["secret"].startswith("whsec_")
 
-    start_ms = time.time_ns() // 1_000_000 - EVENTS * 1000 - MINUTE_MS
-    (terminal.folder / "events.jsonl").write_text(events(webhook["id"], start_ms))
-    assert terminal.run(command("rewind publish")).stdout.split() == [str(EVENTS)]
+    start_ms = time.time_ns() // 1_000_000 - 2 * EVENTS * 1000 - MINUTE_MS
+    (terminal.folder / "events.jsonl").write_text(events(range(EVENTS), start_ms))
+    publish = command("rewind publish events.jsonl")
+    assert terminal.run(publish).stdout.split() == [str(EVENTS)]
+    until(lambda: missing(range(EVENTS), heard) == [], "all events came")
+    assert listener.stop(signal.SIGINT) == 0
 
+    missed = range(EVENTS, 2 * EVENTS)
+    (terminal.folder / "missed.jsonl").write_text(events(missed, start_ms))
+    assert terminal.run(command("rewind publish missed.jsonl")).stdout.split() == [str(EVENTS)]
+    listener = terminal.serve(listen, "rewind listen ready on ")
     line = command("rewind replay").replace("wh_...", webhook["id"])
-    first, last = (format_time(start_ms + 1000 * seconds) for seconds in (0, EVENTS))
+    first, last = (format_time(start_ms + 1000 * seconds) for seconds in (0, 2 * EVENTS))
     line = re.sub(r"--from \S+ --to \S+", f"--from {first} --to {last}", line)
     replayed = terminal.run(line)
     job = json.loads(replayed.stdout)
-    assert (job["state"], job["counts"]["delivered"]) == ("COMPLETED", EVENTS)
+    assert (job["state"], job["counts"]["failed"]) == ("COMPLETED", 0)
     assert "is COMPLETED" in replayed.stderr
+    until(lambda: missing(missed, heard) == [], "all that was missed came")
+
+    key = terminal.run(command("rewind keys create")).stdout.strip()
+    own = httpx.get(f"http://127.0.0.1:{port}/webhooks", headers={"authorization": f"Bearer {key}"})
+    assert (own.status_code, own.json()["items"]) == (200, [])
 
     assert listener.stop(signal.SIGINT) == 0
-    assert f"{EVENTS} webhooks received" in listener.said
     assert service.stop(signal.SIGINT) == 0
     assert "rewind stopped" in service.said
-    assert {"log", "rewind.db"} <= {path.name for path in (terminal.folder / ".rewind").iterdir()}
+    kept = {path.name for path in (terminal.folder / ".rewind").iterdir()}
+    assert {"log", "operator.key", "rewind.db"} <= kept
 
 
-def events(webhook_id: str, start_ms: int) -> str:
+def missing(numbers: range, heard: Path) -> list[int]:
+    """Those of the events that the receiver has not told of."""
+    words = heard.read_text().split()
+    return [number for number in numbers if f"evt_{number}" not in words]
+
+
+def events(numbers: range, start_ms: int) -> str:
     """A file of events as the README describes it, one a second."""
     return "".join(
         json.dumps(
@@ -183,12 +202,11 @@ def events(webhook_id: str, start_ms: int) -> str:
                 "id": f"evt_{number}",
                 "type": "follow.created",
                 "time": format_time(start_ms + 1000 * number),
-                "webhookId": webhook_id,
-                "data": {"number": number},
+                "data": {"userId": str(number)},
             }
         )
         + "\n"
-        for number in range(EVENTS)
+        for number in numbers
     )
 
 
@@ -263,7 +281,9 @@ def test_beyond_one_machine(terminal: Terminal, mariadb: MariaDbServer, tmp_path
         terminal.run(filled_in("rewind migrate"))
         api = terminal.serve(filled_in("rewind api"), "rewind api ready on ")
         worker = terminal.serve(filled_in("rewind worker"), "rewind worker ready")
+        live = terminal.serve(filled_in("rewind live"), "rewind live ready")
         until(lambda: httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200, "readiness")
+        assert live.stop() == 0
         assert worker.stop() == 0
         assert api.stop() == 0
 
@@ -275,8 +295,10 @@ RUN_BY: dict[str, Callable[..., None]] = {
     ". .venv/bin/activate": test_activating_the_environment,
     "rewind listen": test_using_it,
     "curl": test_using_it,
-    "rewind publish": test_using_it,
+    "rewind publish events.jsonl": test_using_it,
+    "rewind publish missed.jsonl": test_using_it,
     "rewind replay": test_using_it,
+    "rewind keys create": test_using_it,
     "logbroker serve --listen": test_the_broker_alone,
     "logbroker topics create": test_the_broker_alone,
     "logbroker topics list": test_the_broker_alone,
@@ -290,6 +312,7 @@ RUN_BY: dict[str, Callable[..., None]] = {
     "rewind migrate": test_beyond_one_machine,
     "rewind api": test_beyond_one_machine,
     "rewind worker": test_beyond_one_machine,
+    "rewind live": test_beyond_one_machine,
     "make check": test_make_check,
     "make bench": test_make_bench,
 }
