@@ -53,6 +53,8 @@ def check_kafka_properties(properties: Mapping[str, str]) -> None:
     Raises:
         ConfigurationError: one line for each problem: variable, value, and what is allowed.
     """
+    if not properties:
+        return
     free = {name: value for name, value in properties.items() if name not in DECIDED}
     problems = [
         f"{_given(name, value)}; the service decides {name} by itself: leave it out"
