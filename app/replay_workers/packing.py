@@ -83,10 +83,9 @@ class Packer:
     def take(self, position: int) -> Packed:
         """All parcels that are full; everything below `position` was added."""
         closed, self._closed = self._closed, []
-        if self._events:
-            return Packed(closed, 0, self._events[0].offset)
+        # Those before a parcel that is begun lie below the position, too.
         before, self._before = self._before, 0
-        return Packed(closed, before, position)
+        return Packed(closed, before, self._events[0].offset if self._events else position)
 
     def _begin(self) -> None:
         self._events: list[LoggedEvent] = []

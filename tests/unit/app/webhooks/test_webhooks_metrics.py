@@ -1,0 +1,35 @@
+"""What deliveries come to, as Prometheus sees it."""
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from app.replay.delivery import Delivered, Outcome, Refused, Unreachable, Withheld
+from app.webhooks.metrics import DeliveryMetrics
+
+
+@pytest.mark.parametrize(
+    ("outcome", "result"),
+    [
+        (Delivered(204), "delivered"),
+        (Refused(302, None, ""), "refused_3xx"),
+        (Refused(429, None, ""), "refused_4xx"),
+        (Refused(503, None, ""), "refused_5xx"),
+        (Refused(999, None, ""), "refused_other"),
+        (Unreachable("reset"), "unreachable"),
+    ],
+)
+def test_an_attempt_is_counted_by_its_result(outcome: Outcome, result: str) -> None:
+    registry = CollectorRegistry()
+    DeliveryMetrics(registry).count(outcome, 0.02, 300)
+    assert registry.get_sample_value("rewind_delivery_attempts_total", {"result": result}) == 1
+    assert registry.get_sample_value("rewind_delivery_seconds_bucket", {"le": "0.025"}) == 1
+    assert registry.get_sample_value("rewind_delivery_bytes_total") == 300
+
+
+def test_what_was_withheld_took_no_time_and_sent_nothing() -> None:
+    registry = CollectorRegistry()
+    DeliveryMetrics(registry).count(Withheld(), 5.0, 300)
+    attempts = {"result": "withheld"}
+    assert registry.get_sample_value("rewind_delivery_attempts_total", attempts) == 1
+    assert registry.get_sample_value("rewind_delivery_seconds_count") == 0
+    assert registry.get_sample_value("rewind_delivery_bytes_total") == 0
