@@ -23,7 +23,7 @@ from app.log.errors import LogUnavailable
 from app.log.group_reader import GroupReader, GroupStage
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_LOG, EVENTS, ensure_topics
-from app.shutdown import stop_on_signals
+from app.process import allow_many_connections, collect_rarely, stop_on_signals
 from app.store import Store, StoreError, StoreUnavailable
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
@@ -35,6 +35,8 @@ _log: Final = logging.getLogger(__name__)
 
 _RETRY_S: Final = 1.0
 _LOG_TIMEOUT_S: Final = 5.0
+_LAST_RECORDS_S: Final = 1.0
+"""What the log has not acknowledged at the end is matched or delivered again."""
 
 _JOINED_S: Final = 15.0
 """Of more processes than there are partitions some get none: they are ready all the same."""
@@ -53,6 +55,8 @@ def run(settings: Settings) -> int:
     The database and the log may come up later than this process, which waits for both.
     """
     logging.config.dictConfig(json_log.CONFIG)
+    allow_many_connections()
+    collect_rarely()
     store = Store.open(settings.database)
     try:
         asyncio.run(_serve(settings, store))
@@ -252,6 +256,7 @@ def _publisher(settings: Settings) -> EventPublisher:
             properties=settings.kafka_properties,
             timeout_s=_LOG_TIMEOUT_S,
         ),
+        close_timeout_s=_LAST_RECORDS_S,
     )
 
 

@@ -45,12 +45,14 @@ class EventPublisher:
         properties: Mapping[str, str] = {},
         make_topics: Callable[[], None] = lambda: None,
         delivery_timeout_s: float = 30.0,
+        close_timeout_s: float | None = None,
     ) -> None:
+        """At its end it waits for what is under way, for `close_timeout_s` if that is given."""
         self._make_topics: Callable[[], None] | None = make_topics
         self._config = publisher_configuration(bootstrap_servers, properties, delivery_timeout_s)
         self._config["error_cb"] = self._note_error
         self._source = [("origin", origin.encode()), ("server", server.encode())]
-        self._close_timeout_s = delivery_timeout_s
+        self._close_timeout_s = close_timeout_s or delivery_timeout_s
         self._is_fatal = False
         self._is_closed = threading.Event()
         self._producer = Producer(self._config, logger=_log)

@@ -1,10 +1,8 @@
 """The worker process: puts a worker together, runs it until a signal, and says how it ended."""
 
 import asyncio
-import gc
 import logging
 import logging.config
-import resource
 import sys
 from typing import Final
 
@@ -12,11 +10,11 @@ from app import json_log
 from app.config import Settings
 from app.log.history import LogHistory
 from app.log.topics import DELIVERY_OUTCOMES
+from app.process import allow_many_connections, collect_rarely, stop_on_signals
 from app.replay.options import IN_FLIGHT_MAX
 from app.replay_workers.equipment import Equipment
 from app.replay_workers.metrics import WorkerMetrics
 from app.replay_workers.worker import ReplayWorker
-from app.shutdown import stop_on_signals
 from app.store import Store, StoreError
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
@@ -33,8 +31,8 @@ def run(settings: Settings) -> int:
     The same signal again ends the process at once.
     """
     logging.config.dictConfig(json_log.CONFIG)
-    _allow_many_connections()
-    _collect_rarely()
+    allow_many_connections()
+    collect_rarely()
     store = Store.open(settings.database)
     try:
         store.check()
@@ -75,19 +73,3 @@ def sender_limits(settings: Settings) -> SenderLimits:
         # many requests in flight as any replay may ask for.
         connections_per_target=IN_FLIGHT_MAX * settings.jobs_per_worker,
     )
-
-
-def _allow_many_connections() -> None:
-    """Take as many open files as the system gives: each request in flight is one."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def _collect_rarely() -> None:
-    """Look for garbage in circles less often than Python does by itself.
-
-    Thousands of events come and go at any time, none of them in a circle; to look through them
-    every few hundred took a third of a worker's time.
-    """
-    gc.freeze()
-    gc.set_threshold(50_000, 10, 10)
