@@ -10,6 +10,11 @@ from app.webhooks.receiver import ReceivedWebhook, Verdict, WebhookReceiver
 DEADLINE_S = 60.0
 
 
+def is_event(webhook: ReceivedWebhook) -> bool:
+    """Whether it is one that was published, and not the service's own word."""
+    return not (webhook.is_ping or webhook.event_id.startswith("rpl_"))
+
+
 class ReceiverThread:
     """A receiver on a loop and thread of its own; `webhooks` is everything that came, in order."""
 
@@ -36,8 +41,15 @@ class ReceiverThread:
 
     @property
     def taken(self) -> list[str]:
-        """The event ids that were answered well, in the order in which they came."""
-        return [webhook.event_id for webhook in self.webhooks if 200 <= webhook.status < 300]
+        """The event ids that were answered well, in the order in which they came.
+
+        Without those of pings and of notices that a replay is over.
+        """
+        return [
+            webhook.event_id
+            for webhook in self.webhooks
+            if 200 <= webhook.status < 300 and is_event(webhook)
+        ]
 
     @property
     def problems(self) -> list[str | None]:

@@ -11,6 +11,7 @@ from typing import Any, Self
 import httpx
 import pytest
 from api_clients import client_of
+from receiver_thread import is_event
 from sqlalchemy import create_engine, text
 
 from app.api.application import create_app
@@ -27,7 +28,7 @@ from app.replay_workers.metrics import WorkerMetrics
 from app.replay_workers.worker import ReplayWorker
 from app.store import Store, migrate
 from app.webhooks.guard import Guard
-from app.webhooks.receiver import WebhookReceiver
+from app.webhooks.receiver import ReceivedWebhook, WebhookReceiver
 from app.webhooks.sender import WebhookSender
 from app.webhooks.signing import new_secret
 from logbroker.embedded import EmbeddedBroker
@@ -52,7 +53,11 @@ class Service:
         self.store = store
         self.now_ms = time.time_ns() // 1_000_000
         self.event_ids: list[str] = []
-        self._receiver = WebhookReceiver(on_webhook=lambda got: self.event_ids.append(got.event_id))
+        self._receiver = WebhookReceiver(on_webhook=self._keep)
+
+    def _keep(self, got: ReceivedWebhook) -> None:
+        if is_event(got):
+            self.event_ids.append(got.event_id)
 
     @classmethod
     @asynccontextmanager
