@@ -2,15 +2,17 @@
 
 The window's records are encoded once for a batch, and each batch has event ids of its own put in.
 The history around it is one stretch of records that is sent again and again with later
-timestamps, as nobody replays it. Keys are those of many webhooks, the replayed one among them, and
-all of them belong to the partition. Records come at one rate throughout, so that logs of
-different length differ in nothing else.
+timestamps, as nobody replays it. All is packed with snappy, as the service does. Keys are those of
+many webhooks, the replayed one among them, and all of them belong to the partition. Records come
+at one rate throughout, so that logs of different length differ in nothing else.
 """
 
 import socket
 import struct
 import time
+from base64 import b64encode
 from collections.abc import Iterator
+from random import Random
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -20,7 +22,14 @@ from app.replay.model import Window
 from benchmarks.frames import ACKS_LEADER, encode_produce
 from benchmarks.produce_load import Address
 from logbroker.client.partitioner import partition_for_key
-from logbroker.records.batch import CRC_START
+from logbroker.records.batch import (
+    CRC_START,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    read_header,
+)
+from logbroker.records.compression import Codec, compress
 from logbroker.records.record import NewRecord, encode_batch
 
 STRETCH_RECORDS: Final = 500
@@ -42,6 +51,9 @@ _ID_IN_BATCH: Final = b"evt_-batch-%03d"
 _BATCH_MARK: Final = b"-batch-"
 _BATCH_NUMBER: Final = b"%07d"
 """As long as the mark, in whose place it comes."""
+
+_TEXT: Final = b64encode(Random(2011).randbytes(WINDOW_BATCH_RECORDS * BODY_BYTES))
+"""What events say: half of each is what the one before says too, so it packs like real text."""
 
 _CRC: Final = struct.Struct(">I")
 _CRC_AT: Final = 17
@@ -94,7 +106,7 @@ class History(NamedTuple):
     def batches(self) -> Iterator[tuple[bytes, int]]:
         """Every batch with the number of its records, in order."""
         keys = self._keys()
-        old = bytearray(self._batch(STRETCH_RECORDS, keys, _OLD_ID))
+        old = _packed(self._batch(STRETCH_RECORDS, keys, _OLD_ID))
         end = self._before + self.window_records
         yield from self._repeated(old, 0, self._before)
         yield from self._window(keys, self._before, end)
@@ -112,7 +124,7 @@ class History(NamedTuple):
             if records not in encoded:
                 encoded[records] = self._batch(records, keys, _ID_IN_BATCH)
             batch = encoded[records].replace(_BATCH_MARK, _BATCH_NUMBER % place)
-            yield self._moved(bytearray(batch), number, records), records
+            yield self._moved(_packed(batch), number, records), records
 
     def _moved(self, batch: bytearray, number: int, records: int) -> bytes:
         """A batch with the times of the records from `number` on."""
@@ -127,7 +139,8 @@ class History(NamedTuple):
     def _record(self, number: int, keys: list[bytes], event_id: bytes) -> NewRecord:
         key = keys[0] if number % self.share == 0 else keys[1 + number % (len(keys) - 1)]
         body = b'{"id":"%b","data":"' % event_id
-        body += b"x" * (BODY_BYTES - len(body) - 2) + b'"}'
+        start = number * BODY_BYTES // 2
+        body += _TEXT[start : start + BODY_BYTES - len(body) - 2] + b'"}'
         headers = (
             ("event-id", event_id),
             ("event-type", b"follow.created"),
@@ -143,6 +156,14 @@ class History(NamedTuple):
             key for key in candidates if partition_for_key(key, self.partitions) == self.partition
         )
         return [self.webhook_id.encode(), *(next(others) for _ in range(WEBHOOKS - 1))]
+
+
+def _packed(batch: bytes) -> bytearray:
+    """A batch with its records packed; its CRC is still to be set."""
+    records = compress(Codec.SNAPPY, batch[HEADER_BYTES:])
+    length = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(records)
+    header = read_header(batch)._replace(batch_length=length, attributes=Codec.SNAPPY)
+    return bytearray(HEADER.pack(*header) + records)
 
 
 def load(address: Address, history: History) -> None:
