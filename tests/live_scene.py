@@ -1,11 +1,11 @@
-"""A platform, its developers and the live path between them, each a process or thread of its own."""
+"""A platform, its developers and the live path between them, each a process or a thread."""
 
 import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from processes import DEADLINE_S, ServerProcess, until
@@ -55,7 +55,7 @@ class LiveScene:
         self._processes: list[LiveProcess] = []
         self.store = Store.open(database_url)
 
-    def __enter__(self) -> "LiveScene":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,0 +1,81 @@
+"""The copy of the routing table that a live process has."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from app.live.routing import RoutingTable
+from app.replay.model import NewWebhook, Webhook, WebhookStatus
+from app.replay.rules import Rule
+from app.store import Store
+from app.webhooks.signing import new_secret
+
+
+def webhook_of(store: Store, name: str) -> Webhook:
+    return store.create_webhook(NewWebhook(f"https://{name}.example/hook", name, new_secret()))
+
+
+def with_table(store: Store, work: Callable[[RoutingTable], Awaitable[None]]) -> None:
+    async def run() -> None:
+        table = RoutingTable(store)
+        await table.refresh()
+        await work(table)
+
+    asyncio.run(run())
+
+
+def test_the_table_has_what_there_is_and_follows_every_change(store: Store) -> None:
+    first, second = webhook_of(store, "first"), webhook_of(store, "second")
+    store.put_rule(Rule(first.id, "default", ("*",)))
+    store.put_rule(Rule(second.id, "default", ("a.*",), (("data.userId", "42"),)))
+
+    async def work(table: RoutingTable) -> None:
+        wanted = b'{"data": {"userId": "42"}}'
+        assert (table.webhook_count, table.rule_count) == (2, 2)
+        assert table.wanting("a.b", wanted) == sorted([first.id, second.id])
+        store.put_rule(Rule(first.id, "default", ("c.*",)))
+        store.disable_webhook(second.id, "for a test")
+        await table.refresh()
+        disabled = table.webhook(second.id)
+        assert disabled is not None
+        assert disabled.status is WebhookStatus.DISABLED
+        # A webhook that is not enabled has its events logged all the same.
+        assert table.wanting("a.b", wanted) == [second.id]
+        store.delete_rule(second.id, "default")
+        await table.refresh()
+        assert table.wanting("a.b", wanted) == []
+        store.delete_webhook(first.id)
+        await table.refresh()
+        assert table.webhook(first.id) is None
+        assert (table.webhook_count, table.rule_count) == (1, 0)
+        assert table.wanting("c.d", b"") == []
+
+    with_table(store, work)
+
+
+def test_who_waits_for_a_refresh_sees_what_was_stored_before(store: Store) -> None:
+    async def work(table: RoutingTable) -> None:
+        running = asyncio.create_task(table.run())
+        for number in range(5):
+            webhook = await asyncio.to_thread(webhook_of, store, f"number-{number}")
+            await table.refreshed()
+            assert table.webhook(webhook.id) == webhook
+        running.cancel()
+
+    with_table(store, work)
+
+
+def test_without_the_database_the_table_stays_and_tells_its_age(store: Store) -> None:
+    webhook = webhook_of(store, "first")
+    nowhere = Store.open("mysql+pymysql://root@127.0.0.1:1/nowhere")
+
+    async def work(table: RoutingTable) -> None:
+        fresh_s = table.age_s
+        table._store = nowhere
+        running = asyncio.create_task(table.run())
+        await table.refreshed()
+        await table.refreshed()
+        assert table.webhook(webhook.id) == webhook
+        assert table.age_s > fresh_s
+        running.cancel()
+
+    with_table(store, work)
