@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from processes import until
+from receiver_thread import is_event
 from replay_stage import EVENTS, LEASE_S, MINUTE_MS, SLOW_S, Job, Stage
 
 from app.replay.windows import format_time
@@ -27,10 +28,16 @@ def check_complete(stage: Stage, job: Job) -> None:
     assert (job["state"], job["error"]) == ("COMPLETED", None)
     assert sorted(set(stage.receiver.taken)) == stage.expected
     assert stage.receiver.problems == []
-    assert {webhook.replay_id for webhook in stage.receiver.webhooks} == {job["id"]}
+    replayed = {each.replay_id for each in stage.receiver.webhooks if not each.is_ping}
+    assert replayed == {job["id"]}
     assert job["counts"] == {"delivered": EVENTS, "duplicates": stage.copies, "failed": 0}
     assert (job["checkpoint"], job["progress"]) == (job["endOffset"], 1)
     assert stage.failures(job["id"]) == []
+
+
+def last_event_ms(stage: Stage) -> int:
+    """When the last event came; the end of a replay is told later."""
+    return max(each.received_ms for each in stage.receiver.webhooks if is_event(each))
 
 
 def test_a_job_is_finished_by_another_worker_when_its_own_is_killed(stage: Stage) -> None:
@@ -67,11 +74,11 @@ def test_a_stopped_worker_that_wakes_after_its_lease_was_taken_delivers_nothing(
     assert f":{stage.other_than(holder).pid}:" in job["worker"]
 
     # It had requests ready to go; when its process has ended, none of them can come any more.
-    came = len(stage.receiver.webhooks)
+    came = len(stage.receiver.taken)
     holder.resume()
     holder.until_says('"event": "lost"')
     assert holder.stop() == 0
-    assert len(stage.receiver.webhooks) == came
+    assert len(stage.receiver.taken) == came
     assert stage.job(replay_id) == job
 
 
@@ -154,13 +161,34 @@ def test_a_cancelled_replay_stops_within_two_seconds(stage: Stage) -> None:
     worker.until_says('"event": "stopped"')
     assert worker.stop() == 0
 
-    assert stage.receiver.webhooks[-1].received_ms - cancelled_ms < 2_000
+    assert last_event_ms(stage) - cancelled_ms < 2_000
     assert len(set(stage.receiver.taken)) < EVENTS
     assert stage.job(replay_id)["state"] == "CANCELLED"
     again = stage.api.post(f"/replays/{replay_id}/cancel")
     assert again.status_code == 409
     # The webhook is free for another one.
     assert stage.ask_replay().status_code == 202
+
+
+def test_a_paused_replay_stops_within_two_seconds_and_goes_on_when_resumed(stage: Stage) -> None:
+    worker = stage.worker(lease_s="3600", heartbeat_s="600")
+    replay_id = stage.replay()
+    stage.until_taken(SOME)
+    stage.receiver.answer(204, delay_s=5 * SLOW_S)
+    paused = stage.api.post(f"/replays/{replay_id}/pause")
+    paused_ms = time.time_ns() // 1_000_000
+    assert (paused.status_code, paused.json()["state"]) == (200, "PAUSED")
+    worker.until_says('"event": "stopped"')
+    assert last_event_ms(stage) - paused_ms < 2_000
+    taken = len(stage.receiver.taken)
+    # Its last word: what was under way is answered and counted.
+    assert stage.job(replay_id)["counts"]["delivered"] == taken < EVENTS
+
+    stage.receiver.answer(204, delay_s=SLOW_S)
+    resumed = stage.api.post(f"/replays/{replay_id}/resume")
+    assert (resumed.status_code, resumed.json()["state"]) == (200, "OPEN")
+    check_complete(stage, stage.finished(replay_id))
+    assert sorted(stage.receiver.taken) == stage.expected
 
 
 def test_a_webhook_has_one_active_replay(stage: Stage) -> None:
