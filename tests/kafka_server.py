@@ -105,7 +105,14 @@ def _fetch(folder: Path) -> str | None:
     """Let Maven fill the folder; why it could not. The folder is there in full or not at all."""
     with tempfile.TemporaryDirectory(dir=folder.parent) as work:
         (Path(work) / "pom.xml").write_text(_POM)
-        command = ["mvn", "--quiet", "--batch-mode", "--file", f"{work}/pom.xml"]
+        command = [
+            "mvn",
+            "--batch-mode",
+            "--quiet",
+            "-Dstyle.color=never",
+            "--file",
+            f"{work}/pom.xml",
+        ]
         goal = ["dependency:copy-dependencies", f"-DoutputDirectory={work}/jars"]
         try:
             subprocess.run(
