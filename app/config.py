@@ -139,7 +139,7 @@ class Settings(BaseModel):
     max_in_flight: Annotated[int, Field(ge=1, le=1_024)] = 16
     """Requests to one webhook at a time; with 1 the events of a key arrive in order."""
     dedupe_entries: Annotated[int, Field(ge=1, le=100_000_000)] = 500_000
-    """Hashes that one running replay remembers; each costs about 150 bytes."""
+    """Hashes that one running replay remembers, or half as many; each costs about 17 bytes."""
 
     retry_attempts_max: Annotated[int, Field(ge=1, le=100)] = 6
     retry_base_s: Seconds = 1.0
