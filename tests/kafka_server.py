@@ -109,7 +109,6 @@ def _fetch(folder: Path) -> str | None:
             "mvn",
             "--batch-mode",
             "--quiet",
-            "-Dstyle.color=never",
             "--file",
             f"{work}/pom.xml",
         ]
@@ -126,7 +125,8 @@ def _fetch(folder: Path) -> str | None:
         except subprocess.TimeoutExpired:
             return f"Maven did not fetch it within {DOWNLOAD_S} s"
         except subprocess.CalledProcessError as error:
-            return f"Maven cannot fetch it: {error.stdout.strip()[:300]}"
+            reason = error.stdout.partition("[ERROR]")[2].partition("\n")[0]
+            return f"Maven cannot fetch it:{reason[:300]}"
         (Path(work) / "jars").rename(folder)
     return None
 
