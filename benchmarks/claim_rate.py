@@ -75,18 +75,18 @@ def measure(scale: Scale, folder: Path) -> list[Line]:
 
 def _rates(url: str, scale: Scale, cases: tuple[Case, ...]) -> dict[Case, float]:
     """Claims/s of each case."""
-    _queue_jobs(url, scale.open_jobs)
+    queue_jobs(url, scale.open_jobs)
     rounds: dict[Case, list[float]] = {case: [] for case in cases}
     with _worker_processes() as (workers, counter):
         for _ in range(scale.rounds):
             for case in cases:
-                _open_again(url)
+                open_again(url)
                 counter.value = 0
                 rounds[case].append(_claim_all(workers, url, case, scale.open_jobs))
     return {case: median(of) for case, of in rounds.items()}
 
 
-def _queue_jobs(url: str, count: int) -> None:
+def queue_jobs(url: str, count: int) -> None:
     """Make one job as the API does, and then the others as copies of its rows."""
     migrate(url)
     to_ms = time.time_ns() // 1_000_000
@@ -109,7 +109,7 @@ def _copy_job(db: Connection, count: int) -> None:
     )
 
 
-def _open_again(url: str) -> None:
+def open_again(url: str) -> None:
     """Have every job as nobody had ever claimed it."""
     statement = update(replays).values(
         state=str(ReplayState.OPEN),
@@ -146,11 +146,11 @@ def _worker_processes() -> Iterator[tuple[ProcessPoolExecutor, "Synchronized[int
     spawn = multiprocessing.get_context("spawn")
     counter: Synchronized[int] = spawn.Value("i", 0)
     shared = (spawn.Barrier(WORKERS), counter)
-    with ProcessPoolExecutor(WORKERS, spawn, _share, shared) as workers:
+    with ProcessPoolExecutor(WORKERS, spawn, share, shared) as workers:
         yield workers, counter
 
 
-def _share(barrier: Barrier, counter: "Synchronized[int]") -> None:
+def share(barrier: Barrier, counter: "Synchronized[int]") -> None:
     """Take what all worker processes have in common."""
     global _together, _counter
     _together, _counter = barrier, counter

@@ -19,6 +19,7 @@ class Latencies(NamedTuple):
 
     p50: float
     p99: float
+    longest: float
 
 
 class EventSource:
@@ -76,4 +77,4 @@ def latencies(
     """How long these events took."""
     taken_ms = [(arrivals[each] - published[each]) * 1e3 for each in event_ids]
     cuts = statistics.quantiles(taken_ms, n=100, method="inclusive")
-    return Latencies(cuts[49], cuts[98])
+    return Latencies(cuts[49], cuts[98], max(taken_ms))

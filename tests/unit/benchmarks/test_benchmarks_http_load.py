@@ -1,0 +1,62 @@
+"""The client that costs next to none still reads whole answers, and looks at their status."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from benchmarks.http_load import ask_for, encode
+
+ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nContent-Length: 5\r\n\r\nhello"
+
+
+@contextmanager
+def server(pieces: list[bytes]) -> Iterator[str]:
+    """Answers every request on each connection with these pieces, sent one by one."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve(connection: socket.socket) -> None:
+        with connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            while connection.recv(65_536):
+                for piece in pieces:
+                    connection.sendall(piece)
+
+    def accept() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=serve, args=(connection,), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+
+
+@pytest.mark.parametrize("cut", range(1, len(ANSWER)))
+def test_an_answer_is_read_whole_however_it_is_cut(cut: int) -> None:
+    with server([ANSWER[:cut], ANSWER[cut:]]) as url:
+        load = ask_for(url, encode("GET", "/", status=200), 1, 0.005)
+    assert load.answers >= 1
+    assert load.per_s == load.answers / load.seconds
+
+
+def test_another_status_ends_the_measurement() -> None:
+    with server([ANSWER]) as url, pytest.raises(AssertionError, match="200 OK"):
+        ask_for(url, encode("GET", "/", status=202), 2, 0.05)
+
+
+def test_a_request_brings_its_key_and_its_body() -> None:
+    request = encode("POST", "/events", key="rwk_1", body=b"{}", media_type="a/b", status=202)
+    assert request.frame == (
+        b"POST /events HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer rwk_1\r\n"
+        b"content-type: a/b\r\ncontent-length: 2\r\n\r\n{}"
+    )
+    assert encode("GET", "/x", status=200).frame == b"GET /x HTTP/1.1\r\nhost: bench\r\n\r\n"
