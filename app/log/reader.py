@@ -32,7 +32,7 @@ class Passage(NamedTuple):
 class ReplayReader:
     """Reads an offset range from its start, keeping the events of one key and window.
 
-    For one thread at a time. Reading ahead begins at once and is bounded to 8 MB. Every batch's
+    For one thread at a time. Reading ahead begins at once and is bounded to 4 MB. Every batch's
     CRC is checked. No group is joined and nothing committed: the position is the caller's to keep.
     `properties` are the operator's for the client: TLS, SASL and the like.
     `stall_s` is how long it waits, over all reads in a row, for a log that sends nothing.
@@ -206,7 +206,7 @@ def reader_configuration(bootstrap_servers: str, properties: Mapping[str, str]) 
         "queued.min.messages": 5_000,
         # It counts when it asks, and packed; what comes may be many times as large unpacked.
         "fetch.message.max.bytes": 262_144,
-        "queued.max.messages.kbytes": 8_192,
+        "queued.max.messages.kbytes": 4_096,
         # The default, a second, is how long a queue that was full stays unfilled.
         "fetch.queue.backoff.ms": 10,
         "fetch.wait.max.ms": 100,

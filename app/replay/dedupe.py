@@ -8,6 +8,9 @@ _SLOTS_PER_ENTRY: Final = 1.5
 
 _FREE: Final = 0
 
+_FREE_SLOTS: Final = memoryview(array("q", [_FREE]) * 4_096)
+"""So many are emptied at a time."""
+
 
 def event_digest(event_id: str, value: bytes) -> int:
     """The 64 bits that stand for an event: the same id with the same body is the same event.
@@ -48,8 +51,15 @@ class SeenHashes:
         young[slot] = digest
         self._count += 1
         if self._count >= self._generation_max:
-            self._old, self._young, self._count = young, self._empty(), 0
+            self._forget_older()
         return True
+
+    def _forget_older(self) -> None:
+        """Let the older table be the younger one, with nothing in it."""
+        # A new table each time would cost more than its size: what is given back in pieces so
+        # large is not always to be had again.
+        emptied = _emptied(self._old) if self._old else self._empty()
+        self._old, self._young, self._count = self._young, emptied, 0
 
     def _is_old(self, digest: int) -> bool:
         old, mask = self._old, self._mask
@@ -61,7 +71,15 @@ class SeenHashes:
         return False
 
     def _empty(self) -> "array[int]":
-        return array("q", bytes(8 * (self._mask + 1)))
+        return array("q", [_FREE]) * (self._mask + 1)
+
+
+def _emptied(table: "array[int]") -> "array[int]":
+    slots = memoryview(table)
+    for start in range(0, len(slots), len(_FREE_SLOTS)):
+        part = slots[start : start + len(_FREE_SLOTS)]
+        part[:] = _FREE_SLOTS[: len(part)]
+    return table
 
 
 def _slots(entries: int) -> int:
