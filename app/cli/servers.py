@@ -1,14 +1,15 @@
-"""`rewind api`, `rewind live` and `rewind worker`: each a process, for more than one machine."""
+"""`rewind api`, `rewind live` and `rewind worker`: each a process, for more than one machine.
+
+Each loads its own server when it is run, and not those of the others, which would take a tenth of
+the memory that a worker may have.
+"""
 
 import sys
 
 import click
 
-from app.api.server import serve
 from app.cli.options import load_settings, setting_options
 from app.cli.stdin_watch import stop_when_stdin_closes
-from app.live.server import run as run_live
-from app.replay_workers.server import run
 
 stop_on_stdin_close_option = click.option(
     "--stop-on-stdin-close",
@@ -27,6 +28,8 @@ stop_on_stdin_close_option = click.option(
 @stop_on_stdin_close_option
 def api(stop_on_stdin_close: bool, **overrides: str | None) -> None:
     """Serve the HTTP API until SIGTERM or Ctrl-C."""
+    from app.api.server import serve
+
     settings = load_settings(**overrides)
     if stop_on_stdin_close:
         stop_when_stdin_closes()
@@ -43,6 +46,8 @@ def api(stop_on_stdin_close: bool, **overrides: str | None) -> None:
 @stop_on_stdin_close_option
 def worker(stop_on_stdin_close: bool, **overrides: str | None) -> None:
     """Run replays until SIGTERM or Ctrl-C; what is unfinished is left to other workers."""
+    from app.replay_workers.server import run
+
     settings = load_settings(**overrides)
     if stop_on_stdin_close:
         stop_when_stdin_closes()
@@ -63,7 +68,9 @@ def live(stop_on_stdin_close: bool, **overrides: str | None) -> None:
 
     Any number of these processes share the work.
     """
+    from app.live.server import run
+
     settings = load_settings(**overrides)
     if stop_on_stdin_close:
         stop_when_stdin_closes()
-    sys.exit(run_live(settings))
+    sys.exit(run(settings))
