@@ -63,7 +63,7 @@ class Claimed(NamedTuple):
 
 def measure(scale: Scale, folder: Path) -> list[Line]:
     """Both databases, each case in each round."""
-    lines = []
+    lines: list[Line] = []
     (folder / "claims-mariadb").mkdir()
     (folder / "claims-sqlite").mkdir()
     with mariadb_server(folder / "claims-mariadb") as url:

@@ -57,7 +57,10 @@ class EventSource:
         self._count += 1
         body = f'{{"id":"{event_id}","type":"{kind}","data":"'
         body += "x" * (BODY_BYTES - len(body) - 2) + '"}'
-        headers = [("event-id", event_id.encode()), ("event-type", kind.encode())]
+        headers: list[tuple[str, str | bytes | None]] = [
+            ("event-id", event_id.encode()),
+            ("event-type", kind.encode()),
+        ]
         self._producer.produce(topic, body.encode(), headers=headers, on_delivery=self._note)
         return event_id
 
