@@ -42,6 +42,9 @@ _BUSY_S: Final = 0.02
 
 _SWEEP_S: Final = 60.0
 
+_TEXT_CHARS_MAX: Final = 256
+"""What an outcome tells of ids and types is cut to this; a stranger's may have any length."""
+
 
 class Deliverer:
     """Brings events to the lanes of their webhooks, and keeps the books of what is settled."""
@@ -134,10 +137,11 @@ class Deliverer:
         if outcome is LiveOutcome.DELIVERED:
             self._recent.add(parcel.digest)
         for share, event in ((parcel.share, parcel.event), *parcel.copies):
+            event_id = parcel.event_id[:_TEXT_CHARS_MAX]
             became = DeliveryOutcome(
                 partition=share.partition,
                 offset=event.offset,
-                event_id=parcel.event_id,
+                event_id=event_id,
                 outcome=outcome,
                 attempts=parcel.attempts,
                 status=status,
@@ -146,9 +150,9 @@ class Deliverer:
             )
             record = OwedEvent(
                 parcel.webhook_id,
-                parcel.event_id,
-                event.event_type,
-                event.timestamp_ms,
+                event_id,
+                event.event_type[:_TEXT_CHARS_MAX],
+                max(0, event.timestamp_ms),
                 encode_outcome(became),
             )
             self._outcomes.add(record, partial(self._settled, share, event.offset, outcome))
@@ -179,6 +183,10 @@ class Deliverer:
 
     def _bring(self, share: Share, event: LoggedEvent, now_s: float, now_ms: int) -> None:
         webhook_id = (event.key or b"").decode("utf-8", "replace")
+        if len(webhook_id) > _TEXT_CHARS_MAX:
+            # A stranger's record, owed to nobody; its outcome might not fit into one.
+            share.progress.settle(event.offset)
+            return
         event_id = event.event_id or place_name(DELIVERY_LOG, share.partition, event.offset)
         # No webhook's id has a space in it.
         digest = event_digest(f"{webhook_id} {event_id}", event.value)

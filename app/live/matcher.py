@@ -36,6 +36,10 @@ OWED_MAX: Final = 5_000
 UNDER_WAY_MAX: Final = 30_000
 """Records that are read and not acknowledged; with these, a partition is read no further."""
 
+TYPE_CHARS_MAX: Final = 256
+EVENT_BYTES_MAX: Final = 900_000
+"""What is larger could not be written to `delivery_log`, whose records have headers of ours too."""
+
 COMMIT_S: Final = 0.1
 _RETRY_S: Final = 1.0
 _LET_GO_S: Final = 5.0
@@ -289,12 +293,12 @@ class Matcher:
 
 
 def _name(event: LoggedEvent, partition: int) -> _Named | None:
-    """The event with its id and type; None without a type, or without anything to send.
+    """The event with its id and type; None when no rule could judge it, or nobody be sent it.
 
     They are the record's headers; a producer that sets none may have them in the JSON object, as
     `id` and `type`. An event without an id is named by its place.
     """
-    if not event.value:
+    if not event.value or event.timestamp_ms < 0:
         return None
     event_id, event_type = event.event_id, event.event_type
     if not (event_id and event_type):
@@ -303,7 +307,11 @@ def _name(event: LoggedEvent, partition: int) -> _Named | None:
         event_type = event_type or _text(members.get("type"))
     if not is_presentable(event_id):
         event_id = place_name(EVENTS, partition, event.offset)
-    return _Named(event_id, event_type, event) if event_type else None
+    if not 1 <= len(event_type) <= TYPE_CHARS_MAX:
+        return None
+    if len(event.value) + len(event_id) > EVENT_BYTES_MAX:
+        return None
+    return _Named(event_id, event_type, event)
 
 
 def _members(value: bytes) -> dict[str, Any]:
@@ -315,4 +323,5 @@ def _members(value: bytes) -> dict[str, Any]:
 
 
 def _text(member: object) -> str:
-    return member if isinstance(member, str) else ""
+    # Half a surrogate pair is a text in JSON, and none that could be written anywhere.
+    return member if isinstance(member, str) and member.isprintable() else ""

@@ -161,6 +161,10 @@ class GroupReader:
                 self._heed_holds(consumer)
                 self._hand_over(self._messages(consumer))
                 self._measure_lag(consumer)
+        except KafkaException:
+            # Who was to end need not wait for a log that is away.
+            if not self._stopping.is_set():
+                raise
         finally:
             consumer.close()
 

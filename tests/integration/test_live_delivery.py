@@ -254,6 +254,9 @@ def test_records_that_are_no_events_stop_nothing(
             (None, {}, b"no JSON and no type"),
             (None, {"event-type": b"\xff\xfe"}, b"\xff\xfe"),
             (None, {}, b"[" * 100_000),
+            (None, {}, b'{"id": "evt_half", "type": "\\ud800"}'),
+            (None, {"event-type": "x" * 257}, b"{}"),
+            (None, {"event-type": "x"}, b"x" * 950_000),
             (None, {}, b'{"id": "evt_body", "type": "from.body"}'),
             (None, {"event-type": "x", "event-id": "not\nto be sent"}, b"{}"),
             (None, {"event-type": "x", "event-id": "evt_last"}, b"not JSON"),
@@ -263,10 +266,10 @@ def test_records_that_are_no_events_stop_nothing(
     named = set(receiver.taken) - {"evt_body", "evt_last"}
     assert all(name.startswith("events-") for name in named)
     until(
-        lambda: scrape(live.metrics_port)['rewind_live_events_total{result="malformed"}'] == 4,
+        lambda: scrape(live.metrics_port)['rewind_live_events_total{result="malformed"}'] == 7,
         "the others are counted",
     )
-    assert live.said.count('"event": "event-malformed"') == 4
+    assert live.said.count('"event": "event-malformed"') == 7
 
 
 def test_an_owed_record_of_a_stranger_is_delivered_under_its_place(
@@ -274,7 +277,14 @@ def test_an_owed_record_of_a_stranger_is_delivered_under_its_place(
 ) -> None:
     webhook = scene.webhook(receiver)
     scene.live()
-    scene.produce(DELIVERY_LOG, [(webhook.id, {}, b"anything"), (None, {}, b"to nobody")])
+    scene.produce(
+        DELIVERY_LOG,
+        [
+            ("k" * 900_000, {"event-id": "evt_1"}, b"{}"),
+            (webhook.id, {"event-type": "t" * 900_000}, b"anything"),
+            (None, {}, b"to nobody"),
+        ],
+    )
     partition = partition_for_key(webhook.id.encode(), 4)
     until(lambda: receiver.taken, "it came")
     assert receiver.taken[0].startswith(f"delivery_log-{partition}-")
@@ -358,9 +368,10 @@ def test_late_events_are_noted_where_replays_find_them(
     scene.live()
     late_ms = now_ms() - 7_200_000
     scene.produce(EVENTS, [(None, {"event-type": "x"}, b"{}")], time_ms=late_ms)
-    until(lambda: receiver.taken, "it came")
     partition = partition_for_key(webhook.id.encode(), 4)
-    assert scene.store.late_end(partition, Window(late_ms, late_ms + 1)) == 1
+    window = Window(late_ms, late_ms + 1)
+    until(lambda: scene.store.late_end(partition, window) == 1, "it is noted")
+    until(lambda: receiver.taken, "it came")
 
 
 def test_what_it_counts_is_shown(scene: LiveScene, receiver: ReceiverThread) -> None:
