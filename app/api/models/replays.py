@@ -35,7 +35,7 @@ class ReplayRequest(RequestBody):
         }
     )
 
-    webhook_id: str
+    webhook_id: str = Field(min_length=1, max_length=256)
     from_ms: Time = Field(alias="from")
     to_ms: Time = Field(alias="to")
     event_types: list[EventTypeGlob] = Field(

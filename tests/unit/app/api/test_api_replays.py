@@ -1,3 +1,4 @@
+import json
 import time
 
 import pytest
@@ -353,6 +354,18 @@ async def test_every_mistake_in_a_body_is_named(client: AsyncClient) -> None:
         "to",
         "too",
     }
+
+
+@pytest.mark.parametrize("value", ["", "x" * 257, "\ud800"])
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_what_no_webhook_can_have_for_an_id_is_refused(
+    client: AsyncClient, value: str, dry_run: bool
+) -> None:
+    body = json.dumps({**asked(value), "dryRun": dry_run})
+    answer = await client.post(
+        "/replays", content=body, headers={"content-type": "application/json"}
+    )
+    assert (answer.status_code, answer.json()["field"]) == (400, "webhookId")
 
 
 async def test_a_replay_of_an_unknown_webhook_is_not_found(client: AsyncClient) -> None:

@@ -1,7 +1,8 @@
 import pytest
 
 from app.replay.model import NewWebhook, Webhook
-from app.replay.rules import Rule
+from app.replay.options import EVENT_TYPES_MAX
+from app.replay.rules import CONDITIONS_MAX, Rule
 from app.store import InvalidCursor, RuleNotFound, Store, TooManyRules, WebhookNotFound, rules
 from app.webhooks.signing import new_secret
 
@@ -18,6 +19,15 @@ def test_a_rule_is_kept_as_it_was_given(store: Store, webhook: Webhook) -> None:
     assert found == rule
     # Equal to Python, and not as JSON.
     assert [type(value) for _, value in found.where] == [type(value) for _, value in where]
+
+
+@pytest.mark.parametrize("character", ["\U0001f600", "\0", '"'])
+def test_the_largest_rule_is_kept(store: Store, webhook: Webhook, character: str) -> None:
+    globs = tuple('"' * 253 + f"{number:03}" for number in range(EVENT_TYPES_MAX))
+    paths = (character * 255 + str(number) for number in range(CONDITIONS_MAX))
+    rule = Rule(webhook.id, "all", globs, tuple((path, character * 1_000) for path in paths))
+    store.put_rule(rule)
+    assert store.rule(webhook.id, "all") == rule
 
 
 def test_a_rule_of_the_same_name_is_replaced(store: Store, webhook: Webhook) -> None:
