@@ -1,6 +1,7 @@
 """Every metric that the operators' pages and alarms name is one that a process shows."""
 
 import asyncio
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import closing
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from doc_pages import DOCS, page, table
+from doc_pages import DOCS, page, section, table
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
@@ -220,3 +221,13 @@ def test_the_jobs_that_alarms_ask_for_are_scraped() -> None:
         for job in jobs.split("|")
     }
     assert asked == scraped
+
+
+def test_every_word_of_the_logs_that_is_told_is_one_that_is_written() -> None:
+    source = "".join(path.read_text() for path in (DOCS.parent / "app").rglob("*.py"))
+    rows = re.findall(r"^\| `[a-z_.*]+` \| (.+) \|$", section(INDEX, "## Logs"), re.MULTILINE)
+    words = {word for row in rows for word in re.findall(r"`([a-z]+(?:[- ][a-z]+)*)`", row)}
+    assert {"taken-over", "routing-table-not-refreshed", "not ready"} <= words
+    unknown = {word for word in words if f'"{word}"' not in source}
+    # Levels are written as the standard library names them.
+    assert unknown <= {each.lower() for each in logging.getLevelNamesMapping()}
