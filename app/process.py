@@ -1,4 +1,4 @@
-"""What the processes that deliver have in common: signals, open files, and rare garbage."""
+"""What the processes have in common: signals, open files, and rare garbage."""
 
 import asyncio
 import gc

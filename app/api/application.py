@@ -26,6 +26,7 @@ from app.api.openapi import ANY_REFUSAL, DESCRIPTION, TAGS, TITLE, VERSION, desc
 from app.api.operation_table import OperationTable
 from app.api.progress_watch import ProgressWatch
 from app.api.proofs import Proofs
+from app.api.readiness import Readiness
 from app.api.request_log import RequestLog
 from app.config import Settings
 from app.log.estimate import Estimator
@@ -65,6 +66,7 @@ def create_app(
         guard=guard,
         proofs=Proofs(sender, store),
         jobs=JobWatch(store),
+        readiness=Readiness(store, history),
         watch=ProgressWatch(store),
         estimator=Estimator(settings.bootstrap_servers, properties=settings.kafka_properties),
         metrics=metrics,

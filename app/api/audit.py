@@ -11,6 +11,9 @@ from app.api.operation_table import OperationTable
 
 LOGGER: Final = logging.getLogger("rewind.audit")
 
+_TARGET_CHARACTERS_MAX: Final = 200
+"""Those of ours have up to 110; a stranger may name one as long as the head of a request."""
+
 CHANGING: Final = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 
 
@@ -65,7 +68,7 @@ def _note(scope: Scope, action: str, target: str | None, status: int) -> None:
             "key_id": None if key is None else key.id,
             "account_id": None if key is None else key.account.id,
             "action": action,
-            "target": target,
+            "target": target and target[:_TARGET_CHARACTERS_MAX],
             "status": status,
             "client": scope["client"][0] if scope.get("client") else None,
         },

@@ -8,6 +8,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 CONNECTIONS_MAX: Final = 1_000
 """Connections of one process, below the 1,024 files that many systems let it open."""
 
+CONNECTIONS_TOLD: Final = 100
+"""Above so many more, nobody is told any more that there are too many: also those that send
+nothing are open files, and without a free one the database and the log are out of reach."""
+
 HEAD_BYTES_MAX: Final = 64 * 1024
 """Of a request line and headers that do not end; those that do are judged by `HeadLimit`."""
 
@@ -27,9 +31,12 @@ class BoundedHttp(HttpToolsProtocol):
     _patience: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for the first request."""
+        """Begin to wait for the first request, if there is room."""
         super().connection_made(transport)
-        self._wait()
+        if len(self.connections) > CONNECTIONS_MAX + CONNECTIONS_TOLD:
+            transport.abort()
+        else:
+            self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no more."""

@@ -10,6 +10,7 @@ from app.api.job_watch import JobWatch
 from app.api.metrics import Metrics
 from app.api.progress_watch import ProgressWatch
 from app.api.proofs import Proofs
+from app.api.readiness import Readiness
 from app.config import Settings
 from app.log.estimate import Estimator
 from app.log.history import LogHistory
@@ -29,6 +30,7 @@ class Doors:
     guard: Guard
     proofs: Proofs
     jobs: JobWatch
+    readiness: Readiness
     watch: ProgressWatch
     estimator: Estimator
     metrics: Metrics

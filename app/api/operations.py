@@ -4,14 +4,11 @@ from fastapi import APIRouter, Response
 from fastapi.responses import PlainTextResponse
 
 from app.api.access import OperatorOnly
-from app.api.doors import Doors, DoorsDependency
+from app.api.doors import DoorsDependency
 from app.api.metrics import CONTENT_TYPE
 from app.api.models.documents import Health
 from app.api.openapi import refusals
 from app.api.problems import FORBIDDEN, UNAVAILABLE, Problem
-from app.api.request_log import LOGGER
-from app.log.errors import LogError
-from app.store.errors import StoreError
 
 router = APIRouter(tags=["operations"])
 
@@ -23,12 +20,9 @@ async def get_health() -> Health:
 
 
 @router.get("/readyz", operation_id="getReadiness", responses=refusals(UNAVAILABLE))
-def get_readiness(doors: DoorsDependency) -> Health:
+async def get_readiness(doors: DoorsDependency) -> Health:
     """Say whether the database, migrated, and the log answer; with 503 which of them does not."""
-    missing = [
-        *(["database"] if not _database_answers(doors) else []),
-        *(["log"] if not _log_answers(doors) else []),
-    ]
+    missing = await doors.readiness.missing()
     if missing:
         detail = " and ".join(missing)
         raise Problem(UNAVAILABLE, f"not ready: {detail}", members={"unavailable": missing})
@@ -49,21 +43,3 @@ async def get_metrics(doors: DoorsDependency) -> Response:
     `rewind_database_up`.
     """
     return Response(doors.metrics.exposition(await doors.jobs.read()), media_type=CONTENT_TYPE)
-
-
-def _database_answers(doors: Doors) -> bool:
-    try:
-        doors.store.check()
-    except StoreError as error:
-        LOGGER.warning("not ready", extra={"cause": str(error)})
-        return False
-    return True
-
-
-def _log_answers(doors: Doors) -> bool:
-    try:
-        doors.history.check()
-    except LogError as error:
-        LOGGER.warning("not ready", extra={"cause": str(error)})
-        return False
-    return True

@@ -13,6 +13,9 @@ LOGGER: Final = logging.getLogger("rewind.api")
 _METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 _UNMATCHED: Final = "unmatched"
 
+_PATH_CHARACTERS_MAX: Final = 200
+"""The longest of ours has some 110; a stranger's may be as long as the head of a request."""
+
 
 class RequestLog:
     """Logs and counts every answer. Queries and headers stay out: they may hold secrets."""
@@ -50,7 +53,7 @@ class RequestLog:
             "request",
             extra={
                 "method": scope["method"],
-                "path": scope["path"],
+                "path": scope["path"][:_PATH_CHARACTERS_MAX],
                 "status": status,
                 "duration_ms": round(duration_s * 1000, 1),
                 "client": scope["client"][0] if scope.get("client") else None,

@@ -21,6 +21,7 @@ from app.log.errors import LogUnavailable
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
 from app.log.topics import ensure_topics
+from app.process import allow_many_connections
 from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
@@ -67,6 +68,8 @@ def server_of(application: FastAPI, settings: Settings) -> ApiServer:
             http=BoundedHttp,
             limit_concurrency=CONNECTIONS_MAX,
             ws="none",
+            # Else whoever comes from loopback could choose the address that the audit names.
+            proxy_headers=False,
             log_config=json_log.CONFIG,
             access_log=False,
             server_header=False,
@@ -91,6 +94,7 @@ def serve(settings: Settings) -> int:
 
 async def _serve(settings: Settings) -> None:
     _survive_stopping()
+    allow_many_connections()
     guard = Guard.of(settings)
     history = LogHistory(
         settings.bootstrap_servers, properties=settings.kafka_properties, timeout_s=LOG_TIMEOUT_S

@@ -84,3 +84,22 @@ async def test_a_body_may_be_larger_than_any_head(connection: Streams) -> None:
     writer.write(head + body + b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
     for _ in range(2):
         assert b"200 OK" in await answer(reader)
+
+
+async def test_a_connection_above_all_bounds_is_closed_at_once(
+    monkeypatch: pytest.MonkeyPatch, connection: Streams
+) -> None:
+    monkeypatch.setattr(bounded_http, "CONNECTIONS_MAX", 1)
+    monkeypatch.setattr(bounded_http, "CONNECTIONS_TOLD", 0)
+    reader, writer = connection
+    address = writer.get_extra_info("peername")
+    late_reader, late_writer = await asyncio.open_connection(*address)
+    assert await rest(late_reader) == b""
+    late_writer.close()
+    # The one that was there goes on, and its place is free once it leaves.
+    writer.write(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+    assert b"200 OK" in await rest(reader)
+    reader, writer = await asyncio.open_connection(*address)
+    writer.write(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+    assert b"200 OK" in await rest(reader)
+    writer.close()

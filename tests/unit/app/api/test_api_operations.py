@@ -1,3 +1,4 @@
+import asyncio
 import logging
 import re
 import socket
@@ -11,6 +12,7 @@ from httpx import AsyncClient
 
 from app.api.application import create_app
 from app.api.job_watch import JobWatch
+from app.api.readiness import Readiness
 from app.config import Settings
 from app.json_log import JsonLines
 from app.log.history import LogHistory
@@ -106,6 +108,32 @@ async def test_scrapes_do_not_wait_for_a_database_that_is_silent() -> None:
             with pytest.raises(BlockingIOError):
                 silent.accept()
             asked.close()
+
+
+async def test_probes_ask_once_however_many_there_are(settings: Settings) -> None:
+    history = LogHistory(settings.bootstrap_servers, timeout_s=0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(60)
+        port = silent.getsockname()[1]
+        with closing(Store.open(f"mysql+pymysql://nobody@127.0.0.1:{port}/rewind")) as store:
+            readiness = Readiness(store, history)
+            probes = [asyncio.create_task(readiness.missing()) for _ in range(10)]
+            asked, _ = await asyncio.to_thread(silent.accept)
+            silent.settimeout(0)
+            with pytest.raises(BlockingIOError):
+                silent.accept()
+            asked.close()
+            assert await asyncio.gather(*probes) == [("database", "log")] * 10
+
+
+async def test_a_stranger_fills_no_log_with_long_names(
+    anonymous: AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "rewind"):
+        await anonymous.delete("/webhooks/" + "x" * 60_000)
+    lines = [JsonLines().format(record) for record in caplog.records]
+    assert len(lines) == 2
+    assert max(map(len, lines)) < 1_000
 
 
 async def test_a_request_is_one_line_without_its_query(

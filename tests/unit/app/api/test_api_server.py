@@ -70,6 +70,16 @@ def test_the_process_says_where_it_serves_and_ends_when_asked(
     assert [(line["path"], line["status"]) for line in requests] == [("/healthz", 200)]
 
 
+def test_nobody_chooses_the_address_that_the_audit_names(
+    process: "subprocess.Popen[str]",
+) -> None:
+    assert process.stderr is not None
+    url = ready_url(process.stderr) + "/webhooks/wh_1"
+    httpx.delete(url, headers={"x-forwarded-for": "192.0.2.7", "forwarded": "for=192.0.2.7"})
+    change = next(json.loads(line) for line in process.stderr if '"change"' in line)
+    assert (change["target"], change["client"]) == ("wh_1", "127.0.0.1")
+
+
 def test_an_address_that_is_taken_is_said_and_refused(settings: Settings) -> None:
     with socket.create_server((settings.host, 0)) as other:
         port = other.getsockname()[1]
