@@ -1,4 +1,4 @@
-"""Whether the API can work, for probes: whoever asks, and however often, takes one thread at most."""
+"""Whether the API can work, for probes: however many ask, it takes one thread."""
 
 from app.api.request_log import LOGGER
 from app.api.single_flight import SingleFlight
