@@ -24,7 +24,7 @@ from app.api import (
     twitter,
     webhooks,
 )
-from app.api.bounded_http import CONNECTIONS_MAX, HEAD_S
+from app.api.bounded_http import CONNECTIONS_MAX, CONNECTIONS_TOLD, HEAD_S
 from app.api.gate import OPEN_PATHS
 from app.api.head_limit import HEADERS_BYTES_MAX, URL_BYTES_MAX
 from app.api.limits import DOCUMENT_BYTES_MAX
@@ -35,7 +35,7 @@ from app.config import Settings
 from app.json_log import JsonLines
 from app.log.estimate import AT_A_TIME
 from app.replay.accounts import Scope as KeyScope
-from app.replay.rules import RULES_PER_WEBHOOK_MAX
+from app.replay.rules import KINDS_PER_WEBHOOK_MAX, RULES_PER_WEBHOOK_MAX
 
 API_PAGE, ACCESS_PAGE = page("api.md"), page("access.md")
 ROUTES = table(API_PAGE, "## Routes")
@@ -171,6 +171,7 @@ def test_the_limits_of_a_request_are_those_of_the_code() -> None:
     assert told["the body"].startswith(f"{DOCUMENT_BYTES_MAX // 1024} KiB;")
     assert told["time for URL and headers"] == f"{HEAD_S:g} s"
     assert told["connections of one process"] == f"{CONNECTIONS_MAX:,}"
+    assert f"; from {CONNECTIONS_MAX + CONNECTIONS_TOLD:,} on they are closed" in ACCESS_PAGE
     streams = f"{WATCHERS_PER_KEY_MAX} for a key, {WATCHERS_MAX} for a process"
     assert told["streams of progress"] == streams
     account, process = proofs.PROOFS_PER_ACCOUNT_MAX, proofs.PROOFS_MAX
@@ -178,6 +179,7 @@ def test_the_limits_of_a_request_are_those_of_the_code() -> None:
     assert told["proofs of ownership under way"] == asked
     assert told["estimates (dryRun) under way"] == f"{AT_A_TIME} for a process"
     assert told["rules of a webhook"] == f"{RULES_PER_WEBHOOK_MAX:,}"
+    assert told["[kinds of rules](webhooks.md#rules) of a webhook"] == str(KINDS_PER_WEBHOOK_MAX)
 
 
 def test_the_line_of_the_audit_that_is_shown_has_the_fields_that_are_written() -> None:
