@@ -9,6 +9,10 @@ Scalar = str | int | float | bool | None
 
 RULE_NAME: Final = r"^[A-Za-z0-9_-]{1,64}$"
 RULES_PER_WEBHOOK_MAX: Final = 10_000
+KINDS_PER_WEBHOOK_MAX: Final = 20
+"""Kinds of rules, see `Rule.kind`. Every event of the platform is held against each kind that there
+is, so that what one webhook asks for must cost all others little."""
+
 CONDITIONS_MAX: Final = 5
 DEFAULT_RULE: Final = "default"
 """The name of the rule that a registration with `eventTypes` makes."""
@@ -27,6 +31,11 @@ class Rule:
     name: str
     event_types: tuple[str, ...]
     where: tuple[tuple[str, Scalar], ...] = ()
+
+    @property
+    def kind(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Its globs and its paths, sorted. Rules of one kind differ in their values alone."""
+        return tuple(sorted(set(self.event_types))), tuple(sorted(dict(self.where)))
 
 
 @dataclass(frozen=True, slots=True)

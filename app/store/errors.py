@@ -145,10 +145,10 @@ class NothingToRetry(Conflict):
 
 
 class TooManyRules(Conflict):
-    """The webhook has as many rules as it may have."""
+    """The webhook has as many rules as it may have, or as many kinds of them: `has` says which."""
 
-    def __init__(self, webhook_id: str, rules_max: int) -> None:
-        super().__init__(f"webhook {webhook_id!r} has {rules_max} rules; more are not allowed")
+    def __init__(self, webhook_id: str, has: str) -> None:
+        super().__init__(f"webhook {webhook_id!r} has {has}; more are not allowed")
         self.webhook_id = webhook_id
 
 

@@ -4,12 +4,13 @@ Who writes has counted the revision up before, and so is the only one to change 
 """
 
 import json
+from hashlib import sha256
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import Connection, Row, and_, func, insert, not_, select, update
 from sqlalchemy import delete as delete_rows
 
-from app.replay.rules import RULES_PER_WEBHOOK_MAX, Rule
+from app.replay.rules import KINDS_PER_WEBHOOK_MAX, RULES_PER_WEBHOOK_MAX, Rule
 from app.store import webhooks
 from app.store.clock import now_ms
 from app.store.errors import RuleNotFound, TooManyRules
@@ -28,14 +29,16 @@ def put(connection: Connection, rule: Rule, revision: int, of_account: str | Non
 
     Raises:
         WebhookNotFound: see `webhooks.get`.
-        TooManyRules: the webhook has as many as it may have.
+        TooManyRules: the webhook has as many as it may have, or as many kinds of them.
     """
     webhooks.get(connection, rule.webhook_id, of_account)
     row = _row(connection, rule.webhook_id, rule.name)
     is_new = row is None or row.value is None
     if is_new:
         _check_room(connection, rule.webhook_id)
-    values = {"value": _to_value(rule), "revision": revision, "deleted_ms": None}
+    kind = kind_of(rule)
+    _check_kinds(connection, rule, kind)
+    values = {"value": _to_value(rule), "kind": kind, "revision": revision, "deleted_ms": None}
     if row is None:
         key = {"webhook_id": rule.webhook_id, "name": rule.name}
         connection.execute(insert(rules).values(key | values))
@@ -54,7 +57,22 @@ def _row(connection: Connection, webhook_id: str, name: str) -> Row[Any] | None:
 def _check_room(connection: Connection, webhook_id: str) -> None:
     query = select(func.count()).where(rules.c.webhook_id == webhook_id, rules.c.value.is_not(None))
     if connection.execute(query).scalar_one() >= RULES_PER_WEBHOOK_MAX:
-        raise TooManyRules(webhook_id, RULES_PER_WEBHOOK_MAX)
+        raise TooManyRules(webhook_id, f"{RULES_PER_WEBHOOK_MAX} rules")
+
+
+def kind_of(rule: Rule) -> str:
+    """What stands for the kind of a rule: equal for rules of one kind alone."""
+    return sha256(json.dumps(rule.kind).encode()).hexdigest()
+
+
+def _check_kinds(connection: Connection, rule: Rule, kind: str) -> None:
+    others = and_(rules.c.webhook_id == rule.webhook_id, not_(exactly(rules.c.name, rule.name)))
+    is_known = select(rules.c.name).where(others, rules.c.kind == kind).limit(1)
+    if connection.execute(is_known).first() is not None:
+        return
+    count = select(func.count(rules.c.kind.distinct())).where(others)
+    if connection.execute(count).scalar_one() >= KINDS_PER_WEBHOOK_MAX:
+        raise TooManyRules(rule.webhook_id, f"rules of {KINDS_PER_WEBHOOK_MAX} kinds")
 
 
 def _change(connection: Connection, webhook_id: str, name: str, values: dict[str, Any]) -> None:
@@ -90,7 +108,7 @@ def delete(
 
 
 def _deleted(revision: int) -> dict[str, Any]:
-    return {"value": None, "revision": revision, "deleted_ms": now_ms()}
+    return {"value": None, "kind": None, "revision": revision, "deleted_ms": now_ms()}
 
 
 def delete_all_of(connection: Connection, webhook_id: str, revision: int) -> None:

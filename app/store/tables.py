@@ -106,8 +106,11 @@ rules: Final = Table(
     # JSON {"eventTypes": [...], "where": {...}}; NULL once deleted, so that those who hold a copy
     # learn of it. Such a row is deleted itself a day later.
     Column("value", Text),
+    # See `rules.kind_of`; NULL once deleted.
+    Column("kind", String(DIGEST_CHARS)),
     Column("revision", BigInteger, nullable=False),
     Column("deleted_ms", BigInteger),
+    Index(None, "webhook_id", "kind"),
     Index(None, "revision"),
     Index(None, "deleted_ms"),
     **TABLE_OPTIONS,

@@ -169,7 +169,7 @@ class RuleCalls(Calls):
         """The rule, and whether it is new; one of the same name is replaced.
 
         Raises:
-            TooManyRules: the webhook has as many as it may have.
+            TooManyRules: the webhook has as many as it may have, or as many kinds of them.
         """
         is_new = self._database.write(
             lambda db: rules.put(db, rule, routing.count_up(db), of_account)

@@ -100,12 +100,13 @@ def _create_rules() -> None:
         sa.Column("webhook_id", sa.String(40), nullable=False),
         sa.Column("name", sa.String(64), nullable=False),
         sa.Column("value", sa.Text),
+        sa.Column("kind", sa.String(64)),
         sa.Column("revision", sa.BigInteger, nullable=False),
         sa.Column("deleted_ms", sa.BigInteger),
         sa.PrimaryKeyConstraint("webhook_id", "name", name="pk_rules"),
         sa.ForeignKeyConstraint(["webhook_id"], ["webhooks.id"], name="fk_rules_webhook_id"),
     )
-    for columns in (["revision"], ["deleted_ms"]):
+    for columns in (["webhook_id", "kind"], ["revision"], ["deleted_ms"]):
         create_index("rules", columns)
 
 

@@ -15,7 +15,7 @@ from app.replay.globs import glob_matches
 from app.replay.model import Validation, WebhookStatus
 from app.replay.options import EVENT_TYPES_MAX
 from app.replay.retry import GONE, HOPELESS
-from app.replay.rules import CONDITIONS_MAX, RULES_PER_WEBHOOK_MAX
+from app.replay.rules import CONDITIONS_MAX, KINDS_PER_WEBHOOK_MAX, RULES_PER_WEBHOOK_MAX
 from app.replay_workers.shipment import batch
 from app.webhooks.challenge import PING_ID_PREFIX, crc_problem
 from app.webhooks.guard import URL_CHARACTERS_MAX
@@ -73,7 +73,7 @@ def test_the_members_of_a_rule_are_told_with_their_bounds() -> None:
     }
     assert told["eventTypes"].startswith(f"1 to {EVENT_TYPES_MAX} globs")
     assert told["where"].startswith(f"up to {CONDITIONS_MAX} paths")
-    assert f"up to {RULES_PER_WEBHOOK_MAX:,} rules" in PAGE
+    assert f"up to {RULES_PER_WEBHOOK_MAX:,} rules, of {KINDS_PER_WEBHOOK_MAX} kinds" in PAGE
 
 
 @pytest.mark.parametrize(

@@ -112,3 +112,27 @@ def test_a_webhook_has_so_many_rules_at_most(
     assert store.put_rule(rule_of(webhook, "d"))[1]
     other = store.create_webhook(NewWebhook("https://example.com/", "", new_secret()))
     assert store.put_rule(rule_of(other))[1]
+
+
+def test_a_webhook_has_rules_of_so_many_kinds_at_most(
+    store: Store, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rules, "KINDS_PER_WEBHOOK_MAX", 2)
+
+    def put(name: str, globs: tuple[str, ...], *paths: str, value: str = "x") -> bool:
+        where = tuple((path, value) for path in paths)
+        return store.put_rule(Rule(webhook.id, name, globs, where))[1]
+
+    put("a", ("a.*", "b.*"), "data.user", "data.team")
+    put("b", ("a.*",))
+    # Another value, another order, the same glob twice: none makes another kind.
+    assert put("c", ("b.*", "a.*", "a.*"), "data.team", "data.user", value="y")
+    for globs, paths in ((("c.*",), ()), (("a.*",), ("data.user",)), (("a.*", "b.*"), ())):
+        with pytest.raises(TooManyRules, match="has rules of 2 kinds"):
+            put("d", globs, *paths)
+    # What is replaced or deleted counts no more.
+    assert not put("b", ("c.*",))
+    store.delete_rule(webhook.id, "b")
+    assert put("d", ("d.*",))
+    other = store.create_webhook(NewWebhook("https://example.com/", "", new_secret()))
+    assert store.put_rule(rule_of(other))[1]
