@@ -35,6 +35,9 @@ _log: Final = logging.getLogger(__name__)
 
 _RETRY_S: Final = 1.0
 _LOG_TIMEOUT_S: Final = 5.0
+_LEAVING_S: Final = 15.0
+"""What the last requests, the last outcomes and the last commit may take together."""
+
 _LAST_RECORDS_S: Final = 1.0
 """What the log has not acknowledged at the end is matched or delivered again."""
 
@@ -165,9 +168,12 @@ class LivePath:
             route.is_stopping = True
             for reader in readers:
                 reader.stop()
-            await asyncio.wait(reading)
+            _, late = await asyncio.wait(reading, timeout=_LEAVING_S)
+            if late:
+                # The log is away: the groups will find out by themselves.
+                _log.warning("groups-not-left")
             # Also requests that got no answer all the while.
-            for task in (*parts, *self._couriers):
+            for task in (*parts, *self._couriers, *late):
                 task.cancel()
 
     def _reader(self, topic: str, name: str, stage: GroupStage) -> GroupReader:

@@ -220,6 +220,14 @@ class GroupReader:
             consumer.incremental_assign(begin_at)
             # One that was held when it was given away may have come back.
             consumer.resume(begin_at)
+            self._commit_now(
+                consumer,
+                {
+                    partition: Committed(starts[partition], "")
+                    for partition, (committed, _) in positions.items()
+                    if committed is None
+                },
+            )
             _log.info("partitions-gained", extra={"group": self.group, "partitions": partitions})
         self._loop.call_soon_threadsafe(self.joined.set)
 
@@ -228,12 +236,7 @@ class GroupReader:
         if partitions:
             commits = self._on_loop(lambda: self._stage.let_go(partitions))
             self._forget(partitions)
-            try:
-                if commits:
-                    consumer.commit(offsets=self._places(commits), asynchronous=False)
-            except KafkaException as refusal:
-                # Who has them next begins where the commit before says.
-                _log.warning("not-committed", extra=self._what(refusal))
+            self._commit_now(consumer, commits)
             _log.info("partitions-given", extra={"group": self.group, "partitions": partitions})
         consumer.incremental_unassign(places)
 
@@ -243,6 +246,16 @@ class GroupReader:
         self._forget(partitions)
         _log.warning("partitions-lost", extra={"group": self.group, "partitions": partitions})
         consumer.incremental_unassign(places)
+
+    def _commit_now(self, consumer: Consumer, commits: Mapping[int, Committed]) -> None:
+        """Store positions before anything else: where a new group begins, and where one ends."""
+        if not commits:
+            return
+        try:
+            consumer.commit(offsets=self._places(commits), asynchronous=False)
+        except KafkaException as refusal:
+            # Who has them next begins where the commit before says.
+            _log.warning("not-committed", extra=self._what(refusal))
 
     def _forget(self, partitions: Sequence[int]) -> None:
         for partition in partitions:

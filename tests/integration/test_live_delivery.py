@@ -341,11 +341,15 @@ def test_a_new_group_matches_all_events_and_delivers_what_is_owed_from_then_on(
     webhook = scene.webhook(receiver, "*")
     scene.owe(webhook, *events(0, 5))
     scene.publish(event(5))
-    scene.live()
+    live = scene.live()
     until(lambda: receiver.taken, "the event that was not matched before")
     scene.until_outcomes(1)
-    assert receiver.taken == ["evt_5"]
-    assert scene.uncommitted("rewind-delivery", DELIVERY_LOG) == 0
+    # Where it began is stored before it says that it is ready.
+    live.kill()
+    scene.owe(webhook, event(6))
+    scene.live()
+    until(lambda: "evt_6" in receiver.taken, "one from between two processes")
+    assert set(receiver.taken) == {"evt_5", "evt_6"}
 
 
 def test_events_of_long_ago_are_left_to_replays(scene: LiveScene, receiver: ReceiverThread) -> None:
