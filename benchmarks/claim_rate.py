@@ -21,7 +21,7 @@ from sqlalchemy import Connection, insert, select, update
 
 from app.replay.model import NewReplay, NewWebhook, Window
 from app.replay.states import ReplayState
-from app.store import Store, migrate
+from app.store import Store, leases, migrate
 from app.store import replays as replays_table
 from app.store import webhooks as webhooks_table
 from app.store.clock import ms_from_now, now_ms
@@ -220,7 +220,13 @@ def _naive_claim(database: Database) -> Claim:
         webhooks_table.get(db, replay.webhook_id)
         return replay.id
 
-    return lambda worker: database.write(lambda db: work(db, worker))
+    def claim(worker: str) -> str | None:
+        # As the store does, so that the two differ in how they meet locks alone.
+        if not database.read(leases.is_any_claimable):
+            return None
+        return database.write(lambda db: work(db, worker))
+
+    return claim
 
 
 def _lines(database: str, rates: Mapping[Case, float]) -> Iterator[Line]:
