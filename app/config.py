@@ -164,6 +164,8 @@ class Settings(BaseModel):
     disable_after_s: Annotated[float, Field(ge=0, le=31_536_000)] = 86_400.0
     """A webhook is disabled when so many events in a row were not taken, over so long."""
 
+    webhooks_per_account: Count = 20
+    """How many an account's developers may register; an operator may register more for them."""
     developer_requests_per_minute: Count = 600
     operator_requests_per_minute: Count = 60_000
     unauthorized_requests_per_minute: Count = 60

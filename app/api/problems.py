@@ -62,6 +62,9 @@ ILLEGAL_MOVE: Final = Kind("illegal-move", 409, "The state of the replay does no
 NOTHING_TO_RETRY: Final = Kind("nothing-to-retry", 409, "The replay has given nothing up")
 WEBHOOK_NOT_ENABLED: Final = Kind("webhook-not-enabled", 409, "The webhook is not enabled")
 TOO_MANY_RULES: Final = Kind("too-many-rules", 409, "The webhook has as many rules as it may have")
+TOO_MANY_WEBHOOKS: Final = Kind(
+    "too-many-webhooks", 409, "The account has as many webhooks as it may have"
+)
 BODY_TOO_LARGE: Final = Kind("body-too-large", 413, "The body of the request is too large")
 URL_TOO_LONG: Final = Kind("url-too-long", 414, "The URL of the request is too long")
 MEDIA_TYPE_REFUSED: Final = Kind("media-type-refused", 415, "The media type is not read here")

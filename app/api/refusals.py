@@ -24,6 +24,7 @@ from app.api.problems import (
     NOTHING_TO_RETRY,
     REPLAY_ACTIVE,
     TOO_MANY_RULES,
+    TOO_MANY_WEBHOOKS,
     UNAVAILABLE,
     URL_REFUSED,
     WINDOW_REFUSED,
@@ -48,6 +49,7 @@ from app.store.errors import (
     SchemaOutdated,
     StoreUnavailable,
     TooManyRules,
+    TooManyWebhooks,
 )
 from app.webhooks.guard import UrlRefused
 
@@ -207,6 +209,7 @@ _TRANSLATIONS: Final[Mapping[type[Exception], Callable[[Any], Problem]]] = {
     NothingToRetry: lambda error: Problem(NOTHING_TO_RETRY, str(error)),
     IdempotencyConflict: _of_reused_key,
     TooManyRules: lambda error: Problem(TOO_MANY_RULES, str(error)),
+    TooManyWebhooks: lambda error: Problem(TOO_MANY_WEBHOOKS, str(error)),
     InvalidCursor: _of_cursor,
     StoreUnavailable: _unavailable("database"),
     SchemaOutdated: _unavailable("database"),

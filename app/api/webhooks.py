@@ -24,6 +24,7 @@ from app.api.problems import (
     MEDIA_TYPE_REFUSED,
     NOT_FOUND,
     NOT_VALIDATED,
+    TOO_MANY_WEBHOOKS,
     URL_REFUSED,
     FieldError,
     Problem,
@@ -40,7 +41,9 @@ router = APIRouter(prefix="/webhooks", tags=["webhooks"])
     "",
     operation_id="createWebhook",
     status_code=201,
-    responses=refusals(INVALID_REQUEST, URL_REFUSED, FORBIDDEN, NOT_FOUND, MEDIA_TYPE_REFUSED),
+    responses=refusals(
+        INVALID_REQUEST, URL_REFUSED, FORBIDDEN, NOT_FOUND, TOO_MANY_WEBHOOKS, MEDIA_TYPE_REFUSED
+    ),
 )
 async def create_webhook(
     body: WebhookRequest, response: Response, doors: DoorsDependency, caller: CallerDependency
@@ -51,8 +54,9 @@ async def create_webhook(
     else it is PENDING and `statusReason` says why: deploy the secret, then enable it.
     """
     new = _new_webhook(body, doors, caller)
+    at_most = None if caller.sees is None else doors.settings.webhooks_per_account
     with doors.proofs.place(caller):
-        webhook = await run_in_threadpool(_create, doors, new, body.event_types)
+        webhook = await run_in_threadpool(_create, doors, new, body.event_types, at_most)
         webhook = await doors.proofs.settle(webhook)
     response.headers["location"] = f"/webhooks/{webhook.id}"
     return _with_secret(webhook, response)
@@ -82,9 +86,11 @@ def _refused_secret(allowed: str) -> Problem:
     return Problem.of_fields(INVALID_REQUEST, [FieldError("secret", None, allowed)])
 
 
-def _create(doors: Doors, new: NewWebhook, event_types: list[str] | None) -> Webhook:
+def _create(
+    doors: Doors, new: NewWebhook, event_types: list[str] | None, at_most: int | None
+) -> Webhook:
     doors.store.check_account(new.account_id)
-    webhook = doors.store.create_webhook(new)
+    webhook = doors.store.create_webhook(new, at_most=at_most)
     if event_types is not None:
         doors.store.put_rule(Rule(webhook.id, DEFAULT_RULE, tuple(event_types)))
     return webhook

@@ -17,6 +17,7 @@ from app.store.errors import (
     StoreError,
     StoreUnavailable,
     TooManyRules,
+    TooManyWebhooks,
     WebhookNotFound,
 )
 from app.store.pages import Page
@@ -42,6 +43,7 @@ __all__ = [
     "StoreError",
     "StoreUnavailable",
     "TooManyRules",
+    "TooManyWebhooks",
     "WebhookNotFound",
     "is_migrated",
     "migrate",

@@ -16,7 +16,8 @@ StoreError
 │   ├── IllegalMove              look at the replay's state first
 │   ├── ReplayNotOver            wait for its end before its failures are tried again
 │   ├── NothingToRetry           nothing: the replay gave nothing up
-│   └── TooManyRules             delete some
+│   ├── TooManyRules             delete some
+│   └── TooManyWebhooks          delete some
 └── InvalidCursor            start the list anew
 """
 
@@ -150,6 +151,14 @@ class TooManyRules(Conflict):
     def __init__(self, webhook_id: str, has: str) -> None:
         super().__init__(f"webhook {webhook_id!r} has {has}; more are not allowed")
         self.webhook_id = webhook_id
+
+
+class TooManyWebhooks(Conflict):
+    """The account has as many webhooks as it may have."""
+
+    def __init__(self, account_id: str, at_most: int) -> None:
+        super().__init__(f"account {account_id!r} has {at_most} webhooks; more are not allowed")
+        self.account_id = account_id
 
 
 class InvalidCursor(StoreError):

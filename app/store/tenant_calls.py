@@ -53,9 +53,15 @@ class WebhookCalls(Calls):
     `WebhookNotFound` for one that never was, was deleted, or is another account's.
     """
 
-    def create_webhook(self, new: NewWebhook) -> Webhook:
-        """The webhook, with an id of its own, PENDING."""
-        return self._database.write(lambda db: webhooks.create(db, new, routing.count_up(db)))
+    def create_webhook(self, new: NewWebhook, *, at_most: int | None = None) -> Webhook:
+        """The webhook, with an id of its own, PENDING.
+
+        Raises:
+            TooManyWebhooks: its account has `at_most` already.
+        """
+        return self._database.write(
+            lambda db: webhooks.create(db, new, routing.count_up(db), at_most)
+        )
 
     def webhook(self, webhook_id: str, *, of_account: str | None = None) -> Webhook:
         """The webhook of this id."""

@@ -7,11 +7,11 @@ Who changes one has counted the revision up before, and so is the only one to do
 from collections.abc import Collection
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, insert, select, true, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, select, true, update
 
 from app.replay.model import NewWebhook, Validation, Webhook, WebhookStatus
 from app.store.clock import now_ms
-from app.store.errors import WebhookNotFound
+from app.store.errors import TooManyWebhooks, WebhookNotFound
 from app.store.identity import exactly, new_webhook_id
 from app.store.pages import Page, newest_first
 from app.store.tables import webhooks
@@ -33,8 +33,16 @@ def _is_there(webhook_id: str, of_account: str | None = None) -> ColumnElement[b
     return and_(exactly(webhooks.c.id, webhook_id), _ALIVE, _is_of(of_account))
 
 
-def create(connection: Connection, new: NewWebhook, revision: int) -> Webhook:
-    """Store `new` under an id of its own, PENDING."""
+def create(
+    connection: Connection, new: NewWebhook, revision: int, at_most: int | None = None
+) -> Webhook:
+    """Store `new` under an id of its own, PENDING.
+
+    Raises:
+        TooManyWebhooks: its account has `at_most` already; None is no bound.
+    """
+    if at_most is not None:
+        _check_room(connection, new.account_id, at_most)
     webhook_id = new_webhook_id()
     connection.execute(
         insert(webhooks).values(
@@ -50,6 +58,12 @@ def create(connection: Connection, new: NewWebhook, revision: int) -> Webhook:
         )
     )
     return get(connection, webhook_id)
+
+
+def _check_room(connection: Connection, account_id: str, at_most: int) -> None:
+    query = select(func.count()).where(webhooks.c.account_id == account_id, _ALIVE)
+    if connection.execute(query).scalar_one() >= at_most:
+        raise TooManyWebhooks(account_id, at_most)
 
 
 def get(connection: Connection, webhook_id: str, of_account: str | None = None) -> Webhook:

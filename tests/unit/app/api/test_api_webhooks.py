@@ -1,6 +1,7 @@
 import re
 
 import pytest
+from api_clients import Issued
 from httpx import AsyncClient
 from receiver_thread import ReceiverThread
 
@@ -28,6 +29,20 @@ async def test_a_new_webhook_gets_an_id_a_place_and_a_secret(
     }
     assert document["secret"].startswith("whsec_")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", document["createdAt"])
+
+
+async def test_developers_register_so_many_and_operators_more(
+    developers_client: AsyncClient,
+    client: AsyncClient,
+    developer: Issued,
+    receiver: ReceiverThread,
+) -> None:
+    asked = {"url": receiver.url}
+    answers = [await developers_client.post("/webhooks", json=asked) for _ in range(21)]
+    assert [answer.status_code for answer in answers] == [201] * 20 + [409]
+    assert answers[-1].json()["type"] == "urn:rewind:problem:too-many-webhooks"
+    asked["accountId"] = developer[0].account.id
+    assert (await client.post("/webhooks", json=asked)).status_code == 201
 
 
 async def test_the_secret_is_never_shown_again(client: AsyncClient) -> None:

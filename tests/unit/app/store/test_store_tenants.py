@@ -16,7 +16,7 @@ from app.replay.model import (
 )
 from app.replay.rules import Rule
 from app.replay.states import ReplayState
-from app.store import IdempotencyConflict, ReplayNotFound, Store, WebhookNotFound
+from app.store import IdempotencyConflict, ReplayNotFound, Store, TooManyWebhooks, WebhookNotFound
 from app.webhooks.signing import new_secret
 
 WINDOW = Window(1_000, 2_000)
@@ -44,6 +44,18 @@ def acme(store: Store) -> Tenant:
 @pytest.fixture
 def rival(store: Store) -> Tenant:
     return Tenant(store, "rival")
+
+
+def test_an_account_has_so_many_webhooks_at_most(store: Store, acme: Tenant, rival: Tenant) -> None:
+    new = NewWebhook(URL, "another", new_secret(), acme.account)
+    second = store.create_webhook(new, at_most=2)
+    with pytest.raises(TooManyWebhooks, match="has 2 webhooks"):
+        store.create_webhook(new, at_most=2)
+    # Neither another's nor a deleted one counts.
+    store.create_webhook(NewWebhook(URL, "", new_secret(), rival.account), at_most=2)
+    store.delete_webhook(second.id)
+    store.create_webhook(new, at_most=2)
+    store.create_webhook(new)
 
 
 def webhook_calls(store: Store, webhook: Webhook, account: str) -> list[Callable[[], object]]:
