@@ -392,6 +392,8 @@ def group_configuration(
         "check.crcs": True,
         # How long the partitions of a process that died wait for another one.
         "session.timeout.ms": 10_000,
+        # A last commit waits so long for a broker that is gone; by default it would be a minute.
+        "socket.timeout.ms": 10_000,
         "heartbeat.interval.ms": 1_000,
         "queued.min.messages": 10_000,
         "queued.max.messages.kbytes": 16_384,
