@@ -5,6 +5,7 @@ Source: RFC 6750 sections 2.1 and 3; RFC 6585 section 4.
 
 import re
 import time
+from collections import Counter
 from collections.abc import Mapping
 from ipaddress import ip_address, ip_network
 from typing import Final
@@ -27,6 +28,10 @@ OPEN_PATHS: Final = frozenset(("/healthz", "/readyz", "/openapi.json"))
 
 CALLERS_MAX: Final = 10_000
 """Callers that are counted at a time, each at about 200 bytes."""
+
+UNDER_WAY_MAX: Final = 50
+"""Requests of one developer's key that are under way at a time. Each holds a connection, of which
+the process has a thousand; twenty may be streams of progress."""
 
 _CHALLENGE: Final = 'Bearer realm="rewind"'
 _CREDENTIALS: Final = re.compile(r"bearer +([A-Za-z0-9._~+/-]+=*) *", re.IGNORECASE)
@@ -51,6 +56,7 @@ class Gate:
         self._strangers = Quotas(CALLERS_MAX)
         self._strangers_limit = settings.unauthorized_requests_per_minute
         self._keys = Quotas(CALLERS_MAX)
+        self._under_way: Counter[str] = Counter()
         self._limits: Mapping[KeyScope, int] = {
             KeyScope.DEVELOPER: settings.developer_requests_per_minute,
             KeyScope.OPERATOR: settings.operator_requests_per_minute,
@@ -73,7 +79,16 @@ class Gate:
             self._metrics.count_rate_limited(key.scope)
             await refuse(_too_many(standing), scope, receive, telling_send)
             return
-        await self._app(scope, receive, telling_send)
+        if key.scope is KeyScope.DEVELOPER and self._under_way[key.id] >= UNDER_WAY_MAX:
+            self._metrics.count_rate_limited(key.scope)
+            await refuse(_TOO_MANY_AT_ONCE, scope, receive, telling_send)
+            return
+        self._under_way[key.id] += 1
+        try:
+            await self._app(scope, receive, telling_send)
+        finally:
+            self._under_way[key.id] -= 1
+            self._under_way += Counter()  # keys of which nothing is under way are forgotten
 
     async def _key(self, scope: Scope) -> ApiKey:
         """The key that the request shows.
@@ -127,6 +142,13 @@ def _unauthorized(token: str | None) -> Problem:
 def _too_many(standing: Standing) -> Problem:
     detail = f"allowed are {standing.limit} in a minute; it ends in {standing.reset_s} s"
     return Problem(RATE_LIMITED, detail, headers={"retry-after": str(standing.reset_s)})
+
+
+_TOO_MANY_AT_ONCE: Final = Problem(
+    RATE_LIMITED,
+    f"allowed are {UNDER_WAY_MAX} at a time",
+    headers={"retry-after": "1"},
+)
 
 
 def _telling(send: Send, standing: Standing) -> Send:

@@ -1,5 +1,6 @@
-"""How many bytes a request may bring."""
+"""How many bytes a request may bring, and for how long."""
 
+import asyncio
 from typing import Final
 
 from starlette.exceptions import HTTPException
@@ -9,6 +10,10 @@ from app.api.problems import BODY_TOO_LARGE, FieldError, Problem
 
 DOCUMENT_BYTES_MAX: Final = 64 * 1024
 """For every body but events: the largest is a webhook with a URL of 2 KiB."""
+
+
+BODY_S: Final = 60.0
+"""How long a body may take: a minute for eight megabytes. One that drips holds a connection."""
 
 
 class BodyTooLarge(HTTPException):
@@ -59,12 +64,21 @@ def _announced(scope: Scope) -> int | None:
 
 def _bounded(receive: Receive, bytes_max: int, announced: int | None) -> Receive:
     count = 0
+    is_coming = True
+    end_s = asyncio.get_running_loop().time() + BODY_S
 
     async def bounded_receive() -> Message:
-        nonlocal count
+        nonlocal count, is_coming
         if announced is not None and announced > bytes_max:
             raise BodyTooLarge(bytes_max, announced)
-        message = await receive()
+        try:
+            # Behind the body nothing comes but the client's leaving, however late that is.
+            async with asyncio.timeout_at(end_s if is_coming else None):
+                message = await receive()
+        except TimeoutError:
+            detail = f"the body did not come within {BODY_S:g} s"
+            raise HTTPException(408, detail, {"connection": "close"}) from None
+        is_coming = message.get("more_body", False)
         count += len(message.get("body", b""))
         if count > bytes_max:
             raise BodyTooLarge(bytes_max, announced)

@@ -25,9 +25,9 @@ from app.api import (
     webhooks,
 )
 from app.api.bounded_http import CONNECTIONS_MAX, CONNECTIONS_TOLD, HEAD_S
-from app.api.gate import OPEN_PATHS
+from app.api.gate import OPEN_PATHS, UNDER_WAY_MAX
 from app.api.head_limit import HEADERS_BYTES_MAX, URL_BYTES_MAX
-from app.api.limits import DOCUMENT_BYTES_MAX
+from app.api.limits import BODY_S, DOCUMENT_BYTES_MAX
 from app.api.openapi import describe
 from app.api.progress_watch import WATCHERS_MAX, WATCHERS_PER_KEY_MAX
 from app.cli.keys import keys
@@ -170,6 +170,8 @@ def test_the_limits_of_a_request_are_those_of_the_code() -> None:
     assert told["the headers"] == f"{HEADERS_BYTES_MAX // 1024} KiB"
     assert told["the body"].startswith(f"{DOCUMENT_BYTES_MAX // 1024} KiB;")
     assert told["time for URL and headers"] == f"{HEAD_S:g} s"
+    assert told["time for a body"] == f"{BODY_S:g} s"
+    assert told["requests of a developer's key under way"] == str(UNDER_WAY_MAX)
     assert told["connections of one process"] == f"{CONNECTIONS_MAX:,}"
     assert f"; from {CONNECTIONS_MAX + CONNECTIONS_TOLD:,} on they are closed" in ACCESS_PAGE
     streams = f"{WATCHERS_PER_KEY_MAX} for a key, {WATCHERS_MAX} for a process"

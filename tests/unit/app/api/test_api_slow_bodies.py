@@ -1,0 +1,68 @@
+"""Bodies that drip: how long one is waited for, and how many a key may have at a time."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from httpx import AsyncClient, Response
+
+from app.api import gate, limits
+
+pytestmark = pytest.mark.anyio
+
+DEADLINE_S = 60.0
+
+
+class Drip:
+    """A body that begins, and does not end before it is told to; `begun` says that it is read."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.may_end = asyncio.Event()
+
+    async def body(self) -> AsyncIterator[bytes]:
+        yield b'{"url": '
+        self.begun.set()
+        await self.may_end.wait()
+        yield b"1}"
+
+    async def post(self, client: AsyncClient) -> Response:
+        headers = {"content-type": "application/json"}
+        async with asyncio.timeout(DEADLINE_S):
+            return await client.post("/webhooks", content=self.body(), headers=headers)
+
+
+async def test_a_body_that_does_not_end_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, client: AsyncClient
+) -> None:
+    monkeypatch.setattr(limits, "BODY_S", 0.05)
+    answer = await Drip().post(client)
+    assert answer.status_code == 408
+    assert answer.json()["type"] == "urn:rewind:problem:request-timeout"
+    assert answer.headers["connection"] == "close"
+
+
+async def test_a_developer_has_so_many_requests_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+    developers_client: AsyncClient,
+    others_client: AsyncClient,
+    client: AsyncClient,
+) -> None:
+    monkeypatch.setattr(gate, "UNDER_WAY_MAX", 1)
+    drip, operators_drip = Drip(), Drip()
+    under_way = asyncio.create_task(drip.post(developers_client))
+    also_under_way = asyncio.create_task(operators_drip.post(client))
+    async with asyncio.timeout(DEADLINE_S):
+        await drip.begun.wait()
+        await operators_drip.begun.wait()
+
+    refused = await developers_client.get("/webhooks")
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+    assert refused.json()["type"] == "urn:rewind:problem:rate-limited"
+    assert (await others_client.get("/webhooks")).status_code == 200
+    assert (await client.get("/webhooks")).status_code == 200
+
+    drip.may_end.set()
+    operators_drip.may_end.set()
+    assert [(await each).status_code for each in (under_way, also_under_way)] == [400, 400]
+    assert (await developers_client.get("/webhooks")).status_code == 200
