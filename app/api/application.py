@@ -16,6 +16,7 @@ from app.api import (
 )
 from app.api.audit import Audit
 from app.api.doors import Doors
+from app.api.dry_run import ESTIMATES_PER_ACCOUNT_MAX
 from app.api.gate import Gate
 from app.api.head_limit import HeadLimit
 from app.api.job_watch import JobWatch
@@ -24,6 +25,7 @@ from app.api.limits import BodyLimit
 from app.api.metrics import Metrics
 from app.api.openapi import ANY_REFUSAL, DESCRIPTION, TAGS, TITLE, VERSION, describe
 from app.api.operation_table import OperationTable
+from app.api.places import Places
 from app.api.progress_watch import ProgressWatch
 from app.api.proofs import Proofs
 from app.api.readiness import Readiness
@@ -69,6 +71,7 @@ def create_app(
         readiness=Readiness(store, history),
         watch=ProgressWatch(store),
         estimator=Estimator(settings.bootstrap_servers, properties=settings.kafka_properties),
+        estimates=Places(ESTIMATES_PER_ACCOUNT_MAX, "of your replays are being estimated already"),
         metrics=metrics,
     )
     # Made once, for the description is open to everybody; after the last route is there.

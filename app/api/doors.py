@@ -8,6 +8,7 @@ from fastapi import Depends, Request
 
 from app.api.job_watch import JobWatch
 from app.api.metrics import Metrics
+from app.api.places import Places
 from app.api.progress_watch import ProgressWatch
 from app.api.proofs import Proofs
 from app.api.readiness import Readiness
@@ -33,6 +34,9 @@ class Doors:
     readiness: Readiness
     watch: ProgressWatch
     estimator: Estimator
+    estimates: Places
+    """For what the estimator is asked for."""
+
     metrics: Metrics
 
 

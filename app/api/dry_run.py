@@ -1,5 +1,7 @@
 """What a replay would bring, told instead of queued."""
 
+from typing import Final
+
 from app.api.doors import Doors
 from app.api.models.replays import EstimateDocument
 from app.api.replay_requests import check, look_up
@@ -9,6 +11,9 @@ from app.replay.forecast import duration_s
 from app.replay.globs import glob_matches
 from app.replay.model import NewReplay
 from app.replay.options import Only
+
+ESTIMATES_PER_ACCOUNT_MAX: Final = 2
+"""Of those that are made at a time, one developer's: half are left to the others."""
 
 
 def estimate_replay(doors: Doors, caller: ApiKey, new: NewReplay) -> EstimateDocument:

@@ -1,14 +1,13 @@
 """Proofs of ownership, asked of receivers while their owners wait for the answer."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Final
 
 from starlette.concurrency import run_in_threadpool
 
-from app.api.problems import NOT_VALIDATED, RATE_LIMITED, Problem
+from app.api.places import Places
+from app.api.problems import NOT_VALIDATED, Problem
 from app.replay.accounts import ApiKey
 from app.replay.model import Webhook
 from app.store import Store
@@ -29,26 +28,12 @@ class Proofs:
         self._sender = sender
         self._store = store
         self._places = asyncio.Semaphore(PROOFS_MAX)
-        self._of_accounts: Counter[str] = Counter()
+        taken = "of your receivers are being asked already"
+        self._places_of_accounts = Places(PROOFS_PER_ACCOUNT_MAX, taken)
 
-    @contextmanager
-    def place(self, caller: ApiKey) -> Iterator[None]:
-        """A place for a proof that `caller` asks for; taken before anything is changed.
-
-        Raises:
-            Problem: a developer has as many proofs under way as one may have.
-        """
-        account_id = caller.account.id
-        if caller.sees is not None and self._of_accounts[account_id] >= PROOFS_PER_ACCOUNT_MAX:
-            detail = f"{PROOFS_PER_ACCOUNT_MAX} of your receivers are being asked already"
-            raise Problem(RATE_LIMITED, detail, headers={"retry-after": "1"})
-        self._of_accounts[account_id] += 1
-        try:
-            yield
-        finally:
-            self._of_accounts[account_id] -= 1
-            if not self._of_accounts[account_id]:
-                del self._of_accounts[account_id]
+    def place(self, caller: ApiKey) -> AbstractContextManager[None]:
+        """A place for a proof that `caller` asks for; see `Places.place`."""
+        return self._places_of_accounts.place(caller)
 
     async def prove(self, webhook: Webhook, url: str | None = None) -> Proved | NotProved:
         """Ask the receiver at `url`, which is the webhook's own without one; changes nothing."""

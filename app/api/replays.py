@@ -87,7 +87,8 @@ async def create_replay(
     what the replay would bring.
     """
     if body.dry_run:
-        found = await run_in_threadpool(estimate_replay, doors, caller, body.new_replay)
+        with doors.estimates.place(caller):
+            found = await run_in_threadpool(estimate_replay, doors, caller, body.new_replay)
         return Response(found.model_dump_json(by_alias=True), media_type="application/json")
     replay = await queue_replay(doors, caller, body.new_replay, idempotency_key)
     return _queued(replay, response)

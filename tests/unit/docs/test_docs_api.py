@@ -25,6 +25,7 @@ from app.api import (
     webhooks,
 )
 from app.api.bounded_http import CONNECTIONS_MAX, CONNECTIONS_TOLD, HEAD_S
+from app.api.dry_run import ESTIMATES_PER_ACCOUNT_MAX
 from app.api.gate import OPEN_PATHS, UNDER_WAY_MAX
 from app.api.head_limit import HEADERS_BYTES_MAX, URL_BYTES_MAX
 from app.api.limits import BODY_S, DOCUMENT_BYTES_MAX
@@ -179,7 +180,8 @@ def test_the_limits_of_a_request_are_those_of_the_code() -> None:
     account, process = proofs.PROOFS_PER_ACCOUNT_MAX, proofs.PROOFS_MAX
     asked = f"{account} for a developer's account, {process} for a process"
     assert told["proofs of ownership under way"] == asked
-    assert told["estimates (dryRun) under way"] == f"{AT_A_TIME} for a process"
+    estimates = f"{ESTIMATES_PER_ACCOUNT_MAX} for a developer's account, {AT_A_TIME} for a process"
+    assert told["estimates (dryRun) under way"] == estimates
     assert told["rules of a webhook"] == f"{RULES_PER_WEBHOOK_MAX:,}"
     assert told["[kinds of rules](webhooks.md#rules) of a webhook"] == str(KINDS_PER_WEBHOOK_MAX)
 
