@@ -42,6 +42,8 @@ def up(**overrides: str | None) -> None:
     settings = load_settings(**overrides)
     given = overrides["bootstrap_servers"] or os.environ.get(f"{PREFIX}BOOTSTRAP_SERVERS")
     signal.signal(signal.SIGTERM, _stop)
+    # The database holds the webhooks' secrets and the log their events, whatever the folder's mode.
+    os.umask(0o077)
     # The audit's lines are JSON, as those of the servers are.
     dictConfig(CONFIG)
     try:

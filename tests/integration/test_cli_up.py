@@ -69,6 +69,8 @@ def test_what_was_stored_is_there_after_a_restart(tmp_path: Path) -> None:
     window = {"from": (now - timedelta(minutes=5)).isoformat(), "to": now.isoformat()}
     with ReceiverThread() as receiver, Up(tmp_path) as up, up.ask() as api:
         webhook = api.post("/webhooks", json={"url": receiver.url}).json()
+        # Nobody else on the machine may read the secrets and the events.
+        assert not [each for each in up.folder.rglob("*") if each.stat().st_mode & 0o077]
         event = {"id": "evt_1", "type": "made", "time": window["from"], "data": {}}
         api.post("/events", json=event | {"webhookId": webhook["id"]}).raise_for_status()
         replay = api.post("/replays", json={"webhookId": webhook["id"], **window}).json()
@@ -87,6 +89,7 @@ def test_the_operators_key_is_made_once_and_said_nowhere(tmp_path: Path) -> None
         key = (up.folder / "operator.key").read_text()
         assert api.get("/webhooks").status_code == 200
         assert httpx.get(api.base_url.join("/webhooks")).status_code == 401
+        assert up.folder.stat().st_mode & 0o777 == 0o700
         assert '"action": "createKey"' in up.said
         assert up.stop() == 0
         assert key.strip() not in up.said
