@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from app.replay.accounts import DEFAULT_ACCOUNT_NAME, Scope
 from app.replay.model import NewReplay, Window
-from benchmarks.http_load import HttpRequest, Load, ask_for, encode
+from benchmarks.http_load import HttpRequest, ask_for, encode
 from benchmarks.live_load import EventSource
 from benchmarks.running_broker import cpu_s
 from benchmarks.scale import Scale, median
@@ -119,7 +119,7 @@ def _event(number: int, time_text: str) -> bytes:
 
 def _measure(bench: Bench, case: Case, seconds: float) -> Measured:
     before_s = cpu_s(bench.api.process)
-    load: Load = ask_for(bench.api.url, case.request, case.connections, seconds)
+    load = ask_for(bench.api.url, case.request, case.connections, seconds)
     each = case.events or 1
     spent_s = cpu_s(bench.api.process) - before_s
     return Measured(load.per_s * each, spent_s * 1e6 / (load.answers * each))

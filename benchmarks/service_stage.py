@@ -88,7 +88,7 @@ class ServiceStage(NamedTuple):
         """`rewind NAME`, ready; what it said is shown if the measurement fails."""
         heard: deque[str] = deque(maxlen=LINES_KEPT)
         child = ChildProcess(
-            ["-m", "app", name], _READY_LINES[name], environment_of(self.settings), heard.append
+            ["-m", "app", name], _READY_LINES[name], _environment(self.settings), heard.append
         )
         url = child.start()
         try:
@@ -113,12 +113,12 @@ def service_stage(folder: Path, **settings: str) -> Iterator[ServiceStage]:
             port="0",
             **settings,
         )
-        prepare(loaded)
+        _prepare(loaded)
         with closing(Store.open(loaded.database)) as store:
             yield ServiceStage(broker, store, loaded)
 
 
-def prepare(settings: Settings) -> None:
+def _prepare(settings: Settings) -> None:
     """Make the tables and the topics."""
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     migrate(settings.database)
@@ -129,7 +129,7 @@ def prepare(settings: Settings) -> None:
     )
 
 
-def environment_of(settings: Settings) -> dict[str, str]:
+def _environment(settings: Settings) -> dict[str, str]:
     """What a process of the service reads these settings from."""
     given = settings.model_dump(exclude={"kafka_properties"})
     return dict(os.environ) | {f"{PREFIX}{name.upper()}": str(each) for name, each in given.items()}
