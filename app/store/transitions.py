@@ -1,13 +1,17 @@
 """The SQL that moves a replay, derived from the table of its states."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Update, case, literal, update
 
 from app.replay.states import ACTIVE, TERMINAL, ReplayEvent, ReplayState, moves
-from app.store.clock import now_ms
+from app.store.clock import ms_from_now, now_ms
 from app.store.tables import replays
+
+STOPPED_WITHIN_S: Final = 3
+"""After a cancellation its worker, which learns of it within two seconds, still sends and counts:
+the notice of the end is to be the last that its receiver gets, with the counts of all before."""
 
 
 def moved_by(event: ReplayEvent, values: Mapping[str, Any] | None = None) -> Update:
@@ -17,8 +21,9 @@ def moved_by(event: ReplayEvent, values: Mapping[str, Any] | None = None) -> Upd
     another state by now.
     """
     targets = moves(event)
-    # MySQL assigns in this order, and what comes later reads what came before as already changed.
-    assigned = {**(values or {}), "state": _target(targets), **_values_when_over(targets)}
+    # MySQL assigns in this order, and what comes later reads what came before as already changed:
+    # the state, which others look at, comes last.
+    assigned = {**(values or {}), **_values_when_over(event, targets), "state": _target(targets)}
     is_possible = replays.c.state.in_(sorted(targets))
     return update(replays).where(is_possible).ordered_values(*assigned.items())
 
@@ -32,7 +37,9 @@ def _target(targets: dict[ReplayState, ReplayState]) -> ColumnElement[str]:
     )
 
 
-def _values_when_over(targets: dict[ReplayState, ReplayState]) -> dict[str, Any]:
+def _values_when_over(
+    event: ReplayEvent, targets: dict[ReplayState, ReplayState]
+) -> dict[str, Any]:
     """What changes along when a replay ends: its webhook is free for another one, and told."""
     # What is over already is not ended again, as by the last word of a worker that was cancelled.
     ends = {target in TERMINAL for state, target in targets.items() if state in ACTIVE}
@@ -44,5 +51,12 @@ def _values_when_over(targets: dict[ReplayState, ReplayState]) -> dict[str, Any]
         "claimable_ms": None,
         "finished_ms": now_ms(),
         "waiting_for": None,
-        "notice_due_ms": now_ms(),
+        "notice_due_ms": _notice_due_ms(event),
     }
+
+
+def _notice_due_ms(event: ReplayEvent) -> ColumnElement[int]:
+    if event is not ReplayEvent.CANCEL:
+        return now_ms()
+    is_held = replays.c.state.in_([ReplayState.STARTED, ReplayState.ONGOING])
+    return case((is_held, ms_from_now(STOPPED_WITHIN_S)), else_=now_ms())

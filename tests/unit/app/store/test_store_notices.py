@@ -4,8 +4,18 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from processes import until
 
-from app.replay.model import Claim, NewReplay, NewWebhook, Notice, OffsetRange, Webhook, Window
+from app.replay.model import (
+    Claim,
+    Counts,
+    NewReplay,
+    NewWebhook,
+    Notice,
+    OffsetRange,
+    Webhook,
+    Window,
+)
 from app.replay.options import NoticeStyle, ReplayOptions
 from app.replay.states import ReplayState
 from app.store import Store
@@ -37,6 +47,19 @@ def due(store: Store, lease_s: float = HOUR_S) -> Notice:
     return notice
 
 
+def due_after_a_cancel(store: Store) -> Notice:
+    """The notice of a replay that a worker had, once that worker has stopped."""
+    found: list[Notice] = []
+
+    def is_due() -> bool:
+        found.extend(notices(store))
+        return bool(found)
+
+    until(is_due, "the end of the cancelled replay is told")
+    (notice,) = found
+    return notice
+
+
 def notices(store: Store) -> Iterator[Notice]:
     while notice := store.claim_notice(HOUR_S):
         yield notice
@@ -51,7 +74,7 @@ def test_every_end_of_a_replay_is_told_once(store: Store, running: Claim, end: R
         ReplayState.CANCELLED: lambda: store.cancel_replay(running.replay.id),
     }
     ends[end]()
-    notice = due(store)
+    notice = due_after_a_cancel(store) if end is ReplayState.CANCELLED else due(store)
     assert (notice.replay, notice.webhook) == (store.replay(running.replay.id), running.webhook)
     assert (notice.replay.state, notice.replay.notice) == (end, NoticeStyle.TWITTER)
     assert notice.attempt == 1
@@ -69,9 +92,24 @@ def test_the_last_word_of_a_cancelled_worker_tells_nothing_twice(
     store: Store, running: Claim
 ) -> None:
     store.cancel_replay(running.replay.id)
-    store.notice_told(due(store).replay.id, 1)
+    store.notice_told(due_after_a_cancel(store).replay.id, 1)
     assert store.checkpoint(running.lease, 5, running.replay.counts, [])
     assert store.claim_notice(HOUR_S) is None
+
+
+def test_a_cancelled_replay_is_told_of_once_its_worker_has_stopped(
+    store: Store, running: Claim
+) -> None:
+    store.cancel_replay(running.replay.id)
+    assert store.claim_notice(HOUR_S) is None
+    assert store.checkpoint(running.lease, 5, Counts(3, 1, 0), [])
+    assert due_after_a_cancel(store).replay.counts == Counts(3, 1, 0)
+
+
+def test_a_cancelled_replay_that_nobody_had_is_told_of_at_once(store: Store) -> None:
+    replay, _ = store.create_replay(NewReplay(enabled_webhook(store).id, WINDOW))
+    store.cancel_replay(replay.id)
+    assert due(store).replay.id == replay.id
 
 
 def test_a_notice_whose_worker_died_is_claimed_again_with_the_next_number(
