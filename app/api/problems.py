@@ -161,6 +161,10 @@ def _allowed(detail: Mapping[str, Any]) -> str:
             return "a JSON object"
         case "json_invalid":
             return f"JSON ({context['error']})"
+        case "too_short":
+            return f"{context['min_length']} or more of them"
+        case "too_long":
+            return f"{context['max_length']} of them at most"
         case _:
             return str(detail["msg"]).removeprefix("Input should be ")
 

@@ -32,7 +32,14 @@ from app.api.problems import (
 from app.replay.accounts import ApiKey
 from app.replay.model import NewWebhook, Webhook, WebhookStatus
 from app.replay.rules import DEFAULT_RULE, Rule
-from app.webhooks.signing import SECRET_PREFIX, SecretRefused, check_secret, new_secret
+from app.webhooks.signing import (
+    SECRET_BYTES_MAX,
+    SECRET_BYTES_MIN,
+    SECRET_PREFIX,
+    SecretRefused,
+    check_secret,
+    new_secret,
+)
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"])
 
@@ -77,13 +84,16 @@ def _secret(given: str | None) -> str:
     except SecretRefused as refusal:
         raise _refused_secret(str(refusal)) from None
     if not given.startswith(SECRET_PREFIX):
-        raise _refused_secret(f"it begins with {SECRET_PREFIX}")
+        raise _refused_secret(f"it does not begin with {SECRET_PREFIX}")
     return given
 
 
-def _refused_secret(allowed: str) -> Problem:
+def _refused_secret(reason: str) -> Problem:
+    allowed = f"{SECRET_PREFIX} and {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX} bytes in base64"
     # Not shown: it may be the secret of something else.
-    return Problem.of_fields(INVALID_REQUEST, [FieldError("secret", None, allowed)])
+    problem = Problem.of_fields(INVALID_REQUEST, [FieldError("secret", None, allowed)])
+    problem.detail = f"secret: {reason}"
+    return problem
 
 
 def _create(

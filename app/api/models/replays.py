@@ -257,8 +257,8 @@ class ReplayDocument(Document):
             checkpoint=replay.checkpoint,
             counts=CountsDocument.of(replay.counts),
             progress=pace.share,
-            events_per_second=pace.rate_events_s,
-            eta_seconds=pace.eta_s,
+            events_per_second=_to_a_tenth(pace.rate_events_s),
+            eta_seconds=_to_a_tenth(pace.eta_s),
             estimated_finish_at=None if pace.eta_s is None else now_ms + round(pace.eta_s * 1000),
             created_at=replay.created_ms,
             started_at=replay.started_ms,
@@ -269,6 +269,10 @@ class ReplayDocument(Document):
             claims_in_vain=replay.claims_in_vain,
             error=replay.error,
         )
+
+
+def _to_a_tenth(value: float | None) -> float | None:
+    return None if value is None else round(value, 1)
 
 
 class FailureDocument(Document):

@@ -1,8 +1,18 @@
 """Bodies of the routes of rules."""
 
+import math
 from typing import Annotated, Final, Self
 
-from pydantic import Field, FiniteFloat, JsonValue, Strict, StrictBool, StrictInt, StrictStr
+from pydantic import (
+    BeforeValidator,
+    Field,
+    FiniteFloat,
+    JsonValue,
+    Strict,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+)
 
 from app.api.models.documents import Document, EventTypeGlob, RequestBody, example
 from app.replay.options import EVENT_TYPES_MAX
@@ -13,8 +23,23 @@ EventTypes = Annotated[
 ]
 
 _Path = Annotated[str, Field(min_length=1, max_length=256)]
-_Text = Annotated[StrictStr, Field(max_length=1_000)]
+_TEXT_CHARACTERS_MAX: Final = 1_000
+_Text = Annotated[StrictStr, Field(max_length=_TEXT_CHARACTERS_MAX)]
 _Fraction = Annotated[FiniteFloat, Strict()]
+
+
+def _scalar(value: object) -> object:
+    # What fits no member of a union is refused once for each of them: one sentence is clearer.
+    is_too_long = isinstance(value, str) and len(value) > _TEXT_CHARACTERS_MAX
+    is_no_number = isinstance(value, float) and not math.isfinite(value)
+    if isinstance(value, dict | list) or is_too_long or is_no_number:
+        raise ValueError(
+            f"a text of up to {_TEXT_CHARACTERS_MAX} characters, a number, true, false or null"
+        )
+    return value
+
+
+_Value = Annotated[_Text | StrictInt | _Fraction | StrictBool | None, BeforeValidator(_scalar)]
 
 RULE_EXAMPLE: Final[dict[str, JsonValue]] = {
     "eventTypes": ["follow.*"],
@@ -28,7 +53,7 @@ class RuleRequest(RequestBody):
     model_config = example(RULE_EXAMPLE)
 
     event_types: EventTypes
-    where: dict[_Path, _Text | StrictInt | _Fraction | StrictBool | None] = Field(
+    where: dict[_Path, _Value] = Field(
         {},
         max_length=CONDITIONS_MAX,
         description="From a path in the event, such as `data.userId`, to the value it must have, "

@@ -157,6 +157,15 @@ async def test_a_rotation_that_cannot_be_changes_nothing_and_repeats_no_secret(
     assert store.webhook(webhook.id).secret == webhook.secret
 
 
+async def test_a_refused_secret_is_told_what_is_wrong_and_what_is_allowed(
+    developers_client: AsyncClient, webhook: Webhook
+) -> None:
+    body = {"secret": "whsec_c2hvcnQ="}
+    answer = await developers_client.post(f"/webhooks/{webhook.id}/secret/rotate", json=body)
+    assert answer.json()["allowed"] == "whsec_ and 24 to 64 bytes in base64"
+    assert "the secret has 5 bytes" in answer.json()["detail"]
+
+
 async def test_event_types_at_registration_are_the_rule_default(
     developers_client: AsyncClient, receiver: ReceiverThread
 ) -> None:

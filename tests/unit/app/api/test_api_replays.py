@@ -1,9 +1,11 @@
 import json
 import time
+from dataclasses import replace
 
 import pytest
 from httpx import AsyncClient
 
+from app.api.models.replays import ReplayDocument
 from app.api.replay_requests import named
 from app.replay.model import (
     Counts,
@@ -16,6 +18,7 @@ from app.replay.model import (
     Window,
 )
 from app.replay.options import NoticeStyle, Only, ReplayOptions
+from app.replay.states import ReplayState
 from app.replay.windows import DAY_MS, MINUTE_MS, format_time, parse_time
 from app.store import Store
 from app.webhooks.signing import new_secret
@@ -63,6 +66,23 @@ async def test_a_replay_under_way_tells_all_about_itself(
         ],
         "nextCursor": None,
     }
+
+
+async def test_pace_and_time_left_are_told_to_a_tenth(store: Store, webhook: Webhook) -> None:
+    store.create_replay(NewReplay(webhook.id, Window(FROM_MS, TO_MS)))
+    claim = store.claim("worker-1", lease_s=60)
+    assert claim is not None
+    half_way = replace(
+        claim.replay,
+        state=ReplayState.ONGOING,
+        started_ms=0,
+        idle_ms=0,
+        offsets=OffsetRange(0, 0, 70),
+        checkpoint=31,
+        counts=Counts(delivered=10, duplicates=0, failed=0),
+    )
+    document = ReplayDocument.of(half_way, now_ms=3_000)
+    assert (document.events_per_second, document.eta_seconds) == (3.3, 3.8)
 
 
 async def test_a_waiting_replay_has_no_offsets_yet(

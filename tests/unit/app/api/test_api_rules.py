@@ -90,6 +90,23 @@ async def test_a_rule_that_could_not_be_kept_to_is_refused(
     assert answer.json()["type"] == "urn:rewind:problem:invalid-request"
 
 
+async def test_a_value_that_no_event_can_equal_is_refused_in_one_sentence(
+    developers_client: AsyncClient, webhook: Webhook
+) -> None:
+    rule = {"eventTypes": ["*"], "where": {"data.user": {"id": 42}}}
+    problem = (await developers_client.put(path(webhook, "one"), json=rule)).json()
+    assert problem["field"] == "where.data.user"
+    assert problem["allowed"].endswith("a number, true, false or null")
+    assert "errors" not in problem
+
+
+async def test_a_list_that_is_too_short_is_refused_in_our_words(
+    developers_client: AsyncClient, webhook: Webhook
+) -> None:
+    problem = (await developers_client.put(path(webhook, "one"), json={"eventTypes": []})).json()
+    assert problem["detail"] == "eventTypes is '[]'; allowed is 1 or more of them"
+
+
 @pytest.mark.parametrize("name", ["with space", "a.b", "x" * 65, "%00"])
 async def test_a_name_is_a_word(
     developers_client: AsyncClient, webhook: Webhook, name: str
