@@ -15,8 +15,9 @@ from app.webhooks.guard import AddressRefused, Guard, Origin
 from app.webhooks.http_connection import HttpConnection
 from app.webhooks.limits import SenderLimits
 
-_RESOLVER_THREADS: Final = 16
-"""Names that may be asked for at once; a name server that hangs holds one thread a name."""
+_RESOLVER_THREADS: Final = 64
+"""Names that may be asked for at once. A name server that hangs holds one thread a name, for up to
+twenty seconds: as many as one account has webhooks must leave room for the others'."""
 
 _ADDRESSES_TRIED_MAX: Final = 4
 """With more, each would get too small a share of the time to connect."""
