@@ -17,6 +17,8 @@ _log: Final = logging.getLogger(__name__)
 
 AGAIN_AFTER_S: Final = 60.0
 
+_CLIENT_AND_THREAD: Final = re.compile(r"FAIL \[[^\]]*\] \[thrd:[^\]]*\]: ")
+
 _CIRCUMSTANCES: Final = re.compile(r" \(after \d+ms in state [^)]*\)")
 
 _REASONS_MAX: Final = 100
@@ -37,14 +39,31 @@ class Complaints:
         if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001  its public name
             return
         reason = _CIRCUMSTANCES.sub("", error.str())
+        if self._is_news(reason):
+            _log.warning("log client: %s", reason)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a line of a client's own is to be written: a filter of its logger."""
+        line = record.getMessage()
+        is_complaint = _CLIENT_AND_THREAD.match(line)
+        if is_complaint is None:
+            return True
+        return self._is_news(_CIRCUMSTANCES.sub("", line[is_complaint.end() :]))
+
+    def _is_news(self, reason: str) -> bool:
         now_s = self._clock()
         if now_s - self._told_s.get(reason, -AGAIN_AFTER_S) < AGAIN_AFTER_S:
-            return
+            return False
         if len(self._told_s) >= _REASONS_MAX:
             self._told_s.clear()
         self._told_s[reason] = now_s
-        _log.warning("log client: %s", reason)
+        return True
 
 
 COMPLAINTS: Final = Complaints()
 """Of all clients of this process: some live for one call alone."""
+
+CLIENT_LOG: Final = logging.getLogger("app.log.librdkafka")
+"""Where clients write lines of their own; each attempt to connect in vain would leave one."""
+
+CLIENT_LOG.addFilter(Complaints())

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from app.log.complaints import CLIENT_LOG
 from app.log.event import LoggedEvent, header_text, is_presentable
 
 T = TypeVar("T")
@@ -148,7 +149,7 @@ class GroupReader:
             self._loop.call_soon_threadsafe(_end, done, None)
 
     def _read_until_stopped(self) -> None:
-        consumer = Consumer(self._configuration, logger=_log)
+        consumer = Consumer(self._configuration, logger=CLIENT_LOG)
         consumer.subscribe(
             [self.topic],
             on_assign=self._on_assign,

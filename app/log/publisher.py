@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from app.log.complaints import COMPLAINTS
+from app.log.complaints import CLIENT_LOG, COMPLAINTS
 from app.log.errors import PublishFailed
 from app.log.event import OwedEvent
 from app.replay.lateness import Arrival
@@ -55,7 +55,7 @@ class EventPublisher:
         self._close_timeout_s = close_timeout_s or delivery_timeout_s
         self._is_fatal = False
         self._is_closed = threading.Event()
-        self._producer = Producer(self._config, logger=_log)
+        self._producer = Producer(self._config, logger=CLIENT_LOG)
         self._poller = threading.Thread(target=self._poll, name="publisher-poll", daemon=True)
 
     async def __aenter__(self) -> Self:
@@ -145,7 +145,7 @@ class EventPublisher:
 
     def _replace_producer(self) -> None:
         """Begin anew: an idempotent producer whose sequence is broken never sends again."""
-        broken, self._producer = self._producer, Producer(self._config, logger=_log)
+        broken, self._producer = self._producer, Producer(self._config, logger=CLIENT_LOG)
         self._is_fatal = False
         broken.purge()
         broken.flush(_POLL_S)

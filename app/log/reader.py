@@ -1,17 +1,15 @@
 """Reads the events of one replay out of the log."""
 
-import logging
 import time
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
+from app.log.complaints import CLIENT_LOG
 from app.log.errors import HistoryLost, LogUnavailable
 from app.log.event import LoggedEvent
 from app.replay.model import OffsetRange, Window
-
-_log: Final = logging.getLogger(__name__)
 
 _WAIT_S: Final = 0.2
 """The longest a read blocks; whoever wants to stop waits no longer than that."""
@@ -51,7 +49,7 @@ class ReplayReader:
         stall_s: float = 10.0,
     ) -> None:
         configuration = reader_configuration(bootstrap_servers, properties)
-        self._consumer = Consumer(configuration, logger=_log)
+        self._consumer = Consumer(configuration, logger=CLIENT_LOG)
         self._consumer.assign([TopicPartition(topic, offsets.partition, offsets.start)])
         self._topic = topic
         self._partition = offsets.partition
