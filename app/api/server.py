@@ -7,7 +7,6 @@ import signal
 import socket
 import sys
 from contextlib import closing
-from functools import partial
 from typing import Final, cast
 
 import uvicorn
@@ -20,7 +19,6 @@ from app.config import Settings
 from app.log.errors import LogUnavailable
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
-from app.log.topics import ensure_topics
 from app.process import allow_many_connections
 from app.store import Store
 from app.webhooks.guard import Guard
@@ -66,7 +64,7 @@ def server_of(application: FastAPI, settings: Settings) -> ApiServer:
             host=settings.host,
             port=settings.port,
             http=BoundedHttp,
-            limit_concurrency=CONNECTIONS_MAX,
+            limit_concurrency=CONNECTIONS_MAX + 1,
             ws="none",
             # Else whoever comes from loopback could choose the address that the audit names.
             proxy_headers=False,
@@ -99,21 +97,7 @@ async def _serve(settings: Settings) -> None:
     history = LogHistory(
         settings.bootstrap_servers, properties=settings.kafka_properties, timeout_s=LOG_TIMEOUT_S
     )
-    publisher = EventPublisher(
-        settings.bootstrap_servers,
-        origin=settings.origin,
-        server=settings.server,
-        properties=settings.kafka_properties,
-        make_topics=partial(
-            ensure_topics,
-            settings.bootstrap_servers,
-            partitions=settings.partitions,
-            retention_ms=settings.retention_ms,
-            replication_factor=settings.replication_factor,
-            properties=settings.kafka_properties,
-            timeout_s=LOG_TIMEOUT_S,
-        ),
-    )
+    publisher = EventPublisher.of(settings, topics_timeout_s=LOG_TIMEOUT_S)
     limits = SenderLimits(connect_s=settings.connect_timeout_s, total_s=settings.delivery_timeout_s)
     with closing(Store.open(settings.database)) as store:
         async with publisher, WebhookSender(guard, limits) as sender:

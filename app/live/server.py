@@ -22,7 +22,7 @@ from app.live.standing import Standing
 from app.log.errors import LogUnavailable
 from app.log.group_reader import GroupReader, GroupStage
 from app.log.publisher import EventPublisher
-from app.log.topics import DELIVERY_LOG, EVENTS, ensure_topics
+from app.log.topics import DELIVERY_LOG, EVENTS
 from app.process import allow_many_connections, collect_rarely, stop_on_signals
 from app.store import Store, StoreError, StoreUnavailable
 from app.webhooks.guard import Guard
@@ -78,7 +78,9 @@ async def _serve(settings: Settings, store: Store) -> None:
         metrics.serve(settings.host, settings.live_metrics_port)
     async with (
         WebhookSender(Guard.of(settings), _limits(settings)) as sender,
-        _publisher(settings) as publisher,
+        EventPublisher.of(
+            settings, topics_timeout_s=_LOG_TIMEOUT_S, close_timeout_s=_LAST_RECORDS_S
+        ) as publisher,
     ):
         table = RoutingTable(store)
         live = LivePath(settings, store, table, sender, publisher, metrics)
@@ -245,25 +247,6 @@ class LivePath:
         )
         readers = (self._matching, self._delivering)
         metrics.watch_lags({each.group: partial(dict, each.lags) for each in readers})
-
-
-def _publisher(settings: Settings) -> EventPublisher:
-    return EventPublisher(
-        settings.bootstrap_servers,
-        origin=settings.origin,
-        server=settings.server,
-        properties=settings.kafka_properties,
-        make_topics=partial(
-            ensure_topics,
-            settings.bootstrap_servers,
-            partitions=settings.partitions,
-            retention_ms=settings.retention_ms,
-            replication_factor=settings.replication_factor,
-            properties=settings.kafka_properties,
-            timeout_s=_LOG_TIMEOUT_S,
-        ),
-        close_timeout_s=_LAST_RECORDS_S,
-    )
 
 
 def _limits(settings: Settings) -> SenderLimits:

@@ -9,9 +9,11 @@ from typing import Any, Final, Self
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from app.config import Settings
 from app.log.complaints import CLIENT_LOG, COMPLAINTS
 from app.log.errors import PublishFailed
 from app.log.event import OwedEvent
+from app.log.topics import ensure_topics
 from app.replay.lateness import Arrival
 
 _log: Final = logging.getLogger(__name__)
@@ -57,6 +59,28 @@ class EventPublisher:
         self._is_closed = threading.Event()
         self._producer = Producer(self._config, logger=CLIENT_LOG)
         self._poller = threading.Thread(target=self._poll, name="publisher-poll", daemon=True)
+
+    @classmethod
+    def of(
+        cls, settings: Settings, *, topics_timeout_s: float, close_timeout_s: float | None = None
+    ) -> Self:
+        """The publisher of a process; the log has `topics_timeout_s` to answer about its topics."""
+        return cls(
+            settings.bootstrap_servers,
+            origin=settings.origin,
+            server=settings.server,
+            properties=settings.kafka_properties,
+            make_topics=partial(
+                ensure_topics,
+                settings.bootstrap_servers,
+                partitions=settings.partitions,
+                retention_ms=settings.retention_ms,
+                replication_factor=settings.replication_factor,
+                properties=settings.kafka_properties,
+                timeout_s=topics_timeout_s,
+            ),
+            close_timeout_s=close_timeout_s,
+        )
 
     async def __aenter__(self) -> Self:
         """Start to serve acknowledgements."""

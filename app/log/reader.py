@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from app.log.complaints import CLIENT_LOG
 from app.log.errors import HistoryLost, LogUnavailable
-from app.log.event import LoggedEvent
+from app.log.event import LoggedEvent, header_text, is_presentable
 from app.replay.model import OffsetRange, Window
 
 _WAIT_S: Final = 0.2
@@ -134,18 +134,18 @@ class ReplayReader:
         offset = message.offset()
         assert offset is not None
         headers: dict[str, Any] = dict(message.headers() or ())
-        is_ours = self._origin is None or _text(headers.get("origin")) == self._origin
+        is_ours = self._origin is None or header_text(headers.get("origin")) == self._origin
         if offset >= self._end or not is_ours:
             return None
-        event_id = _text(headers.get("event-id"))
+        event_id = header_text(headers.get("event-id"))
         return LoggedEvent(
             offset,
             timestamp_ms,
             self._key,
             # A producer that is not ours may give no id, or one that fits no HTTP header; the
             # place in the log is a name that lasts as well.
-            event_id if _is_presentable(event_id) else f"{self._place}-{offset}",
-            _text(headers.get("event-type")),
+            event_id if is_presentable(event_id) else f"{self._place}-{offset}",
+            header_text(headers.get("event-type")),
             message.value() or b"",
         )
 
@@ -175,15 +175,6 @@ class ReplayReader:
         raise LogUnavailable(
             f"{self._place} sent nothing from offset {self._position} on for {self._stall_s:g} s"
         )
-
-
-def _is_presentable(event_id: str) -> bool:
-    printable = event_id.isascii() and event_id.isprintable()
-    return bool(event_id) and printable and event_id == event_id.strip()
-
-
-def _text(value: bytes | str | None) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
 
 
 def reader_configuration(bootstrap_servers: str, properties: Mapping[str, str]) -> dict[str, Any]:
