@@ -1,7 +1,8 @@
 """HTTP/1.1 from strangers: what a request may cost before anybody knows whose it is."""
 
 import asyncio
-from typing import Final
+import math
+from typing import Final, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -9,8 +10,8 @@ CONNECTIONS_MAX: Final = 1_000
 """Connections of one process, below the 1,024 files that many systems let it open."""
 
 CONNECTIONS_TOLD: Final = 100
-"""Above so many more, nobody is told any more that there are too many: also those that send
-nothing are open files, and without a free one the database and the log are out of reach."""
+"""Above so many more, nobody is told any more that there are too many: without a free file, the
+database and the log are out of reach."""
 
 HEAD_BYTES_MAX: Final = 64 * 1024
 """Of a request line and headers that do not end; those that do are judged by `HeadLimit`."""
@@ -31,12 +32,27 @@ class BoundedHttp(HttpToolsProtocol):
     _patience: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for the first request, if there is room."""
+        """Begin to wait for the first request."""
         super().connection_made(transport)
-        if len(self.connections) > CONNECTIONS_MAX + CONNECTIONS_TOLD:
-            transport.abort()
-        else:
-            self._wait()
+        self._wait()
+        if len(self.connections) > CONNECTIONS_MAX:
+            self._make_room()
+
+    @property
+    def waits_until_s(self) -> float:
+        """Until when, in time of the loop, a head is waited for; infinity while none is."""
+        if self._patience is None or self.transport.is_closing():
+            return math.inf
+        return self._patience.when()
+
+    def _make_room(self) -> None:
+        """Close who has sent no whole head for longest: those with something to ask come first."""
+        others = cast("set[BoundedHttp]", self.connections) - {self}
+        slowest = min(others, key=lambda each: each.waits_until_s)
+        if slowest.waits_until_s < math.inf:
+            slowest.transport.abort()
+        elif len(self.connections) > CONNECTIONS_MAX + CONNECTIONS_TOLD:
+            self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no more."""

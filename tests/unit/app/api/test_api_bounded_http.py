@@ -13,6 +13,8 @@ pytestmark = pytest.mark.anyio
 
 DEADLINE_S = 60.0
 
+GREETED_ONCE = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -86,20 +88,39 @@ async def test_a_body_may_be_larger_than_any_head(connection: Streams) -> None:
         assert b"200 OK" in await answer(reader)
 
 
+async def test_who_sends_nothing_makes_room_for_who_does(
+    monkeypatch: pytest.MonkeyPatch, connection: Streams
+) -> None:
+    monkeypatch.setattr(bounded_http, "CONNECTIONS_MAX", 2)
+    address = connection[1].get_extra_info("peername")
+    silent_reader, silent_writer = await asyncio.open_connection(*address)
+    connection[1].write(GREETED_ONCE[:10])
+    for reader, writer in [await asyncio.open_connection(*address) for _ in range(2)]:
+        writer.write(GREETED_ONCE)
+        assert b"200 OK" in await rest(reader)
+        writer.close()
+    # Each of the two took the place of one.
+    assert await rest(silent_reader) == await rest(connection[0]) == b""
+    silent_writer.close()
+
+
 async def test_a_connection_above_all_bounds_is_closed_at_once(
     monkeypatch: pytest.MonkeyPatch, connection: Streams
 ) -> None:
     monkeypatch.setattr(bounded_http, "CONNECTIONS_MAX", 1)
     monkeypatch.setattr(bounded_http, "CONNECTIONS_TOLD", 0)
     reader, writer = connection
+    # Served, and not closed: nobody waits for it.
+    writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert b"200 OK" in await answer(reader)
     address = writer.get_extra_info("peername")
     late_reader, late_writer = await asyncio.open_connection(*address)
     assert await rest(late_reader) == b""
     late_writer.close()
     # The one that was there goes on, and its place is free once it leaves.
-    writer.write(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+    writer.write(GREETED_ONCE)
     assert b"200 OK" in await rest(reader)
     reader, writer = await asyncio.open_connection(*address)
-    writer.write(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+    writer.write(GREETED_ONCE)
     assert b"200 OK" in await rest(reader)
     writer.close()
