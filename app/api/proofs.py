@@ -1,13 +1,15 @@
 """Proofs of ownership, asked of receivers while their owners wait for the answer."""
 
 import asyncio
+import time
 from contextlib import AbstractContextManager
 from typing import Final
 
 from starlette.concurrency import run_in_threadpool
 
 from app.api.places import Places
-from app.api.problems import NOT_VALIDATED, Problem
+from app.api.problems import NOT_VALIDATED, RATE_LIMITED, Problem
+from app.api.quotas import Quotas
 from app.replay.accounts import ApiKey
 from app.replay.model import Webhook
 from app.store import Store
@@ -20,6 +22,12 @@ PROOFS_MAX: Final = 32
 PROOFS_PER_ACCOUNT_MAX: Final = 4
 """Of them, those of one developer: receivers of theirs that hang must not hold up the others'."""
 
+PROOFS_PER_MINUTE_MAX: Final = 60
+"""Those of one developer's account: by then an owner has long mended the receiver. Without a bound,
+anybody with a key could have us knock at a stranger's door as often as a key may ask."""
+
+_ACCOUNTS_MAX: Final = 10_000
+
 
 class Proofs:
     """Runs proofs, so many at a time, and stores what came of them."""
@@ -28,11 +36,23 @@ class Proofs:
         self._sender = sender
         self._store = store
         self._places = asyncio.Semaphore(PROOFS_MAX)
+        self._minutes = Quotas(_ACCOUNTS_MAX)
         taken = "of your receivers are being asked already"
         self._places_of_accounts = Places(PROOFS_PER_ACCOUNT_MAX, taken)
 
     def place(self, caller: ApiKey) -> AbstractContextManager[None]:
-        """A place for a proof that `caller` asks for; see `Places.place`."""
+        """A place for a proof that `caller` asks for; see `Places.place`.
+
+        Raises:
+            Problem: a developer has asked for too many in a minute.
+        """
+        if caller.sees is not None:
+            now_s = time.monotonic()
+            standing = self._minutes.take(caller.account.id, PROOFS_PER_MINUTE_MAX, now_s)
+            if standing.is_exceeded:
+                detail = f"receivers are asked {PROOFS_PER_MINUTE_MAX} times a minute at most"
+                after = {"retry-after": str(standing.reset_s)}
+                raise Problem(RATE_LIMITED, detail, headers=after)
         return self._places_of_accounts.place(caller)
 
     async def prove(self, webhook: Webhook, url: str | None = None) -> Proved | NotProved:

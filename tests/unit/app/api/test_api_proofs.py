@@ -8,6 +8,7 @@ from api_clients import Issued
 from httpx import AsyncClient
 from receiver_thread import ReceiverThread
 
+from app.api import proofs
 from app.api.proofs import PROOFS_PER_ACCOUNT_MAX
 from app.replay.model import Webhook, WebhookStatus
 from app.store import Store
@@ -67,6 +68,32 @@ async def test_a_receiver_that_refuses_stays_pending_and_can_be_enabled_later(
     receiver.answer(204)
     enabled = (await developers_client.post(f"{path}/enable")).json()
     assert (enabled["status"], enabled["statusReason"]) == ("ENABLED", None)
+
+
+async def test_a_receiver_is_asked_so_often_in_a_minute(
+    developers_client: AsyncClient,
+    others_client: AsyncClient,
+    client: AsyncClient,
+    receiver: ReceiverThread,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(proofs, "PROOFS_PER_MINUTE_MAX", 3)
+    webhook = await registered(developers_client, receiver.url)
+    path = f"/webhooks/{webhook['id']}"
+    answers = [
+        await developers_client.post(f"{path}/enable"),
+        await developers_client.patch(path, json={"url": f"{receiver.url}/2"}),
+        await developers_client.patch(path, json={"url": f"{receiver.url}/3"}),
+    ]
+    assert [answer.status_code for answer in answers] == [200, 200, 429]
+    assert answers[-1].json()["type"] == "urn:rewind:problem:rate-limited"
+    assert 0 < int(answers[-1].headers["retry-after"]) <= 60
+    found = (await developers_client.get(path)).json()
+    assert (found["url"], found["status"]) == (f"{receiver.url}/2", "ENABLED")
+    assert len(receiver.webhooks) == 3
+
+    await registered(others_client, receiver.url)
+    assert (await client.post(f"{path}/enable")).status_code == 200
 
 
 async def test_a_receiver_that_is_down_keeps_the_webhook_as_it_is(
