@@ -1,5 +1,6 @@
 """What the commands ask of the HTTP API, and how its problems are told on a terminal."""
 
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Final, Self
 from urllib.parse import quote
@@ -77,6 +78,17 @@ class ApiClient:
     def act_on_replay(self, replay_id: str, verb: str) -> dict[str, Any]:
         """Pause, resume, cancel or retry a job: what became of it, or the job that was made."""
         return self._ask("POST", f"/replays/{quote(replay_id, safe='')}/{verb}")
+
+    def failures(self, replay_id: str) -> Iterator[dict[str, Any]]:
+        """What a job has given up, in the order of the log, asked for page by page."""
+        path = f"/replays/{quote(replay_id, safe='')}/failures"
+        asked = {"limit": "200"}
+        while True:
+            page = self._ask("GET", path, params=asked)
+            yield from page["items"]
+            if page["nextCursor"] is None:
+                return
+            asked["cursor"] = page["nextCursor"]
 
     def replay(self, replay_id: str) -> dict[str, Any]:
         """The job as it is now."""

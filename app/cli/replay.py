@@ -1,14 +1,13 @@
 """`rewind replay`: ask for a replay and watch it run."""
 
 import json
-import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
 from app.cli.api_client import ApiClient, ApiRefused
-from app.cli.options import EXIT_REFUSED, api_options, load_settings, refuse
+from app.cli.options import api_options, load_settings, refuse
 from app.cli.progress_bar import follow
 from app.replay.options import (
     BATCH_EVENTS_MAX,
@@ -103,7 +102,7 @@ def replay(
             job = _followed(client, job)
     click.echo(json.dumps(job))
     if wait and not dry_run and (job["state"] != "COMPLETED" or job["counts"]["failed"]):
-        sys.exit(EXIT_REFUSED)
+        refuse(_what_is_missing(job))
 
 
 def _followed(client: ApiClient, job: dict[str, Any]) -> dict[str, Any]:
@@ -111,3 +110,16 @@ def _followed(client: ApiClient, job: dict[str, Any]) -> dict[str, Any]:
         return follow(client, job)
     except ApiRefused as refusal:
         refuse(f"lost sight of {job['id']}, which may go on: {refusal}")
+    except KeyboardInterrupt:
+        refuse(f"{job['id']} goes on; `rewind replays cancel {job['id']}` stops it")
+
+
+def _what_is_missing(job: dict[str, Any]) -> str:
+    """Why not everything was delivered, and what can be done about it."""
+    words = [f"{job['id']} is {job['state']}"]
+    if job.get("error"):
+        words.append(str(job["error"]))
+    if failed := job["counts"]["failed"]:
+        words.append(f"{failed:,} events were given up: `rewind replays failures {job['id']}`")
+        words.append(f"`rewind replays retry {job['id']}` sends them once more")
+    return "; ".join(words)

@@ -53,6 +53,19 @@ def show(replay_id: str, **overrides: str | None) -> None:
     click.echo(json.dumps(_ask(overrides, lambda client: client.replay(replay_id))))
 
 
+@replays.command()
+@click.argument("replay_id")
+@api_options
+def failures(replay_id: str, **overrides: str | None) -> None:
+    """Print what a replay has given up, and why: a JSON object in each line."""
+
+    def print_all(client: ApiClient) -> None:
+        for failure in client.failures(replay_id):
+            click.echo(json.dumps(failure))
+
+    _ask(overrides, print_all)
+
+
 def _command(verb: str, help_text: str) -> click.Command:
     @click.command(verb, help=help_text)
     @click.argument("replay_id")

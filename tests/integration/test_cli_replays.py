@@ -110,14 +110,20 @@ def test_a_replay_is_paused_resumed_cancelled_and_shown(
     assert "CANCELLED" in again.stderr
 
 
-def test_failures_are_tried_again(api: ApiProcess, terminal: Terminal, webhook: Webhook) -> None:
+def test_failures_are_listed_and_tried_again(
+    api: ApiProcess, terminal: Terminal, webhook: Webhook
+) -> None:
     job = terminal.rewind("replay", webhook.id, *WINDOW, "--no-wait")
     claim = api.store.claim("test", 60.0)
     assert claim is not None
     assert claim.replay.id == job["id"]
-    api.store.begin_delivery(claim.lease, OffsetRange(0, 0, 1))
-    api.store.checkpoint(claim.lease, 1, Counts(failed=1), [Failure(0, "evt_1", 6, 503, "HTTP")])
+    api.store.begin_delivery(claim.lease, OffsetRange(0, 0, 250))
+    # More than a page of them.
+    given_up = [Failure(offset, f"evt_{offset}", 6, 503, "HTTP") for offset in range(250)]
+    api.store.checkpoint(claim.lease, 250, Counts(failed=250), given_up)
     api.store.complete(claim.lease)
+    lines = terminal.run("replays", "failures", job["id"]).stdout.splitlines()
+    assert [json.loads(line)["eventId"] for line in lines] == [each.event_id for each in given_up]
     child = terminal.rewind("replays", "retry", job["id"])
     assert (child["retryOf"], child["state"]) == (job["id"], "OPEN")
     terminal.rewind("replays", "cancel", child["id"])

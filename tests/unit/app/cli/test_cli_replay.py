@@ -1,16 +1,21 @@
 """`rewind replay` and an API that is another server, or goes away."""
 
 import json
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 from click.testing import CliRunner, Result
+from processes import until
 
 from app.cli.replay import replay
 
-JOB = {"id": "rpl_1", "state": "OPEN", "counts": {"delivered": 0, "duplicates": 0, "failed": 0}}
+NOTHING = {"delivered": 0, "duplicates": 0, "failed": 0}
+JOB = {"id": "rpl_1", "state": "OPEN", "counts": NOTHING}
 
 
 @contextmanager
@@ -41,9 +46,11 @@ def server(answers: list[tuple[int, bytes]]) -> Iterator[str]:
         thread.join()
 
 
+WINDOW = ("--from", "202611210000", "--to", "202611210100")
+
+
 def ask(url: str) -> Result:
-    window = ("--from", "202611210000", "--to", "202611210100")
-    return CliRunner().invoke(replay, ["wh_1", *window, "--api-url", url])
+    return CliRunner().invoke(replay, ["wh_1", *WINDOW, "--api-url", url])
 
 
 def test_an_api_that_goes_away_leaves_the_name_of_the_replay() -> None:
@@ -60,3 +67,26 @@ def test_a_server_that_is_no_rewind_api_is_said_to_be_none() -> None:
             result = ask(url)
         assert (result.exit_code, type(result.exception)) == (1, SystemExit)
         assert "is no Rewind API: it answers '<html>'" in result.stderr or "302" in result.stderr
+
+
+def test_a_replay_that_did_not_bring_all_says_why_and_what_to_do() -> None:
+    end = {"state": "FAILED", "error": "the receiver took none", "counts": {**NOTHING, "failed": 7}}
+    with server([(202, json.dumps(JOB).encode()), (200, json.dumps(JOB | end).encode())]) as url:
+        result = ask(url)
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["state"] == "FAILED"
+    assert "rewind: rpl_1 is FAILED; the receiver took none; 7 events" in result.stderr
+    assert "`rewind replays retry rpl_1`" in result.stderr
+
+
+def test_ctrl_c_says_that_the_replay_goes_on() -> None:
+    answers = [(202, json.dumps(JOB).encode())] + 1_000 * [(200, json.dumps(JOB).encode())]
+    with server(answers) as url:
+        command = [sys.executable, "-m", "app", "replay", "wh_1", *WINDOW, "--api-url", url]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+            until(lambda: len(answers) < 1_000, "it follows the replay")
+            process.send_signal(signal.SIGINT)
+            assert process.stderr is not None
+            said = process.stderr.read()
+    assert process.returncode == 1
+    assert "rpl_1 goes on; `rewind replays cancel rpl_1` stops it" in said
