@@ -192,11 +192,15 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A replay handed to a worker, with the webhook to deliver to."""
+    """A replay handed to a worker, with the webhook to deliver to.
+
+    `is_takeover` when the worker before did not hand it over: its lease has ended.
+    """
 
     lease: Lease
     replay: Replay
     webhook: Webhook
+    is_takeover: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,8 +108,8 @@ class ReplayJob:
     def _check_claim(self) -> None:
         """Refuse what no worker can do, before anything is sent."""
         claim = self._claim
-        is_new = claim.lease.epoch == 1
-        self._journal.note("claimed" if is_new else "taken-over", worker=claim.replay.worker)
+        word = "taken-over" if claim.is_takeover else "claimed"
+        self._journal.note(word, worker=claim.replay.worker)
         if claim.replay.claims_in_vain > CLAIMS_IN_VAIN_MAX:
             raise ReplayRefused(f"claimed {CLAIMS_IN_VAIN_MAX} times, and brought no further")
         self._target.check()

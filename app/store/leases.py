@@ -62,6 +62,7 @@ def claim(connection: Connection, worker: str, lease_s: float) -> Claim | None:
         lease=Lease(replay.id, replay.lease_epoch),
         replay=replay,
         webhook=webhooks_table.get(connection, replay.webhook_id),
+        is_takeover=_CLAIM_EVENTS[state] is ReplayEvent.TAKE_OVER,
     )
 
 

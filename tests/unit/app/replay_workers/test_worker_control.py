@@ -37,6 +37,8 @@ def test_a_paused_replay_stands_still_and_goes_on_where_it_stopped(
             bench.receiver.answer(204)
             bench.store.resume_replay(replay.id)
             replay = await bench.finished(replay)
+        assert caplog.messages.count("claimed") == 2
+        assert "taken-over" not in caplog.messages
         assert replay.counts == Counts(delivered=2_000)
         assert sorted(bench.event_ids) == sorted(f"evt_{n}" for n in range(2_000))
 

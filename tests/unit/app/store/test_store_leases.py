@@ -76,6 +76,7 @@ def test_a_dead_holder_loses_its_job_where_it_stands(store: Store, webhook: Webh
     assert store.checkpoint(dead.lease, 150, Counts(40, 9, 1), [])
     heir = taken(store, "heir")
     assert heir.lease == Lease(dead.replay.id, 2)
+    assert (dead.is_takeover, heir.is_takeover) == (False, True)
     assert (heir.replay.state, heir.replay.worker) == (ReplayState.ONGOING, "heir")
     assert (heir.replay.offsets, heir.replay.checkpoint) == (OFFSETS, 150)
     assert heir.replay.counts == Counts(40, 9, 1)
@@ -201,6 +202,7 @@ def test_a_released_job_is_first_in_line_and_goes_on_where_it_stood(
     assert not store.heartbeat(claimed.lease, 60)
     heir = taken(store, "heir")
     assert heir.lease == Lease(claimed.replay.id, 2)
+    assert not heir.is_takeover
     assert (heir.replay.checkpoint, heir.replay.counts) == (150, Counts(50))
     assert later.created_ms >= claimed.replay.created_ms
 
