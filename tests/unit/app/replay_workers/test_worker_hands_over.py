@@ -77,7 +77,8 @@ def test_a_worker_without_a_lease_sends_nothing_until_it_has_it_again(bench: Ben
             )
             count = len(bench.received)
             await asyncio.sleep(1.5)
-            assert len(bench.received) == count
+            # What had left before the lease ended may still arrive.
+            assert len(bench.received) <= count + bench.settings.max_in_flight
             stopping.set()
         taken_over = bench.store.replay(replay.id)
         assert (taken_over.worker, taken_over.counts) == ("another worker", Counts())
