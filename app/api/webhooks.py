@@ -31,7 +31,6 @@ from app.api.problems import (
 )
 from app.replay.accounts import ApiKey
 from app.replay.model import NewWebhook, Webhook, WebhookStatus
-from app.replay.rules import DEFAULT_RULE, Rule
 from app.webhooks.signing import (
     SECRET_BYTES_MAX,
     SECRET_BYTES_MIN,
@@ -100,10 +99,7 @@ def _create(
     doors: Doors, new: NewWebhook, event_types: list[str] | None, at_most: int | None
 ) -> Webhook:
     doors.store.check_account(new.account_id)
-    webhook = doors.store.create_webhook(new, at_most=at_most)
-    if event_types is not None:
-        doors.store.put_rule(Rule(webhook.id, DEFAULT_RULE, tuple(event_types)))
-    return webhook
+    return doors.store.create_webhook(new, at_most=at_most, event_types=event_types or ())
 
 
 def _with_secret(webhook: Webhook, response: Response) -> WebhookWithSecret:

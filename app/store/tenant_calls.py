@@ -1,12 +1,12 @@
 """The store as tenants see it: keys, webhooks with their rules, and what follows from them."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from sqlalchemy import Connection
 
 from app.replay.accounts import ApiKey, Scope
 from app.replay.model import NewWebhook, Webhook
-from app.replay.rules import RoutingChanges, Rule
+from app.replay.rules import DEFAULT_RULE, RoutingChanges, Rule
 from app.store import accounts, replays, routing, rules, webhooks
 from app.store.calls import Calls
 from app.store.pages import PAGE_LIMIT, Page
@@ -53,15 +53,24 @@ class WebhookCalls(Calls):
     `WebhookNotFound` for one that never was, was deleted, or is another account's.
     """
 
-    def create_webhook(self, new: NewWebhook, *, at_most: int | None = None) -> Webhook:
-        """The webhook, with an id of its own, PENDING.
+    def create_webhook(
+        self, new: NewWebhook, *, at_most: int | None = None, event_types: Sequence[str] = ()
+    ) -> Webhook:
+        """The webhook, with an id of its own, PENDING; with `event_types`, a rule that wants them.
 
         Raises:
             TooManyWebhooks: its account has `at_most` already.
         """
-        return self._database.write(
-            lambda db: webhooks.create(db, new, routing.count_up(db), at_most)
-        )
+
+        def work(db: Connection) -> Webhook:
+            revision = routing.count_up(db)
+            webhook = webhooks.create(db, new, revision, at_most)
+            if event_types:
+                rule = Rule(webhook.id, DEFAULT_RULE, tuple(event_types))
+                rules.put(db, rule, revision, None)
+            return webhook
+
+        return self._database.write(work)
 
     def webhook(self, webhook_id: str, *, of_account: str | None = None) -> Webhook:
         """The webhook of this id."""

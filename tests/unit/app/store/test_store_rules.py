@@ -30,6 +30,15 @@ def test_the_largest_rule_is_kept(store: Store, webhook: Webhook, character: str
     assert store.rule(webhook.id, "all") == rule
 
 
+def test_a_webhook_that_names_its_types_has_its_rule_from_the_first_moment(store: Store) -> None:
+    new = NewWebhook("https://example.com/hook", "orders", new_secret())
+    webhook = store.create_webhook(new, event_types=["order.*", "refund.?"])
+    (rule,) = store.rules(webhook.id).items
+    assert rule == Rule(webhook.id, "default", ("order.*", "refund.?"))
+    changes = store.routing_changes(0)
+    assert (changes.webhooks, changes.rules) == ((webhook,), (rule,))
+
+
 def test_a_rule_of_the_same_name_is_replaced(store: Store, webhook: Webhook) -> None:
     store.put_rule(rule_of(webhook, "default", "a.*"))
     newer = rule_of(webhook, "default", "b.*")
