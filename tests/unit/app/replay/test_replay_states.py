@@ -63,9 +63,7 @@ def test_an_event_ends_an_active_replay_always_or_never(event: ReplayEvent) -> N
 
 
 def test_a_move_that_the_table_lacks_names_state_and_event_and_what_is_allowed() -> None:
-    with pytest.raises(
-        IllegalTransition, match=r"complete .* claim, pause, cancel"
-    ):
+    with pytest.raises(IllegalTransition, match=r"complete .* claim, pause, cancel"):
         next_state(S.OPEN, E.COMPLETE)
     with pytest.raises(IllegalTransition, match="allowed is nothing"):
         next_state(S.FAILED, E.CANCEL)
