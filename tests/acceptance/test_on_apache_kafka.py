@@ -52,6 +52,7 @@ def check_complete(stage: Stage, job: Job) -> None:
     assert stage.failures(job["id"]) == []
 
 
+@pytest.mark.parametrize("database_url", ["mariadb"], indirect=True)
 def test_a_job_is_finished_by_another_worker_when_its_own_is_killed(stage: Stage) -> None:
     stage.worker()
     stage.worker()

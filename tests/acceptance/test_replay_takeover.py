@@ -16,6 +16,10 @@ SOME = 150
 """Events that a receiver has when something happens: enough that checkpoints lie behind."""
 
 
+ON_MARIADB = pytest.mark.parametrize("database_url", ["mariadb"], indirect=True)
+"""For what does not depend on the kind of the database: one of them will do."""
+
+
 @pytest.fixture
 def stage(tmp_path: Path, database_url: str) -> Iterator[Stage]:
     with Stage(tmp_path, database_url) as stage:
@@ -82,6 +86,7 @@ def test_a_stopped_worker_that_wakes_after_its_lease_was_taken_delivers_nothing(
     assert stage.job(replay_id) == job
 
 
+@ON_MARIADB
 def test_a_stopped_worker_that_wakes_before_anybody_took_over_goes_on(stage: Stage) -> None:
     holder = stage.worker()
     replay_id = stage.replay()
@@ -111,6 +116,7 @@ def test_a_worker_told_to_end_hands_its_job_on_at_once(stage: Stage) -> None:
     assert sorted(stage.receiver.taken) == stage.expected
 
 
+@ON_MARIADB
 def test_a_receiver_that_is_down_for_a_while_gets_everything(stage: Stage) -> None:
     stage.worker()
     replay_id = stage.replay()
@@ -123,6 +129,7 @@ def test_a_receiver_that_is_down_for_a_while_gets_everything(stage: Stage) -> No
     check_complete(stage, stage.finished(replay_id))
 
 
+@ON_MARIADB
 def test_what_a_receiver_refuses_for_too_long_is_listed_exactly(stage: Stage) -> None:
     stage.worker(retry_attempts_max="2")
     replay_id = stage.replay()
@@ -191,6 +198,7 @@ def test_a_paused_replay_stops_within_two_seconds_and_goes_on_when_resumed(stage
     assert sorted(stage.receiver.taken) == stage.expected
 
 
+@ON_MARIADB
 def test_a_webhook_has_one_active_replay(stage: Stage) -> None:
     first = stage.ask_replay()
     assert first.status_code == 202
@@ -206,6 +214,7 @@ def test_a_webhook_has_one_active_replay(stage: Stage) -> None:
     assert stage.ask_replay().status_code == 202
 
 
+@ON_MARIADB
 def test_a_window_that_cannot_be_replayed_is_refused_with_what_can(stage: Stage) -> None:
     now_ms = time.time_ns() // 1_000_000
 
