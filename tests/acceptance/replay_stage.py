@@ -24,13 +24,14 @@ SLOW_S = 0.02
 """What the receiver takes for each of eight requests at a time: the job lasts two seconds."""
 
 LEASE_S = 1.5
+IN_FLIGHT = 8
 
 ENVIRONMENT = {
     "REWIND_ALLOW_PRIVATE_TARGETS": "true",
     "REWIND_LEASE_S": str(LEASE_S),
     "REWIND_HEARTBEAT_S": "0.4",
     "REWIND_CHECKPOINT_INTERVAL_S": "0.2",
-    "REWIND_MAX_IN_FLIGHT": "8",
+    "REWIND_MAX_IN_FLIGHT": str(IN_FLIGHT),
     "REWIND_RETRY_BASE_S": "0.1",
     "REWIND_RETRY_CAP_S": "1",
     "REWIND_PARTITIONS": "4",
