@@ -116,6 +116,7 @@ class LocalService:
         """Start the broker at a place in the row of ports, and wait for it: its address."""
         first_port = self._settings.broker_port
         port = first_port + place if first_port else 0
+        options = ("--log-format", "json", *options)
         broker = EmbeddedBroker(data_dir, port, options=options, hear=self._hear)
         self._children[name] = broker
         return broker.start()

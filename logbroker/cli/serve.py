@@ -1,6 +1,5 @@
 """`logbroker serve`: run a broker until a signal ends it."""
 
-import logging
 import os
 import resource
 import signal
@@ -13,6 +12,7 @@ from typing import Any
 
 import click
 
+from logbroker.cli.log_lines import FORMATS, open_log
 from logbroker.config import TOPIC_SETTINGS, BrokerConfig, LogConfig, apply_topic_settings
 from logbroker.errors import InvalidConfig, LogbrokerError, StorageFailed
 from logbroker.server.broker import Broker
@@ -140,6 +140,15 @@ class Address(click.ParamType[tuple[str, int]]):
     help=f"Default of a topic setting; repeatable. Known: {', '.join(TOPIC_SETTINGS)}.",
 )
 @click.option(
+    "--log-format",
+    type=click.Choice(FORMATS),
+    default=FORMATS[0],
+    envvar="LOGBROKER_LOG_FORMAT",
+    show_default=True,
+    show_envvar=True,
+    help="How the log is written to standard error: for people, or a JSON object a line.",
+)
+@click.option(
     "--stop-on-stdin-close",
     is_flag=True,
     help="Stop when standard input ends, as it does when the parent process dies.",
@@ -149,6 +158,7 @@ def serve(
     listen: tuple[str, int],
     metrics_listen: tuple[str, int] | None,
     topic_configs: tuple[str, ...],
+    log_format: str,
     stop_on_stdin_close: bool,
     **settings: Any,
 ) -> None:
@@ -156,11 +166,7 @@ def serve(
 
     The line `logbroker ready on HOST:PORT` on standard error says that it serves.
     """
-    logging.basicConfig(
-        level=logging.INFO,
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-    )
+    open_log(log_format)
     host, port = listen
     metrics = _metrics_address(host, settings["metrics_port"], metrics_listen)
     _raise_descriptor_limit()
