@@ -14,7 +14,7 @@ from sqlalchemy.exc import OperationalError
 
 from app.replay.accounts import Scope
 from app.replay.windows import format_time
-from app.store import Store
+from app.store import Store, migrate
 from app.webhooks.signing import new_secret
 
 EVENTS = 800
@@ -190,11 +190,7 @@ class Stage:
         if not self._bootstrap_servers:
             broker = self._stack.enter_context(BrokerProcess(self._folder / "log")).serve()
             self._bootstrap_servers = broker.bootstrap_servers
-        migrated = ServerProcess(
-            ["-m", "app", "migrate", "--database", self._database_url], self._folder / "migrate.log"
-        )
-        migrated.launch()
-        assert migrated.wait() == 0, migrated.said
+        migrate(self._database_url)
         api = ServerProcess(
             [*self._service("api"), "--port", "0"], self._folder / "api.log", ENVIRONMENT
         )
