@@ -34,6 +34,7 @@ from app.config import Settings
 from app.log.estimate import Estimator
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
+from app.log.topics import DELIVERY_OUTCOMES
 from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.sender import WebhookSender
@@ -65,6 +66,11 @@ def create_app(
         store=store,
         publisher=publisher,
         history=history,
+        outcomes=LogHistory(
+            settings.bootstrap_servers,
+            properties=settings.kafka_properties,
+            topic=DELIVERY_OUTCOMES,
+        ),
         guard=guard,
         proofs=Proofs(sender, store),
         jobs=JobWatch(store),

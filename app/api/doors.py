@@ -28,6 +28,9 @@ class Doors:
     store: Store
     publisher: EventPublisher
     history: LogHistory
+    outcomes: LogHistory
+    """Looks into the log of live deliveries."""
+
     guard: Guard
     proofs: Proofs
     jobs: JobWatch

@@ -5,6 +5,7 @@ from typing import Final
 from app.api.doors import Doors
 from app.api.models.replays import EstimateDocument
 from app.api.replay_requests import check, look_up
+from app.log.delivered import LiveDeliveries
 from app.log.estimate import Question
 from app.replay.accounts import ApiKey
 from app.replay.forecast import duration_s
@@ -20,8 +21,8 @@ def estimate_replay(doors: Doors, caller: ApiKey, new: NewReplay) -> EstimateDoc
     """The records that would be read, and how many of them would be sent, for how long.
 
     The webhook need not be ENABLED, and nothing is sent to it or to the target URL. With
-    `only: failed`, those that were delivered live are counted too: what the outcomes say of so
-    many is known to the worker that reads them all.
+    `only: failed`, those that were delivered live are not counted, as far as their outcomes
+    could be read.
 
     Raises:
         EstimatesBusy, HistoryLost, and those of `check` and `look_up`.
@@ -35,6 +36,7 @@ def estimate_replay(doors: Doors, caller: ApiKey, new: NewReplay) -> EstimateDoc
             new.webhook_id.encode(),
             new.window,
             lambda event_type: not globs or any(glob_matches(glob, event_type) for glob in globs),
+            _deliveries(doors, new) if new.options.only is Only.FAILED else None,
         )
     )
     seconds = duration_s(found.events, found.reading_s, new.options, doors.settings.max_in_flight)
@@ -44,7 +46,11 @@ def estimate_replay(doors: Doors, caller: ApiKey, new: NewReplay) -> EstimateDoc
         end_offset=offsets.end,
         events=found.events,
         bytes=found.bytes,
-        is_exact=found.is_exact and new.options.only is Only.ALL,
-        is_upper_bound=new.options.only is Only.FAILED,
+        is_exact=found.is_exact,
+        is_upper_bound=found.is_upper_bound,
         estimated_seconds=round(seconds, 3),
     )
+
+
+def _deliveries(doors: Doors, new: NewReplay) -> LiveDeliveries:
+    return LiveDeliveries(doors.settings, doors.outcomes, new.webhook_id, new.window)

@@ -7,12 +7,14 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from app.log.delivered import LiveDeliveries
 from app.log.errors import EstimatesBusy, LogUnavailable
 from app.log.event import LoggedEvent
 from app.log.reader import ReplayReader
 from app.log.topics import DELIVERY_LOG
 from app.replay.dedupe import SeenHashes, event_digest
 from app.replay.model import OffsetRange, Window
+from app.replay.offset_set import OffsetSet
 
 RECORDS_MAX: Final = 200_000
 """So many are read within a second or so; of a longer range, so many are read as samples."""
@@ -24,7 +26,10 @@ STRETCHES: Final = 20
 """Samples are taken at so many places: enough to meet the hours of a day at different paces."""
 
 AT_A_TIME: Final = 4
-"""Each reads as fast as the log gives, and holds up to 16 MB."""
+"""Each reads as fast as the log gives, and holds up to 30 MB."""
+
+_DELIVERED_PAGES_MAX: Final = 25_000
+"""Of a set of offsets: some 10 MB, for those that lie far apart in a very long range."""
 
 
 class Estimate(NamedTuple):
@@ -37,6 +42,8 @@ class Estimate(NamedTuple):
     bytes: int
     is_exact: bool
     reading_s: float
+    is_upper_bound: bool = False
+    """Whether some of those that do not count may have been counted, for want of time to know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,9 @@ class Question:
     is_wanted: Callable[[str], bool]
     """Of the type of an event."""
 
+    deliveries: LiveDeliveries | None = None
+    """Those of the events that need not be sent; without them, all count."""
+
 
 class Estimator:
     """Reads the log to tell what a replay would bring. Safe to use from any thread; blocks.
@@ -56,6 +66,8 @@ class Estimator:
     A range of up to `records_max` records is read as a whole, and the answer is exact, unless
     that takes longer than `time_s_max`. Of a longer one, evenly spaced stretches are read, and
     the whole is taken to be like them. Copies of an event are counted once where they are met.
+    What live deliveries brought is found out before, from up to as many outcomes, in up to half
+    of the time; those that are not read leave the answer an upper bound.
     `properties` are the operator's for the client: TLS, SASL and the like.
     """
 
@@ -94,11 +106,31 @@ class Estimator:
             self._places.release()
 
     def _read(self, question: Question) -> Estimate:
-        count = _Count(question.is_wanted, self._records_max)
+        asked_s = time.monotonic()
+        delivered, is_complete = self._delivered(question)
+        count = _Count(question.is_wanted, delivered, self._records_max)
         began_s = time.monotonic()
+        # Half of the time is left, however long it took to ask where the outcomes lie.
+        time_s = max(self._time_s_max - (began_s - asked_s), self._time_s_max / 2)
         with closing(self._open(question)) as reader:
-            self._sample(reader, question.offsets, count)
-        return count.scaled(question.offsets, time.monotonic() - began_s)
+            self._sample(reader, question.offsets, count, time_s)
+        found = count.scaled(question.offsets, time.monotonic() - began_s)
+        if is_complete:
+            return found
+        return found._replace(is_exact=False, is_upper_bound=True)
+
+    def _delivered(self, question: Question) -> tuple[OffsetSet, bool]:
+        """The offsets of what need not be sent, and whether all of them are known."""
+        if question.deliveries is None:
+            return OffsetSet(), True
+        until_s = time.monotonic() + self._time_s_max / 2
+        found = question.deliveries.delivered(
+            question.offsets,
+            lambda: time.monotonic() < until_s,
+            records_max=self._records_max,
+            pages_max=_DELIVERED_PAGES_MAX,
+        )
+        return found.offsets, found.is_complete
 
     def _open(self, question: Question) -> ReplayReader:
         return ReplayReader(
@@ -111,22 +143,27 @@ class Estimator:
             stall_s=self._time_s_max,
         )
 
-    def _sample(self, reader: ReplayReader, offsets: OffsetRange, count: "_Count") -> None:
+    def _sample(
+        self, reader: ReplayReader, offsets: OffsetRange, count: "_Count", time_s: float
+    ) -> None:
         """Count stretch by stretch; what one leaves of its time is there for the next ones."""
         began_s = time.monotonic()
         places = stretches(offsets, self._records_max)
         for number, (start, end) in enumerate(places, 1):
             if len(places) > 1:
                 reader.move(start, end)
-            until_s = began_s + self._time_s_max * number / len(places)
+            until_s = began_s + time_s * number / len(places)
             count.read_stretch(reader, start, until_s)
 
 
 class _Count:
     """What was met so far, and in how many records."""
 
-    def __init__(self, is_wanted: Callable[[str], bool], records_max: int) -> None:
+    def __init__(
+        self, is_wanted: Callable[[str], bool], delivered: OffsetSet, records_max: int
+    ) -> None:
         self._is_wanted = is_wanted
+        self._delivered = delivered
         # It may forget all but half of its entries.
         self._seen = SeenHashes(2 * records_max)
         self._events = 0
@@ -143,8 +180,9 @@ class _Count:
         self._records += position - start
 
     def _take(self, event: LoggedEvent) -> None:
+        # A copy of what was delivered is not missing either, whatever became of the copy.
         is_new = self._seen.add(event_digest(event.event_id, event.value))
-        if is_new and self._is_wanted(event.event_type):
+        if is_new and event.offset not in self._delivered and self._is_wanted(event.event_type):
             self._events += 1
             self._bytes += len(event.value)
 

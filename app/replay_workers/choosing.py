@@ -2,17 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from app.log.errors import HistoryLost, TopicMissing, WindowNotRetained
-from app.log.outcomes import LiveOutcome, decode_outcome
-from app.log.reader import Passage, ReplayReader
-from app.log.topics import DELIVERY_OUTCOMES
+from app.log.delivered import LiveDeliveries
 from app.replay.lateness import disorder_ms
-from app.replay.model import OffsetRange, Replay, Window
+from app.replay.model import OffsetRange, Replay
 from app.replay.offset_set import OffsetSet
 from app.replay.options import Only
 from app.replay_workers.equipment import Equipment
@@ -102,58 +97,17 @@ class Chooser:
 
     def _delivered(self, offsets: OffsetRange, is_wanted: IsWanted) -> OffsetSet:
         """The offsets that live deliveries brought; whatever is not known of counts as missing."""
-        delivered = OffsetSet()
-        try:
-            window, outcomes = self._outcomes()
-        except TopicMissing:
-            return delivered
-        with closing(self._outcome_reader(window, outcomes)) as reader:
-            try:
-                while not reader.is_done and is_wanted():
-                    _note_delivered(reader.read(), offsets, delivered)
-            except HistoryLost as error:
-                self._journal.warn("outcomes-lost", reason=error)
-        if delivered.is_full:
-            self._journal.warn("outcomes-not-all-known")
-        return delivered
-
-    def _outcomes(self) -> tuple[Window, OffsetRange]:
-        """Where the outcomes of the window lie, or what is left of it."""
-        window = self._replay.window
-        try:
-            return window, self._look_up_outcomes(window)
-        except WindowNotRetained as refusal:
-            left = replace(window, from_ms=max(window.from_ms, refusal.available_from_ms))
-            return left, self._look_up_outcomes(left)
-
-    def _look_up_outcomes(self, window: Window) -> OffsetRange:
-        settings, delays_s = self._equipment.settings, self._equipment.settings.attempt_delays_s
-        attempts_ms = round(1_000 * (sum(delays_s) + len(delays_s) * settings.delivery_timeout_s))
-        behind_ms = disorder_ms(settings.lateness_ms) + attempts_ms
-        return self._equipment.outcomes.offsets_for(self._replay.webhook_id, window, behind_ms)
-
-    def _outcome_reader(self, window: Window, outcomes: OffsetRange) -> ReplayReader:
-        settings = self._equipment.settings
-        return ReplayReader(
-            settings.bootstrap_servers,
-            DELIVERY_OUTCOMES,
-            outcomes,
-            key=self._replay.webhook_id.encode(),
-            window=window,
-            # What another data centre delivered lies at other offsets of another log.
-            origin=settings.origin,
-            properties=settings.kafka_properties,
+        replay, equipment = self._replay, self._equipment
+        deliveries = LiveDeliveries(
+            equipment.settings, equipment.outcomes, replay.webhook_id, replay.window
         )
+        found = deliveries.delivered(offsets, is_wanted)
+        if found.lost is not None:
+            self._journal.warn("outcomes-lost", reason=found.lost)
+        if found.offsets.is_full:
+            self._journal.warn("outcomes-not-all-known")
+        return found.offsets
 
 
 def _page_of_failures(parent_id: str, after: int, store: Store) -> tuple[int, ...]:
     return store.failed_offsets(parent_id, after, _OFFSETS_PER_PAGE)
-
-
-def _note_delivered(passage: Passage, offsets: OffsetRange, delivered: OffsetSet) -> None:
-    for event in passage.events:
-        outcome = decode_outcome(event.value)
-        if outcome is None or outcome.outcome is not LiveOutcome.DELIVERED:
-            continue
-        if outcome.partition == offsets.partition and offsets.start <= outcome.offset < offsets.end:
-            delivered.add(outcome.offset)

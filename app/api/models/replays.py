@@ -112,9 +112,12 @@ class EstimateDocument(Document):
     end_offset: int = Field(description="The first offset that would not be read.")
     events: int
     bytes: int = Field(description="Of the bodies, without HTTP around them.")
-    is_exact: bool = Field(description="False: reckoned from samples of a long range.")
+    is_exact: bool = Field(
+        description="False: reckoned from samples of a long range, or an upper bound."
+    )
     is_upper_bound: bool = Field(
-        description="True for `only: failed`: those that were delivered live are counted too."
+        description="True when, with `only: failed`, there was no time to learn of all that was "
+        "delivered live, or it is not known any more: some of that is counted too."
     )
     estimated_seconds: float = Field(
         description="Without retries, and without waiting for a worker."

@@ -84,7 +84,7 @@ def test_a_long_range_is_sampled_from_end_to_end(foreign_broker: str) -> None:
 
 
 def test_an_empty_range_needs_no_log(refused_address: str) -> None:
-    assert estimator(refused_address).estimate(question(7, 7)) == (0, 0, True, 0.0)
+    assert estimator(refused_address).estimate(question(7, 7)) == (0, 0, True, 0.0, False)
 
 
 def test_a_log_that_says_nothing_gives_no_estimate(refused_address: str) -> None:

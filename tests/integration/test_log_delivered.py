@@ -1,0 +1,178 @@
+"""What live deliveries brought, asked of a real broker, and what is still missing then."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from live_scene import LiveScene, event, now_ms
+from receiver_thread import ReceiverThread
+
+from app.config import Settings
+from app.log.delivered import Delivered, LiveDeliveries
+from app.log.estimate import Estimate, Estimator, Question
+from app.log.event import OwedEvent
+from app.log.history import LogHistory
+from app.log.outcomes import DeliveryOutcome, LiveOutcome, encode_outcome
+from app.log.publisher import EventPublisher
+from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES, ensure_topics
+from app.replay.model import OffsetRange, Window
+from logbroker.client.partitioner import partition_for_key
+from logbroker.embedded import EmbeddedBroker
+
+PARTITIONS = 3
+KEY = "wh_1"
+PARTITION = partition_for_key(KEY.encode(), PARTITIONS)
+DAY_MS = 86_400_000
+BEGIN_MS = 1_795_000_000_000
+ALL = Window(BEGIN_MS, BEGIN_MS + 10_000)
+UNHURRIED_S = 60.0
+
+
+@pytest.fixture
+def servers(broker: EmbeddedBroker) -> str:
+    ensure_topics(broker.bootstrap_servers, partitions=PARTITIONS, retention_ms=6 * DAY_MS)
+    return broker.bootstrap_servers
+
+
+def publish(servers: str, topic: str, events: Sequence[OwedEvent]) -> None:
+    async def scenario() -> None:
+        async with EventPublisher(servers, origin="here", server="test") as publisher:
+            await publisher.publish(topic, events)
+
+    asyncio.run(scenario())
+
+
+def owe(servers: str, numbers: Sequence[int]) -> None:
+    """Log events of ten bytes: the number of each, at its own time."""
+    publish(
+        servers,
+        DELIVERY_LOG,
+        [OwedEvent(KEY, f"evt_{n}", "t", BEGIN_MS + n, b"x" * 10) for n in numbers],
+    )
+
+
+def note(servers: str, outcomes: dict[int, LiveOutcome]) -> None:
+    """Say what became of live deliveries, as the live path does: by offset in the log."""
+    publish(
+        servers,
+        DELIVERY_OUTCOMES,
+        [
+            OwedEvent(
+                KEY,
+                f"evt_{offset}",
+                "",
+                BEGIN_MS + offset,
+                encode_outcome(
+                    DeliveryOutcome(PARTITION, offset, f"evt_{offset}", outcome, 1, None, None, 0)
+                ),
+            )
+            for offset, outcome in outcomes.items()
+        ],
+    )
+
+
+def deliveries(servers: str) -> LiveDeliveries:
+    settings = Settings(bootstrap_servers=servers, origin="here")
+    return LiveDeliveries(settings, LogHistory(servers, topic=DELIVERY_OUTCOMES), KEY, ALL)
+
+
+def estimate(servers: str, end: int, **bounds: int) -> Estimate:
+    """What is still missing of the first `end` records."""
+    offsets = OffsetRange(PARTITION, 0, end)
+    question = Question(offsets, KEY.encode(), ALL, lambda _: True, deliveries(servers))
+    return Estimator(servers, time_s_max=UNHURRIED_S, **bounds).estimate(question)
+
+
+def brought(found: Delivered, end: int) -> list[int]:
+    return [offset for offset in range(end) if offset in found.offsets]
+
+
+def test_what_was_delivered_live_is_not_missing(servers: str) -> None:
+    owe(servers, range(40))
+    kinds = [LiveOutcome.DELIVERED, LiveOutcome.FAILED, LiveOutcome.LEFT, LiveOutcome.DISABLED]
+    note(servers, {offset: kinds[offset % 4] for offset in range(36)})  # of the rest, nothing
+    found = estimate(servers, 40)
+    assert (found.events, found.bytes) == (31, 310)
+    assert (found.is_exact, found.is_upper_bound) == (True, False)
+
+
+def test_what_the_live_path_could_not_bring_is_counted_and_nothing_else(
+    tmp_path: Path, broker: EmbeddedBroker
+) -> None:
+    servers, from_ms = broker.bootstrap_servers, now_ms()
+    with (
+        ReceiverThread() as receiver,
+        LiveScene(tmp_path, servers, f"sqlite:///{tmp_path}/rewind.db") as scene,
+    ):
+        scene.make()
+        webhook = scene.webhook(receiver)
+        scene.live()
+        scene.owe(webhook, event(1))
+        scene.until_outcomes(1)
+        receiver.answer(400)
+        scene.owe(webhook, event(2))
+        taken, failed = sorted(scene.until_outcomes(2), key=lambda each: each.offset)
+        assert (taken.outcome, failed.outcome) == (LiveOutcome.DELIVERED, LiveOutcome.FAILED)
+    settings = Settings(bootstrap_servers=servers, origin="here")
+    window = Window(from_ms, now_ms() + 1)
+    history = LogHistory(servers, topic=DELIVERY_OUTCOMES)
+    question = Question(
+        OffsetRange(failed.partition, 0, 2),
+        webhook.id.encode(),
+        window,
+        lambda _: True,
+        LiveDeliveries(settings, history, webhook.id, window),
+    )
+    found = Estimator(servers, time_s_max=UNHURRIED_S).estimate(question)
+    assert (found.events, found.is_exact, found.is_upper_bound) == (1, True, False)
+
+
+def test_a_copy_of_what_was_delivered_live_is_not_missing_either(servers: str) -> None:
+    owe(servers, [0, 1, 2, 1])
+    note(servers, {1: LiveOutcome.DELIVERED, 3: LiveOutcome.LEFT})
+    found = estimate(servers, 4)
+    assert (found.events, found.is_exact, found.is_upper_bound) == (2, True, False)
+
+
+def test_more_outcomes_than_may_be_read_leave_an_upper_bound(servers: str) -> None:
+    owe(servers, range(30))
+    note(servers, dict.fromkeys(range(25), LiveOutcome.FAILED))
+    note(servers, dict.fromkeys(range(20), LiveOutcome.DELIVERED))
+    found = estimate(servers, 30, records_max=30)
+    # Five of those that were delivered are known of.
+    assert (found.events, found.is_exact, found.is_upper_bound) == (25, False, True)
+
+
+def test_no_time_to_read_the_outcomes_leaves_them_unknown(servers: str) -> None:
+    note(servers, dict.fromkeys(range(20), LiveOutcome.DELIVERED))
+    found = deliveries(servers).delivered(OffsetRange(PARTITION, 0, 20), lambda: False)
+    assert (brought(found, 20), found.is_complete) == ([], False)
+
+
+def test_no_room_for_all_that_was_delivered_leaves_some_unknown(servers: str) -> None:
+    note(servers, dict.fromkeys((0, 1, 5_000), LiveOutcome.DELIVERED))
+    offsets = OffsetRange(PARTITION, 0, 6_000)
+    found = deliveries(servers).delivered(offsets, lambda: True, pages_max=1)
+    assert (brought(found, 6_000), found.is_complete) == ([0, 1], False)
+    found = deliveries(servers).delivered(offsets, lambda: True)
+    assert (brought(found, 6_000), found.is_complete) == ([0, 1, 5_000], True)
+
+
+def test_outcomes_that_are_not_kept_any_more_leave_some_unknown(servers: str) -> None:
+    note(servers, dict.fromkeys(range(20), LiveOutcome.DELIVERED))
+    kept_from = TopicPartition(DELIVERY_OUTCOMES, PARTITION, 12)
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.delete_records([kept_from])[kept_from].result(20)
+    found = deliveries(servers).delivered(OffsetRange(PARTITION, 0, 20), lambda: True)
+    assert (brought(found, 20), found.is_complete) == (list(range(12, 20)), False)
+
+
+def test_without_a_topic_of_outcomes_nothing_was_delivered(servers: str) -> None:
+    owe(servers, range(10))
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.delete_topics([DELIVERY_OUTCOMES])[DELIVERY_OUTCOMES].result(20)
+    found = estimate(servers, 10)
+    assert (found.events, found.is_exact, found.is_upper_bound) == (10, True, False)
