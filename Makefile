@@ -31,7 +31,7 @@ services:  ## Install what the tests need from Debian: MariaDB's server, kcat, d
 	tests/install-services
 
 test: $(VENV)/.test services  ## Install what the tests need, then run all of them
-	$(BIN)/python -m pytest -n 3 --dist loadgroup
+	$(BIN)/python -m pytest -n 4 --dist loadgroup
 
 check: $(VENV)/.test  ## Lint, types and floors
 	$(BIN)/ruff check

@@ -127,6 +127,7 @@ class EmbeddedBroker(ChildProcess):
         port: int = 0,
         *,
         options: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
         hear: Callable[[str], object] = sys.stderr.write,
     ) -> None:
         self.bootstrap_servers = ""
@@ -136,8 +137,9 @@ class EmbeddedBroker(ChildProcess):
                 *("-m", "logbroker", "serve", "--listen", listen, "--data-dir", str(data_dir)),
                 *options,
             ],
-            ready_prefix="logbroker ready on ",
-            hear=hear,
+            "logbroker ready on ",
+            environment,
+            hear,
         )
 
     def start(self) -> str:

@@ -19,7 +19,9 @@ settings.load_profile("untimed")
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
     """A broker of our own on a free port, with its data in the test's folder."""
-    server = EmbeddedBroker(tmp_path / "log")
+    # Nobody here waits for a second member of a group.
+    options = ("--group-initial-rebalance-delay-ms", "0")
+    server = EmbeddedBroker(tmp_path / "log", options=options)
     server.start()
     yield server
     server.stop()

@@ -21,6 +21,9 @@ from logbroker.embedded import EmbeddedBroker
 DELIVERY = "rewind-delivery"
 
 
+AT_ONCE = ("--group-initial-rebalance-delay-ms", "0")
+
+
 @pytest.fixture
 def receiver() -> Iterator[ReceiverThread]:
     with ReceiverThread() as receiver:
@@ -190,7 +193,7 @@ def test_the_log_may_come_up_later_and_be_away(tmp_path: Path, receiver: Receive
     migrate(url)
     (port,) = free_ports(1)
     with (
-        BrokerProcess(tmp_path / "log", port=port) as broker,
+        BrokerProcess(tmp_path / "log", *AT_ONCE, port=port) as broker,
         LiveScene(tmp_path, broker.bootstrap_servers, url) as scene,
     ):
         scene.webhook(receiver, "*")
@@ -214,7 +217,7 @@ def test_a_process_ends_in_good_time_while_the_log_is_away(
 ) -> None:
     url = f"sqlite:///{tmp_path}/rewind.db"
     with (
-        BrokerProcess(tmp_path / "log").serve() as broker,
+        BrokerProcess(tmp_path / "log", *AT_ONCE).serve() as broker,
         LiveScene(tmp_path, broker.bootstrap_servers, url) as scene,
     ):
         scene.make()
