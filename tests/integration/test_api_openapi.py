@@ -47,12 +47,6 @@ def bootstrap_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
 
 
 @pytest.fixture
-def receiver() -> Iterator[ReceiverThread]:
-    with ReceiverThread() as receiver:
-        yield receiver
-
-
-@pytest.fixture
 def database(tmp_path: Path) -> str:
     url = f"sqlite:///{tmp_path}/rewind.db"
     migrate(url)

@@ -19,18 +19,6 @@ from logbroker.embedded import EmbeddedBroker
 
 
 @pytest.fixture
-def receiver() -> Iterator[ReceiverThread]:
-    with ReceiverThread() as receiver:
-        yield receiver
-
-
-@pytest.fixture
-def other() -> Iterator[ReceiverThread]:
-    with ReceiverThread() as receiver:
-        yield receiver
-
-
-@pytest.fixture
 def scene(
     tmp_path: Path, broker: EmbeddedBroker, receiver: ReceiverThread, other: ReceiverThread
 ) -> Iterator[LiveScene]:

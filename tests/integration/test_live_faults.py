@@ -25,18 +25,6 @@ AT_ONCE = ("--group-initial-rebalance-delay-ms", "0")
 
 
 @pytest.fixture
-def receiver() -> Iterator[ReceiverThread]:
-    with ReceiverThread() as receiver:
-        yield receiver
-
-
-@pytest.fixture
-def other() -> Iterator[ReceiverThread]:
-    with ReceiverThread() as receiver:
-        yield receiver
-
-
-@pytest.fixture
 def scene(
     tmp_path: Path, broker: EmbeddedBroker, receiver: ReceiverThread, other: ReceiverThread
 ) -> Iterator[LiveScene]:

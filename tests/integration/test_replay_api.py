@@ -72,12 +72,6 @@ def client(api: ApiProcess) -> httpx.Client:
 
 
 @pytest.fixture
-def receiver() -> Iterator[ReceiverThread]:
-    with ReceiverThread() as receiver:
-        yield receiver
-
-
-@pytest.fixture
 def pending(api: ApiProcess, receiver: ReceiverThread) -> Webhook:
     """A webhook whose receiver checks signatures, and has not been asked yet."""
     webhook = api.store.create_webhook(NewWebhook(receiver.url, "", new_secret(), DEFAULT_ACCOUNT))
