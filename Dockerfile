@@ -1,15 +1,33 @@
-# One image for every process of the house: `rewind ...` and `logbroker ...`.
-FROM python:3.11-slim
+# Two images of one house: `rewind ...` and `logbroker ...`, and the pipeline with Spark and a Java runtime:
+#
+#   docker build .                          docker build --target pipeline .
+FROM python:3.11-slim AS source
 
-# A user without rights; its home holds the data of a log, or of `rewind up`.
+# A user without rights; its home holds the data of a log, of `rewind up`, or of the pipeline.
 RUN useradd --create-home --uid 10001 rewind \
-    && install --directory --owner rewind --group rewind /var/lib/rewind
+    && install --directory --owner rewind --group rewind /var/lib/rewind /var/lib/rewind/tables
 
 WORKDIR /src
-COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY pyproject.toml constraints.txt README.md LICENSE pyspark_rewind.py ./
 COPY app app
 COPY logbroker logbroker
 COPY migrations migrations
+COPY spark_jobs spark_jobs
+
+ENV PYTHONUNBUFFERED=1
+
+FROM source AS pipeline
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends default-jre-headless procps \
+    && rm -r /var/lib/apt/lists/*
+RUN pip install --no-cache-dir --constraint constraints.txt '.[spark,hdfs]' && rm -r /src/*
+
+USER rewind
+WORKDIR /var/lib/rewind
+VOLUME /var/lib/rewind/tables
+CMD ["rewind-jobs", "--help"]
+
+FROM source AS service
 RUN pip install --no-cache-dir --constraint constraints.txt . && rm -r /src/*
 
 USER rewind
@@ -17,8 +35,7 @@ WORKDIR /var/lib/rewind
 VOLUME /var/lib/rewind
 
 # Containers are reached from without; on a laptop the default is loopback.
-ENV REWIND_HOST=0.0.0.0 \
-    PYTHONUNBUFFERED=1
+ENV REWIND_HOST=0.0.0.0
 
 EXPOSE 8000 9092
 CMD ["rewind", "up"]

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test check bench clean services
+.PHONY: help demo spark up test check bench clean services
 
 help:  ## List the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -17,6 +17,10 @@ $(VENV)/.run: pyproject.toml constraints.txt | $(BIN)/python
 	$(INSTALL) --editable .
 	@touch $@
 
+$(VENV)/.spark: $(VENV)/.run
+	$(INSTALL) --editable '.[spark]'
+	@touch $@
+
 $(VENV)/.test: $(VENV)/.run
 	$(INSTALL) --editable '.[test,bench]'
 	@touch $@
@@ -24,12 +28,17 @@ $(VENV)/.test: $(VENV)/.run
 demo: $(VENV)/.run  ## Install, then show a missed event being replayed, with proof
 	$(BIN)/rewind demo
 
+spark: $(VENV)/.spark  ## Install what the data pipeline needs: PySpark, beside a Java runtime of yours
+
 up: $(VENV)/.run  ## Run broker, API and worker until Ctrl-C, data in ./.rewind
 	$(BIN)/rewind up --data-dir .rewind
 
 services:  ## Install what the tests need from Debian: MariaDB's server, kcat, docker-compose
 	tests/install-services
 
+# Hundreds of processes that load our code: the first one compiles it for all, whatever the
+# environment says.
+test: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.test services  ## Install what the tests need, then run all of them
 	$(BIN)/python -m pytest -n 4 --dist loadgroup
 

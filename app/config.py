@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
+from urllib.parse import urlsplit
 
 from annotated_types import Ge, Le, MinLen
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -33,6 +34,10 @@ OPTIONS_ALONE: Final = frozenset({"REWIND_SECRET"})
 
 DELAYS_MAX: Final = 20
 DAY_MS: Final = 86_400_000
+ORIGIN_CHARS_MAX: Final = 64
+
+_ORIGIN: Final = re.compile(rf"[A-Za-z0-9._-]{{1,{ORIGIN_CHARS_MAX}}}")
+
 PORT_MAX: Final = 65_535
 
 Port = Annotated[int, Field(ge=0, le=PORT_MAX)]
@@ -91,6 +96,32 @@ def _check_delays(text: str) -> str:
     return text
 
 
+def _check_registry(url: str) -> str:
+    """Refuse what is no place of a registry; the message leaves out what may be a password."""
+    try:
+        parts = urlsplit(url)
+        is_place = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_bare = not (parts.query or parts.fragment)
+    except ValueError:
+        is_place = is_bare = False
+    if url and not (is_place and is_bare):
+        raise ValueError(
+            f"{_variable('schema_registry')} is no address of a schema registry; allowed is "
+            "http://HOST:PORT or https://USER:PASSWORD@HOST:PORT, with an optional path"
+        )
+    return url
+
+
+def _check_origin(name: str) -> str:
+    """Refuse what fits no column, no header, or would not be told from another by a database."""
+    if not _ORIGIN.fullmatch(name):
+        raise ValueError(
+            f"{_variable('origin')} is {name!r}; allowed are 1 to {ORIGIN_CHARS_MAX} letters, "
+            "digits, dots, hyphens and underscores"
+        )
+    return name
+
+
 class Settings(BaseModel):
     """Every setting of one process; field `x` is the variable `REWIND_X` and the option `--x`.
 
@@ -119,7 +150,7 @@ class Settings(BaseModel):
     """What commands show the API; without it, the file `operator.key` of the data directory."""
 
     server: Name = Field(default_factory=socket.gethostname)
-    origin: Name = "local"
+    origin: Annotated[str, AfterValidator(_check_origin)] = "local"
     """The data centre that this process runs in."""
 
     partitions: Annotated[int, Field(ge=1, le=10_000)] = 16
@@ -160,6 +191,13 @@ class Settings(BaseModel):
     live_queue_max: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000
     """Events that wait for one webhook; those that come on top are left to replays."""
     live_metrics_port: Port = 0
+    schema_registry: Annotated[str, AfterValidator(_check_registry)] = Field("", repr=False)
+    """Where Avro schemas are looked up, http(s)://[USER:PASSWORD@]HOST[:PORT]; without one, events
+    are JSON."""
+    audit: bool = True
+    """Whether events are marked and counted, so that `logbroker audit` can tell what was lost."""
+    audit_window_s: Annotated[int, Field(ge=1, le=86_400)] = 60
+    """The span of event time over which published events are counted together."""
     disable_after_failures: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     disable_after_s: Annotated[float, Field(ge=0, le=31_536_000)] = 86_400.0
     """A webhook is disabled when so many events in a row were not taken, over so long."""

@@ -11,6 +11,7 @@ import click
 
 from benchmarks import (
     api_cost,
+    audit_cost,
     broker_fetch,
     broker_produce,
     claim_rate,
@@ -22,7 +23,11 @@ from benchmarks import (
     log_opening,
     machine,
     metadata_cost,
+    mirror_copy,
+    nightly_load,
+    record_decoding,
     replay_cost,
+    schema_lookups,
     webhook_lines,
     worker_memory,
     worker_speed,
@@ -50,6 +55,11 @@ GROUPS: Final[Mapping[str, tuple[str, Measure]]] = {
     "memory": ("Memory of a worker process with its default settings", worker_memory.measure),
     "claims": ("Claims of replays by worker processes", claim_rate.measure),
     "api": ("The API: key and quota a request, and publishing", api_cost.measure),
+    "mirror": ("A mirror from one broker to another", mirror_copy.measure),
+    "audit": ("Marks and counts of the audit, 200-byte messages", audit_cost.measure),
+    "schemas": ("Schemas by id, and events in Avro", schema_lookups.measure),
+    "decoding": ("Record batches to Arrow columns, 200-byte values, keys", record_decoding.measure),
+    "load": ("The nightly load, from a topic into Parquet, 200-byte values", nightly_load.measure),
     "webhooks": ("Webhooks from one process to a local receiver", webhook_lines.measure),
 }
 

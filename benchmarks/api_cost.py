@@ -20,8 +20,9 @@ from app.replay.model import NewReplay, Window
 from benchmarks.http_load import HttpRequest, ask_for, encode
 from benchmarks.live_load import EventSource
 from benchmarks.running_broker import cpu_s
+from benchmarks.running_process import RunningProcess
 from benchmarks.scale import Scale, median
-from benchmarks.service_stage import RunningProcess, service_stage
+from benchmarks.service_stage import service_stage
 from benchmarks.table import Baseline, Line
 
 EVENTS_IN_REQUEST: Final = 500
@@ -119,7 +120,7 @@ def _event(number: int, time_text: str) -> bytes:
 
 def _measure(bench: Bench, case: Case, seconds: float) -> Measured:
     before_s = cpu_s(bench.api.process)
-    load = ask_for(bench.api.url, case.request, case.connections, seconds)
+    load = ask_for(bench.api.address, case.request, case.connections, seconds)
     each = case.events or 1
     spent_s = cpu_s(bench.api.process) - before_s
     return Measured(load.per_s * each, spent_s * 1e6 / (load.answers * each))

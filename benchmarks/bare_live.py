@@ -5,11 +5,9 @@ service's own, with as many requests in flight, so what is left is what all that
 """
 
 import asyncio
-import multiprocessing
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from multiprocessing.connection import Connection
 from typing import Final, NamedTuple
 
@@ -21,11 +19,11 @@ from app.webhooks.limits import SenderLimits
 from app.webhooks.request import webhook_headers
 from app.webhooks.sender import WebhookSender
 from app.webhooks.signing import new_secret
+from benchmarks.bare_loop import running_loop
 
 CONSUMED_AT_ONCE: Final = 500
 WAIT_S: Final = 0.02
 QUEUE_MAX: Final = 1_000
-STOP_S: Final = 10.0
 
 
 class Task(NamedTuple):
@@ -38,20 +36,9 @@ class Task(NamedTuple):
     in_flight: int
 
 
-@contextmanager
-def bare_live(task: Task) -> Iterator[None]:
-    """The loop in a process of its own, reading from the start; gone at the end."""
-    spawn = multiprocessing.get_context("spawn")
-    ours, theirs = spawn.Pipe()
-    process = spawn.Process(target=_serve, args=(theirs, task), daemon=True)
-    process.start()
-    theirs.close()
-    try:
-        ours.recv()
-        yield
-    finally:
-        process.terminate()
-        process.join(STOP_S)
+def bare_live(task: Task) -> AbstractContextManager[int]:
+    """The loop in a process of its own, reading from the start: its pid. Gone at the end."""
+    return running_loop(_serve, task)
 
 
 def _serve(control: Connection, task: Task) -> None:

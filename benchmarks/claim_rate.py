@@ -222,7 +222,7 @@ def _naive_claim(database: Database) -> Claim:
 
     def claim(worker: str) -> str | None:
         # As the store does, so that the two differ in how they meet locks alone.
-        if not database.read(leases.is_any_claimable):
+        if not database.read(lambda db: leases.queues(db, "")):
             return None
         return database.write(lambda db: work(db, worker))
 

@@ -21,8 +21,9 @@ from app.replay.rules import DEFAULT_RULE, Rule
 from benchmarks.bare_live import Task, bare_live
 from benchmarks.live_load import EventSource, Latencies, latencies
 from benchmarks.running_broker import cpu_s, until
+from benchmarks.running_process import RunningProcess
 from benchmarks.scale import Scale, median
-from benchmarks.service_stage import RunningProcess, ServiceStage, service_stage
+from benchmarks.service_stage import ServiceStage, service_stage
 from benchmarks.table import Baseline, Line
 from benchmarks.timing_receiver import TimingReceiver, timing_receiver
 

@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,7 @@ from confluent_kafka.cimpl import NewTopic
 from logbroker.embedded import EmbeddedBroker
 
 DEADLINE_S: Final = 60.0
+REQUEST_S: Final = 10.0
 LINES_KEPT: Final = 100
 
 
@@ -30,7 +31,9 @@ class RunningBroker:
         self.address = (host, int(port))
         self.process = psutil.Process(broker.pid)
         self.data_dir = data_dir
-        self._admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+        client = {"bootstrap.servers": self.bootstrap_servers, "log_level": 0}
+        self._admin = AdminClient(client)
+        self._consumer = Consumer(client | {"group.id": "bench"})
 
     def create_topic(self, name: str, partitions: int = 1) -> None:
         """Make a topic with the broker's own settings."""
@@ -42,17 +45,12 @@ class RunningBroker:
 
     def wait_for_end(self, topic: str, offset: int, partition: int = 0) -> None:
         """Wait until exactly so many records are visible to consumers."""
-        settings = {
-            "bootstrap.servers": self.bootstrap_servers,
-            "group.id": "bench",
-            "log_level": 0,
-        }
-        place = TopicPartition(topic, partition)
-        with closing(Consumer(settings)) as consumer:
-            until(
-                lambda: consumer.get_watermark_offsets(place, 10)[1] == offset,
-                f"{topic} has {offset} visible records",
-            )
+        until(lambda: self.end(topic, partition) == offset, f"{topic} has {offset} visible records")
+
+    def end(self, topic: str, partition: int = 0) -> int:
+        """The offset behind the last record that consumers may see."""
+        _, end = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), REQUEST_S)
+        return end
 
     def cpu_s(self) -> float:
         """Processor seconds that the process has used."""

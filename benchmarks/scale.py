@@ -35,9 +35,15 @@ class Scale(NamedTuple):
     """Events that are there at once for the live path."""
     live_s: float
     """How long events come at a steady rate."""
+    mirrored_records: int
+    """Records that are there at once for a mirror."""
+    audited_sets: int
+    """Sets of messages that a producer sends with and without the audit."""
     open_jobs: int
     memory_events: int
     """Events of each replay whose worker's memory is measured."""
+    loaded_records: int
+    """Records of a nightly load."""
 
 
 FULL: Final = Scale(
@@ -55,8 +61,11 @@ FULL: Final = Scale(
     scanned_records=1_500_000,
     live_events=20_000,
     live_s=4.0,
+    mirrored_records=300_000,
+    audited_sets=10_000,
     open_jobs=1_000,
     memory_events=1_000_000,
+    loaded_records=10_000_000,
 )
 
 QUICK: Final = Scale(
@@ -74,8 +83,11 @@ QUICK: Final = Scale(
     scanned_records=300_000,
     live_events=4_000,
     live_s=2.0,
+    mirrored_records=30_000,
+    audited_sets=1_000,
     open_jobs=200,
     memory_events=60_000,
+    loaded_records=1_000_000,
 )
 
 

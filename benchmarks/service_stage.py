@@ -1,14 +1,10 @@
 """A broker and a migrated database, and the processes of the service on them, one by one."""
 
 import os
-import sys
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
-
-import psutil
 
 from app.config import PREFIX, Settings
 from app.log.topics import DELIVERY_LOG, ensure_topics
@@ -17,22 +13,15 @@ from app.replay.states import TERMINAL, ReplayState
 from app.store import Store, migrate
 from app.webhooks.signing import new_secret
 from benchmarks.delivery_history import History, load
-from benchmarks.running_broker import LINES_KEPT, RunningBroker, fresh_broker, until
+from benchmarks.running_broker import RunningBroker, fresh_broker, until
+from benchmarks.running_process import RunningProcess, running_process
 from logbroker.client.partitioner import partition_for_key
-from logbroker.embedded import ChildProcess
 
 _READY_LINES: Final[Mapping[str, str]] = {
     "api": "rewind api ready on ",
     "live": "rewind live ready",
     "worker": "rewind worker ready",
 }
-
-
-class RunningProcess(NamedTuple):
-    """One process of the service; `url` is where it listens, if it says so."""
-
-    process: psutil.Process
-    url: str
 
 
 class ServiceStage(NamedTuple):
@@ -83,21 +72,9 @@ class ServiceStage(NamedTuple):
         """Wait until a replay is completed."""
         until(lambda: self.is_over(replay, events), f"{replay.id} is completed", period_s=0.05)
 
-    @contextmanager
-    def process(self, name: str) -> Iterator[RunningProcess]:
+    def process(self, name: str) -> AbstractContextManager[RunningProcess]:
         """`rewind NAME`, ready; what it said is shown if the measurement fails."""
-        heard: deque[str] = deque(maxlen=LINES_KEPT)
-        child = ChildProcess(
-            ["-m", "app", name], _READY_LINES[name], _environment(self.settings), heard.append
-        )
-        url = child.start()
-        try:
-            yield RunningProcess(psutil.Process(child.pid), url)
-        except BaseException:
-            sys.stderr.writelines(heard)
-            raise
-        finally:
-            child.stop()
+        return running_process(["-m", "app", name], _READY_LINES[name], _environment(self.settings))
 
 
 @contextmanager

@@ -24,8 +24,9 @@ from app.webhooks.guard import Guard
 from app.webhooks.sender import WebhookSender
 from benchmarks.delivery_history import BODY_BYTES, History
 from benchmarks.running_broker import cpu_s
+from benchmarks.running_process import RunningProcess
 from benchmarks.scale import Scale, median
-from benchmarks.service_stage import RunningProcess, ServiceStage, service_stage
+from benchmarks.service_stage import ServiceStage, service_stage
 from benchmarks.table import Baseline, Line, at_least
 from benchmarks.timing_receiver import TimingReceiver, timing_receiver
 from benchmarks.webhook_sender import ping, repeat, signed_post

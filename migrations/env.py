@@ -5,7 +5,7 @@ import os
 from alembic import context
 
 from app.config import Settings
-from app.store.schema import migrating
+from app.store.migration import migrating
 from app.store.tables import metadata
 
 url = context.config.attributes.get("url") or Settings.load(os.environ).database

@@ -36,6 +36,12 @@ def create_index(table: str, columns: list[str], name: str | None = None) -> Non
         op.create_index(name, table, columns)
 
 
+def drop_index(table: str, name: str) -> None:
+    """Drop the index if it is there."""
+    if name in {found["name"] for found in _found().get_indexes(table)}:
+        op.drop_index(name, table)
+
+
 def insert_row(table: str, key: str, **values: object) -> None:
     """Insert the row unless there is one with its value of the column `key`."""
     columns = sa.table(table, *map(sa.column, values))

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Self
 
 import httpx
+from migrated import make_migrated
 from processes import ServerProcess
 
 from app.config import Settings
 from app.replay.accounts import Scope
-from app.store import Store, migrate
+from app.store import Store
 
 PROGRAM = """
 import sys
@@ -30,7 +31,7 @@ class ApiProcess:
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
-        migrate(self.settings.database)
+        make_migrated(self.settings.database)
         self.store = self._open.enter_context(closing(Store.open(self.settings.database)))
         self.process = self._open.enter_context(
             ServerProcess(["-c", PROGRAM, self.settings.model_dump_json()], self._said)

@@ -7,24 +7,30 @@ import pytest
 from hypothesis import settings
 from kafka_server import KafkaServer
 from mariadb import MariaDbServer, require_mariadb
+from processes import BrokerProcess
+from warm_start import warm_start
 from zookeeper import SharedZooKeeper, ZooKeeperEnsemble, ZooKeeperServer, require_zookeeper
 
-from logbroker.embedded import EmbeddedBroker
-
 # A busy machine takes its time; no test here is about time.
-settings.register_profile("untimed", deadline=None)
+# Half of the library's hundred examples: each run has others, and everybody runs them often.
+settings.register_profile("untimed", deadline=None, max_examples=50)
 settings.load_profile("untimed")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def end_of_warm_starts() -> Iterator[None]:
+    """At the end of all tests, ends the process that programs of ours are forked from."""
+    yield
+    warm_start.close()
+
+
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     """A broker of our own on a free port, with its data in the test's folder."""
     # Nobody here waits for a second member of a group.
-    options = ("--group-initial-rebalance-delay-ms", "0")
-    server = EmbeddedBroker(tmp_path / "log", options=options)
-    server.start()
-    yield server
-    server.stop()
+    options = ("--stop-on-stdin-close", "--group-initial-rebalance-delay-ms", "0")
+    with BrokerProcess(tmp_path / "log", *options) as broker:
+        yield broker.serve()
 
 
 @pytest.fixture(scope="session")

@@ -1,29 +1,21 @@
 """Apache Kafka servers of our own: real ones in KRaft mode, from the jars that Maven fetches."""
 
-import fcntl
-import functools
-import os
-import re
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from processes import DEADLINE_S, require_program, until
-from zookeeper import find_java, free_ports
+from maven_jars import DOWNLOAD_S, LOG4J_TO_STDERR, require_jars
+from ports import free_ports
+from processes import DEADLINE_S, until
+from zookeeper import find_java
 
 VERSION: Final = "4.1.0"
 JAVA_LEAST: Final = 17
-DOWNLOAD_S: Final = 300
-"""How long Maven may take for 54 MB, once for each machine."""
-
 TEST_TIMEOUT_S: Final = DOWNLOAD_S + 180
 """For every test that may be the first one here."""
 
@@ -31,104 +23,19 @@ START_ATTEMPTS: Final = 10
 ADMIN: Final = "admin"
 """The user who may do everything."""
 
+SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+
 _CLUSTER_ID: Final = "UmV3aW5kIHVuZGVyIHRlcw"
-_POM: Final = f"""\
-<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>rewind</groupId><artifactId>kafka-under-test</artifactId><version>1</version>
-  <dependencies>
-    <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId>
-      <version>{VERSION}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId>
-      <version>{VERSION}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.slf4j</groupId><artifactId>slf4j-reload4j</artifactId>
-      <version>1.7.36</version>
-    </dependency>
-  </dependencies>
-</project>
-"""
-_LOGGING: Final = """\
-log4j.rootLogger=WARN, stderr
-log4j.appender.stderr=org.apache.log4j.ConsoleAppender
-log4j.appender.stderr.Target=System.err
-log4j.appender.stderr.layout=org.apache.log4j.PatternLayout
-log4j.appender.stderr.layout.ConversionPattern=[%d] %p %c{1} %m%n
-"""
+_DEPENDENCIES: Final = (
+    f"org.apache.kafka:kafka_2.13:{VERSION}",
+    f"org.apache.kafka:kafka-tools:{VERSION}",
+    "org.slf4j:slf4j-reload4j:1.7.36",
+)
 
 
 def require_kafka() -> Path:
     """The folder of the jars; skips the test where Maven Central cannot be reached."""
-    require_program("mvn", "maven")
-    folder, reason = _jars()
-    if folder is None:
-        pytest.skip(f"Apache Kafka {VERSION} cannot be run: {reason}")
-    return folder
-
-
-@functools.cache
-def _jars() -> tuple[Path | None, str]:
-    """The folder of the jars, or why there is none; they are fetched once for each machine."""
-    java = _java_version()
-    if java < JAVA_LEAST:
-        return None, f"it needs Java {JAVA_LEAST}, and here is {java}"
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rewind-tests"
-    folder = cache / f"kafka-{VERSION}"
-    with _alone_with(cache):
-        if not folder.exists():
-            reason = _fetch(folder)
-            if reason is not None:
-                return None, reason
-    return folder, ""
-
-
-def _java_version() -> int:
-    told = subprocess.run([find_java(), "-version"], capture_output=True, text=True, check=False)
-    found = re.search(r'version "(?:1\.)?([0-9]+)', told.stderr)
-    return int(found[1]) if found else 0
-
-
-@contextmanager
-def _alone_with(folder: Path) -> Iterator[None]:
-    """One process at a time: the others find what the first one fetched."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _fetch(folder: Path) -> str | None:
-    """Let Maven fill the folder; why it could not. The folder is there in full or not at all."""
-    with tempfile.TemporaryDirectory(dir=folder.parent) as work:
-        (Path(work) / "pom.xml").write_text(_POM)
-        command = [
-            "mvn",
-            "--batch-mode",
-            "--quiet",
-            "--file",
-            f"{work}/pom.xml",
-        ]
-        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={work}/jars"]
-        try:
-            subprocess.run(
-                [*command, *goal],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                check=True,
-                timeout=DOWNLOAD_S,
-            )
-        except subprocess.TimeoutExpired:
-            return f"Maven did not fetch it within {DOWNLOAD_S} s"
-        except subprocess.CalledProcessError as error:
-            reason = error.stdout.partition("[ERROR]")[2].partition("\n")[0]
-            return f"Maven cannot fetch it:{reason[:300]}"
-        (Path(work) / "jars").rename(folder)
-    return None
+    return require_jars(f"kafka-{VERSION}", _DEPENDENCIES, java_least=JAVA_LEAST)
 
 
 @dataclass(frozen=True)
@@ -139,7 +46,7 @@ class KafkaSecurity:
     """A PEM file with both, for 127.0.0.1."""
 
     passwords: Mapping[str, str]
-    """Of each user, for PLAIN and for SCRAM-SHA-512 alike; `ADMIN` is one of them.
+    """Of each user, for PLAIN and for both kinds of SCRAM alike; `ADMIN` is one of them.
 
     What the others may do is for a test to say: without an ACL they may do nothing.
     """
@@ -217,7 +124,7 @@ class KafkaServer:
         self._ports = free_ports(2)
         properties = self._folder / "server.properties"
         properties.write_text("".join(f"{k}={v}\n" for k, v in self._properties().items()))
-        (self._folder / "log4j.properties").write_text(_LOGGING)
+        (self._folder / "log4j.properties").write_text(LOG4J_TO_STDERR)
         storage = ["format", "--config", str(properties), "--cluster-id", _CLUSTER_ID]
         subprocess.run(
             [*self._java("kafka.tools.StorageTool"), *storage, *self._scram_users()],
@@ -296,12 +203,15 @@ class KafkaServer:
             "ssl.keystore.location": self._security.key_and_certificate,
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": self._security.key_and_certificate,
-            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+            "sasl.enabled.mechanisms": ",".join(("PLAIN", *SCRAM)),
             "sasl.mechanism.inter.broker.protocol": "PLAIN",
             "listener.name.sasl_ssl.plain.sasl.jaas.config": plain,
-            "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": (
-                f"{package}.scram.ScramLoginModule required;"
-            ),
+            **{
+                f"listener.name.sasl_ssl.{mechanism.lower()}.sasl.jaas.config": (
+                    f"{package}.scram.ScramLoginModule required;"
+                )
+                for mechanism in SCRAM
+            },
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": f"User:{ADMIN};User:ANONYMOUS",
         }
@@ -311,5 +221,6 @@ class KafkaServer:
         return [
             argument
             for name, password in users.items()
-            for argument in ("--add-scram", f"SCRAM-SHA-512=[name={name},password={password}]")
+            for mechanism in SCRAM
+            for argument in ("--add-scram", f"{mechanism}=[name={name},password={password}]")
         ]

@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from confluent_kafka import Consumer, Producer, TopicPartition
+from migrated import make_migrated
+from ports import free_port
 from processes import DEADLINE_S, ServerProcess, until
 from receiver_thread import ReceiverThread
-from zookeeper import free_ports
 
 from app.config import kafka_variable
 from app.log.outcomes import DeliveryOutcome, LiveOutcome, decode_outcome
 from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES, EVENTS, ensure_topics
 from app.replay.model import NewWebhook, Webhook
 from app.replay.rules import Rule
-from app.store import Store, migrate
+from app.store import Store
 from app.webhooks.signing import new_secret
 
 READY = "rewind live ready"
@@ -65,7 +66,7 @@ class LiveScene:
 
     def make(self) -> None:
         """Make the tables and the topics."""
-        migrate(self._database_url)
+        make_migrated(self._database_url)
         self.make_topics()
 
     def make_topics(self) -> None:
@@ -96,7 +97,7 @@ class LiveScene:
             "allow_private_targets": True,
             "origin": "here",
             "server": "test",
-            "live_metrics_port": free_ports(1)[0],
+            "live_metrics_port": free_port(),
         } | settings
         environment = {f"REWIND_{name.upper()}": str(value) for name, value in given.items()}
         # Who comes after a crash waits for as long.
@@ -138,13 +139,13 @@ class LiveScene:
             producer.poll(0)
         assert producer.flush(DEADLINE_S) == 0
 
-    def read(self, topic: str) -> list[LogRecord]:
+    def read(self, topic: str, partitions: int | None = None) -> list[LogRecord]:
         """Every record of a topic, by partition and offset."""
         with closing(
             Consumer({"bootstrap.servers": self._servers, "group.id": "test", "log_level": 0})
         ) as consumer:
             ends = {}
-            for partition in range(self._partitions):
+            for partition in range(partitions or self._partitions):
                 place = TopicPartition(topic, partition)
                 _, ends[partition] = consumer.get_watermark_offsets(place, DEADLINE_S)
             consumer.assign([TopicPartition(topic, each, 0) for each in ends])
@@ -172,7 +173,7 @@ class LiveScene:
         with closing(
             Consumer({"bootstrap.servers": self._servers, "group.id": group, "log_level": 0})
         ) as consumer:
-            places = [TopicPartition(topic, each) for each in range(self._partitions)]
+            places = _partitions(consumer, topic)
             committed = consumer.committed(places, DEADLINE_S)
             ends = [consumer.get_watermark_offsets(place, DEADLINE_S)[1] for place in places]
         return sum(end - max(0, place.offset) for place, end in zip(committed, ends, strict=True))
@@ -201,6 +202,11 @@ def _headers(event: dict[str, Any]) -> dict[str, Any]:
 
 def _body(event: dict[str, Any]) -> bytes:
     return json.dumps(event).encode()
+
+
+def _partitions(consumer: Consumer, topic: str) -> list[TopicPartition]:
+    found = consumer.list_topics(topic, DEADLINE_S).topics[topic].partitions
+    return [TopicPartition(topic, each) for each in found]
 
 
 def _read_to(consumer: Consumer, count: int) -> Iterator[LogRecord]:

@@ -3,9 +3,11 @@
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 
 from processes import DEADLINE_S
+from warm_start import warm_start
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -15,13 +17,13 @@ def logbroker_command(bootstrap_servers: str, *beginning: str) -> Run:
     environment = {**os.environ, "LOGBROKER_BOOTSTRAP_SERVERS": bootstrap_servers}
 
     def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [sys.executable, "-m", "logbroker", *beginning, *arguments],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-            check=False,
-        )
+        command = [sys.executable, "-m", "logbroker", *beginning, *arguments]
+        with tempfile.TemporaryFile("w+") as stdout, tempfile.TemporaryFile("w+") as stderr:
+            process = warm_start.start(command, environment, stdout.fileno(), stderr.fileno())
+            process.stdin.close()
+            code = process.wait(DEADLINE_S)
+            stdout.seek(0)
+            stderr.seek(0)
+            return subprocess.CompletedProcess(command, code, stdout.read(), stderr.read())
 
     return run

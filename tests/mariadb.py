@@ -3,26 +3,19 @@
 import itertools
 import os
 import shutil
-import socket
 import subprocess
 import time
 from pathlib import Path
 
 import pymysql
 import pytest
+from ports import free_port
 
 READY_S = 60
 """It takes half a second on an idle machine."""
 
 # Debian keeps servers out of an ordinary user's path.
 SERVER_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
-
-
-def free_port() -> int:
-    """A port that nobody listens on right now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def require_mariadb() -> None:

@@ -64,4 +64,5 @@ def main() -> None:
         thread.join()
 
 
-main()
+if __name__ == "__main__":
+    main()

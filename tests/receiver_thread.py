@@ -5,6 +5,8 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, Self
 
+from ports import free_port
+
 from app.webhooks.receiver import ReceivedWebhook, Verdict, WebhookReceiver
 
 DEADLINE_S = 60.0
@@ -20,7 +22,7 @@ class ReceiverThread:
 
     def __init__(self) -> None:
         self.webhooks: list[ReceivedWebhook] = []
-        self._receiver = WebhookReceiver(on_webhook=self.webhooks.append)
+        self._receiver = WebhookReceiver(port=free_port(), on_webhook=self.webhooks.append)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="receiver")
 

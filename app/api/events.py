@@ -98,6 +98,7 @@ async def _publish_owed(doors: Doors, events: Sequence[OwedEvent]) -> None:
     await note_late(
         doors.store,
         arrivals,
+        origin=settings.origin,
         lateness_ms=settings.lateness_ms,
         retention_ms=settings.retention_ms,
     )

@@ -38,6 +38,11 @@ class Metrics:
             ("topic",),
             registry=self.registry,
         )
+        self.audit_lost = Counter(
+            "rewind_audit_lost_records",
+            "Records for `audit` that were given up.",
+            registry=self.registry,
+        )
         self._unauthorized = Counter(
             "rewind_http_unauthorized",
             "Requests refused because they showed no good key.",
@@ -89,13 +94,27 @@ def _describe_jobs(jobs: JobStatistics, registry: CollectorRegistry) -> None:
     states = Gauge("rewind_replays", "Replays, by state.", ("state",), registry=registry)
     for state in ReplayState:
         states.labels(state.value).set(jobs.by_state.get(state, 0))
-    Gauge(
+    oldest = Gauge(
         "rewind_replays_oldest_open_seconds",
         "How long the OPEN replay that waits longest has waited; 0 without one.",
+        ("origin",),
         registry=registry,
-    ).set(jobs.oldest_open_s)
-    Gauge(
+    )
+    for origin, waited_s in jobs.oldest_open_s.items():
+        oldest.labels(origin).set(waited_s)
+    unrestored = Gauge(
+        "rewind_replays_oldest_unrestored_seconds",
+        "How long the replay that waits longest for a restore has waited; 0 without one.",
+        ("origin",),
+        registry=registry,
+    )
+    for origin, waited_s in jobs.oldest_unrestored_s.items():
+        unrestored.labels(origin).set(waited_s)
+    late = Gauge(
         "rewind_replays_late_heartbeats",
         "Replays held by a worker whose lease has ended.",
+        ("origin",),
         registry=registry,
-    ).set(jobs.late_heartbeats)
+    )
+    for origin, count in jobs.late_heartbeats.items():
+        late.labels(origin).set(count)

@@ -60,6 +60,9 @@ NOT_FOUND: Final = Kind("not-found", 404, "There is no such thing here")
 REPLAY_ACTIVE: Final = Kind("replay-active", 409, "A replay of this webhook is active already")
 ILLEGAL_MOVE: Final = Kind("illegal-move", 409, "The state of the replay does not allow this")
 NOTHING_TO_RETRY: Final = Kind("nothing-to-retry", 409, "The replay has given nothing up")
+NOTHING_TO_RESTORE: Final = Kind(
+    "nothing-to-restore", 409, "The replay waits for no records to be restored"
+)
 WEBHOOK_NOT_ENABLED: Final = Kind("webhook-not-enabled", 409, "The webhook is not enabled")
 TOO_MANY_RULES: Final = Kind("too-many-rules", 409, "The webhook has as many rules as it may have")
 TOO_MANY_WEBHOOKS: Final = Kind(

@@ -4,12 +4,20 @@ Every door through which replays are asked for comes here.
 """
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from starlette.concurrency import run_in_threadpool
 
 from app.api.doors import Doors, now_ms
-from app.api.problems import NOT_VALIDATED, URL_REFUSED, WEBHOOK_NOT_ENABLED, FieldError, Problem
+from app.api.problems import (
+    INVALID_REQUEST,
+    NOT_VALIDATED,
+    URL_REFUSED,
+    WEBHOOK_NOT_ENABLED,
+    FieldError,
+    Problem,
+)
+from app.api.restores import check_still_restored, what_to_restore
 from app.replay.accounts import ApiKey
 from app.replay.lateness import disorder_ms
 from app.replay.model import (
@@ -20,8 +28,8 @@ from app.replay.model import (
     Webhook,
     WebhookStatus,
 )
-from app.replay.options import ReplayOptions
-from app.replay.windows import check_window
+from app.replay.options import Only, ReplayOptions, Source
+from app.replay.windows import check_stretch, check_window
 from app.webhooks.guard import UrlRefused
 from app.webhooks.proof import NotProved, Proved
 
@@ -31,11 +39,14 @@ async def queue_replay(
 ) -> Replay:
     """The replay asked for, queued; or the one that was queued before under the same key.
 
+    It is this data centre's to deliver, unless it is to be another's.
+
     Raises:
         Problem: the webhook or the receiver at the target URL may not be sent to.
         WindowRefused, WindowNotRetained: the window cannot be replayed.
         LogUnavailable, and those of `Store.create_replay`.
     """
+    new = replace(new, origin=new.origin or doors.settings.origin)
     idempotency = None if idempotency_key is None else named(idempotency_key, new)
     if idempotency is not None:
         # Before anything is judged: when a request is repeated, its window may be too old.
@@ -44,12 +55,30 @@ async def queue_replay(
         )
         if known is not None:
             return known
-    webhook = await run_in_threadpool(_check_here, doors, caller, new)
+    webhook, new = await run_in_threadpool(_check_here, doors, caller, new)
     await _check_receiver(doors, caller, webhook, new.options.target_url)
     replay, _ = await run_in_threadpool(
         doors.store.create_replay, new, idempotency, of_account=caller.sees
     )
     return replay
+
+
+def check_options(new: NewReplay, *, is_dry_run: bool) -> None:
+    """Return when a replay of its source may have its options.
+
+    Raises:
+        Problem: it names those that it may not have.
+    """
+    if new.source is Source.LOG:
+        return
+    refused = []
+    if new.options.only is not Only.ALL:
+        # What was delivered live is told by outcomes that the log does not keep any longer either.
+        refused.append(FieldError("only", new.options.only, "all, when the source is archive"))
+    if is_dry_run:
+        refused.append(FieldError("dryRun", True, "false, when the source is archive"))
+    if refused:
+        raise Problem.of_fields(INVALID_REQUEST, refused)
 
 
 def check(doors: Doors, caller: ApiKey, new: NewReplay) -> Webhook:
@@ -63,7 +92,9 @@ def check(doors: Doors, caller: ApiKey, new: NewReplay) -> Webhook:
     _check_target(doors, new.options)
     if new.retry_of is None:
         # The window of a replay that is tried again was judged when that one was asked for.
-        check_window(new.window, now_ms(), doors.settings.history_ms)
+        is_of_log = new.source is Source.LOG
+        judge = check_window if is_of_log else check_stretch
+        judge(new.window, now_ms(), doors.settings.history_ms)
     return doors.store.webhook(new.webhook_id, of_account=caller.sees)
 
 
@@ -78,7 +109,7 @@ def look_up(doors: Doors, new: NewReplay) -> OffsetRange:
         new.webhook_id,
         new.window,
         disorder_ms(doors.settings.lateness_ms),
-        lambda partition: doors.store.late_end(partition, new.window),
+        lambda partition: doors.store.late_end(partition, new.window, origin=doors.settings.origin),
     )
 
 
@@ -93,14 +124,21 @@ def _check_target(doors: Doors, options: ReplayOptions) -> None:
         raise Problem.of_fields(URL_REFUSED, [refused]) from None
 
 
-def _check_here(doors: Doors, caller: ApiKey, new: NewReplay) -> Webhook:
-    """The webhook of a replay that nobody outside needs to be asked about."""
+def _check_here(doors: Doors, caller: ApiKey, new: NewReplay) -> tuple[Webhook, NewReplay]:
+    """The webhook, and the replay with all that nobody outside needs to be asked about."""
     webhook = check(doors, caller, new)
     if webhook.status is WebhookStatus.DISABLED:
         raise _not_enabled(webhook)
-    # What is retained is known to the log alone.
-    look_up(doors, new)
-    return webhook
+    # What is retained is known to the log alone; what another data centre's log has, to its worker.
+    if new.origin != doors.settings.origin:
+        return webhook, new
+    if new.source is Source.LOG:
+        look_up(doors, new)
+    elif new.retry_of is None:
+        new = replace(new, awaits=what_to_restore(doors, new))
+    else:
+        check_still_restored(doors, new.retry_of)
+    return webhook, new
 
 
 async def _check_receiver(
@@ -135,4 +173,6 @@ def named(key: str, new: NewReplay) -> IdempotencyKey:
     asked = f"{new.webhook_id}\n{new.window.from_ms}\n{new.window.to_ms}"
     if (new.options, new.retry_of) != (ReplayOptions(), None):
         asked += "\n" + json.dumps([asdict(new.options), new.retry_of])
+    if new.source is not Source.LOG:
+        asked += f"\n{new.source}"
     return IdempotencyKey.of(key, asked.encode())

@@ -33,7 +33,7 @@ from app.api.problems import (
     WEBHOOK_NOT_ENABLED,
     WINDOW_REFUSED,
 )
-from app.api.replay_requests import queue_replay
+from app.api.replay_requests import check_options, queue_replay
 from app.replay.model import NewReplay, Replay
 from app.replay.states import ReplayState
 
@@ -84,8 +84,10 @@ async def create_replay(
     replay at a time, and must be enabled: one that is PENDING gets the chance to prove itself
     at once. A repeated Idempotency-Key with the same request gives the replay it gave before;
     with another, it is refused with 422. With `dryRun` nothing is queued, and the answer tells
-    what the replay would bring.
+    what the replay would bring. With the source `archive` the window may be older: the replay then
+    waits until an operator's job has restored its events, and `waitsFor` says so.
     """
+    check_options(body.new_replay, is_dry_run=body.dry_run)
     if body.dry_run:
         with doors.estimates.place(caller):
             found = await run_in_threadpool(estimate_replay, doors, caller, body.new_replay)
@@ -124,7 +126,9 @@ async def retry_replay(
 ) -> ReplayDocument:
     """Send once more what a replay gave up: a new replay, with the same options, of that alone.
 
-    The replay must be over and have failures, and its window must still be retained.
+    The replay must be over and have failures, and its window must still be retained; of the
+    archive, what was restored for it. It goes to the data centre that had the first one, whichever
+    is asked.
     """
     parent = await run_in_threadpool(doors.store.replay, replay_id, of_account=caller.sees)
     new = NewReplay(
@@ -133,6 +137,8 @@ async def retry_replay(
         parent.options,
         retry_of=parent.id,
         notice=parent.notice,
+        origin=parent.origin,
+        source=parent.source,
     )
     replay = await queue_replay(doors, caller, new, idempotency_key)
     return _queued(replay, response)

@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from app import json_log
 from app.api.application import create_app
 from app.api.bounded_http import CONNECTIONS_MAX, BoundedHttp
+from app.api.metrics import Metrics
 from app.config import Settings
 from app.log.errors import LogUnavailable
 from app.log.history import LogHistory
@@ -97,12 +98,15 @@ async def _serve(settings: Settings) -> None:
     history = LogHistory(
         settings.bootstrap_servers, properties=settings.kafka_properties, timeout_s=LOG_TIMEOUT_S
     )
-    publisher = EventPublisher.of(settings, topics_timeout_s=LOG_TIMEOUT_S)
+    metrics = Metrics()
+    publisher = EventPublisher.of(
+        settings, topics_timeout_s=LOG_TIMEOUT_S, audit_lost=metrics.audit_lost.inc
+    )
     limits = SenderLimits(connect_s=settings.connect_timeout_s, total_s=settings.delivery_timeout_s)
     with closing(Store.open(settings.database)) as store:
         async with publisher, WebhookSender(guard, limits) as sender:
             await _make_topics(publisher)
-            application = create_app(settings, store, publisher, history, guard, sender)
+            application = create_app(settings, store, publisher, history, guard, sender, metrics)
             await server_of(application, settings).serve()
 
 

@@ -11,7 +11,7 @@ import click
 from httpx import HTTPError
 
 from app.cli.api_client import ApiClient, ApiRefused
-from app.cli.demo_platform import AccountPlatform, Developer
+from app.cli.demo_platform import WAITING_MAX, AccountPlatform, Developer
 from app.cli.live_watch import LiveWatch, free_port
 from app.cli.options import EXIT_REFUSED, load_settings, refuse
 from app.cli.progress_bar import follow
@@ -52,6 +52,8 @@ def demo() -> None:
             allow_private_targets="true",
             # One attempt: nobody wants to wait four and a half minutes until the last one is over.
             live_delays_s="0",
+            # However slow the machine is, only what the receiver misses is left to a replay.
+            live_queue_max=str(WAITING_MAX),
             live_metrics_port=str(metrics_port),
         )
         heard: deque[str] = deque(maxlen=LINES_KEPT)

@@ -17,6 +17,9 @@ EVENTS_PER_REQUEST: Final = 2_000
 AHEAD_MAX: Final = 4_000
 """Events that the platform publishes before what it published is settled: an hour has its pace."""
 
+WAITING_MAX: Final = AHEAD_MAX + EVENTS_PER_REQUEST
+"""Events that can be waiting for their receivers at a time."""
+
 TYPES: Final = ("follow.created", "tweet.created", "favorite.created", "direct_message.created")
 _FIRST_USER: Final = 2_244_994_945
 

@@ -36,14 +36,17 @@ def _checked(_: click.Context, __: click.Parameter, secret: str | None) -> str |
     help="The webhook's secret, to check signatures with; the variable keeps it from other users.",
 )
 @click.option("--status", type=click.IntRange(200, 599), default=204, help="What to answer.")
+@click.option("--body", "with_body", is_flag=True, help="Print the body of each webhook, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
-def listen(host: str, port: int, secret: str | None, status: int, as_json: bool) -> None:
+def listen(
+    host: str, port: int, secret: str | None, status: int, with_body: bool, as_json: bool
+) -> None:
     """Take webhooks on every path and print a line for each, until Ctrl-C.
 
     With a secret, a webhook whose signature does not hold is answered with 401, and a challenge
     (CRC) with the proof that it asks for. Pings are taken with or without one.
     """
-    journal = Journal(as_json)
+    journal = Journal(as_json=as_json, with_body=with_body)
     receiver = WebhookReceiver(
         host,
         port,
@@ -62,8 +65,9 @@ def listen(host: str, port: int, secret: str | None, status: int, as_json: bool)
 class Journal:
     """Prints webhooks as they come and counts them."""
 
-    def __init__(self, as_json: bool) -> None:
+    def __init__(self, *, as_json: bool, with_body: bool) -> None:
         self._as_json = as_json
+        self._with_body = with_body
         self._verdicts: Counter[Verdict] = Counter()
         self._pings = 0
         self._challenges = 0
@@ -76,7 +80,8 @@ class Journal:
             self._pings += 1
         else:
             self._verdicts[webhook.verdict] += 1
-        self._print(_json_line(webhook) if self._as_json else _line(webhook))
+        describe = _json_line if self._as_json else _line
+        self._print(describe(webhook, with_body=self._with_body))
 
     def add_challenge(self, challenge: ReceivedChallenge) -> None:
         """Count and print one."""
@@ -109,7 +114,7 @@ async def _serve(receiver: WebhookReceiver, journal: Journal) -> None:
     await receiver.stop()
 
 
-def _line(webhook: ReceivedWebhook) -> str:
+def _line(webhook: ReceivedWebhook, *, with_body: bool) -> str:
     note = f" ({webhook.problem})" if webhook.problem else ""
     columns = (
         _time(webhook.received_ms),
@@ -117,11 +122,12 @@ def _line(webhook: ReceivedWebhook) -> str:
         _event_type(webhook.body) or "-",
         webhook.replay_id or "-",
         f"{webhook.verdict}{note}",
+        *([_text(webhook.body)] if with_body else []),
     )
     return "  ".join(printable(column) for column in columns)
 
 
-def _json_line(webhook: ReceivedWebhook) -> str:
+def _json_line(webhook: ReceivedWebhook, *, with_body: bool) -> str:
     return json.dumps(
         {
             "time": _time(webhook.received_ms),
@@ -132,6 +138,7 @@ def _json_line(webhook: ReceivedWebhook) -> str:
             "status": webhook.status,
             "signature": webhook.verdict,
             "problem": webhook.problem,
+            **({"body": _text(webhook.body)} if with_body else {}),
         }
     )
 
@@ -155,6 +162,10 @@ def _challenge_json_line(challenge: ReceivedChallenge) -> str:
 def _time(received_ms: int) -> str:
     moment = datetime.fromtimestamp(received_ms / 1000, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _text(body: bytes) -> str:
+    return body.decode(errors="replace")
 
 
 def _event_type(body: bytes) -> str | None:

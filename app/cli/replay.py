@@ -15,6 +15,7 @@ from app.replay.options import (
     EVENTS_PER_SECOND_MAX,
     IN_FLIGHT_MAX,
     Only,
+    Source,
 )
 
 Command = TypeVar("Command", bound=Callable[..., None])
@@ -25,6 +26,11 @@ _OPTIONS = (
         "event_types",
         multiple=True,
         help="Only events of types that this glob fits (* and ?); may be given several times.",
+    ),
+    click.option(
+        "--source",
+        type=click.Choice([each.value for each in Source]),
+        help="archive: a window older than the log; it waits until an operator restores it.",
     ),
     click.option(
         "--only",
@@ -68,6 +74,7 @@ def replay(
     webhook_id: str,
     start: str,
     end: str,
+    source: str | None,
     event_types: tuple[str, ...],
     only: str | None,
     max_events_per_second: int | None,
@@ -84,6 +91,7 @@ def replay(
     exit code is 0 when every event was delivered.
     """
     options = {
+        "source": source,
         "eventTypes": list(event_types) or None,
         "only": only,
         "maxEventsPerSecond": max_events_per_second,

@@ -22,6 +22,7 @@ stop_on_stdin_close_option = click.option(
 @setting_options(
     database="SQLAlchemy URL of the database.",
     bootstrap_servers="HOST:PORT of one or more brokers, with commas between.",
+    origin="Name of the data centre that it runs in; local where absent.",
     host="Address to listen on.",
     port="Port to listen on.",
 )
@@ -40,6 +41,7 @@ def api(stop_on_stdin_close: bool, **overrides: str | None) -> None:
 @setting_options(
     database="SQLAlchemy URL of the database.",
     bootstrap_servers="HOST:PORT of one or more brokers, with commas between.",
+    origin="Name of the data centre that it runs in, whose replays it runs; local where absent.",
     jobs_per_worker="Replays that run at the same time.",
     max_in_flight="Requests to one webhook at a time; 1 keeps the order.",
 )
@@ -58,6 +60,8 @@ def worker(stop_on_stdin_close: bool, **overrides: str | None) -> None:
 @setting_options(
     database="SQLAlchemy URL of the database.",
     bootstrap_servers="HOST:PORT of one or more brokers, with commas between.",
+    origin="Name of the data centre that it runs in, whose events it delivers; local where absent.",
+    schema_registry="Address of the registry of Avro schemas; without it, events are JSON.",
     live_delays_s="Seconds before each attempt, with commas between.",
     live_in_flight="Requests to one webhook at a time.",
     live_queue_max="Events that wait for one webhook; more are left to replays.",

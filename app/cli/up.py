@@ -33,6 +33,8 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
     zookeeper="HOST:PORT[/chroot] of the ZooKeeper through which embedded brokers form a cluster.",
     database="SQLAlchemy URL of a database to use instead of SQLite.",
     bootstrap_servers="HOST:PORT of brokers to use instead of the embedded one.",
+    origin="Name of the data centre that it runs in; local where absent.",
+    schema_registry="Address of the registry of Avro schemas; without it, events are JSON.",
 )
 def up(**overrides: str | None) -> None:
     """Run brokers, API, live path and worker until Ctrl-C; the data stays in the data directory.

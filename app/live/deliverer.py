@@ -1,7 +1,9 @@
 """The second stage: delivery_log -> webhooks, and what became of each event -> delivery_outcomes.
 
-A group that is new begins at the end: what was owed before there was a live path is for replays.
-An event whose time is more than a day past when it is read is left to replays, too.
+A group that is new begins at the end: what was owed before there was a live path is for replays,
+and is noted for them, since a mirror may have brought it late.
+An event whose time is more than a day past when it is read is left to replays, too, and so is what
+a mirror brought from another data centre, which delivers it.
 """
 
 import asyncio
@@ -11,17 +13,21 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
+from app.live.commits import commit_regularly
 from app.live.lane import Lane, Route
 from app.live.metrics import LiveMetrics
+from app.live.mirrored import HOLDER, MirroredRecords
 from app.live.outcome_writer import OutcomeWriter
 from app.live.parcel import Parcel, Share
 from app.live.progress import Commit, NoteUnreadable, PartitionProgress, resume
+from app.live.receipts import Receipts
 from app.live.recent import RecentDigests
 from app.log.event import LoggedEvent, OwedEvent, place_name
-from app.log.group_reader import Bounds, Committed, GroupReader
+from app.log.group_position import Bounds, Committed, Position
+from app.log.group_reader import GroupReader
 from app.log.outcomes import DeliveryOutcome, LiveOutcome, encode_outcome
 from app.log.topics import DELIVERY_LOG
-from app.replay.dedupe import event_digest
+from app.replay.dedupe import event_digest, lasting_digest
 
 GROUP: Final = "rewind-delivery"
 
@@ -49,9 +55,19 @@ _TEXT_CHARS_MAX: Final = 256
 class Deliverer:
     """Brings events to the lanes of their webhooks, and keeps the books of what is settled."""
 
-    def __init__(self, outcomes: OutcomeWriter, metrics: LiveMetrics) -> None:
+    def __init__(
+        self,
+        outcomes: OutcomeWriter,
+        mirrored: MirroredRecords,
+        metrics: LiveMetrics,
+        origin: str,
+        receipts: Receipts | None = None,
+    ) -> None:
         self._outcomes = outcomes
+        self._mirrored = mirrored
         self._metrics = metrics
+        self._here = ("", origin)
+        self._receipts = receipts
         self._shares: dict[int, Share] = {}
         self._lanes: dict[str, Lane] = {}
         self._waiting: dict[int, Parcel] = {}
@@ -73,20 +89,30 @@ class Deliverer:
         """Keep the group's position until cancelled."""
         self._reader, self._route = reader, route
         sweep_s = time.monotonic() + _SWEEP_S
-        while True:
-            due_s = time.monotonic() + COMMIT_S
-            await asyncio.sleep(COMMIT_S)
-            route.is_busy = time.monotonic() - due_s > _BUSY_S
-            reader.commit(self._commits())
-            if time.monotonic() >= sweep_s:
-                sweep_s = time.monotonic() + _SWEEP_S
-                self._forget_lanes()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(commit_regularly(reader, self._shares, self._receipts, COMMIT_S))
+            while True:
+                due_s = time.monotonic() + COMMIT_S
+                await asyncio.sleep(COMMIT_S)
+                route.is_busy = time.monotonic() - due_s > _BUSY_S
+                if time.monotonic() >= sweep_s:
+                    sweep_s = time.monotonic() + _SWEEP_S
+                    self._forget_lanes()
 
-    def begin(self, partition: int, committed: Committed | None, bounds: Bounds) -> int:
-        """Go on where the group stands, or begin at the end."""
+    async def begin(self, positions: Mapping[int, Position]) -> dict[int, int]:
+        """Go on where the group stands, or begin at the end, once it is noted what lies before."""
+        passed_over = {
+            partition: bounds.high
+            for partition, (committed, bounds) in positions.items()
+            if committed is None and bounds.low < bounds.high
+        }
+        await self._mirrored.note_unread(passed_over)
+        return {partition: self._begin(partition, *each) for partition, each in positions.items()}
+
+    def _begin(self, partition: int, committed: Committed | None, bounds: Bounds) -> int:
         progress = _progress(committed, bounds)
         # A place of our own, so that a new group's first commit tells where it began.
-        self._shares[partition] = Share(partition, progress, Commit(-1, ""))
+        self._shares[partition] = Share(partition, progress, Committed(-1, ""))
         return max(progress.read_from, bounds.low)
 
     def take(self, events: Mapping[int, Sequence[LoggedEvent]]) -> None:
@@ -98,6 +124,8 @@ class Deliverer:
                 continue
             for event in some:
                 if share.progress.open(event.offset):
+                    if self._receipts is not None:
+                        self._receipts.note(event)
                     self._bring(share, event, now_s, now_ms)
 
     async def let_go(self, partitions: Sequence[int]) -> dict[int, Committed]:
@@ -113,7 +141,9 @@ class Deliverer:
         self.lose(partitions)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._outcomes.flush(), _LAST_OUTCOMES_S)
-        return {each: _committed(share.progress.commit()) for each, share in shares.items()}
+        if self._receipts is not None:
+            await self._receipts.cover_last()
+        return {each: share.reached() for each, share in shares.items()}
 
     def lose(self, partitions: Sequence[int]) -> None:
         """Forget the events of these partitions; others deliver them now."""
@@ -147,6 +177,7 @@ class Deliverer:
                 status=status,
                 reason=reason,
                 time_ms=time.time_ns() // 1_000_000,
+                digest=lasting_digest(parcel.event_id, event.value),
             )
             record = OwedEvent(
                 parcel.webhook_id,
@@ -171,6 +202,10 @@ class Deliverer:
         if not share.crowded_by and not share.is_gone:
             self._reader.release(share.partition)
 
+    def clear_of_mirrored(self, share: Share) -> None:
+        """Read on, if mirrored records had it held."""
+        self.clear(share, HOLDER)
+
     def _settled(self, share: Share, offset: int, outcome: LiveOutcome) -> None:
         share.progress.settle(offset)
         self._metrics.count_settled(outcome)
@@ -182,6 +217,11 @@ class Deliverer:
             lane.withdraw(share)
 
     def _bring(self, share: Share, event: LoggedEvent, now_s: float, now_ms: int) -> None:
+        if event.origin not in self._here:
+            self._mirrored.take(share, event, now_ms)
+            if self._mirrored.is_full:
+                self.crowd(share, HOLDER)
+            return
         webhook_id = (event.key or b"").decode("utf-8", "replace")
         if len(webhook_id) > _TEXT_CHARS_MAX:
             # A stranger's record, owed to nobody; its outcome might not fit into one.
@@ -211,15 +251,6 @@ class Deliverer:
             lane = self._lanes[webhook_id] = Lane(webhook_id, self._route)
         return lane
 
-    def _commits(self) -> dict[int, Committed]:
-        commits = {}
-        for partition, share in self._shares.items():
-            commit = share.progress.commit()
-            if commit != share.committed:
-                share.committed = commit
-                commits[partition] = _committed(commit)
-        return commits
-
     def _forget_lanes(self) -> None:
         self._lanes = {
             webhook_id: lane for webhook_id, lane in self._lanes.items() if not lane.is_forgettable
@@ -236,7 +267,3 @@ def _progress(committed: Committed | None, bounds: Bounds) -> PartitionProgress:
         progress = PartitionProgress(committed.position)
     progress.read_to(bounds.low)
     return progress
-
-
-def _committed(commit: Commit) -> Committed:
-    return Committed(commit.position, commit.note)

@@ -15,16 +15,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from app.live.avro_events import AvroEvents
+from app.live.commits import commit_regularly
+from app.live.late_events import LateEvents
 from app.live.metrics import LiveMetrics
+from app.live.receipts import Receipts
 from app.live.routing import RoutingTable
 from app.log.errors import LogError
 from app.log.event import LoggedEvent, OwedEvent, is_presentable, place_name
-from app.log.group_reader import Bounds, Committed, GroupReader
-from app.log.late_notes import LateBook, note_late
+from app.log.group_position import Bounds, Committed, Position
+from app.log.group_reader import GroupReader
 from app.log.publisher import EventPublisher, Publication
 from app.log.topics import DELIVERY_LOG, EVENTS
-from app.replay.lateness import Arrival
-from app.store import StoreUnavailable
+from logbroker.schemas.decoder import AvroDecoder
 
 _log: Final = logging.getLogger(__name__)
 
@@ -60,7 +63,7 @@ class _Share:
     """A partition while this process has it."""
 
     position: int
-    committed: int
+    committed: Committed
     pieces: deque[_Piece] = field(default_factory=deque)
 
     @property
@@ -68,6 +71,10 @@ class _Share:
         """Whether all that was read is done."""
         self.advance()
         return not self.pieces
+
+    def reached(self) -> Committed:
+        """What may be stored: all below it is done."""
+        return Committed(self.advance(), "")
 
     def advance(self) -> int:
         """The offset below which all is done."""
@@ -113,18 +120,20 @@ class Matcher:
         self,
         table: RoutingTable,
         publisher: EventPublisher,
-        book: LateBook,
+        late: LateEvents,
         metrics: LiveMetrics,
+        origin: str,
         *,
-        lateness_ms: int,
-        retention_ms: int,
+        decoder: AvroDecoder | None = None,
+        receipts: Receipts | None = None,
     ) -> None:
         self._table = table
         self._publisher = publisher
-        self._book = book
+        self._late = late
         self._metrics = metrics
-        self._lateness_ms = lateness_ms
-        self._retention_ms = retention_ms
+        self._here = ("", origin)
+        self._avro = None if decoder is None else AvroEvents(decoder, metrics, self._pass_over)
+        self._receipts = receipts
         self._shares: dict[int, _Share] = {}
         self._reads: asyncio.Queue[_Read] = asyncio.Queue()
         self._held: set[int] = set()
@@ -134,17 +143,22 @@ class Matcher:
     async def run(self, reader: GroupReader) -> None:
         """Match what comes until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._commit_regularly(reader))
+            group.create_task(commit_regularly(reader, self._shares, self._receipts, COMMIT_S))
             while True:
                 self._hold_or_release(reader)
                 read = await self._reads.get()
+                if self._avro is not None:
+                    read = read._replace(events=await self._avro.read(read.events))
                 sent, unwanted = await self._send_wanted(read)
                 group.create_task(self._finish(read, sent, unwanted, reader))
 
-    def begin(self, partition: int, committed: Committed | None, bounds: Bounds) -> int:
+    async def begin(self, positions: Mapping[int, Position]) -> dict[int, int]:
         """Go on where the group stands; a new group begins with the first event there is."""
+        return {partition: self._begin(partition, *each) for partition, each in positions.items()}
+
+    def _begin(self, partition: int, committed: Committed | None, bounds: Bounds) -> int:
         start = bounds.low if committed is None else max(committed.position, bounds.low)
-        self._shares[partition] = _Share(start, start)
+        self._shares[partition] = _Share(start, Committed(start, ""))
         return start
 
     def take(self, events: Mapping[int, Sequence[LoggedEvent]]) -> None:
@@ -154,6 +168,7 @@ class Matcher:
             pieces.append(_Piece(some[-1].offset + 1))
             if share := self._shares.get(partition):
                 share.pieces.append(pieces[-1])
+                self._note_received(some)
         count = sum(map(len, events.values()))
         self.under_way += count
         self._reads.put_nowait(_Read(events, pieces, count))
@@ -167,13 +182,20 @@ class Matcher:
                 break
             await asyncio.sleep(_LOOK_S)
         self.lose(partitions)
-        return {each: Committed(share.advance(), "") for each, share in shares.items()}
+        if self._receipts is not None:
+            await self._receipts.cover_last()
+        return {each: share.reached() for each, share in shares.items()}
 
     def lose(self, partitions: Sequence[int]) -> None:
         """Commit nothing more of these partitions."""
         for partition in partitions:
             self._shares.pop(partition, None)
             self._held.discard(partition)
+
+    def _note_received(self, events: Sequence[LoggedEvent]) -> None:
+        if self._receipts is not None:
+            for event in events:
+                self._receipts.note(event)
 
     async def _send_wanted(self, read: _Read) -> tuple[list[_Sent], list[_Named]]:
         """Hand over what somebody wants; beside it, what nobody seems to."""
@@ -202,13 +224,20 @@ class Matcher:
         """The events that rules can judge; others are counted and passed over."""
         for partition, some in events.items():
             for event in some:
+                if event.origin not in self._here:
+                    # A mirror brought it; where it was made it is matched as well.
+                    self._metrics.count_checked("mirrored", 1)
+                    continue
                 named = _name(event, partition)
                 if named is None:
-                    self._metrics.count_checked("malformed", 1)
                     place = place_name(EVENTS, partition, event.offset)
-                    _log.warning("event-malformed", extra={"place": place})
+                    self._pass_over(place, "no type, no value, a time before 1970, or too large")
                 else:
                     yield named
+
+    def _pass_over(self, place: str, reason: str) -> None:
+        self._metrics.count_checked("malformed", 1)
+        _log.warning("event-malformed", extra={"place": place, "reason": reason})
 
     async def _finish(
         self, read: _Read, sent: list[_Sent], unwanted: list[_Named], reader: GroupReader
@@ -250,36 +279,7 @@ class Matcher:
             else:
                 break
         self._metrics.owed.inc(len(sent.owed))
-        await self._note_late(arrivals)
-
-    async def _note_late(self, arrivals: list[Arrival]) -> None:
-        while True:
-            try:
-                await note_late(
-                    self._book,
-                    arrivals,
-                    lateness_ms=self._lateness_ms,
-                    retention_ms=self._retention_ms,
-                )
-            except StoreUnavailable as error:
-                _log.warning("late-events-not-noted-yet", extra={"reason": str(error)})
-                await asyncio.sleep(_RETRY_S)
-            else:
-                return
-
-    async def _commit_regularly(self, reader: GroupReader) -> None:
-        while True:
-            await asyncio.sleep(COMMIT_S)
-            reader.commit(self._commits())
-
-    def _commits(self) -> dict[int, Committed]:
-        commits = {}
-        for partition, share in self._shares.items():
-            position = share.advance()
-            if position != share.committed:
-                share.committed = position
-                commits[partition] = Committed(position, "")
-        return commits
+        await self._late.note(arrivals)
 
     def _hold_or_release(self, reader: GroupReader) -> None:
         """Read no further while too much is under way."""

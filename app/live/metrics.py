@@ -39,6 +39,18 @@ class LiveMetrics:
         self.duplicates = self._counter(
             "rewind_live_duplicate_events", "Records of `delivery_log` that were known already."
         )
+        self.mirrored = self._counter(
+            "rewind_live_mirrored",
+            "Records of `delivery_log` that another data centre has made, and delivers.",
+        )
+        self.registry_failures = self._counter(
+            "rewind_live_registry_failures",
+            "Look-ups of a schema that the registry did not answer, while the matcher waits.",
+        )
+        self.audit_lost = self._counter(
+            "rewind_live_audit_lost_records",
+            "Records for `audit` that were given up.",
+        )
         self.disabled_webhooks = self._counter(
             "rewind_live_disabled_webhooks",
             "Webhooks that were disabled for their receiver.",
@@ -57,7 +69,7 @@ class LiveMetrics:
         start_http_server(port, host, self.registry)
 
     def count_checked(self, result: str, count: int) -> None:
-        """Count records of `events`: matched, unmatched, or malformed."""
+        """Count records of `events`: matched, unmatched, malformed, or mirrored."""
         self._matched.labels(result).inc(count)
 
     def count_delivery(self, event_ms: int, since_read_s: float) -> None:

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from app.live.progress import Commit, PartitionProgress
+from app.live.progress import PartitionProgress
 from app.log.event import LoggedEvent
+from app.log.group_position import Committed
 
 
 @dataclass(eq=False, slots=True)
@@ -16,10 +17,15 @@ class Share:
 
     partition: int
     progress: PartitionProgress
-    committed: Commit
+    committed: Committed
     is_gone: bool = False
     posting: int = 0
     crowded_by: set[str] = field(default_factory=set)
+
+    def reached(self) -> Committed:
+        """What may be stored: where to read on, with a note of what is open below."""
+        commit = self.progress.commit()
+        return Committed(commit.position, commit.note)
 
     def is_ours(self) -> bool:
         """Whether its events may still be sent by this process."""

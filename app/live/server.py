@@ -14,9 +14,12 @@ from app.config import Settings
 from app.live import deliverer, matcher
 from app.live.deliverer import Deliverer
 from app.live.lane import Route
+from app.live.late_events import LateEvents
 from app.live.matcher import Matcher
 from app.live.metrics import LiveMetrics
+from app.live.mirrored import MirroredRecords
 from app.live.outcome_writer import OutcomeWriter
+from app.live.receipts import Receipts
 from app.live.routing import RoutingTable
 from app.live.standing import Standing
 from app.log.errors import LogUnavailable
@@ -28,6 +31,8 @@ from app.store import Store, StoreError, StoreUnavailable
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
 from app.webhooks.sender import WebhookSender
+from logbroker.schemas.decoder import AvroDecoder
+from logbroker.schemas.lookup import SchemaLookup
 
 READY_LINE: Final = "rewind live ready"
 
@@ -79,7 +84,10 @@ async def _serve(settings: Settings, store: Store) -> None:
     async with (
         WebhookSender(Guard.of(settings), _limits(settings)) as sender,
         EventPublisher.of(
-            settings, topics_timeout_s=_LOG_TIMEOUT_S, close_timeout_s=_LAST_RECORDS_S
+            settings,
+            topics_timeout_s=_LOG_TIMEOUT_S,
+            close_timeout_s=_LAST_RECORDS_S,
+            audit_lost=metrics.audit_lost.inc,
         ) as publisher,
     ):
         table = RoutingTable(store)
@@ -128,18 +136,28 @@ class LivePath:
         self._settings = settings
         self._table = table
         self._sender = sender
+        self._publisher = publisher
         self._metrics = metrics
         self._couriers: set[asyncio.Task[None]] = set()
         self._standing = Standing(store, table, metrics)
         self._outcomes = OutcomeWriter(publisher)
-        self._deliverer = Deliverer(self._outcomes, metrics)
+        late = LateEvents(store, settings)
+        self._mirrored = MirroredRecords(late, metrics)
+        received, owed = (
+            Receipts.of(settings, publisher, topic, group)
+            for topic, group in ((EVENTS, matcher.GROUP), (DELIVERY_LOG, deliverer.GROUP))
+        )
+        self._deliverer = Deliverer(
+            self._outcomes, self._mirrored, metrics, settings.origin, receipts=owed
+        )
         self._matcher = Matcher(
             table,
             publisher,
-            store,
+            late,
             metrics,
-            lateness_ms=settings.lateness_ms,
-            retention_ms=settings.retention_ms,
+            settings.origin,
+            decoder=_decoder(settings),
+            receipts=received,
         )
         self._matching = self._reader(EVENTS, matcher.GROUP, self._matcher)
         self._delivering = self._reader(DELIVERY_LOG, deliverer.GROUP, self._deliverer)
@@ -160,6 +178,7 @@ class LivePath:
                     self._table.run(),
                     self._standing.run(),
                     self._outcomes.run(),
+                    self._mirrored.run(self._deliverer.clear_of_mirrored),
                     self._matcher.run(self._matching),
                     self._deliverer.run(self._delivering, route),
                     self._say_when_ready(),
@@ -245,8 +264,22 @@ class LivePath:
             "For how long the database has not refreshed the routing table.",
             lambda: table.age_s,
         )
+        metrics.watch(
+            "rewind_live_audit_waiting_records",
+            "Records for `audit` that the log does not have yet.",
+            lambda: self._publisher.audit_waiting,
+        )
         readers = (self._matching, self._delivering)
+        metrics.watch(
+            "rewind_live_joined",
+            "1 once both consumer groups have given this process a share, else 0.",
+            lambda: all(each.joined.is_set() for each in readers),
+        )
         metrics.watch_lags({each.group: partial(dict, each.lags) for each in readers})
+
+
+def _decoder(settings: Settings) -> AvroDecoder | None:
+    return AvroDecoder(SchemaLookup(settings.schema_registry)) if settings.schema_registry else None
 
 
 def _limits(settings: Settings) -> SenderLimits:

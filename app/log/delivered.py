@@ -7,19 +7,60 @@ from typing import NamedTuple
 
 from app.config import Settings
 from app.log.errors import HistoryLost, TopicMissing, WindowNotRetained
+from app.log.event import LoggedEvent
 from app.log.history import LogHistory
-from app.log.outcomes import LiveOutcome, decode_outcome
+from app.log.outcomes import DeliveryOutcome, LiveOutcome, decode_outcome
 from app.log.reader import Passage, ReplayReader
 from app.log.topics import DELIVERY_OUTCOMES
+from app.replay.dedupe import lasting_digest
+from app.replay.digest_set import DigestSet
 from app.replay.lateness import disorder_ms
 from app.replay.model import OffsetRange, Window
 from app.replay.offset_set import PAGES_MAX, OffsetSet
 
 
-class Delivered(NamedTuple):
-    """The offsets in `delivery_log` of what live deliveries brought, as far as it is known."""
+class DeliveredEvents:
+    """The events of one range of `delivery_log` that live deliveries brought, in bounded memory.
 
-    offsets: OffsetSet
+    What this data centre (`origin`) delivered is known by its offset. What another one did is known
+    by its digest: its offsets are those of another log, and a mirror brought the event here.
+    """
+
+    def __init__(self, origin: str, offsets: OffsetRange, pages_max: int) -> None:
+        self._origin = origin
+        self._range = offsets
+        self._here = OffsetSet(pages_max)
+        self._elsewhere = DigestSet()
+
+    def __contains__(self, event: LoggedEvent) -> bool:
+        if event.offset in self._here:
+            return True
+        if event.origin in ("", self._origin) or not len(self._elsewhere):
+            return False
+        return lasting_digest(event.event_id, event.value) in self._elsewhere
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there was no room for all of them."""
+        return self._here.is_full or self._elsewhere.is_full
+
+    def add(self, outcome: DeliveryOutcome, origin: str) -> None:
+        """Take in what the data centre `origin` says of an event that it has delivered."""
+        if origin != self._origin:
+            if origin and outcome.digest is not None:
+                self._elsewhere.add(outcome.digest)
+        elif self._is_in_range(outcome):
+            self._here.add(outcome.offset)
+
+    def _is_in_range(self, outcome: DeliveryOutcome) -> bool:
+        place = self._range
+        return outcome.partition == place.partition and place.start <= outcome.offset < place.end
+
+
+class Delivered(NamedTuple):
+    """What live deliveries brought, as far as it is known."""
+
+    events: DeliveredEvents
     is_complete: bool
     """Whether all outcomes of the window were there to be read, and were read."""
 
@@ -31,13 +72,15 @@ class Delivered(NamedTuple):
 class LiveDeliveries:
     """Reads the outcomes of one webhook's events of a window. Safe to use from any thread; blocks.
 
-    `history` looks into `delivery_outcomes`.
+    `history` looks into `delivery_outcomes`. `late_until_ms` is when the last late event of the
+    window came, if any did: what became of it was written, or mirrored, about then.
     """
 
     settings: Settings
     history: LogHistory
     webhook_id: str
     window: Window
+    late_until_ms: int | None = None
 
     def delivered(
         self,
@@ -47,7 +90,7 @@ class LiveDeliveries:
         records_max: int | None = None,
         pages_max: int = PAGES_MAX,
     ) -> Delivered:
-        """Which of `offsets` live deliveries brought; whatever is not known of counts as missing.
+        """Which events of `offsets` were delivered live; whatever is not known counts as missing.
 
         It reads while `go_on` says so, and the first `records_max` records alone. Without a
         topic of outcomes nothing was delivered live.
@@ -55,7 +98,7 @@ class LiveDeliveries:
         Raises:
             LogUnavailable: the log does not answer.
         """
-        found = OffsetSet(pages_max)
+        found = DeliveredEvents(self.settings.origin, offsets, pages_max)
         try:
             window, outcomes = self._outcomes()
         except TopicMissing:
@@ -68,7 +111,7 @@ class LiveDeliveries:
         with closing(self._reader(window, outcomes)) as reader:
             try:
                 while not reader.is_done and go_on():
-                    _note_delivered(reader.read(), offsets, found)
+                    _note_delivered(reader.read(), found)
             except HistoryLost as lost:
                 return Delivered(found, is_complete=False, lost=lost)
             return Delivered(found, is_all and reader.is_done and not found.is_full)
@@ -85,7 +128,8 @@ class LiveDeliveries:
     def _look_up(self, window: Window) -> OffsetRange:
         settings, delays_s = self.settings, self.settings.attempt_delays_s
         attempts_ms = round(1_000 * (sum(delays_s) + len(delays_s) * settings.delivery_timeout_s))
-        behind_ms = disorder_ms(settings.lateness_ms) + attempts_ms
+        late_ms = max(0, (self.late_until_ms or 0) - window.to_ms)
+        behind_ms = late_ms + disorder_ms(settings.lateness_ms) + attempts_ms
         return self.history.offsets_for(self.webhook_id, window, behind_ms)
 
     def _reader(self, window: Window, outcomes: OffsetRange) -> ReplayReader:
@@ -95,16 +139,12 @@ class LiveDeliveries:
             outcomes,
             key=self.webhook_id.encode(),
             window=window,
-            # What another data centre delivered lies at other offsets of another log.
-            origin=self.settings.origin,
             properties=self.settings.kafka_properties,
         )
 
 
-def _note_delivered(passage: Passage, offsets: OffsetRange, delivered: OffsetSet) -> None:
+def _note_delivered(passage: Passage, found: DeliveredEvents) -> None:
     for event in passage.events:
         outcome = decode_outcome(event.value)
-        if outcome is None or outcome.outcome is not LiveOutcome.DELIVERED:
-            continue
-        if outcome.partition == offsets.partition and offsets.start <= outcome.offset < offsets.end:
-            delivered.add(outcome.offset)
+        if outcome is not None and outcome.outcome is LiveOutcome.DELIVERED:
+            found.add(outcome, event.origin)

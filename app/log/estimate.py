@@ -7,14 +7,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from app.log.delivered import LiveDeliveries
+from app.log.delivered import DeliveredEvents, LiveDeliveries
 from app.log.errors import EstimatesBusy, LogUnavailable
 from app.log.event import LoggedEvent
 from app.log.reader import ReplayReader
 from app.log.topics import DELIVERY_LOG
 from app.replay.dedupe import SeenHashes, event_digest
 from app.replay.model import OffsetRange, Window
-from app.replay.offset_set import OffsetSet
 
 RECORDS_MAX: Final = 200_000
 """So many are read within a second or so; of a longer range, so many are read as samples."""
@@ -119,10 +118,10 @@ class Estimator:
             return found
         return found._replace(is_exact=False, is_upper_bound=True)
 
-    def _delivered(self, question: Question) -> tuple[OffsetSet, bool]:
-        """The offsets of what need not be sent, and whether all of them are known."""
+    def _delivered(self, question: Question) -> tuple[DeliveredEvents | None, bool]:
+        """What need not be sent, and whether all of it is known."""
         if question.deliveries is None:
-            return OffsetSet(), True
+            return None, True
         until_s = time.monotonic() + self._time_s_max / 2
         found = question.deliveries.delivered(
             question.offsets,
@@ -130,7 +129,7 @@ class Estimator:
             records_max=self._records_max,
             pages_max=_DELIVERED_PAGES_MAX,
         )
-        return found.offsets, found.is_complete
+        return found.events, found.is_complete
 
     def _open(self, question: Question) -> ReplayReader:
         return ReplayReader(
@@ -160,7 +159,10 @@ class _Count:
     """What was met so far, and in how many records."""
 
     def __init__(
-        self, is_wanted: Callable[[str], bool], delivered: OffsetSet, records_max: int
+        self,
+        is_wanted: Callable[[str], bool],
+        delivered: DeliveredEvents | None,
+        records_max: int,
     ) -> None:
         self._is_wanted = is_wanted
         self._delivered = delivered
@@ -182,9 +184,12 @@ class _Count:
     def _take(self, event: LoggedEvent) -> None:
         # A copy of what was delivered is not missing either, whatever became of the copy.
         is_new = self._seen.add(event_digest(event.event_id, event.value))
-        if is_new and event.offset not in self._delivered and self._is_wanted(event.event_type):
+        if is_new and self._is_missing(event) and self._is_wanted(event.event_type):
             self._events += 1
             self._bytes += len(event.value)
+
+    def _is_missing(self, event: LoggedEvent) -> bool:
+        return self._delivered is None or event not in self._delivered
 
     def scaled(self, offsets: OffsetRange, elapsed_s: float) -> Estimate:
         """The whole range, taken to be like what was read of it in `elapsed_s`."""

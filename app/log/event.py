@@ -29,6 +29,11 @@ class LoggedEvent(NamedTuple):
     event_id: str
     event_type: str
     value: bytes
+    origin: str = ""
+    """The data centre where it was published; empty where its producer did not say."""
+
+    audit: bytes | None = None
+    """The mark of an audited producer: see `logbroker.client.audit_mark`."""
 
 
 def header_text(value: bytes | str | None) -> str:

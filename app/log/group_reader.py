@@ -4,14 +4,18 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import CancelledError, Future, wait
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from app.log.complaints import CLIENT_LOG
 from app.log.event import LoggedEvent, header_text, is_presentable
+from app.log.group_position import Committed, Position, ask_positions
+from logbroker.client.audit_mark import AUDIT_HEADER
+from logbroker.client.record_headers import readable_headers
 
 T = TypeVar("T")
 
@@ -30,31 +34,15 @@ _ANSWER_S: Final = 10.0
 _RETRY_S: Final = 1.0
 _LAG_S: Final = 2.0
 
-_END_OFFSET: Final = -1
-_BEGINNING_OFFSET: Final = -2
-
-
-class Committed(NamedTuple):
-    """A position that the group has stored, and the note that was stored with it."""
-
-    position: int
-    note: str
-
-
-class Bounds(NamedTuple):
-    """The offsets `[low, high)` that a partition holds."""
-
-    low: int
-    high: int
-
 
 class GroupStage(Protocol):
     """What is done with the records; every method is called on the event loop, in order."""
 
-    def begin(self, partition: int, committed: Committed | None, bounds: Bounds) -> int:
-        """The offset to read a partition from, which this member now has.
+    async def begin(self, positions: Mapping[int, Position]) -> Mapping[int, int]:
+        """The offsets to read from the partitions that this member now has.
 
-        `committed` is None when the group has stored nothing that lies in the log.
+        Where the group had no position it is stored once this returns. It is cancelled when the
+        reader is to stop.
         """
 
     def take(self, events: Mapping[int, Sequence[LoggedEvent]]) -> None:
@@ -162,8 +150,8 @@ class GroupReader:
                 self._heed_holds(consumer)
                 self._hand_over(self._messages(consumer))
                 self._measure_lag(consumer)
-        except KafkaException:
-            # Who was to end need not wait for a log that is away.
+        except (KafkaException, CancelledError):
+            # Who was to end need not wait for a log that is away, or for what its stage waits for.
             if not self._stopping.is_set():
                 raise
         finally:
@@ -180,8 +168,8 @@ class GroupReader:
         held = set(self._held)
         if held == self._paused:
             return
-        consumer.pause(self._at(held - self._paused, 0))
-        consumer.resume(self._at(self._paused - held, 0))
+        consumer.pause([TopicPartition(self.topic, each) for each in held - self._paused])
+        consumer.resume([TopicPartition(self.topic, each) for each in self._paused - held])
         self._paused = held
 
     def _messages(self, consumer: Consumer) -> "list[Message]":
@@ -216,7 +204,7 @@ class GroupReader:
         if places:
             partitions = [place.partition for place in places]
             positions = self._positions(consumer, partitions)
-            starts = self._on_loop(lambda: self._begin(positions))
+            starts = self._begin(positions)
             begin_at = [TopicPartition(self.topic, each, start) for each, start in starts.items()]
             consumer.incremental_assign(begin_at)
             # One that was held when it was given away may have come back.
@@ -225,8 +213,8 @@ class GroupReader:
                 consumer,
                 {
                     partition: Committed(starts[partition], "")
-                    for partition, (committed, _) in positions.items()
-                    if committed is None
+                    for partition, position in positions.items()
+                    if position.committed is None
                 },
             )
             _log.info("partitions-gained", extra={"group": self.group, "partitions": partitions})
@@ -266,35 +254,27 @@ class GroupReader:
             self._held.discard(partition)
             self._paused.discard(partition)
 
-    async def _begin(
-        self, positions: Mapping[int, tuple[Committed | None, Bounds]]
-    ) -> dict[int, int]:
-        return {
-            partition: self._stage.begin(partition, committed, bounds)
-            for partition, (committed, bounds) in positions.items()
-        }
+    def _begin(self, positions: Mapping[int, Position]) -> Mapping[int, int]:
+        """What the stage says, however long it takes.
 
-    def _positions(
-        self, consumer: Consumer, partitions: Sequence[int]
-    ) -> dict[int, tuple[Committed | None, Bounds]]:
+        Raises:
+            CancelledError: the reader is to stop.
+        """
+        beginning = self._start(lambda: self._stage.begin(positions))
+        while not wait([beginning], _RETRY_S).done:
+            if self._stopping.is_set():
+                beginning.cancel()
+        return beginning.result()
+
+    def _positions(self, consumer: Consumer, partitions: Sequence[int]) -> dict[int, Position]:
         """What the group has stored of partitions, and what the log holds; waits for both."""
         while True:
             try:
-                stored = consumer.committed(self._at(partitions, 0), timeout=_ANSWER_S)
-                lows, highs = (
-                    consumer.offsets_for_times(self._at(partitions, which), timeout=_ANSWER_S)
-                    for which in (_BEGINNING_OFFSET, _END_OFFSET)
-                )
-                _expect_answers([*stored, *lows, *highs])
+                return ask_positions(consumer, self.topic, partitions, _ANSWER_S)
             except KafkaException as refusal:
                 _log.warning("log-away", extra=self._what(refusal))
                 if self._stopping.wait(_RETRY_S):
                     raise
-            else:
-                return _joined(stored, lows, highs)
-
-    def _at(self, partitions: Iterable[int], offset: int) -> list[TopicPartition]:
-        return [TopicPartition(self.topic, partition, offset) for partition in partitions]
 
     def _places(self, commits: Mapping[int, Committed]) -> list[TopicPartition]:
         return [
@@ -303,10 +283,13 @@ class GroupReader:
         ]
 
     def _on_loop(self, work: Callable[[], Awaitable[T]]) -> T:
+        return self._start(work).result()
+
+    def _start(self, work: Callable[[], Awaitable[T]]) -> Future[T]:
         async def run() -> T:
             return await work()
 
-        return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
+        return asyncio.run_coroutine_threadsafe(run(), self._loop)
 
     def _measure_lag(self, consumer: Consumer) -> None:
         now_s = time.monotonic()
@@ -339,31 +322,8 @@ def _end(done: "asyncio.Future[None]", error: BaseException | None) -> None:
         done.set_exception(error)
 
 
-def _expect_answers(places: Sequence[TopicPartition]) -> None:
-    for place in places:
-        if place.error is not None:
-            raise KafkaException(place.error)
-
-
-def _joined(
-    stored: Sequence[TopicPartition],
-    lows: Sequence[TopicPartition],
-    highs: Sequence[TopicPartition],
-) -> dict[int, tuple[Committed | None, Bounds]]:
-    low = {place.partition: place.offset for place in lows}
-    high = {place.partition: place.offset for place in highs}
-    positions: dict[int, tuple[Committed | None, Bounds]] = {}
-    for place in stored:
-        bounds = Bounds(low[place.partition], high[place.partition])
-        # A position beyond the end is one of another log that had this name, or of its lost end.
-        is_in_log = 0 <= place.offset <= bounds.high
-        committed = Committed(place.offset, place.metadata or "") if is_in_log else None
-        positions[place.partition] = committed, bounds
-    return positions
-
-
 def _event(message: "Message") -> LoggedEvent:
-    headers: dict[str, Any] = dict(message.headers() or ())
+    headers = dict(readable_headers(message) or ())
     event_id = header_text(headers.get("event-id"))
     offset = message.offset()
     assert offset is not None
@@ -374,6 +334,8 @@ def _event(message: "Message") -> LoggedEvent:
         event_id if is_presentable(event_id) else "",
         header_text(headers.get("event-type")),
         message.value() or b"",
+        header_text(headers.get("origin")),
+        headers.get(AUDIT_HEADER),
     )
 
 

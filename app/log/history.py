@@ -13,6 +13,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, i
 
 from app.log.complaints import COMPLAINTS
 from app.log.errors import LogUnavailable, TopicMissing, WindowNotRetained
+from app.log.group_position import Bounds
 from app.log.topics import DELIVERY_LOG
 from app.replay.model import OffsetRange, Window
 from logbroker.client.partitioner import partition_for_key
@@ -124,8 +125,34 @@ class LogHistory:
         # A log that was made anew ends below what was noted of the one before.
         return OffsetRange(partition, start, max(end, min(late, high)))
 
-    def _look_up(self, partition: int, spec: OffsetSpec) -> "Future[ListOffsetsResultInfo]":
-        place = TopicPartition(self._topic, partition)
+    def below(self, webhook_id: str, time_ms: int) -> tuple[int, int]:
+        """The partition of a webhook, and the offset that its records before some moment lie below.
+
+        That is the offset of the first record with a time of `time_ms` or later, without one the
+        end of the log: only records that the log took later, whatever their time, lie above.
+
+        Raises:
+            LogUnavailable: the log does not answer, or has no such topic.
+        """
+        partition = self.partition_for(webhook_id)
+        found = self._found(self._look_up(partition, OffsetSpec.for_timestamp(time_ms)))
+        if found.offset != _NO_SUCH_RECORD:
+            return partition, found.offset
+        return partition, self._found(self._look_up(partition, _LATEST)).offset
+
+    def bounds(self, topic: str, partition: int) -> Bounds:
+        """The offsets that a partition of any topic of this log holds.
+
+        Raises:
+            LogUnavailable: the log does not answer, or has no such partition.
+        """
+        lookups = [self._look_up(partition, spec, topic) for spec in (_EARLIEST, _LATEST)]
+        return Bounds(*(self._found(lookup).offset for lookup in lookups))
+
+    def _look_up(
+        self, partition: int, spec: OffsetSpec, topic: str | None = None
+    ) -> "Future[ListOffsetsResultInfo]":
+        place = TopicPartition(topic or self._topic, partition)
         answers = self._admin.list_offsets({place: spec}, request_timeout=self._timeout_s)
         return answers[place]
 
@@ -136,7 +163,7 @@ class LogHistory:
             raise self._unavailable(refusal.args[0]) from refusal
         if found.offset < _NO_SUCH_RECORD:
             # librdkafka: an offset that is none, and no error, for a leader that did not answer.
-            raise LogUnavailable(f"topic {self._topic}: the leader does not answer")
+            raise LogUnavailable("the leader of a partition does not answer")
         return found
 
     def _unavailable(self, error: KafkaError) -> LogUnavailable:

@@ -5,19 +5,25 @@ with the event's own time as its timestamp and the headers `event-id`, `origin` 
 value is a JSON object:
 
     {"partition": 3, "offset": 17, "eventId": "evt_1", "outcome": "failed", "attempts": 4,
-     "status": 503, "reason": "HTTP 503 Service Unavailable", "time": "2026-11-21T08:04:32Z"}
+     "status": 503, "reason": "HTTP 503 Service Unavailable", "time": "2026-11-21T08:04:32Z",
+     "digest": "5a54b21bafaf1c25"}
 
-`partition` and `offset` are those in `delivery_log`; `status` is the last HTTP answer or null;
-`reason` is null for what was delivered; `time` is when it was settled. A record may come twice,
-after a crash also with another outcome.
+`partition` and `offset` are those in the `delivery_log` of the data centre `origin`; `status` is
+the last HTTP answer or null; `reason` is null for what was delivered; `time` is when it was
+settled. `digest` names the event wherever a mirror has brought it: 64 bits of BLAKE2b over its id,
+a zero byte and its body; versions before wrote none. A record may come twice, after a crash also
+with another outcome.
 """
 
 import json
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
 from app.replay.windows import format_time, parse_time
+
+_DIGEST: Final = re.compile("[0-9a-f]{16}")
 
 REASON_CHARS_MAX: Final = 500
 """A longer reason is cut: there is one of these records for each event."""
@@ -49,12 +55,14 @@ class DeliveryOutcome:
     status: int | None
     reason: str | None
     time_ms: int
+    digest: int | None
+    """See `lasting_digest`; None in outcomes of a version that wrote none."""
 
 
 def encode_outcome(outcome: DeliveryOutcome) -> bytes:
     """The value of its record."""
     reason = outcome.reason
-    members = {
+    members: dict[str, Any] = {
         "partition": outcome.partition,
         "offset": outcome.offset,
         "eventId": outcome.event_id,
@@ -64,6 +72,8 @@ def encode_outcome(outcome: DeliveryOutcome) -> bytes:
         "reason": None if reason is None else reason[:REASON_CHARS_MAX],
         "time": format_time(outcome.time_ms),
     }
+    if outcome.digest is not None:
+        members["digest"] = f"{outcome.digest:016x}"
     return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode(
         "utf-8", "surrogatepass"
     )
@@ -88,7 +98,16 @@ def _outcome(members: dict[str, Any]) -> DeliveryOutcome:
         status=None if members["status"] is None else _whole(members["status"]),
         reason=None if members["reason"] is None else str(members["reason"]),
         time_ms=parse_time(members["time"]),
+        digest=_digest(members.get("digest")),
     )
+
+
+def _digest(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not _DIGEST.fullmatch(text):
+        raise ValueError(f"{text!r} is no digest")
+    return int(text, 16)
 
 
 def _whole(value: object) -> int:

@@ -10,6 +10,7 @@ from app.log.complaints import CLIENT_LOG
 from app.log.errors import HistoryLost, LogUnavailable
 from app.log.event import LoggedEvent, header_text, is_presentable
 from app.replay.model import OffsetRange, Window
+from logbroker.client.record_headers import readable_headers
 
 _WAIT_S: Final = 0.2
 """The longest a read blocks; whoever wants to stop waits no longer than that."""
@@ -44,7 +45,6 @@ class ReplayReader:
         *,
         key: bytes,
         window: Window,
-        origin: str | None = None,
         properties: Mapping[str, str] = {},
         stall_s: float = 10.0,
     ) -> None:
@@ -58,7 +58,6 @@ class ReplayReader:
         self._position = offsets.start
         self._key = key
         self._window = window
-        self._origin = origin
         self._stall_s = stall_s
         self._idle_s = 0.0
         self._log_end: int | None = None
@@ -130,13 +129,12 @@ class ReplayReader:
                 return
 
     def _event(self, message: "Message", timestamp_ms: int) -> LoggedEvent | None:
-        """The event that a record holds; None when it is not of our range, or our origin."""
+        """The event that a record holds; None when it is not of our range."""
         offset = message.offset()
         assert offset is not None
-        headers: dict[str, Any] = dict(message.headers() or ())
-        is_ours = self._origin is None or header_text(headers.get("origin")) == self._origin
-        if offset >= self._end or not is_ours:
+        if offset >= self._end:
             return None
+        headers = dict(readable_headers(message) or ())
         event_id = header_text(headers.get("event-id"))
         return LoggedEvent(
             offset,
@@ -147,6 +145,7 @@ class ReplayReader:
             event_id if is_presentable(event_id) else f"{self._place}-{offset}",
             header_text(headers.get("event-type")),
             message.value() or b"",
+            header_text(headers.get("origin")),
         )
 
     def _meet(self, error: KafkaError, message: "Message") -> None:

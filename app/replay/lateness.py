@@ -6,7 +6,7 @@ order by as much as one may be behind its time and another before it ahead. What
 lies behind any such end, so it is noted where it lies, and replays of its time reach up to there.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -49,6 +49,12 @@ def late_spans(arrivals: Iterable[Arrival], on_time_from_ms: int) -> list[LateSp
         if arrival.time_ms < on_time_from_ms:
             late.setdefault(arrival.partition, []).append(arrival)
     return [_span(partition, late[partition]) for partition in sorted(late)]
+
+
+def unseen_spans(ends: Mapping[int, int], on_time_from_ms: int) -> list[LateSpan]:
+    """All that lies below `ends`, by partition, as if it were late: nobody saw how it came."""
+    window = Window(0, on_time_from_ms)
+    return [LateSpan(partition, window, ends[partition]) for partition in sorted(ends)]
 
 
 def _span(partition: int, arrivals: list[Arrival]) -> LateSpan:

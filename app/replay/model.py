@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Self
 
 from app.replay.accounts import DEFAULT_ACCOUNT
-from app.replay.options import NoticeStyle, ReplayOptions
+from app.replay.options import NoticeStyle, ReplayOptions, Source
 from app.replay.states import ReplayState
 
 
@@ -112,10 +112,25 @@ class Webhook:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitedRestore:
+    """What a replay of the archive waits for: that its records are brought back.
+
+    They are those of its webhook and window in `partition` of `delivery_log`, below the offset
+    `below`. `missing` says in words what the last attempt did not find.
+    """
+
+    partition: int
+    below: int
+    missing: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class NewReplay:
     """A replay to be: every event of `window` that is owed to the webhook and fits `options`.
 
-    `retry_of` names a replay whose failures are all that is to be delivered.
+    `retry_of` names a replay whose failures are all that is to be delivered; `origin` the data
+    centre whose log is to be read, by its workers: empty for whichever claims it first. One of the
+    archive is of a data centre, and `awaits` a restore, unless it brings failures alone.
     """
 
     webhook_id: str
@@ -123,6 +138,9 @@ class NewReplay:
     options: ReplayOptions = field(default_factory=ReplayOptions)
     retry_of: str | None = None
     notice: NoticeStyle = NoticeStyle.REWIND
+    origin: str = ""
+    source: Source = Source.LOG
+    awaits: AwaitedRestore | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +152,17 @@ class Replay:
     names the last one to do so, unless it gave the replay back. `offsets` and `checkpoint` are
     known once delivery has begun. `claims_in_vain` counts the last claims that brought it no
     further; `waiting_for` says what an OPEN replay waits for, when that is not a worker. `idle_ms`
-    is how long nobody worked on it between its start and its last claim.
+    is how long nobody worked on it between its start and its last claim. `origin` is the data
+    centre that `offsets` and failures name offsets of; empty until one has claimed it, for a
+    replay that was stored before data centres were told apart. `source` says in which of its topics
+    these offsets lie. Nobody can claim a replay that `awaits` its records; their offsets are known
+    once they are there.
     """
 
     id: str
     account_id: str
+    origin: str
+    source: Source
     webhook_id: str
     window: Window
     options: ReplayOptions
@@ -153,6 +177,7 @@ class Replay:
     counts: Counts
     error: str | None
     waiting_for: str | None
+    awaits: AwaitedRestore | None
     idle_ms: int
     created_ms: int
     started_ms: int | None
@@ -173,13 +198,30 @@ class Notice:
 class JobStatistics:
     """The replays as an operator watches them.
 
-    `oldest_open_s` is how long the OPEN one that waits longest has waited, 0 without one;
-    `late_heartbeats` counts those held by a worker whose lease has ended.
+    By data centre: `oldest_open_s` is how long the OPEN one that waits longest has waited, 0
+    without one; `late_heartbeats` counts those held by a worker whose lease has ended.
+    `oldest_unrestored_s` is how long the one that waits longest for a restore has waited, 0 without
+    one: no worker could do anything about that, so it does not count as OPEN above.
     """
 
     by_state: Mapping[ReplayState, int]
-    oldest_open_s: float
-    late_heartbeats: int
+    oldest_open_s: Mapping[str, float]
+    late_heartbeats: Mapping[str, int]
+    oldest_unrestored_s: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitingRestore:
+    """What one data centre's restore job has to do, as of one moment.
+
+    `replays` wait for their records, the one that waits longest first; `further_partitions` are
+    those of more that wait, and were too many for the list. `needed_from` is the lowest offset of
+    `delivery_archive`, by partition, that a replay which has its records may still read.
+    """
+
+    replays: tuple[Replay, ...]
+    further_partitions: frozenset[int]
+    needed_from: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,16 @@ class Only(StrEnum):
     """Those that no live delivery has brought."""
 
 
+class Source(StrEnum):
+    """Where a replay reads its events."""
+
+    LOG = "log"
+    """In `delivery_log`, as long as it keeps them."""
+
+    ARCHIVE = "archive"
+    """In `delivery_archive`, where they are once they were read back from what was loaded."""
+
+
 class NoticeStyle(StrEnum):
     """The form in which the end of a replay is told to its webhook."""
 

@@ -8,7 +8,8 @@ OPEN ──claim──> STARTED ──begin──> ONGOING ──complete──>
 
 A worker that holds the job lives in STARTED and ONGOING; a job without a sign of life is taken
 over where it stands. A job is PAUSED or CANCELLED at once: its worker learns so by its next write,
-and may then store, one last time, how far it came.
+and may then store, one last time, how far it came. One whose records have to be brought back first
+is OPEN meanwhile, or PAUSED, and nobody can claim it.
 """
 
 from collections.abc import Mapping
@@ -31,6 +32,7 @@ class ReplayState(StrEnum):
 class ReplayEvent(StrEnum):
     """What may happen to a replay."""
 
+    RESTORE = "restore"
     CLAIM = "claim"
     TAKE_OVER = "take over"
     HEARTBEAT = "heartbeat"
@@ -56,6 +58,8 @@ class IllegalTransition(Exception):
 
 TRANSITIONS: Final[Mapping[ReplayState, Mapping[ReplayEvent, ReplayState]]] = {
     ReplayState.OPEN: {
+        # What it is to bring is there, or is known not to be.
+        ReplayEvent.RESTORE: ReplayState.OPEN,
         ReplayEvent.CLAIM: ReplayState.STARTED,
         ReplayEvent.PAUSE: ReplayState.PAUSED,
         ReplayEvent.CANCEL: ReplayState.CANCELLED,
@@ -86,6 +90,7 @@ TRANSITIONS: Final[Mapping[ReplayState, Mapping[ReplayEvent, ReplayState]]] = {
     ReplayState.PAUSED: {
         # The last word of the worker that was stopped by it.
         ReplayEvent.CHECKPOINT: ReplayState.PAUSED,
+        ReplayEvent.RESTORE: ReplayState.PAUSED,
         ReplayEvent.RESUME: ReplayState.OPEN,
         ReplayEvent.CANCEL: ReplayState.CANCELLED,
     },

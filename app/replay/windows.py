@@ -78,8 +78,18 @@ def check_window(window: Window, now_ms: int, history_ms: int) -> None:
     What the log still holds is another question, answered by the log.
 
     Raises:
-        WindowRefused: the window is empty or reversed, ends in the future, is longer than the
-            history or starts before it.
+        WindowRefused: the window starts before that history, or see `check_stretch`.
+    """
+    check_stretch(window, now_ms, history_ms)
+    if window.from_ms < now_ms - history_ms:
+        raise not_retained(window.from_ms, now_ms - history_ms)
+
+
+def check_stretch(window: Window, now_ms: int, longest_ms: int) -> None:
+    """Refuse a window that is not a non-empty stretch of the past of up to `longest_ms`.
+
+    Raises:
+        WindowRefused: the window is empty or reversed, ends in the future, or is too long.
     """
     start, end = format_time(window.from_ms), format_time(window.to_ms)
     if window.to_ms <= window.from_ms:
@@ -92,14 +102,12 @@ def check_window(window: Window, now_ms: int, history_ms: int) -> None:
             "the window ends in the future",
             f"at most the present, {format_time(now_ms)}",
         )
-    if window.to_ms - window.from_ms > history_ms:
-        latest = format_time(window.from_ms + history_ms)
-        days = f"{history_ms / DAY_MS:g} days"
+    if window.to_ms - window.from_ms > longest_ms:
+        latest = format_time(window.from_ms + longest_ms)
+        days = f"{longest_ms / DAY_MS:g} days"
         raise WindowRefused(
             "to", end, f"the window is longer than {days}", f"at most {days} after from, {latest}"
         )
-    if window.from_ms < now_ms - history_ms:
-        raise not_retained(window.from_ms, now_ms - history_ms)
 
 
 def not_retained(from_ms: int, available_from_ms: int) -> WindowRefused:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from app.replay.checkpointing import DeliveryLedger, Entry
+from app.replay.hours import Tally, tally
 from app.replay.model import Failure
 from app.replay_workers.packing import Packed, Parcel
 
@@ -46,7 +47,7 @@ class Backlog:
                 await self._has_changed.wait()
             if parcel.duplicates_before:
                 ledger.duplicate(parcel.start, parcel.duplicates_before)
-            entry = ledger.open(parcel.start, parcel.end, len(parcel.events), parcel.duplicates)
+            entry = ledger.open(parcel.start, parcel.end, parcel.hours, parcel.duplicates)
             self._bytes += parcel.bytes
             self._queue.put_nowait(Consignment(entry, parcel))
         if packed.duplicates:
@@ -64,7 +65,8 @@ class Backlog:
 
     def settle(self, consignment: Consignment, failures: Sequence[Failure]) -> None:
         """Book that a parcel is done with: delivered, but for `failures`."""
-        self._ledger.settle(consignment.entry, failures)
+        failed_hours = _hours_of(failures, consignment.parcel) if failures else {}
+        self._ledger.settle(consignment.entry, failures, failed_hours)
         self._bytes -= consignment.parcel.bytes
         self._has_changed.set()
 
@@ -73,3 +75,9 @@ class Backlog:
             return True
         events = self._ledger.ahead + len(parcel.events)
         return events <= self._events_max and self._bytes + parcel.bytes <= BYTES_MAX
+
+
+def _hours_of(failures: Sequence[Failure], parcel: Parcel) -> Tally:
+    """How many of the failures among a parcel's events are of each hour."""
+    offsets = {failure.offset for failure in failures}
+    return tally([event.timestamp_ms for event in parcel.events if event.offset in offsets])

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Final
 
-from app.log.delivered import LiveDeliveries
+from app.log.delivered import DeliveredEvents, LiveDeliveries
 from app.replay.lateness import disorder_ms
 from app.replay.model import OffsetRange, Replay
 from app.replay.offset_set import OffsetSet
@@ -65,7 +65,9 @@ class Chooser:
             replay.webhook_id,
             replay.window,
             disorder_ms(equipment.settings.lateness_ms),
-            lambda partition: equipment.store.late_end(partition, replay.window),
+            lambda partition: equipment.store.late_end(
+                partition, replay.window, origin=equipment.settings.origin
+            ),
         )
 
     async def _offsets_of_failures(self, parent_id: str) -> OffsetRange:
@@ -95,18 +97,24 @@ class Chooser:
             yield page
             after = page[-1]
 
-    def _delivered(self, offsets: OffsetRange, is_wanted: IsWanted) -> OffsetSet:
-        """The offsets that live deliveries brought; whatever is not known of counts as missing."""
+    def _delivered(self, offsets: OffsetRange, is_wanted: IsWanted) -> DeliveredEvents:
+        """The events that live deliveries brought; whatever is not known of counts as missing."""
         replay, equipment = self._replay, self._equipment
         deliveries = LiveDeliveries(
-            equipment.settings, equipment.outcomes, replay.webhook_id, replay.window
+            equipment.settings,
+            equipment.outcomes,
+            replay.webhook_id,
+            replay.window,
+            equipment.store.late_noted_ms(
+                offsets.partition, replay.window, origin=equipment.settings.origin
+            ),
         )
         found = deliveries.delivered(offsets, is_wanted)
         if found.lost is not None:
             self._journal.warn("outcomes-lost", reason=found.lost)
-        if found.offsets.is_full:
+        if found.events.is_full:
             self._journal.warn("outcomes-not-all-known")
-        return found.offsets
+        return found.events
 
 
 def _page_of_failures(parent_id: str, after: int, store: Store) -> tuple[int, ...]:

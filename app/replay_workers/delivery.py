@@ -7,11 +7,13 @@ from typing import Final
 
 from app.log.errors import LogError
 from app.log.reader import ReplayReader
-from app.log.topics import DELIVERY_LOG
-from app.replay.checkpointing import DeliveryLedger
+from app.log.replay_outcomes import ReplayOutcome
+from app.log.topics import DELIVERY_ARCHIVE, DELIVERY_LOG
+from app.replay.checkpointing import Checkpoint, DeliveryLedger
 from app.replay.dedupe import SeenHashes
 from app.replay.health import ReceiverHealth
 from app.replay.model import Claim, OffsetRange
+from app.replay.options import Source
 from app.replay.pace import Pace
 from app.replay.retry import RetryPolicy
 from app.replay_workers.backlog import Backlog
@@ -34,6 +36,8 @@ WEBHOOK_AGE_S: Final = 3.0
 RECORDS_REMEMBERED: Final = 2_000_000
 """How far below its checkpoint a replay that goes on begins to read, so that it knows copies of
 what was delivered before. It takes seconds; from the start, it could take as long as all before."""
+
+_TOPICS: Final = {Source.LOG: DELIVERY_LOG, Source.ARCHIVE: DELIVERY_ARCHIVE}
 
 
 class Delivery:
@@ -127,6 +131,7 @@ class Delivery:
         checkpoint = self._ledger.checkpoint()
         if checkpoint == self._recorded and not even_if_known:
             return
+        await self._tell(checkpoint)
         await self._lease.write(
             lambda store, lease: store.checkpoint(
                 lease, checkpoint.offset, checkpoint.counts, checkpoint.failures
@@ -135,6 +140,28 @@ class Delivery:
         self._ledger.recorded(checkpoint)
         self._equipment.metrics.count_events(self._recorded.counts, checkpoint.counts)
         self._recorded = checkpoint
+
+    async def _tell(self, checkpoint: Checkpoint) -> None:
+        """Tell `replay_outcomes` what lies between the last checkpoint on record and this one."""
+        start, epoch = self._recorded.offset, self._claim.lease.epoch
+        # An empty stretch is told where somebody before may have told of another one from there.
+        is_taken_up = start == self.resume_at and epoch > 1
+        if checkpoint.offset == start or not (checkpoint.hours or is_taken_up):
+            return
+        replay = self._claim.replay
+        await self._equipment.book.note(
+            ReplayOutcome(
+                replay.id,
+                replay.webhook_id,
+                self._equipment.settings.origin,
+                replay.source,
+                epoch,
+                start,
+                checkpoint.offset,
+                time.time_ns() // 1_000_000,
+                checkpoint.hours,
+            )
+        )
 
     async def _record_regularly(self) -> None:
         try:
@@ -205,7 +232,7 @@ class Delivery:
         start = max(offsets.start, self.resume_at - RECORDS_REMEMBERED)
         reader = ReplayReader(
             settings.bootstrap_servers,
-            DELIVERY_LOG,
+            _TOPICS[replay.source],
             OffsetRange(offsets.partition, start, offsets.end),
             key=replay.webhook_id.encode(),
             window=replay.window,

@@ -6,6 +6,7 @@ from app.config import Settings
 from app.log.history import LogHistory
 from app.replay.postponements import Postponements
 from app.replay_workers.metrics import WorkerMetrics
+from app.replay_workers.outcome_book import OutcomeBook
 from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.sender import WebhookSender
@@ -25,4 +26,5 @@ class Equipment:
     guard: Guard
     sender: WebhookSender
     metrics: WorkerMetrics
+    book: OutcomeBook
     postponements: Postponements = field(default_factory=Postponements)

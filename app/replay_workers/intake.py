@@ -73,8 +73,8 @@ class Intake:
             if event.offset < self._resume_at:
                 continue
             if not is_new:
-                packer.duplicate(event.offset)
-            elif selection.is_missing(event.offset):
+                packer.duplicate(event)
+            elif selection.is_missing(event):
                 packer.add(event)
 
     def _must_close(self, passage: Passage) -> bool:

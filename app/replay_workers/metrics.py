@@ -56,6 +56,12 @@ class WorkerMetrics:
             registry=self.registry,
         )
 
+        self._outcomes_lost = Counter(
+            "rewind_worker_outcomes_lost_records",
+            "Records for `replay_outcomes` that the log did not take in time.",
+            registry=self.registry,
+        )
+
     def serve(self, host: str, port: int) -> None:
         """Show the metrics over HTTP, from a thread of its own."""
         start_http_server(port, host, self.registry)
@@ -76,6 +82,10 @@ class WorkerMetrics:
     def count_heartbeat(self, is_taken: bool) -> None:
         """Count a heartbeat; one that is not taken found no database."""
         self._heartbeats.labels("sent" if is_taken else "missed").inc()
+
+    def count_lost_outcome(self) -> None:
+        """Count a record for `replay_outcomes` that is given up."""
+        self._outcomes_lost.inc()
 
     def count_notice(self, is_told: bool) -> None:
         """Count an attempt to tell of the end of a replay."""

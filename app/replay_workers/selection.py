@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
+from app.log.delivered import DeliveredEvents
 from app.log.event import LoggedEvent
 from app.replay.globs import glob_matches
 from app.replay.offset_set import OffsetSet
@@ -15,12 +16,12 @@ _TYPES_KEPT: Final = 10_000
 class Selection:
     """What the options of one replay let through.
 
-    `failed` are the only offsets that a retry is about; `delivered` those that need no replay.
+    `failed` are the only offsets that a retry is about; `delivered` the events that need no replay.
     """
 
     event_types: tuple[str, ...] = ()
     failed: OffsetSet | None = None
-    delivered: OffsetSet | None = None
+    delivered: DeliveredEvents | None = None
     _known: dict[str, bool] = field(default_factory=dict)
 
     def concerns(self, event: LoggedEvent) -> bool:
@@ -29,9 +30,9 @@ class Selection:
             return False
         return self.failed is None or event.offset in self.failed
 
-    def is_missing(self, offset: int) -> bool:
-        """Whether the event there did not reach its receiver already."""
-        return self.delivered is None or offset not in self.delivered
+    def is_missing(self, event: LoggedEvent) -> bool:
+        """Whether the event did not reach its receiver already."""
+        return self.delivered is None or event not in self.delivered
 
     def _fits(self, event_type: str) -> bool:
         fits = self._known.get(event_type)

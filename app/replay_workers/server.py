@@ -9,16 +9,22 @@ from typing import Final
 from app import json_log
 from app.config import Settings
 from app.log.history import LogHistory
+from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_OUTCOMES
 from app.process import allow_many_connections, collect_rarely, stop_on_signals
 from app.replay.options import IN_FLIGHT_MAX
 from app.replay_workers.equipment import Equipment
 from app.replay_workers.metrics import WorkerMetrics
+from app.replay_workers.outcome_book import OutcomeBook
 from app.replay_workers.worker import ReplayWorker
 from app.store import Store, StoreError
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
 from app.webhooks.sender import WebhookSender
+
+_TOPICS_S: Final = 2.0
+_LAST_OUTCOMES_S: Final = 1.0
+"""A worker that stops while the log is away must not wait for it: supervisors wait ten seconds."""
 
 READY_LINE: Final = "rewind worker ready"
 
@@ -51,11 +57,15 @@ async def _serve(settings: Settings, store: Store) -> None:
     metrics = WorkerMetrics()
     if settings.worker_metrics_port:
         metrics.serve(settings.host, settings.worker_metrics_port)
-    async with WebhookSender(guard, sender_limits(settings)) as sender:
+    publisher = EventPublisher.of(
+        settings, topics_timeout_s=_TOPICS_S, close_timeout_s=_LAST_OUTCOMES_S
+    )
+    async with publisher, WebhookSender(guard, sender_limits(settings)) as sender:
         servers, properties = settings.bootstrap_servers, settings.kafka_properties
         history = LogHistory(servers, properties=properties)
         outcomes = LogHistory(servers, properties=properties, topic=DELIVERY_OUTCOMES)
-        equipment = Equipment(settings, store, history, outcomes, guard, sender, metrics)
+        book = OutcomeBook(publisher, metrics)
+        equipment = Equipment(settings, store, history, outcomes, guard, sender, metrics, book)
         worker = ReplayWorker(equipment)
         _log.info("ready", extra={"worker": worker.name, "jobs": settings.jobs_per_worker})
         # In one piece: a line of another thread must not part it from its end.

@@ -62,7 +62,7 @@ class ReplayWorker:
         sent_s = boot_clock_s()
         try:
             claim = await asyncio.to_thread(
-                self._equipment.store.claim, self.name, settings.lease_s
+                self._equipment.store.claim, self.name, settings.lease_s, settings.origin
             )
         except StoreUnavailable as error:
             self._unavailable_s = min(max(2 * self._unavailable_s, 0.5), _UNAVAILABLE_S_MAX)

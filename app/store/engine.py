@@ -166,6 +166,16 @@ def _lost_a_race(error: DBAPIError) -> bool:
 
 
 @contextmanager
+def patient_engine(url: str) -> Iterator[Engine]:
+    """An engine whose statements may take minutes, as changes of a large table do."""
+    engine = open_engine(url, answer_s=None)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+@contextmanager
 def translated() -> Iterator[None]:
     """Raise what says that the database is away as `StoreUnavailable`."""
     try:

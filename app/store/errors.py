@@ -16,6 +16,7 @@ StoreError
 │   ├── IllegalMove              look at the replay's state first
 │   ├── ReplayNotOver            wait for its end before its failures are tried again
 │   ├── NothingToRetry           nothing: the replay gave nothing up
+│   ├── NothingToRestore         nothing: the replay waits for no records
 │   ├── TooManyRules             delete some
 │   └── TooManyWebhooks          delete some
 └── InvalidCursor            start the list anew
@@ -143,6 +144,15 @@ class NothingToRetry(Conflict):
     def __init__(self, replay_id: str) -> None:
         super().__init__(f"replay {replay_id!r} has no failures to try again")
         self.replay_id = replay_id
+
+
+class NothingToRestore(Conflict):
+    """The replay reads the log, has its records, or is over."""
+
+    def __init__(self, replay_id: str, state: ReplayState) -> None:
+        super().__init__(f"replay {replay_id!r} is {state} and waits for no records to be restored")
+        self.replay_id = replay_id
+        self.state = state
 
 
 class TooManyRules(Conflict):

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, Insert, Row, select
+from sqlalchemy import Connection, Insert, Row, func, select
 from sqlalchemy.dialects.mysql import insert as insert_mysql
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
 from app.replay.model import Failure
+from app.store.errors import NothingToRetry
 from app.store.pages import Page, Position, decode_cursor, page_of
 from app.store.tables import replay_failures
 
@@ -67,6 +68,20 @@ def offsets(connection: Connection, replay_id: str, after: int, limit: int) -> t
     offset = replay_failures.c.record_offset
     query = select(offset).where(replay_failures.c.replay_id == replay_id, offset > after)
     return tuple(connection.execute(query.order_by(offset).limit(limit)).scalars())
+
+
+def span(connection: Connection, replay_id: str) -> tuple[int, int]:
+    """The offsets `[start, end)` from the first of what the replay gave up to the last.
+
+    Raises:
+        NothingToRetry: it gave nothing up.
+    """
+    offset = replay_failures.c.record_offset
+    query = select(func.min(offset), func.max(offset))
+    first, last = connection.execute(query.where(replay_failures.c.replay_id == replay_id)).one()
+    if first is None:
+        raise NothingToRetry(replay_id)
+    return first, last + 1
 
 
 def _to_failure(row: Row[Any]) -> Failure:

@@ -1,10 +1,12 @@
 """The store as owners of replays see it, as workers do, and as the operator does."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from sqlalchemy import Connection
 
 from app.replay.model import (
+    AwaitingRestore,
     Claim,
     Counts,
     Failure,
@@ -17,7 +19,7 @@ from app.replay.model import (
     Replay,
 )
 from app.replay.states import ReplayState
-from app.store import failures, leases, notices, replays, statistics
+from app.store import archive, failures, leases, notices, replays, statistics
 from app.store.calls import Calls
 from app.store.pages import PAGE_LIMIT, Page
 
@@ -129,22 +131,47 @@ class ReplayCalls(Calls):
         """The offsets beyond `after` of the records that it gave up, ascending."""
         return self._database.read(lambda db: failures.offsets(db, replay_id, after, limit))
 
-    def job_statistics(self) -> JobStatistics:
-        """All replays in numbers."""
-        return self._database.read(statistics.of_jobs)
+    def awaiting_restore(self, origin: str, limit: int) -> AwaitingRestore:
+        """The replays of a data centre's archive that wait, and what of it is still needed."""
+        return self._database.read(lambda db: archive.awaiting(db, origin, limit))
+
+    def restored(self, replay_id: str, offsets: OffsetRange) -> Replay:
+        """The replay, whose records lie at `offsets` of `delivery_archive`: it waits for a worker.
+
+        To say so again changes nothing.
+
+        Raises:
+            NothingToRestore: it reads the log, has its records elsewhere, or is over.
+        """
+        return self._database.write(lambda db: archive.restored(db, replay_id, offsets))
+
+    def restore_is_missing(self, replay_id: str, text: str) -> Replay:
+        """The replay, which waits on, and says what of its records could not be found.
+
+        Raises:
+            NothingToRestore: see `restored`.
+        """
+        return self._database.write(lambda db: archive.missing(db, replay_id, text))
+
+    def job_statistics(self, origin: str = "") -> JobStatistics:
+        """All replays in numbers; those by data centre tell of `origin` in any case."""
+        return self._database.read(lambda db: statistics.of_jobs(db, origin))
 
 
 class WorkerCalls(Calls):
     """Replays as workers see them. Methods that take a `Lease` answer False when it is gone."""
 
-    def claim(self, worker: str, lease_s: float) -> Claim | None:
+    def claim(self, worker: str, lease_s: float, origin: str = "") -> Claim | None:
         """The replay that waits longest, for `worker` alone until `lease_s` without a heartbeat.
 
-        None when none waits, or others are just claiming those that do.
+        One of the worker's own data centre, or of nobody in particular, which then becomes its
+        own. None when none waits, or others are just claiming those that do.
         """
-        if not self._database.read(leases.is_any_claimable):
-            return None
-        return self._database.write(lambda db: leases.claim(db, worker, lease_s))
+        for queue in self._database.read(lambda db: leases.queues(db, origin)):
+            take = partial(leases.claim, worker=worker, lease_s=lease_s, queue=queue, origin=origin)
+            if (claim := self._database.write(take)) is not None:
+                return claim
+        return None
 
     def heartbeat(self, lease: Lease, lease_s: float) -> bool:
         """Keep the lease for `lease_s` from now on."""

@@ -2,7 +2,8 @@
 
 Every write of a worker names the epoch of its lease, which every claim raises: a worker that
 slept through the end of its lease changes zero rows and is told so by False. Leases end by the
-database's clock. Each function locks the one row of its replay until the transaction ends.
+database's clock. A claim is for a worker of one data centre (`origin`), which reads that one's log.
+Each function locks the one row of its replay until the transaction ends.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,10 +12,12 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Select, case, func, literal, select, update
 
 from app.replay.model import Claim, Counts, Failure, Lease, OffsetRange
+from app.replay.options import Source
 from app.replay.states import ReplayEvent, ReplayState, moves, next_state
 from app.store import failures as failures_table
 from app.store import replays as replays_table
 from app.store import webhooks as webhooks_table
+from app.store.claiming import Queue, claimable_from, claimable_time_ms, waits_since_ms
 from app.store.clock import ms_from_now, now_ms
 from app.store.tables import CLAIM_INDEX, replays
 from app.store.transitions import moved_by
@@ -27,19 +30,39 @@ _CLAIM_EVENTS: Final = {
 }
 
 
-def is_any_claimable(connection: Connection) -> bool:
-    """Whether a claim would find something; locks nothing, so idle workers disturb nobody."""
-    return connection.execute(_claimable()).first() is not None
+def queues(connection: Connection, origin: str) -> list[Queue]:
+    """Where a claim would find something, by who waits longest: among `origin`'s, and nobody's.
+
+    Locks nothing, so idle workers disturb nobody.
+    """
+    known = [Queue(name) for name in sorted({"", origin})] + [Queue(origin, Source.ARCHIVE)]
+    firsts = (
+        _claimable(queue).with_only_columns(claimable_time_ms()).scalar_subquery()
+        for queue in known
+    )
+    found = connection.execute(select(*firsts)).one()
+    waiting = [each for each in zip(found, known, strict=True) if each[0] is not None]
+    return [queue for _, queue in sorted(waiting)]
 
 
-def claim(connection: Connection, worker: str, lease_s: float) -> Claim | None:
-    """The replay that waits longest, held by `worker` for `lease_s` from now on.
+_NOBODYS: Final = Queue()
+
+
+def claim(
+    connection: Connection,
+    worker: str,
+    lease_s: float,
+    queue: Queue = _NOBODYS,
+    origin: str = "",
+) -> Claim | None:
+    """The replay of `queue` that waits longest, held by `worker` for `lease_s` from now on.
 
     That is an OPEN one, which waits since its creation, or a held one whose lease has ended,
     which waits since then: neither kind can starve the other. Rows that others are claiming
-    are passed over. Counted as in vain until it brings the replay further.
+    are passed over. Counted as in vain until it brings the replay further. From now on it is
+    `origin`'s, who will store offsets of its own log with it.
     """
-    row = connection.execute(_claimable().with_for_update(skip_locked=True)).first()
+    row = connection.execute(_claimable(queue).with_for_update(skip_locked=True)).first()
     if row is None:
         return None
     state = ReplayState(row.state)
@@ -48,12 +71,13 @@ def claim(connection: Connection, worker: str, lease_s: float) -> Claim | None:
         .where(replays.c.id == row.id)
         .values(
             state=str(next_state(state, _CLAIM_EVENTS[state])),
+            origin=origin,
             lease_epoch=replays.c.lease_epoch + 1,
             claims_in_vain=replays.c.claims_in_vain + 1,
             worker=worker,
             idle_ms=replays.c.idle_ms + _since(row.heartbeat_ms),
             heartbeat_ms=now_ms(),
-            claimable_ms=ms_from_now(lease_s),
+            claimable_ms=claimable_from(ms_from_now(lease_s)),
             started_ms=func.coalesce(replays.c.started_ms, now_ms()),
         )
     )
@@ -71,12 +95,13 @@ def _since(heartbeat_ms: int | None) -> ColumnElement[int]:
     return literal(0) if heartbeat_ms is None else now_ms() - literal(heartbeat_ms)
 
 
-def _claimable() -> Select[tuple[str, str, int | None]]:
+def _claimable(queue: Queue) -> Select[tuple[str, str, int | None]]:
     return (
         select(replays.c.id, replays.c.state, replays.c.heartbeat_ms)
         # A plan that sorts would lock every row it sorts, and other workers would see none.
         .with_hint(replays, f"FORCE INDEX ({CLAIM_INDEX})", "mysql")
-        .where(replays.c.claimable_ms <= now_ms(), replays.c.state.in_(sorted(_CLAIM_EVENTS)))
+        # Of one queue, or there would be no order in the index.
+        .where(queue.is_due(), replays.c.state.in_(sorted(_CLAIM_EVENTS)))
         .order_by(replays.c.claimable_ms, replays.c.id)
         .limit(1)
     )
@@ -84,7 +109,10 @@ def _claimable() -> Select[tuple[str, str, int | None]]:
 
 def heartbeat(connection: Connection, lease: Lease, lease_s: float) -> bool:
     """Whether the lease still holds; if so, it does for `lease_s` from now on."""
-    values = {"heartbeat_ms": now_ms(), "claimable_ms": ms_from_now(lease_s)}
+    values = {
+        "heartbeat_ms": now_ms(),
+        "claimable_ms": claimable_from(ms_from_now(lease_s)),
+    }
     return _move(connection, lease, ReplayEvent.HEARTBEAT, values)
 
 
@@ -139,7 +167,7 @@ def fail(connection: Connection, lease: Lease, error: str) -> bool:
 
 def release(connection: Connection, lease: Lease) -> bool:
     """Whether the job is OPEN again, with all its progress and its old place in the queue."""
-    return _give_back(connection, lease, replays.c.created_ms, None)
+    return _give_back(connection, lease, waits_since_ms(), None)
 
 
 def postpone(connection: Connection, lease: Lease, reason: str, pause_s: float) -> bool:
@@ -153,7 +181,7 @@ def _give_back(
     values = {
         "worker": None,
         "heartbeat_ms": now_ms(),
-        "claimable_ms": claimable_ms,
+        "claimable_ms": claimable_from(claimable_ms),
         "waiting_for": reason,
         "claims_in_vain": 0,
     }

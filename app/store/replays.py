@@ -7,18 +7,18 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, insert, select, true
+from sqlalchemy import ColumnElement, Connection, Row, Select, case, insert, null, select, true
 
 from app.replay.model import Counts, IdempotencyKey, NewReplay, OffsetRange, Replay, Window
-from app.replay.options import NoticeStyle
+from app.replay.options import NoticeStyle, Source
 from app.replay.states import ACTIVE, TRANSITIONS, ReplayEvent, ReplayState
-from app.store import failures, stored_options, webhooks
+from app.store import failures, stored_options, stored_restore, webhooks
+from app.store.claiming import Queue, claimable_from
 from app.store.clock import now_ms
 from app.store.errors import (
     ActiveReplayExists,
     IdempotencyConflict,
     IllegalMove,
-    NothingToRetry,
     ReplayNotFound,
     ReplayNotOver,
     WebhookNotFound,
@@ -54,8 +54,9 @@ def create(
             return known, False
     if webhook is None:
         raise WebhookNotFound(new.webhook_id)
+    offsets = None
     if new.retry_of is not None:
-        _check_can_retry(connection, new.retry_of, of_account)
+        offsets = _offsets_to_retry(connection, new.retry_of, of_account)
     _check_none_active(connection, new.webhook_id)
     replay_id = new_replay_id()
     connection.execute(
@@ -69,8 +70,12 @@ def create(
             options=stored_options.to_column(new.options),
             retry_of=new.retry_of,
             notice=str(new.notice),
+            origin=new.origin,
+            source=str(new.source),
+            awaits=stored_restore.to_column(new.awaits),
+            **_place(offsets if new.source is Source.ARCHIVE else None),
             state=str(ReplayState.OPEN),
-            claimable_ms=now_ms(),
+            claimable_ms=None if new.awaits else now_ms() + Queue(source=new.source).shift_ms,
             created_ms=now_ms(),
             idempotency_digest=idempotency and _digest(idempotency, of_account),
             request_fingerprint=idempotency and idempotency.fingerprint,
@@ -102,12 +107,27 @@ def _digest(idempotency: IdempotencyKey, of_account: str | None) -> str:
     return sha256(f"{owner}{idempotency.key}".encode()).hexdigest()
 
 
-def _check_can_retry(connection: Connection, replay_id: str, of_account: str | None) -> None:
+def _offsets_to_retry(
+    connection: Connection, replay_id: str, of_account: str | None
+) -> OffsetRange:
+    """Where what a replay gave up lies, from the first to the last."""
     replay = get(connection, replay_id, of_account)
     if replay.state in ACTIVE:
         raise ReplayNotOver(replay_id, replay.state)
-    if not failures.offsets(connection, replay_id, after=-1, limit=1):
-        raise NothingToRetry(replay_id)
+    start, end = failures.span(connection, replay_id)
+    assert replay.offsets is not None, "who gave something up knew where it read"
+    return OffsetRange(replay.offsets.partition, start, end)
+
+
+def _place(offsets: OffsetRange | None) -> dict[str, int]:
+    """The columns of a range that is known from the beginning: nobody else can need its records."""
+    if offsets is None:
+        return {}
+    return {
+        "log_partition": offsets.partition,
+        "start_offset": offsets.start,
+        "end_offset": offsets.end,
+    }
 
 
 def _check_none_active(connection: Connection, webhook_id: str) -> None:
@@ -186,8 +206,19 @@ def resume(connection: Connection, replay_id: str, of_account: str | None) -> Re
         ReplayNotFound: see `get`.
         IllegalMove: it is not PAUSED.
     """
-    values = {"claimable_ms": now_ms(), "worker": None}
+    claimable_ms = case((replays.c.awaits.is_not(None), null()), else_=claimable_from(now_ms()))
+    values = {"claimable_ms": claimable_ms, "worker": None}
     return _moved(connection, replay_id, of_account, ReplayEvent.RESUME, values)
+
+
+def locked(connection: Connection, replay_id: str, of_account: str | None = None) -> Replay:
+    """The replay, which nobody else changes before the transaction ends.
+
+    Raises:
+        ReplayNotFound: see `get`.
+    """
+    query = _it(replay_id, of_account).with_for_update()
+    return _found(replay_id, connection.execute(query).first())
 
 
 def _moved(
@@ -197,8 +228,7 @@ def _moved(
     event: ReplayEvent,
     values: Mapping[str, Any],
 ) -> Replay:
-    query = _it(replay_id, of_account).with_for_update()
-    replay = _found(replay_id, connection.execute(query).first())
+    replay = locked(connection, replay_id, of_account)
     if event not in TRANSITIONS[replay.state]:
         raise IllegalMove(replay_id, replay.state, event)
     connection.execute(moved_by(event, values).where(replays.c.id == replay_id))
@@ -216,6 +246,8 @@ def to_replay(row: Row[Any]) -> Replay:
     return Replay(
         id=row.id,
         account_id=row.account_id,
+        origin=row.origin,
+        source=Source(row.source),
         webhook_id=row.webhook_id,
         window=Window(row.from_ms, row.to_ms),
         options=stored_options.of_column(row.options),
@@ -230,6 +262,7 @@ def to_replay(row: Row[Any]) -> Replay:
         counts=Counts(row.delivered, row.duplicates, row.failed),
         error=row.error,
         waiting_for=row.waiting_for,
+        awaits=stored_restore.of_column(row.awaits),
         idle_ms=row.idle_ms,
         created_ms=row.created_ms,
         started_ms=row.started_ms,

@@ -1,23 +1,29 @@
 """The replays in numbers, for the one who operates the service. Locks nothing."""
 
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import Connection, case, func, select
+from sqlalchemy import Connection, Select, and_, case, func, select
 
 from app.replay.model import JobStatistics
 from app.replay.states import ReplayEvent, ReplayState, moves
+from app.store.archive import awaits_restore
+from app.store.claiming import claimable_time_ms, waits_since_ms
 from app.store.clock import now_ms
 from app.store.tables import replays
 
 _HELD: Final = sorted(moves(ReplayEvent.HEARTBEAT))
 
 
-def of_jobs(connection: Connection) -> JobStatistics:
-    """The numbers now. Counts an index of all replays, and reads the rows of those not over."""
+def of_jobs(connection: Connection, origin: str) -> JobStatistics:
+    """The numbers now. Counts an index of all replays, and reads the rows of those not over.
+
+    Of data centres: `origin`, and all others that there is something to tell of.
+    """
     return JobStatistics(
         by_state=_by_state(connection),
-        oldest_open_s=_oldest_open_ms(connection) / 1_000,
-        late_heartbeats=_late_heartbeats(connection),
+        oldest_open_s={origin: 0.0} | _oldest_open_s(connection),
+        late_heartbeats={origin: 0} | _late_heartbeats(connection),
+        oldest_unrestored_s={origin: 0.0} | _oldest_unrestored_s(connection),
     )
 
 
@@ -27,16 +33,26 @@ def _by_state(connection: Connection) -> dict[ReplayState, int]:
     return counts | {ReplayState(state): count for state, count in connection.execute(query)}
 
 
-def _oldest_open_ms(connection: Connection) -> int:
+def _oldest_open_s(connection: Connection) -> dict[str, float]:
     # Who was paused waits since it was resumed; who waits for the log does so since the beginning.
     was_postponed = replays.c.waiting_for.is_not(None)
-    since_ms = case((was_postponed, replays.c.created_ms), else_=replays.c.claimable_ms)
-    query = select(func.max(now_ms() - since_ms)).where(replays.c.state == str(ReplayState.OPEN))
-    return max(0, connection.execute(query).scalar() or 0)
+    since_ms = case((was_postponed, waits_since_ms()), else_=claimable_time_ms())
+    query = select(replays.c.origin, func.max(now_ms() - since_ms))
+    is_open = and_(replays.c.state == str(ReplayState.OPEN), replays.c.awaits.is_(None))
+    return _seconds(connection, query.where(is_open))
 
 
-def _late_heartbeats(connection: Connection) -> int:
-    query = select(func.count()).where(
-        replays.c.state.in_(_HELD), replays.c.claimable_ms <= now_ms()
-    )
-    return connection.execute(query).scalar_one()
+def _oldest_unrestored_s(connection: Connection) -> dict[str, float]:
+    query = select(replays.c.origin, func.max(now_ms() - replays.c.created_ms))
+    return _seconds(connection, query.where(awaits_restore()))
+
+
+def _seconds(connection: Connection, query: Select[Any]) -> dict[str, float]:
+    found = connection.execute(query.group_by(replays.c.origin))
+    return {origin: max(0, ms) / 1_000 for origin, ms in found}
+
+
+def _late_heartbeats(connection: Connection) -> dict[str, int]:
+    query = select(replays.c.origin, func.count()).group_by(replays.c.origin)
+    is_late = replays.c.state.in_(_HELD) & (claimable_time_ms() <= now_ms())
+    return {row.origin: row[1] for row in connection.execute(query.where(is_late))}

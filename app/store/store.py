@@ -9,7 +9,8 @@ from app.store import late_arrivals
 from app.store.engine import Database
 from app.store.errors import SchemaOutdated
 from app.store.job_calls import ReplayCalls, WorkerCalls
-from app.store.schema import found_revision, needed_revision
+from app.store.schema import found_revision
+from app.store.tables import REVISION
 from app.store.tenant_calls import KeyCalls, RuleCalls, WebhookCalls
 
 
@@ -36,14 +37,26 @@ class Store(KeyCalls, WebhookCalls, RuleCalls, ReplayCalls, WorkerCalls):
         Raises:
             SchemaOutdated: it has another one.
         """
-        found, needed = self._database.read(found_revision), needed_revision()
-        if found != needed:
-            raise SchemaOutdated(found, needed)
+        found = self._database.read(found_revision)
+        if found != REVISION:
+            raise SchemaOutdated(found, REVISION)
 
-    def note_late_arrivals(self, spans: Sequence[LateSpan], retention_ms: int) -> None:
-        """Store where late events lie; spans older than the log keeps events are forgotten."""
-        self._database.write(lambda db: late_arrivals.note(db, spans, retention_ms))
+    def note_late_arrivals(
+        self, spans: Sequence[LateSpan], retention_ms: int, *, origin: str
+    ) -> None:
+        """Store where late events lie in the log of a data centre.
 
-    def late_end(self, partition: int, window: Window) -> int | None:
-        """The offset that all late events of the window lie below; None when there are none."""
-        return self._database.read(lambda db: late_arrivals.end(db, partition, window))
+        Spans older than a log keeps events are forgotten.
+        """
+        self._database.write(lambda db: late_arrivals.note(db, spans, retention_ms, origin))
+
+    def late_end(self, partition: int, window: Window, *, origin: str) -> int | None:
+        """The offset that all late events of the window lie below; None when there are none.
+
+        In the log of a data centre; notes of nobody in particular count as well.
+        """
+        return self._database.read(lambda db: late_arrivals.end(db, partition, window, origin))
+
+    def late_noted_ms(self, partition: int, window: Window, *, origin: str) -> int | None:
+        """When the last late event of the window was noted; None when there are none."""
+        return self._database.read(lambda db: late_arrivals.noted_ms(db, partition, window, origin))

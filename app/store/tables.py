@@ -19,7 +19,9 @@ from sqlalchemy import (
     text,
 )
 
+from app.config import ORIGIN_CHARS_MAX
 from app.replay.accounts import DEFAULT_ACCOUNT
+from app.replay.options import Source
 
 NAMING: Final = {
     "pk": "pk_%(table_name)s",
@@ -35,13 +37,17 @@ TABLE_OPTIONS: Final[dict[str, Any]] = {
     "mysql_collate": "utf8mb4_bin",
 }
 
-CLAIM_INDEX: Final = "ix_replays_claimable"
+CLAIM_INDEX: Final = "ix_replays_origin_claimable"
 NOTICE_INDEX: Final = "ix_replays_notice_due_ms"
 ID_CHARS: Final = 40
 DIGEST_CHARS: Final = 64
 NAME_CHARS: Final = 64
+SOURCE_CHARS: Final = 16
 
 metadata: Final = MetaData(naming_convention=NAMING)
+
+REVISION: Final = "0005"
+"""The last of `migrations/`, whose result the tables below are."""
 
 accounts: Final = Table(
     "accounts",
@@ -67,7 +73,7 @@ api_keys: Final = Table(
 )
 
 
-# Columns that came with accounts have a default, because the version before inserts without them.
+# Columns that came later have a default, because the version before inserts without them.
 def _account_id() -> Column[str]:
     return Column("account_id", String(ID_CHARS), nullable=False, server_default=DEFAULT_ACCOUNT)
 
@@ -128,6 +134,13 @@ revisions: Final = Table(
     **TABLE_OPTIONS,
 )
 
+
+# The data centre whose log the offsets of a row are in. Empty in rows of a version that told none
+# apart, and taken by each for its own.
+def _origin() -> Column[str]:
+    return Column("origin", String(ORIGIN_CHARS_MAX), nullable=False, server_default="")
+
+
 replays: Final = Table(
     "replays",
     metadata,
@@ -142,7 +155,8 @@ replays: Final = Table(
     Column("worker", Text),
     # From when on a worker may claim it: its creation while OPEN, the end of the lease while
     # held, NULL when over. One column, so that claiming reads one index in its order and locks
-    # a single row of it.
+    # a single row of it. NULL, too, before its records are there; see `claiming` for those of the
+    # archive.
     Column("claimable_ms", BigInteger),
     Column("log_partition", Integer),
     Column("start_offset", BigInteger),
@@ -172,9 +186,21 @@ replays: Final = Table(
     Column("notice", String(16), nullable=False, server_default="rewind"),
     Column("notice_due_ms", BigInteger),
     Column("notice_attempts", Integer, nullable=False, server_default=text("0")),
+    _origin(),
+    # Of which topic the offsets are: see `Source`.
+    Column("source", String(SOURCE_CHARS), nullable=False, server_default=Source.LOG),
+    # JSON {"partition", "below", "missing"} until what it needs from the archive is there.
+    Column("awaits", Text),
+    Column("restored_ms", BigInteger),
     Index(None, "account_id", "created_ms", "id"),
+    # What is not over has no end yet: those of the archive that are not are found together.
+    Index(None, "source", "finished_ms"),
     Index(NOTICE_INDEX, "notice_due_ms"),
-    Index(CLAIM_INDEX, "claimable_ms", "id"),
+    # With the origin in front, so that what waits for a data centre that is gone, however much it
+    # is, is not passed over one by one.
+    Index(CLAIM_INDEX, "origin", "claimable_ms", "id"),
+    # The version before names it in its claims.
+    Index("ix_replays_claimable", "claimable_ms", "id"),
     Index(None, "created_ms", "id"),
     Index(None, "webhook_id", "created_ms", "id"),
     Index(None, "state", "created_ms", "id"),
@@ -203,8 +229,9 @@ late_arrivals: Final = Table(
     Column("to_ms", BigInteger, nullable=False),
     Column("end_offset", BigInteger, nullable=False),
     Column("noted_ms", BigInteger, nullable=False),
+    _origin(),
     # All that a look-up asks for, with the highest offset of a partition at the end.
-    Index(None, "log_partition", "end_offset", "from_ms", "to_ms"),
+    Index(None, "log_partition", "origin", "end_offset", "from_ms", "to_ms"),
     Index(None, "to_ms"),
     **TABLE_OPTIONS,
 )

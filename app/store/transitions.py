@@ -51,6 +51,7 @@ def _values_when_over(
         "claimable_ms": None,
         "finished_ms": now_ms(),
         "waiting_for": None,
+        "awaits": None,
         "notice_due_ms": _notice_due_ms(event),
     }
 

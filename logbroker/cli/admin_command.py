@@ -2,7 +2,6 @@
 
 import json
 import logging
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -11,11 +10,10 @@ import click
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from logbroker.cli.refusal import REFUSED, refuse
 from logbroker.errors import LogbrokerError
 
 _log: Final = logging.getLogger(__name__)
-
-REFUSED: Final = 1
 
 REQUEST_TIMEOUT_S: Final = 10.0
 
@@ -45,26 +43,21 @@ def admin_client(bootstrap_servers: str) -> AdminClient:
 
 
 @contextmanager
-def one_line_errors(bootstrap_servers: str) -> Iterator[None]:
-    """Tell a refusal in one line on standard error, and end with exit code 1."""
+def one_line_errors(bootstrap_servers: str, exit_code: int = REFUSED) -> Iterator[None]:
+    """Tell a refusal in one line on standard error, and end with `exit_code`."""
     # Clients log every attempt to connect; their exceptions say it once.
     logging.basicConfig(handlers=[logging.NullHandler()])
     try:
         yield
     except KafkaException as exception:
-        _refuse(_message(exception.args[0], bootstrap_servers))
+        refuse(_message(exception.args[0], bootstrap_servers), exit_code)
     except (CommandRefused, LogbrokerError) as refusal:
-        _refuse(str(refusal))
+        refuse(refusal, exit_code)
 
 
 def echo_json(value: object) -> None:
     """Print a value for scripts."""
     click.echo(json.dumps(value, indent=2))
-
-
-def _refuse(message: str) -> None:
-    click.echo(f"logbroker: {message}", err=True)
-    sys.exit(REFUSED)
 
 
 def _message(error: KafkaError, bootstrap_servers: str) -> str:

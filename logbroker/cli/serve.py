@@ -1,10 +1,7 @@
 """`logbroker serve`: run a broker until a signal ends it."""
 
-import os
 import resource
-import signal
 import sys
-import threading
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -12,12 +9,19 @@ from typing import Any
 
 import click
 
-from logbroker.cli.log_lines import FORMATS, open_log
+from logbroker.cli.log_lines import open_log
+from logbroker.cli.refusal import refuse
+from logbroker.cli.server_command import (
+    Address,
+    log_format_option,
+    metrics_address,
+    stop_at_end_of_stdin,
+    stop_on_signals,
+    stop_on_stdin_close_option,
+)
 from logbroker.config import TOPIC_SETTINGS, BrokerConfig, LogConfig, apply_topic_settings
 from logbroker.errors import InvalidConfig, LogbrokerError, StorageFailed
 from logbroker.server.broker import Broker
-
-REFUSED = 1
 
 SWITCH_INTERVAL_S = 0.001
 """How long another thread may keep the interpreter while the loop's thread waits for it. With
@@ -60,23 +64,6 @@ def _number_options(command: Callable[..., None]) -> Callable[..., None]:
             help=text,
         )(command)
     return command
-
-
-class Address(click.ParamType[tuple[str, int]]):
-    """HOST:PORT, or [HOST]:PORT for an IPv6 address."""
-
-    name = "HOST:PORT"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, int]:
-        """The host and the port as a number."""
-        if isinstance(value, tuple):
-            return value
-        host, _, port = str(value).rpartition(":")
-        if not host or not port.isdecimal() or int(port) > 65_535:
-            self.fail(f"{value!r} is no address; allowed is HOST:PORT", param, ctx)
-        return host.strip("[]"), int(port)
 
 
 @click.command()
@@ -139,20 +126,8 @@ class Address(click.ParamType[tuple[str, int]]):
     metavar="NAME=VALUE",
     help=f"Default of a topic setting; repeatable. Known: {', '.join(TOPIC_SETTINGS)}.",
 )
-@click.option(
-    "--log-format",
-    type=click.Choice(FORMATS),
-    default=FORMATS[0],
-    envvar="LOGBROKER_LOG_FORMAT",
-    show_default=True,
-    show_envvar=True,
-    help="How the log is written to standard error: for people, or a JSON object a line.",
-)
-@click.option(
-    "--stop-on-stdin-close",
-    is_flag=True,
-    help="Stop when standard input ends, as it does when the parent process dies.",
-)
+@log_format_option
+@stop_on_stdin_close_option
 @_number_options
 def serve(
     listen: tuple[str, int],
@@ -168,7 +143,7 @@ def serve(
     """
     open_log(log_format)
     host, port = listen
-    metrics = _metrics_address(host, settings["metrics_port"], metrics_listen)
+    metrics = metrics_address(host, settings["metrics_port"], metrics_listen)
     _raise_descriptor_limit()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
@@ -178,27 +153,15 @@ def serve(
         if metrics is not None:
             broker.serve_metrics(*metrics)
     except LogbrokerError as error:
-        click.echo(f"logbroker: {error}", err=True)
-        sys.exit(REFUSED)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: broker.stop())
+        refuse(error)
+    stop_on_signals(broker.stop)
     if stop_on_stdin_close:
-        threading.Thread(target=_stop_at_end_of_stdin, args=(broker,), daemon=True).start()
+        stop_at_end_of_stdin(broker.stop)
     click.echo(f"logbroker ready on {host}:{broker.port}", err=True)
     try:
         broker.run()
     except StorageFailed as error:
-        click.echo(f"logbroker: not closed cleanly: {error}", err=True)
-        sys.exit(REFUSED)
-
-
-def _metrics_address(
-    host: str, port: int, elsewhere: tuple[str, int] | None
-) -> tuple[str, int] | None:
-    """Where to serve metrics; none where nobody wants them."""
-    if port and elsewhere is not None:
-        raise click.UsageError("--metrics-port and --metrics-listen exclude each other")
-    return elsewhere or ((host, port) if port else None)
+        refuse(f"not closed cleanly: {error}")
 
 
 def _topic_defaults(pairs: tuple[str, ...]) -> LogConfig:
@@ -215,9 +178,3 @@ def _raise_descriptor_limit() -> None:
     """Take all descriptors that the system grants: a partition needs up to three."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _stop_at_end_of_stdin(broker: Broker) -> None:
-    while os.read(sys.stdin.fileno(), 4096):
-        pass
-    broker.stop()

@@ -1,5 +1,6 @@
-"""The 2011 paper's clients: a producer of message sets, and consumers that share by ZooKeeper."""
+"""The 2011 paper's clients: a producer of message sets, with an audit or without, and consumers."""
 
+from logbroker.client.audited_producer import AuditedProducer
 from logbroker.client.connector import ConsumerConnector
 from logbroker.client.errors import (
     BrokersUnavailable,
@@ -14,6 +15,7 @@ from logbroker.client.producer import NewMessage, Producer, SentSet
 from logbroker.client.stream import MessageStream
 
 __all__ = [
+    "AuditedProducer",
     "BrokersUnavailable",
     "ClientClosed",
     "ClientError",

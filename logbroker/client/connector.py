@@ -3,13 +3,20 @@
 from collections.abc import Mapping
 from typing import Any, Final, Self
 
-from logbroker.client.coordinator import Coordinator, Offsets
+from logbroker.client.coordinator import Coordinator
+from logbroker.client.coordinator_events import Offsets
 from logbroker.client.errors import ClientClosed, StreamsExist
 from logbroker.client.fetching import Fetcher
 from logbroker.client.lease_keeper import LeaseKeeper, boot_clock_s
 from logbroker.client.registries import watch_brokers
 from logbroker.client.settings import STREAMS_MAX, ConsumerSettings, refuse
 from logbroker.client.stream import MessageStream
+from logbroker.client.stream_receipts import (
+    ConsumerReceipts,
+    StreamReceipts,
+    make_publisher,
+    new_stream_name,
+)
 from logbroker.client.topic_partitions import PartitionPoll, TopicDirectory
 from logbroker.errors import InvalidTopic
 from logbroker.registry.topic import check_topic_name
@@ -32,6 +39,9 @@ class ConsumerConnector:
       changes before.
     - `partition_poll_s`: time between two looks for new partitions.
     - `client_settings`: for librdkafka, such as `security.protocol`.
+    - `audit_tier`: what the audit calls the consumers of this kind; messages are counted for it as
+      they are handed out, and offsets are stored once the topic `audit` has the counts. None counts
+      nothing.
     """
 
     def __init__(
@@ -46,6 +56,7 @@ class ConsumerConnector:
         rebalance_backoff_s: float = 1.0,
         partition_poll_s: float = 10.0,
         client_settings: Mapping[str, Any] | None = None,
+        audit_tier: str | None = None,
     ) -> None:
         """Connect to ZooKeeper.
 
@@ -62,6 +73,7 @@ class ConsumerConnector:
             rebalance_backoff_s,
             partition_poll_s,
             client_settings or {},
+            audit_tier,
         )
         self._consumption: _Consumption | None = None
         self._is_shut_down = False
@@ -106,6 +118,7 @@ class ConsumerConnector:
 
         Raises:
             RegistryUnavailable: ZooKeeper does not answer; they may be stored or not.
+            BrokersUnavailable: with an `audit_tier`, the topic `audit` did not take the counts.
             ClientClosed: the connector is shut down, or failed.
         """
         if self._consumption is None or self._is_shut_down:
@@ -134,16 +147,16 @@ class _Consumption:
         self, settings: ConsumerSettings, session: ZooKeeperSession, streams: Mapping[str, int]
     ) -> None:
         topics = list(streams)
+        self._settings = settings
         self.streams = {
-            topic: [
-                MessageStream(topic, Fetcher(settings.librdkafka), boot_clock_s)
-                for _ in range(count)
-            ]
-            for topic, count in streams.items()
+            topic: [self._stream(topic) for _ in range(count)] for topic, count in streams.items()
         }
         self._session = session
         self._directory = TopicDirectory(settings.librdkafka, topics)
-        self.coordinator = Coordinator(settings, session, self._directory, self.streams)
+        self._receipts = self._all_receipts()
+        self.coordinator = Coordinator(
+            settings, session, self._directory, self.streams, self._receipts
+        )
         self._keeper = LeaseKeeper(session, lambda: self.coordinator.lease, self.coordinator.fail)
         self._poll = PartitionPoll(
             self._directory,
@@ -163,9 +176,9 @@ class _Consumption:
             partitions = self._directory.partitions()
         except BaseException:
             self._directory.close()
-            for streams in self.streams.values():
-                for stream in streams:
-                    stream.end()
+            for stream in self._all_streams():
+                stream.end()
+            self._close_receipts()
             raise
         self._session.add_listener(self._connection_changed)
         self._keeper.start()
@@ -177,6 +190,33 @@ class _Consumption:
         self.coordinator.leave()
         self._keeper.stop()
         self._poll.stop()
+        self._close_receipts()
+
+    def _stream(self, topic: str) -> MessageStream:
+        tier = self._settings.audit_tier
+        receipts = None
+        if tier is not None:
+            receipts = StreamReceipts(tier, new_stream_name(), self._receipts_full)
+        return MessageStream(topic, Fetcher(self._settings.librdkafka), boot_clock_s, receipts)
+
+    def _all_streams(self) -> list[MessageStream]:
+        return [stream for streams in self.streams.values() for stream in streams]
+
+    def _all_receipts(self) -> ConsumerReceipts | None:
+        if self._settings.audit_tier is None:
+            return None
+        publisher = make_publisher(self._settings.bootstrap_servers, self._settings.client_settings)
+        return ConsumerReceipts(
+            publisher,
+            lambda: [record for each in self._all_streams() for record in each.take_receipts()],
+        )
+
+    def _close_receipts(self) -> None:
+        if self._receipts is not None:
+            self._receipts.close()
+
+    def _receipts_full(self) -> None:
+        self.coordinator.receipts_full()
 
     def _connection_changed(self) -> None:
         self.coordinator.connection_changed()

@@ -5,14 +5,23 @@ import random
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Final
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END
 
 from logbroker.client.assignment import Assignment, GroupView
-from logbroker.client.errors import ClientClosed
+from logbroker.client.coordinator_events import (
+    Changed,
+    CommitAsked,
+    Event,
+    Failed,
+    LeaveAsked,
+    Offsets,
+    PartitionsChanged,
+    ReceiptsFull,
+)
+from logbroker.client.errors import BrokersUnavailable, ClientClosed
 from logbroker.client.lease import SessionLease
 from logbroker.client.lease_keeper import boot_clock_s
 from logbroker.client.rebalance import (
@@ -29,6 +38,7 @@ from logbroker.client.registries import GroupRegistries, NotRegistered, new_cons
 from logbroker.client.settings import ConsumerSettings
 from logbroker.client.share import Share
 from logbroker.client.stream import MessageStream
+from logbroker.client.stream_receipts import ConsumerReceipts
 from logbroker.client.topic_partitions import Partitions, TopicDirectory
 from logbroker.errors import LogbrokerError, RegistryUnavailable
 from logbroker.groups.stored import TopicPartition
@@ -40,42 +50,6 @@ LEAVE_S: Final = 5.0
 """How long a consumer that shuts down waits for ZooKeeper to take its last offsets."""
 
 Streams = Mapping[str, Sequence[MessageStream]]
-Offsets = dict[TopicPartition, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """Something that was read in ZooKeeper may be so no more, or the connection has changed."""
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionsChanged:
-    """The brokers tell of these partitions."""
-
-    partitions: Partitions
-
-
-@dataclass(frozen=True, slots=True)
-class CommitAsked:
-    """A user wants offsets stored, what its thread was handed included."""
-
-    thread_id: int
-    answer: "Future[Offsets]"
-
-
-@dataclass(frozen=True, slots=True)
-class LeaveAsked:
-    """The consumer is to give up everything and end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """Another thread of the consumer's has ended, which it cannot do without."""
-
-    error: Exception
-
-
-Event = Changed | PartitionsChanged | CommitAsked | LeaveAsked | Failed
 
 
 class Coordinator:
@@ -91,11 +65,13 @@ class Coordinator:
         session: ZooKeeperSession,
         directory: TopicDirectory,
         streams: Streams,
+        receipts: ConsumerReceipts | None = None,
     ) -> None:
         self._settings = settings
         self._session = session
         self._directory = directory
         self._streams = streams
+        self._receipts = receipts
         self._events: SimpleQueue[Event] = SimpleQueue()
         self._registries = GroupRegistries(session, settings.group_id, self.look_again)
         self._rebalancer = Rebalancer()
@@ -137,6 +113,10 @@ class Coordinator:
         """The brokers tell of these partitions; safe on any thread."""
         self._events.put(PartitionsChanged(partitions))
 
+    def receipts_full(self) -> None:
+        """So much was counted for the audit that it should be published; safe on any thread."""
+        self._events.put(ReceiptsFull())
+
     def fail(self, error: Exception) -> None:
         """End the consumer, as another thread of its has ended; safe on any thread."""
         self._events.put(Failed(error))
@@ -146,6 +126,7 @@ class Coordinator:
 
         Raises:
             RegistryUnavailable: ZooKeeper did not answer; they may be stored or not.
+            BrokersUnavailable: the audit's topic did not take the counts; nothing was stored.
             ClientClosed: the coordinator has ended.
         """
         answer: Future[Offsets] = Future()
@@ -185,6 +166,8 @@ class Coordinator:
         self._notice_lost_session()
         if self._settings.auto_commit_interval_s is not None:
             self._commit_when_due(self._settings.auto_commit_interval_s)
+        if self._receipts is not None:
+            self._receipts.publish_when_due(boot_clock_s)
         step = self._rebalancer.next_step(boot_clock_s())
         if isinstance(step, Rest):
             self._first_round.set()
@@ -196,6 +179,8 @@ class Coordinator:
         moments = [step.until_s] if step.until_s is not None else []
         if self._settings.auto_commit_interval_s is not None:
             moments.append(self._next_commit_s)
+        if self._receipts is not None:
+            moments.append(self._receipts.next_s)
         timeout_s = max(0.0, min(moments) - boot_clock_s()) if moments else None
         try:
             self._take(self._events.get(timeout=timeout_s))
@@ -211,6 +196,8 @@ class Coordinator:
                 self._rebalancer.changed()
             case CommitAsked(thread_id, answer):
                 self._answer_commit(thread_id, answer)
+            case ReceiptsFull():
+                self._tell_receipts()
             case LeaveAsked():
                 self._is_leaving = True
             case Failed(error):
@@ -262,11 +249,20 @@ class Coordinator:
 
     def _release(self, places: Iterable[TopicPartition]) -> None:
         self._parting |= self._revoke()
-        offsets = self._parting if self._settings.auto_commit_interval_s is not None else {}
+        offsets = self._parting_offsets()
         self._registries.release(places, offsets)
         self._parting = {}
         self._stored = {}
         self._rebalancer.released()
+
+    def _parting_offsets(self) -> Offsets:
+        """What to store of partitions that are given up: nothing that the audit does not know."""
+        may_store = self._tell_receipts() and self._settings.auto_commit_interval_s is not None
+        return self._parting if may_store else {}
+
+    def _tell_receipts(self) -> bool:
+        """Publish what was handed out, if there is an audit; whether offsets may be stored."""
+        return self._receipts is None or self._receipts.publish()
 
     def _begin(self, assignment: Assignment) -> None:
         self._stored = self._registries.offsets(assignment)
@@ -337,7 +333,7 @@ class Coordinator:
         self._next_commit_s = now_s + interval_s
         try:
             self._commit()
-        except RegistryUnavailable as error:
+        except (RegistryUnavailable, BrokersUnavailable) as error:
             _log.warning("offsets of %s are not stored yet: %s", self._consumer_id, error)
 
     def _answer_commit(self, thread_id: int, answer: "Future[Offsets]") -> None:
@@ -355,11 +351,15 @@ class Coordinator:
 
         Raises:
             RegistryUnavailable: it may be stored or not.
+            BrokersUnavailable: the audit's topic did not take the counts; nothing was stored.
         """
         positions = self._offsets(lambda stream: stream.positions())
         moved = {k: v for k, v in positions.items() if self._stored.get(k) != v}
         if not moved:
             return
+        # Behind the positions, so that all that they cover is counted.
+        if not self._tell_receipts():
+            raise BrokersUnavailable("the topic 'audit' did not take what was received")
         try:
             self._registries.commit(moved)
         except NotRegistered:
@@ -370,7 +370,7 @@ class Coordinator:
     def _depart(self) -> None:
         """Store and release what is ours; the end of the session would release it as well."""
         self._parting |= self._revoke()
-        offsets = self._parting if self._settings.auto_commit_interval_s is not None else {}
+        offsets = self._parting_offsets()
         places = self._rebalancer.owned.keys() | self._parting.keys()
         try:
             self._registries.release(places, offsets, Deadline.after(LEAVE_S))

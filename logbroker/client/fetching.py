@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from logbroker.client.errors import FetchFailed
 from logbroker.client.message import Message
+from logbroker.client.record_headers import readable_headers
 from logbroker.client.share import Share
 from logbroker.errors import ConfigurationError
 
@@ -125,7 +126,7 @@ def _item(message: "confluent_kafka.Message") -> Fetched | None:
             message.key(),
             message.value(),
             message.timestamp()[1],
-            _headers(message),
+            tuple(readable_headers(message) or ()),
         )
     if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
         assert partition is not None
@@ -135,11 +136,6 @@ def _item(message: "confluent_kafka.Message") -> Fetched | None:
         _log.warning("cannot read %s-%s at present: %s", topic, partition, error.str())
         return None
     return FetchFailed(f"{topic}-{partition} at offset {offset}: {error.str()}")
-
-
-def _headers(message: "confluent_kafka.Message") -> tuple[tuple[str, bytes | None], ...]:
-    headers: Any = message.headers()
-    return tuple(headers) if headers else ()
 
 
 def _note_error(error: KafkaError) -> None:

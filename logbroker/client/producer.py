@@ -4,7 +4,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final, NamedTuple, Self
@@ -132,11 +132,23 @@ class Producer:
             SendFailed: the topic is not there, or no broker answers; nothing was sent.
             ClientClosed: the producer is closed.
         """
-        if not messages:
+        return self.send_each(topic, messages, len(messages), key)
+
+    def send_each(
+        self, topic: str, messages: Iterable[bytes | NewMessage], count: int, key: bytes | None
+    ) -> "Future[SentSet]":
+        """As `send`, with `count` messages that may be made one by one, as they are handed over.
+
+        Raises:
+            ValueError: the set is empty, or the partitioner's answer is no partition.
+            SendFailed: the topic is not there, or no broker answers; nothing was sent.
+            ClientClosed: the producer is closed.
+        """
+        if not count:
             raise ValueError("a set has one message at least")
         deadline_s = time.monotonic() + self._timeout_s
-        partition = self._choose(topic, key, len(messages), deadline_s)
-        sending = _Sending(topic, partition, len(messages))
+        partition = self._choose(topic, key, count, deadline_s)
+        sending = _Sending(topic, partition, count)
         with self._sending:
             for place, message in enumerate(messages):
                 new = NewMessage(message) if isinstance(message, bytes) else message

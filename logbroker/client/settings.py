@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from logbroker.client.audit_event import NAME_BYTES_MAX
 from logbroker.errors import ConfigurationError
 
 GROUP_ID_LENGTH_MAX: Final = 255
@@ -33,6 +34,7 @@ class ConsumerSettings:
     rebalance_backoff_s: float
     partition_poll_s: float
     client_settings: Mapping[str, Any] = field(default_factory=dict)
+    audit_tier: str | None = None
 
     def __post_init__(self) -> None:
         refuse(
@@ -46,6 +48,7 @@ class ConsumerSettings:
                 *_not_positive("rebalance_backoff_s", self.rebalance_backoff_s),
                 *_not_positive("partition_poll_s", self.partition_poll_s),
                 *reserved(self.client_settings, RESERVED),
+                *_no_audit_name("audit_tier", self.audit_tier),
             ]
         )
 
@@ -99,6 +102,11 @@ def _too_long(name: str, value: str, length_max: int) -> Iterator[str]:
 def _not_one_of(name: str, value: str, allowed: Iterable[str]) -> Iterator[str]:
     if value not in allowed:
         yield f"{name} is {value!r}; allowed is {' or '.join(allowed)}"
+
+
+def _no_audit_name(name: str, value: str | None) -> Iterator[str]:
+    if value is not None and not 0 < len(value.encode(errors="replace")) <= NAME_BYTES_MAX:
+        yield f"{name} is empty, or has more than {NAME_BYTES_MAX} bytes"
 
 
 def _not_positive(name: str, value: float | None) -> Iterator[str]:

@@ -5,9 +5,11 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from logbroker.client.audit_event import AuditRecord
 from logbroker.client.fetching import Fetched, Fetcher, LogEnd
 from logbroker.client.message import Message
 from logbroker.client.share import Share
+from logbroker.client.stream_receipts import StreamReceipts
 
 _LEASE_CHECK_S: Final = 0.05
 """Time between two looks at a lease that does not hold; a round trip renews it."""
@@ -20,11 +22,21 @@ class MessageStream(Iterator[Message]):
     so that one whose processing fails comes again.
     """
 
-    def __init__(self, topic: str, fetcher: Fetcher, clock: Callable[[], float]) -> None:
-        """A connector makes it; `clock` is the one that leases are by."""
+    def __init__(
+        self,
+        topic: str,
+        fetcher: Fetcher,
+        clock: Callable[[], float],
+        receipts: StreamReceipts | None = None,
+    ) -> None:
+        """A connector makes it; `clock` is the one that leases are by.
+
+        `receipts` count what is handed out, if there is an audit.
+        """
         self.topic = topic
         self._fetcher = fetcher
         self._clock = clock
+        self._receipts = receipts
         # Held by the thread that may use the fetcher.
         self._fetching = threading.Lock()
         # Guards what is below; notified when there is another share, and at the end.
@@ -79,6 +91,11 @@ class MessageStream(Iterator[Message]):
             if self._handed is not None and self._handed[2] == thread_id:
                 self._process_handed()
 
+    def take_receipts(self) -> list[AuditRecord]:
+        """The audit's events of what was handed out since they were taken last."""
+        with self._lock:
+            return [] if self._receipts is None else self._receipts.take()
+
     def end(self, failure: Exception | None = None) -> None:
         """Hand out nothing any more: the iteration ends, with `failure` if there is one."""
         with self._lock:
@@ -126,6 +143,8 @@ class MessageStream(Iterator[Message]):
             item = self._ahead.popleft()
             if isinstance(item, Message):
                 self._handed = (share, item, threading.get_ident())
+                if self._receipts is not None:
+                    self._receipts.note(item)
                 return item
             if isinstance(item, LogEnd):
                 share.processed(item.partition, item.offset)

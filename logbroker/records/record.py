@@ -231,7 +231,6 @@ def _read_headers(data: bytes, position: int) -> tuple[Headers, int]:
 def _header_key(key: bytes | None) -> str:
     if key is None:
         raise CorruptBatch("a record has a header whose key is null")
-    try:
-        return key.decode()
-    except UnicodeDecodeError:
-        raise CorruptBatch(f"a record has a header whose key is no UTF-8: {key!r}") from None
+    # As Java reads it: nobody checks keys where they come in, and one that is no UTF-8 must not
+    # keep a whole batch from being looked up.
+    return key.decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Reads the fields of one request frame, each only where the frame holds all of it."""
+"""Reads the fields of one frame, each only where the frame holds all of it."""
 
 import struct
 from functools import lru_cache
@@ -153,7 +153,7 @@ class FrameReader:
 
     def _cut(self, wanted: int) -> MalformedRequest:
         left = self.end - self.position
-        return MalformedRequest(f"{wanted} bytes wanted where {left} are left of the request")
+        return MalformedRequest(f"{wanted} bytes wanted where {left} are left of the frame")
 
 
 @lru_cache(maxsize=1024)  # consumers name the same topics in every fetch

@@ -20,7 +20,16 @@ Field = Mapping[str, Any]
 Check = Callable[[FrameReader], int]
 """Passes over one field and counts structures with tags in it, or raises MalformedRequest."""
 
-FIXED_BYTES: Final = {"bool": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8, "uuid": 16}
+FIXED_BYTES: Final = {
+    "bool": 1,
+    "int8": 1,
+    "int16": 2,
+    "int32": 4,
+    "int64": 8,
+    "uuid": 16,
+    # What kafka-python makes of an int32 that lists rights.
+    "bitfield": 4,
+}
 
 COPIED_BYTES_MAX: Final = 64 * 2**20
 """How much kafka-python may copy for the tags of one request: some ten milliseconds of work."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import httpx
+from migrated import make_migrated
 from processes import BrokerProcess, ServerProcess, until
 from receiver_thread import ReceiverThread
 from sqlalchemy import create_engine, text
@@ -14,7 +15,7 @@ from sqlalchemy.exc import OperationalError
 
 from app.replay.accounts import Scope
 from app.replay.windows import format_time
-from app.store import Store, migrate
+from app.store import Store
 from app.webhooks.signing import new_secret
 
 EVENTS = 800
@@ -190,7 +191,7 @@ class Stage:
         if not self._bootstrap_servers:
             broker = self._stack.enter_context(BrokerProcess(self._folder / "log")).serve()
             self._bootstrap_servers = broker.bootstrap_servers
-        migrate(self._database_url)
+        make_migrated(self._database_url)
         api = ServerProcess(
             [*self._service("api"), "--port", "0"], self._folder / "api.log", ENVIRONMENT
         )

@@ -14,17 +14,22 @@ from pathlib import Path
 import httpx
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from mariadb import MariaDbServer, free_port
+from mariadb import MariaDbServer
+from ports import free_port
 from processes import DEADLINE_S, BrokerProcess, ShellProcess, require_program, until
+from spark_session import spark_environment
 from zookeeper import SharedZooKeeper
 
-from app.replay.windows import format_time
+from app.log.topics import ensure_topics
+from app.replay.windows import format_time, parse_time
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 PROGRAMS = Path(sys.executable).parent
 EVENTS = 50
 MINUTE_MS = 60_000
+SPARK_S = 180.0
+"""How long a job may take, of which Spark's start is most."""
 
 
 def commands() -> list[str]:
@@ -57,7 +62,7 @@ class Terminal:
         self.folder = folder / "home"
         self.folder.mkdir()
 
-    def run(self, line: str) -> "subprocess.CompletedProcess[str]":
+    def run(self, line: str, deadline_s: float = DEADLINE_S) -> "subprocess.CompletedProcess[str]":
         """Type a command and wait for it; it must end with 0."""
         done = subprocess.run(
             ["sh", "-c", line],
@@ -65,7 +70,7 @@ class Terminal:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=DEADLINE_S,
+            timeout=deadline_s,
             check=False,
         )
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
@@ -288,6 +293,84 @@ def test_beyond_one_machine(terminal: Terminal, mariadb: MariaDbServer, tmp_path
         assert api.stop() == 0
 
 
+def test_two_data_centres_audit_and_avro(terminal: Terminal, tmp_path: Path) -> None:
+    ports = {str(port): str(free_port()) for port in (9092, 9192, 8081)}
+    terminal.environment |= {"REWIND_PORT": str(free_port()), "REWIND_BROKER_PORT": ports["9092"]}
+    address = f"127.0.0.1:{ports['9092']}"
+    line = command("rewind up")
+    service = terminal.serve(_replaced(line, ports), "rewind ready on ")
+    registry = terminal.serve(
+        _replaced(command("logbroker registry"), ports), "logbroker registry ready on "
+    )
+    subjects = httpx.get(f"http://127.0.0.1:{ports['8081']}/subjects")
+    assert (subjects.status_code, subjects.json()) == (200, [])
+
+    with BrokerProcess(tmp_path / "west", port=int(ports["9192"])).serve() as west:
+        mirrors = [
+            terminal.serve(_replaced(command(start), ports), "logbroker mirror ready")
+            for start in (
+                "logbroker mirror --from 127.0.0.1:9092",
+                "logbroker mirror --from 127.0.0.1:9192",
+            )
+        ]
+        producer = Producer({"bootstrap.servers": address})
+        producer.produce("delivery_log", b"{}", b"wh_1", partition=3, headers=[("origin", b"east")])
+        assert producer.flush(DEADLINE_S) == 0
+        with closing(Consumer({"bootstrap.servers": west.bootstrap_servers, "group.id": "x"})) as c:
+            c.assign([TopicPartition("delivery_log", 3, 0)])
+            until(lambda: (each := c.poll(0.1)) and each.key() == b"wh_1", "the record is in west")
+        for mirror in mirrors:
+            assert mirror.stop(signal.SIGINT) == 0
+
+    (code,) = [each for each in python_blocks() if "AuditedProducer" in each]
+    exec(_replaced(code, ports), {})
+    told = terminal.run(_replaced(command("logbroker audit"), ports) + " --all")
+    assert "clicks" in told.stdout
+    assert registry.stop(signal.SIGINT) == 0
+    assert service.stop(signal.SIGINT) == 0
+
+
+def test_make_spark() -> None:
+    require_program("make", "make")
+    command = ["make", "--dry-run", "--always-make", "spark"]
+    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "--editable '.[spark]'" in told
+
+
+@pytest.mark.xdist_group("spark")
+@pytest.mark.timeout(400)
+def test_the_nightly_pipeline(terminal: Terminal, tmp_path: Path) -> None:
+    terminal.environment |= spark_environment(tmp_path)
+    noon_ms = parse_time("2026-11-21T12:00:00Z")
+    with BrokerProcess(tmp_path / "log").serve() as broker:
+        address = {"127.0.0.1:9092": broker.bootstrap_servers}
+        ensure_topics(
+            broker.bootstrap_servers, partitions=2, retention_ms=86_400_000, is_audited=True
+        )
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        headers = [("event-id", b"evt_1"), ("event-type", b"follow.created")]
+        producer.produce("delivery_log", b"{}", b"wh_1", timestamp=noon_ms, headers=headers)
+        for _ in range(3):
+            producer.produce("events", b"{}", timestamp=noon_ms)
+        assert producer.flush(DEADLINE_S) == 0
+        lines = [
+            _replaced(command(start), address)
+            for start in ("rewind-jobs load", "rewind-jobs delivery-report")
+        ]
+        loaded, reported = (terminal.run(line, SPARK_S).stdout for line in lines)
+        (code,) = [each for each in python_blocks() if "SparkSession" in each]
+        (terminal.folder / "count.py").write_text(_replaced(code, address))
+        counted = terminal.run("python count.py", SPARK_S).stdout
+    assert "is at version 1" in loaded
+    assert "1 events owed to 1 webhooks" in reported
+    assert (terminal.folder / "report/index.html").exists()
+    assert sum(map(int, re.findall(r"\|\s*\d+\|\s*(\d+)\|", counted))) == 3
+
+
+def python_blocks() -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
 RUN_BY: dict[str, Callable[..., None]] = {
     "make demo": test_make_demo,
     "make test": test_make_test,
@@ -309,10 +392,18 @@ RUN_BY: dict[str, Callable[..., None]] = {
     "logbroker groups list": test_many_brokers_and_groups,
     "logbroker groups describe": test_many_brokers_and_groups,
     "logbroker groups reset": test_many_brokers_and_groups,
+    "logbroker mirror --from 127.0.0.1:9092": test_two_data_centres_audit_and_avro,
+    "logbroker mirror --from 127.0.0.1:9192": test_two_data_centres_audit_and_avro,
+    "logbroker audit": test_two_data_centres_audit_and_avro,
+    "logbroker registry": test_two_data_centres_audit_and_avro,
+    "rewind up": test_two_data_centres_audit_and_avro,
     "rewind migrate": test_beyond_one_machine,
     "rewind api": test_beyond_one_machine,
     "rewind worker": test_beyond_one_machine,
     "rewind live": test_beyond_one_machine,
+    "make spark": test_make_spark,
+    "rewind-jobs load": test_the_nightly_pipeline,
+    "rewind-jobs delivery-report": test_the_nightly_pipeline,
     "make check": test_make_check,
     "make bench": test_make_bench,
 }

@@ -11,14 +11,15 @@ import httpx
 import pytest
 from api_process import ApiProcess
 from confluent_kafka import Consumer, Message, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
+from processes import DEADLINE_S, BrokerProcess, until
 from receiver_thread import ReceiverThread
 
 from app.config import Settings
 from app.log.topics import DELIVERY_LOG, EVENTS, ensure_topics
 from app.replay.windows import MINUTE_MS, format_time
+from logbroker.client.audit_mark import AUDIT_TOPIC
 from logbroker.client.partitioner import partition_for_key
-from logbroker.embedded import EmbeddedBroker
 
 RETENTION_MS = 6 * 86_400_000
 PARTITIONS = 4
@@ -26,17 +27,16 @@ Ask = Callable[..., httpx.Response]
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    broker = EmbeddedBroker(tmp_path_factory.mktemp("log"))
-    broker.start()
-    ensure_topics(broker.bootstrap_servers, partitions=PARTITIONS, retention_ms=RETENTION_MS)
-    yield broker
-    broker.stop()
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("broker") / "log") as broker:
+        servers = broker.serve().bootstrap_servers
+        ensure_topics(servers, partitions=PARTITIONS, retention_ms=RETENTION_MS)
+        yield broker
 
 
 @pytest.fixture(scope="module")
 def client(
-    broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory
+    broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[httpx.Client]:
     with running_api(broker.bootstrap_servers, tmp_path_factory.mktemp("api")) as client:
         yield client
@@ -75,7 +75,7 @@ def event(number: int, time_ms: int, **changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def records(broker: EmbeddedBroker, topic: str, partition: int) -> list[Message]:
+def records(broker: BrokerProcess, topic: str, partition: int) -> list[Message]:
     """Every record of a partition."""
     with closing(
         Consumer(
@@ -96,7 +96,7 @@ def records(broker: EmbeddedBroker, topic: str, partition: int) -> list[Message]
         return found
 
 
-def owed_to(broker: EmbeddedBroker, webhook_id: str) -> list[Message]:
+def owed_to(broker: BrokerProcess, webhook_id: str) -> list[Message]:
     key = webhook_id.encode()
     partition = partition_for_key(key, PARTITIONS)
     found = records(broker, DELIVERY_LOG, partition)
@@ -109,7 +109,7 @@ def test_the_api_is_ready_when_database_and_log_are(client: httpx.Client) -> Non
 
 
 def test_an_accepted_event_is_in_the_one_partition_of_its_webhook(
-    client: httpx.Client, broker: EmbeddedBroker, webhook_id: str
+    client: httpx.Client, broker: BrokerProcess, webhook_id: str
 ) -> None:
     time_ms = time.time_ns() // 1_000_000 - MINUTE_MS
     answer = client.post("/events", json=event(7, time_ms, webhookId=webhook_id))
@@ -125,7 +125,7 @@ def test_an_accepted_event_is_in_the_one_partition_of_its_webhook(
 
 
 def test_thousands_of_lines_are_in_the_log_when_they_are_accepted(
-    client: httpx.Client, broker: EmbeddedBroker, webhook_id: str
+    client: httpx.Client, broker: BrokerProcess, webhook_id: str
 ) -> None:
     time_ms = time.time_ns() // 1_000_000
     events = [event(n, time_ms, webhookId=webhook_id) for n in range(5_000)]
@@ -141,7 +141,7 @@ def test_thousands_of_lines_are_in_the_log_when_they_are_accepted(
 
 
 def test_events_owed_to_nobody_go_where_the_rules_decide(
-    client: httpx.Client, broker: EmbeddedBroker, webhook_id: str
+    client: httpx.Client, broker: BrokerProcess, webhook_id: str
 ) -> None:
     time_ms = time.time_ns() // 1_000_000
     batch = [event(n, time_ms, id=f"mixed_{n}") for n in range(10)]
@@ -200,7 +200,7 @@ def test_a_request_repeated_under_its_key_is_answered_with_the_first_replay(
 
 
 def test_a_window_whose_events_the_log_has_deleted_is_refused_with_what_is_left(
-    client: httpx.Client, broker: EmbeddedBroker, webhook_id: str
+    client: httpx.Client, broker: BrokerProcess, webhook_id: str
 ) -> None:
     now_ms = time.time_ns() // 1_000_000
     times = [now_ms - 40 * MINUTE_MS, now_ms - 20 * MINUTE_MS]
@@ -217,24 +217,37 @@ def test_a_window_whose_events_the_log_has_deleted_is_refused_with_what_is_left(
     assert client.post("/replays", json=asked).status_code == 202
 
 
-def _delete_up_to(broker: EmbeddedBroker, message: Message) -> None:
+def _delete_up_to(broker: BrokerProcess, message: Message) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     place = TopicPartition(message.topic(), message.partition(), message.offset() + 1)
     admin.delete_records([place])[place].result()
 
 
 def test_a_log_that_comes_back_is_used_again(tmp_path: Path) -> None:
-    broker = EmbeddedBroker(tmp_path / "log")
-    port = int(broker.start().rpartition(":")[2])
-    ensure_topics(broker.bootstrap_servers, partitions=PARTITIONS, retention_ms=RETENTION_MS)
-    with running_api(broker.bootstrap_servers, tmp_path) as client:
-        broker.stop()
-        down = client.get("/readyz")
-        assert (down.status_code, down.json()["unavailable"]) == (503, ["log"])
+    with BrokerProcess(tmp_path / "log") as broker:
+        servers = broker.serve().bootstrap_servers
+        ensure_topics(servers, partitions=PARTITIONS, retention_ms=RETENTION_MS)
+        with running_api(servers, tmp_path) as client:
+            broker.stop()
+            down = client.get("/readyz")
+            assert (down.status_code, down.json()["unavailable"]) == (503, ["log"])
 
-        broker = EmbeddedBroker(tmp_path / "log", port)
-        broker.start()
-        time_ms = time.time_ns() // 1_000_000
-        assert client.post("/events", json=event(1, time_ms)).json() == {"accepted": 1}
-        assert client.get("/readyz").status_code == 200
-    broker.stop()
+            broker.serve()
+            time_ms = time.time_ns() // 1_000_000
+            assert client.post("/events", json=event(1, time_ms)).json() == {"accepted": 1}
+            assert client.get("/readyz").status_code == 200
+
+
+def test_what_audit_does_not_take_is_counted_as_lost(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "log") as broker:
+        broker.serve()
+        topic = NewTopic(AUDIT_TOPIC, 1, 1, config={"max.message.bytes": "1"})
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        admin.create_topics([topic])[AUDIT_TOPIC].result(DEADLINE_S)
+        with running_api(broker.bootstrap_servers, tmp_path) as client:
+            now_ms = time.time_ns() // 1_000_000
+            # The younger one ends the window of the older one.
+            events = [event(0, now_ms - 60 * MINUTE_MS), event(1, now_ms)]
+            assert client.post("/events", json=events).status_code == 202
+            lost = "rewind_audit_lost_records_total 1.0"
+            until(lambda: lost in client.get("/metrics").text.splitlines(), "it is counted")

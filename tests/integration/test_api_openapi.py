@@ -12,14 +12,14 @@ from typing import Any
 
 import httpx
 import pytest
-from processes import ServerProcess
+from migrated import make_migrated
+from processes import BrokerProcess, ServerProcess
 from receiver_thread import ReceiverThread
 
 from app.log.topics import ensure_topics
 from app.replay.accounts import Scope
 from app.replay.windows import format_time
-from app.store import Store, migrate
-from logbroker.embedded import EmbeddedBroker
+from app.store import Store
 
 RETENTION_MS = 6 * 86_400_000
 PARTITIONS = 2
@@ -39,17 +39,16 @@ ENDLESS = "streamReplayProgress"
 
 @pytest.fixture(scope="module")
 def bootstrap_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    broker = EmbeddedBroker(tmp_path_factory.mktemp("log"))
-    broker.start()
-    ensure_topics(broker.bootstrap_servers, partitions=PARTITIONS, retention_ms=RETENTION_MS)
-    yield broker.bootstrap_servers
-    broker.stop()
+    with BrokerProcess(tmp_path_factory.mktemp("broker") / "log") as broker:
+        servers = broker.serve().bootstrap_servers
+        ensure_topics(servers, partitions=PARTITIONS, retention_ms=RETENTION_MS)
+        yield servers
 
 
 @pytest.fixture
 def database(tmp_path: Path) -> str:
     url = f"sqlite:///{tmp_path}/rewind.db"
-    migrate(url)
+    make_migrated(url)
     return url
 
 

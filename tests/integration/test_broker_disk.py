@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mariadb import free_port
+from ports import free_port
 from processes import BrokerProcess
 from raw_connection import (
     ACKS_ALL,

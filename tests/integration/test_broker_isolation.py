@@ -6,9 +6,9 @@ import struct
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from processes import BrokerProcess
 from raw_connection import ACKS_LEADER, RawConnection, produce_request
 
-from logbroker.embedded import EmbeddedBroker
 from logbroker.records.record import NewRecord, encode_batch
 
 CUT_PRODUCE = struct.pack(">ihhi", 10, 0, 9, 1) + b"\0\0"
@@ -20,7 +20,7 @@ def batch(value: bytes) -> bytes:
 
 
 def test_a_broken_client_takes_no_answer_of_another(
-    broker: EmbeddedBroker,
+    broker: BrokerProcess,
 ) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     admin.create_topics([NewTopic("isolation", 1)])["isolation"].result()

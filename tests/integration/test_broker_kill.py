@@ -1,8 +1,6 @@
 """The broker dies under load, again and again; what it acknowledged is there, once, in order."""
 
 import random
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -11,6 +9,7 @@ from typing import Self
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from logbroker_command import logbroker_command
 from processes import DEADLINE_S, BrokerProcess, until
 
 ROUNDS = 8
@@ -216,11 +215,5 @@ def check_files(broker: BrokerProcess) -> None:
     segments = sorted(broker.data_dir.glob(f"{TOPIC}-*/*.log"))
     assert len(segments) > PARTITIONS
     for segment in segments:
-        checked = subprocess.run(
-            [sys.executable, "-m", "logbroker", "dump", str(segment)],
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-            check=False,
-        )
+        checked = logbroker_command(broker.bootstrap_servers, "dump")(str(segment))
         assert checked.returncode == 0, checked.stdout[-2_000:] + checked.stderr

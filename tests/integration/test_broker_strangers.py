@@ -18,9 +18,8 @@ from kafka.protocol.consumer.group import (
     OffsetFetchResponse,
 )
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from processes import BrokerProcess
 from raw_connection import RawConnection
-
-from logbroker.embedded import EmbeddedBroker
 
 TOPIC = 2
 UNKNOWN_MEMBER_ID = 25
@@ -33,7 +32,7 @@ _GroupTopic = _Group.OffsetFetchRequestTopics
 
 
 @pytest.fixture
-def connection(broker: EmbeddedBroker) -> Iterator[RawConnection]:
+def connection(broker: BrokerProcess) -> Iterator[RawConnection]:
     """To a broker that has the topic `events`."""
     with RawConnection(broker.bootstrap_servers) as connection:
         ask_metadata(connection, "events")

@@ -9,9 +9,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from logbroker_command import Run, logbroker_command
-from processes import DEADLINE_S, until
-
-from logbroker.embedded import EmbeddedBroker
+from processes import DEADLINE_S, BrokerProcess, until
 
 TOPIC = "clicks"
 START_MS = 1_795_248_000_000
@@ -22,13 +20,13 @@ MESSAGES = (4, 2)
 
 
 @pytest.fixture
-def groups(broker: EmbeddedBroker) -> Run:
+def groups(broker: BrokerProcess) -> Run:
     """`logbroker groups ...` as a process."""
     return logbroker_command(broker.bootstrap_servers, "groups")
 
 
 @pytest.fixture
-def topic(broker: EmbeddedBroker) -> str:
+def topic(broker: BrokerProcess) -> str:
     """A topic of two partitions with messages in both."""
     config = {"bootstrap.servers": broker.bootstrap_servers}
     admin = AdminClient(config)
@@ -42,7 +40,7 @@ def topic(broker: EmbeddedBroker) -> str:
     return TOPIC
 
 
-def commit(broker: EmbeddedBroker, group: str, *offsets: int, topic: str = TOPIC) -> None:
+def commit(broker: BrokerProcess, group: str, *offsets: int, topic: str = TOPIC) -> None:
     """Commit an offset for each partition from 0 on, as a consumer that joins no group."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": group})
     consumer.commit(
@@ -53,7 +51,7 @@ def commit(broker: EmbeddedBroker, group: str, *offsets: int, topic: str = TOPIC
 
 
 @contextmanager
-def member(broker: EmbeddedBroker, group: str, client_id: str) -> Iterator[Consumer]:
+def member(broker: BrokerProcess, group: str, client_id: str) -> Iterator[Consumer]:
     """A consumer that has joined and read everything that it was assigned."""
     consumer = Consumer(
         {
@@ -84,7 +82,7 @@ def committed(groups: Run, group: str) -> dict[int, int | None]:
 
 
 def test_a_group_at_work_is_described_with_its_lag_and_its_owners(
-    groups: Run, broker: EmbeddedBroker, topic: str
+    groups: Run, broker: BrokerProcess, topic: str
 ) -> None:
     with member(broker, "readers", "reader-1") as consumer:
         consumer.commit(offsets=[TopicPartition(topic, 0, 3)], asynchronous=False)
@@ -137,7 +135,7 @@ def test_a_group_at_work_is_described_with_its_lag_and_its_owners(
 
 
 def test_a_group_keeps_its_offsets_when_nobody_is_left(
-    groups: Run, broker: EmbeddedBroker, topic: str
+    groups: Run, broker: BrokerProcess, topic: str
 ) -> None:
     with member(broker, "readers", "reader-1") as consumer:
         consumer.commit(asynchronous=False)
@@ -169,7 +167,7 @@ def test_a_group_keeps_its_offsets_when_nobody_is_left(
     ],
 )
 def test_a_reset_is_shown_first_and_done_when_asked(
-    groups: Run, broker: EmbeddedBroker, topic: str, target: list[str], expected: dict[int, int]
+    groups: Run, broker: BrokerProcess, topic: str, target: list[str], expected: dict[int, int]
 ) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     (done,) = admin.delete_records([TopicPartition(topic, 0, 1)]).values()
@@ -195,7 +193,7 @@ def test_a_reset_is_shown_first_and_done_when_asked(
 
 
 def test_an_offset_beyond_a_log_becomes_its_nearest_end(
-    groups: Run, broker: EmbeddedBroker, topic: str
+    groups: Run, broker: BrokerProcess, topic: str
 ) -> None:
     commit(broker, "readers", 0, 0)
     done = groups("reset", "readers", "--to-offset", "3", "--all-topics", "--execute")
@@ -211,7 +209,7 @@ def test_an_offset_beyond_a_log_becomes_its_nearest_end(
     assert committed(groups, "readers") == {0: 3, 1: 2}
 
 
-def test_only_what_is_chosen_is_reset(groups: Run, broker: EmbeddedBroker, topic: str) -> None:
+def test_only_what_is_chosen_is_reset(groups: Run, broker: BrokerProcess, topic: str) -> None:
     commit(broker, "readers", 3, 1)
     done = groups("reset", "readers", "--to-earliest", "--topic", f"{topic}:1", "--execute")
     assert done.returncode == 0, done.stderr
@@ -229,7 +227,7 @@ def test_a_group_is_made_by_the_reset_of_its_offsets(groups: Run, topic: str) ->
 
 
 def test_a_group_with_members_keeps_its_offsets(
-    groups: Run, broker: EmbeddedBroker, topic: str
+    groups: Run, broker: BrokerProcess, topic: str
 ) -> None:
     with member(broker, "readers", "reader-1") as consumer:
         consumer.commit(asynchronous=False)
@@ -248,7 +246,7 @@ def test_a_group_with_members_keeps_its_offsets(
 
 
 def test_a_group_is_deleted_with_its_offsets(
-    groups: Run, broker: EmbeddedBroker, topic: str
+    groups: Run, broker: BrokerProcess, topic: str
 ) -> None:
     commit(broker, "readers", 1)
     gone = groups("delete", "readers")

@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 from api_process import ApiProcess
 from click.testing import CliRunner, Result
+from processes import BrokerProcess
 
 from app.cli import main
+from app.cli.progress_bar import describe
 from app.config import Settings
 from app.log.topics import ensure_topics
 from app.replay.accounts import Scope
 from app.replay.model import Counts, Failure, NewWebhook, OffsetRange, Webhook
 from app.replay.windows import MINUTE_MS, format_time
 from app.webhooks.signing import new_secret
-from logbroker.embedded import EmbeddedBroker
 
 NOW_MS = time.time_ns() // 1_000_000
 WINDOW = ("--from", format_time(NOW_MS - 60 * MINUTE_MS), "--to", format_time(NOW_MS - MINUTE_MS))
@@ -25,13 +26,12 @@ WINDOW = ("--from", format_time(NOW_MS - 60 * MINUTE_MS), "--to", format_time(NO
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiProcess]:
     folder = tmp_path_factory.mktemp("api")
-    broker = EmbeddedBroker(folder / "log")
-    broker.start()
-    ensure_topics(broker.bootstrap_servers, partitions=4, retention_ms=6 * 86_400_000)
-    settings = Settings(data_dir=folder, bootstrap_servers=broker.bootstrap_servers)
-    with ApiProcess(settings, folder) as api:
-        yield api
-    broker.stop()
+    with BrokerProcess(folder / "log") as broker:
+        servers = broker.serve().bootstrap_servers
+        ensure_topics(servers, partitions=4, retention_ms=6 * 86_400_000)
+        settings = Settings(data_dir=folder, bootstrap_servers=servers)
+        with ApiProcess(settings, folder) as api:
+            yield api
 
 
 @pytest.fixture
@@ -83,6 +83,18 @@ def test_every_option_of_the_command_reaches_the_replay(
     terminal.rewind("replays", "cancel", job["id"])
 
 
+def test_a_replay_of_the_archive_is_shown_with_what_it_waits_for(
+    terminal: Terminal, webhook: Webhook
+) -> None:
+    old = ("--from", "2026-01-01T00:00:00Z", "--to", "2026-01-02T00:00:00Z")
+    job = terminal.rewind("replay", webhook.id, *old, "--source", "archive", "--no-wait")
+    shown = terminal.rewind("replays", "list", "--webhook-id", webhook.id)
+    assert shown["waitsFor"] == job["waitsFor"]
+    assert (shown["source"], shown["waitsFor"]["job"]) == ("archive", "rewind-jobs restore")
+    assert "waiting: a restore: " in describe(shown)
+    terminal.rewind("replays", "cancel", job["id"])
+
+
 def test_a_dry_run_tells_and_queues_nothing(terminal: Terminal, webhook: Webhook) -> None:
     told = terminal.rewind("replay", webhook.id, *WINDOW, "--dry-run")
     assert (told["events"], told["isExact"]) == (0, True)
@@ -114,7 +126,7 @@ def test_failures_are_listed_and_tried_again(
     api: ApiProcess, terminal: Terminal, webhook: Webhook
 ) -> None:
     job = terminal.rewind("replay", webhook.id, *WINDOW, "--no-wait")
-    claim = api.store.claim("test", 60.0)
+    claim = api.store.claim("test", 60.0, "local")
     assert claim is not None
     assert claim.replay.id == job["id"]
     api.store.begin_delivery(claim.lease, OffsetRange(0, 0, 250))

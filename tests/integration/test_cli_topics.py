@@ -10,14 +10,12 @@ from broker_cluster import NO_LEADER, BrokerCluster
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from logbroker_command import Run, logbroker_command
-from processes import DEADLINE_S
+from processes import DEADLINE_S, BrokerProcess
 from zookeeper import SharedZooKeeper
-
-from logbroker.embedded import EmbeddedBroker
 
 
 @pytest.fixture
-def topics(broker: EmbeddedBroker) -> Run:
+def topics(broker: BrokerProcess) -> Run:
     """`logbroker topics ...` as a process."""
     return logbroker_command(broker.bootstrap_servers, "topics")
 
@@ -42,7 +40,7 @@ def test_a_topic_is_created_listed_described_and_deleted(topics: Run) -> None:
     assert topics("list").stdout == ""
 
 
-def test_what_a_log_holds_is_told(topics: Run, broker: EmbeddedBroker, tmp_path: Path) -> None:
+def test_what_a_log_holds_is_told(topics: Run, broker: BrokerProcess, tmp_path: Path) -> None:
     assert topics("create", "events", "--partitions", "2").returncode == 0
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     # The newest message is neither the first nor the last.
@@ -79,7 +77,7 @@ def test_what_a_log_holds_is_told(topics: Run, broker: EmbeddedBroker, tmp_path:
     assert second.index(full["first_time"]) == headings.index("FIRST-TIME")
 
 
-def test_records_that_were_deleted_are_not_described(topics: Run, broker: EmbeddedBroker) -> None:
+def test_records_that_were_deleted_are_not_described(topics: Run, broker: BrokerProcess) -> None:
     topics("create", "events")
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for number in range(3):

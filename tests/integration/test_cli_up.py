@@ -14,9 +14,10 @@ from pathlib import Path
 import httpx
 import pytest
 from confluent_kafka.admin import AdminClient
+from ports import adjacent_ports, free_port
 from processes import DEADLINE_S, ServerProcess, until
 from receiver_thread import ReceiverThread
-from zookeeper import SharedZooKeeper, free_ports
+from zookeeper import SharedZooKeeper
 
 from app.store import migrate
 
@@ -67,16 +68,18 @@ def has_ended(pid: int) -> bool:
 def test_what_was_stored_is_there_after_a_restart(tmp_path: Path) -> None:
     now = datetime.now(UTC)
     window = {"from": (now - timedelta(minutes=5)).isoformat(), "to": now.isoformat()}
-    with ReceiverThread() as receiver, Up(tmp_path) as up, up.ask() as api:
+    in_east = ("--origin", "east")
+    with ReceiverThread() as receiver, Up(tmp_path, options=in_east) as up, up.ask() as api:
         webhook = api.post("/webhooks", json={"url": receiver.url}).json()
         # Nobody else on the machine may read the secrets and the events.
         assert not [each for each in up.folder.rglob("*") if each.stat().st_mode & 0o077]
         event = {"id": "evt_1", "type": "made", "time": window["from"], "data": {}}
         api.post("/events", json=event | {"webhookId": webhook["id"]}).raise_for_status()
         replay = api.post("/replays", json={"webhookId": webhook["id"], **window}).json()
+        assert replay["origin"] == "east"
         api.post(f"/replays/{replay['id']}/cancel").raise_for_status()
         assert up.stop(signal.SIGINT) == 0
-    with Up(tmp_path) as up, up.ask() as api:
+    with Up(tmp_path, options=in_east) as up, up.ask() as api:
         assert api.get("/webhooks").json()["items"][0]["id"] == webhook["id"]
         assert api.get(f"/replays/{replay['id']}").json()["state"] == "CANCELLED"
         replay = api.post("/replays", json={"webhookId": webhook["id"], **window}).json()
@@ -217,19 +220,6 @@ def test_several_brokers_share_the_log_and_keep_it_over_a_restart(
         assert len(list(folder.glob("delivery_log-*"))) == 8
 
 
-def adjacent_ports(count: int) -> int:
-    """The first of several ports in a row that nobody listens on right now."""
-    while True:
-        (first,) = free_ports(1)
-        try:
-            for port in range(first, first + count):
-                with socket.socket() as listener:
-                    listener.bind(("127.0.0.1", port))
-        except OSError:
-            continue
-        return first
-
-
 def test_several_brokers_without_a_zookeeper_are_misused_in_one_line(tmp_path: Path) -> None:
     with Up(tmp_path, options=("--brokers", "2")) as up:
         up.launch()
@@ -240,7 +230,7 @@ def test_several_brokers_without_a_zookeeper_are_misused_in_one_line(tmp_path: P
 
 
 def test_a_zookeeper_that_does_not_answer_is_named_in_one_line(tmp_path: Path) -> None:
-    address = f"127.0.0.1:{free_ports(1)[0]}"
+    address = f"127.0.0.1:{free_port()}"
     with Up(tmp_path, options=("--zookeeper", address)) as up:
         (line,) = up.refused()
         assert address in line

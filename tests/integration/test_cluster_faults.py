@@ -23,7 +23,10 @@ from zookeeper import ZooKeeperServer
 NOT_LEADER_OR_FOLLOWER = 6
 REQUEST_TIMED_OUT = 7
 PARTITIONS = 6
-IN_FLIGHT_MAX = 100
+IN_FLIGHT_MAX = 5
+"""With `LINGER_MS` some hundred values a second: more would only keep processors busy."""
+
+LINGER_MS = 50
 LEADERS = [1, 2, 3, 1, 2, 3]
 
 
@@ -50,7 +53,7 @@ class SteadyProducer:
                 "bootstrap.servers": cluster.bootstrap_servers,
                 "acks": "all",
                 "enable.idempotence": True,
-                "linger.ms": 5,
+                "linger.ms": LINGER_MS,
                 "message.timeout.ms": int(DEADLINE_S * 1000),
             }
         )
@@ -90,7 +93,7 @@ class SteadyProducer:
                 self._producer.produce(
                     "events", b"%d" % number, partition=partition, on_delivery=self._delivered
                 )
-            self._producer.poll(0.002)
+            self._producer.poll(0.005)
         assert self._producer.flush(DEADLINE_S) == 0
 
     def _delivered(self, error: Any, message: Any) -> None:

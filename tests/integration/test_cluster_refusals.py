@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from broker_cluster import BrokerCluster
 from kazoo.client import KazooClient
+from ports import free_port
 from processes import DEADLINE_S, BrokerProcess, until
-from zookeeper import SharedZooKeeper, ZooKeeperServer, free_ports
+from zookeeper import SharedZooKeeper, ZooKeeperServer
 
 
 def refusal(broker: BrokerProcess) -> str:
@@ -26,7 +27,7 @@ def until_serves(cluster: BrokerCluster, topic: str) -> None:
 
 
 def test_an_address_where_nobody_answers_is_named(tmp_path: Path) -> None:
-    (port,) = free_ports(1)
+    port = free_port()
     address = f"127.0.0.1:{port}"
     broker = BrokerProcess(tmp_path / "log", "--zookeeper", address)
     assert address in refusal(broker)

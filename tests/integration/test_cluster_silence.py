@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from broker_cluster import METADATA_VERSION, BrokerCluster
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
-from mariadb import free_port
+from ports import free_port
 from processes import DEADLINE_S, until
 from raw_connection import RawConnection
 from scraped_metrics import scrape

@@ -20,9 +20,9 @@ from group_recorder import GroupRecorder, send
 from kafka.admin import KafkaAdminClient, MemberToRemove
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaTopicPartition
+from ports import free_port
 from processes import DEADLINE_S, BrokerProcess, until
 from scraped_metrics import scrape
-from zookeeper import free_ports
 
 PLACES = [("events", 0), ("events", 1)]
 
@@ -174,7 +174,7 @@ def test_a_new_group_begins_where_its_consumer_wants(
 
 
 def test_groups_are_counted_by_state(tmp_path: Path) -> None:
-    (port,) = free_ports(1)
+    port = free_port()
     options = ("--group-initial-rebalance-delay-ms", "0", "--metrics-listen", f"127.0.0.1:{port}")
     with BrokerProcess(tmp_path / "log", *options) as broker:
         broker.serve().make_topic("events", 2)

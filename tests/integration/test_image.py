@@ -14,11 +14,14 @@ import yaml
 
 from app.cli import main as rewind
 from app.config import Settings
+from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES, EVENTS, REPLAY_OUTCOMES
 from logbroker.cli import main as logbroker
+from logbroker.client.audit_mark import AUDIT_TOPIC
+from spark_jobs.cli import main as rewind_jobs
 
 ROOT = Path(__file__).parents[2]
 PASSWORD = "p4ss"
-COMMANDS = {"rewind": rewind, "logbroker": logbroker}
+COMMANDS = {"rewind": rewind, "logbroker": logbroker, "rewind-jobs": rewind_jobs}
 
 
 def composed(*profiles: str, **environment: str) -> "subprocess.CompletedProcess[str]":
@@ -60,6 +63,33 @@ def test_each_profile_brings_a_log_of_its_own() -> None:
     assert services("kafka").keys() == OURS | {"kafka"}
 
 
+def test_a_second_data_centre_has_a_log_and_a_name_of_its_own_and_mirrors_both_ways() -> None:
+    found = services("second")
+    theirs = {"api-second", "live-second", "worker-second"}
+    assert found.keys() == OURS | theirs | {"broker-second", "mirror-out", "mirror-back"}
+    ours, other = (found[name]["environment"] for name in ("api", "api-second"))
+    assert all(found[name]["environment"] == other for name in theirs)
+    assert {name for name in ours if ours[name] != other[name]} == {
+        "REWIND_ORIGIN",
+        "REWIND_BOOTSTRAP_SERVERS",
+    }
+    out, back = (mirrored(found[name]["command"]) for name in ("mirror-out", "mirror-back"))
+    assert (out["from"], out["to"]) == (back["to"], back["from"])
+    for way, source in ((out, ours), (back, other)):
+        assert way["from"] == source["REWIND_BOOTSTRAP_SERVERS"]
+        assert way["origin"] == source["REWIND_ORIGIN"]
+        assert set(way["topics"].split(",")) == {DELIVERY_LOG, DELIVERY_OUTCOMES, AUDIT_TOPIC}
+    # What a mirror brings before there is a live path is noted nowhere.
+    for name, live in (("mirror-out", "live-second"), ("mirror-back", "live")):
+        assert found[name]["depends_on"] == {live: {"condition": "service_healthy"}}
+        assert "test" in found[live]["healthcheck"]
+
+
+def mirrored(command: list[str]) -> dict[str, str]:
+    """The options of a mirror, by their names."""
+    return dict(option.removeprefix("--").split("=") for option in command[2:])
+
+
 def test_monitoring_brings_prometheus_with_the_rules_and_a_key() -> None:
     found = services("monitoring")
     assert found.keys() == OURS | {"prometheus"}
@@ -72,6 +102,29 @@ def test_monitoring_brings_prometheus_with_the_rules_and_a_key() -> None:
     assert api["authorization"]["credentials_file"] == f"/run/secrets/{secret['source']}"
 
 
+def test_the_pipeline_has_a_spark_and_loads_what_the_service_writes() -> None:
+    cluster, jobs = services("pipeline"), services("jobs")
+    assert cluster.keys() == OURS | {"spark-master", "spark-worker"}
+    assert jobs.keys() == OURS | {"jobs"}
+    program, job, *options = jobs["jobs"]["command"]
+    assert (program, job) == ("rewind-jobs", "load")
+    asked = dict(option.removeprefix("--").split("=") for option in options)
+    assert asked["master"] == cluster["spark-worker"]["command"][-1]
+    topics = {EVENTS, DELIVERY_LOG, DELIVERY_OUTCOMES, REPLAY_OUTCOMES, AUDIT_TOPIC}
+    assert set(asked["topics"].split(",")) == topics
+    # Whoever runs a task writes into the table, and the driver has to see it.
+    folders = [cluster["spark-worker"]["volumes"], jobs["jobs"]["volumes"]]
+    assert folders == [["tables:/var/lib/rewind/tables:rw"]] * 2
+    assert asked["table"].startswith("/var/lib/rewind/tables/")
+    images = {
+        (each["image"], each["build"]["target"])
+        for each in (*cluster.values(), *jobs.values())
+        if "target" in each.get("build", {})
+    }
+    assert images == {("rewind-pipeline", "pipeline")}
+    assert "FROM source AS pipeline" in (ROOT / "Dockerfile").read_text()
+
+
 def test_no_password_is_chosen_for_the_operator() -> None:
     done = composed("logbroker")
     assert done.returncode != 0
@@ -79,15 +132,18 @@ def test_no_password_is_chosen_for_the_operator() -> None:
 
 
 def test_each_command_and_each_setting_is_known() -> None:
-    for name, service in services("logbroker").items():
-        command = service.get("command", [""])
-        if command[0] in COMMANDS:
-            check_command(*command, env=service["environment"])
-        check_settings(name, service.get("environment", {}))
+    for profile in ("logbroker", "registry", "second", "jobs"):
+        for name, service in services(profile).items():
+            command, environment = service.get("command", [""]), service.get("environment", {})
+            if command[0] in COMMANDS:
+                check_command(*command, env=environment)
+            check_settings(name, environment)
 
 
 def check_command(program: str, verb: str, *options: str, env: dict[str, str]) -> None:
-    command = COMMANDS[program].commands[verb]
+    program_command = COMMANDS[program]
+    command = program_command.get_command(click.Context(program_command), verb)
+    assert command is not None, f"{program} has no command {verb}"
     with pytest.MonkeyPatch.context() as patch:
         for name, value in env.items():
             patch.setenv(name, value)
@@ -111,6 +167,8 @@ def test_the_image_holds_all_that_the_commands_need(tmp_path: Path) -> None:
     environment = {"PYTHONPATH": str(installed), "REWIND_DATABASE": database}
     run([sys.executable, "-m", "app", "migrate"], cwd=tmp_path, env=environment)
     run([sys.executable, "-m", "logbroker", "serve", "--help"], cwd=tmp_path, env=environment)
+    run([sys.executable, "-m", "spark_jobs", "load", "--help"], cwd=tmp_path, env=environment)
+    assert (installed / "pyspark_rewind.py").exists()
     assert (tmp_path / "rewind.db").exists()
 
 

@@ -24,11 +24,15 @@ from receiver_thread import ReceiverThread
 
 from app.config import DAY_MS, kafka_variable
 from app.log.topics import ensure_topics
+from logbroker.client.audit_mark import AUDIT_TOPIC
 
 pytestmark = [pytest.mark.xdist_group("apache_kafka"), pytest.mark.timeout(TEST_TIMEOUT_S)]
 
 USER = "rewind"
-PASSWORDS = {ADMIN: "word-of-the-admin", USER: "word-of-rewind"}
+UNAUDITED = "unaudited"
+"""Who has all rights but those for the audit."""
+
+PASSWORDS = {ADMIN: "word-of-the-admin", USER: "word-of-rewind", UNAUDITED: "word-of-another"}
 PAGE = Path(__file__).parents[2] / "docs" / "kafka.md"
 
 
@@ -53,21 +57,32 @@ def kafka(certificate: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     with KafkaServer(tmp_path_factory.mktemp("kafka"), security) as server:
         properties = server.client_properties
         servers = properties.pop("bootstrap.servers")
-        ensure_topics(servers, partitions=2, retention_ms=6 * DAY_MS, properties=properties)
-        grant(server, rights_told())
+        ensure_topics(
+            servers,
+            partitions=2,
+            retention_ms=6 * DAY_MS,
+            properties=properties,
+            is_audited=True,
+        )
+        rights = rights_told()
+        grant(server, rights_of(USER, rights))
+        grant(server, rights_of(UNAUDITED, [each for each in rights if each[1] != AUDIT_TOPIC]))
         yield server
 
 
-def rights_told() -> list[AclBinding]:
-    """The rows of the page's table of rights."""
+def rights_told() -> list[tuple[str, str, str]]:
+    """Kind, name and operations of each row of the page's table of rights."""
     row = r"^\| (topic|group) \| `([\w-]+)` \| ([\w, ]+) \|"
-    rows = re.findall(row, PAGE.read_text(), re.MULTILINE)
+    return re.findall(row, PAGE.read_text(), re.MULTILINE)
+
+
+def rights_of(user: str, rows: list[tuple[str, str, str]]) -> list[AclBinding]:
     return [
         AclBinding(
             ResourceType[kind.upper()],
             name,
             ResourcePatternType.LITERAL,
-            f"User:{USER}",
+            f"User:{user}",
             "*",
             AclOperation[operation.upper()],
             AclPermissionType.ALLOW,
@@ -85,12 +100,14 @@ def grant(server: KafkaServer, rights: list[AclBinding]) -> None:
         granted.result(DEADLINE_S)
 
 
-def variables(certificate: Path | None, password: str = PASSWORDS[USER]) -> dict[str, str]:
+def variables(
+    certificate: Path | None, password: str = PASSWORDS[USER], user: str = USER
+) -> dict[str, str]:
     """What an operator gives the service to get in."""
     properties = {
         "security.protocol": "SASL_SSL",
         "sasl.mechanisms": "SCRAM-SHA-512",
-        "sasl.username": USER,
+        "sasl.username": user,
         "sasl.password": password,
     }
     if certificate is not None:
@@ -99,15 +116,18 @@ def variables(certificate: Path | None, password: str = PASSWORDS[USER]) -> dict
     return told | {"REWIND_ALLOW_PRIVATE_TARGETS": "true"}
 
 
+@pytest.mark.parametrize("user", [USER, UNAUDITED])
 def test_the_rights_on_the_page_are_all_that_the_service_needs(
-    kafka: KafkaServer, certificate: Path, tmp_path: Path
+    kafka: KafkaServer, certificate: Path, tmp_path: Path, user: str
 ) -> None:
+    """And those for the audit are all that it can do without."""
     folder = tmp_path / "data"
     arguments = ["-m", "app", "up", "--data-dir", str(folder), "--port", "0"]
     arguments += ["--bootstrap-servers", kafka.bootstrap_servers]
+    told = variables(certificate, PASSWORDS[user], user)
     with (
         ReceiverThread() as receiver,
-        ServerProcess(arguments, tmp_path / "up.log", variables(certificate)) as up,
+        ServerProcess(arguments, tmp_path / "up.log", told) as up,
     ):
         url = up.start("rewind ready on ")
         key = (folder / "operator.key").read_text().strip()
@@ -115,8 +135,14 @@ def test_the_rights_on_the_page_are_all_that_the_service_needs(
             base_url=url, headers={"authorization": f"Bearer {key}"}, timeout=DEADLINE_S
         ) as api:
             check_live_and_replay(api, receiver)
+        if user == UNAUDITED:
+            until(lambda: "audit-not-taken" in up.said, "it says what it may not")
         assert up.stop() == 0
-        assert PASSWORDS[USER] not in up.said
+        assert PASSWORDS[user] not in up.said
+        # Who has the right has nothing to say.
+        words = ("topic-missing", "audit-not-taken", "audit-lost", "outcomes-lost")
+        said = [line for line in up.said.splitlines() if any(word in line for word in words)]
+        assert bool(said) == (user == UNAUDITED), said
 
 
 def check_live_and_replay(api: httpx.Client, receiver: ReceiverThread) -> None:

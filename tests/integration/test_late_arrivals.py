@@ -1,147 +1,24 @@
 """Events that POST /events takes long after their time, and the replays that must find them."""
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing
-from functools import partial
 from pathlib import Path
-from typing import Any, Self
 
-import httpx
 import pytest
-from api_clients import client_of
-from receiver_thread import is_event
-from sqlalchemy import create_engine, text
+from migrated import make_migrated
+from processes import BrokerProcess
+from replay_service import Service
 
-from app.api.application import create_app
 from app.config import Settings
-from app.log.history import LogHistory
-from app.log.publisher import EventPublisher
-from app.log.topics import DELIVERY_OUTCOMES, ensure_topics
-from app.replay.accounts import Scope
-from app.replay.model import Counts, NewReplay, NewWebhook, OffsetRange, Replay, Webhook, Window
-from app.replay.states import TERMINAL, ReplayState
-from app.replay.windows import MINUTE_MS, format_time
-from app.replay_workers.delivery import Equipment
-from app.replay_workers.metrics import WorkerMetrics
-from app.replay_workers.worker import ReplayWorker
-from app.store import Store, migrate
-from app.webhooks.guard import Guard
-from app.webhooks.receiver import ReceivedWebhook, WebhookReceiver
-from app.webhooks.sender import WebhookSender
-from app.webhooks.signing import new_secret
-from logbroker.embedded import EmbeddedBroker
+from app.replay.model import Counts, OffsetRange
+from app.replay.states import ReplayState
+from app.replay.windows import MINUTE_MS
 
 HOUR_MS = 60 * MINUTE_MS
-DEADLINE_S = 30.0
-
-
-async def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"never: {what}"
-        await asyncio.sleep(0.02)
-
-
-class Service:
-    """API and worker on one database and a log of one partition, and a receiver."""
-
-    def __init__(self, settings: Settings, store: Store, client: httpx.AsyncClient) -> None:
-        self._settings = settings
-        self._client = client
-        self.store = store
-        self.now_ms = time.time_ns() // 1_000_000
-        self.event_ids: list[str] = []
-        self._receiver = WebhookReceiver(on_webhook=self._keep)
-
-    def _keep(self, got: ReceivedWebhook) -> None:
-        if is_event(got):
-            self.event_ids.append(got.event_id)
-
-    @classmethod
-    @asynccontextmanager
-    async def running(cls, settings: Settings) -> AsyncIterator[Self]:
-        guard = Guard(allow_private=True)
-        history = LogHistory(settings.bootstrap_servers)
-        publisher = EventPublisher(
-            settings.bootstrap_servers,
-            origin="here",
-            server="test",
-            make_topics=partial(
-                ensure_topics,
-                settings.bootstrap_servers,
-                partitions=settings.partitions,
-                retention_ms=settings.retention_ms,
-            ),
-        )
-        stopping = asyncio.Event()
-        with closing(Store.open(settings.database)) as store:
-            operator = store.create_key("platform", Scope.OPERATOR, "")
-            async with (
-                publisher,
-                WebhookSender(guard) as sender,
-                client_of(
-                    create_app(settings, store, publisher, history, guard, sender), operator
-                ) as client,
-            ):
-                outcomes = LogHistory(settings.bootstrap_servers, topic=DELIVERY_OUTCOMES)
-                equipment = Equipment(
-                    settings, store, history, outcomes, guard, sender, WorkerMetrics()
-                )
-                service = cls(settings, store, client)
-                await service._receiver.start()
-                worker = asyncio.create_task(ReplayWorker(equipment).run(stopping))
-                try:
-                    yield service
-                finally:
-                    stopping.set()
-                    await worker
-                    await service._receiver.stop()
-
-    def webhook(self) -> Webhook:
-        webhook = self.store.create_webhook(
-            NewWebhook(f"{self._receiver.url}/hook", "test", new_secret())
-        )
-        webhook = self.store.enable_webhook(webhook.id, webhook.url)
-        self._receiver.secret = webhook.secret
-        return webhook
-
-    async def post(self, webhook: Webhook, times_ms: dict[str, int]) -> httpx.Response:
-        """One request of events, by id; times are relative to the present."""
-        events: list[dict[str, Any]] = [
-            {
-                "id": event_id,
-                "type": "test.happened",
-                "time": format_time(self.now_ms + time_ms),
-                "webhookId": webhook.id,
-                "data": {},
-            }
-            for event_id, time_ms in times_ms.items()
-        ]
-        return await self._client.post("/events", json=events)
-
-    async def publish(self, webhook: Webhook, **times_ms: int) -> None:
-        assert (await self.post(webhook, times_ms)).status_code == 202
-
-    async def replay(self, webhook: Webhook, from_ms: int, to_ms: int) -> Replay:
-        """A replay that is over, of a window relative to the present."""
-        window = Window(self.now_ms + from_ms, self.now_ms + to_ms)
-        replay, _ = self.store.create_replay(NewReplay(webhook.id, window))
-        await until(lambda: self.store.replay(replay.id).state in TERMINAL, "it was finished")
-        return self.store.replay(replay.id)
-
-    def lose_notes(self) -> None:
-        """Make the database refuse every note from now on."""
-        engine = create_engine(self._settings.database)
-        with engine.begin() as connection:
-            connection.execute(text("DROP TABLE late_arrivals"))
-        engine.dispose()
 
 
 @pytest.fixture
-def settings(tmp_path: Path, broker: EmbeddedBroker, database_url: str) -> Settings:
-    migrate(database_url)
+def settings(tmp_path: Path, broker: BrokerProcess, database_url: str) -> Settings:
+    make_migrated(database_url)
     return Settings(
         data_dir=tmp_path,
         database=database_url,

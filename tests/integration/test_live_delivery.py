@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from live_scene import RETENTION_MS, LiveScene, event, events, ids, now_ms
-from processes import until
+from processes import BrokerProcess, until
 from receiver_thread import ReceiverThread
 from scraped_metrics import scrape
 
@@ -15,12 +15,11 @@ from app.log.outcomes import LiveOutcome
 from app.log.topics import DELIVERY_LOG, EVENTS
 from app.replay.model import WebhookStatus, Window
 from logbroker.client.partitioner import partition_for_key
-from logbroker.embedded import EmbeddedBroker
 
 
 @pytest.fixture
 def scene(
-    tmp_path: Path, broker: EmbeddedBroker, receiver: ReceiverThread, other: ReceiverThread
+    tmp_path: Path, broker: BrokerProcess, receiver: ReceiverThread, other: ReceiverThread
 ) -> Iterator[LiveScene]:
     """Ends before its receivers do."""
     url = f"sqlite:///{tmp_path}/rewind.db"
@@ -31,7 +30,7 @@ def scene(
 
 def test_an_event_is_logged_and_delivered_for_every_webhook_whose_rules_it_fits(
     tmp_path: Path,
-    broker: EmbeddedBroker,
+    broker: BrokerProcess,
     database_url: str,
     receiver: ReceiverThread,
     other: ReceiverThread,
@@ -57,6 +56,7 @@ def test_an_event_is_logged_and_delivered_for_every_webhook_whose_rules_it_fits(
             assert record.partition == partition_for_key(record.key.encode(), 4)
             published = source[record.headers["event-id"]]
             assert (record.value, record.time_ms) == (published.value, published.time_ms)
+            assert record.headers.pop("audit").startswith("test/")
             assert record.headers == published.headers | {"origin": "here", "server": "test"}
         assert {(each.partition, each.offset) for each in outcomes} == {
             (record.partition, record.offset) for record in logged
@@ -362,7 +362,7 @@ def test_late_events_are_noted_where_replays_find_them(
     scene.produce(EVENTS, [(None, {"event-type": "x"}, b"{}")], time_ms=late_ms)
     partition = partition_for_key(webhook.id.encode(), 4)
     window = Window(late_ms, late_ms + 1)
-    until(lambda: scene.store.late_end(partition, window) == 1, "it is noted")
+    until(lambda: scene.store.late_end(partition, window, origin="here") == 1, "it is noted")
     until(lambda: receiver.taken, "it came")
 
 

@@ -11,12 +11,10 @@ from mariadb import MariaDbServer, require_mariadb
 from processes import BrokerProcess, until
 from receiver_thread import ReceiverThread
 from scraped_metrics import scrape
-from zookeeper import free_ports
 
 from app.log.outcomes import LiveOutcome
 from app.log.topics import DELIVERY_LOG, EVENTS
 from app.store import migrate
-from logbroker.embedded import EmbeddedBroker
 
 DELIVERY = "rewind-delivery"
 
@@ -26,7 +24,7 @@ AT_ONCE = ("--group-initial-rebalance-delay-ms", "0")
 
 @pytest.fixture
 def scene(
-    tmp_path: Path, broker: EmbeddedBroker, receiver: ReceiverThread, other: ReceiverThread
+    tmp_path: Path, broker: BrokerProcess, receiver: ReceiverThread, other: ReceiverThread
 ) -> Iterator[LiveScene]:
     """Ends before its receivers do. All webhooks share one partition."""
     url = f"sqlite:///{tmp_path}/rewind.db"
@@ -100,7 +98,7 @@ def test_a_process_told_to_end_finishes_its_requests_and_leaves_the_rest(
 
 
 def test_processes_that_come_and_go_share_the_work_and_repeat_nothing(
-    tmp_path: Path, broker: EmbeddedBroker
+    tmp_path: Path, broker: BrokerProcess
 ) -> None:
     url = f"sqlite:///{tmp_path}/rewind.db"
     with (
@@ -139,7 +137,7 @@ def test_processes_that_come_and_go_share_the_work_and_repeat_nothing(
 
 
 def test_the_database_may_come_up_later_and_be_away(
-    tmp_path: Path, broker: EmbeddedBroker, receiver: ReceiverThread
+    tmp_path: Path, broker: BrokerProcess, receiver: ReceiverThread
 ) -> None:
     require_mariadb()
     database = MariaDbServer()
@@ -179,9 +177,8 @@ def test_the_database_may_come_up_later_and_be_away(
 def test_the_log_may_come_up_later_and_be_away(tmp_path: Path, receiver: ReceiverThread) -> None:
     url = f"sqlite:///{tmp_path}/rewind.db"
     migrate(url)
-    (port,) = free_ports(1)
     with (
-        BrokerProcess(tmp_path / "log", *AT_ONCE, port=port) as broker,
+        BrokerProcess(tmp_path / "log", *AT_ONCE) as broker,
         LiveScene(tmp_path, broker.bootstrap_servers, url) as scene,
     ):
         scene.webhook(receiver, "*")

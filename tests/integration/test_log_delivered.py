@@ -2,25 +2,27 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from live_scene import LiveScene, event, now_ms
+from processes import BrokerProcess
 from receiver_thread import ReceiverThread
 
 from app.config import Settings
 from app.log.delivered import Delivered, LiveDeliveries
 from app.log.estimate import Estimate, Estimator, Question
-from app.log.event import OwedEvent
+from app.log.event import LoggedEvent, OwedEvent
 from app.log.history import LogHistory
 from app.log.outcomes import DeliveryOutcome, LiveOutcome, encode_outcome
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES, ensure_topics
+from app.replay.dedupe import lasting_digest
 from app.replay.model import OffsetRange, Window
 from logbroker.client.partitioner import partition_for_key
-from logbroker.embedded import EmbeddedBroker
 
 PARTITIONS = 3
 KEY = "wh_1"
@@ -32,14 +34,14 @@ UNHURRIED_S = 60.0
 
 
 @pytest.fixture
-def servers(broker: EmbeddedBroker) -> str:
+def servers(broker: BrokerProcess) -> str:
     ensure_topics(broker.bootstrap_servers, partitions=PARTITIONS, retention_ms=6 * DAY_MS)
     return broker.bootstrap_servers
 
 
-def publish(servers: str, topic: str, events: Sequence[OwedEvent]) -> None:
+def publish(servers: str, topic: str, events: Sequence[OwedEvent], origin: str = "here") -> None:
     async def scenario() -> None:
-        async with EventPublisher(servers, origin="here", server="test") as publisher:
+        async with EventPublisher(servers, origin=origin, server="test") as publisher:
             await publisher.publish(topic, events)
 
     asyncio.run(scenario())
@@ -66,7 +68,9 @@ def note(servers: str, outcomes: dict[int, LiveOutcome]) -> None:
                 "",
                 BEGIN_MS + offset,
                 encode_outcome(
-                    DeliveryOutcome(PARTITION, offset, f"evt_{offset}", outcome, 1, None, None, 0)
+                    DeliveryOutcome(
+                        PARTITION, offset, f"evt_{offset}", outcome, 1, None, None, 0, None
+                    )
                 ),
             )
             for offset, outcome in outcomes.items()
@@ -87,7 +91,11 @@ def estimate(servers: str, end: int, **bounds: int) -> Estimate:
 
 
 def brought(found: Delivered, end: int) -> list[int]:
-    return [offset for offset in range(end) if offset in found.offsets]
+    return [offset for offset in range(end) if logged(offset) in found.events]
+
+
+def logged(offset: int) -> LoggedEvent:
+    return LoggedEvent(offset, BEGIN_MS, KEY.encode(), f"evt_{offset}", "t", b"x" * 10, "here")
 
 
 def test_what_was_delivered_live_is_not_missing(servers: str) -> None:
@@ -100,7 +108,7 @@ def test_what_was_delivered_live_is_not_missing(servers: str) -> None:
 
 
 def test_what_the_live_path_could_not_bring_is_counted_and_nothing_else(
-    tmp_path: Path, broker: EmbeddedBroker
+    tmp_path: Path, broker: BrokerProcess
 ) -> None:
     servers, from_ms = broker.bootstrap_servers, now_ms()
     with (
@@ -135,6 +143,37 @@ def test_a_copy_of_what_was_delivered_live_is_not_missing_either(servers: str) -
     note(servers, {1: LiveOutcome.DELIVERED, 3: LiveOutcome.LEFT})
     found = estimate(servers, 4)
     assert (found.events, found.is_exact, found.is_upper_bound) == (2, True, False)
+
+
+def test_what_another_data_centre_delivered_is_not_missing_where_a_mirror_brought_it(
+    servers: str,
+) -> None:
+    mirrored = [OwedEvent(KEY, f"evt_{n}", "t", BEGIN_MS + n, b"x" * 10) for n in range(30)]
+    publish(servers, DELIVERY_LOG, mirrored, origin="elsewhere")
+    owe(servers, range(30, 40))
+    became = [
+        replace(
+            event,
+            body=encode_outcome(
+                DeliveryOutcome(
+                    PARTITION,
+                    35 + n,  # there: here, other events have these offsets
+                    event.event_id,
+                    LiveOutcome.DELIVERED if n % 2 else LiveOutcome.FAILED,
+                    1,
+                    None,
+                    None,
+                    0,
+                    lasting_digest(event.event_id, event.body),
+                )
+            ),
+        )
+        for n, event in enumerate(mirrored[:20])
+    ]
+    publish(servers, DELIVERY_OUTCOMES, became, origin="elsewhere")
+    note(servers, {39: LiveOutcome.DELIVERED})
+    found = estimate(servers, 40)
+    assert (found.events, found.is_exact, found.is_upper_bound) == (29, True, False)
 
 
 def test_more_outcomes_than_may_be_read_leave_an_upper_bound(servers: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
+from processes import BrokerProcess
 
 from app.log.errors import LogUnavailable, WindowNotRetained
 from app.log.event import OwedEvent
@@ -14,7 +15,6 @@ from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_LOG, EVENTS, ensure_topics
 from app.replay.model import OffsetRange, Window
 from logbroker.client.partitioner import partition_for_key
-from logbroker.embedded import EmbeddedBroker
 
 PARTITIONS = 3
 KEY = "wh_1"
@@ -23,7 +23,7 @@ DAY_MS = 86_400_000
 
 
 @pytest.fixture
-def servers(broker: EmbeddedBroker) -> str:
+def servers(broker: BrokerProcess) -> str:
     ensure_topics(broker.bootstrap_servers, partitions=PARTITIONS, retention_ms=6 * DAY_MS)
     return broker.bootstrap_servers
 
@@ -140,7 +140,7 @@ def test_a_log_that_answers_is_fit(history: LogHistory) -> None:
     history.check()
 
 
-def test_a_log_without_the_topic_is_not_fit_and_does_not_get_it(broker: EmbeddedBroker) -> None:
+def test_a_log_without_the_topic_is_not_fit_and_does_not_get_it(broker: BrokerProcess) -> None:
     with pytest.raises(LogUnavailable):
         LogHistory(broker.bootstrap_servers, topic="not_there").check()
     topics = AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=10)

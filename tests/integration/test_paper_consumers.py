@@ -12,9 +12,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 from kazoo.client import KazooClient
 from paper_group import make_topic
-from processes import DEADLINE_S, until
+from ports import free_port
+from processes import DEADLINE_S, BrokerProcess, until
 from tcp_link import TcpLink
-from zookeeper import SharedZooKeeper, ZooKeeperServer, free_ports
+from zookeeper import SharedZooKeeper, ZooKeeperServer
 
 from logbroker.client import (
     BrokersUnavailable,
@@ -28,7 +29,6 @@ from logbroker.client import (
     StreamsExist,
 )
 from logbroker.client.lease_keeper import boot_clock_s
-from logbroker.embedded import EmbeddedBroker
 from logbroker.errors import ConfigurationError
 
 TOPIC = "clicks"
@@ -37,7 +37,7 @@ TOPIC = "clicks"
 class Stage:
     """A broker, a tree of its own in ZooKeeper, and what is connected to them."""
 
-    def __init__(self, broker: EmbeddedBroker, zookeeper: str, stack: ExitStack) -> None:
+    def __init__(self, broker: BrokerProcess, zookeeper: str, stack: ExitStack) -> None:
         self.zookeeper = zookeeper
         self.servers = broker.bootstrap_servers
         self._stack = stack
@@ -77,7 +77,7 @@ class Stage:
 
 
 @pytest.fixture
-def stage(broker: EmbeddedBroker, zookeeper: SharedZooKeeper) -> Iterator[Stage]:
+def stage(broker: BrokerProcess, zookeeper: SharedZooKeeper) -> Iterator[Stage]:
     make_topic(broker.bootstrap_servers, TOPIC, 1)
     with ExitStack() as stack:
         yield Stage(broker, zookeeper.fresh_chroot(), stack)
@@ -463,7 +463,7 @@ def test_a_setting_that_librdkafka_does_not_know_is_refused_when_streams_are_mad
 
 
 def test_a_zookeeper_that_is_not_there_is_named() -> None:
-    (port,) = free_ports(1)
+    port = free_port()
     with pytest.raises(ConfigurationError, match=f"127.0.0.1:{port}"):
         ConsumerConnector(f"127.0.0.1:{port}", "readers", "127.0.0.1:1")
 

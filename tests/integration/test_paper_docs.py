@@ -8,27 +8,55 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from audit_counts import Counts, audit_values, compared
+from confluent_kafka import TopicPartition
+from paper_group import make_topic
+from processes import DEADLINE_S, BrokerProcess, until
 from zookeeper import SharedZooKeeper
 
-from logbroker.client import ConsumerConnector, Producer
-from logbroker.embedded import EmbeddedBroker
+from logbroker.client import AuditedProducer, ConsumerConnector, Producer
 
 PAGE = (Path(__file__).parents[2] / "docs" / "client.md").read_text()
 
 
+def examples(broker: BrokerProcess) -> list[str]:
+    """The page's code, in order, with this broker's address."""
+    found = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    return [code.replace("localhost:9092", broker.bootstrap_servers) for code in found]
+
+
 def test_the_example_does_what_it_says(
-    broker: EmbeddedBroker, zookeeper: SharedZooKeeper, capsys: pytest.CaptureFixture[str]
+    broker: BrokerProcess, zookeeper: SharedZooKeeper, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    here = code.replace("localhost:9092", broker.bootstrap_servers)
-    here = here.replace("localhost:2181", zookeeper.fresh_chroot())
-    exec(here, {})
+    first, _, _ = examples(broker)
+    exec(first.replace("localhost:2181", zookeeper.fresh_chroot()), {})
     told = capsys.readouterr().out.splitlines()
     assert told == [
         "SentSet(topic='clicks', partition=0, offsets=(0, 1))",
         "0 0 b'first'",
         "0 1 b'second'",
     ]
+
+
+def test_the_examples_of_the_audit_count_what_they_say(broker: BrokerProcess) -> None:
+    make_topic(broker.bootstrap_servers, "clicks", 1)
+    make_topic(broker.bootstrap_servers, "audit", 1)
+    _, producing, consuming = examples(broker)
+    exec(producing, {})
+    there: dict[str, Any] = {}
+    exec(consuming, there)
+    consumer = there["consumer"]
+    consumer.assign([TopicPartition("clicks", 0, 0)])
+
+    def is_counted() -> bool:
+        there["read"]()
+        return compared(audit_values(broker.bootstrap_servers)) == Counts(2, 0, 0, 0)
+
+    until(is_counted, "both messages are counted")
+    (committed,) = consumer.committed([TopicPartition("clicks", 0)], DEADLINE_S)
+    assert committed.offset == 2
+    consumer.close()
+    there["publisher"].close()
 
 
 def shown(parameter: inspect.Parameter) -> str:
@@ -43,8 +71,10 @@ def shown(parameter: inspect.Parameter) -> str:
     return f"{default:g}" if isinstance(default, float) else str(default)
 
 
-@pytest.mark.parametrize("documented", [Producer, ConsumerConnector])
+@pytest.mark.parametrize("documented", [Producer, ConsumerConnector, AuditedProducer])
 def test_every_setting_is_told_with_its_default(documented: Callable[..., Any]) -> None:
+    # The audited one's are told where the plain one's are, but for those of its own.
+    before = inspect.signature(Producer).parameters if documented is AuditedProducer else ()
     lines = PAGE.splitlines()
     head = f"| setting of `{documented.__name__}` |"
     table = takewhile(
@@ -56,4 +86,5 @@ def test_every_setting_is_told_with_its_default(documented: Callable[..., Any]) 
     assert told == {
         name: shown(parameter)
         for name, parameter in inspect.signature(documented).parameters.items()
+        if name not in before
     }

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 from paper_group import Flow, PaperConsumer, check_deliveries, make_topic, until_handed
-from processes import until
+from processes import BrokerProcess, until
 from tcp_link import TcpLink
 from zookeeper import SharedZooKeeper, ZooKeeperEnsemble, ZooKeeperServer
 
 from logbroker.client import Producer
-from logbroker.embedded import EmbeddedBroker
 
 TOPIC = "clicks"
 PARTITIONS = 6
@@ -24,7 +23,7 @@ Start = Callable[..., PaperConsumer]
 
 
 @pytest.fixture
-def start(broker: EmbeddedBroker, tmp_path: Path) -> Iterator[Start]:
+def start(broker: BrokerProcess, tmp_path: Path) -> Iterator[Start]:
     """Starts a consumer by name; each is killed when the test ends."""
     make_topic(broker.bootstrap_servers, TOPIC, PARTITIONS)
     with ExitStack() as stack:
@@ -53,7 +52,7 @@ def partitions_of(consumer: PaperConsumer, after: int = 0) -> set[int]:
 
 
 def test_consumers_that_join_leave_and_are_killed_are_handed_each_message_in_turns(
-    broker: EmbeddedBroker, zookeeper: SharedZooKeeper, start: Start
+    broker: BrokerProcess, zookeeper: SharedZooKeeper, start: Start
 ) -> None:
     chroot = zookeeper.fresh_chroot()
     with Flow(broker.bootstrap_servers, TOPIC) as flow:
@@ -80,7 +79,7 @@ def test_consumers_that_join_leave_and_are_killed_are_handed_each_message_in_tur
 
 
 def test_a_consumer_that_was_stopped_beyond_its_session_hands_out_nothing_that_it_held(
-    broker: EmbeddedBroker, zookeeper: SharedZooKeeper, start: Start
+    broker: BrokerProcess, zookeeper: SharedZooKeeper, start: Start
 ) -> None:
     chroot = zookeeper.fresh_chroot()
     with Producer(broker.bootstrap_servers) as producer:
@@ -101,7 +100,7 @@ def test_a_consumer_that_was_stopped_beyond_its_session_hands_out_nothing_that_i
 
 
 def test_consumers_whose_connections_break_again_and_again_are_handed_each_message(
-    broker: EmbeddedBroker, zookeeper: SharedZooKeeper, start: Start
+    broker: BrokerProcess, zookeeper: SharedZooKeeper, start: Start
 ) -> None:
     tree = zookeeper.fresh_chroot().partition("/")[2]
     with TcpLink(zookeeper.port) as link:
@@ -122,7 +121,7 @@ def test_consumers_whose_connections_break_again_and_again_are_handed_each_messa
 
 
 def test_consumers_carry_on_when_zookeeper_was_restarted(
-    broker: EmbeddedBroker, own_zookeeper: ZooKeeperServer, start: Start
+    broker: BrokerProcess, own_zookeeper: ZooKeeperServer, start: Start
 ) -> None:
     with Flow(broker.bootstrap_servers, TOPIC) as flow:
         group = [start(name, own_zookeeper.address) for name in ("one", "two")]
@@ -137,7 +136,7 @@ def test_consumers_carry_on_when_zookeeper_was_restarted(
 
 
 def test_consumers_whose_sessions_all_ended_in_an_outage_begin_again(
-    broker: EmbeddedBroker, own_zookeeper: ZooKeeperServer, start: Start
+    broker: BrokerProcess, own_zookeeper: ZooKeeperServer, start: Start
 ) -> None:
     with Flow(broker.bootstrap_servers, TOPIC) as flow:
         group = [start(name, own_zookeeper.address) for name in ("one", "two")]
@@ -152,7 +151,7 @@ def test_consumers_whose_sessions_all_ended_in_an_outage_begin_again(
 
 
 def test_consumers_carry_on_when_the_leader_of_an_ensemble_dies(
-    broker: EmbeddedBroker, zookeeper_ensemble: ZooKeeperEnsemble, start: Start
+    broker: BrokerProcess, zookeeper_ensemble: ZooKeeperEnsemble, start: Start
 ) -> None:
     with Flow(broker.bootstrap_servers, TOPIC) as flow:
         group = [start(name, zookeeper_ensemble.address) for name in ("one", "two")]

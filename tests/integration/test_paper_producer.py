@@ -14,7 +14,6 @@ from processes import DEADLINE_S, BrokerProcess
 
 from logbroker.client import ClientClosed, NewMessage, Producer, SendFailed, SentSet
 from logbroker.client.partitioner import partition_for_key
-from logbroker.embedded import EmbeddedBroker
 from logbroker.errors import ConfigurationError
 
 TOPIC = "clicks"
@@ -22,7 +21,7 @@ PARTITIONS = 4
 
 
 @pytest.fixture
-def producer(broker: EmbeddedBroker) -> Iterator[Producer]:
+def producer(broker: BrokerProcess) -> Iterator[Producer]:
     make_topic(broker.bootstrap_servers, TOPIC, PARTITIONS)
     with Producer(broker.bootstrap_servers) as producer:
         yield producer
@@ -32,7 +31,7 @@ def sent(future: "Future[SentSet]") -> SentSet:
     return future.result(DEADLINE_S)
 
 
-def read(broker: EmbeddedBroker | BrokerProcess, place: SentSet) -> list[confluent_kafka.Message]:
+def read(broker: BrokerProcess, place: SentSet) -> list[confluent_kafka.Message]:
     """The messages of a set, by a client that is not ours."""
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap_servers, "group.id": "any", "check.crcs": True}
@@ -49,7 +48,7 @@ def read(broker: EmbeddedBroker | BrokerProcess, place: SentSet) -> list[conflue
 
 
 def test_a_set_lies_in_one_partition_in_its_order(
-    producer: Producer, broker: EmbeddedBroker
+    producer: Producer, broker: BrokerProcess
 ) -> None:
     place = sent(producer.send(TOPIC, [b"a", b"b", b"c"]))
     assert place.offsets == (0, 1, 2)
@@ -64,7 +63,7 @@ def test_sets_without_a_key_are_spread_over_all_partitions(producer: Producer) -
 
 
 def test_a_keyed_set_goes_where_javas_producer_and_librdkafka_put_its_key(
-    producer: Producer, broker: EmbeddedBroker
+    producer: Producer, broker: BrokerProcess
 ) -> None:
     settings = {"bootstrap.servers": broker.bootstrap_servers, "partitioner": "murmur2_random"}
     other = confluent_kafka.Producer(settings)
@@ -84,7 +83,7 @@ def test_a_keyed_set_goes_where_javas_producer_and_librdkafka_put_its_key(
     assert theirs == {key: partition_for_key(key, PARTITIONS) for key in keys}
 
 
-def test_a_partitioning_function_of_the_users_own_decides(broker: EmbeddedBroker) -> None:
+def test_a_partitioning_function_of_the_users_own_decides(broker: BrokerProcess) -> None:
     make_topic(broker.bootstrap_servers, TOPIC, PARTITIONS)
     by_length = Producer(broker.bootstrap_servers, partitioner=lambda key, count: len(key) % count)
     with by_length as producer:
@@ -95,7 +94,7 @@ def test_a_partitioning_function_of_the_users_own_decides(broker: EmbeddedBroker
 
 
 def test_a_message_keeps_its_headers_its_time_and_its_set_its_key(
-    producer: Producer, broker: EmbeddedBroker
+    producer: Producer, broker: BrokerProcess
 ) -> None:
     headers = [("trace", b"1"), ("none", None)]
     before_ms = time.time_ns() // 1_000_000
@@ -120,7 +119,7 @@ def test_an_empty_set_is_refused(producer: Producer) -> None:
         producer.send(TOPIC, [])
 
 
-def test_a_topic_that_brokers_make_when_asked_is_made(broker: EmbeddedBroker) -> None:
+def test_a_topic_that_brokers_make_when_asked_is_made(broker: BrokerProcess) -> None:
     with Producer(broker.bootstrap_servers) as producer:
         assert sent(producer.send("new", [b"a"])) == SentSet("new", 0, (0,))
 
@@ -144,7 +143,7 @@ def test_brokers_that_are_not_there_fail_a_set_in_time() -> None:
 
 
 def test_a_broker_that_goes_away_fails_what_it_did_not_acknowledge_in_time(
-    broker: EmbeddedBroker,
+    broker: BrokerProcess,
 ) -> None:
     make_topic(broker.bootstrap_servers, TOPIC, 1)
     with Producer(broker.bootstrap_servers, delivery_timeout_s=2.0) as producer:
@@ -212,7 +211,7 @@ def test_a_setting_that_librdkafka_does_not_know_is_refused() -> None:
         Producer("127.0.0.1:1", client_settings={"no.such": "setting"})
 
 
-def test_librdkafkas_own_settings_are_passed_on(broker: EmbeddedBroker) -> None:
+def test_librdkafkas_own_settings_are_passed_on(broker: BrokerProcess) -> None:
     make_topic(broker.bootstrap_servers, TOPIC, 1)
     small = {"message.max.bytes": 1_000}
     with (

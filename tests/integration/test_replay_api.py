@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from api_process import ApiProcess
-from processes import ServerProcess, until
+from processes import BrokerProcess, ServerProcess, until
 from receiver_thread import ReceiverThread
 
 from app.config import Settings
@@ -34,22 +34,20 @@ from app.replay.options import ReplayOptions
 from app.replay.windows import MINUTE_MS, format_time
 from app.webhooks.signing import new_secret
 from logbroker.client.partitioner import partition_for_key
-from logbroker.embedded import EmbeddedBroker
 
 PARTITIONS = 4
 BEGIN_MS = time.time_ns() // 1_000_000 - 60 * MINUTE_MS
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    broker = EmbeddedBroker(tmp_path_factory.mktemp("log"))
-    broker.start()
-    ensure_topics(broker.bootstrap_servers, partitions=PARTITIONS, retention_ms=6 * 86_400_000)
-    yield broker
-    broker.stop()
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("broker") / "log") as broker:
+        servers = broker.serve().bootstrap_servers
+        ensure_topics(servers, partitions=PARTITIONS, retention_ms=6 * 86_400_000)
+        yield broker
 
 
-def settings(folder: Path, broker: EmbeddedBroker, **others: Any) -> Settings:
+def settings(folder: Path, broker: BrokerProcess, **others: Any) -> Settings:
     return Settings(
         data_dir=folder,
         bootstrap_servers=broker.bootstrap_servers,
@@ -60,7 +58,7 @@ def settings(folder: Path, broker: EmbeddedBroker, **others: Any) -> Settings:
 
 
 @pytest.fixture(scope="module")
-def api(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiProcess]:
+def api(broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiProcess]:
     folder = tmp_path_factory.mktemp("api")
     with ApiProcess(settings(folder, broker), folder) as api:
         yield api
@@ -155,14 +153,14 @@ def test_a_dry_run_knows_the_options(
 
 
 def test_a_dry_run_tells_how_many_were_missed(
-    broker: EmbeddedBroker, client: httpx.Client, webhook: Webhook
+    broker: BrokerProcess, client: httpx.Client, webhook: Webhook
 ) -> None:
     publish(client, webhook, 2)
     # Nobody else publishes meanwhile, so that ours are the last two of their partition.
     place = dry_run(client, asked(webhook))
     offset = place["endOffset"] - 2
     delivered = DeliveryOutcome(
-        place["partition"], offset, "evt_0", LiveOutcome.DELIVERED, 1, 204, None, BEGIN_MS
+        place["partition"], offset, "evt_0", LiveOutcome.DELIVERED, 1, 204, None, BEGIN_MS, None
     )
     note_outcome(broker, webhook, delivered)
     answers: list[dict[str, Any]] = []
@@ -175,7 +173,7 @@ def test_a_dry_run_tells_how_many_were_missed(
     assert (answers[-1]["events"], answers[-1]["isExact"]) == (1, True)
 
 
-def note_outcome(broker: EmbeddedBroker, webhook: Webhook, outcome: DeliveryOutcome) -> None:
+def note_outcome(broker: BrokerProcess, webhook: Webhook, outcome: DeliveryOutcome) -> None:
     """Say what became of a live delivery, as the live path does."""
     record = OwedEvent(webhook.id, outcome.event_id, "", BEGIN_MS, encode_outcome(outcome))
 
@@ -281,7 +279,7 @@ def claim_of(api: ApiProcess, replay_id: str) -> Claim:
 
 
 def test_what_a_replay_gave_up_is_tried_again_by_another(
-    database_url: str, broker: EmbeddedBroker, tmp_path: Path
+    database_url: str, broker: BrokerProcess, tmp_path: Path
 ) -> None:
     with ApiProcess(settings(tmp_path, broker, database=database_url), tmp_path) as api:
         try_again(api)

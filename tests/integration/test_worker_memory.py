@@ -7,7 +7,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from processes import ServerProcess, until
+from migrated import make_migrated
+from processes import BrokerProcess, ServerProcess, until
 from receiver_thread import ReceiverThread
 
 from app.log.event import OwedEvent
@@ -16,9 +17,8 @@ from app.log.topics import DELIVERY_LOG, ensure_topics
 from app.replay.model import Counts, NewReplay, NewWebhook, Window
 from app.replay.options import EVENTS_PER_SECOND_MAX, ReplayOptions
 from app.replay.states import TERMINAL
-from app.store import Store, migrate
+from app.store import Store
 from app.webhooks.signing import new_secret
-from logbroker.embedded import EmbeddedBroker
 
 REPLAYS = 4
 EVENTS = 60_000
@@ -35,13 +35,13 @@ sys.exit(run(Settings.load(os.environ)))
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     url = f"sqlite:///{tmp_path}/rewind.db"
-    migrate(url)
+    make_migrated(url)
     with closing(Store.open(url)) as store:
         yield store
 
 
 def test_four_replays_of_many_events_stay_below_200_megabytes(
-    tmp_path: Path, broker: EmbeddedBroker, store: Store
+    tmp_path: Path, broker: BrokerProcess, store: Store
 ) -> None:
     """Tables of hashes take their full size from the first event on."""
     servers, end_ms = broker.bootstrap_servers, time.time_ns() // 1_000_000

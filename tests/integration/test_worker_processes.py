@@ -1,82 +1,41 @@
 """Worker processes that crash, freeze and end, on a real broker and both databases."""
 
 import asyncio
-import os
-import signal
 import sqlite3
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from async_until import until
+from migrated import make_migrated
+from processes import BrokerProcess, ServerProcess
 
 from app.log.event import OwedEvent
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_LOG, ensure_topics
 from app.replay.model import Counts, NewReplay, NewWebhook, Replay, Window
 from app.replay.states import TERMINAL, ReplayState
-from app.store import Store, migrate
+from app.store import Store
 from app.webhooks.receiver import ReceivedWebhook, WebhookReceiver
 from app.webhooks.signing import new_secret
-from logbroker.embedded import EmbeddedBroker
 
 RETENTION_MS = 6 * 86_400_000
 EVENTS = 1_500
-DEADLINE_S = 60.0
-RUN = """
-import os, sys
-from app.config import Settings
-from app.replay_workers.server import run
-sys.exit(run(Settings.load(os.environ)))
-"""
-
-
-async def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"never: {what}"
-        await asyncio.sleep(0.02)
-
-
-class WorkerProcess:
-    """A worker with a short lease; what it says is in a file."""
-
-    def __init__(self, folder: Path, number: int, environment: dict[str, str]) -> None:
-        self._said = folder / f"worker-{number}.log"
-        with self._said.open("w") as stderr:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", RUN], stderr=stderr, env=environment
-            )
-
-    def says(self, text: str) -> bool:
-        return text in self._said.read_text()
-
-    def freeze(self) -> None:
-        self.process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
-
-    def thaw(self) -> None:
-        self.process.send_signal(signal.SIGCONT)
-
-    def end(self) -> None:
-        self.process.kill()
-        self.process.wait()
 
 
 class Scene:
     """A broker with events, a database with a replay, a receiver, and workers to come."""
 
-    def __init__(self, folder: Path, broker: EmbeddedBroker, database_url: str) -> None:
+    def __init__(self, folder: Path, broker: BrokerProcess, database_url: str) -> None:
         self._folder = folder
         self._servers = broker.bootstrap_servers
         self._database_url = database_url
-        self._workers: list[WorkerProcess] = []
+        self._workers: list[ServerProcess] = []
         self.event_ids: list[str] = []
         self.receiver = WebhookReceiver(on_webhook=self._take)
-        migrate(database_url)
+        make_migrated(database_url)
         self.store = Store.open(database_url)
 
     def _take(self, got: ReceivedWebhook) -> None:
@@ -108,8 +67,8 @@ class Scene:
         window = Window(now_ms - EVENTS, now_ms)
         return self.store.create_replay(NewReplay(webhook.id, window))[0]
 
-    def worker(self, lease_s: float = 1.5) -> WorkerProcess:
-        environment = os.environ | {
+    def worker(self, lease_s: float = 1.5) -> ServerProcess:
+        environment = {
             "REWIND_DATABASE": self._database_url,
             "REWIND_BOOTSTRAP_SERVERS": self._servers,
             "REWIND_ALLOW_PRIVATE_TARGETS": "true",
@@ -117,17 +76,19 @@ class Scene:
             "REWIND_HEARTBEAT_S": "0.5",
             "REWIND_CHECKPOINT_INTERVAL_S": "0.2",
         }
-        worker = WorkerProcess(self._folder, len(self._workers), environment)
+        said = self._folder / f"worker-{len(self._workers)}.log"
+        worker = ServerProcess(["-m", "app", "worker"], said, environment)
+        worker.launch()
         self._workers.append(worker)
         return worker
 
-    async def freeze(self, worker: WorkerProcess) -> None:
+    async def freeze(self, worker: ServerProcess) -> None:
         """Freeze a worker, but not within a write: on SQLite nobody else could write then."""
-        worker.freeze()
+        worker.pause()
         while not self._is_writable():
-            worker.thaw()
+            worker.resume()
             await asyncio.sleep(0.01)
-            worker.freeze()
+            worker.pause()
 
     def _is_writable(self) -> bool:
         if not self._database_url.startswith("sqlite:///"):
@@ -149,12 +110,12 @@ class Scene:
 
     def close(self) -> None:
         for worker in self._workers:
-            worker.end()
+            worker.kill()
         self.store.close()
 
 
 @pytest.fixture
-def scene(tmp_path: Path, broker: EmbeddedBroker, database_url: str) -> Iterator[Scene]:
+def scene(tmp_path: Path, broker: BrokerProcess, database_url: str) -> Iterator[Scene]:
     with closing(Scene(tmp_path, broker, database_url)) as scene:
         yield scene
 
@@ -176,7 +137,7 @@ def test_after_a_crash_another_worker_finishes_and_nothing_is_missing(scene: Sce
         replay = await scene.replay()
         first = scene.worker()
         await scene.delivered(300)
-        first.end()
+        first.kill()
         scene.worker()
         done = await scene.finished(replay)
         assert (done.state, done.counts) == (ReplayState.COMPLETED, Counts(delivered=EVENTS))
@@ -199,8 +160,8 @@ def test_a_frozen_worker_that_wakes_after_a_take_over_delivers_nothing(scene: Sc
         assert (done.state, done.counts) == (ReplayState.COMPLETED, Counts(delivered=EVENTS))
         assert sorted(set(scene.event_ids)) == scene.expected
         count = len(scene.event_ids)
-        first.thaw()
-        await until(lambda: first.says('"event": "lost"'), "the first worker let go")
+        first.resume()
+        await until(lambda: '"event": "lost"' in first.said, "the first worker let go")
         assert len(scene.event_ids) == count
         await scene.receiver.stop()
 
@@ -212,9 +173,7 @@ def test_a_worker_told_to_end_leaves_its_replay_to_others_at_once(scene: Scene) 
         replay = await scene.replay()
         first = scene.worker()
         await scene.delivered(300)
-        first.process.terminate()
-        await until(lambda: first.process.poll() is not None, "the first worker ended")
-        assert first.process.returncode == 0
+        assert await asyncio.to_thread(first.stop) == 0
         assert scene.store.replay(replay.id).state is ReplayState.OPEN
         scene.worker()
         done = await scene.finished(replay)

@@ -8,9 +8,10 @@ from threading import Barrier
 from uuid import uuid4
 
 import pytest
+from ports import free_port
 from processes import until
 from registry_seats import Cluster, Seat, cluster_at, settle
-from zookeeper import SharedZooKeeper, free_ports
+from zookeeper import SharedZooKeeper
 
 from logbroker.errors import (
     ConfigurationError,
@@ -403,7 +404,7 @@ def test_an_address_that_is_none_is_refused_with_what_is_allowed(address: str) -
 
 
 def test_an_address_where_nobody_answers_is_named() -> None:
-    (port,) = free_ports(1)
+    port = free_port()
     with pytest.raises(ConfigurationError, match=f"zookeeper is '127.0.0.1:{port}/x'"):
         ZooKeeperRegistry.open(f"127.0.0.1:{port}/x", 1, 60.0, "d")
 

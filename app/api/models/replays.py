@@ -1,11 +1,11 @@
 """Bodies of the routes of replays."""
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
 from app.api.models.documents import Document, Moment, RequestBody, Time, example
-from app.replay.model import Counts, Failure, NewReplay, Replay, Window
+from app.replay.model import AwaitedRestore, Counts, Failure, NewReplay, Replay, Window
 from app.replay.options import (
     BATCH_EVENTS_MAX,
     EVENT_TYPES_MAX,
@@ -15,8 +15,10 @@ from app.replay.options import (
     NoticeStyle,
     Only,
     ReplayOptions,
+    Source,
 )
 from app.replay.progress import progress
+from app.replay.restores import awaited_in_words
 from app.replay.states import ReplayState
 
 EventTypeGlob = Annotated[str, Field(pattern=r"^[!-~]{1,256}$")]
@@ -38,6 +40,11 @@ class ReplayRequest(RequestBody):
     webhook_id: str = Field(min_length=1, max_length=256)
     from_ms: Time = Field(alias="from")
     to_ms: Time = Field(alias="to")
+    source: Source = Field(
+        Source.LOG,
+        description="`archive`: for windows that the log does not keep any more. Such a replay "
+        "waits until its events are restored from what was loaded, which an operator's job does.",
+    )
     event_types: list[EventTypeGlob] = Field(
         [],
         max_length=EVENT_TYPES_MAX,
@@ -77,7 +84,8 @@ class ReplayRequest(RequestBody):
     @property
     def new_replay(self) -> NewReplay:
         """The replay asked for."""
-        return NewReplay(self.webhook_id, Window(self.from_ms, self.to_ms), self._options)
+        window = Window(self.from_ms, self.to_ms)
+        return NewReplay(self.webhook_id, window, self._options, source=self.source)
 
     @property
     def _options(self) -> ReplayOptions:
@@ -160,6 +168,25 @@ class OptionsDocument(Document):
         )
 
 
+class AwaitedRestoreDocument(Document):
+    """What a replay of the archive waits for."""
+
+    kind: Literal["restore"] = "restore"
+    job: Literal["rewind-jobs restore"] = Field(
+        default="rewind-jobs restore", description="What an operator runs for it."
+    )
+    partition: int = Field(description="Of `delivery_log`: where its events were.")
+    below: int = Field(description="The offset of `delivery_log` that all of them were below.")
+    missing: str | None = Field(
+        description="What the last run of the job could not find; null before there was one."
+    )
+
+    @classmethod
+    def of(cls, awaits: AwaitedRestore) -> Self:
+        """The document of what is awaited."""
+        return cls(partition=awaits.partition, below=awaits.below, missing=awaits.missing)
+
+
 class ReplayDocument(Document):
     """A replay and how far it is."""
 
@@ -167,6 +194,8 @@ class ReplayDocument(Document):
         {
             "id": "rpl_7sKx2mQw9fLc",
             "accountId": "acc_default",
+            "origin": "local",
+            "source": "log",
             "webhookId": "wh_2yPqkM5dTn4v",
             "from": "2026-11-21T06:00:00.000Z",
             "to": "2026-11-21T08:00:00.000Z",
@@ -182,6 +211,7 @@ class ReplayDocument(Document):
             "notice": "rewind",
             "state": "ONGOING",
             "waitingFor": None,
+            "waitsFor": None,
             "partition": 3,
             "startOffset": 120_400,
             "endOffset": 188_020,
@@ -204,6 +234,14 @@ class ReplayDocument(Document):
 
     id: str
     account_id: str
+    origin: str | None = Field(
+        description="The data centre whose log is read, by its workers; null for whichever claims "
+        "it first, when it was asked for before they were told apart."
+    )
+    source: Source = Field(
+        description="Which topic the offsets are of: `log` is `delivery_log`, `archive` is "
+        "`delivery_archive`."
+    )
     webhook_id: str
     from_: Moment = Field(serialization_alias="from")
     to: Moment
@@ -214,7 +252,10 @@ class ReplayDocument(Document):
     notice: NoticeStyle = Field(description="The form in which the webhook is told of the end.")
     state: ReplayState
     waiting_for: str | None = Field(
-        description="What an OPEN replay waits for, when that is not a worker."
+        description="What an OPEN replay waits for, when that is not a worker; in words."
+    )
+    waits_for: AwaitedRestoreDocument | None = Field(
+        description="What has to be done before it can be delivered."
     )
     partition: int | None = Field(description="The one partition that is read; null until then.")
     start_offset: int | None
@@ -246,6 +287,8 @@ class ReplayDocument(Document):
         return cls(
             id=replay.id,
             account_id=replay.account_id,
+            origin=replay.origin or None,
+            source=replay.source,
             webhook_id=replay.webhook_id,
             from_=replay.window.from_ms,
             to=replay.window.to_ms,
@@ -253,7 +296,8 @@ class ReplayDocument(Document):
             retry_of=replay.retry_of,
             notice=replay.notice,
             state=replay.state,
-            waiting_for=replay.waiting_for,
+            waiting_for=_waiting_for(replay),
+            waits_for=None if replay.awaits is None else AwaitedRestoreDocument.of(replay.awaits),
             partition=None if offsets is None else offsets.partition,
             start_offset=None if offsets is None else offsets.start,
             end_offset=None if offsets is None else offsets.end,
@@ -272,6 +316,12 @@ class ReplayDocument(Document):
             claims_in_vain=replay.claims_in_vain,
             error=replay.error,
         )
+
+
+def _waiting_for(replay: Replay) -> str | None:
+    if replay.awaits is None or replay.state is not ReplayState.OPEN:
+        return replay.waiting_for
+    return awaited_in_words(replay.webhook_id, replay.window, replay.awaits)
 
 
 def _to_a_tenth(value: float | None) -> float | None:

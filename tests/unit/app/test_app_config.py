@@ -159,3 +159,14 @@ def test_a_database_url_that_can_be_read_is_taken(rest: str) -> None:
     url = f"mysql+pymysql://{rest}"
     assert Settings.load({"REWIND_DATABASE": url}).database == url
     assert make_url(url).database in ("db", "a-b")
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a ", "a\n", "düsseldorf", "x" * 65, "a/b"])
+def test_a_data_centres_name_fits_headers_and_columns(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="allowed are 1 to 64 letters"):
+        Settings.load({"REWIND_ORIGIN": name})
+
+
+@pytest.mark.parametrize("name", ["a", "eu-west_1.zone-b", "X" * 64])
+def test_a_data_centre_may_be_called_so(name: str) -> None:
+    assert Settings.load({"REWIND_ORIGIN": name}).origin == name

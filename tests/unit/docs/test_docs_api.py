@@ -20,6 +20,7 @@ from app.api import (
     quotas,
     replay_progress,
     replays,
+    restorations,
     rules,
     twitter,
     webhooks,
@@ -40,7 +41,8 @@ from app.replay.rules import KINDS_PER_WEBHOOK_MAX, RULES_PER_WEBHOOK_MAX
 
 API_PAGE, ACCESS_PAGE = page("api.md"), page("access.md")
 ROUTES = table(API_PAGE, "## Routes")
-ROUTERS = (webhooks, rules, replays, replay_progress, twitter, events, operations)
+ROUTERS = (webhooks, rules, replays, replay_progress, twitter, events, restorations, operations)
+OPERATORS = re.compile(r"/events|/metrics|/restorations|/replays/\{replay_id\}/restoration.*")
 
 
 FIXED = ("level", "logger", "event", "action", "target", "status")
@@ -99,7 +101,7 @@ def test_the_routes_that_take_no_key_or_an_operators_are_told_so() -> None:
         path
         for path, methods in document()["paths"].items()
         for operation in methods.values()
-        if "403" in operation["responses"] and path in ("/events", "/metrics")
+        if "403" in operation["responses"] and OPERATORS.fullmatch(path)
     }
     assert {path for path, key in keys_told.items() if key == "operator"} == answering_403
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from doc_pages import DOCS, page, section, table
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.metrics import MetricWrapperBase
 
 from app.api.metrics import Metrics, _registry_of
@@ -26,6 +26,8 @@ from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
 from app.webhooks.sender import WebhookSender
+from logbroker.mirror import metrics as mirror_metrics
+from logbroker.schemas.service_metrics import ServiceMetrics
 from logbroker.server.metrics.families import FAMILIES, PREFIX
 
 OPERATIONS = DOCS / "operations"
@@ -51,8 +53,10 @@ _OURS = re.compile(r"\b(?:rewind|logbroker)_[a-z_]+")
 
 
 def families(registry: CollectorRegistry) -> Iterator[tuple[str, str, str]]:
-    """Name, type and labels of everything that a registry shows."""
+    """Name, type and labels of what a registry shows, without what every process has."""
     for collector in list(registry._collector_to_names):
+        if isinstance(collector, ProcessCollector):
+            continue
         if isinstance(collector, MetricWrapperBase):
             (family,) = collector.describe()
             labels = list(collector._labelnames)
@@ -69,7 +73,10 @@ def shown_by(*registries: CollectorRegistry) -> Shown:
 
 
 def api() -> Shown:
-    return shown_by(Metrics().registry, _registry_of(JobStatistics({}, 0.0, 0)))
+    return shown_by(
+        Metrics().registry,
+        _registry_of(JobStatistics({}, {"here": 0.0}, {"here": 0}, {"here": 0.0})),
+    )
 
 
 def worker() -> Shown:
@@ -103,6 +110,17 @@ def broker() -> Shown:
     }
 
 
+def mirror() -> Shown:
+    return {
+        mirror_metrics.PREFIX + name: (family.kind, ", ".join(family.labels))
+        for name, family in mirror_metrics.FAMILIES.items()
+    }
+
+
+def registry() -> Shown:
+    return shown_by(ServiceMetrics()._all)
+
+
 def told(heading: str) -> Shown:
     return {
         row["metric"]: [row["type"], row["labels"]]  # type: ignore[misc]
@@ -122,6 +140,14 @@ def test_every_metric_of_the_live_path_is_told_with_its_type_and_labels(live: Sh
     assert told("## Live path") | told("## Deliveries") == live
 
 
+def test_every_metric_of_a_mirror_is_told_with_its_type_and_labels() -> None:
+    assert told("## Mirror") == {name: list(rest) for name, rest in mirror().items()}
+
+
+def test_every_metric_of_the_registry_is_told_with_its_type_and_labels() -> None:
+    assert told("## Registry of schemas") == registry()
+
+
 def test_only_what_both_have_is_told_as_of_both(live: Shown) -> None:
     assert told("## Deliveries").keys() == worker().keys() & live.keys()
 
@@ -137,13 +163,13 @@ def samples(shown: Shown) -> set[str]:
 
 @pytest.mark.parametrize("name", ["alerts.yml", "README.md", "metrics.md", *PAGES])
 def test_no_metric_is_named_that_nobody_shows(name: str, live: Shown) -> None:
-    known = samples(api() | worker() | live | broker())
+    known = samples(api() | worker() | live | broker() | mirror() | registry())
     named = set(_OURS.findall((OPERATIONS / name).read_text()))
     assert named <= known
 
 
 def test_every_label_that_an_alarm_asks_for_is_one_of_its_metric(live: Shown) -> None:
-    shown = api() | worker() | live | broker()
+    shown = api() | worker() | live | broker() | mirror() | registry()
     asked = 0
     for rule in ALERTS:
         for name, selector in re.findall(r"([a-z_]+)\{([^}]*(?:\{[^}]*\}[^}]*)*)\}", rule["expr"]):
@@ -200,15 +226,18 @@ def test_prometheus_scrapes_what_the_containers_show() -> None:
             targets |= {tuple(target.split(":")) for target in static["targets"]}
         for found in job.get("dns_sd_configs", ()):
             targets |= {(name, str(found["port"])) for name in found["names"]}
-    brokers = {name for name in services if name.startswith("broker-")}
-    command = " ".join(services["broker-0"]["command"])
-    (broker_port,) = re.findall(r"--metrics-listen=0\.0\.0\.0:([0-9]+)", command)
-    assert targets == {
-        ("api", str(Settings().port)),
-        ("worker", ours["REWIND_WORKER_METRICS_PORT"]),
-        ("live", ours["REWIND_LIVE_METRICS_PORT"]),
-        *((name, broker_port) for name in brokers),
+    ports = {
+        "api": str(Settings().port),
+        "worker": ours["REWIND_WORKER_METRICS_PORT"],
+        "live": ours["REWIND_LIVE_METRICS_PORT"],
+        "registry": services["registry"]["ports"][0].rpartition(":")[2],
     }
+    shown = {(name, ports.get(name.removesuffix("-second"))) for name in services}
+    for name, service in services.items():
+        command = " ".join(service.get("command", ()))
+        shown |= {(name, port) for port in re.findall(r"--metrics-listen=\S+:([0-9]+)", command)}
+    assert {("broker-2", "9103"), ("mirror-back", "9104")} <= shown
+    assert targets == {(name, port) for name, port in shown if port}
 
 
 def test_the_jobs_that_alarms_ask_for_are_scraped() -> None:

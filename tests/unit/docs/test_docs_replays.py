@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from annotated_types import MaxLen
 from doc_pages import page, section, shown, table
+from migrated import make_migrated
 
 from app.api import twitter_errors
 from app.api.dry_run import ESTIMATES_PER_ACCOUNT_MAX
-from app.api.models.replays import EstimateDocument, ReplayRequest
+from app.api.models.replays import AwaitedRestoreDocument, EstimateDocument, ReplayRequest
 from app.api.problems import UNAUTHORIZED
 from app.api.progress_watch import WATCHERS_MAX, WATCHERS_PER_KEY_MAX
 from app.api.twitter import TwitterJob
@@ -23,7 +24,7 @@ from app.replay.options import NoticeStyle, Only
 from app.replay.states import TERMINAL, TRANSITIONS, ReplayState
 from app.replay.windows import TIME_ALLOWED
 from app.replay.windows import parse_time as time_ms
-from app.store import Store, migrate
+from app.store import Store
 from app.webhooks.signing import new_secret
 
 PAGE = page("replays.md")
@@ -83,6 +84,11 @@ def test_every_state_is_told_with_those_that_follow() -> None:
         assert set(told[state].split(", ")) == (following or {"nothing"}), state
 
 
+def test_what_a_replay_of_the_archive_waits_for_is_shown_as_it_is() -> None:
+    (waits,) = documents("## From the archive")
+    assert AwaitedRestoreDocument.model_validate(waits).model_dump(by_alias=True) == waits
+
+
 def test_the_limits_of_streams_are_told() -> None:
     told = f"have {WATCHERS_PER_KEY_MAX} streams open, a server has {WATCHERS_MAX}"
     assert told in section(PAGE, "### Progress")
@@ -92,7 +98,7 @@ def test_the_limits_of_streams_are_told() -> None:
 def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
     """A replay that is over, under the names that the page has."""
     url = f"sqlite:///{tmp_path_factory.mktemp('store')}/rewind.db"
-    migrate(url)
+    make_migrated(url)
     with closing(Store.open(url)) as store:
         webhook = store.create_webhook(NewWebhook("https://example.com", "", new_secret()))
         replay, _ = store.create_replay(NewReplay(webhook.id, Window(0, 1)))

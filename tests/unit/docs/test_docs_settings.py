@@ -35,17 +35,24 @@ def test_every_setting_of_the_service_is_told_with_its_default_and_range() -> No
         assert allowed == (bounds(name) or allowed)
 
 
+def commands_of(group: click.Group) -> dict[str, click.Command]:
+    """The commands of a group by name."""
+    context = click.Context(group)
+    found = {name: group.get_command(context, name) for name in group.list_commands(context)}
+    return {name: command for name, command in found.items() if command is not None}
+
+
 def settings_of(command: click.Command) -> set[str]:
     """The variables that options of a command, or of any below it, stand in front of."""
     if isinstance(command, click.Group):
-        return set().union(*(settings_of(each) for each in command.commands.values()))
+        return set().union(*map(settings_of, commands_of(command).values()))
     helps = [option.help or "" for option in command.params if isinstance(option, click.Option)]
     found = (re.search(r"\[env var: (REWIND_\w+)\]", text) for text in helps)
     return {match[1] for match in found if match}
 
 
 def test_every_setting_that_is_an_option_too_is_told_so() -> None:
-    wanted = {name: settings_of(command) for name, command in rewind.commands.items()}
+    wanted = {name: settings_of(command) for name, command in commands_of(rewind).items()}
     assert "REWIND_DATABASE" in wanted["api"]
     told: dict[str, set[str]] = {name: set() for name in wanted}
     for row in SETTINGS:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from mariadb import MariaDbServer
+from migrated import make_migrated
 from sqlalchemy import make_url
 from starlette.types import Message
 from tcp_link import TcpLink
@@ -17,7 +18,7 @@ from app.api.progress_watch import ProgressWatch
 from app.api.replay_progress import ProgressStream, event_id
 from app.config import Settings
 from app.replay.model import NewReplay, NewWebhook, Replay, Webhook, Window
-from app.store import Store, StoreUnavailable, migrate
+from app.store import Store, StoreUnavailable
 from app.webhooks.signing import new_secret
 
 pytestmark = pytest.mark.anyio
@@ -107,7 +108,7 @@ async def test_a_database_that_goes_away_and_comes_back_ends_no_stream(
 ) -> None:
     with TcpLink(mariadb.port) as link:
         url = str(make_url(mariadb.create_database()).set(port=link.port))
-        migrate(url)
+        make_migrated(url)
         with closing(Store.open(url)) as store:
             await see_through_an_outage(store, link)
 

@@ -20,7 +20,13 @@ from app.store import Store
 
 pytestmark = pytest.mark.anyio
 
-OPERATORS_ALONE = {"publishEvents", "getMetrics"}
+OPERATORS_ALONE = {
+    "publishEvents",
+    "getMetrics",
+    "listRestorations",
+    "putRestoration",
+    "putRestorationMissing",
+}
 
 BODIES: dict[str, Any] = {
     "updateWebhook": {"description": "new"},
@@ -107,7 +113,11 @@ async def test_each_with_an_id_hides_what_is_anothers(
 ) -> None:
     store.put_rule(Rule(webhook.id, "vip", ("*",)))
     replay, _ = store.create_replay(NewReplay(webhook.id, Window(0, 1)))
-    asked = [operation for operation in operations if "_id}" in operation.path]
+    asked = [
+        operation
+        for operation in operations
+        if "_id}" in operation.path and operation.id not in OPERATORS_ALONE
+    ]
     for operation in asked:
         answers = [
             await others_client.request(

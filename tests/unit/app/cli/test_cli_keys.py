@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from migrated import make_migrated
 
 from app.cli import main
 from app.replay.accounts import Scope
-from app.store import Store, migrate
+from app.store import Store
 
 
 @pytest.fixture
@@ -19,7 +20,7 @@ def url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def store(url: str) -> Iterator[Store]:
-    migrate(url)
+    make_migrated(url)
     opened = Store.open(url)
     yield opened
     opened.close()

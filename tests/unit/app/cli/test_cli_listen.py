@@ -109,6 +109,20 @@ def test_with_a_secret_a_challenge_is_answered_and_shown() -> None:
     assert line == {"path": "/a?crc_token=x", "type": "challenge", "isAnswered": True}
 
 
+def test_bodies_are_shown_on_request_and_move_no_cursor() -> None:
+    body = '{"type": "follow", "who": "\u00fc \\n"}\n\x1b[2J'.encode()
+    with listener("--body") as (process, url):
+        post(url, "evt_1", body)
+        out, _ = end(process)
+    (line,) = out.splitlines()
+    assert line.endswith('  verified  {"type": "follow", "who": "\u00fc \\n"}\ufffd\ufffd[2J')
+    with listener("--body", "--json") as (process, url):
+        post(url, "evt_1", body)
+        post(url, "evt_2", b"\xff")
+        out, _ = end(process)
+    assert [json.loads(each)["body"] for each in out.splitlines()] == [body.decode(), "\ufffd"]
+
+
 def test_json_lines_and_another_status_can_be_asked_for() -> None:
     with listener("--json", "--status", "503") as (process, url):
         assert isinstance(post(url + "/a", "evt_1", b'{"type": 5}'), Refused)

@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from migrated import make_migrated
 
 from app.cli import main, operator_key
 from app.config import Settings
 from app.replay.accounts import Scope
-from app.store import Store, migrate
+from app.store import Store
 
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     loaded = Settings.load({}, data_dir=str(tmp_path / "data"))
-    migrate(loaded.database)
+    make_migrated(loaded.database)
     return loaded
 
 

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
+from migrated import make_migrated
 
-from app.store import Store, migrate
+from app.store import Store
 
 
 @pytest.fixture
 def store(database_url: str) -> Iterator[Store]:
-    migrate(database_url)
+    make_migrated(database_url)
     with closing(Store.open(database_url)) as store:
         yield store

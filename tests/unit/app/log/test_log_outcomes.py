@@ -1,6 +1,7 @@
 """The records that tell what became of a live delivery."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -23,6 +24,7 @@ FAILED = DeliveryOutcome(
     status=503,
     reason="HTTP 503 Service Unavailable",
     time_ms=1_795_248_272_000,
+    digest=0x0A54B21BAFAF1C25,
 )
 
 
@@ -36,6 +38,7 @@ def test_an_outcome_is_written_as_its_page_says() -> None:
         "status": 503,
         "reason": "HTTP 503 Service Unavailable",
         "time": "2026-11-21T08:04:32.000Z",
+        "digest": "0a54b21bafaf1c25",
     }
 
 
@@ -50,6 +53,7 @@ def test_an_outcome_is_written_as_its_page_says() -> None:
         status=st.none() | st.integers(100, 999),
         reason=st.none() | st.text(max_size=REASON_CHARS_MAX),
         time_ms=st.integers(0, 4_000_000_000_000),
+        digest=st.none() | st.integers(0, 2**64 - 1),
     )
 )
 def test_what_is_written_is_read_back(outcome: DeliveryOutcome) -> None:
@@ -57,7 +61,7 @@ def test_what_is_written_is_read_back(outcome: DeliveryOutcome) -> None:
 
 
 def test_a_long_reason_is_cut() -> None:
-    long = DeliveryOutcome(1, 2, "evt", LiveOutcome.LEFT, 0, None, "x" * 10_000, 0)
+    long = DeliveryOutcome(1, 2, "evt", LiveOutcome.LEFT, 0, None, "x" * 10_000, 0, None)
     read = decode_outcome(encode_outcome(long))
     assert read is not None
     assert read.reason == "x" * REASON_CHARS_MAX
@@ -74,6 +78,9 @@ def test_a_long_reason_is_cut() -> None:
         {"status": 5.5},
         {"time": "yesterday"},
         {"time": 5},
+        {"digest": 5},
+        {"digest": "5a54b21bafaf1c2"},
+        {"digest": "5A54B21BAFAF1C25"},
     ],
 )
 def test_a_record_of_somebody_else_is_no_outcome(change: dict[str, object]) -> None:
@@ -84,3 +91,10 @@ def test_a_record_of_somebody_else_is_no_outcome(change: dict[str, object]) -> N
 @pytest.mark.parametrize("value", [None, b"", b"{", b"[]", b"{}", b"\xff", b"[" * 100_000])
 def test_what_is_no_object_is_no_outcome(value: bytes | None) -> None:
     assert decode_outcome(value) is None
+
+
+def test_an_outcome_of_the_version_before_has_no_digest() -> None:
+    value = json.loads(encode_outcome(FAILED))
+    del value["digest"]
+    read = decode_outcome(json.dumps(value).encode())
+    assert read == replace(FAILED, digest=None)

@@ -1,16 +1,24 @@
 """What the publisher puts into the log, and what it says when the log does not take it."""
 
 import asyncio
+import time
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
+from app.log.audit_trail import Marks, PlacedSpan
 from app.log.errors import PublishFailed
 from app.log.event import OwedEvent
-from app.log.publisher import EventPublisher
+from app.log.publisher import EventPublisher, Publication
+from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES, EVENTS
 from app.replay.lateness import Arrival
+from logbroker.client import audit_event
+from logbroker.client.audit_event import Published
+from logbroker.client.audit_mark import AUDIT_TOPIC, parse_mark
 from logbroker.client.partitioner import partition_for_key
+from logbroker.client.stamper import Stamper
 
 PARTITIONS = 4
 OTHER = "wh_2"
@@ -22,9 +30,15 @@ def event(number: int, webhook_id: str | None = "wh_1") -> OwedEvent:
     return OwedEvent(webhook_id, f"evt_{number}", "user.followed", TIME_MS + number, b"{}")
 
 
-def publisher(bootstrap_servers: str, timeout_s: float = 10.0) -> EventPublisher:
+def publisher(
+    bootstrap_servers: str, timeout_s: float = 10.0, stamper: Stamper | None = None
+) -> EventPublisher:
     return EventPublisher(
-        bootstrap_servers, origin="west", server="host-1", delivery_timeout_s=timeout_s
+        bootstrap_servers,
+        origin="west",
+        server="host-1",
+        delivery_timeout_s=timeout_s,
+        stamper=stamper,
     )
 
 
@@ -145,3 +159,132 @@ def test_only_the_event_that_is_too_large_fails(foreign_broker: str) -> None:
     asyncio.run(scenario())
     records = read(foreign_broker, "owed", partition_for_key(b"wh_1", PARTITIONS), 2)
     assert [record.timestamp()[1] - TIME_MS for record in records] == [1, 2]
+
+
+def monitoring_events(bootstrap_servers: str, count: int) -> list[Published]:
+    """What was told to the audit, once there are so many."""
+    with closing(
+        Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "test", "log_level": 0})
+    ) as consumer:
+        consumer.assign([TopicPartition(AUDIT_TOPIC, each, 0) for each in range(PARTITIONS)])
+        return list(_published(consumer, count))
+
+
+def _published(consumer: Consumer, count: int) -> Iterator[Published]:
+    end_s = time.monotonic() + 60
+    while count:
+        assert time.monotonic() < end_s, f"{count} monitoring events did not come"
+        message = consumer.poll(0.1)
+        if message is None or message.error():
+            continue
+        event = audit_event.decode(message.value())
+        assert isinstance(event, Published)
+        assert message.key() == event.producer.encode()
+        count -= 1
+        yield event
+
+
+def test_events_are_marked_and_outcomes_are_not(foreign_broker: str) -> None:
+    async def scenario() -> None:
+        async with publisher(foreign_broker, stamper=stamper) as door:
+            for topic in (EVENTS, DELIVERY_LOG, DELIVERY_OUTCOMES):
+                await door.publish(topic, [event(0), event(1)])
+
+    stamper = Stamper("host-1")
+    asyncio.run(scenario())
+    place = partition_for_key(b"wh_1", PARTITIONS)
+    for topic in (EVENTS, DELIVERY_LOG):
+        marks = [
+            parse_mark(dict(record.headers() or ())["audit"])
+            for record in read(foreign_broker, topic, place, 2)
+        ]
+        window_ms = TIME_MS - TIME_MS % 60_000
+        assert [mark and (mark.window_ms, mark.sequence) for mark in marks] == [
+            (window_ms, 0),
+            (window_ms, 1),
+        ]
+    (first, _) = read(foreign_broker, DELIVERY_OUTCOMES, place, 2)
+    assert "audit" not in dict(first.headers() or ())
+
+
+def test_what_was_acknowledged_is_told_to_the_audit_at_the_end(foreign_broker: str) -> None:
+    async def scenario() -> None:
+        huge = OwedEvent("wh_1", "evt_huge", "user.followed", TIME_MS, b"x" * 2_000_000)
+        async with publisher(foreign_broker, stamper=Stamper("host-1")) as door:
+            with pytest.raises(PublishFailed):
+                await door.publish(EVENTS, [event(0), huge, event(2)])
+            await door.publish(DELIVERY_LOG, [event(n) for n in range(5)])
+
+    asyncio.run(scenario())
+    found = {each.topic: set(each.sequences) for each in monitoring_events(foreign_broker, 2)}
+    # The second one is not in the log.
+    assert found == {EVENTS: {0, 2}, DELIVERY_LOG: {0, 1, 2, 3, 4}}
+
+
+def test_a_window_is_told_of_although_nothing_is_published_any_more(foreign_broker: str) -> None:
+    async def scenario() -> list[Published]:
+        stamper = Stamper("host-1", window_ms=1_000, lateness_ms=1)
+        async with publisher(foreign_broker, stamper=stamper) as door:
+            await door.publish(EVENTS, [event(0), event(1)])
+            return await asyncio.to_thread(monitoring_events, foreign_broker, 1)
+
+    (told,) = asyncio.run(scenario())
+    assert set(told.sequences) == {0, 1}
+
+
+def test_an_event_of_a_time_that_no_window_has_is_published_without_a_mark(
+    foreign_broker: str,
+) -> None:
+    async def scenario() -> None:
+        far = OwedEvent("wh_1", "evt_far", "user.followed", 2**50, b"{}")
+        async with publisher(foreign_broker, stamper=Stamper("host-1")) as door:
+            await door.publish(EVENTS, [event(0), far, event(60_000), event(1)])
+
+    asyncio.run(scenario())
+    records = read(foreign_broker, EVENTS, partition_for_key(b"wh_1", PARTITIONS), 4)
+    marks = [parse_mark(dict(record.headers() or ()).get("audit")) for record in records]
+    start_ms = TIME_MS - TIME_MS % 60_000
+    assert [mark and (mark.window_ms, mark.sequence) for mark in marks] == [
+        (start_ms, 0),
+        None,
+        (start_ms + 60_000, 0),
+        (start_ms, 1),
+    ]
+    told = monitoring_events(foreign_broker, 2)
+    assert {each.window_ms: set(each.sequences) for each in told} == {
+        start_ms: {0, 1},
+        start_ms + 60_000: {0},
+    }
+
+
+def test_events_that_are_not_handed_over_keep_no_window_open() -> None:
+    async def scenario() -> None:
+        marks = Marks(stamper, EVENTS, [PlacedSpan(0, stamper.stamp_span(EVENTS, TIME_MS, 4))], 4)
+        publication = Publication(asyncio.get_running_loop(), [event(n) for n in range(4)], marks)
+        publication.settle(0, None, None)
+        publication.settle(1, KafkaError(KafkaError._MSG_TIMED_OUT), None)
+        publication.abandon(2)
+        with pytest.raises(PublishFailed) as failed:
+            await publication.all_settled()
+        assert failed.value.event_ids == ("evt_0", "evt_1", "evt_2", "evt_3")
+
+    stamper = Stamper("host-1", lateness_ms=1_000)
+    asyncio.run(scenario())
+    assert not stamper.due(0.0)
+    (record,) = stamper.due(10.0)
+    told = audit_event.decode(record.value)
+    # The first one is in the log, although nobody said where.
+    assert isinstance(told, Published)
+    assert set(told.sequences) == {0}
+
+
+def test_nobody_waits_longer_for_the_audit_than_a_record_may_take(refused_address: str) -> None:
+    async def scenario() -> None:
+        async with publisher(refused_address, timeout_s=0.5, stamper=Stamper("host-1")) as door:
+            # Nobody waits longer than a record may take.
+            receipt = audit_event.AuditRecord(b"tier", b"{}")
+            async with asyncio.timeout(30):
+                await door.tell_audit([receipt])
+            assert door.audit_waiting == 1
+
+    asyncio.run(scenario())

@@ -62,7 +62,7 @@ def read_all(source: ReplayReader) -> tuple[list[LoggedEvent], int]:
 def test_events_come_as_they_were_published(foreign_broker: str) -> None:
     publish(foreign_broker, [event(7)])
     (read,), position = read_all(reader(foreign_broker, 0, 1))
-    assert read == LoggedEvent(0, TIME_MS + 7, KEY, "evt_7", "user.followed", b'{"n": 7}')
+    assert read == LoggedEvent(0, TIME_MS + 7, KEY, "evt_7", "user.followed", b'{"n": 7}', "here")
     assert position == 1
 
 

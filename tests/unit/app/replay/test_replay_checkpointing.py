@@ -6,7 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.replay.checkpointing import Checkpoint, DeliveryLedger
+from app.replay.hours import HOUR_MS, tally
 from app.replay.model import Counts, Failure
+
+ONE = {0: 1}
+"""A single event, of the first hour."""
 
 
 def failure(offset: int) -> Failure:
@@ -15,7 +19,7 @@ def failure(offset: int) -> Failure:
 
 def test_the_checkpoint_waits_for_the_lowest_open_record() -> None:
     ledger = DeliveryLedger(10, Counts())
-    first, second, third = (ledger.open(offset, offset + 1) for offset in (11, 14, 17))
+    first, second, third = (ledger.open(offset, offset + 1, ONE) for offset in (11, 14, 17))
     ledger.read_to(20)
     ledger.settle(third)
     ledger.settle(second)
@@ -26,10 +30,10 @@ def test_the_checkpoint_waits_for_the_lowest_open_record() -> None:
 
 def test_counts_count_exactly_what_lies_below_the_checkpoint() -> None:
     ledger = DeliveryLedger(0, Counts())
-    first = ledger.open(0, 1)
-    ledger.duplicate(2)
-    second = ledger.open(2, 3)
-    ledger.duplicate(4)
+    first = ledger.open(0, 1, ONE)
+    ledger.duplicate(2, ONE)
+    second = ledger.open(2, 3, ONE)
+    ledger.duplicate(4, ONE)
     ledger.read_to(4)
     ledger.settle(first)
     assert ledger.checkpoint() == Checkpoint(2, Counts(delivered=1, duplicates=1), ())
@@ -39,9 +43,9 @@ def test_counts_count_exactly_what_lies_below_the_checkpoint() -> None:
 
 def test_a_record_that_is_settled_before_all_is_read_lies_below_the_checkpoint() -> None:
     ledger = DeliveryLedger(0, Counts())
-    ledger.settle(ledger.open(5, 6))
+    ledger.settle(ledger.open(5, 6, ONE))
     assert ledger.checkpoint() == Checkpoint(6, Counts(delivered=1), ())
-    last = ledger.open(8, 9)
+    last = ledger.open(8, 9, ONE)
     assert ledger.checkpoint() == Checkpoint(8, Counts(delivered=1), ())
     ledger.settle(last)
     assert ledger.checkpoint() == Checkpoint(9, Counts(delivered=2), ())
@@ -55,28 +59,28 @@ def test_a_stretch_without_records_moves_the_checkpoint() -> None:
 
 def test_counts_go_on_from_those_of_the_job_taken_over() -> None:
     ledger = DeliveryLedger(50, Counts(delivered=7, duplicates=2, failed=1))
-    ledger.settle(ledger.open(60, 61))
+    ledger.settle(ledger.open(60, 61, ONE))
     ledger.read_to(61)
     assert ledger.checkpoint() == Checkpoint(61, Counts(8, 2, 1), ())
 
 
 def test_failures_come_again_until_they_are_on_record() -> None:
     ledger = DeliveryLedger(0, Counts())
-    ledger.settle(ledger.open(0, 1), [failure(0)])
+    ledger.settle(ledger.open(0, 1, ONE), [failure(0)])
     lost = ledger.checkpoint()
-    ledger.settle(ledger.open(1, 2), [failure(1)])
+    ledger.settle(ledger.open(1, 2, ONE), [failure(1)])
     again = ledger.checkpoint()
     assert lost.failures == (failure(0),)
     assert again.failures == (failure(0), failure(1))
-    ledger.settle(ledger.open(2, 3), [failure(2)])
+    ledger.settle(ledger.open(2, 3, ONE), [failure(2)])
     ledger.recorded(again)
     assert ledger.checkpoint().failures == (failure(2),)
 
 
 def test_a_failure_above_the_checkpoint_is_not_handed_over_yet() -> None:
     ledger = DeliveryLedger(0, Counts())
-    blocked = ledger.open(0, 1)
-    ledger.settle(ledger.open(1, 2), [failure(1)])
+    blocked = ledger.open(0, 1, ONE)
+    ledger.settle(ledger.open(1, 2, ONE), [failure(1)])
     assert ledger.checkpoint() == Checkpoint(0, Counts(), ())
     ledger.settle(blocked)
     assert ledger.checkpoint().failures == (failure(1),)
@@ -84,9 +88,9 @@ def test_a_failure_above_the_checkpoint_is_not_handed_over_yet() -> None:
 
 def test_what_is_beyond_the_checkpoint_is_counted() -> None:
     ledger = DeliveryLedger(0, Counts())
-    blocked = ledger.open(0, 1)
+    blocked = ledger.open(0, 1, ONE)
     for offset in (1, 2, 3):
-        ledger.settle(ledger.open(offset, offset + 1))
+        ledger.settle(ledger.open(offset, offset + 1, ONE))
     assert ledger.ahead == 4
     ledger.settle(blocked)
     assert ledger.ahead == 0
@@ -94,7 +98,7 @@ def test_what_is_beyond_the_checkpoint_is_counted() -> None:
 
 def test_events_of_one_entry_are_settled_together() -> None:
     ledger = DeliveryLedger(0, Counts())
-    entry = ledger.open(3, 9, events=4, duplicates=2)
+    entry = ledger.open(3, 9, {0: 4}, {0: 2})
     assert ledger.ahead == 4
     assert ledger.checkpoint() == Checkpoint(3, Counts(), ())
     ledger.settle(entry, [failure(5), failure(8)])
@@ -105,6 +109,22 @@ def test_events_of_one_entry_are_settled_together() -> None:
 Run = tuple[str, int, int]
 """What became of some records in a row: "o" delivered, "f" failed, "d" duplicates, "-" not
 wanted; how many there are; and how many duplicates are among them."""
+
+
+def times(start: int, end: int) -> list[int]:
+    """Times of the records at these offsets: three an hour, in no order over hours."""
+    return [HOUR_MS * (offset // 3 % 4) for offset in range(start, end)]
+
+
+def hours_of(kinds: str, start: int, end: int) -> dict[int, Counts]:
+    """The counts of what lies at these offsets, by hour."""
+    found = {}
+    for hour in range(4):
+        below = [k for n, k in enumerate(kinds[:end]) if n >= start and n // 3 % 4 == hour]
+        counts = Counts(below.count("o"), below.count("d"), below.count("f"))
+        if counts != Counts():
+            found[hour] = counts
+    return found
 
 
 @given(
@@ -120,21 +140,27 @@ def test_in_any_order_the_checkpoint_is_the_lowest_open_offset(
         start, kinds = len(kinds), kinds + kind * count
         if kind in "of":
             kinds += "d" * among
-            entries[start] = ledger.open(start, len(kinds), count, among)
+            hours = tally(times(start, start + count))
+            duplicates = tally(times(start + count, len(kinds)))
+            entries[start] = ledger.open(start, len(kinds), hours, duplicates)
         elif kind == "d":
-            ledger.duplicate(len(kinds), count)
+            ledger.duplicate(len(kinds), tally(times(start, len(kinds))))
     ledger.read_to(len(kinds))
+    recorded = 0
     while entries:
         offset = random.choice(sorted(entries))
         entry = entries.pop(offset)
         is_failed = kinds[offset] == "f"
-        ledger.settle(
-            entry, [failure(offset + n) for n in range(entry.events)] if is_failed else ()
-        )
+        failures = [failure(offset + n) for n in range(entry.events)] if is_failed else []
+        ledger.settle(entry, failures, entry.hours if is_failed else {})
         checkpoint = ledger.checkpoint()
+        assert checkpoint.hours == hours_of(kinds, recorded, checkpoint.offset)
         assert checkpoint.offset == min(entries, default=len(kinds))
         below = kinds[: checkpoint.offset]
         assert checkpoint.counts == Counts(below.count("o"), below.count("d"), below.count("f"))
         assert [one.offset for one in checkpoint.failures] == [
-            offset for offset, kind in enumerate(below) if kind == "f"
+            offset for offset, kind in enumerate(below) if recorded <= offset and kind == "f"
         ]
+        if random.random() < 0.5:
+            ledger.recorded(checkpoint)
+            recorded = checkpoint.offset

@@ -1,7 +1,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.replay.lateness import AHEAD_MS_MAX, Arrival, LateSpan, disorder_ms, late_spans
+from app.replay.lateness import (
+    AHEAD_MS_MAX,
+    Arrival,
+    LateSpan,
+    disorder_ms,
+    late_spans,
+    unseen_spans,
+)
 from app.replay.model import Window
 
 
@@ -50,3 +57,10 @@ def test_every_event_of_a_window_lies_before_the_end_or_below_a_span(
         if span.window.from_ms < window.to_ms and span.window.to_ms > window.from_ms:
             end = max(end, span.end)
     assert all(each.offset < end for each in log if window.from_ms <= each.time_ms < window.to_ms)
+
+
+def test_what_nobody_saw_come_may_be_late_at_any_time_before_what_is_on_time() -> None:
+    assert unseen_spans({3: 9, 1: 4}, on_time_from_ms=100) == [
+        LateSpan(1, Window(0, 100), 4),
+        LateSpan(3, Window(0, 100), 9),
+    ]

@@ -7,10 +7,12 @@ import pytest
 
 from app.replay.model import Counts, Replay, Window
 from app.replay.notices import notice_body, notice_id, pause_s
-from app.replay.options import NoticeStyle, ReplayOptions
+from app.replay.options import NoticeStyle, ReplayOptions, Source
 from app.replay.states import ReplayState
 
 DONE = Replay(
+    origin="a",
+    source=Source.LOG,
     id="rp_1",
     account_id="acc_1",
     webhook_id="wh_1",
@@ -28,6 +30,7 @@ DONE = Replay(
     counts=Counts(7, 2, 1),
     error=None,
     waiting_for=None,
+    awaits=None,
     created_ms=1_795_000_100_000,
     started_ms=1_795_000_101_000,
     heartbeat_ms=1_795_000_102_000,

@@ -3,13 +3,15 @@ from dataclasses import replace
 import pytest
 
 from app.replay.model import Counts, OffsetRange, Replay, Window
-from app.replay.options import NoticeStyle, ReplayOptions
+from app.replay.options import NoticeStyle, ReplayOptions, Source
 from app.replay.progress import Progress, progress
 from app.replay.states import ReplayState
 
 STARTED_MS = 1_000_000
 
 ONGOING = Replay(
+    origin="a",
+    source=Source.LOG,
     id="rpl_1",
     account_id="acc_default",
     webhook_id="wh_1",
@@ -26,6 +28,7 @@ ONGOING = Replay(
     counts=Counts(delivered=40, duplicates=7, failed=3),
     error=None,
     waiting_for=None,
+    awaits=None,
     idle_ms=0,
     created_ms=0,
     started_ms=STARTED_MS,

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from migrated import make_migrated
+from processes import BrokerProcess
 from worker_bench import PARTITIONS, Bench
 
 from app.config import Settings
 from app.log.topics import ensure_topics
-from app.store import Store, migrate
-from logbroker.embedded import EmbeddedBroker
+from app.store import Store
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 @pytest.fixture
-def timed_bench(tmp_path: Path, broker: EmbeddedBroker) -> Iterator[Bench]:
+def timed_bench(tmp_path: Path, broker: BrokerProcess) -> Iterator[Bench]:
     """The same on a broker of our own: librdkafka's cannot look offsets up by time."""
     ensure_topics(broker.bootstrap_servers, partitions=PARTITIONS, retention_ms=86_400_000)
     with opened(broker.bootstrap_servers, tmp_path) as bench:
@@ -35,7 +36,7 @@ def timed_bench(tmp_path: Path, broker: EmbeddedBroker) -> Iterator[Bench]:
 @contextmanager
 def opened(bootstrap_servers: str, folder: Path) -> Iterator[Bench]:
     url = f"sqlite:///{folder}/rewind.db"
-    migrate(url)
+    make_migrated(url)
     settings = Settings(
         bootstrap_servers=bootstrap_servers,
         database=url,

@@ -7,11 +7,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from migrated import make_migrated
 
 from app.replay.model import Claim, Counts, Lease, NewReplay, NewWebhook, OffsetRange, Window
 from app.replay_workers.errors import LeaseLost
 from app.replay_workers.lease_keeper import LeaseKeeper, boot_clock_s
-from app.store import Store, migrate
+from app.store import Store
 from app.webhooks.signing import new_secret
 
 LEASE_S = 60.0
@@ -30,7 +31,7 @@ class Clock:
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     url = f"sqlite:///{tmp_path}/rewind.db"
-    migrate(url)
+    make_migrated(url)
     with closing(Store.open(url)) as store:
         yield store
 

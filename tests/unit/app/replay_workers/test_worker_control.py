@@ -4,7 +4,8 @@ import asyncio
 import logging
 
 import pytest
-from worker_bench import Bench, until
+from async_until import until
+from worker_bench import Bench
 
 from app.replay.model import Counts, WebhookStatus
 from app.replay.states import ReplayState

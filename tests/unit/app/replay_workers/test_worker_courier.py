@@ -4,6 +4,8 @@ import asyncio
 from contextlib import closing
 from pathlib import Path
 
+from migrated import make_migrated
+
 from app.log.event import LoggedEvent
 from app.replay.checkpointing import DeliveryLedger
 from app.replay.health import ReceiverHealth
@@ -16,7 +18,7 @@ from app.replay_workers.lease_keeper import LeaseKeeper
 from app.replay_workers.metrics import WorkerMetrics
 from app.replay_workers.packing import Packed, Parcel
 from app.replay_workers.target import Target
-from app.store import Store, migrate
+from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.receiver import WebhookReceiver
 from app.webhooks.sender import WebhookSender
@@ -25,7 +27,7 @@ from app.webhooks.signing import new_secret
 
 def test_a_lease_that_ends_while_a_connection_is_made_costs_no_attempt(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/rewind.db"
-    migrate(url)
+    make_migrated(url)
     # It holds when the courier looks, has ended when the request is to leave, and holds again.
     looks = iter([0.0, 100.0])
 
@@ -58,7 +60,7 @@ def test_a_lease_that_ends_while_a_connection_is_made_costs_no_attempt(tmp_path:
                 metrics=WorkerMetrics().deliveries,
             )
             event = LoggedEvent(7, 1, None, "evt_1", "made", b"{}")
-            await backlog.take_in(Packed([Parcel([event], 3, 8, 0, 0)], 0, 8))
+            await backlog.take_in(Packed([Parcel([event], {0: 1}, 3, 8, {}, {})], {}, 8))
             backlog.end()
             await asyncio.wait_for(Courier(route).run(), 10)
         await receiver.stop()

@@ -2,7 +2,8 @@
 
 import asyncio
 
-from worker_bench import BEGIN_MS, Bench, until
+from async_until import until
+from worker_bench import BEGIN_MS, Bench
 
 from app.replay.model import Counts, Window
 from app.replay.states import ReplayState

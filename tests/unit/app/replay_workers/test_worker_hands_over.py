@@ -3,7 +3,8 @@
 import asyncio
 
 import pytest
-from worker_bench import BEGIN_MS, Bench, until
+from async_until import until
+from worker_bench import BEGIN_MS, Bench
 
 from app.replay.model import Counts, OffsetRange, Window
 from app.replay.states import ReplayState
@@ -65,7 +66,7 @@ def test_a_worker_that_waits_for_a_retry_stops_at_once(bench: Bench) -> None:
 def test_a_worker_without_a_lease_sends_nothing_until_it_has_it_again(bench: Bench) -> None:
     async def scenario() -> None:
         # Heartbeats come too late for this lease, as they do when the process is held up.
-        bench.change(lease_s=0.3, heartbeat_s=1.0, checkpoint_interval_s=3_600.0)
+        bench.change(lease_s=1.0, heartbeat_s=3.0, checkpoint_interval_s=3_600.0)
         webhook = await bench.webhook()
         await bench.publish(bench.events(webhook.id, 0, 10_000))
         replay = bench.replay(webhook)
@@ -73,7 +74,8 @@ def test_a_worker_without_a_lease_sends_nothing_until_it_has_it_again(bench: Ben
         async with bench.worker() as stopping:
             await until(lambda: len(bench.received) >= 16, "delivery has begun")
             await until(
-                lambda: bench.store.claim("another worker", 60.0) is not None, "it was taken over"
+                lambda: bench.store.claim("another worker", 60.0, bench.settings.origin),
+                "it was taken over",
             )
             count = len(bench.received)
             await asyncio.sleep(1.5)

@@ -5,7 +5,8 @@ import json
 import logging
 
 import pytest
-from worker_bench import BEGIN_MS, Bench, until
+from async_until import until
+from worker_bench import BEGIN_MS, Bench
 
 from app.replay.model import NewReplay, Webhook, Window
 from app.replay.options import NoticeStyle, ReplayOptions

@@ -3,14 +3,17 @@
 import asyncio
 import json
 import logging
+from dataclasses import replace
 from hashlib import sha256
 
 import pytest
-from worker_bench import BEGIN_MS, Bench, until
+from async_until import until
+from worker_bench import BEGIN_MS, Bench
 
 from app.log.event import OwedEvent
 from app.log.outcomes import DeliveryOutcome, LiveOutcome, encode_outcome
 from app.log.topics import DELIVERY_OUTCOMES
+from app.replay.dedupe import lasting_digest
 from app.replay.model import Counts, NewReplay, Webhook, Window
 from app.replay.options import Only, ReplayOptions
 from app.replay.pace import SLACK_S
@@ -57,7 +60,7 @@ def test_only_types_that_fit_a_glob_are_delivered_and_the_rest_is_passed(bench: 
 async def note_outcomes(
     bench: Bench, webhook: Webhook, outcomes: dict[int, LiveOutcome], origin: str = "local"
 ) -> None:
-    """Say what became of live deliveries, as the live path does: by offset in the log."""
+    """Say what became of live deliveries, as the live path of the version before did."""
     partition = bench.partition_of(webhook)
     events = [
         OwedEvent(
@@ -66,7 +69,7 @@ async def note_outcomes(
             "",
             BEGIN_MS + offset,
             encode_outcome(
-                DeliveryOutcome(partition, offset, f"evt_{offset}", outcome, 1, None, None, 0)
+                DeliveryOutcome(partition, offset, f"evt_{offset}", outcome, 1, None, None, 0, None)
             ),
         )
         for offset, outcome in outcomes.items()
@@ -86,7 +89,7 @@ def test_only_what_no_live_delivery_brought_is_delivered(timed_bench: Bench) -> 
         await note_outcomes(bench, webhook, outcomes)
         # What came twice, and was delivered once, was delivered.
         await note_outcomes(bench, webhook, {0: LiveOutcome.FAILED, 1: LiveOutcome.DELIVERED})
-        # Offsets of another data centre's log are others.
+        # Offsets of another data centre's log are others, and it gives no digest.
         await note_outcomes(bench, webhook, {90: LiveOutcome.DELIVERED}, origin="elsewhere")
         replay = bench.replay(webhook, only=Only.FAILED)
         async with bench.worker():
@@ -94,6 +97,42 @@ def test_only_what_no_live_delivery_brought_is_delivered(timed_bench: Bench) -> 
         missing = [n for n in range(100) if n >= 80 or (n % 4 and n != 1)]
         assert sorted(bench.event_ids) == sorted(f"evt_{n}" for n in missing)
         assert replay.counts == Counts(delivered=len(missing))
+
+    asyncio.run(scenario())
+
+
+def outcome_elsewhere(event: OwedEvent, offset: int) -> OwedEvent:
+    """What the live path of another data centre writes of an event that it brought."""
+    digest = lasting_digest(event.event_id, event.body)
+    became = DeliveryOutcome(
+        0, offset, event.event_id, LiveOutcome.DELIVERED, 1, 204, None, 0, digest
+    )
+    return replace(event, body=encode_outcome(became))
+
+
+def test_what_another_data_centre_delivered_is_not_missing_where_a_mirror_brought_it(
+    timed_bench: Bench,
+) -> None:
+    bench = timed_bench
+
+    async def scenario() -> None:
+        bench.change(origin="here")
+        webhook = await bench.webhook()
+        mirrored, own = bench.events(webhook.id, 0, 50), bench.events(webhook.id, 50, 100)
+        await bench.publish(mirrored, origin="elsewhere")
+        await bench.publish(own, origin="here")
+        # There they lie at offsets that other events have here.
+        brought = [outcome_elsewhere(event, 60 + n) for n, event in enumerate(mirrored[:30])]
+        await bench.publish(brought, DELIVERY_OUTCOMES, origin="elsewhere")
+        # Its word is good for its own events alone: nobody has brought this one from here to there.
+        stray = [outcome_elsewhere(own[0], 5)]
+        await bench.publish(stray, DELIVERY_OUTCOMES, origin="elsewhere")
+        await note_outcomes(bench, webhook, {99: LiveOutcome.DELIVERED}, origin="here")
+        replay = bench.replay(webhook, only=Only.FAILED)
+        async with bench.worker():
+            replay = await bench.finished(replay)
+        assert sorted(bench.event_ids) == sorted(f"evt_{n}" for n in range(30, 99))
+        assert replay.counts == Counts(delivered=69)
 
     asyncio.run(scenario())
 

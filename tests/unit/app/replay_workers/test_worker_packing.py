@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from app.log.event import LoggedEvent
 from app.replay.checkpointing import DeliveryLedger, Entry
+from app.replay.hours import HOUR_MS
 from app.replay.model import Counts
 from app.replay_workers import backlog as backlog_module
 from app.replay_workers.backlog import Backlog
@@ -17,7 +18,7 @@ RECORDS = st.lists(st.sampled_from("ed-") | st.just("e"), max_size=60)
 
 
 def event(offset: int, size: int = 2) -> LoggedEvent:
-    return LoggedEvent(offset, 1, b"wh", f"evt_{offset}", "t", b"x" * size)
+    return LoggedEvent(offset, offset // 4 * HOUR_MS, b"wh", f"evt_{offset}", "t", b"x" * size)
 
 
 def pack(packer: Packer, kinds: list[str], start: int = 0) -> Packed:
@@ -25,7 +26,7 @@ def pack(packer: Packer, kinds: list[str], start: int = 0) -> Packed:
         if kind == "e":
             packer.add(event(offset))
         elif kind == "d":
-            packer.duplicate(offset)
+            packer.duplicate(event(offset))
     return packer.take(start + len(kinds))
 
 
@@ -42,7 +43,7 @@ class Books:
             if parcel.duplicates_before:
                 self.ledger.duplicate(parcel.start, parcel.duplicates_before)
             self.entries.append(
-                self.ledger.open(parcel.start, parcel.end, len(parcel.events), parcel.duplicates)
+                self.ledger.open(parcel.start, parcel.end, parcel.hours, parcel.duplicates)
             )
             self.check()
         if packed.duplicates:
@@ -59,6 +60,11 @@ class Books:
         checkpoint = self.ledger.checkpoint()
         below = self.kinds[: checkpoint.offset]
         assert checkpoint.counts == Counts(below.count("e"), below.count("d"), 0)
+        told = [(n // 4, kind) for n, kind in enumerate(below) if kind != "-"]
+        assert checkpoint.hours == {
+            hour: Counts(told.count((hour, "e")), told.count((hour, "d")), 0)
+            for hour in {hour for hour, _ in told}
+        }
 
 
 @given(
@@ -88,11 +94,11 @@ def test_a_parcel_that_is_begun_holds_the_position_back() -> None:
     packer = Packer(3)
     packed = pack(packer, ["e", "e", "e", "-", "e", "d", "-"])
     assert [[each.offset for each in parcel.events] for parcel in packed.parcels] == [[0, 1, 2]]
-    assert (packed.position, packed.duplicates) == (4, 0)
+    assert (packed.position, packed.duplicates) == (4, {})
     assert packer.is_filling
     packer.close()
     (rest,) = packer.take(7).parcels
-    assert (rest.start, rest.end, rest.duplicates) == (4, 6, 1)
+    assert (rest.start, rest.end, rest.hours, rest.duplicates) == (4, 6, {1: 1}, {1: 1})
 
 
 def test_bytes_bound_a_parcel_but_not_an_event() -> None:

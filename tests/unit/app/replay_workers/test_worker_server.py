@@ -1,7 +1,6 @@
 """The worker process: it says when it is ready, and ends well when it is told to."""
 
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,8 +9,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-
-from app.store import migrate
+from migrated import make_migrated
+from ports import free_port
 
 RUN = """
 import os, sys
@@ -53,14 +52,8 @@ def wait_until_ready(process: subprocess.Popen[str]) -> None:
 @pytest.fixture
 def url(tmp_path: Path) -> str:
     url = f"sqlite:///{tmp_path}/rewind.db"
-    migrate(url)
+    make_migrated(url)
     return url
-
-
-@pytest.fixture
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -78,8 +71,9 @@ def test_a_database_without_the_schema_is_refused(tmp_path: Path) -> None:
         assert "run `rewind migrate`" in process.stderr.read()
 
 
-def test_metrics_are_shown_where_a_port_is_set(url: str, free_port: int) -> None:
-    with worker(url, REWIND_WORKER_METRICS_PORT=str(free_port)) as process:
+def test_metrics_are_shown_where_a_port_is_set(url: str) -> None:
+    port = free_port()
+    with worker(url, REWIND_WORKER_METRICS_PORT=str(port)) as process:
         wait_until_ready(process)
-        page = httpx.get(f"http://127.0.0.1:{free_port}/metrics").text
+        page = httpx.get(f"http://127.0.0.1:{port}/metrics").text
     assert "rewind_worker_jobs_running 0.0" in page

@@ -1,13 +1,14 @@
 """A worker with everything it works with: librdkafka's own broker, SQLite, and a receiver."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from typing import Any
 
+from async_until import until
 from confluent_kafka import Consumer, TopicPartition
+from ports import free_port
 
 from app.config import Settings
 from app.log.event import OwedEvent
@@ -28,6 +29,7 @@ from app.replay.options import ReplayOptions
 from app.replay.states import TERMINAL
 from app.replay_workers.equipment import Equipment
 from app.replay_workers.metrics import WorkerMetrics
+from app.replay_workers.outcome_book import OutcomeBook
 from app.replay_workers.server import sender_limits
 from app.replay_workers.worker import ReplayWorker
 from app.store import Store
@@ -41,16 +43,6 @@ PARTITIONS = 4
 """What librdkafka's broker gives a topic that it creates."""
 
 BEGIN_MS = 1_795_000_000_000
-DEADLINE_S = 60.0
-"""How long anything may take on a machine that is busy with other tests."""
-
-
-async def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait until `condition()` holds; fail if it never does."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"never: {what}"
-        await asyncio.sleep(0.01)
 
 
 class JudgingReceiver(WebhookReceiver):
@@ -77,7 +69,10 @@ class Bench:
     notices: list[ReceivedWebhook] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.receiver = JudgingReceiver(on_webhook=self._take)
+        self.receiver = JudgingReceiver(port=free_port(), on_webhook=self._take)
+        self.book_servers = self.bootstrap_servers
+        """Where the workers tell what replays brought."""
+        self.metrics = WorkerMetrics()
         self.on_webhook: Callable[[ReceivedWebhook], None] = lambda _: None
 
     @property
@@ -174,7 +169,10 @@ class Bench:
         """A worker at work; setting what this gives stops it, and so does leaving."""
         stopping = asyncio.Event()
         guard = Guard.of(self.settings)
-        async with WebhookSender(guard, sender_limits(self.settings)) as sender:
+        publisher = EventPublisher(
+            self.book_servers, origin="here", server="test", close_timeout_s=0.1
+        )
+        async with publisher, WebhookSender(guard, sender_limits(self.settings)) as sender:
             equipment = Equipment(
                 self.settings,
                 self.store,
@@ -182,7 +180,8 @@ class Bench:
                 LogHistory(self.bootstrap_servers, timeout_s=1.0, topic=DELIVERY_OUTCOMES),
                 guard,
                 sender,
-                WorkerMetrics(),
+                self.metrics,
+                OutcomeBook(publisher, self.metrics),
             )
             task = asyncio.create_task(ReplayWorker(equipment).run(stopping))
             try:

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
+from migrated import make_migrated
 
 from app.replay.model import Claim, NewReplay, NewWebhook, Webhook, Window
-from app.store import Store, migrate
+from app.store import Store
 from app.webhooks.signing import new_secret
 
 WINDOW = Window(1_000, 2_000)
@@ -13,7 +14,7 @@ WINDOW = Window(1_000, 2_000)
 
 @pytest.fixture
 def store(database_url: str) -> Iterator[Store]:
-    migrate(database_url)
+    make_migrated(database_url)
     opened = Store.open(database_url)
     yield opened
     opened.close()

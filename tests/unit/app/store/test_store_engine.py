@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from mariadb import MariaDbServer, free_port, require_mariadb
+from mariadb import MariaDbServer, require_mariadb
+from ports import free_port
 from sqlalchemy import Connection, select, text, update
 
 from app.replay.model import NewReplay, NewWebhook, Webhook, Window

@@ -10,10 +10,10 @@ from mariadb import MariaDbServer
 from sqlalchemy import Connection, Engine, event, text
 
 from app.replay.accounts import DEFAULT_ACCOUNT
-from app.replay.model import Counts, IdempotencyKey, Validation, WebhookStatus
+from app.replay.model import Counts, IdempotencyKey, Validation, WebhookStatus, Window
 from app.replay.options import NoticeStyle, ReplayOptions
 from app.replay.states import ReplayState
-from app.store import Store, is_migrated, migrate, schema
+from app.store import Store, is_migrated, migrate, migration
 from app.store.engine import open_engine
 from app.store.tables import metadata
 
@@ -36,7 +36,7 @@ class Killed(Exception):
 
 
 def migrate_to(url: str, revision: str) -> None:
-    config = schema._config()
+    config = migration._config()
     config.attributes["url"] = url
     command.upgrade(config, revision)
 
@@ -103,6 +103,52 @@ def test_the_version_before_goes_on_beside_this_one(database_url: str, engine: E
     store.close()
 
 
+def test_what_was_stored_before_data_centres_were_told_apart_is_anybodys(
+    database_url: str, engine: Engine
+) -> None:
+    migrate_to(database_url, "0003")
+    _, replay_id = insert_old(engine, 1)
+    note_late_as_before(engine)
+    migrate(database_url)
+    store = Store.open(database_url)
+    assert store.replay(replay_id).origin == ""
+    assert [store.late_end(1, Window(10, 20), origin=each) for each in ("a", "b")] == [500, 500]
+    claim = store.claim("one", 0, "b")
+    assert claim is not None
+    assert (claim.replay.id, claim.replay.origin) == (replay_id, "b")
+    # Whose offsets were stored with it by then is who goes on.
+    assert store.claim("two", 60, "a") is None
+    store.close()
+
+
+def test_the_version_before_claims_and_notes_beside_this_one(
+    database_url: str, engine: Engine
+) -> None:
+    migrate(database_url)
+    store = Store.open(database_url)
+    insert_old(engine, 1)
+    note_late_as_before(engine)
+    assert store.late_end(1, Window(10, 20), origin="a") == 500
+    hint = "" if database_url.startswith("sqlite") else "FORCE INDEX (ix_replays_claimable) "
+    claimable = (
+        f"SELECT id FROM replays {hint}WHERE claimable_ms <= 2000 AND state IN ('OPEN')"
+        " ORDER BY claimable_ms, id LIMIT 1"
+    )
+    with engine.connect() as connection:
+        assert connection.execute(text(claimable)).scalar() == "rpl_1"
+    store.close()
+
+
+def note_late_as_before(engine: Engine) -> None:
+    with engine.execution_options(rewind_writes=True).begin() as connection:
+        connection.execute(
+            text(
+                "INSERT INTO late_arrivals (log_partition, from_ms, to_ms, end_offset, noted_ms)"
+                " VALUES (1, 10, 20, 500, 1000)"
+            )
+        )
+
+
 def test_a_reader_of_the_routing_table_learns_of_webhooks_from_before(
     database_url: str, engine: Engine
 ) -> None:
@@ -153,7 +199,7 @@ def migrate_until_killed(url: str, changes_max: int, monkeypatch: pytest.MonkeyP
         return engine
 
     with monkeypatch.context() as patch:
-        patch.setattr(schema, "open_engine", open_mortal)
+        patch.setattr("app.store.engine.open_engine", open_mortal)
         try:
             migrate(url)
         except Killed:

@@ -7,11 +7,12 @@ import alembic.config
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
 from app.store import SchemaOutdated, SchemaUnknown, Store, is_migrated, migrate
 from app.store.engine import open_engine
-from app.store.tables import metadata
+from app.store.tables import REVISION, metadata
 
 ALEMBIC_INI = Path(__file__).parents[4] / "alembic.ini"
 
@@ -57,7 +58,7 @@ def test_the_command_of_alembic_takes_the_database_from_the_environment(
 
 def test_a_store_says_that_its_database_lacks_a_migration(database_url: str) -> None:
     store = Store.open(database_url)
-    with pytest.raises(SchemaOutdated, match="schema is None; needed is 0003"):
+    with pytest.raises(SchemaOutdated, match="schema is None; needed is 0005"):
         store.check()
     migrate(database_url)
     store.check()
@@ -72,3 +73,19 @@ def test_a_database_of_a_later_version_is_left_alone(database_url: str) -> None:
     engine.dispose()
     with pytest.raises(SchemaUnknown, match="schema is 9999, which this version does not know"):
         migrate(database_url)
+
+
+def test_the_revision_of_the_tables_is_that_of_the_last_migration() -> None:
+    scripts = ScriptDirectory.from_config(alembic.config.Config(ALEMBIC_INI))
+    assert scripts.get_current_head() == REVISION
+
+
+def test_a_process_that_migrates_nothing_does_without_alembic(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/rewind.db"
+    migrate(url)
+    program = (
+        "import sys; from app.store import Store;"
+        " Store.open(sys.argv[1]).check(); sys.exit('alembic' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, url], check=False)
+    assert done.returncode == 0

@@ -28,7 +28,7 @@ def age(database_url: str, replay: Replay, **earlier_s: int) -> None:
 def test_an_empty_store_has_no_jobs(store: Store) -> None:
     statistics = store.job_statistics()
     assert statistics.by_state == dict.fromkeys(ReplayState, 0)
-    assert (statistics.oldest_open_s, statistics.late_heartbeats) == (0, 0)
+    assert (statistics.oldest_open_s, statistics.late_heartbeats) == ({"": 0}, {"": 0})
 
 
 def test_jobs_are_counted_by_state(store: Store) -> None:
@@ -52,11 +52,11 @@ def test_the_oldest_open_job_is_the_one_that_waits_longest(store: Store, databas
     first, second = new_replay(store), new_replay(store)
     age(database_url, first, created_ms=60, claimable_ms=60)
     age(database_url, second, created_ms=30, claimable_ms=30)
-    assert 60 <= store.job_statistics().oldest_open_s < HOUR_S
+    assert 60 <= store.job_statistics().oldest_open_s[""] < HOUR_S
     claim = store.claim("one", HOUR_S)
     assert claim is not None
     assert claim.replay.id == first.id
-    assert 30 <= store.job_statistics().oldest_open_s < 60
+    assert 30 <= store.job_statistics().oldest_open_s[""] < 60
 
 
 def test_a_resumed_job_waits_since_then_and_a_postponed_one_since_its_creation(
@@ -65,19 +65,19 @@ def test_a_resumed_job_waits_since_then_and_a_postponed_one_since_its_creation(
     replay = new_replay(store)
     age(database_url, replay, created_ms=2 * HOUR_S, claimable_ms=2 * HOUR_S)
     store.pause_replay(replay.id)
-    assert store.job_statistics().oldest_open_s == 0
+    assert store.job_statistics().oldest_open_s[""] == 0
     store.resume_replay(replay.id)
-    assert store.job_statistics().oldest_open_s < HOUR_S
+    assert store.job_statistics().oldest_open_s[""] < HOUR_S
     claim = store.claim("one", HOUR_S)
     assert claim is not None
     assert store.postpone(claim.lease, "the log does not answer", 60)
-    assert store.job_statistics().oldest_open_s >= 2 * HOUR_S
+    assert store.job_statistics().oldest_open_s[""] >= 2 * HOUR_S
 
 
 def test_a_worker_without_a_sign_of_life_is_late_until_it_gives_one(store: Store) -> None:
     new_replay(store)
     claim = store.claim("one", 0)
     assert claim is not None
-    assert store.job_statistics().late_heartbeats == 1
+    assert store.job_statistics().late_heartbeats[""] == 1
     assert store.heartbeat(claim.lease, HOUR_S)
-    assert store.job_statistics().late_heartbeats == 0
+    assert store.job_statistics().late_heartbeats[""] == 0

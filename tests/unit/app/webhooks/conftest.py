@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import pytest
+from ports import free_port
 
 from app.webhooks.guard import Guard
 from app.webhooks.receiver import ReceivedWebhook, WebhookReceiver
@@ -23,7 +24,7 @@ def received() -> list[ReceivedWebhook]:
 
 @pytest.fixture
 async def receiver(received: list[ReceivedWebhook]) -> AsyncIterator[WebhookReceiver]:
-    receiver = WebhookReceiver(on_webhook=received.append)
+    receiver = WebhookReceiver(port=free_port(), on_webhook=received.append)
     await receiver.start()
     yield receiver
     await receiver.stop()

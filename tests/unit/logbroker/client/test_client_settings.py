@@ -16,6 +16,7 @@ def test_every_setting_that_cannot_be_is_told_at_once() -> None:
             rebalance_backoff_s=0.0,
             partition_poll_s=float("nan"),
             client_settings={"group.id": "g", "client.id": "c"},
+            audit_tier="",
         )
     wanted = [
         "group_id is empty",
@@ -26,6 +27,7 @@ def test_every_setting_that_cannot_be_is_told_at_once() -> None:
         "rebalance_backoff_s is 0.0; it must be above 0",
         "partition_poll_s is nan; it must be above 0",
         "client_settings has 'group.id', which is not to be set there",
+        "audit_tier is empty, or has more than 300 bytes",
     ]
     assert str(refused.value) == "; ".join(wanted)
 

@@ -3,7 +3,8 @@ from collections.abc import Iterator
 
 import pytest
 from kazoo.client import KazooClient
-from zookeeper import SharedZooKeeper, free_ports
+from ports import free_port
+from zookeeper import SharedZooKeeper
 
 from logbroker.errors import ConfigurationError
 from logbroker.registry.zookeeper.consumers import (
@@ -75,6 +76,6 @@ def test_where_nobody_registered_there_are_no_groups(client: KazooClient, addres
 
 
 def test_an_address_where_nobody_answers_is_named() -> None:
-    address = f"127.0.0.1:{free_ports(1)[0]}"
+    address = f"127.0.0.1:{free_port()}"
     with pytest.raises(ConfigurationError, match=address):
         read_paper_groups(f"{address}/path")

@@ -1,0 +1,1 @@
+"""Compares what producers say they published with what consumers say they received."""

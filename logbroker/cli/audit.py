@@ -1,0 +1,215 @@
+"""`logbroker audit`: compare what producers published with what consumers received."""
+
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+
+from logbroker.audit.client_properties import RULES
+from logbroker.audit.comparison import Comparison, Patience, Row, Scope, Status
+from logbroker.audit.intake import Intake
+from logbroker.audit.reading import AuditLog
+from logbroker.audit.report import COUNTS, Total, document, is_shown, totals, warnings_of
+from logbroker.cli.admin_command import (
+    bootstrap_servers_option,
+    echo_json,
+    json_option,
+    one_line_errors,
+)
+from logbroker.cli.client_config import CLIENT_CONFIG, read_client_config
+from logbroker.cli.groups import Rfc3339
+from logbroker.cli.rfc3339 import format_time
+from logbroker.cli.text_table import table_lines
+from logbroker.client.audit_mark import AUDIT_TOPIC
+
+MISSING: Final = 1
+"""The exit code that says that something is missing."""
+
+NOT_COMPARED: Final = 2
+"""The exit code for whatever kept the audit from comparing; click has it for misuse, too."""
+
+INTERRUPTED: Final = 130
+"""What a shell says of a program that Ctrl-C ended."""
+
+DEFAULT_SPAN_MS: Final = 86_400_000
+
+LATENESS_S_MAX: Final = 7 * 86_400
+
+_COUNT_HEADINGS: Final = tuple(name.upper() for name in COUNTS)
+_ROW_HEADINGS: Final = ("TOPIC", "WINDOW", "PRODUCER", "TIER", *_COUNT_HEADINGS, "STATUS")
+_TOTAL_HEADINGS: Final = ("TOPIC", "TIER", "ROWS", "PENDING", *_COUNT_HEADINGS, "STATUS")
+
+
+class _Report(NamedTuple):
+    """What was compared, and what came out."""
+
+    scope: Scope
+    patience: Patience
+    rows: list[Row]
+    events: dict[str, int]
+    warnings: list[str]
+
+
+@click.command()
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC",
+    help="Compare this topic; repeatable. All where none is named.",
+)
+@click.option(
+    "--from",
+    "start_ms",
+    type=Rfc3339(),
+    help="Compare windows that begin at this time or later; a day before --to where absent.",
+)
+@click.option(
+    "--to",
+    "end_ms",
+    type=Rfc3339(),
+    help="Compare windows that begin before this time; now where absent.",
+)
+@click.option(
+    "--lateness-s",
+    type=click.FloatRange(0, LATENESS_S_MAX),
+    default=60.0,
+    show_default=True,
+    help="How long producers and consumers may take to tell what they counted.",
+)
+@click.option(
+    "--tier",
+    "tiers",
+    multiple=True,
+    metavar="TIER",
+    help="Expect this tier to receive every topic compared, even if it tells of nothing; "
+    "repeatable.",
+)
+@click.option(
+    "--all", "is_all", is_flag=True, help="Show every row, also of what is complete or pending."
+)
+@json_option
+@click.option(
+    "--audit-topic",
+    metavar="TOPIC",
+    default=AUDIT_TOPIC,
+    show_default=True,
+    help="Where monitoring events are.",
+)
+@click.option(
+    "--client-config",
+    type=CLIENT_CONFIG,
+    help="A file of NAME=VALUE lines for the Kafka client, with librdkafka's names.",
+)
+@bootstrap_servers_option
+def audit(
+    topics: tuple[str, ...],
+    start_ms: int | None,
+    end_ms: int | None,
+    lateness_s: float,
+    tiers: tuple[str, ...],
+    is_all: bool,
+    as_json: bool,
+    audit_topic: str,
+    client_config: Path | None,
+    bootstrap_servers: str,
+) -> None:
+    """Compare what was published with what was received, by the topic `audit` of a cluster.
+
+    Each row is a window of one producer's messages to a topic and what one tier of consumers
+    received of it. Shown are the rows where something is missing or uncovered, and a total for each
+    topic and tier; JSON has every row. Exit code 0: nothing is missing; 1: something is; 2: it
+    could not be compared.
+    """
+    patience = Patience(round(time.time() * 1_000), round(lateness_s * 1_000))
+    end_ms = patience.now_ms if end_ms is None else end_ms
+    start_ms = max(0, end_ms - DEFAULT_SPAN_MS) if start_ms is None else start_ms
+    if start_ms >= end_ms:
+        raise click.UsageError(
+            f"--from {format_time(start_ms)} is not before --to {format_time(end_ms)}"
+        )
+    with _two_where_not_compared(bootstrap_servers):
+        properties = read_client_config("--client-config", client_config, RULES)
+        since_ms = max(0, start_ms - patience.lateness_ms)
+        with AuditLog(bootstrap_servers, audit_topic, since_ms, properties) as log:
+            scope = Scope(start_ms, end_ms, frozenset(topics))
+            report = _compare(log, scope, patience, tiers)
+        _echo(report, is_all=is_all, as_json=as_json)
+        if any(row.status is Status.MISSING for row in report.rows):
+            sys.exit(MISSING)
+
+
+@contextmanager
+def _two_where_not_compared(bootstrap_servers: str) -> Iterator[None]:
+    """End with exit code 2 where Python and click would end with 1: that says "missing" here."""
+    try:
+        with one_line_errors(bootstrap_servers, NOT_COMPARED):
+            yield
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except Exception:
+        traceback.print_exc()
+        sys.exit(NOT_COMPARED)
+
+
+def _compare(log: AuditLog, scope: Scope, patience: Patience, tiers: Sequence[str]) -> _Report:
+    comparison = Comparison(scope)
+    intake = Intake(comparison, patience)
+    with click.progressbar(
+        log.entries(),
+        length=log.records,
+        label="reading",
+        file=sys.stderr,
+        hidden=not sys.stderr.isatty(),
+    ) as entries:
+        for entry in entries:
+            intake.take(entry)
+    rows = list(comparison.rows(patience, tiers))
+    warnings = [*intake.warnings(), *warnings_of(totals(rows), comparison.tiers, tiers, scope)]
+    if log.is_cut:
+        warnings.append("older records of the topic are deleted: what they told is not compared")
+    return _Report(scope, patience, rows, dict(intake.events), warnings)
+
+
+def _echo(report: _Report, *, is_all: bool, as_json: bool) -> None:
+    for warning in report.warnings:
+        click.echo(f"logbroker: {warning}", err=True)
+    if as_json:
+        echo_json(document(*report))
+        return
+    shown = [row for row in report.rows if is_all or is_shown(row)]
+    if shown:
+        _echo_table(_ROW_HEADINGS, [_row_cells(row) for row in shown])
+        click.echo()
+    _echo_table(_TOTAL_HEADINGS, [_total_cells(total) for total in totals(report.rows)])
+
+
+def _echo_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    for line in table_lines(headings, rows):
+        click.echo(line)
+
+
+def _row_cells(row: Row) -> list[object]:
+    counts = [getattr(row, name) for name in COUNTS]
+    place = [row.topic, format_time(row.window_ms), _printable(row.producer), _tier(row.tier)]
+    return [*place, *counts, row.status]
+
+
+def _total_cells(total: Total) -> list[object]:
+    counts = [getattr(total, name) for name in COUNTS]
+    rows = [total.rows.total(), total.rows[Status.PENDING]]
+    return [total.topic, _tier(total.tier), *rows, *counts, total.status]
+
+
+def _tier(tier: str | None) -> str | None:
+    return None if tier is None else _printable(tier)
+
+
+def _printable(name: str) -> str:
+    """A name from the log without what would move a terminal's cursor."""
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in name)

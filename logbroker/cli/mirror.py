@@ -1,0 +1,153 @@
+"""`logbroker mirror`: copy topics to another cluster until a signal ends it."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from logbroker.cli.client_config import CLIENT_CONFIG, read_client_config
+from logbroker.cli.log_lines import open_log
+from logbroker.cli.refusal import MISUSED, refuse
+from logbroker.cli.server_command import (
+    Address,
+    log_format_option,
+    metrics_address,
+    stop_at_end_of_stdin,
+    stop_on_signals,
+    stop_on_stdin_close_option,
+)
+from logbroker.config import PORT_MAX
+from logbroker.errors import ConfigurationError
+from logbroker.mirror.client_properties import RULES
+from logbroker.mirror.metrics import serve_metrics
+from logbroker.mirror.mirror import Mirror
+from logbroker.mirror.settings import COMPRESSIONS, Cluster, MirrorSettings
+
+_METRICS_HOST: Final = "127.0.0.1"
+
+
+def _told(name: str, **more: Any) -> dict[str, Any]:
+    return {"envvar": f"LOGBROKER_MIRROR_{name}", "show_envvar": True, **more}
+
+
+@click.command()
+@click.option(
+    "--from",
+    "source",
+    metavar="HOST:PORT,...",
+    required=True,
+    help="The cluster to copy from.",
+    **_told("FROM"),
+)
+@click.option(
+    "--to",
+    "destination",
+    metavar="HOST:PORT,...",
+    required=True,
+    help="The cluster to copy to.",
+    **_told("TO"),
+)
+@click.option(
+    "--topics",
+    metavar="NAME|^PATTERN,...",
+    required=True,
+    help="What to copy; a topic that the destination lacks is made. What begins with ^ is a "
+    "regular expression that finds whole names, also those made later.",
+    **_told("TOPICS"),
+)
+@click.option(
+    "--origin",
+    metavar="NAME",
+    help="The source's data centre: only what its header `origin` says was made there is copied, "
+    "and what has no such header, which gets it.",
+    **_told("ORIGIN"),
+)
+@click.option(
+    "--group",
+    metavar="ID",
+    help="The consumer group at the source that keeps the position; "
+    "logbroker-mirror-CLUSTER with the destination's id where absent.",
+    **_told("GROUP"),
+)
+@click.option(
+    "--from-config",
+    type=CLIENT_CONFIG,
+    help="A file of NAME=VALUE lines for the source's clients, with librdkafka's names.",
+    **_told("FROM_CONFIG"),
+)
+@click.option(
+    "--to-config",
+    type=CLIENT_CONFIG,
+    help="A file of NAME=VALUE lines for the destination's clients.",
+    **_told("TO_CONFIG"),
+)
+@click.option(
+    "--compression",
+    type=click.Choice(COMPRESSIONS),
+    default=COMPRESSIONS[0],
+    show_default=True,
+    help="How batches are compressed at the destination.",
+    **_told("COMPRESSION"),
+)
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, PORT_MAX),
+    default=0,
+    show_default=True,
+    help=f"Where to serve Prometheus metrics, on {_METRICS_HOST}; 0 is nowhere.",
+    **_told("METRICS_PORT"),
+)
+@click.option(
+    "--metrics-listen",
+    type=Address(),
+    help=f"Where to serve Prometheus metrics, if not on {_METRICS_HOST}.",
+    **_told("METRICS_LISTEN"),
+)
+@log_format_option
+@stop_on_stdin_close_option
+def mirror(
+    source: str,
+    destination: str,
+    topics: str,
+    origin: str | None,
+    group: str | None,
+    from_config: Path | None,
+    to_config: Path | None,
+    compression: str,
+    metrics_port: int,
+    metrics_listen: tuple[str, int] | None,
+    log_format: str,
+    stop_on_stdin_close: bool,
+) -> None:
+    """Copy topics from one cluster to another until SIGTERM or Ctrl-C.
+
+    Partitions, order, keys, values, headers and times are kept. The line `logbroker mirror ready`
+    on standard error says that it has its share of the partitions.
+    """
+    open_log(log_format)
+    metrics = metrics_address(_METRICS_HOST, metrics_port, metrics_listen)
+    try:
+        settings = MirrorSettings(
+            _cluster(source, "--from-config", from_config),
+            _cluster(destination, "--to-config", to_config),
+            tuple(dict.fromkeys(map(str.strip, topics.split(",")))),
+            origin,
+            group,
+            compression,
+        )
+    except ConfigurationError as error:
+        refuse(error, MISUSED)
+    try:
+        running = Mirror(settings, lambda: click.echo("logbroker mirror ready", err=True))
+        if metrics is not None:
+            serve_metrics(running.counts, *metrics)
+        stop_on_signals(running.stop)
+        if stop_on_stdin_close:
+            stop_at_end_of_stdin(running.stop)
+        running.run()
+    except ConfigurationError as error:
+        refuse(error)
+
+
+def _cluster(servers: str, option: str, config: Path | None) -> Cluster:
+    return Cluster(servers, read_client_config(option, config, RULES))

@@ -1,0 +1,70 @@
+"""What the commands share that run until a signal ends them: where, with which log, until when."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from logbroker.cli.log_lines import FORMATS
+
+log_format_option = click.option(
+    "--log-format",
+    type=click.Choice(FORMATS),
+    default=FORMATS[0],
+    envvar="LOGBROKER_LOG_FORMAT",
+    show_default=True,
+    show_envvar=True,
+    help="How the log is written to standard error: for people, or a JSON object a line.",
+)
+stop_on_stdin_close_option = click.option(
+    "--stop-on-stdin-close",
+    is_flag=True,
+    help="Stop when standard input ends, as it does when the parent process dies.",
+)
+
+
+class Address(click.ParamType[tuple[str, int]]):
+    """HOST:PORT, or [HOST]:PORT for an IPv6 address."""
+
+    name = "HOST:PORT"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        """The host and the port as a number."""
+        if isinstance(value, tuple):
+            return value
+        host, _, port = str(value).rpartition(":")
+        if not host or not port.isdecimal() or int(port) > 65_535:
+            self.fail(f"{value!r} is no address; allowed is HOST:PORT", param, ctx)
+        return host.strip("[]"), int(port)
+
+
+def metrics_address(
+    host: str, port: int, elsewhere: tuple[str, int] | None
+) -> tuple[str, int] | None:
+    """Where to serve metrics; none where nobody wants them."""
+    if port and elsewhere is not None:
+        raise click.UsageError("--metrics-port and --metrics-listen exclude each other")
+    return elsewhere or ((host, port) if port else None)
+
+
+def stop_on_signals(stop: Callable[[], object]) -> None:
+    """Have SIGTERM and Ctrl-C call `stop`."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop())
+
+
+def stop_at_end_of_stdin(stop: Callable[[], object]) -> None:
+    """Call `stop` on a thread of its own once standard input ends; returns at once."""
+    threading.Thread(target=_wait_and_stop, args=(stop,), name="stdin-watch", daemon=True).start()
+
+
+def _wait_and_stop(stop: Callable[[], object]) -> None:
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    stop()

@@ -1,0 +1,205 @@
+"""What a raw client is told: properties by librdkafka's names or by Java's.
+
+Properties that do not concern reading are passed over, as every Kafka client does with those of
+others. What would make a connection less safe when it is passed over is refused by its name. No
+message shows a value that may be a secret.
+"""
+
+import functools
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from logbroker.client.raw.jaas import parse_jaas
+from logbroker.client.raw.property_reader import PropertyReader
+from logbroker.client.raw.tls import UNDERSTOOD as UNDERSTOOD_OF_TLS
+from logbroker.client.raw.tls import TlsSettings, read_tls
+from logbroker.errors import ConfigurationError
+
+_log: Final = logging.getLogger(__name__)
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_MODULES: Final = {"PlainLoginModule": MECHANISMS[:1], "ScramLoginModule": MECHANISMS[1:]}
+_LOGIN_OPTIONS: Final = frozenset(("username", "password"))
+
+CLIENT_ID: Final = "rewind"
+DEFAULT_PORT: Final = 9092
+REQUEST_TIMEOUT_MS: Final = 30_000
+SETUP_TIMEOUT_MS: Final = 10_000
+FETCH_WAIT_MS: Final = 500
+RETRY_BACKOFF_MS: Final = 100
+ANSWER_BYTES_MAX: Final = 100_000_000
+"""As in librdkafka; Java's client has no bound."""
+
+ANSWER_BYTES_LEAST: Final = 2**16
+"""Answers about a few hundred partitions are as large."""
+
+UNDERSTOOD: Final = frozenset(
+    (
+        *("bootstrap.servers", "metadata.broker.list", "client.id", "security.protocol"),
+        *("sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password"),
+        *("sasl.jaas.config", "isolation.level", "request.timeout.ms", "socket.timeout.ms"),
+        *("socket.connection.setup.timeout.ms", "fetch.max.wait.ms", "fetch.wait.max.ms"),
+        *("retry.backoff.ms", "receive.message.max.bytes"),
+    )
+)
+
+_OF_OTHER_LOGINS: Final = ("sasl.kerberos.", "sasl.oauthbearer.", "sasl.login.refresh.")
+"""They say nothing of passwords, and what needs them is refused."""
+
+
+class Address(NamedTuple):
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Who logs in, and by which mechanism."""
+
+    mechanism: str
+    username: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RawSettings:
+    """The settings of one `RawCluster`: without `tls` in the clear, without `login` as nobody."""
+
+    bootstrap: tuple[Address, ...]
+    client_id: str
+    tls: TlsSettings | None
+    login: Login | None
+    is_read_committed: bool
+    request_timeout_s: float
+    setup_timeout_s: float
+    fetch_wait_ms: int
+    retry_backoff_s: float
+    answer_bytes_max: int
+
+
+def read_settings(properties: Mapping[str, str]) -> RawSettings:
+    """The settings that the properties tell.
+
+    Raises:
+        ConfigurationError: some cannot be; the message lists all of them, without secrets.
+    """
+    reader = PropertyReader(properties)
+    protocol = reader.choice(PROTOCOLS, "security.protocol") or "PLAINTEXT"
+    isolation = reader.choice(("read_committed", "read_uncommitted"), "isolation.level")
+    settings = RawSettings(
+        bootstrap=_bootstrap(reader),
+        client_id=reader.text("client.id") or CLIENT_ID,
+        tls=read_tls(reader) if protocol.endswith("SSL") else None,
+        login=_login(reader) if protocol.startswith("SASL") else None,
+        is_read_committed=isolation == "read_committed",
+        request_timeout_s=_seconds(
+            reader, REQUEST_TIMEOUT_MS, "request.timeout.ms", "socket.timeout.ms"
+        ),
+        setup_timeout_s=_seconds(reader, SETUP_TIMEOUT_MS, "socket.connection.setup.timeout.ms"),
+        fetch_wait_ms=reader.number(FETCH_WAIT_MS, 0, "fetch.max.wait.ms", "fetch.wait.max.ms"),
+        retry_backoff_s=_seconds(reader, RETRY_BACKOFF_MS, "retry.backoff.ms"),
+        answer_bytes_max=reader.number(
+            ANSWER_BYTES_MAX, ANSWER_BYTES_LEAST, "receive.message.max.bytes"
+        ),
+    )
+    problems = [*reader.problems, *_unsafe_to_pass_over(properties, protocol)]
+    if problems:
+        raise ConfigurationError("\n".join(problems))
+    _tell_of_others(tuple(sorted(properties.keys() - UNDERSTOOD - UNDERSTOOD_OF_TLS)))
+    return settings
+
+
+def _seconds(reader: PropertyReader, default_ms: int, *names: str) -> float:
+    return reader.number(default_ms, 1, *names) / 1000
+
+
+def _bootstrap(reader: PropertyReader) -> tuple[Address, ...]:
+    names = ("bootstrap.servers", "metadata.broker.list")
+    texts = [part.strip() for part in (reader.text(*names) or "").split(",") if part.strip()]
+    addresses = tuple(filter(None, map(_address, texts)))
+    if not texts:
+        reader.problems.append("bootstrap.servers is missing; it names brokers as HOST:PORT,...")
+    elif len(addresses) < len(texts):
+        reader.problems.append(
+            f"{reader.name_of(*names)} is {','.join(texts)!r}; allowed is HOST:PORT,..."
+        )
+    return addresses
+
+
+def _address(text: str) -> Address | None:
+    """The address of `HOST`, `HOST:PORT` or `[IPV6]:PORT`, as librdkafka and Java write them."""
+    # Both clients take the name of a protocol before it.
+    text = text.rpartition("://")[2]
+    host, separator, port = text.rpartition(":")
+    if not separator or text.endswith("]"):
+        host, port = text, str(DEFAULT_PORT)
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    is_port = port.isdecimal() and 0 < int(port) < 2**16
+    return Address(host, int(port)) if host and is_port else None
+
+
+def _login(reader: PropertyReader) -> Login | None:
+    mechanism = reader.choice(MECHANISMS, "sasl.mechanism", "sasl.mechanisms")
+    if mechanism is None:
+        if reader.text("sasl.mechanism", "sasl.mechanisms") is None:
+            # Kafka's clients take GSSAPI then.
+            reader.problems.append(
+                f"sasl.mechanism is missing; allowed are {', '.join(MECHANISMS)}"
+            )
+        return None
+    username, password = _jaas_user(reader, mechanism)
+    if username is None:
+        username, password = reader.text("sasl.username"), reader.text("sasl.password")
+    if username and password:
+        return Login(mechanism, username, password)
+    reader.problems.append(
+        f"{mechanism} asks for sasl.username and sasl.password, or for sasl.jaas.config with both"
+    )
+    return None
+
+
+def _jaas_user(reader: PropertyReader, mechanism: str) -> tuple[str | None, str | None]:
+    text = reader.text("sasl.jaas.config")
+    if text is None:
+        return None, None
+    try:
+        module = parse_jaas(text)
+    except ConfigurationError as error:
+        reader.problems.append(f"sasl.jaas.config cannot be read: {error}")
+        return None, None
+    if mechanism not in _MODULES.get(module.name, ()):
+        reader.problems.append(
+            f"sasl.jaas.config names {module.name}, which is not for {mechanism}"
+        )
+    if unknown := sorted(module.options.keys() - _LOGIN_OPTIONS):
+        reader.problems.append(
+            f"sasl.jaas.config has {', '.join(unknown)}; only username and password are understood"
+        )
+    return module.options.get("username"), module.options.get("password")
+
+
+def _unsafe_to_pass_over(properties: Mapping[str, str], protocol: str) -> Iterator[str]:
+    """What narrows whom to trust, or is another way to log in, and is not understood here."""
+    concerned = ["security."]
+    concerned += ["ssl.", "enable.ssl."] if protocol.endswith("SSL") else []
+    concerned += ["sasl.", "enable.sasl."] if protocol.startswith("SASL") else []
+    for name in sorted(properties.keys() - UNDERSTOOD - UNDERSTOOD_OF_TLS):
+        if name.startswith(tuple(concerned)) and not name.startswith(_OF_OTHER_LOGINS):
+            yield f"{name} is not understood here, and would not be safe to pass over: leave it out"
+
+
+@functools.cache
+def _tell_of_others(names: tuple[str, ...]) -> None:
+    """Once for each process, however many clients of the same kind it makes."""
+    if names:
+        _log.warning("these properties do not concern reading: %s", ", ".join(names))

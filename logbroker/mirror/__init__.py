@@ -1,0 +1,1 @@
+"""Copies topics to another cluster: order, keys, headers and times kept, never in a circle."""

@@ -1,0 +1,281 @@
+"""The REST interface of Confluent's Schema Registry: each route, and what answers it.
+
+Source: Confluent Schema Registry, "API reference".
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any, Final
+
+from logbroker.schemas.errors import SubjectNotFound
+from logbroker.schemas.registry import Deleted, SchemaRegistry
+from logbroker.schemas.rest_refusals import Refused
+from logbroker.schemas.rest_request import READ_ONLY, READ_WRITE, RestRequest
+from logbroker.schemas.schema_text import RegisteredSchema, SchemaText
+
+VERSION: Final = version("rewind")
+
+LISTED_CHARS_MAX: Final = 16 * 2**20
+"""Of schemas in one list: it is written as JSON in one piece, on several threads at once."""
+
+Handler = Callable[[SchemaRegistry, RestRequest], Any]
+"""Answers a request with what is written as JSON; may wait for the log."""
+
+
+class SchemaItself(str):
+    """A schema's text, which is JSON already."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A method and a path; `{name}` in it is one segment, whatever it holds."""
+
+    method: str
+    path: str
+    handler: Handler
+
+    @property
+    def is_change(self) -> bool:
+        """Whether it is for changing something; to ask by POST is not."""
+        return self.method in ("PUT", "DELETE") or self.handler is _register
+
+
+def _root(_registry: SchemaRegistry, _request: RestRequest) -> Any:
+    return {}
+
+
+def _contexts(_registry: SchemaRegistry, _request: RestRequest) -> Any:
+    return ["."]
+
+
+def _types(_registry: SchemaRegistry, _request: RestRequest) -> Any:
+    return ["AVRO"]
+
+
+def _cluster_id(registry: SchemaRegistry, _request: RestRequest) -> Any:
+    clusters = {"kafka-cluster": registry.cluster, "schema-registry-cluster": "schema-registry"}
+    return {"scope": {"path": [], "clusters": clusters}, "id": ""}
+
+
+def _server_version(_registry: SchemaRegistry, _request: RestRequest) -> Any:
+    return {"version": VERSION}
+
+
+def _schemas(registry: SchemaRegistry, request: RestRequest) -> Any:
+    found = request.page(
+        registry.schemas(
+            request.query.get("subjectPrefix", ""),
+            with_deleted=request.flag("deleted"),
+            latest_only=request.flag("latestOnly"),
+        )
+    )
+    size = sum(len(each.schema.text) for each in found)
+    if size > LISTED_CHARS_MAX:
+        raise Refused(
+            400,
+            f"These {len(found)} schemas take {size} characters; allowed are {LISTED_CHARS_MAX} in"
+            " one answer. Ask for fewer with 'limit'.",
+        )
+    return [_document(each) for each in found]
+
+
+def _schema(registry: SchemaRegistry, request: RestRequest) -> Any:
+    return _text_document(registry.schema(request.schema_id()))
+
+
+def _schema_itself(registry: SchemaRegistry, request: RestRequest) -> Any:
+    return SchemaItself(registry.schema(request.schema_id()).text)
+
+
+def _schema_subjects(registry: SchemaRegistry, request: RestRequest) -> Any:
+    return request.page(sorted({subject for subject, _ in _places(registry, request)}))
+
+
+def _schema_versions(registry: SchemaRegistry, request: RestRequest) -> Any:
+    places = request.page(_places(registry, request))
+    return [{"subject": subject, "version": version} for subject, version in places]
+
+
+def _places(registry: SchemaRegistry, request: RestRequest) -> list[tuple[str, int]]:
+    places = registry.places(request.schema_id(), with_deleted=request.flag("deleted"))
+    wanted = request.query.get("subject")
+    return [place for place in places if wanted in (None, "", place[0])]
+
+
+def _subjects(registry: SchemaRegistry, request: RestRequest) -> Any:
+    prefix = request.query.get("subjectPrefix", "")
+    return request.page(registry.subjects(prefix, deleted=_asked_deleted(request)))
+
+
+def _asked_deleted(request: RestRequest) -> Deleted:
+    if request.flag("deletedOnly"):
+        return "only"
+    return "also" if request.flag("deleted") else "none"
+
+
+def _look_up(registry: SchemaRegistry, request: RestRequest) -> Any:
+    found = registry.look_up(
+        request.subject,
+        request.schema(),
+        with_deleted=request.flag("deleted"),
+        normalize=request.flag("normalize"),
+    )
+    return _document(found)
+
+
+def _delete_subject(registry: SchemaRegistry, request: RestRequest) -> Any:
+    return registry.delete_subject(request.subject, permanent=request.flag("permanent"))
+
+
+def _versions(registry: SchemaRegistry, request: RestRequest) -> Any:
+    asked = _asked_deleted(request)
+    known = registry.versions(request.subject, with_deleted=asked != "none")
+    if asked == "only":
+        known = sorted(set(known) - set(_live_versions(registry, request.subject)))
+    return request.page(known)
+
+
+def _live_versions(registry: SchemaRegistry, subject: str) -> list[int]:
+    try:
+        return registry.versions(subject)
+    except SubjectNotFound:
+        return []
+
+
+def _register(registry: SchemaRegistry, request: RestRequest) -> Any:
+    new = request.new_schema()
+    return {"id": registry.register(request.subject, new, request.flag("normalize")).id}
+
+
+def _version(registry: SchemaRegistry, request: RestRequest) -> Any:
+    return _document(_asked_version(registry, request))
+
+
+def _version_itself(registry: SchemaRegistry, request: RestRequest) -> Any:
+    return SchemaItself(_asked_version(registry, request).schema.text)
+
+
+def _asked_version(registry: SchemaRegistry, request: RestRequest) -> RegisteredSchema:
+    return registry.version(
+        request.subject, request.version(), with_deleted=request.flag("deleted")
+    )
+
+
+def _delete_version(registry: SchemaRegistry, request: RestRequest) -> Any:
+    return registry.delete_version(
+        request.subject, _numbered(registry, request), permanent=request.flag("permanent")
+    )
+
+
+def _referenced_by(registry: SchemaRegistry, request: RestRequest) -> Any:
+    return request.page(registry.referenced_by(request.subject, _numbered(registry, request)))
+
+
+def _numbered(registry: SchemaRegistry, request: RestRequest) -> int:
+    """The version that the path names, as a number."""
+    return request.version() or registry.version(request.subject).version
+
+
+def _check_all(registry: SchemaRegistry, request: RestRequest) -> Any:
+    return _checked(request, registry.check(request.subject, None, request.schema()))
+
+
+def _check_one(registry: SchemaRegistry, request: RestRequest) -> Any:
+    schema, version = request.schema(), request.version()
+    if version is None:
+        live = _live_versions(registry, request.subject)
+        if not live:
+            # Nothing is there that it could not follow.
+            return _checked(request, registry.check(request.subject, None, schema))
+        version = live[-1]
+    return _checked(request, registry.check(request.subject, version, schema))
+
+
+def _checked(request: RestRequest, problems: list[str]) -> Any:
+    told = {"messages": problems} if request.flag("verbose") else {}
+    return {"is_compatible": not problems, **told}
+
+
+def _config(registry: SchemaRegistry, _request: RestRequest) -> Any:
+    return {"compatibilityLevel": registry.compatibility(None).value}
+
+
+def _subject_config(registry: SchemaRegistry, request: RestRequest) -> Any:
+    or_global = request.flag("defaultToGlobal")
+    level = registry.compatibility(request.subject, or_global=or_global)
+    return {"compatibilityLevel": level.value}
+
+
+def _set_config(registry: SchemaRegistry, request: RestRequest) -> Any:
+    level = request.level()
+    registry.set_compatibility(request.path.get("subject"), level)
+    return {"compatibility": level.value}
+
+
+def _clear_config(registry: SchemaRegistry, request: RestRequest) -> Any:
+    level = registry.clear_compatibility(request.path.get("subject"))
+    return {"compatibilityLevel": level.value}
+
+
+def _mode(registry: SchemaRegistry, _request: RestRequest) -> Any:
+    return {"mode": _mode_of(registry)}
+
+
+def _set_mode(registry: SchemaRegistry, request: RestRequest) -> Any:
+    return {"mode": request.mode(_mode_of(registry))}
+
+
+def _mode_of(registry: SchemaRegistry) -> str:
+    return READ_ONLY if registry.is_read_only else READ_WRITE
+
+
+ROUTES: Final = (
+    Route("GET", "/", _root),
+    Route("GET", "/contexts", _contexts),
+    Route("GET", "/v1/metadata/id", _cluster_id),
+    Route("GET", "/v1/metadata/version", _server_version),
+    Route("GET", "/schemas", _schemas),
+    Route("GET", "/schemas/types", _types),
+    Route("GET", "/schemas/ids/{id}", _schema),
+    Route("GET", "/schemas/ids/{id}/schema", _schema_itself),
+    Route("GET", "/schemas/ids/{id}/subjects", _schema_subjects),
+    Route("GET", "/schemas/ids/{id}/versions", _schema_versions),
+    Route("GET", "/subjects", _subjects),
+    Route("POST", "/subjects/{subject}", _look_up),
+    Route("DELETE", "/subjects/{subject}", _delete_subject),
+    Route("GET", "/subjects/{subject}/versions", _versions),
+    Route("POST", "/subjects/{subject}/versions", _register),
+    Route("GET", "/subjects/{subject}/versions/{version}", _version),
+    Route("DELETE", "/subjects/{subject}/versions/{version}", _delete_version),
+    Route("GET", "/subjects/{subject}/versions/{version}/schema", _version_itself),
+    Route("GET", "/subjects/{subject}/versions/{version}/referencedby", _referenced_by),
+    Route("POST", "/compatibility/subjects/{subject}/versions", _check_all),
+    Route("POST", "/compatibility/subjects/{subject}/versions/{version}", _check_one),
+    Route("GET", "/config", _config),
+    Route("PUT", "/config", _set_config),
+    Route("DELETE", "/config", _clear_config),
+    Route("GET", "/config/{subject}", _subject_config),
+    Route("PUT", "/config/{subject}", _set_config),
+    Route("DELETE", "/config/{subject}", _clear_config),
+    Route("GET", "/mode", _mode),
+    Route("PUT", "/mode", _set_mode),
+    Route("GET", "/mode/{subject}", _mode),
+    Route("PUT", "/mode/{subject}", _set_mode),
+    Route("DELETE", "/mode/{subject}", _mode),
+)
+
+
+def _text_document(schema: SchemaText) -> dict[str, Any]:
+    references = [
+        {"name": each.name, "subject": each.subject, "version": each.version}
+        for each in schema.references
+    ]
+    return {"schema": schema.text, **({"references": references} if references else {})}
+
+
+def _document(found: RegisteredSchema) -> dict[str, Any]:
+    place = {"subject": found.subject, "version": found.version, "id": found.id}
+    return {**place, **_text_document(found.schema)}

@@ -1,0 +1,290 @@
+"""Reads JSON as an Avro schema: its types, and the one way in which it is written down.
+
+Stricter than fastavro, which reads what other languages refuse: names, unions and attributes are
+as the specification wants them. Logical types that are unknown or cannot be are no error: they
+are left out of account, as the specification says.
+
+Source: Avro 1.12 specification, "Schema Declaration", "Names", "Aliases", "Logical Types".
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from logbroker.schemas.avro_types import (
+    NO_DEFAULT,
+    PRIMITIVES,
+    Array,
+    AvroType,
+    Decimal,
+    Enum,
+    Field,
+    Fixed,
+    Map,
+    Named,
+    Primitive,
+    Record,
+    Union,
+)
+from logbroker.schemas.default_values import DefaultCheck, TooManyDefaults
+from logbroker.schemas.errors import InvalidSchema
+
+DEPTH_MAX: Final = 64
+"""Types within types; nobody writes so many, and every reader of schemas recurses over them."""
+
+NAMES_MAX: Final = 2_000
+"""Records, enums and fixed of a schema and all that it refers to."""
+
+NAME_LENGTH_MAX: Final = 1_000
+"""Of a full name: it is told again for every type that its namespace holds."""
+
+FIXED_SIZE_MAX: Final = 2**31 - 1
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_ORDERS: Final = ("ascending", "descending", "ignore")
+_QUOTED_MAX: Final = 80
+
+
+class AvroParser:
+    """Reads schemas one after the other; each knows the names that those before it defined."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, Named] = {}
+        self._path: list[str] = []
+        self._depth = 0
+
+    def read(self, written: Any) -> AvroType:
+        """The type that a JSON value tells.
+
+        Raises:
+            InvalidSchema: it tells none; the message says where, and what is wrong.
+        """
+        return self._type(written, "")
+
+    def _type(self, written: Any, namespace: str) -> AvroType:
+        if isinstance(written, str):
+            return self._by_name(written, namespace)
+        with self._deeper():
+            if isinstance(written, list):
+                return self._union(written, namespace)
+            if isinstance(written, dict):
+                return self._complex(written, namespace)
+        raise self._wrong(f"{_quoted(written)} is no type")
+
+    def _by_name(self, name: str, namespace: str) -> AvroType:
+        if name in PRIMITIVES:
+            return Primitive(name)
+        full = _full_name(name, namespace)
+        known = self.names.get(full)
+        if known is None:
+            raise self._wrong(f"the type {_quoted(full)} is not defined")
+        return known
+
+    def _complex(self, written: Mapping[str, Any], namespace: str) -> AvroType:
+        kind = written.get("type", NO_DEFAULT)
+        match kind:
+            case "record" | "error":
+                return self._record(written, namespace)
+            case "enum":
+                return self._enum(written, namespace)
+            case "fixed":
+                return self._fixed(written, namespace)
+            case "array":
+                return Array(self._inner(written, "items", namespace))
+            case "map":
+                return Map(self._inner(written, "values", namespace))
+            case str() if kind in PRIMITIVES:
+                return Primitive(kind, self._decimal(written) if kind == "bytes" else None)
+            case _:
+                return self._inner(written, "type", namespace)
+
+    def _inner(self, written: Mapping[str, Any], attribute: str, namespace: str) -> AvroType:
+        if attribute not in written:
+            raise self._wrong(f"{_quoted(written)} has no {attribute!r}")
+        with self._at(attribute):
+            return self._type(written[attribute], namespace)
+
+    def _union(self, written: list[Any], namespace: str) -> Union:
+        branches: list[AvroType] = []
+        kinds = set()
+        for place, each in enumerate(written):
+            with self._at(str(place)):
+                branch = self._type(each, namespace)
+                if isinstance(branch, Union):
+                    raise self._wrong("a union immediately within a union")
+                kind = branch.name if isinstance(branch, Named) else branch.kind
+                if kind in kinds:
+                    raise self._wrong(f"the union has {kind} twice")
+            kinds.add(kind)
+            branches.append(branch)
+        return Union(branches)
+
+    def _fixed(self, written: Mapping[str, Any], namespace: str) -> Fixed:
+        name, aliases = self._names(written, namespace)
+        size = written.get("size")
+        if type(size) is not int or not 0 <= size <= FIXED_SIZE_MAX:
+            raise self._wrong(f"the size of {name} is {_quoted(size)}; it takes a number of bytes")
+        fixed = Fixed(name, aliases, size, self._decimal(written))
+        self._define(fixed)
+        return fixed
+
+    def _enum(self, written: Mapping[str, Any], namespace: str) -> Enum:
+        name, aliases = self._names(written, namespace)
+        symbols = written.get("symbols")
+        if not isinstance(symbols, list):
+            raise self._wrong(f"the enum {name} has no list of symbols")
+        for each in symbols:
+            self._expect_simple_name(each, "symbol")
+        if len(set(symbols)) < len(symbols):
+            raise self._wrong(f"the enum {name} has a symbol twice")
+        default = written.get("default")
+        if default is not None and default not in symbols:
+            raise self._wrong(f"the default {_quoted(default)} is no symbol of the enum {name}")
+        enum = Enum(name, aliases, dict.fromkeys(symbols), default)
+        self._define(enum)
+        return enum
+
+    def _record(self, written: Mapping[str, Any], namespace: str) -> Record:
+        name, aliases = self._names(written, namespace)
+        fields = written.get("fields")
+        if not isinstance(fields, list):
+            raise self._wrong(f"the record {name} has no list of fields")
+        record = Record(name, aliases)
+        # Known before its fields are read: they may be of this very type.
+        self._define(record)
+        with self._at("fields"):
+            for place, each in enumerate(fields):
+                with self._at(str(place)):
+                    record.fields.append(self._field(each, record))
+        self._expect_distinct_fields(record)
+        return record
+
+    def _field(self, written: Any, record: Record) -> Field:
+        if not isinstance(written, dict):
+            raise self._wrong(f"{_quoted(written)} is no field")
+        name = written.get("name")
+        self._expect_simple_name(name, "field name")
+        if written.get("order", "ascending") not in _ORDERS:
+            raise self._wrong(f"the order {_quoted(written['order'])} is none of {_ORDERS}")
+        aliases = frozenset(self._alias_list(written))
+        for each in aliases:
+            self._expect_simple_name(each, "alias")
+        inner = self._inner(written, "type", record.name.rpartition(".")[0])
+        default = written.get("default", NO_DEFAULT)
+        return Field(str(name), aliases, inner, default)
+
+    def _expect_distinct_fields(self, record: Record) -> None:
+        taken: set[str] = set()
+        for each in record.fields:
+            if each.name in taken:
+                raise self._wrong(f"the record {record.name} has the field {each.name!r} twice")
+            taken.add(each.name)
+
+    def expect_defaults(self) -> None:
+        """See that every default is a value of its field's type.
+
+        Called once everything is read: a record's type is whole only then.
+
+        Raises:
+            InvalidSchema: one is not.
+        """
+        check = DefaultCheck()
+        for named in self.names.values():
+            for each in named.fields if isinstance(named, Record) else ():
+                if each.default is not NO_DEFAULT:
+                    self._expect_default(check, named, each)
+
+    def _expect_default(self, check: DefaultCheck, record: Named, field: Field) -> None:
+        try:
+            problem = check.misfit(field.default, field.type)
+        except TooManyDefaults as error:
+            raise InvalidSchema(f"The schema is too large to check: {error}.") from None
+        if problem is not None:
+            raise InvalidSchema(
+                f"The default of the field {field.name!r} of {record.name} is none: {problem}"
+            )
+
+    def _names(self, written: Mapping[str, Any], namespace: str) -> tuple[str, frozenset[str]]:
+        """The full name of a type, and those that it is called besides."""
+        name = written.get("name")
+        if not isinstance(name, str):
+            raise self._wrong(f"a {written['type']} without a name")
+        own = written.get("namespace", namespace)
+        if not isinstance(own, str):
+            raise self._wrong(f"the namespace {_quoted(own)} is no text")
+        full = _full_name(name, own)
+        self._expect_full_name(full)
+        home = full.rpartition(".")[0]
+        aliases = frozenset(_full_name(each, home) for each in self._alias_list(written))
+        for each in aliases:
+            self._expect_full_name(each)
+        return full, aliases
+
+    def _alias_list(self, written: Mapping[str, Any]) -> list[str]:
+        aliases = written.get("aliases", [])
+        if not isinstance(aliases, list) or not all(isinstance(each, str) for each in aliases):
+            raise self._wrong(f"the aliases {_quoted(aliases)} are no list of texts")
+        return aliases
+
+    def _define(self, named: Named) -> None:
+        if named.name in self.names:
+            raise self._wrong(f"the type {named.name} is defined twice")
+        if len(self.names) >= NAMES_MAX:
+            raise self._wrong(f"more than {NAMES_MAX} types are defined")
+        self.names[named.name] = named
+
+    def _decimal(self, written: Mapping[str, Any]) -> Decimal | None:
+        """A decimal that can be; one that cannot is left out of account."""
+        if written.get("logicalType") != "decimal":
+            return None
+        precision, scale = written.get("precision"), written.get("scale", 0)
+        if type(precision) is not int or type(scale) is not int:
+            return None
+        return Decimal(precision, scale) if 0 <= scale <= precision and precision > 0 else None
+
+    def _expect_full_name(self, full: str) -> None:
+        if len(full) > NAME_LENGTH_MAX:
+            raise self._wrong(
+                f"the name {_quoted(full)} has {len(full)} characters; allowed are"
+                f" {NAME_LENGTH_MAX}"
+            )
+        for each in full.split("."):
+            self._expect_simple_name(each, "name")
+        if full in PRIMITIVES:
+            raise self._wrong(f"{full!r} is the name of a primitive type")
+
+    def _expect_simple_name(self, name: Any, what: str) -> None:
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise self._wrong(
+                f"{_quoted(name)} is no {what}: letters, digits and _ make it, no digit at first"
+            )
+
+    @contextmanager
+    def _at(self, step: str) -> Iterator[None]:
+        self._path.append(step)
+        yield
+        self._path.pop()
+
+    @contextmanager
+    def _deeper(self) -> Iterator[None]:
+        if self._depth >= DEPTH_MAX:
+            raise self._wrong(f"more than {DEPTH_MAX} types lie within each other")
+        self._depth += 1
+        yield
+        self._depth -= 1
+
+    def _wrong(self, problem: str) -> InvalidSchema:
+        return InvalidSchema(f"Invalid schema at /{'/'.join(self._path)}: {problem}.")
+
+
+def _full_name(name: str, namespace: str) -> str:
+    """A name with a dot is full. Within a namespace, what has none cannot be named."""
+    if "." in name:
+        return name
+    return f"{namespace}.{name}" if namespace else name
+
+
+def _quoted(written: Any) -> str:
+    text = repr(written)
+    return text if len(text) <= _QUOTED_MAX else f"{text[:_QUOTED_MAX]}..."

@@ -1,0 +1,27 @@
+"""What the registry decides of its Kafka clients, and leaves to nobody else."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from confluent_kafka import Consumer, Producer
+
+from logbroker.client.properties import BINDING, NOWHERE, PLACE, READING, SENDING, PropertyRules
+from logbroker.schemas.journal import client_settings, producer_settings
+from logbroker.schemas.journal_reader import consumer_settings
+
+_KEEPING: Final = (
+    *("linger.ms", "queue.buffering.max.ms", "message.max.bytes", "isolation.level"),
+    *("fetch.wait.max.ms", "fetch.error.backoff.ms", "reconnect.backoff.max.ms", "log_level"),
+)
+
+DECIDED: Final = PLACE | SENDING | READING | BINDING | frozenset(_KEEPING)
+"""What the registry decides by itself, under each name that the client has for it."""
+
+
+def _make_clients(properties: Mapping[str, Any]) -> None:
+    client = client_settings(NOWHERE, properties)
+    Producer(producer_settings(client, timeout_s=1.0))
+    Consumer(consumer_settings(client))
+
+
+RULES: Final = PropertyRules("the registry", DECIDED, _make_clients)

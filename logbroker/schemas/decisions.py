@@ -1,0 +1,205 @@
+"""What may be looked up and deleted, by what a registry knows."""
+
+from typing import Final
+
+from logbroker.schemas.compatibility import Compatibility
+from logbroker.schemas.errors import (
+    InvalidSchema,
+    InvalidSubject,
+    ReferenceExists,
+    RegistryFull,
+    SchemaVersionNotSoftDeleted,
+    SchemaVersionSoftDeleted,
+    SubjectNotFound,
+    SubjectNotSoftDeleted,
+    SubjectSoftDeleted,
+    VersionNotFound,
+)
+from logbroker.schemas.schema_text import Reference, RegisteredSchema, SchemaText
+from logbroker.schemas.state import RegistryState
+
+DEFAULT_LEVEL: Final = Compatibility.BACKWARD
+"""Of subjects that have no level, where none is set for all: as Confluent's."""
+
+SUBJECT_BYTES_MAX: Final = 1_000
+"""In UTF-8; in a URL each may take three characters, and servers take eight thousand."""
+
+
+NAMES_MAX: Final = 100_000
+"""Of subjects that have versions, and of those that have levels, together."""
+
+VERSIONS_MAX: Final = 1_000
+"""Of one subject."""
+
+SUBJECT_TEXT_BYTES_MAX: Final = 8_000_000
+"""Of the versions of one subject: a transitive check reads all of them."""
+
+KEPT_TEXT_BYTES_MAX: Final = 256_000_000
+"""Of all schemas: they are kept in memory, also those that were deleted."""
+
+
+def known_versions(
+    state: RegistryState, subject: str, with_deleted: bool
+) -> list[RegisteredSchema]:
+    """The versions of a subject, in their order.
+
+    Raises:
+        SubjectNotFound: it has none.
+    """
+    known = [each for each in state.versions(subject) if with_deleted >= each.is_deleted]
+    if not known:
+        raise SubjectNotFound(subject)
+    return known
+
+
+def known_version(
+    state: RegistryState, subject: str, version: int | None, with_deleted: bool
+) -> RegisteredSchema:
+    """A version of a subject; the latest if none is named.
+
+    Raises:
+        SubjectNotFound: the subject has no versions.
+        VersionNotFound: it has others.
+    """
+    known = known_versions(state, subject, with_deleted)
+    if version is None:
+        return known[-1]
+    for each in known:
+        if each.version == version:
+            return each
+    raise VersionNotFound(subject, version)
+
+
+def expect_room(state: RegistryState, subject: str, text: SchemaText) -> None:
+    """See that there is room for one more version of a subject.
+
+    Raises:
+        RegistryFull: there is none.
+    """
+    expect_room_for_subject(state, subject)
+    earlier = state.versions(subject)
+    if len(earlier) >= VERSIONS_MAX:
+        raise RegistryFull(
+            f"The subject {subject!r} has {len(earlier)} versions; allowed are {VERSIONS_MAX}."
+        )
+    size = text.size_bytes + sum(each.schema.size_bytes for each in earlier)
+    if size > SUBJECT_TEXT_BYTES_MAX:
+        raise RegistryFull(
+            f"The versions of subject {subject!r} would have {size} bytes; allowed are"
+            f" {SUBJECT_TEXT_BYTES_MAX}."
+        )
+    size = text.size_bytes + state.text_bytes
+    if state.id_of(text) is None and size > KEPT_TEXT_BYTES_MAX:
+        raise RegistryFull(
+            f"All schemas would have {size} bytes; allowed are {KEPT_TEXT_BYTES_MAX}."
+        )
+
+
+def expect_room_for_subject(state: RegistryState, subject: str) -> None:
+    """See that a subject is known, or there is room for another one.
+
+    Raises:
+        RegistryFull: neither.
+    """
+    if state.name_count >= NAMES_MAX and not state.has_subject(subject):
+        raise RegistryFull(
+            f"There are {state.name_count} subjects with versions or levels; allowed are"
+            f" {NAMES_MAX}."
+        )
+
+
+def find_version(
+    state: RegistryState, subject: str, text: SchemaText, *, with_deleted: bool
+) -> RegisteredSchema | None:
+    """The latest version of a subject that is this schema; None if there is none."""
+    schema_id = state.id_of(text)
+    found = None
+    for each in state.versions(subject):
+        if each.id == schema_id and with_deleted >= each.is_deleted:
+            found = each
+    return found
+
+
+def expect_references(state: RegistryState, text: SchemaText) -> None:
+    """See that nothing is deleted that a new schema refers to.
+
+    Raises:
+        InvalidSchema: something is.
+    """
+    for reference in text.references:
+        known = state.version(reference.subject, reference.version)
+        if known is not None and known.is_deleted:
+            raise missing_reference(reference)
+
+
+def missing_reference(reference: Reference) -> InvalidSchema:
+    """The refusal of a reference to nothing."""
+    return InvalidSchema(
+        f"The reference {reference.name!r} names version {reference.version} of subject"
+        f" {reference.subject!r}, which is not there."
+    )
+
+
+def level_in_scope(state: RegistryState, subject: str | None) -> Compatibility:
+    """The level that holds for a subject: its own, or else the global one."""
+    return state.level(subject) or state.level(None) or DEFAULT_LEVEL
+
+
+def deletable_versions(
+    state: RegistryState, subject: str, permanent: bool
+) -> list[RegisteredSchema]:
+    """What the deletion of a subject would delete.
+
+    Raises:
+        SubjectNotFound: nothing, as it has no versions.
+        SubjectSoftDeleted, SubjectNotSoftDeleted: it is deleted softly already, or not yet.
+    """
+    known = known_versions(state, subject, with_deleted=True)
+    live = [each for each in known if not each.is_deleted]
+    if permanent and live:
+        raise SubjectNotSoftDeleted(subject)
+    if not permanent and not live:
+        raise SubjectSoftDeleted(subject)
+    return known if permanent else live
+
+
+def expect_deletable(known: RegisteredSchema, permanent: bool) -> None:
+    """See that a version is in the state that its deletion needs.
+
+    Raises:
+        SchemaVersionSoftDeleted, SchemaVersionNotSoftDeleted: it is not.
+    """
+    if permanent and not known.is_deleted:
+        raise SchemaVersionNotSoftDeleted(known.subject, known.version)
+    if not permanent and known.is_deleted:
+        raise SchemaVersionSoftDeleted(known.subject, known.version)
+
+
+def expect_unreferenced(state: RegistryState, known: RegisteredSchema, permanent: bool) -> None:
+    """See that nothing refers to a version that is to be deleted.
+
+    A schema that is deleted softly still needs what it refers to, until it is gone for good.
+
+    Raises:
+        ReferenceExists: something does.
+    """
+    for each in state.referrers(known.subject, known.version):
+        if permanent or not each.is_deleted:
+            raise ReferenceExists(
+                f"One or more references exist to version {known.version} of subject"
+                f" {known.subject!r}: version {each.version} of {each.subject!r}."
+            )
+
+
+def expect_subject(subject: str) -> None:
+    """See that a subject can have this name.
+
+    Raises:
+        InvalidSubject: it cannot.
+    """
+    size = len(subject.encode(errors="replace"))
+    if not 0 < size <= SUBJECT_BYTES_MAX or not subject.isprintable():
+        raise InvalidSubject(
+            f"The subject {subject[:100]!r} is not allowed: it takes printable characters, of 1 to"
+            f" {SUBJECT_BYTES_MAX} bytes in UTF-8."
+        )

@@ -1,0 +1,94 @@
+"""The topic that the registry's log is in: how it is made, and which one is refused."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, if not by name
+    AdminClient,
+    ConfigResource,
+    ResourceType,
+)
+from confluent_kafka.cimpl import NewTopic
+
+from logbroker.errors import ConfigurationError
+from logbroker.schemas.errors import StoreUnavailable
+
+_log: Final = logging.getLogger(__name__)
+
+RECORD_BYTES_MAX: Final = 4 * 1024 * 1024
+"""A schema of 1 MB in JSON within JSON, with what it refers to."""
+
+KEPT_FOR_EVER: Final[Mapping[str, str]] = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+}
+"""Compaction would be no loss for Confluent's registry; here each record follows the one before."""
+
+_PASSING: Final = frozenset(("_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "_RESOLVE"))
+
+
+def ensure_topic(
+    properties: Mapping[str, Any], topic: str, replication_factor: int, timeout_s: float
+) -> str:
+    """Make the topic if it is not there, and see that it keeps all its records in one order.
+
+    Gives the id of the cluster; it is empty where the brokers tell none.
+
+    Raises:
+        StoreUnavailable: the log does not answer, or would not make it.
+        ConfigurationError: it has several partitions, or would forget records.
+    """
+    try:
+        admin = AdminClient(dict(properties), logger=_log)
+        cluster = admin.list_topics(timeout=timeout_s)
+        known = cluster.topics.get(topic)
+        if known is None:
+            _create(admin, topic, replication_factor, timeout_s)
+        elif len(known.partitions) != 1:
+            raise ConfigurationError(
+                f"topic {topic!r} has {len(known.partitions)} partitions; a registry needs one,"
+                " as its records count in one order"
+            )
+        _expect_kept(topic, _settings(admin, topic, timeout_s))
+        return cluster.cluster_id or ""
+    except KafkaException as refusal:
+        raise _refused(topic, refusal.args[0]) from refusal
+
+
+def _create(admin: AdminClient, topic: str, replication_factor: int, timeout_s: float) -> None:
+    # Without a policy: logbroker knows none but "delete", and nowhere is another one the default.
+    settings = {name: KEPT_FOR_EVER[name] for name in ("retention.ms", "retention.bytes")}
+    settings["max.message.bytes"] = str(RECORD_BYTES_MAX)
+    new = NewTopic(topic, 1, replication_factor, config=settings)
+    outcome = admin.create_topics([new], operation_timeout=timeout_s, request_timeout=timeout_s)
+    try:
+        outcome[topic].result()
+    except KafkaException as refusal:
+        # Another registry that starts at the same time may have been faster.
+        if refusal.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
+
+
+def _settings(admin: AdminClient, topic: str, timeout_s: float) -> Mapping[str, str | None]:
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    told = admin.describe_configs([resource], request_timeout=timeout_s)[resource].result()
+    return {name: entry.value for name, entry in told.items()}
+
+
+def _expect_kept(topic: str, settings: Mapping[str, str | None]) -> None:
+    wrong = [
+        f"{name} is {settings[name]} and must be {wanted}"
+        for name, wanted in KEPT_FOR_EVER.items()
+        if name in settings and settings[name] != wanted
+    ]
+    if wrong:
+        raise ConfigurationError(f"topic {topic!r} would forget schemas: {'; '.join(wrong)}")
+
+
+def _refused(topic: str, error: KafkaError) -> StoreUnavailable | ConfigurationError:
+    if error.name() in _PASSING or error.retriable():
+        return StoreUnavailable(f"The log does not answer: {error.str()}.")
+    return ConfigurationError(f"topic {topic!r} cannot be used: {error.str()} ({error.name()})")

@@ -1,0 +1,279 @@
+"""The registry's REST interface as an ASGI application, with bounds on what a request may cost.
+
+Registry calls block, on the log or on a schema's parsing, so they run on threads: look-ups on
+others than changes, for those wait for the log.
+"""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from starlette.types import Message, Receive, Scope, Send
+
+from logbroker.schemas.api import ROUTES, Route, SchemaItself
+from logbroker.schemas.errors import SchemaRegistryError, StoreFailed
+from logbroker.schemas.registry import SchemaRegistry
+from logbroker.schemas.rest_refusals import Refused
+from logbroker.schemas.rest_request import RestRequest
+from logbroker.schemas.routing import Routing, query_of
+from logbroker.schemas.service_metrics import ServiceMetrics
+
+URL_BYTES_MAX: Final = 8 * 1024
+"""What RFC 9110 section 4.1 asks everybody to take."""
+
+HEADERS_BYTES_MAX: Final = 16 * 1024
+"""Names and values together."""
+
+BODY_BYTES_MAX: Final = 4 * 2**20
+"""A schema of a megabyte, written as text in JSON."""
+
+BODY_S: Final = 30.0
+"""How long a body may take to come."""
+
+LOOKUP_THREADS: Final = 4
+CHANGE_THREADS: Final = 16
+UNDER_WAY_MAX: Final = 200
+"""Requests on or before the threads of one kind; one more is told to come back."""
+
+LOG_ANSWER_S: Final = 3.0
+"""How long probes and scrapes wait for the log; whoever asks gives up soon after."""
+
+CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
+
+ALLOWED_TYPES: Final = (
+    CONTENT_TYPE,
+    "application/vnd.schemaregistry+json",
+    "application/json",
+    "application/octet-stream",
+)
+"""Of bodies. A page in a browser can send others to any address without being asked."""
+
+_log: Final = logging.getLogger(__name__)
+
+_PLAIN: Final = "text/plain; charset=utf-8"
+
+
+class Answer:
+    """Status, headers and body, ready to be sent."""
+
+    def __init__(
+        self,
+        status: int,
+        body: bytes,
+        content_type: str = CONTENT_TYPE,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.status = status
+        self.body = body
+        self.headers = {
+            "content-type": content_type,
+            "content-length": str(len(body)),
+            **(headers or {}),
+        }
+
+    @property
+    def messages(self) -> list[Message]:
+        """What ASGI sends."""
+        headers = [(name.encode(), value.encode()) for name, value in self.headers.items()]
+        return [
+            {"type": "http.response.start", "status": self.status, "headers": headers},
+            {"type": "http.response.body", "body": self.body},
+        ]
+
+
+class RegistryService:
+    """Answers for one registry; close it when nobody is served any more."""
+
+    def __init__(self, registry: SchemaRegistry, ask_log: Callable[[], None]) -> None:
+        """Serve `registry`; `ask_log` raises StoreFailed when its log does not answer."""
+        self._registry = registry
+        self._metrics = ServiceMetrics()
+        self._ask_log = ask_log
+        self._log_asker = ThreadPoolExecutor(1, "log-asker")
+        self._routing = Routing([*ROUTES, *self._operations()])
+        self._lookups = _Desk(LOOKUP_THREADS)
+        self._changes = _Desk(CHANGE_THREADS)
+
+    def close(self) -> None:
+        """Wait for the threads."""
+        self._lookups.close()
+        self._changes.close()
+        self._log_asker.shutdown(cancel_futures=True)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        assert scope["type"] == "http"
+        began_s = time.monotonic()
+        answer, route = await self._answer(scope, receive)
+        self._metrics.note(route, answer.status, time.monotonic() - began_s)
+        if route is not None and route.is_change:
+            _tell_change(scope, answer.status)
+        for message in answer.messages:
+            await send(message)
+
+    async def _answer(self, scope: Scope, receive: Receive) -> tuple[Answer, Route | None]:
+        """The answer, whatever comes, and the route if there is one."""
+        route = None
+        try:
+            _expect_small_head(scope)
+            route, path = self._routing.find(scope["method"], scope["raw_path"])
+            query = query_of(scope["query_string"])
+            body = await _body(scope, receive)
+            answer = await self._handled(route, RestRequest(path, query, body))
+        except SchemaRegistryError as error:
+            answer = _refusal(error)
+        except Exception:
+            # The outermost of a request: whatever it is, the next one must be served.
+            _log.exception("request failed method=%s path=%s", scope["method"], scope["path"])
+            answer = _error(500, 500, "HTTP 500 Internal Server Error")
+        return answer, route
+
+    async def _handled(self, route: Route, request: RestRequest) -> Answer:
+        desk = self._lookups if route.method == "GET" else self._changes
+        value = await desk.do(lambda: route.handler(self._registry, request))
+        if isinstance(value, Answer):
+            return value
+        text = value if isinstance(value, SchemaItself) else json.dumps(value)
+        return Answer(200, text.encode())
+
+    def _operations(self) -> list[Route]:
+        return [
+            Route("GET", "/healthz", _health),
+            Route("GET", "/readyz", self._readiness),
+            Route("GET", "/metrics", self._exposition),
+        ]
+
+    def _readiness(self, _registry: SchemaRegistry, _request: RestRequest) -> Answer:
+        problem = self._problem_with_log()
+        return Answer(200, b"ok\n", _PLAIN) if problem is None else _unready(problem)
+
+    def _exposition(self, registry: SchemaRegistry, _request: RestRequest) -> Answer:
+        is_up = self._problem_with_log() is None
+        body = self._metrics.exposition(registry if is_up else None)
+        return Answer(200, body, self._metrics.CONTENT_TYPE)
+
+    def _problem_with_log(self) -> str | None:
+        """Why the log does not answer; None if it does."""
+        asked = self._log_asker.submit(self._ask_log)
+        try:
+            asked.result(LOG_ANSWER_S)
+        except StoreFailed as error:
+            return str(error)
+        except TimeoutError:
+            asked.cancel()
+            return f"The log does not answer within {LOG_ANSWER_S:g} s."
+        return None
+
+
+class _Desk:
+    """Threads for blocking calls, and a bound on who waits for them."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = ThreadPoolExecutor(threads, "registry")
+        self._under_way = 0
+
+    async def do(self, call: Callable[[], Any]) -> Any:
+        if self._under_way >= UNDER_WAY_MAX:
+            raise Refused(503, "Too many requests are under way; come back later.")
+        self._under_way += 1
+        done = asyncio.get_running_loop().run_in_executor(self._threads, call)
+        # A client that leaves does not take its call off the thread, so it still counts.
+        done.add_done_callback(self._end)
+        return await asyncio.shield(done)
+
+    def close(self) -> None:
+        self._threads.shutdown()
+
+    def _end(self, _done: object) -> None:
+        self._under_way -= 1
+
+
+def _health(_registry: SchemaRegistry, _request: RestRequest) -> Answer:
+    return Answer(200, b"ok\n", _PLAIN)
+
+
+def _unready(problem: str) -> Answer:
+    return Answer(503, f"{problem}\n".encode(), _PLAIN)
+
+
+def _expect_small_head(scope: Scope) -> None:
+    if len(scope["raw_path"]) + len(scope["query_string"]) > URL_BYTES_MAX:
+        raise Refused(414, f"The URL is longer than {URL_BYTES_MAX} bytes.")
+    if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADERS_BYTES_MAX:
+        raise Refused(431, f"The headers are longer than {HEADERS_BYTES_MAX} bytes.")
+
+
+async def _body(scope: Scope, receive: Receive) -> bytes:
+    """The whole body; empty for methods that have none.
+
+    Raises:
+        Refused: it is too large, too slow, of a type that is not taken, or its sender left.
+    """
+    if scope["method"] not in ("POST", "PUT"):
+        return b""
+    headers = dict(scope["headers"])
+    content_type = headers.get(b"content-type", b"").decode("latin-1")
+    if content_type.partition(";")[0].strip().lower() not in ALLOWED_TYPES:
+        raise Refused(
+            415, f"The content type {content_type!r} is not allowed; it takes {CONTENT_TYPE}."
+        )
+    announced = headers.get(b"content-length", b"0")
+    # Of a number that is longer, these digits are more than enough.
+    _expect_small(int(announced[:18]) if announced.isdigit() else 0)
+    try:
+        async with asyncio.timeout(BODY_S):
+            return await _received(receive)
+    except TimeoutError:
+        raise Refused(408, f"The body did not come within {BODY_S:g} s.", _CLOSE) from None
+
+
+async def _received(receive: Receive) -> bytes:
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise Refused(400, "The client left before the body was there.")
+        body += message.get("body", b"")
+        _expect_small(len(body))
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+def _expect_small(size: int) -> None:
+    if size > BODY_BYTES_MAX:
+        raise Refused(413, f"The body is longer than {BODY_BYTES_MAX} bytes.", _CLOSE)
+
+
+def _tell_change(scope: Scope, status: int) -> None:
+    """Who asked for which change, and what became of it; there are no passwords to know more by."""
+    client = scope.get("client")
+    _log.info(
+        "change method=%s path=%s status=%s client=%s",
+        *(scope["method"], _target(scope), status, client[0] if client else None),
+    )
+
+
+def _target(scope: Scope) -> str:
+    """Path and query as they were sent: what is percent-encoded cannot break a line of the log."""
+    path: bytes = scope["raw_path"]
+    query: bytes = scope["query_string"]
+    return (path + (b"?" + query if query else b"")).decode("ascii", "backslashreplace")
+
+
+def _refusal(error: SchemaRegistryError) -> Answer:
+    headers = error.headers if isinstance(error, Refused) else {}
+    return _error(error.status, error.code, str(error), headers)
+
+
+def _error(
+    status: int, code: int, message: str, headers: Mapping[str, str] | None = None
+) -> Answer:
+    body = json.dumps({"error_code": code, "message": message}).encode()
+    return Answer(status, body, headers=headers)
+
+
+_CLOSE: Final = {"connection": "close"}

@@ -1,0 +1,230 @@
+"""What a registry knows: the outcome of the log `_schemas`, read from its beginning.
+
+A record counts only if its `after` is the digest of the last one that counted: what it says was
+then decided in knowledge of everything before it. Two registries that write at once read the same
+order, so they agree which record counts, without a leader; the other one decides anew. What counts
+is never judged again by rules that may change, such as what is compatible; only what keeps the
+books whole is looked at: ids and versions come one after the other.
+
+A record that does not count never will: its `after` was the last one's, if ever, before something
+else counted, and no digest comes back. So a copy that has records twice, in whatever place, says
+the same as long as each comes there for the first time in the order of the original.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from logbroker.schemas.compatibility import Compatibility
+from logbroker.schemas.log_records import (
+    Change,
+    LevelSet,
+    SubjectDeleted,
+    VersionDeleted,
+    VersionRegistered,
+    digest,
+    parse,
+)
+from logbroker.schemas.schema_text import Reference, RegisteredSchema, SchemaText
+
+
+class Outcome(StrEnum):
+    """What becomes of a record that was read."""
+
+    COUNTS = "counts"
+    REPEAT = "repeat"
+    """It counted before: a copy has it once more, or its writer sent it twice."""
+
+    LATE = "late"
+    """Another registry on the same log was faster; the writer has read that and decided anew."""
+
+    BRANCH = "branch"
+    """It follows what did not happen here: two logs were written to, each without the other."""
+
+    STRANGE = "strange"
+    """No record of a registry, or one that does not keep the books whole."""
+
+
+@dataclass(slots=True)
+class _Version:
+    id: int
+    is_deleted: bool = False
+
+
+@dataclass(slots=True)
+class _Schema:
+    """A schema under its id, which stays its own whatever is deleted."""
+
+    text: SchemaText
+    places: set[tuple[str, int]] = field(default_factory=set)
+
+
+class RegistryState:
+    """Subjects, versions, ids and levels as of `last`, the digest of the last record that counted.
+
+    None before one did. `passed_over` counts the others. Knows no thread and no clock; who shares
+    it between threads locks it.
+    """
+
+    def __init__(self) -> None:
+        self.last: str | None = None
+        self.passed_over: Counter[Outcome] = Counter()
+        # To each `after` that counted, the cluster where that was decided. So its keys are the
+        # digests of all that counted but the last.
+        self._decided_at: dict[str | None, bytes] = {}
+        self._schemas: list[_Schema] = []
+        self._ids: dict[SchemaText, int] = {}
+        self._subjects: dict[str, dict[int, _Version]] = {}
+        self._levels: dict[str | None, Compatibility] = {}
+        self._referrers: dict[tuple[str, int], set[int]] = {}
+        self.text_bytes = 0
+        """Of all schemas that ever got an id: they are kept for good."""
+
+    def apply(self, key: bytes | None, value: bytes | None, cluster: bytes = b"") -> Outcome:
+        """Take a record into account that was decided on the log of `cluster`; whether it counts.
+
+        The cluster decides nothing but whether another record of it is late or of a branch.
+        """
+        outcome = self._apply(key, value, cluster)
+        if outcome is not Outcome.COUNTS:
+            self.passed_over[outcome] += 1
+        return outcome
+
+    def subjects(self) -> list[str]:
+        """All subjects that have a version, be it deleted softly; sorted."""
+        return sorted(self._subjects)
+
+    @property
+    def name_count(self) -> int:
+        """Subjects that have a version, and those that have a level: one with both counts twice."""
+        return len(self._subjects) + len(self._levels)
+
+    def has_subject(self, subject: str) -> bool:
+        """Whether it has a version, be it deleted softly, or a level of its own."""
+        return subject in self._subjects or subject in self._levels
+
+    def versions(self, subject: str) -> list[RegisteredSchema]:
+        """All versions of a subject in their order, those deleted softly too."""
+        versions = self._subjects.get(subject, {})
+        return [self._registered(subject, version) for version in sorted(versions)]
+
+    def version(self, subject: str, version: int) -> RegisteredSchema | None:
+        """A version of a subject, be it deleted softly."""
+        known = version in self._subjects.get(subject, {})
+        return self._registered(subject, version) if known else None
+
+    def schema(self, schema_id: int) -> SchemaText | None:
+        """The schema of an id, as long as a subject has it, be it deleted softly."""
+        if not 1 <= schema_id <= len(self._schemas):
+            return None
+        known = self._schemas[schema_id - 1]
+        return known.text if known.places else None
+
+    def places(self, schema_id: int) -> list[RegisteredSchema]:
+        """Where a schema is registered, or was until it was deleted softly; sorted."""
+        if not 1 <= schema_id <= len(self._schemas):
+            return []
+        return [self._registered(*place) for place in sorted(self._schemas[schema_id - 1].places)]
+
+    def id_of(self, schema: SchemaText) -> int | None:
+        """The id that a schema has, or had before it was deleted for good."""
+        return self._ids.get(schema)
+
+    @property
+    def next_id(self) -> int:
+        """The id that the next new schema gets."""
+        return len(self._schemas) + 1
+
+    def next_version(self, subject: str) -> int:
+        """The version that the next schema of a subject gets."""
+        return max(self._subjects.get(subject, {}), default=0) + 1
+
+    def level(self, subject: str | None) -> Compatibility | None:
+        """The level that was set for a subject, or (None) for those that have none."""
+        return self._levels.get(subject)
+
+    def referrers(self, subject: str, version: int) -> Iterator[RegisteredSchema]:
+        """Every version that refers to this one, be it deleted softly."""
+        for schema_id in sorted(self._referrers.get((subject, version), ())):
+            yield from self.places(schema_id)
+
+    def _apply(self, key: bytes | None, value: bytes | None, cluster: bytes) -> Outcome:
+        if key is None or value is None or (decided := parse(key, value)) is None:
+            return Outcome.STRANGE
+        own = digest(key, value)
+        if decided.after != self.last:
+            return self._why_not(own, decided.after, cluster)
+        if not self._fits(decided.change):
+            return Outcome.STRANGE
+        self._change(decided.change)
+        self._decided_at[self.last] = cluster
+        self.last = own
+        return Outcome.COUNTS
+
+    def _why_not(self, own: str, after: str | None, cluster: bytes) -> Outcome:
+        if own == self.last or own in self._decided_at:
+            return Outcome.REPEAT
+        is_late = after in self._decided_at and self._decided_at[after] == cluster
+        return Outcome.LATE if is_late else Outcome.BRANCH
+
+    def _registered(self, subject: str, version: int) -> RegisteredSchema:
+        known = self._subjects[subject][version]
+        text = self._schemas[known.id - 1].text
+        return RegisteredSchema(subject, version, known.id, text, known.is_deleted)
+
+    def _fits(self, change: Change) -> bool:
+        """Whether a change follows from what is known: a stranger may write anything."""
+        match change:
+            case VersionRegistered():
+                expected = self._ids.get(change.schema, self.next_id)
+                return change.id == expected and change.version == self.next_version(change.subject)
+            case VersionDeleted():
+                known = self._subjects.get(change.subject, {}).get(change.version)
+                return known == _Version(change.id, change.is_permanent)
+            case SubjectDeleted():
+                versions = self._subjects.get(change.subject, {}).values()
+                return any(each.is_deleted == change.is_permanent for each in versions) and (
+                    not change.is_permanent or all(each.is_deleted for each in versions)
+                )
+            case LevelSet():
+                return True
+
+    def _change(self, change: Change) -> None:
+        match change:
+            case VersionRegistered():
+                self._register(change)
+            case VersionDeleted():
+                self._delete(change.subject, change.version, change.is_permanent)
+            case SubjectDeleted():
+                for version in list(self._subjects[change.subject]):
+                    self._delete(change.subject, version, change.is_permanent)
+                self._levels.pop(change.subject, None)
+            case LevelSet(subject, None):
+                self._levels.pop(subject, None)
+            case LevelSet(subject, level) if level is not None:
+                self._levels[subject] = level
+
+    def _register(self, change: VersionRegistered) -> None:
+        if change.id == self.next_id:
+            self._schemas.append(_Schema(change.schema))
+            self.text_bytes += change.schema.size_bytes
+            self._ids[change.schema] = change.id
+            for reference in change.schema.references:
+                self._referrers.setdefault(_place(reference), set()).add(change.id)
+        self._schemas[change.id - 1].places.add((change.subject, change.version))
+        self._subjects.setdefault(change.subject, {})[change.version] = _Version(change.id)
+
+    def _delete(self, subject: str, version: int, is_permanent: bool) -> None:
+        versions = self._subjects[subject]
+        if not is_permanent:
+            versions[version].is_deleted = True
+            return
+        known = versions.pop(version)
+        self._schemas[known.id - 1].places.discard((subject, version))
+        if not versions:
+            del self._subjects[subject]
+
+
+def _place(reference: Reference) -> tuple[str, int]:
+    return reference.subject, reference.version

@@ -1,0 +1,87 @@
+"""`rewind-jobs audit`: tells whether everything was loaded that producers published."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import click
+
+from spark_jobs.cli.days import day_options, days_of
+from spark_jobs.cli.options import (
+    echo_json,
+    json_option,
+    master_option,
+    name_list,
+    plain_refusals,
+    table_option,
+)
+from spark_jobs.cli.refusal import refuse
+from spark_jobs.jobs.audit import AuditedDay, LoadAudit
+from spark_jobs.session import open_session
+
+
+@click.command()
+@table_option
+@click.option(
+    "--report-table", metavar="URI", required=True, help="The table of windows and producers."
+)
+@click.option(
+    "--topics", metavar="TOPIC,...", default="", help="Of the table.  [default: all but audit]"
+)
+@day_options
+@click.option(
+    "--lateness-s",
+    type=click.IntRange(0, 86_400),
+    default=60,
+    show_default=True,
+    help="How long before the load a producer may have told of messages that are not loaded yet.",
+)
+@master_option
+@json_option
+def audit(
+    table: str,
+    report_table: str,
+    topics: str,
+    day: datetime | None,
+    first: datetime | None,
+    end: datetime | None,
+    lateness_s: int,
+    master: str | None,
+    as_json: bool,
+) -> None:
+    """Compare what producers published on a day with what was loaded, message by message.
+
+    It reads the topic audit and those of the messages in the table that `load` keeps. The exit code
+    is 1 when a message is missing, and when the topic audit was not loaded past the day's end.
+    """
+    with plain_refusals():
+        days = days_of(day, first, end, datetime.now(UTC))
+        job = LoadAudit(table, report_table, name_list(topics), lateness_s * 1_000)
+        session = open_session("audit", master=master)
+        try:
+            found = [job.of_day(session, each) for each in days]
+        finally:
+            session.stop()
+    _tell(found, as_json)
+    missing = sum(each.missing for each in found)
+    if missing:
+        refuse(f"{missing} messages were published and not loaded; {report_table} tells of which")
+    parts = [str(each.day) for each in found if not each.is_whole]
+    if parts:
+        refuse(
+            f"not all is known of {', '.join(parts)}: the topic audit was loaded before producers "
+            "could tell of all; load it, and audit again"
+        )
+
+
+def _tell(found: Sequence[AuditedDay], as_json: bool) -> None:
+    if as_json:
+        echo_json([each.as_json() for each in found])
+        return
+    for each in found:
+        for total in each.totals:
+            counts = ", ".join(f"{count} {name}" for name, count in total.counts.items())
+            click.echo(
+                f"{each.day} {total.topic}: {total.windows} windows {total.status}: {counts}"
+            )
+        if not each.totals:
+            click.echo(f"{each.day}: nobody has told of any message of this day")

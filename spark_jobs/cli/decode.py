@@ -1,0 +1,70 @@
+"""`rewind-jobs decode`: what has been loaded since, with Avro values turned into JSON."""
+
+import click
+
+from spark_jobs.cli.options import (
+    echo_json,
+    json_option,
+    master_option,
+    name_list,
+    plain_refusals,
+    quarantine_option,
+    table_option,
+)
+from spark_jobs.jobs.decode import Decoded, DecodeJob
+from spark_jobs.jobs.derived_tables import quarantine_of
+from spark_jobs.session import session_on_demand
+
+
+@click.command()
+@table_option
+@click.option("--decoded-table", metavar="URI", required=True, help="The table to add to.")
+@quarantine_option
+@click.option("--topics", metavar="TOPIC,...", default="", help="Of the table.  [default: all]")
+@click.option(
+    "--schema-registry",
+    metavar="URL",
+    envvar="REWIND_SCHEMA_REGISTRY",
+    required=True,
+    show_envvar=True,
+    help="Where schemas are, such as http://HOST:8081; asked from here, once for each schema.",
+)
+@master_option
+@json_option
+def decode(
+    table: str,
+    decoded_table: str,
+    quarantine_table: str | None,
+    topics: str,
+    schema_registry: str,
+    master: str | None,
+    as_json: bool,
+) -> None:
+    """Decode what has been loaded since the last time: Avro by its schema, JSON as it is.
+
+    What cannot be decoded goes to the quarantine, with the reason. A run that was killed has added
+    nothing that the next one adds again.
+    """
+    with plain_refusals():
+        job = DecodeJob(
+            table=table,
+            decoded_table=decoded_table,
+            quarantine_table=quarantine_table or quarantine_of(decoded_table),
+            topics=name_list(topics),
+            registry_url=schema_registry,
+        )
+        with session_on_demand("decode", master=master) as session:
+            decoded = job.run(session)
+    if as_json:
+        echo_json(decoded.as_json())
+    else:
+        click.echo(_line(decoded, decoded_table))
+
+
+def _line(decoded: Decoded, table: str) -> str:
+    if decoded.version is None:
+        return f"nothing new: {table} has all that was loaded when this run began"
+    return (
+        f"decoded {decoded.records} records; {decoded.schemas} schema ids were looked up; "
+        f"{decoded.quarantined} in quarantine; {table} is at version {decoded.version}"
+    )

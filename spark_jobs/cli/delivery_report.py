@@ -1,0 +1,84 @@
+"""`rewind-jobs delivery-report`: who got what of a day, and when: a table and a page."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from spark_jobs.cli.days import day_options, days_of
+from spark_jobs.cli.options import (
+    echo_json,
+    json_option,
+    master_option,
+    origin_option,
+    plain_refusals,
+    quarantine_option,
+    table_option,
+)
+from spark_jobs.jobs.delivery_report.job import DeliveryReport, WrittenReport
+from spark_jobs.jobs.delivery_report.texts import count_text, delay_text, share_text
+from spark_jobs.jobs.derived_tables import quarantine_of
+from spark_jobs.session import open_session
+
+
+@click.command()
+@table_option
+@click.option(
+    "--report-table", metavar="URI", required=True, help="The table of webhooks and hours."
+)
+@quarantine_option
+@click.option(
+    "--page",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="A folder of this machine for pages: open its index.html.",
+)
+@day_options
+@origin_option
+@master_option
+@json_option
+def delivery_report(
+    table: str,
+    report_table: str,
+    quarantine_table: str | None,
+    page: Path,
+    day: datetime | None,
+    first: datetime | None,
+    end: datetime | None,
+    origin: str,
+    master: str | None,
+    as_json: bool,
+) -> None:
+    """Tell what became of a day's events, by webhook and hour, as a table and as a page.
+
+    It reads delivery_log, delivery_outcomes and replay_outcomes in the table that `load` keeps. A
+    report takes the place of the one that was there of that day: run it again when more has been
+    loaded.
+    """
+    with plain_refusals():
+        days = days_of(day, first, end, datetime.now(UTC))
+        quarantine = quarantine_table or quarantine_of(report_table)
+        job = DeliveryReport(table, report_table, quarantine, page, origin)
+        session = open_session("delivery-report", master=master)
+        try:
+            _tell([job.of_day(session, each) for each in days], as_json)
+        finally:
+            session.stop()
+
+
+def _tell(reports: Sequence[WrittenReport], as_json: bool) -> None:
+    if as_json:
+        echo_json([each.as_json() for each in reports])
+        return
+    for each in reports:
+        total = each.report.total
+        counts = total.counts
+        click.echo(
+            f"{each.report.day}: {count_text(counts['owed'])} events owed to "
+            f"{count_text(each.report.webhooks)} webhooks, "
+            f"{share_text(counts['delivered'], counts['owed'])} delivered live, half within "
+            f"{delay_text(total.delay_p50_ms)}; {count_text(counts['replayed'])} replayed; "
+            f"{count_text(each.unread)} records unread; {each.page}"
+        )

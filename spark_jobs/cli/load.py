@@ -1,0 +1,131 @@
+"""`rewind-jobs load`: what the log has had since the last load, into a table."""
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+from logbroker.client.raw import EARLIEST, LATEST
+from spark_jobs.cli.options import (
+    bootstrap_servers_option,
+    client_config_option,
+    client_properties,
+    echo_json,
+    json_option,
+    master_option,
+    name_list,
+    plain_refusals,
+    regex,
+    table_option,
+)
+from spark_jobs.errors import DataLost, InvalidOption, TopicReplaced
+from spark_jobs.jobs.load import RECORDS_MAX, LoadRequest
+from spark_jobs.jobs.load import load as run_load
+from spark_jobs.jobs.load_report import LoadReport, document, lines
+from spark_jobs.jobs.record_files import CODECS
+from spark_jobs.log.limits import Matching, Subscribed
+from spark_jobs.session import session_on_demand
+
+_STARTS: Final = {"earliest": EARLIEST, "latest": LATEST}
+_WAYS_ON: Final = (
+    "nothing was loaded; with --no-fail-on-data-loss the load goes on with what there is, tells "
+    "how many offsets are missing, and begins a topic that was made anew at its first offset; "
+    "another --table keeps such a topic apart from what it was before"
+)
+
+
+@click.command()
+@bootstrap_servers_option
+@click.option("--topics", metavar="TOPIC,...", help="Load these topics.")
+@click.option(
+    "--subscribe-pattern",
+    metavar="REGEX",
+    help="Load the topics in whose name it is found, also those that come up later.",
+)
+@table_option
+@client_config_option
+@click.option(
+    "--fail-on-data-loss/--no-fail-on-data-loss",
+    default=True,
+    show_default=True,
+    help="Stop when the log has deleted what is due, or has a topic that was made anew; or go on, "
+    "and tell what is missing.",
+)
+@click.option(
+    "--starting-offsets",
+    type=click.Choice(list(_STARTS)),
+    default="earliest",
+    show_default=True,
+    help="Where the first load into a table begins. Later ones begin where the last one ended; "
+    "topics and partitions that come up are loaded from their first offset.",
+)
+@click.option(
+    "--max-records-per-partition",
+    "records_max",
+    type=click.IntRange(1),
+    default=RECORDS_MAX,
+    show_default=True,
+    help="Of a task: longer ranges are shared out.",
+)
+@click.option(
+    "--codec",
+    type=click.Choice(CODECS),
+    default="zstd",
+    show_default=True,
+    help="Of the Parquet files.",
+)
+@master_option
+@json_option
+def load(
+    bootstrap_servers: str,
+    topics: str | None,
+    subscribe_pattern: str | None,
+    table: str,
+    client_config: Path | None,
+    fail_on_data_loss: bool,
+    starting_offsets: str,
+    records_max: int,
+    codec: str,
+    master: str | None,
+    as_json: bool,
+) -> None:
+    """Load what the log has had since the last load into a table, as Parquet by topic and hour.
+
+    Data and offsets become visible together, and only at the end. A load that was killed, or that
+    another one was quicker than, has changed nothing: run it again.
+    """
+    with plain_refusals():
+        request = LoadRequest(
+            properties=client_properties(bootstrap_servers, client_config),
+            choice=_choice(topics, subscribe_pattern),
+            table=table,
+            may_lose=not fail_on_data_loss,
+            first_start=_STARTS[starting_offsets],
+            records_max=records_max,
+            codec=codec,
+        )
+        with session_on_demand("load", master=master) as session:
+            try:
+                report = run_load(request, session)
+            except (DataLost, TopicReplaced) as loss:
+                raise type(loss)(f"{loss}\n{_WAYS_ON}") from loss
+    _tell(report, as_json)
+
+
+def _choice(topics: str | None, pattern: str | None) -> Subscribed | Matching:
+    if (topics is None) == (pattern is None):
+        raise InvalidOption("one of --topics and --subscribe-pattern says what to load")
+    if pattern is not None:
+        return Matching(regex("--subscribe-pattern", pattern))
+    names = name_list(topics or "")
+    if not names:
+        raise InvalidOption("--topics is empty")
+    return Subscribed(names)
+
+
+def _tell(report: LoadReport, as_json: bool) -> None:
+    if as_json:
+        echo_json(document(report))
+        return
+    for line in lines(report):
+        click.echo(line)

@@ -1,0 +1,101 @@
+"""The batches of a chunk of log whose records are wanted: checked, decompressed, and in groups.
+
+Batches whose records are not wanted keep their place, as batches without records, since the
+position of a reader moves over them.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from crc32c import crc32c
+
+from logbroker.errors import CorruptBatch
+from logbroker.records.batch import COMPRESSION_MASK, CRC_START, HEADER_BYTES, Buffer
+from logbroker.records.compression import Codec, decompress
+from spark_jobs.decode.batch_table import BatchTable, read_table
+from spark_jobs.decode.transactions import is_dropped
+
+_CODEC_MAX: Final = max(Codec)
+
+
+class PlainBatches(NamedTuple):
+    """Headers, and the decompressed records of each; bodies may be views into the chunk."""
+
+    table: BatchTable
+    bodies: Sequence[Buffer]
+
+
+def plain_batches(
+    data: Buffer,
+    *,
+    start: int,
+    end: int,
+    aborted: Sequence[tuple[int, int]],
+    decompressed_bytes_max: int,
+    group_bytes: int,
+) -> Iterator[PlainBatches]:
+    """The whole batches of `data`, as many together as have `group_bytes`; a larger one is alone.
+
+    Records are given of those batches that may hold an offset in [`start`, `end`), that are no
+    markers and that were not aborted. Batches before these are left out. The first one that begins
+    at `end` or beyond is the last that is given, since it tells that nothing more comes before.
+
+    Raises:
+        CorruptBatch: a batch is older than magic 2, does not match its CRC, names an unknown codec,
+            cannot be decompressed within the bound, or its offsets do not follow those before.
+    """
+    view = memoryview(data).cast("B")
+    table = read_table(view)
+    table = table.part(0, int(np.searchsorted(table.base_offsets, end)) + 1)
+    is_empty = is_dropped(view, table, aborted) | (table.base_offsets >= end)
+    table = table._replace(record_counts=np.where(is_empty, 0, table.record_counts))
+    first = int(np.searchsorted(table.next_offsets, start, side="right"))
+    wanted = table.part(first, len(table.positions))
+    bodies = _bodies(view, wanted, is_empty[first:].tolist(), decompressed_bytes_max)
+    for begin, group in _groups(bodies, group_bytes):
+        yield PlainBatches(wanted.part(begin, begin + len(group)), group)
+
+
+def _groups(bodies: Iterable[Buffer], bytes_max: int) -> Iterator[tuple[int, list[Buffer]]]:
+    """Bodies together, as long as they fit, and the index of the first of them."""
+    group: list[Buffer] = []
+    begin, room = 0, bytes_max
+    for index, body in enumerate(bodies):
+        if group and len(body) > room:
+            yield begin, group
+            group, begin, room = [], index, bytes_max
+        group.append(body)
+        room -= len(body)
+    if group:
+        yield begin, group
+
+
+def _bodies(
+    view: memoryview, table: BatchTable, is_empty: Sequence[bool], bytes_max: int
+) -> Iterator[Buffer]:
+    codecs = table.attributes & COMPRESSION_MASK
+    columns = (table.positions, table.ends, table.base_offsets, table.crcs, codecs)
+    batches = zip(is_empty, *(column.tolist() for column in columns), strict=True)
+    for has_none, position, end, base_offset, crc, codec in batches:
+        if has_none:
+            yield b""
+            continue
+        if crc32c(view[position + CRC_START : end]) != crc:
+            raise CorruptBatch(f"batch at {base_offset} does not match its CRC")
+        body = view[position + HEADER_BYTES : end]
+        if codec == Codec.NONE and len(body) <= bytes_max:
+            yield body
+        else:
+            yield _decompressed(body, codec, base_offset, bytes_max)
+
+
+def _decompressed(body: memoryview, codec: int, base_offset: int, bytes_max: int) -> bytes:
+    if codec > _CODEC_MAX:
+        raise CorruptBatch(
+            f"batch at {base_offset} names codec {codec}; allowed is 0 to {_CODEC_MAX:d}"
+        )
+    try:
+        return decompress(Codec(codec), body, bytes_max)
+    except CorruptBatch as error:
+        raise CorruptBatch(f"batch at {base_offset}: {error}") from None

@@ -1,0 +1,129 @@
+"""A chunk of log, as a broker sends it, turned into Arrow columns without an object a record."""
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from logbroker.records.batch import Buffer
+from logbroker.records.record import RECORDS_BYTES_MAX
+from spark_jobs.decode.batches import plain_batches
+from spark_jobs.decode.fields import Fields, read_fields
+from spark_jobs.decode.header_lists import read_headers
+from spark_jobs.decode.record_bytes import RecordBytes, record_bytes
+from spark_jobs.decode.spans import SPANS_BYTES_MAX, Spans
+from spark_jobs.decode.varints import PADDING, Longs, VarintBytes
+
+CHUNK_BYTES: Final = 4 * 2**20
+"""Small enough for the caches of a processor, large enough that calls of numpy cost nothing."""
+
+
+class DecodedChunk(NamedTuple):
+    """Records in offset order, an element a record; a column that was not asked for is None.
+
+    No column refers to the bytes that were decoded. `timestamps_ms` are milliseconds since 1970, -1
+    for none; `timestamp_types` are 0 for the producer's time and 1 for the broker's. `keys` and
+    `values` are binary, `headers` a list<element: struct<key: string, value: binary>>, null for a
+    record that has none. `next_offset` is where to read on.
+    """
+
+    offsets: Longs
+    timestamps_ms: Longs
+    timestamp_types: npt.NDArray[np.int8]
+    keys: pa.Array | None
+    values: pa.Array | None
+    headers: pa.Array | None
+    next_offset: int
+
+
+def decode(
+    data: Buffer,
+    *,
+    start: int,
+    end: int,
+    wanted: Collection[str],
+    aborted: Sequence[tuple[int, int]] = (),
+    decompressed_bytes_max: int = RECORDS_BYTES_MAX,
+    chunk_bytes: int = CHUNK_BYTES,
+) -> Iterator[DecodedChunk]:
+    """The records of `data` with offsets in [`start`, `end`), in chunks of about `chunk_bytes`.
+
+    `data` are batches one after the other, of which the first may begin before `start`; one at the
+    end that is cut is left out. It stays the caller's, who may put other bytes there once the last
+    chunk was taken. `wanted` are the columns to gather, of "key", "value" and "headers"; other
+    names say nothing. `aborted` has the producer id and first offset of each aborted transaction
+    that `data` may hold: their records are left out, as are the markers of transactions anyhow.
+
+    A chunk may have no records. `next_offset` of the last one is where to read on, and without any
+    chunk it is `start`. A chunk has `chunk_bytes` of decompressed records and at most one record
+    more; meanwhile the whole of one batch is kept, which may have `decompressed_bytes_max`.
+
+    Raises:
+        CorruptBatch: a batch cannot be read; the message names its base offset. Chunks of batches
+            before it may have been given.
+    """
+    assert max(decompressed_bytes_max, chunk_bytes) + len(PADDING) <= SPANS_BYTES_MAX
+    groups = plain_batches(
+        data,
+        start=start,
+        end=end,
+        aborted=aborted,
+        decompressed_bytes_max=decompressed_bytes_max,
+        group_bytes=chunk_bytes,
+    )
+    reached = 0
+    for batches in groups:
+        for records in record_bytes(batches, chunk_bytes):
+            chunk = _chunk(records, reached, (start, end), frozenset(wanted))
+            reached = chunk.next_offset
+            yield chunk._replace(next_offset=max(start, min(reached, end)))
+            if reached >= end:
+                return
+
+
+def _chunk(
+    records: RecordBytes, offset_min: int, offsets_wanted: tuple[int, int], wanted: frozenset[str]
+) -> DecodedChunk:
+    """The wanted ones of `records`; `next_offset` is just past all of them, wanted or not."""
+    numbers, data = VarintBytes(records.data), pa.py_buffer(records.data)
+    fields = read_fields(records, numbers)
+    offsets = _offsets(records, fields, offset_min)
+    timestamps_ms, timestamp_types = _times(records, fields.timestamp_deltas)
+    first, last = np.searchsorted(offsets, offsets_wanted).tolist()
+    kept = fields.part(first, last)
+    batch_end = int(records.batches.next_offsets[-1])
+    return DecodedChunk(
+        offsets=offsets[first:last],
+        timestamps_ms=timestamps_ms[first:last],
+        timestamp_types=timestamp_types[first:last],
+        keys=_column("key", kept.keys, data, wanted),
+        values=_column("value", kept.values, data, wanted),
+        headers=read_headers(records, numbers, kept, data) if "headers" in wanted else None,
+        next_offset=batch_end if records.has_last else int(offsets[-1]) + 1,
+    )
+
+
+def _column(name: str, spans: Spans, data: pa.Buffer, wanted: frozenset[str]) -> pa.Array | None:
+    return spans.gather(data) if name in wanted else None
+
+
+def _offsets(records: RecordBytes, fields: Fields, offset_min: int) -> Longs:
+    deltas, ends = fields.offset_deltas, fields.ends
+    bases = np.repeat(records.batches.base_offsets, records.counts)
+    lasts = np.repeat(records.batches.last_offset_deltas, records.counts)
+    records.check((deltas < 0) | (deltas > lasts), ends, "a record's offset is none of its batch")
+    offsets = bases + deltas
+    is_behind = np.diff(offsets, prepend=offset_min - 1) <= 0
+    records.check(is_behind, ends, "a record's offset is not above that of the one before")
+    return offsets
+
+
+def _times(records: RecordBytes, deltas: Longs) -> tuple[Longs, npt.NDArray[np.int8]]:
+    """Every record's time, and who gave it; sums beyond 64 bits wrap, as they do in Java."""
+    batches, counts = records.batches, records.counts
+    is_append = batches.is_append_time
+    bases = np.where(is_append, batches.max_timestamps, batches.base_timestamps)
+    types = np.repeat(is_append.astype(np.int8), counts)
+    return np.repeat(bases, counts) + np.where(types, 0, deltas), types

@@ -1,0 +1,129 @@
+"""Records of one or more batches in one piece of memory, with the places where they begin."""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from logbroker.errors import CorruptBatch
+from spark_jobs.decode.batch_table import BatchTable
+from spark_jobs.decode.batches import PlainBatches
+from spark_jobs.decode.record_chain import walk, walk_in_step
+from spark_jobs.decode.varints import PADDING, Flags, Longs
+
+_RECORD_BYTES_MIN: Final = 7
+"""Length, attributes, time, offset, and of a null key, a null value and no headers a byte each."""
+
+_BATCHES_IN_STEP_MIN: Final = 50
+"""On average over all rounds: a round costs as much as the walk over so many records in Python."""
+
+
+class RecordBytes(NamedTuple):
+    """Records that lie one after the other in `data`, which ends with `PADDING`.
+
+    `starts` are their positions, and `end` is just past the last one. They belong to `batches`,
+    whose records begin at `bodies`; `counts` says how many of each are here.
+    """
+
+    data: bytes
+    starts: Longs
+    end: int
+    batches: BatchTable
+    bodies: Longs
+    counts: Longs
+    has_last: bool
+    """Whether the last record of the last batch is here."""
+
+    def check(self, is_bad: Flags, ends: Longs, fault: str) -> None:
+        """Name the batch of the first record that is bad; `ends` are those of the records.
+
+        Raises:
+            CorruptBatch: one is.
+        """
+        if is_bad.any():
+            raise self.fault(int(ends[is_bad.argmax()]), fault)
+
+    def fault(self, end: int, fault: str) -> CorruptBatch:
+        """The error that names the batch of the record that ends at `end`."""
+        index = int(np.searchsorted(self.bodies, end - 1, side="right")) - 1
+        return _fault(self.batches, index, fault)
+
+
+def _fault(batches: BatchTable, index: int, fault: str) -> CorruptBatch:
+    return CorruptBatch(f"batch at {batches.base_offsets[index]}: {fault}")
+
+
+_NOT_AS_ANNOUNCED: Final = "its records are not as many as it announces, or are cut off"
+
+
+def record_bytes(batches: PlainBatches, bytes_max: int) -> Iterator[RecordBytes]:
+    """The records of `batches`: all at once, or those of a single one in parts of `bytes_max`.
+
+    A part has its last record whole, so it may be larger by nearly that.
+
+    Raises:
+        CorruptBatch: a batch's records are not as many, or not as long, as it says.
+    """
+    sizes = np.array([len(body) for body in batches.bodies], np.int64)
+    # Before anything is made in the size that a batch only announces.
+    is_bad = batches.table.record_counts * _RECORD_BYTES_MIN > sizes
+    if is_bad.any():
+        raise _fault(batches.table, int(is_bad.argmax()), _NOT_AS_ANNOUNCED)
+    data = b"".join([*batches.bodies, PADDING])
+    if len(sizes) == 1:
+        yield from _parts(data, batches.table, bytes_max)
+    else:
+        yield _all_of(data, batches.table, np.cumsum(sizes))
+
+
+def _all_of(data: bytes, batches: BatchTable, ends: Longs) -> RecordBytes:
+    counts = batches.record_counts
+    bodies = np.concatenate(([0], ends[:-1]))
+    starts = None
+    if counts.sum() >= counts.max() * _BATCHES_IN_STEP_MIN:
+        starts = walk_in_step(data, counts, bodies, ends)
+    if starts is None:
+        starts = _one_by_one(data, batches, bodies, ends)
+    return RecordBytes(data, starts, int(ends[-1]), batches, bodies, counts, has_last=True)
+
+
+def _one_by_one(data: bytes, batches: BatchTable, bodies: Longs, ends: Longs) -> Longs:
+    starts: list[int] = []
+    counts = batches.record_counts.tolist()
+    places = zip(bodies.tolist(), ends.tolist(), strict=True)
+    for index, (body, end) in enumerate(places):
+        found, position = _walk(data, body, end, batches, index)
+        if len(found) != counts[index] or position != end:
+            raise _fault(batches, index, _NOT_AS_ANNOUNCED)
+        starts += found
+    return _longs(starts)
+
+
+def _parts(data: bytes, batch: BatchTable, bytes_max: int) -> Iterator[RecordBytes]:
+    position, end, left = 0, len(data) - len(PADDING), int(batch.record_counts[0])
+    has_last = False
+    while not has_last:
+        starts, position = _walk(data, position, min(position + bytes_max, end), batch, 0)
+        left -= len(starts)
+        has_last = position >= end
+        if position > end or left < 0 or (has_last and left):
+            raise _fault(batch, 0, _NOT_AS_ANNOUNCED)
+        here = np.zeros(1, np.int64), np.array([len(starts)])
+        yield RecordBytes(data, _longs(starts), position, batch, *here, has_last)
+
+
+def _walk(
+    data: bytes, begin: int, end: int, batches: BatchTable, index: int
+) -> tuple[list[int], int]:
+    try:
+        starts, position = walk(data, begin, end)
+    except CorruptBatch as error:
+        raise _fault(batches, index, str(error)) from None
+    # Before each of millions that are next to nothing takes its place in twenty columns.
+    if len(starts) * _RECORD_BYTES_MIN > position - begin:
+        raise _fault(batches, index, "its records are too short to be any")
+    return starts, position
+
+
+def _longs(numbers: list[int]) -> Longs:
+    return np.fromiter(numbers, np.int64, len(numbers))

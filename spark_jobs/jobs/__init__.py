@@ -1,0 +1,1 @@
+"""What each job does, without its command line."""

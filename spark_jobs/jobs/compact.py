@@ -1,0 +1,237 @@
+"""Compaction: small files of the same topic, date and hour become one, by a commit of its own.
+
+A load of each night adds a file for each partition and hour, however few records there were; late
+records add more. Readers see the small files until the commit, and the merged ones from then on.
+What was replaced stays for a while, for readers that began before.
+"""
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from spark_jobs.errors import CorruptTable
+from spark_jobs.jobs.merges import Merge, plan_merges
+from spark_jobs.jobs.record_files import ROW_GROUP_BYTES, open_writer
+from spark_jobs.jobs.task_errors import told_plainly
+from spark_jobs.storage import TableStore, open_store
+from spark_jobs.tables import Collected, DataFile, Snapshot, open_table
+
+KIND: Final = "compact"
+SMALL_BYTES: Final = 32 << 20
+ORPHANS_S: Final = 2 * 86_400.0
+"""Longer than any run takes; one that is alive after all is refused its commit."""
+
+CODEC: Final = "zstd"
+
+Batches = Iterator[pa.RecordBatch]
+
+
+@dataclass(frozen=True)
+class CompactReport:
+    """A compaction that ended well."""
+
+    run: str
+    merged: int
+    """Files that are no longer of the table."""
+
+    added: Sequence[DataFile]
+    """What they became."""
+
+    collected: Collected
+    seconds: float
+    version: int | None
+    """That the run has committed; None where there was nothing to merge."""
+
+
+@dataclass(frozen=True)
+class _MergeTask:
+    """All that tasks have to know."""
+
+    table: str
+    folder: str
+    merges: Sequence[Merge]
+
+
+def compact(
+    uri: str,
+    session: Callable[[], SparkSession],
+    *,
+    small_bytes: int = SMALL_BYTES,
+    orphans_older_than_s: float = ORPHANS_S,
+) -> CompactReport:
+    """Merge files below `small_bytes`, and delete what is nobody's any more.
+
+    `session` is called only if there is something to merge.
+
+    Raises:
+        RunSuperseded: another compaction removed the same files first; nothing was changed.
+        CorruptTable: a file has not the records that it is said to have.
+        StorageFailed, TasksFailed: nothing was changed; to be run again.
+    """
+    began = time.monotonic()
+    table = open_table(uri)
+    run = table.new_run()
+    base = table.head()
+    merges = plan_merges(base.files, small_bytes=small_bytes)
+    removed = [file.path for merge in merges for file in merge.files]
+    # As the driver understands it: a relative path would be another folder where tasks run.
+    added = _run_tasks(_MergeTask(table.store.uri, run.folder, merges), session)
+    version = None
+    if merges:
+        version = table.commit(
+            base,
+            kind=KIND,
+            run=run,
+            position=None,
+            added=added,
+            removed=removed,
+            report={"merged": len(removed), "files": len(added)},
+            may_rebase=lambda head: _has_all(head, removed),
+        )
+    collected = table.collect_orphans(orphans_older_than_s)
+    return CompactReport(run.id, len(removed), added, collected, time.monotonic() - began, version)
+
+
+def document(report: CompactReport) -> dict[str, Any]:
+    """The report for scripts."""
+    return {
+        "version": report.version,
+        "run": report.run,
+        "merged": report.merged,
+        "files": len(report.added),
+        "fileBytes": sum(file.bytes for file in report.added),
+        "records": sum(file.records for file in report.added),
+        "collected": report.collected._asdict(),
+        "seconds": round(report.seconds, 3),
+    }
+
+
+def lines(report: CompactReport, uri: str) -> Iterator[str]:
+    """The report for people."""
+    if report.version is None:
+        yield f"nothing to merge: {uri} has no two small files of the same topic, date and hour"
+    else:
+        yield (
+            f"merged {report.merged} files into {len(report.added)} in {report.seconds:.1f} s; "
+            f"{uri} is at version {report.version}"
+        )
+    runs, files, size = report.collected
+    if files:
+        yield f"deleted {files} files ({size} bytes) of {runs} runs that are nobody's any more"
+
+
+def _has_all(head: Snapshot, paths: Sequence[str]) -> bool:
+    return {file.path for file in head.files}.issuperset(paths)
+
+
+def _run_tasks(task: _MergeTask, session: Callable[[], SparkSession]) -> list[DataFile]:
+    if not task.merges:
+        return []
+    count = len(task.merges)
+    with told_plainly():
+        indexes = session().range(0, count, 1, count)
+        rows = indexes.mapInArrow(_runner(task), "file string").collect()
+    return [DataFile(*json.loads(row.file)) for row in rows]
+
+
+def _runner(task: _MergeTask) -> Callable[[Batches], Batches]:
+    def run(indexes: Batches) -> Batches:
+        for batch in indexes:
+            for index in batch.column(0).to_pylist():
+                merged = merge_files(open_store(task.table), task.folder, task.merges[index])
+                yield pa.RecordBatch.from_pydict({"file": [json.dumps(merged)]})
+
+    return run
+
+
+class _Piece(NamedTuple):
+    """The rows of one partition in a file; all rows, where the partition is None."""
+
+    partition: int | None
+    offset: int
+    """Of the first row."""
+
+    file: DataFile
+
+
+def merge_files(store: TableStore, folder: str, merge: Merge) -> DataFile:
+    """Write the rows of files as one, by partition and offset; a row group or two are in memory.
+
+    And one file as it is stored. Small files may be large once decompressed, and somebody else says
+    how large: whoever publishes.
+
+    Raises:
+        CorruptTable: a file has not as many records as the table says.
+    """
+    path = f"{folder}/merged-{uuid.uuid4().hex}.parquet"
+    schema = pa.unify_schemas([pq.read_schema(_source(store, file)) for file in merge.files])
+    with store.create(path) as stream:
+        with open_writer(stream, schema, CODEC) as writer:
+            for rows in _row_groups(store, merge, schema):
+                writer.write_table(rows, row_group_size=len(rows))
+        size = stream.tell()
+    return merge.merged._replace(path=path, bytes=size)
+
+
+def _row_groups(store: TableStore, merge: Merge, schema: pa.Schema) -> Iterator[pa.Table]:
+    pieces = [piece for file in merge.files for piece in _pieces(store, file)]
+    if all(piece.partition is not None for piece in pieces):
+        pieces.sort()
+    waiting: list[pa.Table] = []
+    for rows in chain.from_iterable(_rows(store, piece, schema) for piece in pieces):
+        waiting.append(rows)
+        if sum(each.nbytes for each in waiting) >= ROW_GROUP_BYTES:
+            yield pa.concat_tables(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def _pieces(store: TableStore, file: DataFile) -> Iterator[_Piece]:
+    """What a file has of each partition: one that was merged before has several."""
+    has_one = file.partition is not None or file.offset_min is None
+    if has_one or "partition" not in pq.read_schema(_source(store, file)).names:
+        yield _Piece(file.partition, file.offset_min or 0, file)
+        return
+    places = pq.read_table(_source(store, file), columns=["partition", "offset"])
+    firsts = places.group_by("partition").aggregate([("offset", "min")])
+    for row in firsts.to_pylist():
+        yield _Piece(row["partition"], row["offset_min"], file)
+
+
+def _rows(store: TableStore, piece: _Piece, schema: pa.Schema) -> Iterator[pa.Table]:
+    """The rows of a piece of a small file, row group by row group, those without rows left out."""
+    file = piece.file
+    stored = pq.ParquetFile(_source(store, file))
+    count = stored.metadata.num_rows
+    if count != file.records:
+        raise CorruptTable(
+            f"{store.url(file.path)} has {count} records, where the table says {file.records}"
+        )
+    for group in range(stored.num_row_groups):
+        rows = stored.read_row_group(group)
+        if file.partition is None and piece.partition is not None:
+            rows = rows.filter(pc.field("partition") == piece.partition)
+        if len(rows):
+            yield _completed(rows, schema)
+
+
+def _completed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The rows with nulls in the columns that their file does not have yet."""
+    for field in schema:
+        if field.name not in rows.schema.names:
+            rows = rows.append_column(field, pa.nulls(len(rows), field.type))
+    return rows.select(schema.names).cast(schema)
+
+
+def _source(store: TableStore, file: DataFile) -> pa.BufferReader:
+    return pa.BufferReader(store.read(file.path))

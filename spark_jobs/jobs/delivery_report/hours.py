@@ -1,0 +1,88 @@
+"""What is told of each webhook and hour, and what it adds up to."""
+
+from datetime import date
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
+
+from spark_jobs.contracts import DELIVERY_HOURS
+from spark_jobs.jobs.delivery_records import Outcome
+from spark_jobs.jobs.delivery_report.figures import COUNTS, DayReport, Figures
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+WORST_MAX: Final = 20
+"""Receivers that a page names."""
+
+_ACCURACY: Final = 10_000
+"""Percentiles are values that occur, off by a ten-thousandth of the ranks at most."""
+
+
+def by_webhook_and_hour(events: DataFrame, replays: DataFrame, day: date) -> DataFrame:
+    """A row for each webhook and hour of the day that has events or replays, by the contract.
+
+    `events` is what `settled_events` makes; `replays` what `delivery_columns.replayed` does.
+    """
+    live = events.groupBy("webhookId", "hour").agg(*_live_counts(), *_delays())
+    hours = live.join(_replayed(replays, day), ["webhookId", "hour"], "full")
+    whole = hours.fillna(0, list(COUNTS)).withColumn("date", sql.lit(day))
+    return whole.select(*DELIVERY_HOURS.names)
+
+
+def day_report(hours: DataFrame, events: DataFrame, day: date) -> DayReport:
+    """What a page tells of the day: all of it, each hour, and the worst receivers."""
+    sums = [sql.sum(name).alias(name) for name in COUNTS]
+    by_hour = {row["hour"]: row for row in hours.groupBy("hour").agg(*sums).collect()}
+    hour_delays = {row["hour"]: row for row in events.groupBy("hour").agg(*_delays()).collect()}
+    total = hours.agg(*sums, sql.count_distinct("webhookId").alias("webhooks")).collect()[0]
+    webhooks = hours.groupBy("webhookId").agg(*sums)
+    undelivered = sql.col("owed") - sql.col("delivered")
+    worst = webhooks.where(undelivered > 0).orderBy(undelivered.desc(), "webhookId")
+    worst_rows = worst.limit(WORST_MAX).collect()
+    their_events = events.where(sql.col("webhookId").isin([row["webhookId"] for row in worst_rows]))
+    their_delays = their_events.groupBy("webhookId").agg(*_delays()).collect()
+    webhook_delays = {row["webhookId"]: row for row in their_delays}
+    return DayReport(
+        day=day,
+        webhooks=total["webhooks"],
+        total=Figures.of(total, events.agg(*_delays()).collect()[0]),
+        hours={hour: Figures.of(by_hour[hour], hour_delays.get(hour)) for hour in sorted(by_hour)},
+        worst={
+            row["webhookId"]: Figures.of(row, webhook_delays.get(row["webhookId"]))
+            for row in worst_rows
+        },
+    )
+
+
+def _live_counts() -> list["Column"]:
+    outcome = sql.col("outcome")
+    return [
+        sql.count("*").alias("owed"),
+        *(sql.count_if(outcome == each.value).alias(each.value) for each in Outcome),
+        sql.count_if(outcome.isNull()).alias("unsettled"),
+        sql.sum("duplicates").alias("duplicates"),
+    ]
+
+
+def _delays() -> list["Column"]:
+    return [
+        sql.percentile_approx("delayMs", share, _ACCURACY).alias(name)
+        for name, share in (("delayP50Ms", 0.5), ("delayP95Ms", 0.95))
+    ]
+
+
+def _replayed(replays: DataFrame, day: date) -> DataFrame:
+    """What replays brought of the events of a day, by webhook and hour."""
+    last = replays.groupBy("replayId", "start").agg(
+        sql.max_by("hours", sql.struct("epoch", "offset")).alias("hours"),
+        sql.max_by("webhookId", sql.struct("epoch", "offset")).alias("webhookId"),
+    )
+    each = last.select("webhookId", sql.inline("hours"))
+    of_day = each.where(sql.col("hour").startswith(f"{day.isoformat()}T"))
+    return of_day.groupBy("webhookId", sql.substring("hour", 12, 2).cast("int").alias("hour")).agg(
+        sql.sum("delivered").alias("replayed"),
+        sql.sum("failed").alias("replayFailed"),
+        sql.sum("duplicates").alias("replayDuplicates"),
+    )

@@ -1,0 +1,196 @@
+"""The files of one task of the load: the records of one partition, shared out by their hours.
+
+What a task holds is bounded, whatever times the records claim: by bytes that wait to be written,
+by files that are open, and by hours that have files of their own. Records come from whoever may
+publish, and so do their times.
+"""
+
+import uuid
+from collections.abc import Iterator
+from typing import Final, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_jobs.jobs.record_files import (
+    FILE_BYTES_MAX,
+    ROW_GROUP_BYTES,
+    SCHEMA,
+    FilePlace,
+    RecordFile,
+)
+from spark_jobs.storage import TableStore
+from spark_jobs.tables.manifest import DataFile
+
+WAITING_BYTES_MAX: Final = 2 * ROW_GROUP_BYTES
+"""Of all hours together: an hour that is full, and what came meanwhile of the others."""
+
+OPEN_FILES_MAX: Final = 64
+HOURS_MAX: Final = 1_000
+"""A topic that keeps a month has 744."""
+
+ANY_HOUR: Final = -1
+"""The hour of the file for all further ones. Its records tell their own hours, as all do."""
+
+_FRAME_BYTES: Final = 5
+_ID_BYTES: Final = np.arange(1, _FRAME_BYTES)
+_HOUR_US: Final = 3_600_000_000
+_HOURS_OF_A_DAY: Final = 24
+_HOURS_END: Final = 70_389_528
+"""Of the year 10000, which a date of four digits does not reach."""
+
+Hours = npt.NDArray[np.int64]
+"""Since 1970."""
+
+
+class HourFiles:
+    """Takes the records of a partition in their order, and writes them, a file for each hour.
+
+    An hour may have several files: each is closed when it has `FILE_BYTES_MAX`, or when too many
+    are open. A context manager: after an error none of those that are open stays.
+    """
+
+    def __init__(
+        self, store: TableStore, folder: str, topic: str, partition: int, codec: str
+    ) -> None:
+        self._store = store
+        self._topic = topic
+        self._partition = partition
+        self._codec = codec
+        # Two attempts at one task may run at once: what each writes is its own.
+        self._prefix = f"{folder}/{topic}/{partition:05}-{uuid.uuid4().hex[:16]}"
+        self._files: dict[int, RecordFile] = {}
+        self._started = 0
+        self._hours: set[int] = set()
+        self._done: list[DataFile] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is not None:
+            for file in self._files.values():
+                file.discard(error)
+
+    def add(self, records: pa.RecordBatch) -> None:
+        """Take records in the columns of Spark's Kafka connector, all of this partition."""
+        if len(records) == 0:
+            return
+        for hour, rows in self._shared_out(self._completed(records)):
+            file = self._file(hour)
+            file.add(rows)
+            if file.waiting_bytes >= ROW_GROUP_BYTES:
+                self._flush(hour)
+        while self._waiting_bytes() > WAITING_BYTES_MAX:
+            self._flush(max(self._files, key=lambda hour: self._files[hour].waiting_bytes))
+
+    def close(self) -> list[DataFile]:
+        """Write what waits; all files, durable, in the order in which they were closed."""
+        for hour in list(self._files):
+            self._close(hour)
+        return self._done
+
+    def _shared_out(self, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The rows of each hour, in their order."""
+        hours = _hours(rows)
+        first = int(hours[0])
+        if np.all(hours == first):
+            yield self._place(first), rows
+            return
+        present, inverse = np.unique(hours, return_inverse=True)
+        places = np.array([self._place(int(hour)) for hour in present])[inverse]
+        for place in np.unique(places):
+            # Taken, and not sliced: what waits must not keep the rows around it in memory.
+            yield int(place), rows.take(pa.array(np.flatnonzero(places == place)))
+
+    def _place(self, hour: int) -> int:
+        """The hour whose file a record of this hour goes to."""
+        if hour in self._hours:
+            return hour
+        if len(self._hours) >= HOURS_MAX or not 0 <= hour < _HOURS_END:
+            return ANY_HOUR
+        self._hours.add(hour)
+        return hour
+
+    def _file(self, hour: int) -> RecordFile:
+        """The file that is being gathered for an hour."""
+        file = self._files.get(hour)
+        if file is None:
+            date, hour_of_day = _date_and_hour(hour)
+            name = f"{date or 'any'}T{'' if hour_of_day is None else f'{hour_of_day:02}'}"
+            path = f"{self._prefix}-{name}-{self._started}.parquet"
+            place = FilePlace(self._topic, self._partition, date, hour_of_day)
+            file = self._files[hour] = RecordFile(self._store, path, place, self._codec)
+            self._started += 1
+        return file
+
+    def _flush(self, hour: int) -> None:
+        # The order of `_files` is that of their last row groups.
+        file = self._files[hour] = self._files.pop(hour)
+        file.flush()
+        if file.written_bytes >= FILE_BYTES_MAX:
+            self._close(hour)
+        opened = [hour for hour, file in self._files.items() if file.is_open]
+        if len(opened) > OPEN_FILES_MAX:
+            self._close(opened[0])
+
+    def _close(self, hour: int) -> None:
+        self._done.append(self._files[hour].close())
+        del self._files[hour]
+
+    def _waiting_bytes(self) -> int:
+        return sum(file.waiting_bytes for file in self._files.values())
+
+    def _completed(self, records: pa.RecordBatch) -> pa.RecordBatch:
+        """The records in the columns of the raw layer."""
+        hours = _hours(records)
+        count = len(records)
+        columns = {
+            "topic": pa.repeat(self._topic, count),
+            "partition": pa.repeat(pa.scalar(self._partition, pa.int32()), count),
+            "schemaId": schema_ids(records["value"]),
+            "date": pa.array((hours // _HOURS_OF_A_DAY).astype(np.int32)).view(pa.date32()),
+            "hour": pa.array((hours % _HOURS_OF_A_DAY).astype(np.int32)),
+        }
+        return pa.RecordBatch.from_arrays(
+            [columns[name] if name in columns else records[name] for name in SCHEMA.names],
+            schema=SCHEMA,
+        )
+
+
+def schema_ids(values: pa.BinaryArray) -> pa.Int32Array:
+    """The id of the schema of each value that is framed as Avro; null for what is not.
+
+    Source: Confluent Schema Registry documentation, "Wire format": a zero byte, the id in four
+    bytes, high byte first, and the datum.
+    """
+    count = len(values)
+    _, offsets_buffer, data_buffer = values.buffers()
+    if data_buffer is None:
+        return pa.nulls(count, pa.int32())
+    offsets = np.frombuffer(offsets_buffer, np.int32)[values.offset : values.offset + count + 1]
+    data = np.frombuffer(data_buffer, np.uint8)
+    starts = offsets[:-1]
+    framed = np.flatnonzero(np.diff(offsets) >= _FRAME_BYTES)
+    framed = framed[data[starts[framed]] == 0]
+    ids = np.zeros(count, np.int32)
+    ids[framed] = data[starts[framed, None] + _ID_BYTES].view(">i4")[:, 0]
+    is_absent = np.ones(count, np.bool_)
+    is_absent[framed] = ids[framed] < 0
+    if values.null_count:
+        is_absent |= values.is_null().to_numpy(zero_copy_only=False)
+    return pa.array(ids, mask=is_absent)
+
+
+def _hours(rows: pa.RecordBatch) -> Hours:
+    times_us = rows["timestamp"].view(pa.int64()).to_numpy()
+    hours: Hours = times_us // _HOUR_US
+    return hours
+
+
+def _date_and_hour(hour: int) -> tuple[str | None, int | None]:
+    if hour == ANY_HOUR:
+        return None, None
+    day, hour_of_day = divmod(hour, _HOURS_OF_A_DAY)
+    return str(np.datetime64(day, "D")), hour_of_day

@@ -1,0 +1,224 @@
+"""Whether everything that producers say they published was loaded: sets of sequences, in Spark.
+
+For each topic, window and producer, P are the sequences that monitoring events of the topic `audit`
+tell, and L those that the marks of the loaded records have:
+
+    missing = P - L      uncovered = L - P      duplicated = records loaded - |L|
+
+Sets are bitmaps in blocks, united and counted where they lie: what the driver sees is a row for
+each window and producer.
+
+A mirror brings the word of producers of another data centre, and of their messages maybe only some
+topics: what they tell of a topic counts if any record of that data centre was loaded of it.
+
+Source: the 2011 paper, section 5: consumers validate what they received against the monitoring
+events.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as sql
+
+from logbroker.client.audit_event import Published, decode
+from logbroker.client.audit_mark import AUDIT_HEADER, PRODUCER_BYTES_MAX
+from logbroker.client.sequence_set import PAGE_SEQUENCES
+from spark_jobs.contracts import AUDIT
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+COMPLETE: Final = "complete"
+MISSING: Final = "missing"
+PENDING: Final = "pending"
+UNCOVERED: Final = "uncovered"
+
+_BLOCK_SEQUENCES: Final = 32_768
+"""The bits of a block of Spark's bitmap functions."""
+
+_MARK: Final = rf"(?s)^(.{{1,{PRODUCER_BYTES_MAX}}}):(\d{{1,15}}):(\d{{1,8}})$"
+
+_WINDOW: Final = ("topic", "producer", "windowMs")
+_BLOCK: Final = (*_WINDOW, "block")
+
+_ORIGIN_HEADERS: Final = ("origin", "mirrored-from")
+"""What a mirror adds to the records that it brings."""
+
+_LOCAL: Final = ""
+"""The origin of what no mirror has brought."""
+
+_PUBLISHED: Final = (
+    "origin string, toldMs long, topic string, producer string, windowMs long, windowEndMs long,"
+    " block long, bits binary"
+)
+_PUBLISHED_ARROW: Final = pa.schema(
+    [
+        ("origin", pa.string()),
+        ("toldMs", pa.int64()),
+        ("topic", pa.string()),
+        ("producer", pa.string()),
+        ("windowMs", pa.int64()),
+        ("windowEndMs", pa.int64()),
+        ("block", pa.int64()),
+        ("bits", pa.binary()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditScope:
+    """Windows that begin in [start_ms, end_ms) are compared.
+
+    `as_of_ms` says for each topic up to when it was loaded. What a producer told less than
+    `lateness_ms` before that is pending, not missing: the records may be in the next load.
+    """
+
+    start_ms: int
+    end_ms: int
+    as_of_ms: dict[str, int]
+    lateness_ms: int
+
+
+def compare(records: DataFrame, events: DataFrame, scope: AuditScope) -> DataFrame:
+    """A row of `contracts.AUDIT` for each topic, window and producer of the topics of `scope`.
+
+    `records` are the loaded records of those topics, `events` those of `audit`; both as
+    `contracts.RECORDS`.
+    """
+    topics = list(scope.as_of_ms)
+    published = _published(events).where(sql.col("topic").isin(topics))
+    loaded = _loaded(records.where(sql.col("topic").isin(topics)))
+    blocks = published.unionByName(loaded).where(
+        sql.col("windowMs").between(scope.start_ms, scope.end_ms - 1)
+    )
+    return _with_status(_expected(_windows(blocks)), scope)
+
+
+def _published(events: DataFrame) -> DataFrame:
+    """A row for each block that a monitoring event tells of."""
+    brought = sql.filter("headers", lambda each: each["key"].isin(*_ORIGIN_HEADERS))
+    origin = sql.try_element_at(brought, sql.lit(1))["value"].cast("string")
+    values = events.select(
+        "value",
+        sql.coalesce(origin, sql.lit(_LOCAL)).alias("origin"),
+        sql.unix_millis("timestamp").alias("toldMs"),
+    )
+    return values.mapInArrow(_told, _PUBLISHED).withColumns(
+        {"records": sql.lit(0), "isLoaded": sql.lit(False)}
+    )
+
+
+def _told(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+    for batch in batches:
+        for row in batch.to_pylist():
+            event = decode(row["value"])
+            if isinstance(event, Published):
+                yield _block_rows(event, row["origin"], row["toldMs"])
+
+
+def _block_rows(event: Published, origin: str, told_ms: int) -> "pa.RecordBatch":
+    common = {
+        "origin": origin,
+        "toldMs": told_ms,
+        "topic": event.topic,
+        "producer": event.producer,
+        "windowMs": event.window_ms,
+        "windowEndMs": event.window_end_ms,
+    }
+    blocks = event.sequences.blocks(_BLOCK_SEQUENCES // PAGE_SEQUENCES)
+    rows = [{**common, "block": block, "bits": bits} for block, bits in blocks]
+    return pa.RecordBatch.from_pylist(rows, _PUBLISHED_ARROW)
+
+
+def _loaded(records: DataFrame) -> DataFrame:
+    """A row for each block that some record has a mark in; records without a mark count nowhere."""
+    header = sql.try_element_at(
+        sql.filter("headers", lambda each: each["key"] == AUDIT_HEADER), sql.lit(1)
+    )
+    text = header["value"].cast("string")
+    parts = [sql.regexp_extract(text, _MARK, group) for group in (1, 2, 3)]
+    # Spark counts the bits of its bitmaps from 1.
+    place = parts[2].cast("long") + 1
+    marks = records.where(text.rlike(_MARK)).select(
+        "topic",
+        parts[0].alias("producer"),
+        parts[1].cast("long").alias("windowMs"),
+        (sql.bitmap_bucket_number(place) - 1).alias("block"),
+        sql.bitmap_bit_position(place).alias("bit"),
+    )
+    return (
+        marks.groupBy(*_BLOCK)
+        .agg(sql.bitmap_construct_agg("bit").alias("bits"), sql.count("*").alias("records"))
+        .withColumns(
+            {
+                "windowEndMs": sql.lit(None).cast("long"),
+                "toldMs": sql.lit(None).cast("long"),
+                "origin": sql.lit(None).cast("string"),
+                "isLoaded": sql.lit(True),
+            }
+        )
+    )
+
+
+def _windows(blocks: DataFrame) -> DataFrame:
+    """The sizes of P, of L and of both together, and what else is known of each window."""
+    counted = blocks.groupBy(*_BLOCK).agg(
+        _size_of(~sql.col("isLoaded")).alias("published"),
+        _size_of(sql.col("isLoaded")).alias("loaded"),
+        sql.bitmap_count(sql.bitmap_or_agg("bits")).alias("either"),
+        sql.sum("records").alias("records"),
+        sql.max("windowEndMs").alias("windowEndMs"),
+        sql.max("toldMs").alias("toldMs"),
+        sql.min("origin").alias("origin"),
+    )
+    sums = [sql.sum(name).alias(name) for name in ("published", "loaded", "either", "records")]
+    newest = [sql.max(name).alias(name) for name in ("windowEndMs", "toldMs")]
+    origin = sql.min("origin").alias("origin")
+    return counted.groupBy(*_WINDOW).agg(*sums, *newest, origin)
+
+
+def _expected(windows: DataFrame) -> DataFrame:
+    """The windows without those of other data centres that nothing was loaded of."""
+    of_producer, of_origin = Window.partitionBy("producer"), Window.partitionBy("topic", "origin")
+    origins = windows.withColumn("origin", sql.min("origin").over(of_producer))
+    shares = origins.withColumn("share", sql.sum("loaded").over(of_origin))
+    is_here = (sql.col("origin") == _LOCAL) | sql.col("origin").isNull()
+    return shares.where(is_here | (sql.col("share") > 0))
+
+
+def _size_of(side: "Column") -> "Column":
+    united = sql.bitmap_or_agg(sql.when(side, sql.col("bits")))
+    return sql.coalesce(sql.bitmap_count(united), sql.lit(0))
+
+
+def _with_status(windows: DataFrame, scope: AuditScope) -> DataFrame:
+    as_of = sql.create_map(*(sql.lit(each) for item in scope.as_of_ms.items() for each in item))
+    due_ms = as_of[sql.col("topic")] - scope.lateness_ms
+    missing = sql.col("either") - sql.col("loaded")
+    uncovered = sql.col("either") - sql.col("published")
+    # A producer tells of a window some time after its end.
+    end_ms = sql.coalesce("windowEndMs", "windowMs")
+    status = (
+        sql.when((missing > 0) & (sql.col("toldMs") >= due_ms), PENDING)
+        .when(missing > 0, MISSING)
+        .when((uncovered > 0) & (end_ms >= due_ms - scope.lateness_ms), PENDING)
+        .when(uncovered > 0, UNCOVERED)
+        .otherwise(COMPLETE)
+    )
+    start = sql.timestamp_millis("windowMs")
+    return windows.select(
+        "topic",
+        start.alias("window"),
+        sql.timestamp_millis("windowEndMs").alias("windowEnd"),
+        "producer",
+        "published",
+        "loaded",
+        missing.alias("missing"),
+        (sql.col("records") - sql.col("loaded")).alias("duplicated"),
+        uncovered.alias("uncovered"),
+        status.alias("status"),
+        sql.to_date(start).alias("date"),
+    ).to(AUDIT)

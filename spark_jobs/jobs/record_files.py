@@ -1,0 +1,152 @@
+"""Parquet files of the raw layer, as a task writes them: rows as they come, in bounded row groups.
+
+zstd, or what else is asked for. Offsets and times are written as differences, values as they are:
+a dictionary of them would only be given up. Statistics and page indexes are kept of what readers
+choose by.
+"""
+
+from contextlib import ExitStack, suppress
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from spark_jobs.contracts import RECORDS
+from spark_jobs.storage import TableStore
+from spark_jobs.tables.manifest import DataFile
+
+ROW_GROUP_BYTES: Final = 64 << 20
+"""Of Arrow's arrays: readers hold as much at once for each column chunk that they read."""
+
+FILE_BYTES_MAX: Final = 1 << 30
+"""As written; a row group may lie beyond. So no reader has to take more than this at once."""
+
+CODECS: Final = ("zstd", "snappy", "gzip", "none")
+
+SCHEMA: Final[pa.Schema] = to_arrow_schema(RECORDS, timezone="UTC")
+
+_DIFFERENCES: Final = dict.fromkeys(("offset", "timestamp"), "DELTA_BINARY_PACKED")
+_KEYS: Final = ["headers.list.element.key"]
+
+
+class FilePlace(NamedTuple):
+    """What all records of a file have in common; None where it may differ."""
+
+    topic: str
+    partition: int | None
+    date: str | None
+    hour: int | None
+
+
+class RecordFile:
+    """A file that is being written; there is none before the first row group.
+
+    What is left open is deleted by `discard`.
+    """
+
+    def __init__(self, store: TableStore, path: str, place: FilePlace, codec: str) -> None:
+        self._store = store
+        self._path = path
+        self._place = place
+        self._codec = codec
+        self._context = ExitStack()
+        self._writer: pq.ParquetWriter | None = None
+        self._waiting: list[pa.RecordBatch] = []
+        self._records = 0
+        self._bounds: _Bounds | None = None
+        self.waiting_bytes = 0
+        """Of rows that are not written yet."""
+        self.written_bytes = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something is written of it."""
+        return self._writer is not None
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Take rows by `SCHEMA`, at least one, to be written by `flush`."""
+        self._waiting.append(rows)
+        self.waiting_bytes += rows.nbytes
+        self._records += len(rows)
+        self._bounds = _Bounds.of(rows).joined(self._bounds)
+
+    def flush(self) -> None:
+        """Write what waits as one row group."""
+        if not self._waiting:
+            return
+        if self._writer is None:
+            self._stream = self._context.enter_context(self._store.create(self._path))
+            self._writer = open_writer(self._stream, SCHEMA, self._codec)
+        table = pa.Table.from_batches(self._waiting, SCHEMA)
+        self._waiting = []
+        self.waiting_bytes = 0
+        self._writer.write_table(table, row_group_size=len(table))
+        self.written_bytes = self._stream.tell()
+
+    def close(self) -> DataFile:
+        """Write the rest, and make the file durable."""
+        self.flush()
+        assert self._writer is not None, "a file without a row"
+        assert self._bounds is not None
+        self._writer.close()
+        size = self._stream.tell()
+        self._context.close()
+        return DataFile(self._path, self._records, size, *self._place, *self._bounds)
+
+    def discard(self, error: BaseException) -> None:
+        """Leave nothing of the file, because of an error."""
+        if self._writer is not None:
+            # It ends the file as its own last deed, if not now; the error is what counts.
+            with suppress(OSError, pa.ArrowException):
+                self._writer.close()
+        self._context.__exit__(type(error), error, error.__traceback__)
+
+
+def open_writer(stream: object, schema: pa.Schema, codec: str) -> pq.ParquetWriter:
+    """A Parquet file of some of the pipeline's tables, on an open stream."""
+    plain = [field.name for field in schema if not pa.types.is_nested(field.type)]
+    chosen_by = [name for name in plain if not pa.types.is_binary(schema.field(name).type)]
+    return pq.ParquetWriter(
+        stream,
+        schema,
+        compression=codec,
+        use_dictionary=[name for name in chosen_by if name not in _DIFFERENCES] + _KEYS,
+        column_encoding={name: _DIFFERENCES[name] for name in chosen_by if name in _DIFFERENCES},
+        write_statistics=chosen_by,
+        write_page_index=True,
+        # Spark's types say all there is to say; how Arrow held them in memory is nobody's business.
+        store_schema=False,
+    )
+
+
+class _Bounds(NamedTuple):
+    """Inclusive."""
+
+    offset_min: int
+    offset_max: int
+    time_min_ms: int
+    time_max_ms: int
+
+    @classmethod
+    def of(cls, rows: pa.RecordBatch) -> "_Bounds":
+        offsets = pc.min_max(rows["offset"])
+        times = pc.min_max(rows["timestamp"].cast(pa.int64()))
+        # The log's times are whole milliseconds.
+        return cls(
+            offsets["min"].as_py(),
+            offsets["max"].as_py(),
+            times["min"].as_py() // 1_000,
+            times["max"].as_py() // 1_000,
+        )
+
+    def joined(self, other: "_Bounds | None") -> "_Bounds":
+        if other is None:
+            return self
+        return _Bounds(
+            min(self.offset_min, other.offset_min),
+            max(self.offset_max, other.offset_max),
+            min(self.time_min_ms, other.time_min_ms),
+            max(self.time_max_ms, other.time_max_ms),
+        )

@@ -1,0 +1,92 @@
+"""Reads records in tasks, one by one, and sets aside what cannot be read, with the reason."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from spark_jobs.contracts import QUARANTINE
+from spark_jobs.jobs.undecodable import UndecodableRecord
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+TIME: Final = pa.timestamp("us", tz="UTC")
+
+_PLACE: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", TIME),
+    ]
+)
+_SET_ASIDE: Final = pa.schema([("reason", pa.string()), ("value", pa.binary())])
+
+
+def header(name: str) -> "Column":
+    """The value of a record's header; of a name that is repeated, the last one's."""
+    named = sql.filter("headers", lambda each: each["key"] == name)
+    return sql.try_element_at(named, sql.lit(-1))["value"]
+
+
+def sift(
+    records: DataFrame,
+    sources: Sequence[str],
+    fields: pa.Schema,
+    read: Callable[..., tuple[Any, ...]],
+) -> DataFrame:
+    """Read each record: `read` makes of its columns `sources` a value for each of `fields`.
+
+    `records` has the columns of a record's place and `value` besides. So has what comes of it,
+    and `reason` says of a record why it could not be read: then `fields` are null. Of the others,
+    `value` is null.
+    """
+    schema = pa.unify_schemas([_PLACE, fields, _SET_ASIDE])
+
+    def sift_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return (sifted(batch, sources, fields, read) for batch in batches)
+
+    columns = dict.fromkeys([*_PLACE.names, "value", *sources])
+    return records.select(*columns).mapInArrow(sift_batches, from_arrow_schema(schema))
+
+
+def taken(sifted: DataFrame) -> DataFrame:
+    """What could be read."""
+    return sifted.where(sql.col("reason").isNull()).drop("reason", "value")
+
+
+def set_aside(sifted: DataFrame) -> DataFrame:
+    """What could not, by the contract of the quarantine."""
+    unread = sifted.where(sql.col("reason").isNotNull())
+    return unread.withColumn("date", sql.to_date("timestamp")).select(*QUARANTINE.names)
+
+
+def sifted(
+    batch: pa.RecordBatch,
+    sources: Sequence[str],
+    fields: pa.Schema,
+    read: Callable[..., tuple[Any, ...]],
+) -> pa.RecordBatch:
+    """One batch of what `sift` makes."""
+    rows: list[tuple[Any, ...]] = []
+    reasons: list[str | None] = []
+    nothing = (None,) * len(fields)
+    for values in zip(*(batch.column(name).to_pylist() for name in sources), strict=True):
+        try:
+            rows.append(read(*values))
+            reasons.append(None)
+        except UndecodableRecord as error:
+            rows.append(nothing)
+            reasons.append(error.reason)
+    reason = pa.array(reasons, pa.string())
+    value = pc.if_else(pc.is_valid(reason), batch.column("value"), pa.scalar(None, pa.binary()))
+    read_columns = [
+        pa.array([row[index] for row in rows], field.type) for index, field in enumerate(fields)
+    ]
+    arrays = [*(batch.column(name) for name in _PLACE.names), *read_columns, reason, value]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.unify_schemas([_PLACE, fields, _SET_ASIDE]))

@@ -1,0 +1,136 @@
+"""What filters of a query say of the offsets that have to be read: a range less, a shorter one.
+
+Every filter is still Spark's to apply: ranges hold whole stretches of a log, in which records that
+do not pass may lie.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from types import NoneType
+from typing import Any, Final
+
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from logbroker.client.raw import TopicPartition
+from spark_jobs.log.ranges import OffsetRange
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_COMPARED: Final[dict[type[Filter], Callable[[Any, Any], bool]]] = {
+    EqualTo: lambda column, value: column == value,
+    EqualNullSafe: lambda column, value: column == value,
+    GreaterThan: lambda column, value: column > value,
+    GreaterThanOrEqual: lambda column, value: column >= value,
+    LessThan: lambda column, value: column < value,
+    LessThanOrEqual: lambda column, value: column <= value,
+    In: lambda column, value: column in value,
+}
+_FROM: Final = (EqualTo, EqualNullSafe, GreaterThan, GreaterThanOrEqual, In)
+"""Filters that no record passes whose column is below their value, or the least of them."""
+
+_UP_TO: Final = (EqualTo, EqualNullSafe, LessThan, LessThanOrEqual, In)
+
+
+@dataclass(frozen=True)
+class Narrowing:
+    """The filters that ranges can be narrowed by."""
+
+    on_places: tuple[Filter, ...] = ()
+    """On topic or partition."""
+
+    offset_min: int | None = None
+    offset_max: int | None = None
+    time_min_ms: int | None = None
+    """No record before the first one of this time, or later, passes.
+
+    There is no greatest time: behind a record of a late time others of earlier ones may follow.
+    """
+
+    def times(self, ranges: Iterable[OffsetRange]) -> dict[TopicPartition, int]:
+        """The times to look up."""
+        if self.time_min_ms is None:
+            return {}
+        return {TopicPartition(each.topic, each.partition): self.time_min_ms for each in ranges}
+
+    def narrow(
+        self, ranges: Iterable[OffsetRange], found: Mapping[TopicPartition, int | None]
+    ) -> list[OffsetRange]:
+        """What is left to read; `found` is by the look-ups of `times`, once the ends were fixed.
+
+        Where a look-up found nothing, no record of the range is late enough.
+        """
+        return [self._narrow(each, found) for each in ranges if self._passes(each)]
+
+    def _passes(self, one: OffsetRange) -> bool:
+        places = {"topic": one.topic, "partition": one.partition}
+        return all(
+            _COMPARED[type(each)](places[_column(each)], _value(each)) for each in self.on_places
+        )
+
+    def _narrow(self, one: OffsetRange, found: Mapping[TopicPartition, int | None]) -> OffsetRange:
+        starts, ends = [one.start], [one.end]
+        if self.offset_min is not None:
+            starts.append(self.offset_min)
+        if self.offset_max is not None:
+            ends.append(self.offset_max + 1)
+        if self.time_min_ms is not None:
+            first = found[TopicPartition(one.topic, one.partition)]
+            starts.append(one.end if first is None else first)
+        return replace(one, start=max(starts), end=min(ends))
+
+
+def narrowing(filters: Iterable[Filter]) -> Narrowing:
+    """What can be told from filters that all have to pass; the others are passed over."""
+    usable = [each for each in filters if type(each) in _COMPARED and _values(each)]
+    of_offset = [each for each in usable if _column(each) == "offset"]
+    of_time = [each for each in usable if _column(each) == "timestamp"]
+    time_min = max(_least(of_time), default=None)
+    return Narrowing(
+        on_places=tuple(each for each in usable if _column(each) in ("topic", "partition")),
+        offset_min=max(_least(of_offset), default=None),
+        offset_max=min(_greatest(of_offset), default=None),
+        time_min_ms=None if time_min is None else _floor_ms(time_min),
+    )
+
+
+def _least(filters: Iterable[Filter]) -> list[Any]:
+    return [min(_values(each)) for each in filters if isinstance(each, _FROM)]
+
+
+def _greatest(filters: Iterable[Filter]) -> list[Any]:
+    return [max(_values(each)) for each in filters if isinstance(each, _UP_TO)]
+
+
+def _floor_ms(time: datetime) -> int | None:
+    """Milliseconds since 1970; None before that, where numbers mean something else to brokers."""
+    ms = (time - _EPOCH) // timedelta(milliseconds=1)
+    return ms if ms >= 0 else None
+
+
+def _values(one: Filter) -> tuple[Any, ...]:
+    """What the column is compared with; nothing if it is not of the column's kind."""
+    kinds: dict[str, type] = {"topic": str, "partition": int, "offset": int, "timestamp": datetime}
+    value = _value(one)
+    values = tuple(value) if isinstance(one, In) else (value,)
+    if all(isinstance(each, kinds.get(_column(one), NoneType)) for each in values):
+        return () if any(getattr(each, "tzinfo", UTC) is None for each in values) else values
+    return ()
+
+
+def _column(one: Filter) -> str:
+    """The column that a filter compares; fields of a struct are none."""
+    path: tuple[str, ...] = getattr(one, "attribute", ())
+    return path[0] if len(path) == 1 else ""
+
+
+def _value(one: Filter) -> Any:
+    return getattr(one, "value", None)

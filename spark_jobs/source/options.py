@@ -1,0 +1,227 @@
+"""The options of the source: those of Spark's Kafka connector, with its defaults and its refusals.
+
+Source: Structured Streaming + Kafka Integration Guide.
+"""
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from logbroker.client.raw import EARLIEST, LATEST
+from spark_jobs.errors import InvalidOption
+from spark_jobs.log.limits import Assigned, AtOffsets, AtTimes, Choice, Limit, Matching, Subscribed
+from spark_jobs.source.option_values import OptionReader, read_assigned, refused
+
+_log: Final = logging.getLogger(__name__)
+
+CHOICES: Final = ("assign", "subscribe", "subscribePattern")
+_ENDINGS: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+LIMITS: Final = frozenset(
+    name.lower()
+    for name in (
+        *("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets"),
+        *("startingOffsetsByTimestampStrategy", *_ENDINGS),
+    )
+)
+"""The options, in small letters, that say between which offsets is read."""
+
+_OF_STREAMS: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_OF_GROUPS: Final = ("groupIdPrefix", "kafka.group.id")
+
+POLL_TIMEOUT_MS: Final = 120_000
+"""What `spark.network.timeout` is unless somebody sets it: the connector's default follows it."""
+
+FETCH_ATTEMPTS: Final = 3
+RETRY_INTERVAL_MS: Final = 1_000
+MAX_TRIGGER_DELAY_MS: Final = 15 * 60_000
+
+_INSTEAD: Final = {
+    "auto.offset.reset": "startingOffsets says where to start",
+    "key.deserializer": "keys are columns of bytes: cast or decode them in Spark",
+    "value.deserializer": "values are columns of bytes: cast or decode them in Spark",
+    "enable.auto.commit": "no offsets are committed to Kafka: Spark keeps them in its checkpoint",
+    "interceptor.classes": "nothing may change records on their way",
+}
+"""Properties of a consumer that a source does not have, as in the connector."""
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """What a read was asked for, whether of a batch or of a stream."""
+
+    properties: Mapping[str, str] = field(repr=False)
+    """A Kafka client's, without `kafka.`."""
+
+    choice: Choice
+    read_committed: bool
+    fail_on_data_loss: bool
+    include_headers: bool
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    poll_timeout_s: float
+    fetch_attempts: int
+    retry_interval_s: float
+
+
+@dataclass(frozen=True)
+class BatchOptions:
+    """Between which limits a batch reads."""
+
+    starting: Limit
+    ending: Limit
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """Where a new stream starts, and how much a micro-batch takes."""
+
+    starting: Limit
+    max_offsets: int | None
+    min_offsets: int | None
+    max_delay_s: float
+
+
+def read_source_options(options: Mapping[str, str]) -> SourceOptions:
+    """What batches and streams have in common.
+
+    Raises:
+        InvalidOption: an option is missing, malformed, or not for a source.
+    """
+    reader = OptionReader(options)
+    properties = reader.prefixed("kafka.")
+    _refuse_properties(properties)
+    isolation = reader.choice("kafka.isolation.level", ("read_uncommitted", "read_committed"))
+    if reader.given(_OF_GROUPS):
+        _log.warning("groupIdPrefix and kafka.group.id mean nothing here: no group is joined")
+    return SourceOptions(
+        properties=properties,
+        choice=_choice(reader),
+        read_committed=isolation == "read_committed",
+        fail_on_data_loss=reader.boolean("failOnDataLoss", default=True),
+        include_headers=reader.boolean("includeHeaders", default=False),
+        min_partitions=reader.number_if_given("minPartitions"),
+        max_records_per_partition=reader.number_if_given("maxRecordsPerPartition"),
+        poll_timeout_s=reader.number("kafkaConsumer.pollTimeoutMs", POLL_TIMEOUT_MS) / 1000,
+        fetch_attempts=reader.number("fetchOffset.numRetries", FETCH_ATTEMPTS),
+        retry_interval_s=reader.number("fetchOffset.retryIntervalMs", RETRY_INTERVAL_MS, least=0)
+        / 1000,
+    )
+
+
+def read_batch_options(options: Mapping[str, str]) -> BatchOptions:
+    """What a batch has besides.
+
+    Raises:
+        InvalidOption: a limit is malformed, one of a stream, or the start lies behind the end.
+    """
+    reader = OptionReader(options)
+    starting = _starting(reader, EARLIEST)
+    ending = _ending(reader)
+    _refuse_place(starting, LATEST, "startingOffsets", "latest (-1)", "a batch cannot start there")
+    _refuse_place(ending, EARLIEST, "endingOffsets", "earliest (-2)", "a batch cannot end there")
+    _refuse_contradiction(starting, ending)
+    for name in reader.given(_OF_STREAMS):
+        _log.warning("%s means nothing for a batch", name)
+    return BatchOptions(starting, ending)
+
+
+def read_stream_options(options: Mapping[str, str]) -> StreamOptions:
+    """What a stream has besides.
+
+    Raises:
+        InvalidOption: an option is malformed, or one of a batch, or two contradict each other.
+    """
+    reader = OptionReader(options)
+    for name in reader.given(_ENDINGS):
+        raise InvalidOption(f"{name} is for batches: a stream has no end")
+    most = reader.number_if_given("maxOffsetsPerTrigger")
+    least = reader.number_if_given("minOffsetsPerTrigger")
+    if most is not None and least is not None and least > most:
+        raise InvalidOption(
+            f"minOffsetsPerTrigger is {least}; allowed are numbers up to "
+            f"maxOffsetsPerTrigger, which is {most}"
+        )
+    delay_ms = reader.span_ms("maxTriggerDelay", MAX_TRIGGER_DELAY_MS)
+    return StreamOptions(_starting(reader, LATEST), most, least, delay_ms / 1000)
+
+
+def _refuse_properties(properties: Mapping[str, str]) -> None:
+    for name, instead in _INSTEAD.items():
+        if name in properties:
+            raise InvalidOption(f"kafka.{name} is not supported: {instead}")
+    if not properties.get("bootstrap.servers"):
+        raise InvalidOption("kafka.bootstrap.servers is missing; it names brokers as HOST:PORT,...")
+
+
+def _choice(reader: OptionReader) -> Choice:
+    given = reader.given(CHOICES)
+    if len(given) != 1:
+        raise InvalidOption(
+            f"one of {', '.join(CHOICES)} has to be given; here are {' and '.join(given) or 'none'}"
+        )
+    name, text = given[0], reader.text(given[0]) or ""
+    if name == "assign":
+        return Assigned(read_assigned(name, text))
+    if name == "subscribe":
+        topics = tuple(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
+        if not topics:
+            raise refused(name, text, "names of topics with commas between them")
+        return Subscribed(topics)
+    try:
+        if text:
+            return Matching(re.compile(text))
+    except re.error:
+        pass
+    raise refused(name, text, "regular expressions that both Java and Python understand")
+
+
+def _starting(reader: OptionReader, default: int) -> Limit:
+    strategy = reader.choice("startingOffsetsByTimestampStrategy", ("error", "latest"))
+    return _limit(reader, "starting", default, or_latest=strategy == "latest")
+
+
+def _ending(reader: OptionReader) -> Limit:
+    return _limit(reader, "ending", LATEST, or_latest=True)
+
+
+def _limit(reader: OptionReader, end: str, default: int, *, or_latest: bool) -> Limit:
+    """A time for all goes before times for each, and these before offsets."""
+    if (time_ms := reader.number_if_given(f"{end}Timestamp", least=0)) is not None:
+        return AtTimes(time_ms, or_latest)
+    if f"{end}OffsetsByTimestamp" in reader:
+        return AtTimes(reader.times_ms(f"{end}OffsetsByTimestamp"), or_latest)
+    text = reader.text(f"{end}Offsets")
+    if text is None:
+        return AtOffsets(default)
+    word = {"earliest": EARLIEST, "latest": LATEST}.get(text.lower())
+    return AtOffsets(reader.offsets(f"{end}Offsets") if word is None else word)
+
+
+def _refuse_place(limit: Limit, place: int, name: str, value: str, why: str) -> None:
+    if isinstance(limit, AtTimes):
+        return
+    offsets = {limit.offsets} if isinstance(limit.offsets, int) else set(limit.offsets.values())
+    if place in offsets:
+        raise InvalidOption(f"{name} is, or has, {value}: {why}")
+
+
+def _refuse_contradiction(starting: Limit, ending: Limit) -> None:
+    """Both limits of one kind, and for each partition, have to fit each other."""
+    match starting, ending:
+        case AtOffsets(dict(first)), AtOffsets(dict(last)):
+            kind = "Offsets"
+        case AtTimes(dict(first)), AtTimes(dict(last)):
+            kind = "OffsetsByTimestamp"
+        case _:
+            return
+    if first.keys() != last.keys():
+        named = ", ".join(map(str, sorted(first.keys() ^ last.keys())))
+        raise InvalidOption(f"starting{kind} and ending{kind} name different partitions: {named}")
+    for place, start in first.items():
+        if start > last[place] >= 0:
+            raise InvalidOption(
+                f"starting{kind} is {start} for {place}; allowed are numbers up to "
+                f"ending{kind}, which is {last[place]}"
+            )

@@ -1,0 +1,6 @@
+"""Where tables are kept: folders of this machine or of NFS, and HDFS."""
+
+from spark_jobs.storage.opening import open_store
+from spark_jobs.storage.table_store import StoredFile, TableStore
+
+__all__ = ["StoredFile", "TableStore", "open_store"]

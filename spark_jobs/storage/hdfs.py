@@ -1,0 +1,189 @@
+"""Tables on HDFS, through a client without a JVM."""
+
+import io
+import re
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import BinaryIO, Final, Self, cast
+
+from hdfs_native import Client, FileStatus, FileWriter, WriteOptions
+from typing_extensions import Buffer
+
+from spark_jobs.errors import InvalidOption, StorageFailed
+from spark_jobs.storage.table_store import StoredFile, is_inside
+
+_URI: Final = re.compile(r"(hdfs://[^/]+)/+(.+?)/*", re.DOTALL | re.IGNORECASE)
+_FAILURES: Final = (OSError, RuntimeError)
+"""What the client raises, whatever it is that failed."""
+
+
+class HdfsStore:
+    """A folder of HDFS. What is to be created at once is renamed, once it is written whole.
+
+    The name node does renames one after the other, and has each on its disk before it answers; one
+    that must not replace anything fails where the name is taken. Who asks is known as usual: from
+    `HADOOP_USER_NAME` or a Kerberos ticket, and `HADOOP_CONF_DIR` says where a name service is.
+    """
+
+    def __init__(self, client: Client, authority: str, folder: str) -> None:
+        self._client = client
+        self._authority = authority
+        self._folder = folder
+        self.uri = f"{authority}{folder}"
+
+    @classmethod
+    def at(cls, uri: str) -> Self:
+        """The store at `hdfs://HOST:PORT/PATH`; nobody is asked yet.
+
+        Raises:
+            InvalidOption: the URI names no folder of a cluster.
+        """
+        found = _URI.fullmatch(uri)
+        if found is None or not is_inside(found[2]):
+            raise InvalidOption(f"{uri!r} names no folder; one is written hdfs://HOST:PORT/PATH")
+        try:
+            client = Client(found[1])
+        except _FAILURES as error:
+            raise InvalidOption(f"{uri}: {_reason(error)}") from error
+        return cls(client, found[1], f"/{found[2]}")
+
+    def create_if_absent(self, path: str, data: bytes) -> bool:
+        """As `TableStore` says."""
+        folder, _, name = self._at(path).rpartition("/")
+        temporary = f"{folder}/.{name}.{uuid.uuid4().hex}.tmp"
+        with self._failures(path):
+            self._write(temporary, data)
+            try:
+                return self._rename(temporary, self._at(path), data)
+            finally:
+                self._client.delete(temporary)
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[BinaryIO]:
+        """As `TableStore` says."""
+        file = self._at(path)
+        with self._failures(path):
+            stream = _Stream(self._client.create(file, _NEW))
+        try:
+            yield cast("BinaryIO", stream)
+            with self._failures(path):
+                stream.finish()
+        except BaseException:
+            with suppress(*_FAILURES):
+                self._client.delete(file)
+            raise
+
+    def read(self, path: str) -> bytes:
+        """As `TableStore` says."""
+        try:
+            return self._client.read(self._at(path)).read()
+        except FileNotFoundError:
+            raise
+        except _FAILURES as error:
+            raise self._failed(path, error) from error
+
+    def list(self, folder: str) -> Iterator[StoredFile]:
+        """As `TableStore` says."""
+        for status in self._entries(self._at(folder)):
+            path = status.path.removeprefix(f"{self._folder}/")
+            if status.isdir:
+                yield from self.list(path)
+            else:
+                yield StoredFile(path, status.length, status.modification_time / 1_000)
+
+    def folders(self, folder: str) -> Sequence[str]:
+        """As `TableStore` says."""
+        entries = self._entries(self._at(folder))
+        return sorted(entry.path.rpartition("/")[2] for entry in entries if entry.isdir)
+
+    def delete(self, path: str) -> None:
+        """As `TableStore` says."""
+        with self._failures(path):
+            self._client.delete(self._at(path), recursive=True)
+
+    def url(self, path: str) -> str:
+        """As `TableStore` says."""
+        return f"{self._authority}{self._at(path)}"
+
+    def _at(self, path: str) -> str:
+        assert is_inside(path), path
+        return f"{self._folder}/{path}"
+
+    def _write(self, file: str, data: bytes) -> None:
+        stream = _Stream(self._client.create(file, _NEW))
+        stream.write(data)
+        stream.finish()
+
+    def _rename(self, temporary: str, file: str, data: bytes) -> bool:
+        """Whether it was this that gave the file its name.
+
+        A client that asks again, since the answer was lost, is told that there is nothing left to
+        rename; and so is one whose temporary file was swept away. What the file holds tells.
+        """
+        try:
+            self._client.rename(temporary, file, overwrite=False)
+        except FileExistsError:
+            return False
+        except _FAILURES:
+            if self._exists(temporary) or not self._exists(file):
+                raise
+            return self._client.read(file).read() == data
+        return True
+
+    def _exists(self, file: str) -> bool:
+        try:
+            self._client.get_file_info(file)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _entries(self, folder: str) -> Sequence[FileStatus]:
+        """What is right in a folder; others delete meanwhile, so it may be gone."""
+        with self._failures(folder.removeprefix(f"{self._folder}/")):
+            with suppress(FileNotFoundError):
+                return list(self._client.list_status(folder))
+            return []
+
+    @contextmanager
+    def _failures(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except _FAILURES as error:
+            raise self._failed(path, error) from error
+
+    def _failed(self, path: str, error: Exception) -> StorageFailed:
+        return StorageFailed(f"{self.url(path)}: {_reason(error)}")
+
+
+class _Stream(io.RawIOBase):
+    """A file that is being written; it knows how far it is, which writers of Parquet ask."""
+
+    def __init__(self, writer: FileWriter) -> None:
+        self._writer = writer
+        self._written = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._written
+
+    def write(self, data: Buffer) -> int:
+        written = self._writer.write(data)
+        self._written += written
+        return written
+
+    def finish(self) -> None:
+        """Everything is on the disks of the data nodes, and the name node knows of it."""
+        if self._written:
+            self._writer.hsync()
+        self._writer.close()
+
+
+_NEW: Final = WriteOptions(overwrite=False, create_parent=True)
+
+
+def _reason(error: Exception) -> str:
+    """The first line: those behind it are of the server's stack."""
+    return str(error).partition("\n")[0] or type(error).__name__

@@ -1,0 +1,167 @@
+"""A table that `load` keeps, decoded by a real registry's schemas and audited: nothing unseen."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, time, timedelta
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.sql import SparkSession
+from registry_process import RegistryProcess
+
+from logbroker.client import AuditedProducer, NewMessage
+from logbroker.client.audit_mark import AUDIT_TOPIC
+from logbroker.embedded import EmbeddedBroker
+from spark_jobs.contracts import AUDIT, DECODED, QUARANTINE
+from spark_jobs.errors import SourceFailed
+from spark_jobs.jobs.audit import LoadAudit
+from spark_jobs.jobs.decode import Decoded, DecodeJob
+from spark_jobs.jobs.load import LoadRequest, load
+from spark_jobs.log.limits import Subscribed
+from spark_jobs.tables import open_table, read_table
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
+
+FIRST: dict[str, Any] = {
+    "type": "record",
+    "name": "Follow",
+    "fields": [{"name": "user", "type": "string"}],
+}
+SECOND: dict[str, Any] = {
+    **FIRST,
+    "fields": [*FIRST["fields"], {"name": "muted", "type": "boolean", "default": False}],
+}
+
+
+@pytest.fixture
+def registry(broker: EmbeddedBroker, tmp_path: Path) -> Iterator[RegistryProcess]:
+    with RegistryProcess(tmp_path, broker.bootstrap_servers).serve() as process:
+        yield process
+
+
+def registered(registry: RegistryProcess, schema: dict[str, Any]) -> int:
+    path = "/subjects/events-value/versions"
+    answer = registry.ask("POST", path, {"schema": json.dumps(schema)})
+    found: int = answer.raise_for_status().json()["id"]
+    return found
+
+
+def framed(schema_id: int, schema: dict[str, Any], value: dict[str, Any]) -> bytes:
+    stream = BytesIO()
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), value)
+    return b"\0" + schema_id.to_bytes(4) + stream.getvalue()
+
+
+YESTERDAY = datetime.now(UTC).date() - timedelta(days=1)
+NOON_MS = round(datetime.combine(YESTERDAY, time(12), UTC).timestamp() * 1_000)
+
+
+def of_yesterday(values: Iterable[bytes]) -> list[NewMessage]:
+    """Messages of one minute, also when the test runs over midnight."""
+    return [NewMessage(value, timestamp_ms=NOON_MS) for value in values]
+
+
+class Night:
+    """One topic's tables, and the jobs of a night over them."""
+
+    def __init__(self, spark: SparkSession, servers: str, folder: Path, registry_url: str) -> None:
+        self.tables = {
+            name: str(folder / name) for name in ("records", "decoded", "quarantine", "audited")
+        }
+        self._session = lambda: spark
+        self.spark = spark
+        self._request = LoadRequest(
+            {"bootstrap.servers": servers},
+            Subscribed(("events", AUDIT_TOPIC)),
+            self.tables["records"],
+            may_lose=True,
+        )
+        self._registry_url = registry_url
+
+    def load(self) -> None:
+        load(self._request, self._session)
+
+    def decode(self) -> Decoded:
+        names = ("records", "decoded", "quarantine")
+        places = (self.tables[name] for name in names)
+        return DecodeJob(*places, topics=("events",), registry_url=self._registry_url).run(
+            self._session
+        )
+
+    def json_values(self) -> Counter[str]:
+        rows = read_table(self.spark, self.tables["decoded"], DECODED).collect()
+        return Counter(row.json for row in rows)
+
+    def reasons(self) -> list[str]:
+        rows = read_table(self.spark, self.tables["quarantine"], QUARANTINE)
+        return sorted(row.reason for row in rows.collect())
+
+
+def test_a_night_decodes_what_is_new_and_finds_what_was_lost(
+    spark: SparkSession, broker: EmbeddedBroker, registry: RegistryProcess, tmp_path: Path
+) -> None:
+    servers = broker.bootstrap_servers
+    admin = AdminClient({"bootstrap.servers": servers})
+    for made in admin.create_topics([NewTopic("events", 1), NewTopic(AUDIT_TOPIC, 1)]).values():
+        made.result()
+    first, second = registered(registry, FIRST), registered(registry, SECOND)
+    night = Night(spark, servers, tmp_path, registry.url)
+    old = [framed(first, FIRST, {"user": str(n)}) for n in range(20)]
+    new = [framed(second, SECOND, {"user": str(n), "muted": True}) for n in range(5)]
+    bad = [b"\0\0\0\x03\xe7\x02a", framed(first, FIRST, {"user": "x"}) + b"more", b"\xff", b"[]"]
+
+    with AuditedProducer(servers, server="web-1") as producer:
+        producer.send("events", of_yesterday([*old, b'{"user": "json"}'])).result()
+    # Four are lost before they are loaded.
+    deleted = admin.delete_records([TopicPartition("events", 0, 4)])
+    for done in deleted.values():
+        done.result()
+    night.load()
+    assert night.decode() == Decoded(records=17, quarantined=0, schemas=1, version=1)
+    assert night.decode() == Decoded(0, 0, 0, None)
+    with AuditedProducer(servers, server="web-2") as producer:
+        producer.send("events", of_yesterday([*new, *bad, *new])).result()
+    night.load()
+
+    # Without its registry a run fails, and leaves the tables as they were.
+    url, night._registry_url = night._registry_url, "http://127.0.0.1:9"
+    with pytest.raises(SourceFailed, match="cannot be looked up"):
+        night.decode()
+    night._registry_url = url
+    assert night.decode() == Decoded(records=10, quarantined=4, schemas=3, version=2)
+
+    decoded = Counter(f'{{"user":"{n}"}}' for n in range(4, 20))
+    decoded.update(['{"user": "json"}', *[f'{{"user":"{n}","muted":true}}' for n in range(5)] * 2])
+    assert night.json_values() == decoded
+    reasons = night.reasons()
+    assert [reason.partition(":")[0] for reason in reasons] == [
+        "it is JSON, but no object",
+        "it is neither Avro nor JSON",
+        "schema 1",
+        "schema 999",
+    ]
+
+    # A quarantine that was committed by a run which died right after has nothing twice.
+    decoded_table = tmp_path / "again"
+    night.tables["decoded"] = str(decoded_table)
+    assert night.decode() == Decoded(records=27, quarantined=0, schemas=3, version=1)
+    assert night.json_values() == decoded
+    assert night.reasons() == reasons
+
+    audit = LoadAudit(night.tables["records"], night.tables["audited"], (), lateness_ms=0)
+    found = audit.of_day(spark, YESTERDAY)
+    rows = read_table(spark, night.tables["audited"], AUDIT).collect()
+    told = {row.producer.split("/")[0]: (row.published, row.loaded, row.missing) for row in rows}
+    assert told == {"web-1": (21, 17, 4), "web-2": (14, 14, 0)}
+    assert (found.missing, found.is_whole) == (4, True)
+    assert [each["missing"] for each in found.worst] == [4]
+    assert open_table(night.tables["audited"]).head().version == 1
+    # Nobody knows yet what will be told of a day to come.
+    later = audit.of_day(spark, YESTERDAY + timedelta(days=2))
+    assert (later.totals, later.missing, later.is_whole) == ([], 0, False)

@@ -1,0 +1,196 @@
+"""Owed events joined with their outcomes from a real log; all rows are worked out by hand."""
+
+import json
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from confluent_kafka import Producer
+from processes import DEADLINE_S, BrokerProcess
+from pyspark.sql import SparkSession
+
+from spark_jobs.contracts import DELIVERY_JOIN, QUARANTINE
+from spark_jobs.jobs.delivery_join import DeliveryJoin, JoinedBatch
+from spark_jobs.jobs.streaming import StreamRun, StreamSource
+from spark_jobs.tables import read_table
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
+
+START_S = int(time.time()) - 86_400
+HERE = "east"
+
+
+class Owed(NamedTuple):
+    """An event, by seconds after `START_S`."""
+
+    at_s: float
+    event: str
+    origin: str = HERE
+
+    def publish(self, producer: Producer) -> None:
+        headers = {"event-id": self.event, "event-type": "order.paid", "origin": self.origin}
+        producer.produce(
+            "delivery_log",
+            b"{}",
+            key=b"wh_1",
+            partition=0,
+            timestamp=_ms(self.at_s),
+            headers=[(name, text.encode()) for name, text in headers.items() if text],
+        )
+
+
+class Told(NamedTuple):
+    """What became of the event at an offset."""
+
+    offset: int
+    settled_s: float
+    outcome: str = "delivered"
+    status: int | None = 200
+    origin: str = HERE
+
+    def publish(self, producer: Producer) -> None:
+        settled = datetime.fromtimestamp(_ms(self.settled_s) / 1_000, UTC)
+        members = {
+            "partition": 0,
+            "offset": self.offset,
+            "eventId": "whatever",
+            "outcome": self.outcome,
+            "attempts": 2,
+            "status": self.status,
+            "reason": None,
+            "time": settled.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        }
+        # Its timestamp is the event's, of which nothing is asked here.
+        headers = [("origin", self.origin.encode())]
+        producer.produce("delivery_outcomes", json.dumps(members).encode(), headers=headers)
+
+
+class Garbage(NamedTuple):
+    """A record that nobody can read."""
+
+    topic: str
+
+    def publish(self, producer: Producer) -> None:
+        producer.produce(self.topic, b"garbage", partition=0, timestamp=_ms(5))
+
+
+def _ms(at_s: float) -> int:
+    return START_S * 1_000 + round(1_000 * at_s)
+
+
+FIRST: Sequence[Owed | Told | Garbage] = [
+    Owed(0, "evt_0"),
+    Owed(10, "evt_1"),
+    Owed(20, "evt_2"),
+    # Its producer named no data centre.
+    Owed(30, "evt_3", origin=""),
+    # Brought by a mirror: its outcome names a place in another log, where evt_1 is here.
+    Owed(40, "evt_4", origin="west"),
+    Told(1, 99, "failed", origin="west"),
+    Told(0, 1.25),
+    # Twice, after a crash with another outcome: the first one counts.
+    Told(2, 22, "failed", 503),
+    Told(2, 23),
+    Garbage("delivery_log"),
+    Garbage("delivery_outcomes"),
+]
+SECOND: Sequence[Owed | Told | Garbage] = [
+    # Later than fifteen minutes after the event's time: not in time.
+    Told(1, 911),
+    # In time, to the millisecond.
+    Told(3, 930, "left", None),
+    # The second outcome comes once more, long after.
+    Told(2, 24),
+    # All that is of before 4,800 s is done with: no outcome of it can come any more.
+    Owed(6_000, "evt_6"),
+    Told(6, 6_000.5),
+]
+THIRD: Sequence[Owed | Told | Garbage] = [Owed(12_000, "evt_7"), Told(7, 12_001)]
+
+ROWS = {
+    0: ("evt_0", "delivered", 200, 1_250),
+    2: ("evt_2", "failed", 503, 2_000),
+}
+LATER = ROWS | {
+    1: ("evt_1", None, None, None),
+    3: ("evt_3", "left", None, 900_000),
+    6: ("evt_6", "delivered", 200, 500),
+}
+LAST = LATER | {7: ("evt_7", "delivered", 200, 1_000)}
+
+
+class Scene:
+    """A log, and the table of what is joined."""
+
+    def __init__(self, spark: SparkSession, broker: BrokerProcess, folder: Path) -> None:
+        self._spark = spark
+        self._bootstrap = {"bootstrap.servers": broker.bootstrap_servers}
+        self._folder = folder
+        self.told: list[JoinedBatch] = []
+        for topic in ("delivery_log", "delivery_outcomes"):
+            broker.make_topic(topic)
+
+    def publish(self, records: Sequence[Owed | Told | Garbage]) -> None:
+        producer = Producer(self._bootstrap)
+        for record in records:
+            record.publish(producer)
+        assert producer.flush(DEADLINE_S) == 0
+
+    def join(self) -> None:
+        """Join what is there."""
+        self.told.clear()
+        table, quarantine = (str(self._folder / name) for name in ("table", "quarantine"))
+        run = StreamRun(str(self._folder / "checkpoint"), None)
+        join = DeliveryJoin(StreamSource(self._bootstrap), run, table, quarantine, HERE, 900, 1_200)
+        join.join(self._spark, self.told.append)
+
+    def rows(self) -> dict[int, tuple[Any, ...]]:
+        """By offset: id, outcome, status and delay; every event is there once."""
+        rows = read_table(self._spark, str(self._folder / "table"), DELIVERY_JOIN).collect()
+        found = {row.offset: (row.eventId, row.outcome, row.status, row.delayMs) for row in rows}
+        assert len(found) == len(rows)
+        assert {(row.webhookId, row.origin, row.eventType) for row in rows} == {
+            ("wh_1", HERE, "order.paid")
+        }
+        return found
+
+    def quarantine(self) -> list[str]:
+        """The topics of what could not be read."""
+        rows = read_table(self._spark, str(self._folder / "quarantine"), QUARANTINE).collect()
+        assert {bytes(row.value) for row in rows} == {b"garbage"}
+        return sorted(row.topic for row in rows)
+
+    def forget_last_batch(self) -> None:
+        """As if the driver had died before Spark noted that its last micro-batch was done."""
+        done = list((self._folder / "checkpoint/commits").iterdir())
+        last = max(int(path.name) for path in done if path.name.isdigit())
+        for path in done:
+            if path.name in (f"{last}", f".{last}.crc"):
+                path.unlink()
+
+
+def test_each_owed_event_has_one_row_with_its_outcome_or_without(
+    spark: SparkSession, broker: BrokerProcess, tmp_path: Path
+) -> None:
+    scene = Scene(spark, broker, tmp_path)
+    scene.publish(FIRST)
+    scene.join()
+    assert scene.rows() == ROWS
+    assert scene.quarantine() == ["delivery_log", "delivery_outcomes"]
+
+    scene.publish(SECOND)
+    scene.join()
+    assert scene.rows() == LATER
+    assert sum(each.unsettled for each in scene.told) == 1
+    assert sum(each.settled for each in scene.told) == 2
+
+    # What the table has is not added a second time, and what comes then is.
+    scene.forget_last_batch()
+    scene.publish(THIRD)
+    scene.join()
+    assert scene.rows() == LAST
+    assert [(each.settled, each.unsettled) for each in scene.told] == [(1, 0)]
+    assert scene.quarantine() == ["delivery_log", "delivery_outcomes"]

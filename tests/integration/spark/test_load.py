@@ -1,0 +1,317 @@
+"""The load on real Spark: what is in the log is in the table, once."""
+
+import re
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from load_scene import BEGIN_MS, LoadScene, interposed
+from processes import until
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sql
+from spark_session import kill_executor, kill_python_workers
+
+from logbroker.client.raw import LATEST, RawCluster
+from logbroker.embedded import EmbeddedBroker
+from spark_jobs.contracts import RECORDS
+from spark_jobs.errors import (
+    DataLost,
+    InvalidOption,
+    RunSuperseded,
+    SourceFailed,
+    TopicReplaced,
+)
+from spark_jobs.jobs.compact import compact
+from spark_jobs.jobs.load import load
+from spark_jobs.jobs.load_task import LoadTask, load_range
+from spark_jobs.log.limits import Matching
+from spark_jobs.log.ranges import OffsetRange
+from spark_jobs.tables import read_table
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def scene(broker: EmbeddedBroker, tmp_path: Path) -> LoadScene:
+    return LoadScene(broker.bootstrap_servers, tmp_path)
+
+
+def no_session() -> SparkSession:
+    raise AssertionError("there is nothing to do for Spark")
+
+
+def test_each_load_brings_what_came_since_the_last(spark: SparkSession, scene: LoadScene) -> None:
+    scene.make_topic()
+    scene.publish(3_000)
+    first = scene.load(spark)
+    assert (first.version, first.records) == (1, 3_000)
+    assert scene.in_table() == scene.in_log()
+
+    nothing = load(scene.request(), no_session)
+    assert (nothing.version, nothing.records) == (None, 0)
+    assert scene.table.head().version == 1
+
+    # A new partition, and records that come late.
+    scene.add_partitions("orders", 3)
+    scene.publish(500, begin_ms=BEGIN_MS + 10 * HOUR_MS, partition=2)
+    scene.publish(100, begin_ms=BEGIN_MS - 30 * HOUR_MS, partition=0)
+    second = scene.load(spark)
+    assert (second.version, second.records) == (2, 600)
+    assert scene.in_table() == scene.in_log()
+
+    # Every file has one hour of one partition, as its rows say, to each of Spark's readers.
+    late = scene.table.head().files[-1]
+    rows = read_table(spark, str(scene.table_folder), RECORDS)
+    assert rows.count() == 3_600
+    hours = rows.select(
+        sql.date_trunc("hour", "timestamp") == sql.timestamp_add("HOUR", "hour", "date")
+    )
+    assert [row[0] for row in hours.distinct().collect()] == [True]
+    day = datetime.fromtimestamp(BEGIN_MS / 1_000 - 30 * 3_600, UTC).date()
+    assert rows.where(sql.col("date") == day).count() == 100
+    assert any(file.date == str(day) for file in scene.table.head().files), late
+
+
+def test_new_topics_of_a_pattern_are_loaded_from_their_first_offset(
+    spark: SparkSession, scene: LoadScene
+) -> None:
+    scene.make_topic("orders-eu", 1)
+    scene.make_topic("audit", 1)
+    scene.publish(10, "orders-eu")
+    scene.publish(10, "audit")
+    pattern = {"choice": Matching(re.compile("^orders-")), "first_start": LATEST}
+    # The first load begins at the end of the log, and says so to the next one.
+    assert load(scene.request(**pattern), no_session).version == 1
+    scene.publish(5, "orders-eu")
+    scene.make_topic("orders-us", 1)
+    scene.publish(7, "orders-us")
+    assert scene.load(spark, **pattern).records == 12
+    loaded = scene.in_table()
+    assert {(each.topic, each.offset) for each in loaded} == {
+        *(("orders-eu", offset) for offset in range(10, 15)),
+        *(("orders-us", offset) for offset in range(7)),
+    }
+    with pytest.raises(InvalidOption, match=r"topics has nowhere: there is no such topic"):
+        load(scene.request("orders-eu", "nowhere"), no_session)
+
+
+def test_long_ranges_are_shared_out_and_each_record_is_loaded_once(
+    spark: SparkSession, scene: LoadScene
+) -> None:
+    scene.make_topic(partitions=1)
+    scene.publish(2_000)
+    report = scene.load(spark, records_max=300)
+    assert len(report.outcomes) == 7
+    assert {each.wanted.size for each in report.outcomes} == {285, 286}
+    assert scene.in_table() == scene.in_log()
+
+
+def test_of_two_loads_at_once_the_second_stops_with_the_reason(
+    spark: SparkSession, scene: LoadScene
+) -> None:
+    scene.make_topic()
+    scene.publish(100)
+    others: list[str] = []
+
+    def another_load() -> None:
+        scene.publish(20)
+        others.append(scene.load(spark).run)
+
+    with pytest.raises(RunSuperseded) as refusal:
+        load(scene.request(), interposed(another_load, spark))
+    assert others[0] in str(refusal.value)
+    assert scene.table.head().version == 1
+    assert scene.in_table() == scene.in_log()
+    # The next one goes on, and what the second one wrote is nobody's.
+    scene.publish(10)
+    assert scene.load(spark).records == 10
+    assert scene.in_table() == scene.in_log()
+    orphans = scene.data_files() - {file.path for file in scene.table.head().files}
+    assert orphans
+    assert scene.table.collect_orphans(0).files == len(orphans)
+    assert scene.data_files() == {file.path for file in scene.table.head().files}
+
+
+def test_small_files_are_merged_also_while_a_load_is_on_its_way(
+    spark: SparkSession, scene: LoadScene
+) -> None:
+    scene.make_topic()
+    for _ in range(3):
+        scene.publish(200, step_ms=1)
+        scene.load(spark)
+    before = scene.table.head()
+    scene.publish(50, step_ms=1)
+
+    def compaction() -> None:
+        report = compact(str(scene.table_folder), lambda: spark)
+        assert (report.merged, len(report.added)) == (len(before.files), 1)
+
+    report = load(scene.request(), interposed(compaction, spark))
+    assert (report.records, report.version) == (50, before.version + 2)
+    head = scene.table.head()
+    merged = [file for file in head.files if "merged" in file.path]
+    assert [(file.records, file.topic, file.partition) for file in merged] == [
+        (600, "orders", None)
+    ]
+    assert scene.in_table() == scene.in_log()
+    assert read_table(spark, str(scene.table_folder), RECORDS).count() == 650
+
+    # And the other way round: a load comes first.
+    def another_load() -> None:
+        scene.publish(5, step_ms=1)
+        scene.load(spark)
+
+    late = compact(str(scene.table_folder), interposed(another_load, spark))
+    assert late.version == head.version + 2
+    assert scene.in_table() == scene.in_log()
+    assert scene.load(spark).version is None
+    # Of two compactions at once the second stops.
+    scene.publish(5, step_ms=1)
+    scene.load(spark)
+    with pytest.raises(RunSuperseded):
+        compact(
+            str(scene.table_folder),
+            interposed(lambda: compact(str(scene.table_folder), lambda: spark), spark),
+        )
+    assert scene.in_table() == scene.in_log()
+    assert compact(str(scene.table_folder), no_session).version is None
+
+
+def test_deleted_offsets_stop_a_load_or_are_counted(spark: SparkSession, scene: LoadScene) -> None:
+    scene.make_topic()
+    scene.publish(100, partition=0)
+    scene.publish(100, partition=1)
+    scene.load(spark)
+    scene.publish(100, partition=1)
+
+    # They go while the load is on its way, and so it is a task that finds out.
+    def retention(before: int) -> None:
+        scene.delete_records("orders", 1, before)
+
+    with pytest.raises(DataLost, match=r"orders-1 \[100, 150\)"):
+        load(scene.request(), interposed(lambda: retention(150), spark))
+
+    # Those that are gone already are found before there are tasks.
+    scene.publish(100, partition=0)
+    scene.delete_records("orders", 0, 130)
+    with pytest.raises(DataLost, match=r"orders-0 \[100, 130\)"):
+        load(scene.request(), no_session)
+    assert scene.table.head().version == 1
+
+    lossy = scene.request(may_lose=True)
+    report = load(lossy, interposed(lambda: retention(170), spark))
+    missing = [
+        OffsetRange("orders", 0, 100, 130),
+        OffsetRange("orders", 1, 100, 150),
+        OffsetRange("orders", 1, 150, 170),
+    ]
+    assert (report.missing, report.missing_offsets, report.records) == (missing, 100, 100)
+    (commit,) = scene.table.commits(1)
+    assert commit.report["missingOffsets"] == 100
+    assert {"topic": "orders", "partition": 0, "start": 100, "end": 130} in commit.report["missing"]
+    assert scene.in_log() <= scene.in_table()
+    assert sum(scene.in_table().values()) == 300
+
+
+def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(
+    spark: SparkSession, scene: LoadScene
+) -> None:
+    scene.make_topic()
+    scene.publish(40)
+    scene.load(spark)
+    old = scene.in_table()
+    scene.delete_topic()
+    scene.make_topic()
+    # As many as before: nothing but the topic's id tells.
+    scene.publish(60)
+    with pytest.raises(TopicReplaced, match="orders"):
+        load(scene.request(), no_session)
+    assert scene.in_table() == old
+    report = scene.load(spark, may_lose=True)
+    assert (report.replaced, report.records) == (["orders"], 60)
+    assert scene.in_table() == old + scene.in_log()
+    assert load(scene.request(), no_session).version is None
+
+
+def task_of(scene: LoadScene, folder: str, wanted: OffsetRange, topic_id: UUID | None) -> LoadTask:
+    return LoadTask(
+        properties={"bootstrap.servers": scene.bootstrap_servers, "sasl.password": "secret-1"},
+        table=str(scene.table_folder),
+        folder=folder,
+        ranges=[wanted],
+        topic_ids={wanted.topic: topic_id},
+        codec="zstd",
+        may_lose=False,
+        read_committed=False,
+    )
+
+
+def test_a_topic_that_is_made_anew_between_plan_and_task_is_not_read(scene: LoadScene) -> None:
+    scene.make_topic(partitions=1)
+    with RawCluster({"bootstrap.servers": scene.bootstrap_servers}) as cluster:
+        topic_id = cluster.topics(["orders"])["orders"].topic_id
+    scene.delete_topic()
+    scene.make_topic(partitions=1)
+    # As many as were planned: nothing but the topic's id tells.
+    scene.publish(50)
+    wanted = OffsetRange("orders", 0, 0, 50)
+    task = task_of(scene, scene.table.new_run().folder, wanted, topic_id)
+    outcome = load_range(task, wanted)
+    assert "made anew" in (outcome.refusal or "")
+    assert (outcome.records, outcome.files) == (0, ())
+    assert not scene.data_files()
+    assert "secret-1" not in repr(task)
+
+
+def test_a_second_attempt_at_a_task_leaves_no_second_copy(scene: LoadScene) -> None:
+    scene.make_topic(partitions=1)
+    scene.publish(500)
+    run = scene.table.new_run()
+    wanted = OffsetRange("orders", 0, 0, 500)
+    task = task_of(scene, run.folder, wanted, None)
+    first, second = load_range(task, wanted), load_range(task, wanted)
+    assert first.records == second.records == 500
+    assert not {file.path for file in first.files} & {file.path for file in second.files}
+    # Spark takes the outcome of one attempt, and so does the table.
+    base = scene.table.head()
+    scene.table.commit(base, kind="load", run=run, position={}, added=second.files)
+    assert scene.in_table() == scene.in_log()
+
+
+def test_what_is_damaged_in_the_log_is_not_loaded(
+    spark: SparkSession, scene: LoadScene, tmp_path: Path
+) -> None:
+    scene.make_topic(partitions=1)
+    scene.publish(300)
+    (segment,) = tmp_path.glob("log/orders-0/*.log")
+    data = bytearray(segment.read_bytes())
+    data[-1] ^= 1
+    segment.write_bytes(data)
+    with pytest.raises(SourceFailed, match=r"orders-0 \[0, 300\).*CRC"):
+        scene.load(spark)
+    assert scene.table.head().version == 0
+
+
+@pytest.mark.parametrize("kill", [kill_python_workers, kill_executor])
+def test_tasks_that_die_are_done_again(
+    spark: SparkSession, scene: LoadScene, kill: Callable[[SparkSession], None]
+) -> None:
+    scene.make_topic()
+    scene.publish(60_000, value_bytes=500, step_ms=1)
+    is_over = threading.Event()
+
+    def fault() -> None:
+        until(lambda: scene.data_files() or is_over.is_set(), "a task writes")
+        kill(spark)
+
+    thread = threading.Thread(target=fault)
+    thread.start()
+    scene.load(spark, records_max=15_000)
+    is_over.set()
+    thread.join()
+    assert scene.in_table() == scene.in_log()

@@ -1,0 +1,154 @@
+"""`rewind-jobs load` and `compact` as far as they need no Spark: refusals, and nothing to do."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from load_scene import LoadScene
+
+from logbroker.embedded import EmbeddedBroker
+from spark_jobs.cli import main
+from spark_jobs.cli.refusal import MISUSED, REFUSED
+
+
+@pytest.fixture
+def scene(broker: EmbeddedBroker, tmp_path: Path) -> LoadScene:
+    scene = LoadScene(broker.bootstrap_servers, tmp_path)
+    scene.make_topic()
+    return scene
+
+
+def run(scene: LoadScene, *arguments: str) -> Result:
+    place = ("--bootstrap-servers", scene.bootstrap_servers, "--table", str(scene.table_folder))
+    # This master is never asked for anything.
+    return CliRunner().invoke(main, ["load", *place, "--master", "local[1]", *arguments])
+
+
+def test_nothing_new_is_told_and_ends_well(scene: LoadScene) -> None:
+    scene.publish(30)
+    first = run(scene, "--topics", "orders", "--starting-offsets", "latest")
+    assert first.exit_code == 0
+    assert first.stdout.startswith("loaded 0 records (0 bytes) into 0 files (0 bytes) in ")
+    assert first.stdout.endswith(f" s; {scene.table_folder} is at version 1\n")
+    second = run(scene, "--topics", " orders ,orders")
+    assert (second.exit_code, second.stdout) == (
+        0,
+        f"nothing new: {scene.table_folder} has all that the log had when this run began\n",
+    )
+    third = run(scene, "--subscribe-pattern", "^ord", "--json")
+    report = json.loads(third.stdout)
+    assert (third.exit_code, report["version"], report["records"]) == (0, None, 0)
+    (commit,) = scene.table.commits()
+    assert {int(each) for each in commit.position["topics"]["orders"]["offsets"]} == {0, 1}
+
+
+def test_loss_is_refused_with_the_ways_on(scene: LoadScene) -> None:
+    run(scene, "--topics", "orders", "--starting-offsets", "latest")
+    scene.publish(30, partition=1)
+    scene.delete_records("orders", 1, 20)
+    refused = run(scene, "--topics", "orders")
+    assert refused.exit_code == REFUSED
+    assert "orders-1 [0, 20)" in refused.stderr
+    assert "--no-fail-on-data-loss" in refused.stderr
+    assert refused.stdout == ""
+    assert scene.table.head().version == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((), "one of --topics and --subscribe-pattern"),
+        (("--topics", "a", "--subscribe-pattern", "b"), "one of --topics and --subscribe-pattern"),
+        (("--topics", " , "), "--topics is empty"),
+        (("--subscribe-pattern", "("), "--subscribe-pattern is '(', which is no pattern"),
+        (("--topics", "orders,elsewhere"), "elsewhere: there is no such topic"),
+        (("--topics", "orders", "--codec", "lzo"), "'lzo' is not one of 'zstd'"),
+        (("--topics", "orders", "--max-records-per-partition", "0"), "0 is not in the range"),
+    ],
+)
+def test_misuse_is_told_in_a_line(scene: LoadScene, arguments: tuple[str, ...], told: str) -> None:
+    result = run(scene, *arguments)
+    assert (result.exit_code, result.stdout) == (MISUSED, "")
+    assert told in result.stderr
+    assert not scene.table_folder.exists()
+
+
+def test_a_store_that_cannot_commit_is_refused_by_name(scene: LoadScene) -> None:
+    result = run(scene, "--topics", "orders", "--table", "s3a://lake/orders")
+    assert result.exit_code == REFUSED
+    assert "s3a://lake/orders: tables are not kept on s3a://" in result.stderr
+
+
+def test_a_folder_that_cannot_be_written_is_found_before_spark_starts(scene: LoadScene) -> None:
+    scene.publish(1)
+    (scene.folder / "file").touch()
+    result = run(scene, "--topics", "orders", "--table", str(scene.folder / "file/table"))
+    assert (result.exit_code, result.stdout) == (REFUSED, "")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"rewind-jobs: file://{scene.folder}/file/table/")
+    assert line.endswith(": Not a directory")
+
+
+def test_a_line_that_lost_its_name_is_not_shown(scene: LoadScene) -> None:
+    config = scene.folder / "client.properties"
+    config.write_text("# ours\nclient.id = nightly\nopen-sesame\n")
+    result = run(scene, "--topics", "orders", "--client-config", str(config))
+    assert result.exit_code == MISUSED
+    assert "line 3 is no property" in result.stderr
+    assert "open-sesame" not in result.stderr
+    config.write_text("client.id = nightly\n")
+    assert run(scene, "--topics", "orders", "--client-config", str(config)).exit_code == 0
+
+
+def test_a_table_of_another_job_is_not_loaded_into(scene: LoadScene) -> None:
+    table = scene.table
+    run_of_another = table.new_run()
+    position = {"source": {"uri": "/t", "version": 3}}
+    table.commit(table.head(), kind="audit", run=run_of_another, position=position, added=[])
+    result = run(scene, "--topics", "orders")
+    assert result.exit_code == REFUSED
+    assert "does not have the position of a load" in result.stderr
+
+
+def test_a_table_without_small_files_is_left_as_it_is(scene: LoadScene) -> None:
+    run(scene, "--topics", "orders", "--starting-offsets", "latest")
+    arguments = ["compact", "--table", str(scene.table_folder), "--master", "local[1]"]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"nothing to merge: {scene.table_folder} has no two small")
+    told = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).stdout)
+    assert (told["version"], told["merged"], told["collected"]["files"]) == (None, 0, 0)
+
+
+def test_without_a_master_nothing_is_begun(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "spark_jobs", "load", "--bootstrap-servers", "127.0.0.1:1"]
+    result = subprocess.run(
+        [*command, "--topics", "orders", "--table", str(tmp_path / "table")],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.returncode, result.stdout) == (MISUSED, "")
+    assert result.stderr.startswith("rewind-jobs: master is not set; allowed are Spark's")
+
+
+def test_without_java_the_last_line_says_what_is_missing(tmp_path: Path) -> None:
+    tables = ["--table", str(tmp_path / "table"), "--report-table", str(tmp_path / "report")]
+    result = subprocess.run(
+        [sys.executable, "-m", "spark_jobs", "audit", *tables, "--master", "local[1]"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "JAVA_HOME": str(tmp_path)},
+    )
+    assert (result.returncode, result.stdout) == (REFUSED, "")
+    assert "Traceback" not in result.stderr
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith("rewind-jobs: Spark does not start with master local[1]: ")
+    assert "it needs Java 17 or newer" in last

@@ -1,0 +1,199 @@
+"""Events that the log has deleted come to their webhook again: loaded, restored, replayed."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from load_scene import LoadScene
+from processes import BrokerProcess, ServerProcess, until
+from pyspark.sql import SparkSession
+from receiver_thread import ReceiverThread
+
+from spark_jobs.cli.restore import _one_window, _serve
+from spark_jobs.jobs.restore.archive import ArchiveTopic
+from spark_jobs.jobs.restore.job import Done, Restore, restore_all
+from spark_jobs.jobs.restore.records import Record
+from spark_jobs.jobs.restore.service import ReplayService
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
+
+LOG, ARCHIVE = "delivery_log", "delivery_archive"
+EVENTS = 240
+MINUTE_MS = 60_000
+
+
+class Scene:
+    """A service on a log of two partitions, a receiver of one webhook, and a table beside."""
+
+    def __init__(
+        self, api: httpx.Client, service: ReplayService, receiver: ReceiverThread, log: LoadScene
+    ) -> None:
+        self.api = api
+        self.log = log
+        self.receiver = receiver
+        self.service = service
+        self.archive = ArchiveTopic(ARCHIVE, {"bootstrap.servers": log.bootstrap_servers}, 1)
+        self.webhook = api.post("/webhooks", json={"url": receiver.url}).raise_for_status().json()
+        receiver.expect(self.webhook["secret"])
+        # Nobody proves to own them, so nothing is sent there.
+        self.strangers = [
+            api.post("/webhooks", json={"url": "http://127.0.0.1:1/"}).json()["id"] for _ in "ab"
+        ]
+        self.begin_ms = int(time.time() * 1_000) - 300 * MINUTE_MS
+
+    def time(self, minute: int) -> str:
+        return datetime.fromtimestamp(self.begin_ms / 1_000 + 60 * minute, UTC).isoformat()
+
+    def publish(self, *minutes: int) -> None:
+        """An event of each of these minutes, for the webhook and for two strangers."""
+        keys = (self.webhook["id"], *self.strangers)
+        events = [
+            {
+                "id": f"evt_{minute}",
+                "type": "order.paid",
+                "time": self.time(minute),
+                "webhookId": key,
+                "data": {"of": key, "text": "ü" * 20},
+            }
+            for minute in minutes
+            for key in keys
+        ]
+        answer = self.api.post("/events", json=events)
+        assert answer.status_code == 202, answer.text
+
+    def ask(self, start: int, end: int) -> dict[str, Any]:
+        """A replay of the archive, of these minutes, in their order."""
+        window = {"from": self.time(start), "to": self.time(end)}
+        asked = {"webhookId": self.webhook["id"], "source": "archive", "maxInFlight": 1, **window}
+        answer = self.api.post("/replays", json=asked)
+        assert answer.status_code == 202, answer.text
+        replay: dict[str, Any] = answer.json()
+        return replay
+
+    def forget_all(self) -> None:
+        """What retention does to the log."""
+        for partition in range(2):
+            end = max(
+                (each.offset + 1 for each in self.log.in_log(LOG) if each.partition == partition),
+                default=0,
+            )
+            if end:
+                self.log.delete_records(LOG, partition, end)
+
+    def restore(self, spark: SparkSession) -> list[Done]:
+        return list(
+            restore_all(self.service, self.archive, str(self.log.table_folder), lambda: spark)
+        )
+
+    def completed(self, replay: dict[str, Any]) -> dict[str, Any]:
+        path = f"/replays/{replay['id']}"
+        until(lambda: self.api.get(path).json()["state"] == "COMPLETED", "it was delivered")
+        done: dict[str, Any] = self.api.get(path).json()
+        return done
+
+    def brought_by(self, replay: dict[str, Any]) -> list[str]:
+        """The events that came by a replay, in their order."""
+        return [
+            each.event_id
+            for each in self.receiver.webhooks
+            if each.replay_id == replay["id"] and each.event_id.startswith("evt_")
+        ]
+
+
+@pytest.fixture
+def scene(broker: BrokerProcess, tmp_path: Path) -> Iterator[Scene]:
+    with (
+        ReceiverThread() as receiver,
+        running(broker, tmp_path) as (api, key),
+        ReplayService(str(api.base_url), key) as service,
+    ):
+        yield Scene(api, service, receiver, LoadScene(broker.bootstrap_servers, tmp_path))
+
+
+@contextmanager
+def running(broker: BrokerProcess, folder: Path) -> Iterator[tuple[httpx.Client, str]]:
+    settings = {"REWIND_PARTITIONS": "2", "REWIND_ALLOW_PRIVATE_TARGETS": "true"}
+    arguments = ["-m", "app", "up", "--data-dir", str(folder / "data"), "--port", "0"]
+    arguments += ["--bootstrap-servers", broker.bootstrap_servers]
+    with ServerProcess(arguments, folder / "up.log", settings) as up:
+        url = up.start("rewind ready on ").strip()
+        key = (folder / "data/operator.key").read_text().strip()
+        headers = {"authorization": f"Bearer {key}"}
+        with httpx.Client(base_url=url, headers=headers, timeout=60) as api:
+            yield api, key
+        assert up.stop() == 0
+
+
+def test_what_the_log_has_deleted_comes_again_out_of_the_table(
+    spark: SparkSession, scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene.publish(*range(EVENTS))
+    until(lambda: len(scene.receiver.taken) == EVENTS, "all came live")
+    scene.log.load(spark, LOG)
+    logged = scene.log.in_log(LOG)
+    scene.forget_all()
+    first = scene.ask(60, 180)
+    assert first["state"] == "OPEN"
+    # What a run leaves that was killed before it told of anything: a part of it.
+    partition = first["waitsFor"]["partition"]
+    scene.archive.ensure(LOG)
+    left = [Record(each.offset, each.timestamp_ms, each.value, []) for each in list(logged)[:20]]
+    scene.archive.publish(scene.webhook["id"].encode(), partition, left, f"{LOG}-{partition}")
+
+    (done,) = scene.restore(spark)
+    assert done.restored is not None
+    assert (done.restored.records, done.restored.partition) == (120, partition)
+    replay = scene.completed(first)
+    assert replay["counts"] == {"delivered": 120, "duplicates": 0, "failed": 0}
+    assert scene.brought_by(first) == [f"evt_{minute}" for minute in range(60, 180)]
+    # They are what they were, but for the mark of the audit, which is not to count them again.
+    start, end = replay["startOffset"], replay["endOffset"]
+    restored = [
+        each for each in scene.log.in_log(ARCHIVE) if start <= each.offset < end and each.headers
+    ]
+    assert {(each.key, each.value, each.timestamp_ms, each.partition) for each in restored} < {
+        (each.key, each.value, each.timestamp_ms, each.partition) for each in logged
+    }
+    names = {name for each in restored for name, _ in each.headers or ()}
+    assert names == {"event-id", "event-type", "origin", "server"}
+    assert "audit" in {name for each in logged for name, _ in each.headers or ()}
+
+    # And reports of the day are told what was brought.
+    outcomes = [json.loads(each.value or b"") for each in scene.log.in_log("replay_outcomes")]
+    assert {(each["replayId"], each["source"]) for each in outcomes} == {(first["id"], "archive")}
+    hours = [hour for each in outcomes for hour in each["hours"].values()]
+    assert sum(hour["delivered"] for hour in hours) == 120
+
+    # A window that is loaded in part is not restored in part.
+    scene.publish(*range(EVENTS, 280))
+    second = scene.ask(200, 280)
+    with pytest.raises(SystemExit) as end_of_run:
+        _serve(lambda: iter(scene.restore(spark)), once=True, as_json=True)
+    assert end_of_run.value.code == 1
+    told = json.loads(capsys.readouterr().out)
+    assert (told["replayId"], told["restored"]) == (second["id"], None)
+    assert "not loaded yet" in told["missing"]
+    waiting = scene.api.get(f"/replays/{second['id']}").json()
+    assert (waiting["state"], waiting["waitsFor"]["missing"]) == ("OPEN", told["missing"])
+    # Nobody needs the first one's events any longer, nor what the killed run left.
+    assert scene.log.in_log(ARCHIVE).total() == 0
+    scene.log.load(spark, LOG)
+    scene.forget_all()
+    (done,) = scene.restore(spark)
+    assert done.missing is None
+    assert scene.completed(second)["counts"]["delivered"] == 80
+    assert scene.brought_by(second) == [f"evt_{minute}" for minute in range(200, 280)]
+
+    # By hand nobody needs to wait for it.
+    restore = Restore(str(scene.log.table_folder), scene.archive, lambda: spark)
+    window = (scene.strangers[0], scene.begin_ms, scene.begin_ms + 7 * MINUTE_MS)
+    properties = {"bootstrap.servers": scene.log.bootstrap_servers}
+    _one_window(restore, window, properties, as_json=True)
+    place = json.loads(capsys.readouterr().out)
+    assert place["records"] == place["end"] - place["start"] == 7

@@ -1,0 +1,173 @@
+"""Ranges are fixed by what the brokers tell, and read by tasks, without Spark."""
+
+import pytest
+from processes import BrokerProcess
+from written_log import Row, Sent, WrittenLog
+
+from logbroker.client.raw import EARLIEST, LATEST, RawCluster, TopicPartition
+from spark_jobs.errors import DataLost, InvalidOption, SourceFailed, TopicReplaced
+from spark_jobs.log.limits import Assigned, AtOffsets, AtTimes, Subscribed
+from spark_jobs.log.losses import Losses
+from spark_jobs.log.planning import LogView, TopicPosition, plan_between, plan_onward
+from spark_jobs.log.ranges import OffsetRange
+from spark_jobs.log.reading import read_range
+
+TOPIC = "orders"
+
+
+@pytest.fixture
+def log(broker: BrokerProcess) -> WrittenLog:
+    log = WrittenLog(broker.bootstrap_servers)
+    log.make_topic(TOPIC, 2)
+    return log
+
+
+def servers(log: WrittenLog) -> dict[str, str]:
+    return {"bootstrap.servers": log.bootstrap_servers}
+
+
+def write(log: WrittenLog, count: int, partition: int = 0) -> list[Row]:
+    records = (
+        Sent(b"value %d" % n, partition=partition, timestamp=1_000 + n) for n in range(count)
+    )
+    return log.publish(TOPIC, records)
+
+
+def read(log: WrittenLog, wanted: OffsetRange, losses: Losses, batch_bytes: int) -> list[list[int]]:
+    """The offsets of each batch."""
+    batches = read_range(
+        servers(log), wanted, columns=("offset",), losses=losses, batch_bytes=batch_bytes
+    )
+    return [batch.column(0).to_pylist() for batch in batches]
+
+
+def test_a_range_is_read_in_batches_of_so_many_bytes(log: WrittenLog) -> None:
+    write(log, 1_000)
+    found = read(log, OffsetRange(TOPIC, 0, 300, 900), Losses(are_allowed=False), batch_bytes=2_000)
+    assert [offset for batch in found for offset in batch] == list(range(300, 900))
+    # A record is of 15 bytes and more.
+    assert 5 < max(map(len, found)) < 2_000 / 15
+    assert len(found) > 5
+
+
+def test_what_is_gone_when_a_task_reads_is_counted_or_fails_it(log: WrittenLog) -> None:
+    write(log, 50)
+    log.delete_before(TOPIC, 0, 20)
+    some = Losses(are_allowed=True)
+    assert read(log, OffsetRange(TOPIC, 0, 10, 30), some, 1_000_000) == [list(range(20, 30))]
+    assert read(log, OffsetRange(TOPIC, 0, 5, 15), some, 1_000_000) == []
+    assert read(log, OffsetRange(TOPIC, 0, 70, 80), some, 1_000_000) == []
+    assert read(log, OffsetRange("none", 0, 0, 4), some, 1_000_000) == []
+    assert some.ranges == [
+        OffsetRange(TOPIC, 0, 10, 20),
+        OffsetRange(TOPIC, 0, 5, 15),
+        OffsetRange(TOPIC, 0, 70, 80),
+        OffsetRange("none", 0, 0, 4),
+    ]
+    assert some.offsets == 34
+    for wanted in (OffsetRange(TOPIC, 0, 10, 30), OffsetRange("none", 0, 0, 4)):
+        with pytest.raises(DataLost, match=rf"{wanted.topic}-0 \["):
+            read(log, wanted, Losses(are_allowed=False), 1_000_000)
+
+
+def test_a_task_tells_what_is_wrong_with_the_log_or_with_its_options(log: WrittenLog) -> None:
+    write(log, 5)
+    whole, strict = OffsetRange(TOPIC, 0, 0, 9), Losses(are_allowed=False)
+    with pytest.raises(SourceFailed, match=r"orders-0 \[0, 9\) cannot be read: .*ends at offset 5"):
+        list(read_range(servers(log), whole, columns=("key",), losses=strict, timeout_s=0.3))
+    wrong = servers(log) | {"security.protocol": "NONE"}
+    with pytest.raises(InvalidOption, match=r"security\.protocol"):
+        list(read_range(wrong, whole, columns=("key",), losses=strict))
+
+
+def test_limits_become_offsets_once(log: WrittenLog) -> None:
+    write(log, 30)
+    write(log, 10, partition=1)
+    log.delete_before(TOPIC, 0, 5)
+    strict = Losses(are_allowed=False)
+    with RawCluster(servers(log)) as cluster:
+        view = LogView(cluster, Subscribed((TOPIC,)), read_committed=False)
+        plan = plan_between(view, AtOffsets(EARLIEST), AtOffsets(LATEST), strict)
+        assert plan.ranges == [OffsetRange(TOPIC, 0, 5, 30), OffsetRange(TOPIC, 1, 0, 10)]
+        assert plan.position[TOPIC].offsets == {0: 30, 1: 10}
+        assert plan.position[TOPIC].topic_id is not None
+        plan = plan_between(view, AtTimes(1_004), AtTimes(1_012), strict)
+        assert plan.ranges == [OffsetRange(TOPIC, 0, 5, 12), OffsetRange(TOPIC, 1, 4, 10)]
+        missing = Assigned(frozenset((TopicPartition(TOPIC, 1), TopicPartition(TOPIC, 7))))
+        with pytest.raises(InvalidOption, match="assign names orders-7: not there"):
+            plan_between(
+                LogView(cluster, missing, read_committed=False),
+                *(AtOffsets(EARLIEST), AtOffsets(LATEST), strict),
+            )
+
+
+def test_a_run_goes_on_where_the_last_one_ended_whatever_became_of_its_topics(
+    log: WrittenLog,
+) -> None:
+    write(log, 30)
+    write(log, 10, partition=1)
+    log.make_topic("fresh")
+    log.publish("fresh", [Sent(b"x")])
+    with RawCluster(servers(log)) as cluster:
+        view = LogView(cluster, Subscribed((TOPIC, "fresh")), read_committed=False)
+        topic_id = view.topics()[TOPIC].topic_id
+        latest = AtOffsets(LATEST)
+
+        def onward(position: TopicPosition, losses: Losses) -> list[OffsetRange]:
+            return plan_onward(view, {TOPIC: position}, first_start=latest, losses=losses).ranges
+
+        # A topic that was never read starts where it is told to; a new partition at 0.
+        strict, some = Losses(are_allowed=False), Losses(are_allowed=True)
+        known = TopicPosition(topic_id, {0: 12})
+        fresh = OffsetRange("fresh", 0, 1, 1)
+        new = OffsetRange(TOPIC, 1, 0, 10)
+        assert onward(known, strict) == [fresh, OffsetRange(TOPIC, 0, 12, 30), new]
+
+        log.delete_before(TOPIC, 0, 15)
+        with pytest.raises(DataLost, match=r"orders-0 \[12, 15\)"):
+            onward(known, strict)
+        assert onward(known, some) == [fresh, OffsetRange(TOPIC, 0, 15, 30), new]
+        assert some.ranges == [OffsetRange(TOPIC, 0, 12, 15)]
+
+        more = TopicPosition(topic_id, {0: 20, 1: 10, 2: 5})
+        with pytest.raises(DataLost, match=r"orders-2 .* not there any more"):
+            onward(more, strict)
+        assert onward(more, some) == [
+            *(fresh, OffsetRange(TOPIC, 0, 20, 30), OffsetRange(TOPIC, 1, 10, 10))
+        ]
+
+        # One that lost its end has nothing that was not read; it is not read again.
+        cut = TopicPosition(topic_id, {0: 31, 1: 10})
+        with pytest.raises(TopicReplaced, match="it ends at 30"):
+            onward(cut, strict)
+        assert onward(cut, some) == [
+            *(fresh, OffsetRange(TOPIC, 0, 30, 30), OffsetRange(TOPIC, 1, 10, 10))
+        ]
+
+        # What a new partition had before anybody read it is lost as well.
+        log.delete_before(TOPIC, 1, 4)
+        with pytest.raises(DataLost, match=r"orders-1 \[0, 4\)"):
+            onward(TopicPosition(topic_id, {0: 20}), strict)
+        young = Losses(are_allowed=True)
+        assert onward(TopicPosition(topic_id, {0: 20}), young) == [
+            *(fresh, OffsetRange(TOPIC, 0, 20, 30), OffsetRange(TOPIC, 1, 4, 10))
+        ]
+        assert young.ranges == [OffsetRange(TOPIC, 1, 0, 4)]
+
+        log.delete_topic(TOPIC)
+        log.make_topic(TOPIC)
+        write(log, 40)
+        with pytest.raises(TopicReplaced, match="orders-0 was read up to 20 in the topic of id"):
+            onward(TopicPosition(topic_id, {0: 20}), strict)
+        with pytest.raises(TopicReplaced, match="it ends at 40"):
+            onward(TopicPosition(None, {0: 50}), strict)
+        anew = OffsetRange(TOPIC, 0, 0, 40)
+        assert onward(TopicPosition(topic_id, {0: 20}), some) == [fresh, anew]
+        old = read_range(
+            *(servers(log), OffsetRange(TOPIC, 0, 0, 30)),
+            columns=("key",),
+            losses=strict,
+            topic_id=topic_id,
+        )
+        with pytest.raises(DataLost, match="was made anew"):
+            list(old)

@@ -1,0 +1,29 @@
+"""The Spark of the tests: tasks in other processes, which may be killed; nothing stays behind."""
+
+import os
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from processes import until
+from pyspark.sql import SparkSession
+from spark_session import executors, kill_executor
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
+
+
+def parents(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield pa.RecordBatch.from_pydict({"id": batch["id"], "pid": [os.getpid()] * len(batch)})
+
+
+def test_tasks_run_in_executors_and_outlive_one(spark: SparkSession) -> None:
+    rows = spark.range(0, 4, 1, 4).mapInArrow(parents, "id long, pid long")
+    assert sorted(row.id for row in rows.collect()) == [0, 1, 2, 3]
+    assert os.getpid() not in {row.pid for row in rows.collect()}
+    until(lambda: len(executors(spark)) == 2, "two executors")
+    first = executors(spark)
+    kill_executor(spark)
+    assert sorted(row.id for row in rows.collect()) == [0, 1, 2, 3]
+    until(lambda: len(executors(spark)) == 2, "the worker has started another executor")
+    assert {p.pid for p in executors(spark)} != {p.pid for p in first}

@@ -1,0 +1,82 @@
+"""`logbroker audit` on an Apache Kafka that lets in only whom it knows: the rights it needs."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+from kafka_server import ADMIN, TEST_TIMEOUT_S, KafkaSecurity, KafkaServer
+from logbroker_command import logbroker_command
+from processes import DEADLINE_S
+
+PASSWORDS = {ADMIN: "word-of-the-admin", "auditor": "word-of-the-auditor"}
+
+
+def certificate(folder: Path) -> Path:
+    """A self-signed certificate of 127.0.0.1, with its key in the same file."""
+    both = folder / "both.pem"
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
+    subject = "-subj /CN=kafka -addext subjectAltName=IP:127.0.0.1"
+    files = ["-keyout", folder / "key.pem", "-out", folder / "certificate.pem"]
+    subprocess.run([*command.split(), *subject.split(), *files], check=True, capture_output=True)
+    both.write_text("".join((folder / f"{n}.pem").read_text() for n in ("key", "certificate")))
+    return both
+
+
+def grant(server: KafkaServer, *operations: AclOperation) -> None:
+    admin = AdminClient(server.client_properties)
+    rights = [
+        AclBinding(
+            ResourceType.TOPIC,
+            "audit",
+            ResourcePatternType.LITERAL,
+            "User:auditor",
+            "*",
+            operation,
+            AclPermissionType.ALLOW,
+        )
+        for operation in operations
+    ]
+    for granted in admin.create_acls(rights).values():
+        granted.result(DEADLINE_S)
+
+
+@pytest.mark.xdist_group("apache_kafka")
+@pytest.mark.timeout(TEST_TIMEOUT_S)
+def test_reading_the_topic_is_the_only_right_that_it_needs(tmp_path: Path) -> None:
+    security = KafkaSecurity(certificate(tmp_path), PASSWORDS)
+    properties = tmp_path / "client.properties"
+    properties.write_text(
+        "security.protocol=SASL_SSL\n"
+        "sasl.mechanisms=SCRAM-SHA-512\n"
+        "sasl.username=auditor\n"
+        f"sasl.password={PASSWORDS['auditor']}\n"
+        f"ssl.ca.location={security.key_and_certificate}\n"
+    )
+    with KafkaServer(tmp_path / "kafka", security) as server:
+        audit = logbroker_command(server.bootstrap_servers, "audit")
+        admin = AdminClient(server.client_properties)
+        admin.create_topics([NewTopic("audit", 1, 1)])["audit"].result(DEADLINE_S)
+        producer = Producer(server.client_properties)
+        producer.produce("audit", b"{}")
+        assert producer.flush(DEADLINE_S) == 0
+
+        refused = audit("--client-config", str(properties))
+        assert refused.returncode == 2
+        assert "TOPIC_AUTHORIZATION_FAILED" in refused.stderr
+        assert "Traceback" not in refused.stderr
+        grant(server, AclOperation.READ, AclOperation.DESCRIBE)
+        done = audit("--client-config", str(properties))
+        assert done.returncode == 0, done.stderr
+        assert "1 records of the topic are no monitoring events" in done.stderr
+        # A stranger is not let in.
+        assert audit().returncode == 2

@@ -1,0 +1,345 @@
+"""Mirrors between two brokers: what is kept, what goes round, what is refused, what is said."""
+
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import NewPartitions
+from mirrored_clusters import READY, ClusterClient, MirrorProcess, Record, until_copied
+from processes import DEADLINE_S, BrokerProcess, until
+
+from logbroker.records.batch import iter_batches
+from logbroker.records.compression import Codec
+
+pytestmark = pytest.mark.xdist_group("mirror")
+
+TIME_MS = 1_763_712_000_000
+OPTIONS = ("--group-initial-rebalance-delay-ms", "0", "--group-min-session-timeout-ms", "1000")
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BrokerProcess, ...]]:
+    folder = tmp_path_factory.mktemp("brokers")
+    with (
+        BrokerProcess(folder / "east", *OPTIONS, name="east") as east,
+        BrokerProcess(folder / "west", *OPTIONS, name="west") as west,
+    ):
+        yield east.serve(), west.serve()
+
+
+@pytest.fixture(scope="module")
+def east(brokers: tuple[BrokerProcess, ...]) -> ClusterClient:
+    return ClusterClient(brokers[0].bootstrap_servers)
+
+
+@pytest.fixture(scope="module")
+def west(brokers: tuple[BrokerProcess, ...]) -> ClusterClient:
+    return ClusterClient(brokers[1].bootstrap_servers)
+
+
+def odd_records() -> list[Record]:
+    """Records with everything that may be absent, empty or repeated; long enough to compress."""
+    values = (None, b"", b"\xff\0" * 9, b"long " * 200)
+    keys = (None, b"", b"wh_1")
+    headers = (
+        (),
+        (("origin", b"east"),),
+        (("trace", b"2"), ("trace", None), ("trace", b""), ("s\u00e4", b"\xff"), ("trace", b"1")),
+    )
+    return [
+        Record(number % 3, TIME_MS - 86_400_000 * number, key, value, header)
+        for number, (key, value, header) in enumerate(
+            (key, value, header) for key in keys for value in values for header in headers
+        )
+    ]
+
+
+def by_partition(records: list[Record], count: int) -> list[list[Record]]:
+    return [[each for each in records if each.partition == number] for number in range(count)]
+
+
+def with_header(record: Record, name: str, value: bytes) -> Record:
+    return record._replace(headers=(*record.headers, (name, value)))
+
+
+def test_records_keep_everything_and_topics_their_settings(
+    brokers: tuple[BrokerProcess, ...], east: ClusterClient, west: ClusterClient, tmp_path: Path
+) -> None:
+    records = odd_records()
+    settings = {"retention_ms": "-1", "max_message_bytes": "900000"}
+    for topic in ("kept_named", "kept"):
+        east.make_topic(topic, 3, **settings)
+        east.write(topic, records)
+    addresses = (east.servers, west.servers)
+    named = MirrorProcess(tmp_path / "1", *addresses, "kept_named", "--origin", "east")
+    plain = MirrorProcess(tmp_path / "2", *addresses, "kept", "--compression", "zstd")
+    with named, plain:
+        named.launch()
+        plain.serve()
+        for topic in ("kept_named", "kept"):
+            until(lambda topic=topic: west.partitions(topic) == 3, "the topic is made")
+            until_copied(west, topic, len(records))
+        named_records, plain_records = west.read("kept_named"), west.read("kept")
+        assert named.stop() == 0
+        assert plain.stop() == 0
+    source_id = east.admin.list_topics(timeout=DEADLINE_S).cluster_id
+    assert f"copies topics=kept from={east.servers} from_cluster={source_id} to=" in plain.said
+    assert "partitions gained partitions=kept-0..2\n" in plain.said
+    assert plain_records == by_partition(
+        [with_header(each, "mirrored-from", source_id.encode()) for each in records], 3
+    )
+    assert named_records == by_partition(
+        [
+            each if ("origin", b"east") in each.headers else with_header(each, "origin", b"east")
+            for each in records
+        ],
+        3,
+    )
+    for topic, codec in (("kept_named", Codec.SNAPPY), ("kept", Codec.ZSTD)):
+        segment = brokers[1].data_dir / f"{topic}-0" / f"{0:020}.log"
+        batches = [header for header, _ in iter_batches(segment.read_bytes())]
+        # The first record goes alone, and alone would not become smaller.
+        assert max(batches, key=lambda batch: batch.record_count).compression == codec
+
+
+@pytest.mark.parametrize("with_origins", [True, False])
+def test_two_mirrors_at_once_send_nothing_round(
+    east: ClusterClient, west: ClusterClient, tmp_path: Path, with_origins: bool
+) -> None:
+    topic, count = f"both_{with_origins}", 300
+    for name, client in (("east", east), ("west", west)):
+        client.make_topic(topic, 2)
+        client.write(topic, made_in(name, count))
+    options = {name: ("--origin", name) if with_origins else () for name in ("east", "west")}
+    there = MirrorProcess(tmp_path / "1", east.servers, west.servers, topic, *options["east"])
+    back = MirrorProcess(tmp_path / "2", west.servers, east.servers, topic, *options["west"])
+    with there, back:
+        there.launch()
+        back.serve()
+        there.until_says(READY)
+        # Each has read to the end, where what the other one brought lies too.
+        for mirror in (there, back):
+            until(lambda mirror=mirror: mirror.metric("records_total") == count, "all are copied")
+            until(
+                lambda mirror=mirror: mirror.metric("passed_over_total") == count,
+                "all that was brought is passed over",
+            )
+            reason = "origin" if with_origins else "loop"
+            assert mirror.metric("passed_over_total", topic=topic, reason=reason) == count
+    for client in (east, west):
+        assert sum(client.ends(topic)) == 2 * count
+        for partition in client.read(topic):
+            for name in ("east", "west"):
+                values = [each.value for each in partition if each.value.startswith(name.encode())]
+                assert (
+                    values
+                    == [each.value for each in made_in(name, count)][partition[0].partition :: 2]
+                )
+
+
+def made_in(name: str, count: int) -> list[Record]:
+    return [
+        Record(number % 2, TIME_MS, None, b"%s %d" % (name.encode(), number))
+        for number in range(count)
+    ]
+
+
+def test_partitions_are_added_and_never_taken(
+    east: ClusterClient, west: ClusterClient, tmp_path: Path
+) -> None:
+    east.make_topic("grows", 1)
+    with MirrorProcess(tmp_path / "1", east.servers, west.servers, "grows,later") as mirror:
+        mirror.launch()
+        until(lambda: west.partitions("grows") == 1, "the topic is made")
+        mirror.until_says("not at the source yet topic=later")
+        east.make_topic("later", 2)
+        east.admin.create_partitions([NewPartitions("grows", 3)])["grows"].result(DEADLINE_S)
+        for topic, partition in (("grows", 2), ("later", 1)):
+            east.write(topic, [Record(partition, TIME_MS, b"key", b"value")])
+            until_copied(west, topic, 1)
+        assert west.ends("grows") == [0, 0, 1]
+        assert west.ends("later") == [0, 1]
+        assert mirror.metric("restarts_total") == 0
+    with MirrorProcess(tmp_path / "2", west.servers, east.servers, "grows") as back:
+        west.admin.create_partitions([NewPartitions("grows", 4)])["grows"].result(DEADLINE_S)
+        back.launch()
+        until(lambda: east.partitions("grows") == 4, "the other way, too")
+    east.admin.create_partitions([NewPartitions("grows", 5)])["grows"].result(DEADLINE_S)
+    refused = MirrorProcess(tmp_path / "3", west.servers, east.servers, "grows")
+    with refused:
+        refused.launch()
+        assert refused.wait() == 1
+    assert (
+        "logbroker: topic 'grows' has 5 partitions at the destination and 4 at the source"
+        in refused.said
+    )
+
+
+def test_patterns_find_what_is_there_and_what_is_made_later(
+    east: ClusterClient, west: ClusterClient, tmp_path: Path
+) -> None:
+    pattern = "^found_[a-z]+"
+    for topic in ("found_1", "not_found_a"):
+        east.make_topic(topic, 1)
+    with MirrorProcess(tmp_path / "1", east.servers, west.servers, pattern) as mirror:
+        # That there is nothing yet is no reason not to begin.
+        mirror.serve()
+        for topic in ("found_a", "found_b"):
+            east.make_topic(topic, 2)
+            east.write(topic, [Record(1, TIME_MS, b"key", b"value")])
+            mirror.until_says(f"topic found topic={topic} pattern={pattern}\n")
+            until(lambda topic=topic: west.partitions(topic) == 2, "the topic is made")
+            until_copied(west, topic, 1)
+        # What cannot be mirrored was not asked for by name: the others go on.
+        west.make_topic("found_c", 3)
+        east.make_topic("found_c", 2)
+        west.make_topic("found.d", 1)
+        east.make_topic("found_d", 1)
+        mirror.until_says("topic left out topic=found_c reason=topic 'found_c' has 3 partitions")
+        # No broker takes names that differ in this alone.
+        mirror.until_says("topic left out topic=found_d reason=")
+        east.write("found_a", [Record(0, TIME_MS, b"key", b"more")])
+        until_copied(west, "found_a", 2)
+        assert mirror.metric("restarts_total") == 0
+        assert mirror.stop() == 0
+    assert west.ends("found_c") == [0, 0, 0]
+    assert west.partitions("found_1") == west.partitions("not_found_a") == 0
+
+
+def test_a_destination_that_stamps_times_is_refused_and_so_is_the_source_itself(
+    east: ClusterClient, west: ClusterClient, tmp_path: Path
+) -> None:
+    east.make_topic("stamped", 1)
+    west.make_topic("stamped", 1, message_timestamp_type="LogAppendTime")
+    with (
+        MirrorProcess(tmp_path / "1", east.servers, west.servers, "stamped") as stamping,
+        MirrorProcess(
+            tmp_path / "2", east.servers, east.servers.replace("127.0.0.1", "localhost"), "stamped"
+        ) as itself,
+    ):
+        stamping.launch()
+        itself.launch()
+        assert stamping.wait() == itself.wait() == 1
+    assert "message.timestamp.type of topic 'stamped' is 'LogAppendTime'" in stamping.said
+    assert "logbroker: --from and --to lead to one cluster" in itself.said
+
+
+def test_a_record_that_the_destination_refuses_stops_those_behind_it_and_no_others(
+    brokers: tuple[BrokerProcess, ...], east: ClusterClient, west: ClusterClient, tmp_path: Path
+) -> None:
+    east.make_topic("large", 2)
+    west.make_topic("large", 2, max_message_bytes="20000")
+    # Many small ones, which would not fit if they were sent as one.
+    small = [Record(0, TIME_MS, None, random_bytes(1_000)) for _ in range(100)]
+    large = Record(0, TIME_MS, None, random_bytes(50_000))
+    behind = [Record(number % 2, TIME_MS, None, b"%d" % number) for number in range(100)]
+    east.write("large", [*small, large, *behind])
+    with MirrorProcess(tmp_path / "1", east.servers, west.servers, "large") as mirror:
+        mirror.serve()
+        until(lambda: mirror.metric("errors_total", reason="MSG_SIZE_TOO_LARGE") >= 2, "refusals")
+        mirror.until_says("large-0 from the source's offset 100 on")
+        assert mirror.metric("restarts_total") >= 2
+        # Beginning again, it repeats nothing that was acknowledged.
+        assert west.ends("large") == [100, 50]
+        east.write("large", [Record(0, TIME_MS, None, b"last")])
+        until(lambda: mirror.metric("lag_records", partition=0) == 52, "what lags behind is told")
+        until(lambda: mirror.metric("behind_seconds", topic="large") > 0, "it is behind")
+        seen_s, restarts = time.monotonic(), mirror.metric("restarts_total")
+        until(lambda: mirror.metric("restarts_total") > restarts, "it begins again")
+        behind_at_least_s = time.monotonic() - seen_s
+        assert mirror.metric("behind_seconds", topic="large") >= behind_at_least_s
+        brokers[1].change_topic("large", max_message_bytes="100000")
+        until_copied(west, "large", 202)
+        until(lambda: mirror.metric("lag_records") == 0, "nothing lags behind")
+        until(lambda: mirror.metric("behind_seconds") == 0, "nor is there anything that waits")
+        assert mirror.stop() == 0
+    assert values_of(west, "large") == values_of(east, "large")
+
+
+def random_bytes(count: int) -> bytes:
+    """What no codec makes smaller."""
+    return random.Random(count).randbytes(count)
+
+
+def values_of(client: ClusterClient, topic: str) -> list[list[bytes | None]]:
+    return [[each.value for each in partition] for partition in client.read(topic)]
+
+
+def test_what_the_source_deleted_before_it_was_copied_is_told(
+    east: ClusterClient, west: ClusterClient, tmp_path: Path
+) -> None:
+    east.make_topic("trimmed", 1)
+    options = ("trimmed", "--group", "trimming", "--log-format", "json")
+    east.write("trimmed", [Record(0, TIME_MS, None, b"%d" % each) for each in range(10)])
+    with MirrorProcess(tmp_path / "1", east.servers, west.servers, *options) as mirror:
+        mirror.serve()
+        until(lambda: east.committed("trimming", "trimmed", 1) == [10], "all is committed")
+        # As it does when the process that started it dies.
+        assert mirror.stop() == 0
+    east.write("trimmed", [Record(0, TIME_MS, None, b"%d" % each) for each in range(10, 30)])
+    place = TopicPartition("trimmed", 0, 25)
+    east.admin.delete_records([place])[place].result(DEADLINE_S)
+    with MirrorProcess(tmp_path / "2", east.servers, west.servers, *options) as mirror:
+        mirror.serve()
+        until_copied(west, "trimmed", 15)
+        assert mirror.metric("records_lost_total", topic="trimmed") == 15
+        assert mirror.metric("errors_total", reason="records_lost") == 1
+        assert mirror.metric("restarts_total") == 0
+    assert '"position": 10, "earliest": 25, "end": 30, "lost": 15' in mirror.said
+    numbers = [*range(10), *range(25, 30)]
+    assert values_of(west, "trimmed") == [[b"%d" % each for each in numbers]]
+
+
+def test_clusters_that_are_away_are_waited_for(tmp_path: Path) -> None:
+    options = ("--stop-on-stdin-close", "--group", "patient")
+    with (
+        BrokerProcess(tmp_path / "a", *OPTIONS, name="a") as source,
+        BrokerProcess(tmp_path / "b", *OPTIONS, name="b") as destination,
+        MirrorProcess(
+            tmp_path / "mirror",
+            source.bootstrap_servers,
+            destination.bootstrap_servers,
+            "patience",
+            *options,
+        ) as mirror,
+    ):
+        mirror.launch()
+        mirror.until_says("waiting for a cluster")
+        source.serve()
+        source.make_topic("patience", 1)
+        destination.serve()
+        client = ClusterClient(source.bootstrap_servers)
+        client.write("patience", [Record(0, TIME_MS, None, b"1")])
+        until(lambda: client.committed("patient", "patience", 1) == [1], "it is copied")
+        destination.kill()
+        client.write("patience", [Record(0, TIME_MS, None, b"2")])
+        until(lambda: mirror.metric("lag_records") == 1, "it waits for the destination")
+        mirror.close_stdin()
+        assert mirror.wait() == 0
+
+
+def test_a_damaged_batch_is_not_skipped(
+    brokers: tuple[BrokerProcess, ...], east: ClusterClient, west: ClusterClient, tmp_path: Path
+) -> None:
+    east.make_topic("damaged", 1)
+    for value in (b"whole", b"damaged", b"behind"):
+        east.write("damaged", [Record(0, TIME_MS, None, value)])
+    segment = brokers[0].data_dir / "damaged-0" / f"{0:020}.log"
+    place = segment.read_bytes().index(b"damaged")
+    overwrite(segment, place, b"D")
+    with MirrorProcess(tmp_path / "1", east.servers, west.servers, "damaged") as mirror:
+        mirror.serve()
+        until(lambda: mirror.metric("errors_total", reason="_BAD_MSG") >= 2, "it is told")
+        assert values_of(west, "damaged") == [[b"whole"]]
+        overwrite(segment, place, b"d")
+        until_copied(west, "damaged", 3)
+    assert values_of(west, "damaged") == [[b"whole", b"damaged", b"behind"]]
+
+
+def overwrite(path: Path, place: int, octets: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(place)
+        file.write(octets)

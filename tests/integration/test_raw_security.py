@@ -1,0 +1,169 @@
+"""The raw client and an Apache Kafka that lets in only whom it knows."""
+
+import logging
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from kafka_server import ADMIN, SCRAM, TEST_TIMEOUT_S, KafkaSecurity, KafkaServer
+from mirrored_clusters import ClusterClient, Record
+from processes import DEADLINE_S, until
+
+from logbroker.client.errors import BrokersUnavailable, NotAuthorized
+from logbroker.client.raw import LATEST, RawCluster, RawReader, TopicPartition
+
+pytestmark = [pytest.mark.xdist_group("apache_kafka"), pytest.mark.timeout(TEST_TIMEOUT_S)]
+
+STRANGER = "stranger"
+"""Who is known, and may do nothing."""
+
+PASSWORDS = {ADMIN: "word-of-the-admin", STRANGER: "word-of-a-stranger"}
+TOPIC = "secured"
+PLACE = TopicPartition(TOPIC, 0)
+COUNT = 50
+MODULES = {"PLAIN": "plain.PlainLoginModule", **dict.fromkeys(SCRAM, "scram.ScramLoginModule")}
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A self-signed certificate of 127.0.0.1, with its key in the same file."""
+    folder = tmp_path_factory.mktemp("tls")
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
+    subject = "-subj /CN=kafka -addext subjectAltName=IP:127.0.0.1"
+    files = ["-keyout", folder / "key.pem", "-out", folder / "certificate.pem"]
+    subprocess.run([*command.split(), *subject.split(), *files], check=True, capture_output=True)
+    both = folder / "both.pem"
+    parts = [folder / "key.pem", folder / "certificate.pem"]
+    both.write_text("".join(part.read_text() for part in parts))
+    return both
+
+
+@pytest.fixture(scope="module")
+def kafka(certificate: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    """A server with a topic of some records."""
+    security = KafkaSecurity(certificate, PASSWORDS)
+    with KafkaServer(tmp_path_factory.mktemp("kafka"), security) as server:
+        properties = server.client_properties
+        client = ClusterClient(properties.pop("bootstrap.servers"), **properties)
+        client.make_topic(TOPIC, 1)
+        client.write(TOPIC, [Record(0, number, None, b"value") for number in range(COUNT)])
+        yield server
+
+
+def librdkafka(
+    server: KafkaServer, certificate: Path, mechanism: str, user: str = ADMIN, **changes: str
+) -> dict[str, str]:
+    return {
+        "bootstrap.servers": server.bootstrap_servers,
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(certificate),
+        "sasl.mechanisms": mechanism,
+        "sasl.username": user,
+        "sasl.password": changes.get("password") or PASSWORDS[user],
+    }
+
+
+def java(server: KafkaServer, certificate: Path, mechanism: str) -> dict[str, str]:
+    module = f"org.apache.kafka.common.security.{MODULES[mechanism]}"
+    return {
+        "bootstrap.servers": server.bootstrap_servers,
+        "security.protocol": "SASL_SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(certificate),
+        "sasl.mechanism": mechanism,
+        "sasl.jaas.config": (
+            f'{module} required username="{ADMIN}" password="{PASSWORDS[ADMIN]}";'
+        ),
+    }
+
+
+def count_of(properties: dict[str, str]) -> int:
+    """How many offsets are read."""
+    with RawCluster(properties) as cluster:
+        end = cluster.offsets({PLACE: LATEST})[PLACE]
+        assert end is not None
+        return sum(
+            chunk.next_offset - chunk.first_wanted for chunk in RawReader(cluster, PLACE, 0, end)
+        )
+
+
+@pytest.mark.parametrize("mechanism", MODULES)
+@pytest.mark.parametrize("dialect", [librdkafka, java])
+def test_records_are_read_with_every_mechanism_that_is_spoken(
+    kafka: KafkaServer,
+    certificate: Path,
+    dialect: object,
+    mechanism: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert callable(dialect)
+    with caplog.at_level(logging.DEBUG):
+        assert count_of(dialect(kafka, certificate, mechanism)) == COUNT
+    assert PASSWORDS[ADMIN] not in caplog.text
+
+
+@pytest.mark.parametrize("name", ["o=dd, na=me", "=2C"])
+def test_a_name_may_have_the_signs_of_the_mechanism_in_it(
+    kafka: KafkaServer, certificate: Path, name: str
+) -> None:
+    password = "p=a,s s=2Cwörd"
+    credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+    upsertion = UserScramCredentialUpsertion(name, credential, password.encode())
+    admin = AdminClient(kafka.client_properties)
+    admin.alter_user_scram_credentials([upsertion])[name].result(DEADLINE_S)
+    properties = librdkafka(kafka, certificate, "SCRAM-SHA-512", name, password=password)
+
+    def is_known() -> bool:
+        # Let in, and then told that this user may see no such topic.
+        with pytest.raises(NotAuthorized) as refused, RawCluster(properties) as cluster:
+            cluster.topics([TOPIC])
+        return "TOPIC_AUTHORIZATION_FAILED" in str(refused.value)
+
+    until(is_known, "the broker knows the user")
+
+
+@pytest.mark.parametrize("mechanism", MODULES)
+def test_a_wrong_password_is_told_at_once_and_without_it(
+    kafka: KafkaServer, certificate: Path, mechanism: str
+) -> None:
+    properties = librdkafka(kafka, certificate, mechanism, password="wrong-word")
+
+    with RawCluster(properties) as cluster, pytest.raises(NotAuthorized) as refused:
+        cluster.topics(None)
+
+    assert f"does not let {ADMIN!r} in" in str(refused.value)
+    shown = f"{refused.value!r} {cluster!r} {cluster.settings!r}"
+    assert "wrong-word" not in shown
+
+
+def test_a_topic_that_the_user_may_not_read_is_told(kafka: KafkaServer, certificate: Path) -> None:
+    properties = librdkafka(kafka, certificate, "PLAIN", STRANGER)
+
+    with RawCluster(properties) as cluster:
+        assert cluster.topics(None) == {}
+        with pytest.raises(NotAuthorized, match=TOPIC):
+            cluster.topics([TOPIC])
+        with pytest.raises(NotAuthorized, match=TOPIC):
+            list(RawReader(cluster, PLACE, 0, COUNT))
+
+
+def test_a_server_that_is_not_trusted_is_told_no_password(kafka: KafkaServer) -> None:
+    properties = kafka.client_properties
+    del properties["ssl.ca.location"]
+
+    with RawCluster(properties) as cluster, pytest.raises(NotAuthorized, match="is not trusted"):
+        cluster.topics(None)
+
+
+def test_a_client_without_tls_is_told_that_nobody_answers_it(kafka: KafkaServer) -> None:
+    properties = {"bootstrap.servers": kafka.bootstrap_servers}
+
+    with RawCluster(properties, timeout_s=1.0) as cluster, pytest.raises(BrokersUnavailable):
+        cluster.topics(None)

@@ -1,0 +1,46 @@
+import random
+from pathlib import Path
+
+import pytest
+from processes import until
+from table_crew import Member, check_claims, check_content
+from table_runs import paths, stored_paths
+
+from spark_jobs.tables import Table, open_table
+
+ROLES = ("load", "load", "compact", "collect")
+
+
+def kill_often(table: Table, claims: Path, chance: random.Random, kills: int) -> None:
+    """Let a crew write a table, and kill one of them at a time, somewhere in what it does."""
+    claims.mkdir()
+    crew = [Member(role, table.store.uri, claims, chance) for role in ROLES]
+    try:
+        for _ in range(kills):
+            for member in crew:
+                member.start()
+            wanted = table.head().version + chance.randint(1, 3)
+            until(lambda wanted=wanted: table.head().version >= wanted, f"version {wanted}")
+            chance.choice(crew).kill()
+            head = table.head()
+            assert head.records == head.position["end"]
+    finally:
+        for member in crew:
+            member.kill()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_whoever_is_killed_the_table_has_exactly_what_its_position_says(
+    tmp_path: Path, seed: int
+) -> None:
+    table, claims = open_table(str(tmp_path / "table")), tmp_path / "claims"
+    kill_often(table, claims, random.Random(seed), kills=20)
+    check_content(table, table.head())
+    check_claims(table, claims)
+    assert {"load", "compact"} <= {commit.kind for commit in table.commits()}
+    # What the dead left goes, and nothing else.
+    table.collect_orphans(0.0, keep_s=0.0)
+    assert stored_paths(table) == paths(table.head())
+    check_content(table, table.head())
+    assert not [file for file in table.store.list("_commits") if file.path.endswith(".tmp")]

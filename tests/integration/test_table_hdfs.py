@@ -1,0 +1,170 @@
+"""Tables on HDFS: a real name node and data node, and a client without a JVM."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hdfs_native import Client
+from hdfs_server import TEST_TIMEOUT_S, HdfsServer
+from processes import until
+from table_crew import Member, check_claims, check_content
+from table_runs import compact, load, paths, stored_paths, wrote
+
+from spark_jobs.errors import RunSuperseded, StorageFailed
+from spark_jobs.storage import TableStore, open_store
+from spark_jobs.storage.hdfs import HdfsStore
+from spark_jobs.tables import open_table
+
+pytestmark = [pytest.mark.timeout(TEST_TIMEOUT_S), pytest.mark.xdist_group("hdfs")]
+DATA = b'{"all": "or nothing"}'
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
+    with HdfsServer(tmp_path_factory.mktemp("hdfs")) as server:
+        yield server
+
+
+@pytest.fixture
+def store(server: HdfsServer, request: pytest.FixtureRequest) -> TableStore:
+    return open_store(f"{server.uri}/{request.node.name}")
+
+
+class _LossyClient(Client):
+    """A client whose renames are done, and whose answers are lost."""
+
+    def __init__(self, uri: str, error: Exception) -> None:
+        super().__init__(uri)
+        self._error = error
+
+    def rename(self, src: str, dst: str, overwrite: bool = False) -> None:
+        super().rename(src, dst, overwrite)
+        raise self._error
+
+
+def test_a_store_on_hdfs_keeps_the_same_promises(store: TableStore) -> None:
+    assert store.create_if_absent("_commits/0/1.json", DATA)
+    assert not store.create_if_absent("_commits/0/1.json", b"other")
+    assert store.read("_commits/0/1.json") == DATA
+    for path in ("data/a", "data/run=1/ü %20[x]", "data/run=1/c/d"):
+        with store.create(path) as stream:
+            stream.write(DATA)
+    with store.create("data/empty"):
+        pass
+    files = {file.path: file for file in store.list("data")}
+    sizes = {path: file.size for path, file in files.items()}
+    assert sizes.pop("data/empty") == 0
+    assert sizes == dict.fromkeys(["data/a", "data/run=1/ü %20[x]", "data/run=1/c/d"], len(DATA))
+    assert all(file.modified_s > 1_700_000_000 for file in files.values())
+    assert [file.path for file in store.list("_commits")] == ["_commits/0/1.json"]
+    assert store.folders("data") == ["run=1"]
+    assert list(store.list("nothing")) == []
+    assert store.folders("nothing") == []
+    with pytest.raises(StorageFailed, match="exists"), store.create("data/a"):
+        pass
+    assert store.read("data/a") == DATA
+    for path in ("data/run=1", "data/a", "data/a", "nothing/at/all"):
+        store.delete(path)
+    assert [file.path for file in store.list("data")] == ["data/empty"]
+    with pytest.raises(FileNotFoundError):
+        store.read("data/a")
+
+
+def test_a_file_whose_writer_fails_is_gone(store: TableStore) -> None:
+    with pytest.raises(TypeError), store.create("data/a") as stream:
+        stream.write("text")  # type: ignore[arg-type]
+    assert list(store.list("data")) == []
+
+
+def test_parquet_is_written_and_read_back(store: TableStore) -> None:
+    numbers = pa.table({"number": pa.array(range(100_000), pa.int64())})
+    with store.create("data/a.parquet") as stream:
+        pq.write_table(numbers, stream)
+        size = stream.tell()
+    assert [file.size for file in store.list("data")] == [size]
+    assert pq.read_table(pa.BufferReader(store.read("data/a.parquet"))) == numbers
+
+
+@pytest.mark.parametrize("error", [RuntimeError("connection lost"), FileNotFoundError("source")])
+def test_whose_request_was_done_and_answered_by_an_error_has_created(
+    server: HdfsServer, error: Exception
+) -> None:
+    store = HdfsStore(_LossyClient(server.uri, error), server.uri, f"/{type(error).__name__}")
+    assert store.create_if_absent("_commits/1", DATA)
+    assert store.read("_commits/1") == DATA
+    assert [file.path for file in store.list("_commits")] == ["_commits/1"]
+
+
+def test_whose_request_was_not_done_is_told(server: HdfsServer, store: TableStore) -> None:
+    class Refusing(Client):
+        def rename(self, src: str, dst: str, overwrite: bool = False) -> None:
+            raise RuntimeError("safe mode")
+
+    refusing = HdfsStore(Refusing(server.uri), server.uri, "/refusing")
+    with pytest.raises(StorageFailed, match="_commits/1: safe mode"):
+        refusing.create_if_absent("_commits/1", DATA)
+    assert list(refusing.list("_commits")) == []
+
+
+def test_a_table_is_loaded_compacted_and_collected(server: HdfsServer) -> None:
+    table = open_table(f"{server.uri}/lake/table")
+    base = table.head()
+    load(table, 3, base)
+    with pytest.raises(RunSuperseded, match="committed version 1 first"):
+        load(table, 6, base)
+    load(table, 6)
+    compact(table, paths(table.head()), may_rebase=lambda _head: True)
+    wrote(table, table.new_run(), "dead")
+    head = open_table(table.store.uri).head()
+    assert (head.version, head.position, head.records) == (3, {"end": 6}, 6)
+    # The loser's file, the dead run's, and the two that were compacted.
+    assert table.collect_orphans(0.0, keep_s=0.0).files == 4
+    assert stored_paths(table) == paths(table.head()) == paths(head)
+
+
+def test_of_many_processes_exactly_one_commits_each_version(
+    server: HdfsServer, tmp_path: Path
+) -> None:
+    table, claims = open_table(f"{server.uri}/crew/table"), tmp_path / "claims"
+    claims.mkdir()
+    chance = random.Random(3)
+    crew = [Member(role, table.store.uri, claims, chance) for role in ("load", "load", "compact")]
+    try:
+        for _ in range(6):
+            for member in crew:
+                member.start()
+            wanted = table.head().version + chance.randint(1, 3)
+            until(lambda wanted=wanted: table.head().version >= wanted, f"version {wanted}")
+            chance.choice(crew).kill()
+    finally:
+        for member in crew:
+            member.kill()
+    check_content(table, table.head())
+    check_claims(table, claims)
+
+
+def test_what_was_committed_survives_the_servers(server: HdfsServer) -> None:
+    table = open_table(f"{server.uri}/lake/surviving")
+    load(table, 3)
+    server.kill()
+    server.start()
+    again = open_table(table.store.uri)
+    assert again.head() == table.head()
+    assert [again.store.read(path) for path in paths(again.head())] == [b"aaa"]
+    load(again, 6)
+    assert table.head().position == {"end": 6}
+
+
+def test_servers_that_do_not_answer_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts = "<name>dfs.client.failover.max.attempts</name><value>1</value>"
+    document = f"<configuration><property>{attempts}</property></configuration>"
+    (tmp_path / "hdfs-site.xml").write_text(document)
+    (tmp_path / "core-site.xml").write_text("<configuration/>")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    with pytest.raises(StorageFailed, match=r"hdfs://127\.0\.0\.1:1/lake/_commits"):
+        open_table("hdfs://127.0.0.1:1/lake").head()

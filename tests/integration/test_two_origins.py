@@ -1,0 +1,474 @@
+"""Two data centres on one database: whose replays, whose records, and what a mirror brought."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, closing
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from live_scene import PARTITIONS, READY, LiveScene, event, events, ids, now_ms
+from migrated import make_migrated
+from processes import DEADLINE_S, BrokerProcess, until
+from receiver_thread import ReceiverThread
+from replay_service import Service
+from scraped_metrics import scrape
+from sqlalchemy import create_engine, text
+
+from app.config import Settings
+from app.live import deliverer, matcher
+from app.live.mirrored import WAITING_MAX
+from app.live.progress import Commit, PartitionProgress
+from app.log.outcomes import DeliveryOutcome, LiveOutcome, encode_outcome
+from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES, EVENTS
+from app.replay.dedupe import lasting_digest
+from app.replay.model import Counts, NewReplay, Webhook, Window
+from app.replay.options import Only, ReplayOptions
+from app.replay.states import ReplayState
+from app.replay.windows import MINUTE_MS, format_time
+from logbroker.client.partitioner import partition_for_key
+
+HOUR_MS = 60 * MINUTE_MS
+MIRRORED = "rewind_live_mirrored_total"
+
+# The kind of database matters for notes and claims; what else there is is tried on one of them.
+ON_MARIADB = pytest.mark.parametrize("database_url", ["mariadb"], indirect=True)
+ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
+
+@pytest.fixture
+def broker_b(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """The log of data centre b; that of a is `broker`."""
+    with BrokerProcess(tmp_path / "log-b", name="broker-b") as broker:
+        yield broker.serve()
+
+
+@pytest.fixture
+def both(
+    tmp_path: Path, broker: BrokerProcess, broker_b: BrokerProcess, database_url: str
+) -> tuple[Settings, Settings]:
+    """The settings of data centre a, and of b."""
+    make_migrated(database_url)
+    a, b = (
+        Settings(
+            data_dir=tmp_path,
+            database=database_url,
+            bootstrap_servers=each.bootstrap_servers,
+            origin=origin,
+            partitions=1,
+            allow_private_targets=True,
+            poll_interval_s=0.02,
+        )
+        for each, origin in ((broker, "a"), (broker_b, "b"))
+    )
+    return a, b
+
+
+@ON_MARIADB
+def test_a_replay_reads_the_log_of_the_data_centre_where_it_is_asked_for(
+    both: tuple[Settings, Settings],
+) -> None:
+    async def scenario() -> None:
+        async with AsyncExitStack() as stack:
+            a, b = [await stack.enter_async_context(Service.running(each)) for each in both]
+            webhook = a.webhook()
+            await a.publish(webhook, at_a=-2_000)
+            await b.publish(webhook, at_b_1=-2_000, at_b_2=-1_000)
+            asked = {
+                "webhookId": webhook.id,
+                "from": format_time(a.now_ms - 5_000),
+                "to": format_time(a.now_ms),
+            }
+            brought = []
+            for service in (b, a):
+                answer = await service.client.post("/replays", json=asked)
+                assert answer.status_code == 202, answer.text
+                done = await service.finished(answer.json()["id"])
+                assert done.state is ReplayState.COMPLETED
+                brought.append((done.origin, done.counts))
+            assert brought == [("b", Counts(delivered=2)), ("a", Counts(delivered=1))]
+            assert sorted(a.event_ids) == ["at_a", "at_b_1", "at_b_2"]
+
+    asyncio.run(scenario())
+
+
+@ON_SQLITE
+def test_twitters_door_leads_to_the_log_where_it_is(both: tuple[Settings, Settings]) -> None:
+    async def scenario() -> None:
+        async with AsyncExitStack() as stack:
+            a, b = [await stack.enter_async_context(Service.running(each)) for each in both]
+            webhook = a.webhook()
+            await b.publish(webhook, at_b=-3 * MINUTE_MS)
+            path = f"/1.1/account_activity/replay/webhooks/{webhook.id}/subscriptions/all.json"
+            minutes = (f"{format_time(a.now_ms - n * MINUTE_MS):.16}" for n in (4, 1))
+            dates = ["".join(filter(str.isdigit, minute)) for minute in minutes]
+            params = {"from_date": dates[0], "to_date": dates[1]}
+            answer = await b.client.post(path, params=params)
+            assert answer.status_code == 202, answer.text
+            done = await b.finished(answer.json()["job_id"])
+            assert (done.origin, done.counts) == ("b", Counts(delivered=1))
+
+    asyncio.run(scenario())
+
+
+@ON_MARIADB
+def test_a_late_event_is_looked_for_in_its_own_log(both: tuple[Settings, Settings]) -> None:
+    async def scenario() -> None:
+        async with Service.running(both[0]) as a:
+            webhook = a.webhook()
+            await a.publish(webhook, **{f"new_{n}": -1_000 - n for n in range(10)})
+            await a.publish(webhook, late=-2 * HOUR_MS)
+            late = Window(a.now_ms - 2 * HOUR_MS, a.now_ms - 2 * HOUR_MS + 1)
+            ends = [a.store.late_end(0, late, origin=origin) for origin in "ab"]
+            assert ends == [11, None]
+
+    asyncio.run(scenario())
+
+
+@pytest.fixture
+def scene(
+    tmp_path: Path, broker: BrokerProcess, database_url: str, receiver: ReceiverThread
+) -> Iterator[LiveScene]:
+    """The live path of data centre "here"; ends before its receiver does."""
+    with LiveScene(tmp_path, broker.bootstrap_servers, database_url) as scene:
+        scene.make()
+        yield scene
+
+
+def bring(
+    scene: LiveScene, webhook: Webhook, *owed: dict[str, object], time_ms: int | None = None
+) -> None:
+    """Put events into `delivery_log` as a mirror does that brings them from "elsewhere"."""
+    headers = {"event-type": "follow.created", "origin": "elsewhere", "server": "there"}
+    scene.produce(
+        DELIVERY_LOG,
+        [(webhook.id, {"event-id": each["id"], **headers}, b"{}") for each in owed],
+        time_ms=time_ms,
+    )
+
+
+def is_settled(scene: LiveScene, broker: BrokerProcess) -> bool:
+    """Whether all that is owed is committed, with no exception."""
+    return not scene.uncommitted(deliverer.GROUP, DELIVERY_LOG) and not any(notes(broker))
+
+
+def notes(broker: BrokerProcess) -> list[str]:
+    """What is stored with the group's positions: which records below them are not settled."""
+    return [place.metadata or "" for place in stored(broker)]
+
+
+def committed(broker: BrokerProcess) -> list[int | None]:
+    """The group's positions, of a partition without any None."""
+    return [None if place.offset < 0 else place.offset for place in stored(broker)]
+
+
+def stored(broker: BrokerProcess) -> list[TopicPartition]:
+    """What the group has committed."""
+    with member(broker) as consumer:
+        places = [TopicPartition(DELIVERY_LOG, each) for each in range(PARTITIONS)]
+        return consumer.committed(places, DEADLINE_S)
+
+
+def member(broker: BrokerProcess) -> closing[Consumer]:
+    """A client in the name of the deliverers' group."""
+    servers = broker.bootstrap_servers
+    client = {"bootstrap.servers": servers, "group.id": deliverer.GROUP, "log_level": 0}
+    return closing(Consumer(client))
+
+
+@ON_SQLITE
+def test_what_a_mirror_brought_is_not_delivered_and_what_was_made_here_is(
+    scene: LiveScene, broker: BrokerProcess, receiver: ReceiverThread
+) -> None:
+    webhook = scene.webhook(receiver)
+    live = scene.live()
+    bring(scene, webhook, *events(0, 40))
+    scene.owe(webhook, *events(40, 45))
+    bring(scene, webhook, *events(45, 50))
+    outcomes = scene.until_outcomes(5)
+    until(lambda: is_settled(scene, broker), "all is committed")
+    assert sorted(receiver.taken) == ids(40, 45)
+    assert {(each.event_id, each.outcome) for each in outcomes} == {
+        (event_id, LiveOutcome.DELIVERED) for event_id in ids(40, 45)
+    }
+    assert scrape(live.metrics_port)[MIRRORED] == 45
+    partition = partition_for_key(webhook.id.encode(), PARTITIONS)
+    assert scene.store.late_end(partition, Window(0, now_ms()), origin="here") is None
+
+
+@ON_SQLITE
+def test_an_outcome_names_its_event_by_a_digest_that_lasts(
+    scene: LiveScene, receiver: ReceiverThread
+) -> None:
+    webhook = scene.webhook(receiver)
+    scene.live()
+    scene.owe(webhook, event(1), event(1))
+    found = {each.digest for each in scene.until_outcomes(2)}
+    (record, _) = scene.read(DELIVERY_LOG)
+    assert found == {lasting_digest("evt_1", record.value)}
+
+
+@ON_MARIADB
+def test_what_a_mirror_brought_late_is_noted_where_replays_of_here_find_it(
+    scene: LiveScene, broker: BrokerProcess, receiver: ReceiverThread
+) -> None:
+    webhook = scene.webhook(receiver)
+    scene.live()
+    late_ms = now_ms() - 2 * HOUR_MS
+    scene.owe(webhook, *events(0, 3))
+    bring(scene, webhook, *events(3, 10), time_ms=late_ms)
+    scene.owe(webhook, event(10))
+    partition = partition_for_key(webhook.id.encode(), PARTITIONS)
+    window = Window(late_ms, late_ms + 1)
+    until(lambda: scene.store.late_end(partition, window, origin="here") == 10, "it is noted")
+    until(lambda: is_settled(scene, broker), "all is committed")
+    assert scene.store.late_end(partition, window, origin="elsewhere") is None
+    assert sorted(receiver.taken) == sorted([*ids(0, 3), "evt_10"])
+
+
+@ON_SQLITE
+def test_what_could_not_be_noted_is_not_done_with_and_survives_a_crash(
+    scene: LiveScene, broker: BrokerProcess, receiver: ReceiverThread, database_url: str
+) -> None:
+    webhook = scene.webhook(receiver)
+    live = scene.live()
+    rename_notes(database_url, "late_arrivals", "away")
+    late_ms = now_ms() - 2 * HOUR_MS
+    bring(scene, webhook, *events(0, 5), time_ms=late_ms)
+    scene.owe(webhook, event(5))
+    live.until_says("late-events-not-noted-yet")
+    scene.until_outcomes(1)
+    assert receiver.taken == ["evt_5"]
+    # The position is beyond them, and the note with it names them, and no longer the one behind.
+    told = PartitionProgress(6, range(5)).commit()
+    until(
+        lambda: told in [Commit(each.offset, each.metadata or "") for each in stored(broker)],
+        "what is open is committed as open, and no more",
+    )
+    live.kill()
+    rename_notes(database_url, "away", "late_arrivals")
+    scene.live()
+    partition = partition_for_key(webhook.id.encode(), PARTITIONS)
+    window = Window(late_ms, late_ms + 1)
+    until(lambda: scene.store.late_end(partition, window, origin="here") == 5, "it is noted")
+    until(lambda: is_settled(scene, broker), "all is committed")
+    assert receiver.taken == ["evt_5"]
+
+
+@ON_SQLITE
+def test_notes_that_wait_are_made_once_the_database_takes_them(
+    scene: LiveScene, broker: BrokerProcess, receiver: ReceiverThread, database_url: str
+) -> None:
+    webhook = scene.webhook(receiver)
+    live = scene.live()
+    rename_notes(database_url, "late_arrivals", "away")
+    late_ms = now_ms() - 2 * HOUR_MS
+    bring(scene, webhook, *events(0, 5), time_ms=late_ms)
+    live.until_says("late-events-not-noted-yet")
+    rename_notes(database_url, "away", "late_arrivals")
+    until(lambda: is_settled(scene, broker), "all is committed")
+    partition = partition_for_key(webhook.id.encode(), PARTITIONS)
+    window = Window(late_ms, late_ms + 1)
+    assert scene.store.late_end(partition, window, origin="here") == 5
+    assert not receiver.webhooks
+
+
+@ON_SQLITE
+def test_no_more_is_read_than_may_wait_to_be_noted(
+    scene: LiveScene, broker: BrokerProcess, receiver: ReceiverThread, database_url: str
+) -> None:
+    webhook = scene.webhook(receiver)
+    assert scene.live().stop() == 0
+    rename_notes(database_url, "late_arrivals", "away")
+    count, late_ms = WAITING_MAX + 10_000, now_ms() - 2 * HOUR_MS
+    bring(scene, webhook, *events(0, count), time_ms=late_ms)
+    # All are there when it begins to read: of a partition that is held it learns no newer end.
+    live = scene.live()
+    partition = partition_for_key(webhook.id.encode(), PARTITIONS)
+    lag = f'rewind_live_lag_records{{group="{deliverer.GROUP}",partition="{partition}"}}'
+
+    def stands_still() -> bool:
+        shown = scrape(live.metrics_port)
+        unsettled, unread = shown["rewind_live_unsettled_records"], shown.get(lag, 0)
+        # All that left the log is here, and some did not leave it.
+        return unread > 0 and unsettled >= WAITING_MAX and unsettled + unread == count
+
+    until(stands_still, "it reads no further")
+    rename_notes(database_url, "away", "late_arrivals")
+    until(lambda: is_settled(scene, broker), "all is committed")
+    assert scrape(live.metrics_port)[MIRRORED] == count
+    window = Window(late_ms, late_ms + 1)
+    assert scene.store.late_end(partition, window, origin="here") == count
+
+
+@ON_SQLITE
+def test_mirrored_events_of_the_first_topic_are_left_to_where_they_were_made(
+    scene: LiveScene, receiver: ReceiverThread
+) -> None:
+    scene.webhook(receiver, "*")
+    live = scene.live()
+    headers = {"event-id": "evt_1", "event-type": "x"}
+    scene.produce(EVENTS, [(None, {**headers, "origin": "elsewhere"}, b"{}")])
+    scene.publish(event(2))
+    until(lambda: receiver.taken, "what was made here came")
+    until(lambda: not scene.uncommitted(matcher.GROUP, EVENTS), "all is committed")
+    assert receiver.taken == ["evt_2"]
+    assert scrape(live.metrics_port)['rewind_live_events_total{result="mirrored"}'] == 1
+    assert len(scene.read(DELIVERY_LOG)) == 1
+
+
+@ON_MARIADB
+def test_a_replay_finds_what_a_mirror_brought_before_the_live_path_first_began(
+    both: tuple[Settings, Settings], tmp_path: Path, broker: BrokerProcess
+) -> None:
+    settings = both[0]
+
+    async def scenario() -> None:
+        async with Service.running(settings) as a:
+            scene = LiveScene(tmp_path, broker.bootstrap_servers, settings.database, partitions=1)
+            with scene:
+                webhook = a.webhook()
+                await a.publish(webhook, new=-1_000)
+                bring(scene, webhook, *events(0, 5), time_ms=a.now_ms - 2 * HOUR_MS)
+                await asyncio.to_thread(scene.live, origin="a")
+                done = await a.replay(webhook, -2 * HOUR_MS, -HOUR_MS)
+                assert (done.state, done.counts) == (ReplayState.COMPLETED, Counts(delivered=5))
+                done = await a.replay(webhook, -2_000, 0)
+                assert done.counts == Counts(delivered=1)
+                assert sorted(a.event_ids) == sorted([*ids(0, 5), "new"])
+
+    asyncio.run(scenario())
+
+
+@ON_MARIADB
+def test_what_was_delivered_late_is_not_missing_wherever_that_was(
+    both: tuple[Settings, Settings], tmp_path: Path, broker: BrokerProcess
+) -> None:
+    settings = both[0]
+
+    async def scenario() -> None:
+        async with Service.running(settings) as a:
+            scene = LiveScene(tmp_path, broker.bootstrap_servers, settings.database, partitions=1)
+            with scene:
+                webhook, late_ms = a.webhook(), a.now_ms - 2 * HOUR_MS
+                await asyncio.to_thread(scene.live, origin="a")
+                await a.publish(webhook, new=0)
+                await asyncio.to_thread(scene.until_outcomes, 1)
+                await a.publish(webhook, late=-2 * HOUR_MS)
+                await asyncio.to_thread(scene.until_outcomes, 2)
+                bring(scene, webhook, *events(0, 3), time_ms=late_ms)
+                bring_outcomes(scene, webhook, *ids(0, 2), time_ms=late_ms)
+                noted = Window(late_ms, late_ms + 1)
+                await asyncio.to_thread(
+                    until, lambda: a.store.late_end(0, noted, origin="a") == 5, "all is noted"
+                )
+                asked = NewReplay(
+                    webhook.id,
+                    Window(late_ms, late_ms + HOUR_MS),
+                    ReplayOptions(only=Only.FAILED),
+                    origin="a",
+                )
+                replay, _ = a.store.create_replay(asked)
+                done = await a.finished(replay.id)
+                assert (done.state, done.counts) == (ReplayState.COMPLETED, Counts(delivered=1))
+                assert sorted(a.event_ids) == ["evt_2", "late", "new"]
+
+    asyncio.run(scenario())
+
+
+def bring_outcomes(scene: LiveScene, webhook: Webhook, *event_ids: str, time_ms: int) -> None:
+    """Tell, as a mirror does, that "elsewhere" has delivered what `bring` brought."""
+    became = [
+        DeliveryOutcome(
+            partition=0,
+            offset=number,
+            event_id=event_id,
+            outcome=LiveOutcome.DELIVERED,
+            attempts=1,
+            status=204,
+            reason=None,
+            time_ms=time_ms,
+            digest=lasting_digest(event_id, b"{}"),
+        )
+        for number, event_id in enumerate(event_ids)
+    ]
+    headers = {"event-type": "follow.created", "origin": "elsewhere"}
+    scene.produce(
+        DELIVERY_OUTCOMES,
+        [(webhook.id, {"event-id": e.event_id, **headers}, encode_outcome(e)) for e in became],
+        time_ms=time_ms,
+    )
+
+
+def history_end(scene: LiveScene, webhook: Webhook) -> int | None:
+    """How far replays of an hour long ago reach in the partition of a webhook."""
+    partition = partition_for_key(webhook.id.encode(), PARTITIONS)
+    to_ms = now_ms() - 10 * HOUR_MS
+    return scene.store.late_end(partition, Window(to_ms - HOUR_MS, to_ms), origin="here")
+
+
+@ON_SQLITE
+def test_a_group_does_not_begin_before_it_is_noted_what_lies_before(
+    scene: LiveScene, broker: BrokerProcess, receiver: ReceiverThread, database_url: str
+) -> None:
+    webhook = scene.webhook(receiver)
+    bring(scene, webhook, *events(0, 5))
+    rename_notes(database_url, "late_arrivals", "away")
+    crashed = scene.live(launch_only=True)
+    crashed.until_says("late-events-not-noted-yet")
+    crashed.kill()
+    stopped = scene.live(launch_only=True)
+    stopped.until_says("late-events-not-noted-yet")
+    assert stopped.stop() == 0
+    assert "groups-not-left" not in stopped.said
+    assert committed(broker) == [None] * PARTITIONS
+    live = scene.live(launch_only=True)
+    live.until_says("late-events-not-noted-yet")
+    rename_notes(database_url, "away", "late_arrivals")
+    live.until_says(READY)
+    assert history_end(scene, webhook) == 5
+    assert None not in committed(broker)
+    # It began at the end, and goes on from there.
+    scene.owe(webhook, event(5))
+    scene.until_outcomes(1)
+    assert receiver.taken == ["evt_5"]
+
+
+@ON_SQLITE
+def test_a_group_whose_position_is_not_in_the_log_begins_anew_and_notes_what_lies_before(
+    scene: LiveScene, broker: BrokerProcess, receiver: ReceiverThread
+) -> None:
+    webhook = scene.webhook(receiver)
+    bring(scene, webhook, *events(0, 5))
+    with member(broker) as consumer:
+        places = [TopicPartition(DELIVERY_LOG, each, 1_000) for each in range(PARTITIONS)]
+        consumer.commit(offsets=places, asynchronous=False)
+    scene.live()
+    assert history_end(scene, webhook) == 5
+    # What is on time is found without a note.
+    partition = partition_for_key(webhook.id.encode(), PARTITIONS)
+    recent = Window(now_ms() - MINUTE_MS, now_ms())
+    assert scene.store.late_end(partition, recent, origin="here") is None
+
+
+@ON_SQLITE
+def test_a_group_that_goes_on_notes_nothing_of_what_it_has_read(
+    scene: LiveScene, broker: BrokerProcess, receiver: ReceiverThread
+) -> None:
+    webhook = scene.webhook(receiver)
+    live = scene.live()
+    bring(scene, webhook, *events(0, 5))
+    scene.owe(webhook, event(5))
+    scene.until_outcomes(1)
+    until(lambda: is_settled(scene, broker), "all is committed")
+    live.kill()
+    scene.live()
+    assert history_end(scene, webhook) is None
+
+
+def rename_notes(database_url: str, before: str, after: str) -> None:
+    """Take the table of late arrivals away from the live path, or give it back."""
+    engine = create_engine(database_url)
+    with engine.begin() as connection:
+        connection.execute(text(f"ALTER TABLE {before} RENAME TO {after}"))
+    engine.dispose()

@@ -1,0 +1,73 @@
+"""Empty databases made ready at the price of a copy: the migrations run once for each kind.
+
+That migrations work is shown in tests/unit/app/store; every other test only wants their outcome.
+"""
+
+import functools
+import itertools
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import Connection, create_engine, inspect, text
+
+from app.store import migrate
+
+_SQLITE: Final = "sqlite:///"
+
+
+def make_migrated(url: str) -> None:
+    """What `migrate` makes of an empty database, which this one has to be."""
+    if url.startswith(_SQLITE):
+        file = Path(url.removeprefix(_SQLITE))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(_sqlite_file())
+    else:
+        server, _, _ = url.rpartition("/")
+        _run(url, _mariadb_script(server))
+
+
+@functools.cache
+def _sqlite_file() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "rewind.db"
+        migrate(f"{_SQLITE}{file}")
+        # Nothing waits in a journal beside it.
+        assert list(Path(folder).iterdir()) == [file]
+        return file.read_bytes()
+
+
+_numbers = itertools.count(1)
+
+
+@functools.cache
+def _mariadb_script(server: str) -> list[str]:
+    """The statements that make a database of this server what migrations make of it."""
+    # One server may have several addresses.
+    database = f"migrated_{next(_numbers)}"
+    _run(server, [f"CREATE DATABASE {database}"])
+    migrate(f"{server}/{database}")
+    engine = create_engine(f"{server}/{database}")
+    with engine.connect() as connection:
+        script = _statements(connection, database)
+    engine.dispose()
+    return script
+
+
+def _statements(connection: Connection, database: str) -> list[str]:
+    # Tables that name one another are made in any order.
+    statements = ["SET foreign_key_checks = 0"]
+    for name in inspect(connection).get_table_names():
+        _, statement = connection.execute(text(f"SHOW CREATE TABLE {name}")).one()
+        statements.append(statement)
+        if connection.scalar(text(f"SELECT EXISTS (SELECT * FROM {name})")):
+            statements.append(f"INSERT INTO {name} SELECT * FROM {database}.{name}")
+    return statements
+
+
+def _run(url: str, script: list[str]) -> None:
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        for statement in script:
+            connection.exec_driver_sql(statement)
+    engine.dispose()

@@ -1,0 +1,54 @@
+"""Ports for servers that listen where a test says, or that come back to where they were."""
+
+import itertools
+import os
+import random
+import socket
+from typing import Final
+
+# Below the range that Linux takes ports for outgoing connections from, so that a server which is
+# down for a while finds its port free when it comes back.
+PORTS: Final = range(20_000, 32_000)
+
+SHARES: Final = 12
+"""Into how many parts the workers of a test run divide the ports."""
+
+
+def _share() -> range:
+    """The ports that are this worker's to choose from; all of them for a run without workers."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is None:
+        return PORTS
+    size = len(PORTS) // SHARES
+    # A worker that takes the place of a crashed one has a number of its own, so they may be many.
+    start = PORTS.start + int(worker.removeprefix("gw")) % SHARES * size
+    return range(start, start + size)
+
+
+# In turn, so that what was chosen and is not bound yet is not chosen again soon; from anywhere,
+# so that two runs on one machine seldom meet.
+_turns = itertools.islice(itertools.cycle(_share()), random.randrange(len(_share())), None)
+
+
+def free_port() -> int:
+    """A port that nobody listens on right now."""
+    return free_ports(1)[0]
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on right now, all different."""
+    return list(itertools.islice(filter(_is_free, _turns), count))
+
+
+def adjacent_ports(count: int) -> int:
+    """The first of several ports in a row that nobody listens on right now."""
+    return next(first for first in _turns if all(map(_is_free, range(first, first + count))))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as listener:
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,49 @@
+"""A log of schema records in memory, for registries that a test wants without a broker."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from logbroker.schemas.log_records import Decided, encode
+from logbroker.schemas.state import Outcome, RegistryState
+
+Written = list[tuple[bytes, bytes]]
+
+
+class MemoryLog:
+    """What one registry knows of `written`, which several may share.
+
+    It reads what others wrote only when it has to, as late as may be. `meanwhile` are what others
+    do between a decision and its append, the last one first. `writes_twice` is a producer that
+    took a lost acknowledgement for a failure.
+    """
+
+    def __init__(self, written: Written | None = None, *, writes_twice: bool = False) -> None:
+        self.written: Written = [] if written is None else written
+        self.meanwhile: list[Callable[[], object]] = []
+        self._writes_twice = writes_twice
+        self._state = RegistryState()
+        self._next = 0
+
+    @property
+    def cluster(self) -> str:
+        return "memory"
+
+    @contextmanager
+    def reading(self) -> Iterator[RegistryState]:
+        yield self._state
+
+    def append(self, decided: Decided) -> bool:
+        while self.meanwhile:
+            self.meanwhile.pop()()
+        own = len(self.written)
+        self.written += [encode(decided)] * (2 if self._writes_twice else 1)
+        return own in self._read()
+
+    def catch_up(self) -> None:
+        self._read()
+
+    def _read(self) -> list[int]:
+        """The offsets of the records that count, of those that were not read before."""
+        new = range(self._next, len(self.written))
+        self._next = len(self.written)
+        return [each for each in new if self._state.apply(*self.written[each]) is Outcome.COUNTS]

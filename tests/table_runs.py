@@ -1,0 +1,54 @@
+"""Runs on a table whose files are a few bytes: for tests of commits, and not of what is in them."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from spark_jobs.tables import DataFile, Run, Snapshot, Table
+
+
+def wrote(table: Table, run: Run, name: str = "a", records: int = 1) -> DataFile:
+    """A file that the run has written."""
+    path = f"{run.folder}/{name}.parquet"
+    with table.store.create(path) as stream:
+        stream.write(name.encode() * records)
+    return DataFile(path, records, len(name) * records)
+
+
+def load(table: Table, end: int, base: Snapshot | None = None, **options: Any) -> int:
+    """A run that adds one file and consumes up to `end`: the version."""
+    run = table.new_run()
+    added = [wrote(table, run, records=3)]
+    base = base or table.head()
+    return table.commit(base, kind="load", run=run, position={"end": end}, added=added, **options)
+
+
+def compact(
+    table: Table,
+    removed: Iterable[str],
+    base: Snapshot | None = None,
+    may_rebase: Callable[[Snapshot], bool] | None = None,
+) -> int:
+    """A run that puts one file in the place of others: the version."""
+    run = table.new_run()
+    base = base or table.head()
+    gone = [file for file in base.files if file.path in set(removed)]
+    added = [wrote(table, run, "c", sum(file.records for file in gone))]
+    paths = [file.path for file in gone]
+    return table.commit(
+        base,
+        kind="compact",
+        run=run,
+        position=None,
+        added=added,
+        removed=paths,
+        may_rebase=may_rebase,
+    )
+
+
+def paths(snapshot: Snapshot) -> set[str]:
+    return {file.path for file in snapshot.files}
+
+
+def stored_paths(table: Table) -> set[str]:
+    """The data files that are there, whether they are the table's or not."""
+    return {file.path for file in table.store.list("data")}

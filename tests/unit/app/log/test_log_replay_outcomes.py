@@ -1,0 +1,97 @@
+"""The records that tell what a stretch of a replay brought."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.log.replay_outcomes import ReplayOutcome, decode_replay_outcome, encode_replay_outcome
+from app.replay.hours import HOUR_MS, hour_text, tally
+from app.replay.model import Counts
+from app.replay.options import Source
+
+BROUGHT = ReplayOutcome(
+    replay_id="rpl_1",
+    webhook_id="wh_1",
+    origin="east",
+    source=Source.ARCHIVE,
+    epoch=2,
+    start=120_400,
+    end=137_305,
+    time_ms=1_795_248_602_000,
+    hours={498_674: Counts(4_070, 12, 1), 498_673: Counts(duplicates=3)},
+)
+
+
+def test_an_outcome_is_written_as_its_page_says() -> None:
+    assert json.loads(encode_replay_outcome(BROUGHT)) == {
+        "replayId": "rpl_1",
+        "webhookId": "wh_1",
+        "origin": "east",
+        "source": "archive",
+        "epoch": 2,
+        "start": 120_400,
+        "end": 137_305,
+        "hours": {
+            "2026-11-21T01": {"delivered": 0, "duplicates": 3, "failed": 0},
+            "2026-11-21T02": {"delivered": 4_070, "duplicates": 12, "failed": 1},
+        },
+        "time": "2026-11-21T08:10:02.000Z",
+    }
+
+
+COUNTS = st.builds(Counts, *[st.integers(0, 2**53)] * 3)
+
+
+@given(
+    st.builds(
+        ReplayOutcome,
+        replay_id=st.text(),
+        webhook_id=st.text(),
+        origin=st.text(),
+        source=st.sampled_from(Source),
+        epoch=st.integers(0, 2**31 - 1),
+        start=st.integers(0, 2**63 - 1),
+        end=st.integers(0, 2**63 - 1),
+        time_ms=st.integers(0, 4_000_000_000_000),
+        hours=st.dictionaries(st.integers(0, 1_000_000), COUNTS, max_size=5),
+    )
+)
+def test_what_is_written_is_read_back(outcome: ReplayOutcome) -> None:
+    assert decode_replay_outcome(encode_replay_outcome(outcome)) == outcome
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epoch": True},
+        {"start": -1},
+        {"end": "5"},
+        {"source": "tape"},
+        {"time": None},
+        {"hours": []},
+        {"hours": {"2026-11-21": {"delivered": 1, "duplicates": 0, "failed": 0}}},
+        {"hours": {"2026-11-21T08": {"delivered": 1}}},
+        {"hours": {"2026-11-21T08": 7}},
+    ],
+)
+def test_a_record_of_somebody_else_is_no_outcome(change: dict[str, object]) -> None:
+    value = json.loads(encode_replay_outcome(BROUGHT)) | change
+    assert decode_replay_outcome(json.dumps(value).encode()) is None
+
+
+@pytest.mark.parametrize("value", [None, b"", b"{", b"[]", b"{}", b"\xff", b"[" * 100_000])
+def test_what_is_no_object_is_no_outcome(value: bytes | None) -> None:
+    assert decode_replay_outcome(value) is None
+
+
+@given(st.lists(st.integers(0, 10 * HOUR_MS)))
+def test_a_tally_counts_every_time_in_its_hour(times_ms: list[int]) -> None:
+    counted = tally(times_ms)
+    assert counted == {
+        hour: sum(hour * HOUR_MS <= each < (hour + 1) * HOUR_MS for each in times_ms)
+        for hour in range(11)
+        if any(each // HOUR_MS == hour for each in times_ms)
+    }
+    assert all(hour_text(hour) == f"1970-01-01T{hour:02}" for hour in counted)

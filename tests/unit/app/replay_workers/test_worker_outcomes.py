@@ -1,0 +1,105 @@
+"""What replays brought is told to the log, by the hour of the events, and in nobody's way."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+from async_until import until
+from confluent_kafka import Consumer, TopicPartition
+from worker_bench import BEGIN_MS, Bench
+
+from app.log.event import OwedEvent
+from app.log.replay_outcomes import ReplayOutcome, decode_replay_outcome
+from app.log.topics import REPLAY_OUTCOMES
+from app.replay.hours import HOUR_MS
+from app.replay.model import Counts, Webhook, Window
+from app.replay.options import Source
+from app.replay_workers import outcome_book
+from app.webhooks.receiver import ReceivedWebhook
+
+HOUR = BEGIN_MS // HOUR_MS
+
+
+def told(bench: Bench, webhook: Webhook) -> list[ReplayOutcome]:
+    """What the log was told of the replays of a webhook, in its order."""
+    place = TopicPartition(REPLAY_OUTCOMES, bench.partition_of(webhook), 0)
+    configuration = {"bootstrap.servers": bench.bootstrap_servers, "group.id": "test"}
+    consumer = Consumer(configuration)
+    try:
+        low, high = consumer.get_watermark_offsets(place, 10)
+        consumer.assign([place])
+        records = consumer.consume(high - low, 20)
+    finally:
+        consumer.close()
+    assert {record.key() for record in records} <= {webhook.id.encode()}
+    found = [decode_replay_outcome(record.value()) for record in records]
+    return [outcome for outcome in found if outcome is not None]
+
+
+def test_what_a_replay_brought_is_told_by_hour_from_where_it_was_taken_up(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        hours = [HOUR, HOUR + 1, HOUR, HOUR + 2] * 50
+
+        def hour_of(received: ReceivedWebhook) -> int:
+            return hours[int(received.event_id.removeprefix("evt_"))]
+
+        events = [
+            OwedEvent(webhook.id, f"evt_{n}", "test.happened", hour * HOUR_MS + n, b"{}")
+            for n, hour in enumerate(hours)
+        ]
+        await bench.publish([*events, *events[100:150]])
+        bench.change(retry_attempts_max=1)
+        bench.receiver.judge = lambda _: 400 if len(bench.received) in (7, 9, 11) else 204
+        window = Window(HOUR * HOUR_MS, (HOUR + 3) * HOUR_MS)
+        replay = bench.replay(webhook, window, checkpoint=40, max_in_flight=1)
+        async with bench.worker():
+            done = await bench.finished(replay)
+        assert done.counts == Counts(157, 50, 3)
+        stretches = told(bench, webhook)
+        assert {(each.replay_id, each.epoch) for each in stretches} == {
+            (replay.id, done.lease_epoch)
+        }
+        assert {(each.source, each.origin) for each in stretches} == {(Source.LOG, "local")}
+        assert [each.start for each in stretches] == [40, *(each.end for each in stretches[:-1])]
+        assert stretches[-1].end == 250
+        assert totals(stretches) == {
+            **Counter({(hour, "events"): hours[40:].count(hour) for hour in set(hours)}),
+            **Counter({(hour, "duplicates"): hours[100:150].count(hour) for hour in set(hours)}),
+            **Counter((hour_of(each), "failed") for each in bench.received if each.status == 400),
+        }
+
+    asyncio.run(scenario())
+
+
+def totals(stretches: list[ReplayOutcome]) -> dict[tuple[int, str], int]:
+    found: Counter[tuple[int, str]] = Counter()
+    for stretch in stretches:
+        for hour, counts in stretch.hours.items():
+            found[hour, "events"] += counts.delivered + counts.failed
+            found[hour, "duplicates"] += counts.duplicates
+            found[hour, "failed"] += counts.failed
+    return +found
+
+
+def test_a_log_that_is_not_told_stops_no_replay(
+    bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outcome_book, "PATIENCE_S", 0.2)
+
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 60))
+        replay = bench.replay(webhook, max_events_per_second=60)
+        bench.book_servers = "127.0.0.1:1"
+        async with bench.worker():
+            await until(lambda: len(bench.received) >= 20, "delivery has begun")
+            done = await bench.finished(replay)
+        assert done.counts == Counts(60)
+
+    asyncio.run(scenario())
+    # Told of once, and then not asked again at each of the many checkpoints.
+    assert caplog.messages.count("replay-outcomes-lost") == 1
+    lost = bench.metrics.registry.get_sample_value("rewind_worker_outcomes_lost_records_total")
+    assert lost is not None
+    assert lost > 1

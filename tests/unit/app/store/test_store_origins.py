@@ -1,0 +1,256 @@
+"""Replays and late events of several data centres in one database."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy import Connection, insert, text
+
+from app.replay.lateness import LateSpan
+from app.replay.model import Claim, IdempotencyKey, NewReplay, NewWebhook, Replay, Window
+from app.replay.states import ReplayState
+from app.store import ActiveReplayExists, Store, late_arrivals, leases
+from app.store.claiming import Queue
+from app.store.engine import Database, open_engine
+from app.store.tables import replays
+from app.webhooks.signing import new_secret
+
+WINDOW = Window(1_000, 2_000)
+FOREVER_MS = 10**15
+OTHERS = 3_000
+
+READ_MAX = 200
+"""Rows on MariaDB, steps of the virtual machine on SQLite: what a claim may cost; those that it is
+not to look at are many more."""
+
+
+def new_replay(store: Store, origin: str) -> Replay:
+    webhook = store.create_webhook(NewWebhook("https://example.com/", "", new_secret()))
+    return store.create_replay(NewReplay(webhook.id, WINDOW, origin=origin))[0]
+
+
+def taken(store: Store, origin: str, lease_s: float = 3_600) -> Claim:
+    claim = store.claim(f"worker of {origin}", lease_s, origin)
+    assert claim is not None
+    return claim
+
+
+def test_a_replay_is_claimed_in_its_own_data_centre_alone(store: Store) -> None:
+    replay = new_replay(store, "a")
+    assert replay.origin == "a"
+    assert store.claim("worker", 60, "b") is None
+    assert taken(store, "a").replay.id == replay.id
+
+
+def test_names_of_data_centres_differ_by_case(store: Store) -> None:
+    new_replay(store, "A")
+    assert store.claim("worker", 60, "a") is None
+
+
+def test_each_data_centre_claims_its_own_in_their_order(store: Store) -> None:
+    made = [new_replay(store, origin) for origin in ("b", "a", "b", "a", "b", "a")]
+    for origin in ("a", "b"):
+        mine = [replay for replay in made if replay.origin == origin]
+        in_order = sorted(mine, key=lambda replay: (replay.created_ms, replay.id))
+        assert [taken(store, origin).replay.id for _ in mine] == [each.id for each in in_order]
+        assert store.claim("worker", 60, origin) is None
+
+
+def test_a_dead_holder_loses_its_replay_to_its_own_data_centre_alone(store: Store) -> None:
+    new_replay(store, "a")
+    taken(store, "a", lease_s=0)
+    assert store.claim("worker", 60, "b") is None
+    heir = taken(store, "a")
+    assert (heir.lease.epoch, heir.is_takeover) == (2, True)
+
+
+def test_what_was_nobodys_belongs_to_whom_claims_it_first(store: Store) -> None:
+    replay = new_replay(store, "")
+    assert taken(store, "b", lease_s=0).replay.origin == "b"
+    assert store.replay(replay.id).origin == "b"
+    assert store.claim("worker", 60, "a") is None
+    assert taken(store, "b").is_takeover
+
+
+@pytest.mark.parametrize("origins", [("", "a"), ("a", "")])
+def test_what_waits_longer_is_claimed_first_whether_it_is_somebodys_or_not(
+    store: Store, database_url: str, origins: tuple[str, str]
+) -> None:
+    first, second = (new_replay(store, origin) for origin in origins)
+    database = Database(database_url)
+    earlier = text("UPDATE replays SET claimable_ms = claimable_ms - 5000 WHERE id = :id")
+    database.write(lambda db: db.execute(earlier, {"id": first.id}))
+    database.close()
+    assert [taken(store, "a").replay.id for _ in range(2)] == [first.id, second.id]
+
+
+def test_a_claim_passes_over_what_is_being_claimed_of_its_own(
+    store: Store, database_url: str
+) -> None:
+    if database_url.startswith("sqlite"):
+        pytest.skip("one writer at a time")
+    mine, others = [new_replay(store, "a") for _ in range(2)], [new_replay(store, "b")]
+    database = Database(database_url)
+
+    def work(db: Connection) -> tuple[Claim | None, Claim | None, Claim | None]:
+        slow = leases.claim(db, "slow", 60, Queue("a"), "a")
+        return slow, store.claim("quick", 60, "a"), store.claim("other", 60, "b")
+
+    claims = database.write(work)
+    database.close()
+    assert None not in claims
+    ids = [claim.replay.id for claim in claims if claim]
+    assert (sorted(ids[:2]), ids[2:]) == (
+        sorted(each.id for each in mine),
+        [each.id for each in others],
+    )
+
+
+def cost_of(connection: Connection, work: Callable[[Connection], object]) -> int:
+    """What the database does for some work: see `READ_MAX`."""
+    if connection.dialect.name == "sqlite":
+        steps = 0
+
+        def count() -> int:
+            nonlocal steps
+            steps += 1
+            return 0
+
+        driver = connection.connection.driver_connection
+        assert driver is not None
+        driver.set_progress_handler(count, 1)
+        work(connection)
+        driver.set_progress_handler(None, 1)
+        return steps
+    before = rows_read(connection)
+    work(connection)
+    return rows_read(connection) - before
+
+
+def rows_read(connection: Connection) -> int:
+    status = connection.execute(text("SHOW SESSION STATUS LIKE 'Handler_read%'"))
+    return sum(int(value) for _name, value in status)
+
+
+@pytest.mark.parametrize("nobodys", [False, True])
+def test_a_claim_does_not_look_at_what_waits_for_other_data_centres(
+    store: Store, database_url: str, nobodys: bool
+) -> None:
+    """However long that has waited, and whatever the database reckons of its indexes."""
+    lost = new_replay(store, "a")
+    rows = [
+        {
+            "id": f"rpl_{number}",
+            "webhook_id": lost.webhook_id,
+            "from_ms": 1,
+            "to_ms": 2,
+            "state": "OPEN",
+            "claimable_ms": 1_000 + number,
+            "created_ms": 1_000 + number,
+            "origin": "a",
+        }
+        for number in range(OTHERS)
+    ]
+    engine = open_engine(database_url)
+    with engine.execution_options(rewind_writes=True).begin() as connection:
+        connection.execute(insert(replays), rows)
+    with engine.connect() as connection:
+        costs = [cost_of(connection, lambda db: leases.queues(db, "b"))]
+        assert costs[0] <= READ_MAX
+    mine = new_replay(store, "" if nobodys else "b")
+    with engine.execution_options(rewind_writes=True).begin() as connection:
+        (queue,) = leases.queues(connection, "b")
+        claims: list[Claim | None] = []
+        costs += [
+            cost_of(connection, lambda db: leases.queues(db, "b")),
+            cost_of(connection, lambda db: claims.append(leases.claim(db, "w", 60, queue, "b"))),
+        ]
+        assert [claim.replay.id for claim in claims if claim] == [mine.id]
+        # The claim itself writes and reads the replay and its webhook, and not one row more.
+        assert max(costs) <= READ_MAX * 5
+        # None of those of the other data centre is locked by it.
+        if not database_url.startswith("sqlite"):
+            assert store.claim("worker", 60, "a") is not None
+    engine.dispose()
+
+
+def test_a_webhook_has_one_replay_at_a_time_in_all_data_centres(store: Store) -> None:
+    replay = new_replay(store, "a")
+    with pytest.raises(ActiveReplayExists) as refusal:
+        store.create_replay(NewReplay(replay.webhook_id, WINDOW, origin="b"))
+    assert refusal.value.replay_id == replay.id
+    store.cancel_replay(replay.id)
+    assert store.create_replay(NewReplay(replay.webhook_id, WINDOW, origin="b"))[0].origin == "b"
+
+
+def test_a_key_names_one_replay_in_all_data_centres(store: Store) -> None:
+    webhook = store.create_webhook(NewWebhook("https://example.com/", "", new_secret()))
+    key = IdempotencyKey.of("outage-7", b"body")
+    first, _ = store.create_replay(NewReplay(webhook.id, WINDOW, origin="a"), key)
+    again, is_new = store.create_replay(NewReplay(webhook.id, WINDOW, origin="b"), key)
+    assert (again, is_new) == (first, False)
+
+
+def test_a_replay_is_paused_and_resumed_where_it_belongs(store: Store) -> None:
+    replay = new_replay(store, "a")
+    claim = taken(store, "a")
+    assert store.pause_replay(replay.id).state is ReplayState.PAUSED
+    assert not store.heartbeat(claim.lease, 60)
+    assert store.resume_replay(replay.id).origin == "a"
+    assert store.claim("worker", 60, "b") is None
+    assert taken(store, "a").replay.id == replay.id
+
+
+def test_the_end_of_a_replay_is_told_by_whichever_worker_is_there(store: Store) -> None:
+    replay = new_replay(store, "a")
+    store.enable_webhook(replay.webhook_id, "https://example.com/")
+    store.cancel_replay(replay.id)
+    notice = store.claim_notice(60)
+    assert notice is not None
+    assert (notice.replay.id, notice.replay.origin) == (replay.id, "a")
+
+
+def test_numbers_are_told_for_each_data_centre(store: Store) -> None:
+    for origin in ("a", "b", "b"):
+        new_replay(store, origin)
+    taken(store, "b", lease_s=0)
+    numbers = store.job_statistics("c")
+    assert numbers.by_state[ReplayState.OPEN] == 2
+    assert numbers.oldest_open_s.keys() == {"a", "b", "c"}
+    assert numbers.oldest_open_s["c"] == 0
+    assert numbers.late_heartbeats == {"b": 1, "c": 0}
+
+
+def span(from_ms: int, to_ms: int, end: int) -> LateSpan:
+    return LateSpan(1, Window(from_ms, to_ms), end)
+
+
+def test_late_events_are_looked_for_in_the_log_where_they_are(store: Store) -> None:
+    store.note_late_arrivals([span(10, 20, 500)], FOREVER_MS, origin="a")
+    store.note_late_arrivals([span(10, 20, 300)], FOREVER_MS, origin="b")
+    ends = [store.late_end(1, Window(0, 100), origin=origin) for origin in ("a", "b", "c")]
+    assert ends == [500, 300, None]
+
+
+def test_a_note_of_nobody_counts_for_all(store: Store) -> None:
+    store.note_late_arrivals([span(10, 20, 400)], FOREVER_MS, origin="")
+    store.note_late_arrivals([span(10, 20, 500)], FOREVER_MS, origin="a")
+    store.note_late_arrivals([span(10, 20, 300)], FOREVER_MS, origin="b")
+    ends = [store.late_end(1, Window(0, 100), origin=origin) for origin in ("a", "b", "c")]
+    assert ends == [500, 400, 400]
+
+
+def test_a_look_up_of_late_events_reads_none_of_other_data_centres(
+    store: Store, database_url: str
+) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    notes = [span(now_ms, now_ms + 1, number) for number in range(OTHERS)]
+    store.note_late_arrivals(notes, FOREVER_MS, origin="a")
+    store.note_late_arrivals([span(10, 20, 7)], FOREVER_MS, origin="b")
+    engine = open_engine(database_url)
+    with engine.connect() as connection:
+        window = Window(15, 16)
+        assert late_arrivals.end(connection, 1, window, "b") == 7
+        cost = cost_of(connection, lambda db: late_arrivals.end(db, 1, window, "b"))
+    engine.dispose()
+    assert cost <= READ_MAX

@@ -1,0 +1,28 @@
+"""What the page of data centres says in numbers, in settings and in metrics is so."""
+
+import re
+
+from doc_pages import page, section
+
+from app.api.models.replays import ReplayDocument
+from app.config import ORIGIN_CHARS_MAX, Settings, _variable
+from app.live.mirrored import WAITING_MAX
+from app.replay.digest_set import ENTRIES_MAX
+
+PAGE = page("data-centres.md")
+SERVICE = page("service.md")
+
+
+def test_the_bounds_are_told() -> None:
+    told = section(PAGE, "## Who does what").replace("\n ", "")
+    assert f"up to\n  {ENTRIES_MAX:,} for one replay" in section(PAGE, "## Who does what")
+    assert f"at most {WAITING_MAX:,} records" in told
+    name = f"1 to {ORIGIN_CHARS_MAX} letters, digits, dots, hyphens and underscores"
+    assert name in SERVICE
+    assert name in section(PAGE, "## Setting it up").replace("\n  ", "")
+
+
+def test_the_settings_that_are_named_are_settings() -> None:
+    known = {_variable(name) for name in Settings.model_fields}
+    assert set(re.findall(r"REWIND_[A-Z_]+", PAGE)) <= known
+    assert "origin" in ReplayDocument.model_fields

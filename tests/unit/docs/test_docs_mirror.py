@@ -1,0 +1,84 @@
+"""The tables of the mirror's page say what the code says, row by row."""
+
+import re
+
+import click
+from doc_pages import page, shown, table
+
+from logbroker.cli.mirror import mirror
+from logbroker.mirror import passage, receipts
+from logbroker.mirror.client_properties import DECIDED
+from logbroker.mirror.held import HOLD_MAX_S, HOLD_S
+from logbroker.mirror.metrics import FAMILIES, PREFIX
+from logbroker.mirror.provenance import PassedOver
+from logbroker.mirror.settings import COMPRESSIONS
+from logbroker.mirror.topics import NOT_COPIED
+
+MIRROR_PAGE = page("mirror.md")
+
+
+def option_default(option: click.Option) -> str:
+    if option.required:
+        return "required"
+    if option.is_flag:
+        return "off"
+    default = option.to_info_dict()["default"]  # the bare one may be a sentinel of click's
+    return "none" if default is None else shown(default)
+
+
+def test_every_option_is_told_with_its_variable_and_default() -> None:
+    wanted = {
+        option.opts[0]: (option.envvar or "none", option_default(option))
+        for option in mirror.params
+        if isinstance(option, click.Option)
+    }
+    rows = table(MIRROR_PAGE, "## Options of `logbroker mirror`")
+    assert {row["option"]: (row["variable"], row["default"]) for row in rows} == wanted
+    (compression,) = (row["meaning"] for row in rows if row["option"] == "--compression")
+    assert compression.endswith(f": {', '.join(COMPRESSIONS)}")
+
+
+def test_every_metric_is_told_with_its_type_and_labels() -> None:
+    wanted = {
+        f"{PREFIX}{name}": (family.kind, ", ".join(family.labels))
+        for name, family in FAMILIES.items()
+    }
+    told = {row["metric"]: (row["type"], row["labels"]) for row in table(MIRROR_PAGE, "## Metrics")}
+    assert told == wanted
+
+
+def test_only_metrics_that_there_are_are_to_be_watched() -> None:
+    signs = " ".join(row["sign"] for row in table(MIRROR_PAGE, "## Metrics", 1))
+    named = set(re.findall(r"[a-z]+_[a-z_]+", signs))
+    assert "lag_records" in named
+    assert named <= FAMILIES.keys()
+
+
+def test_every_reason_to_pass_a_record_over_is_told() -> None:
+    (row,) = (row for row in table(MIRROR_PAGE, "## Metrics") if "passed_over" in row["metric"])
+    assert set(re.findall(r"(\w+) \(", row["meaning"])) == set(PassedOver)
+
+
+def test_what_the_mirror_decides_and_does_not_copy_is_told_by_its_names() -> None:
+    decided = MIRROR_PAGE.partition("is decided by the mirror")[2].partition("and their kin")[0]
+    assert (names := set(re.findall(r"`([a-z.]+)`", decided))) <= DECIDED
+    assert len(names) == 6
+    text = MIRROR_PAGE.partition("named in the log.")[2].partition("are not copied")[0]
+    told = re.findall(r"`([a-z.]+)\*?`", text)
+    for setting in NOT_COPIED:
+        assert any(setting.startswith(name) for name in told) or "throttled" in setting
+
+
+def test_the_times_of_faults_are_those_of_the_code() -> None:
+    told = {row["what happens"]: row["what the mirror does"] for row in faults()}
+    refused = next(text for what, text in told.items() if what.startswith("the destination ref"))
+    assert f"for {HOLD_S:g} s and then longer, up to {HOLD_MAX_S:g} s" in refused
+    audit = next(text for what, text in told.items() if "audit" in what)
+    assert f"({receipts.REASON})" in audit
+    assert f"after {receipts.AGAIN_AFTER_S:g} s" in audit
+    assert f"({passage.RECORDS_LOST})" in " ".join(told.values())
+    assert f"what is on its way is waited for ({passage.DRAIN_S:g} s)" in MIRROR_PAGE
+
+
+def faults() -> list[dict[str, str]]:
+    return table(MIRROR_PAGE, "## When something fails")

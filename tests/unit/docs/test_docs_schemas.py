@@ -1,0 +1,149 @@
+"""The page about schemas says what the code does, row by row."""
+
+import re
+from inspect import getsource
+
+import click
+from doc_pages import page, section, table
+
+from logbroker.cli.registry import registry
+from logbroker.schemas import api, errors, rest_refusals, rest_request
+from logbroker.schemas.api import ROUTES
+from logbroker.schemas.avro_json import _SMALL_EXPONENT, JSON_BYTES_MAX
+from logbroker.schemas.avro_schema import ALL_TEXT_BYTES_MAX, REFERENCES_MAX, TEXT_BYTES_MAX
+from logbroker.schemas.avro_walk import DECIMAL_BYTES_MAX, DEPTH_MAX, EMPTY_FIELDS_MAX
+from logbroker.schemas.bounded_http import CONNECTIONS_MAX, HEAD_S
+from logbroker.schemas.compatibility import Compatibility
+from logbroker.schemas.decisions import (
+    KEPT_TEXT_BYTES_MAX,
+    NAMES_MAX,
+    SUBJECT_BYTES_MAX,
+    SUBJECT_TEXT_BYTES_MAX,
+    VERSIONS_MAX,
+)
+from logbroker.schemas.decoder import VALUE_BYTES_MAX
+from logbroker.schemas.lookup import REFERENCES_MAX as LOOKUP_REFERENCES_MAX
+from logbroker.schemas.lookup import UNKNOWN_S
+from logbroker.schemas.service import (
+    ALLOWED_TYPES,
+    BODY_BYTES_MAX,
+    BODY_S,
+    HEADERS_BYTES_MAX,
+    UNDER_WAY_MAX,
+    URL_BYTES_MAX,
+    RegistryService,
+)
+
+SCHEMAS_PAGE = page("schemas.md")
+
+MIB = 2**20
+
+
+def test_every_option_is_told_with_its_variable_and_default() -> None:
+    told = {
+        row["option"]: (row["variable"], row["default"])
+        for row in table(SCHEMAS_PAGE, "## Options of `logbroker registry`")
+    }
+    assert told == {
+        option.opts[0]: (str(option.envvar or "none"), default_of(option))
+        for option in registry.params
+        if isinstance(option, click.Option)
+    }
+
+
+def default_of(option: click.Option) -> str:
+    if option.is_flag:
+        return "off"
+    default = option.to_info_dict()["default"]
+    return "none" if default is None else str(default)
+
+
+def test_every_route_is_told() -> None:
+    told = [row["route"] for row in table(SCHEMAS_PAGE, "## Routes")]
+    operations = [f"GET /{name}" for name in ("healthz", "readyz", "metrics")]
+    assert told == [f"{route.method} {route.path}" for route in ROUTES] + operations
+    assert set(operations) == {
+        f"{route.method} {route.path}" for route in RegistryService._operations(_nobody())
+    }
+
+
+def _nobody() -> RegistryService:
+    return object.__new__(RegistryService)
+
+
+def test_every_code_is_told() -> None:
+    told = {
+        int(code) for row in table(SCHEMAS_PAGE, "## Routes", 1) for code in row["code"].split(", ")
+    }
+    found = {
+        each.__dict__["code"]
+        for room in (errors, rest_refusals)
+        for each in vars(room).values()
+        if isinstance(each, type) and isinstance(each.__dict__.get("code"), int)
+    }
+    assert told == found
+
+
+def test_every_level_is_told() -> None:
+    told = {
+        level
+        for row in table(SCHEMAS_PAGE, "## Compatibility")
+        for level in row["level"].split(", ")
+    }
+    assert told == {each.value for each in Compatibility}
+
+
+def test_the_limits_are_those_of_the_code() -> None:
+    told = limits("## Limits")
+    text, all_text = f"{TEXT_BYTES_MAX:,} bytes", f"{ALL_TEXT_BYTES_MAX:,}"
+    assert told["a schema's text"] == f"{text}; with all that it refers to, {all_text}"
+    assert told["a subject's name"].startswith(f"{SUBJECT_BYTES_MAX:,} bytes")
+    names = "subjects that have versions, and those that have levels, together"
+    assert told[names] == f"{NAMES_MAX:,}"
+    texts = f"with texts of {SUBJECT_TEXT_BYTES_MAX:,} bytes together"
+    assert told["versions of a subject"] == f"{VERSIONS_MAX:,}; {texts}"
+    kept = f"{KEPT_TEXT_BYTES_MAX:,} bytes"
+    assert told["all schemas together, deleted ones too"] == kept
+    assert told["schemas that one refers to, with what they refer to"] == str(REFERENCES_MAX)
+    body = f"{BODY_BYTES_MAX // MIB} MiB, within {BODY_S:g} s; of one of the types "
+    assert told["a request's body"] == body + ", ".join(ALLOWED_TYPES)
+    assert told["the URL"] == f"{URL_BYTES_MAX // 1024} KiB"
+    assert told["the headers"] == f"{HEADERS_BYTES_MAX // 1024} KiB, within {HEAD_S:g} s"
+    assert told["connections of one process"] == f"{CONNECTIONS_MAX}; more are closed"
+    assert told["requests that wait for a thread"].startswith(
+        f"{UNDER_WAY_MAX} look-ups and {UNDER_WAY_MAX} changes"
+    )
+
+
+def test_what_reading_may_cost_is_told() -> None:
+    assert limits("## Reading") == {
+        "a value": f"{VALUE_BYTES_MAX // MIB} MiB",
+        "its JSON": f"{JSON_BYTES_MAX // MIB} MiB",
+        "records inside each other, of a type that contains itself": str(DEPTH_MAX),
+        "a decimal": f"{DECIMAL_BYTES_MAX} bytes",
+        "fields of a schema that take no bytes": str(EMPTY_FIELDS_MAX),
+        "items of an array that take no bytes": "none",
+        "other schemas that one needs": str(LOOKUP_REFERENCES_MAX),
+    }
+    reading = section(SCHEMAS_PAGE, "## Reading")
+    assert f"more than {_SMALL_EXPONENT:,} digits" in reading
+    assert f"nobody has, for {UNKNOWN_S:g} s" in reading
+
+
+def limits(heading: str) -> dict[str, str]:
+    return {row["what"]: row["limit"] for row in table(SCHEMAS_PAGE, heading)}
+
+
+def test_the_queries_that_are_told_are_read() -> None:
+    """Each name of a query stands in the code that reads requests, and no other does."""
+    told = {
+        name
+        for row in table(SCHEMAS_PAGE, "## Routes")
+        for name in filter(None, row["query"].split(", "))
+    }
+    assert told == _names_read()
+
+
+def _names_read() -> set[str]:
+    text = getsource(api) + getsource(rest_request)
+    return set(re.findall(r'(?:flag|_number|query\.get)\("(\w+)"', text))

@@ -1,0 +1,275 @@
+import logging
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from logbroker.client.raw.settings import Address, Login, read_settings
+from logbroker.client.raw.tls import make_context
+from logbroker.errors import ConfigurationError
+
+PLACE = {"bootstrap.servers": "log:9092"}
+SECRET = "secret-word"
+JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+SCRAM = {**PLACE, "security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-256"}
+
+
+def refusal(properties: dict[str, str]) -> str:
+    with pytest.raises(ConfigurationError) as refused:
+        read_settings({**PLACE, **properties})
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "addresses"),
+    [
+        ("a:1,b:2", [("a", 1), ("b", 2)]),
+        (" a:1 , b ", [("a", 1), ("b", 9092)]),
+        ("[::1]:7", [("::1", 7)]),
+        ("[::1]", [("::1", 9092)]),
+        ("SASL_SSL://a:1", [("a", 1)]),
+    ],
+)
+def test_brokers_are_named_as_other_clients_name_them(
+    text: str, addresses: list[tuple[str, int]]
+) -> None:
+    settings = read_settings({"bootstrap.servers": text})
+
+    assert list(settings.bootstrap) == [Address(*each) for each in addresses]
+
+
+@pytest.mark.parametrize("text", ["", " , ", "a:0", "a:65536", "a:x", ":9092", "a:1,:2"])
+def test_a_list_without_a_broker_or_with_a_bad_one_is_refused(text: str) -> None:
+    assert "bootstrap.servers" in refusal({"bootstrap.servers": text})
+
+
+def test_an_address_is_shown_as_it_is_written() -> None:
+    assert [str(Address("a", 1)), str(Address("::1", 2))] == ["a:1", "[::1]:2"]
+
+
+def test_without_more_nothing_is_encrypted_and_nobody_logs_in() -> None:
+    settings = read_settings(PLACE)
+
+    assert (settings.tls, settings.login, settings.is_read_committed) == (None, None, False)
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"sasl.mechanisms": "scram-sha-512", "sasl.username": "me", "sasl.password": SECRET},
+        {
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.jaas.config": f'{JAAS} username="me" password="{SECRET}";',
+        },
+    ],
+    ids=["librdkafka", "Java"],
+)
+def test_a_login_is_told_by_librdkafkas_names_and_by_javas(properties: dict[str, str]) -> None:
+    settings = read_settings({**PLACE, "security.protocol": "sasl_plaintext", **properties})
+
+    assert settings.login == Login("SCRAM-SHA-512", "me", SECRET)
+    assert SECRET not in repr(settings)
+
+
+@pytest.mark.parametrize("mechanism", ["OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM", "SCRAM-SHA-1"])
+def test_a_mechanism_that_is_not_spoken_is_refused_by_its_name(mechanism: str) -> None:
+    told = refusal({"security.protocol": "SASL_SSL", "sasl.mechanism": mechanism})
+
+    assert mechanism in told
+    assert "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512" in told
+
+
+def test_a_login_without_a_mechanism_is_refused_as_gssapi_would_be_meant() -> None:
+    assert "sasl.mechanism is missing" in refusal({"security.protocol": "SASL_SSL"})
+
+
+@pytest.mark.parametrize(
+    ("properties", "told"),
+    [
+        ({"sasl.username": "me"}, "sasl.password"),
+        ({"sasl.password": SECRET}, "sasl.username"),
+        ({"sasl.jaas.config": f"{JAAS} password={SECRET}"}, "sasl.jaas.config cannot be read"),
+        (
+            {"sasl.jaas.config": f"a.PlainLoginModule required username=me password={SECRET};"},
+            "PlainLoginModule, which is not for SCRAM-SHA-256",
+        ),
+        (
+            {"sasl.jaas.config": f"{JAAS} username=me password={SECRET} tokenauth=true;"},
+            "tokenauth",
+        ),
+        ({"sasl.mechanisms": "PLAIN"}, "sasl.mechanism and sasl.mechanisms contradict"),
+    ],
+)
+def test_a_login_that_is_not_whole_is_refused_without_its_secrets(
+    properties: dict[str, str], told: str
+) -> None:
+    text = refusal({**SCRAM, **properties})
+
+    assert told in text
+    assert SECRET not in text
+
+
+@pytest.mark.parametrize(
+    ("protocol", "name"),
+    [
+        ("SSL", "ssl.crl.location"),
+        ("SSL", "ssl.engine.factory.class"),
+        ("SSL", "ssl.cipher.suites"),
+        ("SASL_PLAINTEXT", "sasl.client.callback.handler.class"),
+        ("SASL_PLAINTEXT", "sasl.login.class"),
+        ("PLAINTEXT", "security.providers"),
+    ],
+)
+def test_what_is_not_safe_to_pass_over_is_refused_by_its_name(protocol: str, name: str) -> None:
+    text = refusal({"security.protocol": protocol, name: SECRET})
+
+    assert f"{name} is not understood" in text
+    assert SECRET not in text
+
+
+def test_what_no_connection_needs_is_passed_over() -> None:
+    others = {"ssl.crl.location": "x", "sasl.login.class": "x", "sasl.username": "x"}
+
+    assert read_settings({**PLACE, **others}).login is None
+
+
+def test_what_does_not_concern_reading_is_passed_over_with_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    properties = {**PLACE, "group.id": SECRET, "acks": "all", "one.of": "nobody"}
+
+    with caplog.at_level(logging.WARNING):
+        read_settings(properties)
+        read_settings(properties)
+
+    (warning,) = caplog.messages
+    assert "acks, group.id, one.of" in warning
+    assert SECRET not in warning
+
+
+def test_every_problem_is_told_at_once() -> None:
+    text = refusal(
+        {
+            "bootstrap.servers": "a:x",
+            "security.protocol": "TLS",
+            "isolation.level": "serializable",
+            "request.timeout.ms": "-1",
+            "fetch.max.wait.ms": "soon",
+        }
+    )
+
+    assert [line.split()[0] for line in text.splitlines()] == [
+        "security.protocol",
+        "isolation.level",
+        "bootstrap.servers",
+        "request.timeout.ms",
+        "fetch.max.wait.ms",
+    ]
+
+
+def test_times_and_sizes_have_two_names() -> None:
+    java = {"request.timeout.ms": "5000", "fetch.max.wait.ms": "7"}
+    librdkafka = {"socket.timeout.ms": "5000", "fetch.wait.max.ms": "7"}
+
+    assert read_settings({**PLACE, **java}) == read_settings({**PLACE, **librdkafka})
+    assert read_settings({**PLACE, **java}).request_timeout_s == 5.0
+
+
+@pytest.fixture(scope="module")
+def pem(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A key with a password, its certificate, and a file with both."""
+    folder = tmp_path_factory.mktemp("pem")
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -days 2 -subj /CN=me"
+    files = ["-keyout", str(folder / "key"), "-out", str(folder / "certificate")]
+    subprocess.run(
+        [*command.split(), "-passout", f"pass:{SECRET}", *files], check=True, capture_output=True
+    )
+    both = (folder / "key").read_text() + (folder / "certificate").read_text()
+    (folder / "both").write_text(both)
+    return {name: str(folder / name) for name in ("key", "certificate", "both")}
+
+
+def context_of(properties: dict[str, str]) -> None:
+    settings = read_settings({**PLACE, "security.protocol": "SSL", **properties})
+    assert settings.tls is not None
+    assert SECRET not in repr(settings)
+    context = make_context(settings.tls)
+    assert len(context.get_ca_certs()) == 1, "nobody else is trusted"
+
+
+def test_files_are_named_by_librdkafkas_names(pem: dict[str, str]) -> None:
+    context_of(
+        {
+            "ssl.ca.location": pem["certificate"],
+            "ssl.certificate.location": pem["certificate"],
+            "ssl.key.location": pem["key"],
+            "ssl.key.password": SECRET,
+        }
+    )
+
+
+def test_files_are_named_by_javas_names(pem: dict[str, str]) -> None:
+    context_of(
+        {
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": pem["certificate"],
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": pem["both"],
+            "ssl.key.password": SECRET,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("ca", "key", "certificate"),
+    [
+        ("ssl.ca.pem", "ssl.key.pem", "ssl.certificate.pem"),
+        ("ssl.truststore.certificates", "ssl.keystore.key", "ssl.keystore.certificate.chain"),
+    ],
+    ids=["librdkafka", "Java"],
+)
+def test_certificates_and_keys_may_be_texts(
+    pem: dict[str, str], ca: str, key: str, certificate: str
+) -> None:
+    text = Path(pem["certificate"]).read_text()
+    secret = Path(pem["key"]).read_text()
+
+    context_of({ca: text, key: secret, certificate: text, "ssl.key.password": SECRET})
+
+
+def test_a_wrong_password_of_a_key_is_told_without_it(pem: dict[str, str]) -> None:
+    identity = {"ssl.certificate.location": pem["certificate"], "ssl.key.location": pem["key"]}
+
+    for password in ({}, {"ssl.key.password": "other-word"}):
+        with pytest.raises(ConfigurationError, match="key and certificate") as refused:
+            context_of({**identity, **password, "ssl.ca.location": pem["certificate"]})
+        assert "other-word" not in str(refused.value)
+
+
+def test_stores_of_java_are_refused_by_name(tmp_path: Path) -> None:
+    store = tmp_path / "trust.jks"
+    store.write_bytes(bytes.fromhex("feedfeed00000002"))
+
+    assert "ssl.truststore.type is 'JKS'" in refusal(
+        {"security.protocol": "SSL", "ssl.truststore.type": "JKS"}
+    )
+    with pytest.raises(ConfigurationError, match=r"trust\.jks is not PEM; stores of Java \(JKS\)"):
+        context_of({"ssl.truststore.location": str(store)})
+
+
+def test_a_file_that_is_not_there_is_told_by_its_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"none\.pem"):
+        context_of({"ssl.ca.location": str(tmp_path / "none.pem")})
+
+
+def test_a_key_without_its_certificate_is_refused() -> None:
+    text = refusal({"security.protocol": "SSL", "ssl.key.pem": SECRET})
+
+    assert "needs its certificate" in text
+    assert SECRET not in text
+
+
+def test_only_safe_versions_of_tls_are_taken() -> None:
+    text = refusal({"security.protocol": "SSL", "ssl.enabled.protocols": "TLSv1,TLSv1.1"})
+
+    assert "ssl.enabled.protocols" in text

@@ -1,0 +1,59 @@
+"""Checks against many versions: what they take, and how much they tell."""
+
+import gc
+import json
+import tracemalloc
+
+import pytest
+from schema_memory import MemoryLog
+
+from logbroker.schemas.compatibility import TOLD_MAX, Compatibility
+from logbroker.schemas.registry import SchemaRegistry
+from logbroker.schemas.resolution import MISMATCHES_MAX
+from logbroker.schemas.schema_text import SchemaText
+
+
+@pytest.fixture
+def registry() -> SchemaRegistry:
+    return SchemaRegistry(MemoryLog())
+
+
+def test_a_check_against_many_versions_keeps_one_at_a_time(registry: SchemaRegistry) -> None:
+    fields = ",".join(f'{{"name":"f{n}","type":"int"}}' for n in range(500))
+
+    def wide(version: int) -> SchemaText:
+        return SchemaText(f'{{"type":"record","name":"R","doc":"{version}","fields":[{fields}]}}')
+
+    def most_of_a_check() -> int:
+        # The more objects the last full collection has found, those of other tests too, the later
+        # the next one comes.
+        gc.freeze()
+        gc.collect()
+        tracemalloc.start()
+        assert registry.check("s", None, wide(0)) == []
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        gc.unfreeze()
+        return most
+
+    registry.set_compatibility("s", Compatibility.NONE)
+    for version in range(1, 21):
+        registry.register("s", wide(version))
+    registry.set_compatibility("s", Compatibility.FULL)
+    with_one = most_of_a_check()
+    registry.set_compatibility("s", Compatibility.FULL_TRANSITIVE)
+    assert most_of_a_check() < 4 * with_one
+
+
+def test_problems_with_many_versions_and_fields_are_told_up_to_a_bound(
+    registry: SchemaRegistry,
+) -> None:
+    registry.set_compatibility("s", Compatibility.NONE)
+    for version in range(1, TOLD_MAX):
+        fixed = [{"type": "fixed", "name": f"F{n}", "size": version} for n in range(50)]
+        fields = [{"name": f"f{n}", "type": each} for n, each in enumerate(fixed)]
+        schema = {"type": "record", "name": "R", "fields": fields}
+        registry.register("s", SchemaText(json.dumps(schema)))
+    registry.set_compatibility("s", Compatibility.FULL_TRANSITIVE)
+    new = SchemaText(json.dumps({**schema, "fields": [{**each, "type": "int"} for each in fields]}))
+    assert TOLD_MAX <= len(registry.check("s", None, new)) < TOLD_MAX + 2 * MISMATCHES_MAX

@@ -1,0 +1,35 @@
+"""What `rewind-jobs restore` is told, and how it says no."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from spark_jobs.cli import main
+
+
+@pytest.mark.parametrize(
+    ("options", "exit_code", "word"),
+    [
+        ((), 2, "--api and --webhook"),
+        (("--api", "http://127.0.0.1:1", "--webhook", "wh"), 2, "go together"),
+        (("--webhook", "wh", "--from", "2026-01-02", "--to", "2026-01-02"), 2, "after --from"),
+        (("--api", "http://127.0.0.1:1", "--once"), 1, "http://127.0.0.1:1 does not answer"),
+    ],
+)
+def test_what_to_restore_is_to_be_said(
+    tmp_path: Path, options: tuple[str, ...], exit_code: int, word: str
+) -> None:
+    arguments = ["restore", "--table", str(tmp_path), "--bootstrap-servers", "127.0.0.1:1"]
+    result = CliRunner().invoke(main, [*arguments, "--master", "local[1]", *options])
+    assert (result.exit_code, word in result.output) == (exit_code, True), result.output
+
+
+def test_the_key_is_read_from_a_file_and_never_shown(tmp_path: Path) -> None:
+    key = tmp_path / "operator.key"
+    key.write_text("rwk_secret\n")
+    arguments = ["restore", "--table", str(tmp_path), "--bootstrap-servers", "127.0.0.1:1"]
+    arguments += ["--api", "http://127.0.0.1:1", "--api-key-file", str(key), "--once"]
+    result = CliRunner().invoke(main, [*arguments, "--master", "local[1]"])
+    assert result.exit_code == 1
+    assert "rwk_secret" not in result.output

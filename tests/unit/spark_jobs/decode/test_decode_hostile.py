@@ -1,0 +1,268 @@
+"""Bytes that lie: they are refused with the batch's base offset, in bounded time and memory."""
+
+import tracemalloc
+import zlib
+from collections.abc import Callable
+
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+from log_batches import LogRecord, batch_around, batch_of, batch_packed, framed, marker, record_body
+
+from logbroker.errors import CorruptBatch
+from logbroker.records.batch import iter_batches
+from logbroker.records.compression import Codec
+from logbroker.records.record import NewRecord, decode_records, encode_batch
+from logbroker.records.varint import encode_varint
+from spark_jobs.decode import DecodedChunk, decode
+
+BASE = 4_711
+INT32_MAX = 2**31 - 1
+MB = 2**20
+
+
+def decoded(log: bytes, **limits: int) -> list[DecodedChunk]:
+    wanted = {"key", "value", "headers"}
+    return list(decode(log, start=0, end=2**62, wanted=wanted, **limits))
+
+
+def refused(log: bytes, match: str = "", **limits: int) -> None:
+    with pytest.raises(CorruptBatch, match=rf"(batch|marker) at {BASE}\b.*{match}"):
+        decoded(log, **limits)
+
+
+def around(body: bytes, count: int = 1, **fields: int) -> bytes:
+    return batch_around(body, **{"base_offset": BASE, "record_count": count, **fields})
+
+
+PLAIN = LogRecord(0, 5, b"key", b"value", ((b"h", b"w"), (b"i", None)))
+
+
+@given(st.data())
+def test_damaged_records_are_refused_or_read_as_the_plain_decoder_reads_them(
+    data: st.DataObject,
+) -> None:
+    records = [PLAIN._replace(offset_delta=n) for n in range(data.draw(st.integers(1, 4)))]
+    body = bytearray(b"".join(framed(record_body(record)) for record in records))
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(body) - 1))
+        body[at] = data.draw(st.integers(0, 255))
+    copies = data.draw(st.sampled_from([1, 60]))  # 60 are walked in step
+    log = b"".join(
+        batch_around(
+            bytes(body),
+            base_offset=BASE + 10 * n,
+            last_offset_delta=9,
+            record_count=len(records),
+        )
+        for n in range(copies)
+    )
+    _, batch = next(iter_batches(log))
+    try:
+        plain = decode_records(batch)
+    except CorruptBatch:
+        return refused(log)
+    offsets = [record.offset for record in plain]
+    if offsets != sorted(set(offsets)) or not BASE <= offsets[0] <= offsets[-1] < BASE + 10:
+        return refused(log)
+    (chunk,) = decoded(log)
+    assert chunk.keys is not None
+    assert chunk.values is not None
+    assert chunk.headers is not None
+    assert chunk.offsets.tolist()[: len(plain)] == offsets
+    assert chunk.keys.to_pylist() == [record.key for record in plain] * copies
+    assert chunk.values.to_pylist() == [record.value for record in plain] * copies
+    assert [
+        tuple((header["key"], header["value"]) for header in headers or ())
+        for headers in chunk.headers.to_pylist()
+    ] == [record.headers for record in plain] * copies
+    return None
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_one_changed_bit_anywhere_is_noticed(codec: Codec) -> None:
+    log = encode_batch([NewRecord(7, b"k", b"v" * 9)] * 3, codec=codec, base_offset=BASE)
+    for at in range(16, len(log)):
+        damaged = bytearray(log)
+        damaged[at] ^= 0x10
+        refused(bytes(damaged))
+
+
+def test_records_cut_at_every_byte_are_refused() -> None:
+    body = framed(record_body(PLAIN)) * 2
+    for size in range(len(body)):
+        refused(around(body[:size], count=2, last_offset_delta=1))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(encode_varint(-1) + bytes(40), id="negative record length"),
+        pytest.param(encode_varint(-(2**20)) + bytes(40), id="long negative record length"),
+        pytest.param(encode_varint(INT32_MAX) + bytes(40), id="record length beyond the batch"),
+        pytest.param(b"\x80" * 60, id="record length without an end"),
+        pytest.param(framed(b"\0" + b"\x80" * 11 + bytes(9)), id="time without an end"),
+        pytest.param(framed(b"\0\0" + b"\x80" * 6 + bytes(9)), id="offset of over 32 bits"),
+        pytest.param(framed(b"\0\0\0\3\1\0"), id="key length -2"),
+        pytest.param(framed(b"\0\0\0\1\3\0"), id="value length -2"),
+        pytest.param(framed(b"\0\0\0\1\1"), id="no header count"),
+        pytest.param(framed(b"\0\0\0\1\1\2" + b"\3\0"), id="header key length -2"),
+        pytest.param(framed(b"\0\0\0\1\1\2" + b"\0\3"), id="header value length -2"),
+        pytest.param(framed(b"\0\0\0" + encode_varint(INT32_MAX) + bytes(9)), id="long key"),
+        pytest.param(framed(b"\0\0\0\1" + encode_varint(INT32_MAX) + bytes(9)), id="long value"),
+        pytest.param(framed(b"\0\0\0\1\1" + encode_varint(-1)), id="negative header count"),
+        pytest.param(framed(b"\0\0\0\1\1" + encode_varint(INT32_MAX)), id="many headers"),
+        pytest.param(framed(b"\0\0\0\1\1\2" + b"\1\1"), id="header key null"),
+        pytest.param(framed(b"\0\0\0\1\1\2" + b"\0\4"), id="header value beyond the record"),
+        pytest.param(framed(b"\0\0\0\1\1\2" + b"\0\1\0"), id="byte after the headers"),
+        pytest.param(framed(b"\0\0\0\1\1\0\0"), id="byte after no headers"),
+        pytest.param(b"\0" * 50, id="records of no length"),
+        pytest.param(framed(b"\0\0\0\1\1\0") + b"\0", id="byte after the last record"),
+    ],
+)
+def test_a_record_that_lies_is_refused(body: bytes) -> None:
+    refused(around(body))
+    # Headers of so many records are read in rounds.
+    lies = [around(body), *(around(body, base_offset=BASE + n) for n in range(1, 70))]
+    refused(b"".join(lies))
+
+
+@pytest.mark.parametrize("count", [-1, 0, 2, INT32_MAX])
+def test_another_number_of_records_than_announced_is_refused(count: int) -> None:
+    body = framed(record_body(PLAIN))
+    before = encode_batch([NewRecord(7, b"k", b"v")])
+    refused(around(body, count=count))
+    refused(before + around(body, count=count))
+    if count:
+        refused(around(b"", count=count))
+
+
+@pytest.mark.parametrize(
+    ("offset_deltas", "last"), [([0, 0], 1), ([1, 0], 1), ([-1, 0], 1), ([0, 2], 1)]
+)
+def test_offsets_that_do_not_grow_within_their_batch_are_refused(
+    offset_deltas: list[int], last: int
+) -> None:
+    records = [LogRecord(delta, 0, None, b"v") for delta in offset_deltas]
+    log = batch_of(records, base_offset=BASE, last_offset_delta=last)
+    refused(log, "offset")
+    refused(log, "offset", chunk_bytes=1)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"batch_length": 48},
+        {"batch_length": -1},
+        {"last_offset_delta": -1},
+        {"record_count": -1},
+        {"attributes": 5},
+        {"attributes": 7},
+        {"magic": 1},
+        {"magic": 0},
+        {"magic": 3},
+    ],
+    ids=str,
+)
+def test_a_header_that_lies_is_refused(fields: dict[str, int]) -> None:
+    log = batch_packed(framed(record_body(PLAIN)), base_offset=BASE, **fields)
+    refused(log)
+    before = [encode_batch([NewRecord(7, b"k", b"v")], base_offset=n) for n in range(99)]
+    refused(b"".join(before) + log)
+
+
+def test_offsets_end_where_64_bits_do() -> None:
+    log = batch_packed(b"", base_offset=2**63 - 1, record_count=0)
+    with pytest.raises(CorruptBatch, match=str(2**63 - 1)):
+        decoded(log)
+
+
+def test_a_message_of_before_magic_2_is_refused_however_short_it_is() -> None:
+    # offset, size, CRC, magic 1, attributes, time, null key, empty value
+    message = BASE.to_bytes(8, "big") + (22).to_bytes(4, "big") + bytes(4)
+    message += b"\1\0" + bytes(8) + b"\xff" * 4 + bytes(4)
+    assert len(message) == 34
+    refused(message, "magic 1; allowed is 2")
+
+
+def test_a_marker_that_is_none_is_refused() -> None:
+    fields = {"base_offset": BASE, "producer_id": 7, "flags": 0x30}
+    begun = batch_of([LogRecord(0, 0)], base_offset=BASE - 1, producer_id=7, flags=0x10)
+    for log in (
+        batch_of([LogRecord(0, 0, b"\0\0\0")], **fields),
+        batch_of([LogRecord(0, 0, None)], **fields),
+        batch_of([], base_offset=BASE, last_offset_delta=0, producer_id=7, flags=0x30),
+        marker(BASE, 7, kind=0)[:-1] + b"\1",
+    ):
+        with pytest.raises(CorruptBatch, match=f"at {BASE}"):
+            list(decode(begun + log, start=0, end=2**62, wanted={"value"}, aborted=[(7, 0)]))
+
+
+def peak_bytes(act: Callable[[], object]) -> int:
+    tracemalloc.start()
+    try:
+        act()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_a_batch_may_not_be_larger_than_allowed_once_it_is_decompressed(codec: Codec) -> None:
+    record = NewRecord(7, None, bytes(32 * MB))
+    log = encode_batch([record], codec=codec, base_offset=BASE)
+    assert peak_bytes(lambda: refused(log, decompressed_bytes_max=MB)) < 4 * MB
+    (chunk,) = decoded(log, decompressed_bytes_max=33 * MB)
+    assert chunk.values is not None
+    assert chunk.values[0].as_buffer().size == 32 * MB
+
+
+def test_a_frame_that_does_not_say_how_large_it_is_is_bounded_too() -> None:
+    compressor = zstandard.ZstdCompressor().compressobj()
+    packed = compressor.compress(bytes(32 * MB)) + compressor.flush()
+    log = batch_packed(packed, base_offset=BASE, attributes=Codec.ZSTD)
+    assert peak_bytes(lambda: refused(log, "ZSTD", decompressed_bytes_max=MB)) < 4 * MB
+
+
+def test_no_memory_is_taken_for_what_is_only_announced() -> None:
+    logs = (
+        around(framed(record_body(PLAIN)), count=INT32_MAX),
+        around(framed(b"\0\0\0\1\1" + encode_varint(INT32_MAX)) + bytes(9)),
+        b"".join(around(framed(record_body(PLAIN)), count=INT32_MAX) for _ in range(60)),
+    )
+    for log in logs:
+        assert peak_bytes(lambda log=log: refused(log)) < MB
+
+
+def test_a_bomb_of_records_without_bytes_is_refused_in_its_first_part() -> None:
+    packed = zlib.compress(bytes(16 * MB), wbits=31)
+    log = batch_packed(
+        packed,
+        base_offset=BASE,
+        attributes=Codec.GZIP,
+        record_count=2 * MB,
+        last_offset_delta=2 * MB,
+    )
+    assert peak_bytes(lambda: refused(log, "too short", chunk_bytes=MB)) < 80 * MB
+
+
+def test_a_record_has_a_million_headers_at_the_most() -> None:
+    body = framed(b"\0\0\0\1\1" + encode_varint(MB + 1) + b"\0\1" * (MB + 1))
+    refused(around(body), "headers")
+
+
+def test_a_batch_before_the_range_or_behind_it_is_not_looked_at() -> None:
+    damaged = encode_batch([NewRecord(7, b"k", b"v")] * 2)[:-1] + b"\xff"
+    whole = encode_batch([NewRecord(7, b"k", b"v")] * 2, base_offset=2)
+    behind = encode_batch([NewRecord(7, b"k", b"v")] * 2, base_offset=4)[:-1] + b"\xff"
+    (chunk,) = decode(damaged + whole + behind, start=2, end=4, wanted=set())
+    assert chunk.offsets.tolist() == [2, 3]
+
+
+def test_the_batches_before_a_damaged_one_may_come_first() -> None:
+    whole = encode_batch([NewRecord(7, b"k", b"v")] * 2, base_offset=BASE - 2)
+    damaged = encode_batch([NewRecord(7, b"k", b"v")] * 2, base_offset=BASE)[:-1] + b"\xff"
+    chunks = decode(whole + damaged, start=0, end=2**62, wanted=set(), chunk_bytes=1)
+    with pytest.raises(CorruptBatch, match=f"batch at {BASE} does not match its CRC"):
+        list(chunks)

@@ -1,0 +1,163 @@
+"""The page of a day's deliveries, as an operator's browser gets it."""
+
+import struct
+from datetime import date
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.jobs.delivery_report.figures import COUNTS, DayReport, Figures
+from spark_jobs.jobs.delivery_report.page import write_page
+from spark_jobs.jobs.delivery_report.texts import NOTHING, delay_text, share_text
+
+DAY = date(2026, 11, 21)
+
+
+def figures(*, p50_ms: int | None = None, p95_ms: int | None = None, **counts: int) -> Figures:
+    return Figures(dict.fromkeys(COUNTS, 0) | counts, p50_ms, p95_ms)
+
+
+REPORT = DayReport(
+    day=DAY,
+    webhooks=2,
+    total=figures(owed=1_500, delivered=1_498, failed=2, replayed=2, p50_ms=40, p95_ms=4_200),
+    hours={
+        8: figures(owed=1_400, delivered=1_400, p50_ms=40, p95_ms=900),
+        21: figures(owed=100, delivered=98, failed=2, replayed=2, p50_ms=80, p95_ms=4_200),
+    },
+    worst={"<script>alert(1)</script>": figures(owed=90, delivered=88, failed=2)},
+)
+EMPTY = DayReport(DAY, 0, figures(), {}, {})
+
+
+class Page(HTMLParser):
+    """What is on a page, by the tags it is in."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        if data.strip():
+            self.texts.append(" ".join(data.split()))
+
+    def of(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pages")
+    write_page(REPORT, folder / "days", source="/tables/raw, version 7", unread=3)
+    return folder / "days"
+
+
+@pytest.fixture(scope="module")
+def page(folder: Path) -> Page:
+    return Page((folder / "2026-11-21.html").read_text())
+
+
+def test_every_image_is_a_png_in_the_folder_and_has_a_text_for_who_cannot_see_it(
+    page: Page, folder: Path
+) -> None:
+    files = [each["src"] for each in page.of("img")] + [
+        each["srcset"] for each in page.of("source")
+    ]
+    assert len(files) == 4
+    for file in files:
+        content = (folder / str(file)).read_bytes()
+        assert content.startswith(b"\x89PNG\r\n\x1a\n")
+        assert struct.unpack(">II", content[16:24]) == (1_200, 540)
+    events, delays = (str(each["alt"]) for each in page.of("img"))
+    assert "Most were owed at 08:00: 1,400." in events
+    assert "Most were not delivered live at 21:00: 2." in events
+    assert "Slowest at 21:00: 95 % within 4.2 s." in delays
+
+
+def test_plots_of_dark_pages_differ_from_those_of_light_ones(folder: Path) -> None:
+    for name in ("events", "delays"):
+        light = (folder / f"2026-11-21-{name}-light.png").read_bytes()
+        assert light != (folder / f"2026-11-21-{name}-dark.png").read_bytes()
+
+
+def test_whatever_a_webhook_is_called_stays_a_text(page: Page) -> None:
+    assert page.of("script") == []
+    assert "<script>alert(1)</script>" in page.texts
+
+
+def test_nothing_is_fetched_from_elsewhere(folder: Path) -> None:
+    text = (folder / "2026-11-21.html").read_text()
+    assert "://" not in text
+    assert "javascript" not in text
+
+
+def test_the_figures_stand_on_the_page(page: Page) -> None:
+    start = page.texts.index("The day")
+    assert page.texts[start + 1 : start + 10] == [
+        *("owed", "1,500", "different events"),
+        *("delivered", "1,498", "99.87 %; live"),
+        *("failed", "2", "0.13 %; given up after all attempts"),
+    ]
+    assert any("3 records could not be read" in text for text in page.texts)
+    assert any("/tables/raw, version 7" in text for text in page.texts)
+
+
+def test_each_table_has_a_caption_and_heads_for_its_columns_and_rows(page: Page) -> None:
+    assert len(page.of("table")) == len(page.of("caption")) == 2
+    assert all(each["scope"] in ("col", "row") for each in page.of("th"))
+    # Twelve columns, of which the first is the head of each row.
+    assert len(page.of("td")) == 3 * 11
+
+
+def test_a_day_without_events_has_a_page_too(tmp_path: Path) -> None:
+    path = write_page(EMPTY, tmp_path, source="/tables/raw", unread=0)
+    page = Page(path.read_text())
+    assert "Everything was delivered live." in page.texts
+    assert not any("could not be read" in text for text in page.texts)
+    assert [each["alt"] for each in page.of("img")] == [
+        "Events by hour: none.",
+        "Delays by hour: nothing was delivered live.",
+    ]
+
+
+def test_the_index_lists_all_days_of_the_folder_the_newest_first(tmp_path: Path) -> None:
+    for other in ("notes", "2026-11-22", "2026-11-20"):
+        (tmp_path / f"{other}.html").touch()
+    write_page(EMPTY, tmp_path, source="/tables/raw", unread=0)
+    index = Page((tmp_path / "index.html").read_text())
+    assert [each["href"] for each in index.of("a")] == [
+        *("2026-11-22.html", "2026-11-21.html", "2026-11-20.html"),
+    ]
+    assert list(tmp_path.glob(".*.tmp")) == []
+
+
+@pytest.mark.parametrize(
+    ("delay_ms", "text"),
+    [
+        (None, NOTHING),
+        (0, "0 ms"),
+        (-250, "-250 ms"),
+        (999, "999 ms"),
+        (1_000, "1 s"),
+        (4_240, "4.24 s"),
+        (-61_000, "-1.02 min"),
+        (3_600_000, "1 h"),
+        (7_200_000_000, "2,000 h"),
+    ],
+)
+def test_delays_are_told_in_the_unit_that_fits(delay_ms: int | None, text: str) -> None:
+    assert delay_text(delay_ms) == text
+
+
+def test_a_share_is_all_only_where_nothing_is_missing() -> None:
+    assert share_text(999_999, 1_000_000) == "99.99 %"
+    assert share_text(1, 1_000_000) == "0.01 %"
+    assert share_text(7, 7) == "100.00 %"
+    assert share_text(0, 7) == "0.00 %"
+    assert share_text(0, 0) == NOTHING

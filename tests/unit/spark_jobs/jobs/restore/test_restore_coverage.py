@@ -1,0 +1,143 @@
+"""What a table has of a partition is told by its loads, and what it lacks by what they lack."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from app.api.models.restorations import Missing
+from spark_jobs.jobs.load_position import write_position
+from spark_jobs.jobs.restore.archive import Bounds
+from spark_jobs.jobs.restore.coverage import DISORDER_MS, Coverage, Gap, coverage, in_words
+from spark_jobs.jobs.restore.job import unneeded
+from spark_jobs.jobs.restore.records import Record, headers_to_publish
+from spark_jobs.jobs.restore.service import Awaited, Work
+from spark_jobs.log.planning import TopicPosition
+from spark_jobs.tables import Commit, DataFile
+
+TOPIC = "delivery_log"
+HOUR_MS = 3_600_000
+ID = UUID(int=1)
+
+
+def file(start: int, end: int, hour: int, topic: str = TOPIC, partition: int = 3) -> DataFile:
+    """A file of the offsets `[start, end)`, all of one hour."""
+    times = {"time_min_ms": hour * HOUR_MS, "time_max_ms": (hour + 1) * HOUR_MS - 1}
+    path = f"data/{topic}-{partition}-{start}.parquet"
+    return DataFile(
+        path, end - start, 1, topic, partition, offset_min=start, offset_max=end - 1, **times
+    )
+
+
+def loaded(
+    version: int,
+    end: int,
+    *files: DataFile,
+    missing: Sequence[tuple[int, int]] = (),
+    topic_id: UUID = ID,
+    kind: str = "load",
+) -> Commit:
+    """A load up to an offset of partition 3."""
+    lost = [{"topic": TOPIC, "partition": 3, "start": a, "end": b} for a, b in missing]
+    position = write_position({TOPIC: TopicPosition(topic_id, {3: end})}, {TOPIC: 0})
+    return Commit(version, kind, "run", position, files, (), 0, "0", {"missing": lost})
+
+
+def of(*commits: Commit) -> Coverage:
+    return coverage(commits, TOPIC)[3]
+
+
+def gaps(covered: Coverage, start_hour: int, below: int) -> list[tuple[int, int | None]]:
+    found = covered.lacking(start_hour * HOUR_MS, below)
+    return [(gap.start, gap.end) for gap in found]
+
+
+def test_a_table_that_has_all_lacks_nothing_until_what_is_not_loaded_yet() -> None:
+    covered = of(
+        loaded(1, 100, file(0, 60, 1), file(60, 100, 2), file(0, 9, 1, "events")),
+        # Files of several partitions are one after a compaction; what was loaded stays loaded.
+        loaded(2, 100, file(0, 999, 1, partition=4), kind="compact"),
+        loaded(3, 150, file(100, 150, 3)),
+    )
+    assert (covered.begin, covered.end) == (0, 150)
+    assert gaps(covered, 1, 150) == []
+    assert gaps(covered, 1, 151) == [(150, None)]
+    assert coverage([loaded(1, 1)], "events") == {}
+
+
+def test_what_is_lost_is_lacking_unless_it_was_older_or_came_later() -> None:
+    covered = of(
+        loaded(1, 100, file(40, 60, 5), file(60, 100, 8)),
+        loaded(2, 300, file(200, 300, 12), missing=[(100, 200)]),
+    )
+    # All in front of the table is older than what follows it, and that is older than hour 9.
+    assert gaps(covered, 9, 300) == [(100, 200)]
+    assert gaps(covered, 9, 100) == []
+    # What is lost may be as young as what came before it.
+    assert gaps(covered, 8, 300) == [(100, 200)]
+    assert gaps(covered, 5, 100) == [(0, 40)]
+    assert gaps(covered, 14, 300) == []
+    assert gaps(covered, 14 - DISORDER_MS // HOUR_MS, 300) == [(100, 200)]
+    text = in_words(covered.lacking(0, 400), "delivery_log-3", 400)
+    assert text == (
+        "delivery_log-3 from offset 0 to 40: the table begins behind them; "
+        "delivery_log-3 from offset 100 to 200: they were deleted before they were loaded; "
+        "delivery_log-3 from offset 300 to 400: they are not loaded yet"
+    )
+
+
+def test_of_many_gaps_so_many_are_told_as_the_service_takes() -> None:
+    far = 2**62
+    many = [
+        Gap(far + n, far + n + 1, "they were deleted before they were loaded") for n in range(40)
+    ]
+    text = in_words(many, "delivery_log-2147483647", far + 40)
+    assert text.endswith(f"to {far + 10}: they were deleted before they were loaded; and 30 more")
+    Missing(missing=text)
+
+
+def test_a_topic_that_was_made_anew_has_nothing_of_before() -> None:
+    covered = of(
+        loaded(1, 100, file(0, 100, 1)),
+        loaded(2, 50, file(0, 50, 6), topic_id=UUID(int=2)),
+        loaded(3, 80, file(50, 80, 9), topic_id=UUID(int=2)),
+    )
+    assert (covered.topic_id, covered.begin, covered.end) == (UUID(int=2), 0, 80)
+    assert gaps(covered, 1, 80) == [(-1, 0)]
+    assert gaps(covered, 9, 80) == []
+
+
+@pytest.mark.parametrize(
+    ("headers", "published"),
+    [
+        ([("event-id", b"evt_1"), ("audit", b"\0")], [("event-id", b"evt_1")]),
+        ([("a", None), ("event-id", b"")], [("a", None), ("event-id", b"delivery_log-3-17")]),
+        ([("event-id", b"a\nb"), ("a", b"b")], [("a", b"b"), ("event-id", b"delivery_log-3-17")]),
+        # The last of a name counts.
+        ([("event-id", b"x"), ("event-id", None)], [("event-id", b"delivery_log-3-17")]),
+        ([], [("event-id", b"delivery_log-3-17")]),
+    ],
+)
+def test_a_record_keeps_its_headers_and_is_known_by_the_id_that_it_had(
+    headers: list[tuple[str, bytes | None]], published: list[tuple[str, bytes | None]]
+) -> None:
+    assert headers_to_publish(Record(17, 0, b"", headers), "delivery_log-3") == published
+
+
+def awaited(replay_id: str, partition: int) -> Awaited:
+    return Awaited(replay_id, "wh", 0, 1, partition, 9, None)
+
+
+def test_only_what_nobody_needs_or_works_on_is_deleted() -> None:
+    held = {partition: Bounds(10, 100) for partition in range(6)} | {6: Bounds(100, 100)}
+    work = Work(
+        awaited=(awaited("rpl_missing", 2), awaited("rpl_waits", 3)),
+        further_partitions=frozenset({5}),
+        needed={1: 40, 2: 10, 4: 500},
+    )
+    assert unneeded(held, work, frozenset({"rpl_missing"})) == {0: 100, 1: 40, 4: 100}
+    # Who has not seen that a window is missing leaves it to others.
+    alone = replace(work, needed={})
+    assert 2 not in unneeded(held, alone, frozenset())
+    assert unneeded(held, alone, frozenset({"rpl_missing"}))[2] == 100

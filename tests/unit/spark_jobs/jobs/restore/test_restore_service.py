@@ -1,0 +1,58 @@
+"""What the restore job makes of the service's URL, its key, and what is no answer of it."""
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from spark_jobs.errors import InvalidOption, RefusedByService
+from spark_jobs.jobs.restore.service import ReplayService
+
+
+class _Page(BaseHTTPRequestHandler):
+    """Some other server, which is glad to see anybody."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"<html>welcome</html>")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def other_server() -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), _Page) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("url", "key"),
+    [
+        ("http://user:secret-1@127.0.0.1:1", "k"),
+        ("http://[::secret-1", ""),
+        ("secret-1", ""),
+        ("ftp://secret-1", ""),
+        ("http://127.0.0.1:1", "secret-1\nmore"),
+        ("http://127.0.0.1:1", "secret-1\x00"),
+        ("http://127.0.0.1:1", "secret-1é"),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_and_not_repeated(url: str, key: str) -> None:
+    with pytest.raises(InvalidOption) as refusal:
+        ReplayService(url, key)
+    assert "secret-1" not in str(refusal.value)
+
+
+def test_another_server_is_not_taken_for_the_service(other_server: str) -> None:
+    with (
+        ReplayService(other_server, "k") as service,
+        pytest.raises(RefusedByService, match="is no Rewind API"),
+    ):
+        service.work()

@@ -1,0 +1,42 @@
+"""Values of the raw layer as JSON, without a registry and without Spark."""
+
+import json
+import pickle
+
+import pytest
+
+from logbroker.schemas.lookup import FoundSchema
+from spark_jobs.jobs.avro_values import JsonValues, NoSchema
+from spark_jobs.jobs.undecodable import UndecodableRecord
+
+SCHEMA = {"type": "record", "name": "Follow", "fields": [{"name": "user", "type": "string"}]}
+AVRO = b"\0\0\0\0\x01\x04ab"
+VALUES = JsonValues({1: FoundSchema(json.dumps(SCHEMA), ()), 2: NoSchema("it is gone")})
+
+
+def test_avro_is_read_by_its_schema_and_json_stays_as_it_is() -> None:
+    values = pickle.loads(pickle.dumps(VALUES))
+    assert values(b"k", AVRO, 1) == (b"k", 1, '{"user":"ab"}')
+    assert values(None, b'{"user": "ab"} ', None) == (None, None, '{"user": "ab"} ')
+    assert values(b"k", None, None) == (b"k", None, None)
+
+
+@pytest.mark.parametrize(
+    ("value", "schema_id", "reason"),
+    [
+        (AVRO + b"more", 1, "schema 1: "),
+        (b"\0\0\0\0\x02", 2, "schema 2: it is gone"),
+        (b"\0\0\0\0\x03", 3, "schema 3: its schema's id is above"),
+        (b'{"rate": NaN}', None, "NaN is no number in JSON"),
+        (b'{"rate": -Infinity}', None, "-Infinity is no number in JSON"),
+        (b'{"user": "\xff"}', None, "neither Avro nor JSON"),
+        (b"\xef\xbb\xbf{}", None, "neither Avro nor JSON"),
+        (b"[" * 100_000, None, "neither Avro nor JSON"),
+        (b"[]", None, "no object"),
+        (b"", None, "neither Avro nor JSON"),
+    ],
+)
+def test_what_is_neither_has_the_reason(value: bytes, schema_id: int | None, reason: str) -> None:
+    with pytest.raises(UndecodableRecord) as refusal:
+        VALUES(b"k", value, schema_id)
+    assert reason in refusal.value.reason

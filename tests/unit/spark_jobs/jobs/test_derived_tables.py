@@ -1,0 +1,54 @@
+"""Which tables a job may write to: those of its own, and none whose rows it would remove."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_jobs.contracts import WINDOWED_COUNTS
+from spark_jobs.errors import InvalidOption
+from spark_jobs.jobs.derived_tables import open_report
+from spark_jobs.jobs.load_position import write_position
+from spark_jobs.jobs.stream_tables import StreamTable
+from spark_jobs.log.planning import TopicPosition
+from spark_jobs.tables import open_table
+
+RAW = write_position({"orders": TopicPosition(None, {0: 5})}, {"orders": 0})
+QUERY = {"query": "q-1", "batch": 3}
+
+
+def kept_by(uri: str, position: dict[str, Any]) -> None:
+    table = open_table(uri)
+    run = table.new_run()
+    table.commit(table.head(), kind="some", run=run, position=position, added=())
+
+
+@pytest.mark.parametrize(
+    "position", [RAW, QUERY, {"day": "2026-11-21"}, {"day": "2026-11-21", "job": "delivery-report"}]
+)
+def test_a_report_is_not_written_into_another_jobs_table(
+    tmp_path: Path, position: dict[str, Any]
+) -> None:
+    kept_by(str(tmp_path), position)
+    with pytest.raises(InvalidOption, match="another job keeps; audit needs one of its own"):
+        open_report(str(tmp_path), "audit")
+
+
+def test_a_report_goes_on_in_its_own_table_and_begins_a_new_one(tmp_path: Path) -> None:
+    uri = str(tmp_path / "audited")
+    assert open_report(uri, "audit")[1].version == 0
+    kept_by(uri, {"day": "2026-11-21", "job": "audit"})
+    assert open_report(uri, "audit")[1].version == 1
+
+
+def test_a_query_does_not_add_to_the_table_of_another_job(tmp_path: Path) -> None:
+    uri = str(tmp_path)
+    kept_by(uri, RAW)
+    table = StreamTable(uri, WINDOWED_COUNTS, "windowed-counts", "windowStart")
+    with pytest.raises(InvalidOption, match="another job keeps"):
+        table.before("q-1", 4)
+    kept_by(uri, QUERY)
+    assert table.before("q-1", 3) is None
+    assert table.before("q-1", 4) is not None
+    with pytest.raises(InvalidOption, match="which is of query q-1, and this is q-2"):
+        table.before("q-2", 4)

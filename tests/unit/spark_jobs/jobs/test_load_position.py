@@ -1,0 +1,72 @@
+import json
+from uuid import UUID
+
+import pytest
+
+from spark_jobs.errors import CorruptTable
+from spark_jobs.jobs.load_position import moved_on, read_position, read_times, write_position
+from spark_jobs.log.planning import TopicPosition
+
+ONE, OTHER = UUID(int=1), UUID(int=2)
+
+
+def test_a_position_is_read_as_it_was_written() -> None:
+    position = {
+        "orders": TopicPosition(ONE, {0: 5, 10: 2**62}),
+        "audit": TopicPosition(None, {}),
+    }
+    written = json.loads(json.dumps(write_position(position, {"orders": 7, "audit": 8})))
+    assert read_position(written) == position
+    assert read_times(written) == {"orders": 7, "audit": 8}
+
+
+def test_a_position_names_its_topics_and_partitions_in_order() -> None:
+    position = {"b": TopicPosition(ONE, {10: 1, 9: 2}), "a": TopicPosition(None, {0: 3})}
+    assert json.dumps(write_position(position, {"a": 5, "b": 6})) == (
+        '{"topics": {"a": {"id": null, "offsets": {"0": 3}, "asOfMs": 5}, '
+        '"b": {"id": "00000000-0000-0000-0000-000000000001", "offsets": {"9": 2, "10": 1}, '
+        '"asOfMs": 6}}}'
+    )
+
+
+def test_an_empty_table_has_no_position() -> None:
+    assert read_position({}) == read_times({}) == {}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"source": {"uri": "/t", "version": 3}},
+        {"topics": []},
+        {"topics": {"a": {"id": "?", "offsets": {}}}},
+        {"topics": {"a": {"offsets": {}}}},
+        {"topics": {"a": {"id": None, "offsets": [1]}}},
+        {"topics": {"a": {"id": None, "offsets": {"x": 1}}}},
+        {"topics": {"a": 3}},
+        {"job": "decode", "topics": {}},
+    ],
+)
+def test_what_another_job_keeps_is_no_position_of_a_load(document: dict[str, object]) -> None:
+    with pytest.raises(CorruptTable, match="position of a load"):
+        read_position(document)
+
+
+def test_a_job_goes_on_from_a_position_of_its_own_alone() -> None:
+    position = {"orders": TopicPosition(ONE, {0: 5})}
+    assert read_position(write_position(position, {"orders": 7}, "decode"), "decode") == position
+    with pytest.raises(CorruptTable, match="position of decode: another job keeps this table"):
+        read_position(write_position(position, {"orders": 7}), "decode")
+    assert read_position({}, "decode") == {}
+
+
+def test_what_was_not_read_stays_where_it_was() -> None:
+    before = {"a": TopicPosition(ONE, {0: 5, 1: 6}), "b": TopicPosition(OTHER, {0: 7})}
+    after = moved_on(before, {"a": TopicPosition(ONE, {1: 9, 2: 1})})
+    assert after == {"a": TopicPosition(ONE, {0: 5, 1: 9, 2: 1}), "b": TopicPosition(OTHER, {0: 7})}
+
+
+def test_a_topic_that_was_made_anew_has_no_partitions_of_before() -> None:
+    before = {"a": TopicPosition(ONE, {0: 5, 1: 6})}
+    assert moved_on(before, {"a": TopicPosition(OTHER, {0: 2})}) == {
+        "a": TopicPosition(OTHER, {0: 2})
+    }

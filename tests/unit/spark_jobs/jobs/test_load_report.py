@@ -1,0 +1,73 @@
+import json
+
+from spark_jobs.jobs.load_report import LoadReport, document, lines
+from spark_jobs.jobs.load_task import RangeOutcome, read_outcome, write_outcome
+from spark_jobs.log.ranges import OffsetRange
+from spark_jobs.tables.manifest import DataFile
+
+FILE = DataFile("data/run=r/a/1.parquet", 6, 400, "a", 0, "2026-03-01", 7, 3, 9, 10, 20)
+OUTCOMES = [
+    RangeOutcome(
+        OffsetRange("a", 0, 2, 10), 6, 120, files=(FILE,), missing=(OffsetRange("a", 0, 2, 3),)
+    ),
+    RangeOutcome(OffsetRange("a", 1, 0, 4), 4, 80, files=(FILE._replace(path="2", bytes=50),)),
+    RangeOutcome(OffsetRange("b", 0, 7, 9), 2, 5),
+]
+REPORT = LoadReport(
+    table="/t",
+    run="r",
+    outcomes=OUTCOMES,
+    missing=[OffsetRange("a", 0, 0, 2), OffsetRange("a", 0, 2, 3)],
+    replaced=["b"],
+    seconds=1.25,
+    version=4,
+)
+
+
+def test_an_outcome_comes_back_as_the_task_wrote_it() -> None:
+    refused = RangeOutcome(OffsetRange("a", 0, 2, 10), 0, 0, refusal="gone\nfor good")
+    for outcome in [*OUTCOMES, refused]:
+        assert read_outcome(write_outcome(outcome)) == outcome
+
+
+def test_offsets_that_are_neither_read_nor_missing_have_no_record() -> None:
+    assert [each.without_record for each in OUTCOMES] == [1, 0, 0]
+
+
+def test_the_report_for_scripts_counts_everything() -> None:
+    assert json.loads(json.dumps(document(REPORT))) == {
+        "version": 4,
+        "run": "r",
+        "records": 12,
+        "readBytes": 205,
+        "files": 2,
+        "fileBytes": 450,
+        "missingOffsets": 3,
+        "missing": [
+            {"topic": "a", "partition": 0, "start": 0, "end": 2},
+            {"topic": "a", "partition": 0, "start": 2, "end": 3},
+        ],
+        "replacedTopics": ["b"],
+        "topics": {
+            "a": {"records": 10, "withoutRecord": 1},
+            "b": {"records": 2, "withoutRecord": 0},
+        },
+        "seconds": 1.25,
+    }
+
+
+def test_the_report_for_people_says_what_is_missing_first() -> None:
+    assert list(lines(REPORT)) == [
+        "topic b was made anew: loaded from its first offset",
+        "missing: a-0 [0, 2), 2 offsets that the log has deleted before",
+        "missing: a-0 [2, 3), 1 offsets that the log has deleted before",
+        "a: 10 records; 1 offsets without a record (compacted, or markers)",
+        "b: 2 records",
+        "loaded 12 records (205 bytes) into 2 files (450 bytes) in 1.2 s; /t is at version 4",
+    ]
+
+
+def test_a_run_without_news_says_so() -> None:
+    report = LoadReport("/t", "r", [], [], [], 0.1)
+    assert list(lines(report)) == ["nothing new: /t has all that the log had when this run began"]
+    assert document(report)["version"] is None

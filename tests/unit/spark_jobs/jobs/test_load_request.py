@@ -1,0 +1,19 @@
+"""What a load is told, as its parts understand it."""
+
+import pytest
+
+from logbroker.client.raw import RawCluster
+from spark_jobs.jobs.load import LoadRequest
+from spark_jobs.log.limits import Subscribed
+
+
+@pytest.mark.parametrize(
+    "told", [{}, *({"isolation.level": each} for each in ("read_uncommitted", "READ_COMMITTED"))]
+)
+def test_load_and_client_understand_the_same_by_an_isolation_level(told: dict[str, str]) -> None:
+    properties = {"bootstrap.servers": "127.0.0.1:1", "sasl.password": "secret-1", **told}
+    request = LoadRequest(properties, Subscribed(("orders",)), "/table")
+    with RawCluster(properties) as cluster:
+        assert cluster.is_committed(None) == request.read_committed
+    assert request.read_committed == ("READ_COMMITTED" in told.values())
+    assert "secret-1" not in repr(request)

@@ -1,0 +1,63 @@
+"""Records are read one by one, and what cannot be read is set aside."""
+
+from datetime import UTC, datetime
+
+import pyarrow as pa
+
+from spark_jobs.jobs.sifting import sifted
+from spark_jobs.jobs.undecodable import UndecodableRecord
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+FIELDS = pa.schema([("number", pa.int64()), ("twice", pa.string())])
+
+
+def records(*values: bytes | None) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(
+        {
+            "topic": ["events"] * len(values),
+            "partition": pa.array([3] * len(values), pa.int32()),
+            "offset": list(range(len(values))),
+            "timestamp": pa.array([NOON] * len(values), pa.timestamp("us", tz="UTC")),
+            "value": pa.array(values, pa.binary()),
+        }
+    )
+
+
+def read(value: bytes | None, offset: int) -> tuple[int, str]:
+    if value is None or not value.isdigit():
+        raise UndecodableRecord(f"{value!r} is no number")
+    return int(value), f"{offset}:{value.decode() * 2}"
+
+
+def test_what_is_read_keeps_its_place_and_needs_its_value_no_more() -> None:
+    batch = sifted(records(b"1", b"2"), ("value", "offset"), FIELDS, read)
+    assert batch.drop_columns(["timestamp"]).to_pylist() == [
+        {
+            "topic": "events",
+            "partition": 3,
+            "offset": offset,
+            "number": offset + 1,
+            "twice": f"{offset}:{offset + 1}{offset + 1}",
+            "reason": None,
+            "value": None,
+        }
+        for offset in (0, 1)
+    ]
+    assert batch.column("timestamp").to_pylist() == [NOON, NOON]
+
+
+def test_what_cannot_be_read_keeps_its_value_and_the_reason() -> None:
+    batch = sifted(records(b"1", b"x", None), ("value", "offset"), FIELDS, read)
+    assert batch.column("number").to_pylist() == [1, None, None]
+    assert batch.column("reason").to_pylist() == [
+        None,
+        "b'x' is no number",
+        "None is no number",
+    ]
+    assert batch.column("value").to_pylist() == [None, b"x", None]
+
+
+def test_no_records_are_a_batch_of_none() -> None:
+    batch = sifted(records(), ("value", "offset"), FIELDS, read)
+    assert batch.num_rows == 0
+    assert batch.schema.names[-2:] == ["reason", "value"]

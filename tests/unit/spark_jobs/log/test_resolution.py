@@ -1,0 +1,95 @@
+"""What limits come to, and what of a range is lost, once the brokers have told their offsets."""
+
+import re
+
+import pytest
+
+from logbroker.client.raw import EARLIEST, LATEST, TopicPartition, TopicPlan
+from spark_jobs.errors import DataLost, InvalidOption
+from spark_jobs.log.limits import Assigned, AtOffsets, AtTimes, Choice, Matching, Subscribed
+from spark_jobs.log.losses import Losses
+from spark_jobs.log.ranges import OffsetRange
+from spark_jobs.log.resolution import Bound, chosen, resolve, times, within
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+INTERNAL = TopicPartition("__a", 0)
+TOPICS = {
+    "a": TopicPlan("a", None, (0, 1), is_internal=False),
+    "b": TopicPlan("b", None, (0,), is_internal=False),
+    "__a": TopicPlan("__a", None, (0,), is_internal=True),
+}
+BOUNDS = {A0: Bound(3, 10), A1: Bound(0, 0)}
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
+        (Subscribed(("a",)), {A0, A1}),
+        (Subscribed(("b", "none")), {B0}),
+        # Like `find` of Java, and unlike `matches`: Spark's connector looks for the pattern so.
+        (Matching(re.compile("a")), {A0, A1}),
+        (Matching(re.compile("^[ab]$")), {A0, A1, B0}),
+        (Assigned(frozenset((A1, B0, TopicPartition("b", 7)))), {A1, B0}),
+    ],
+)
+def test_a_choice_means_these_partitions(choice: Choice, expected: set[TopicPartition]) -> None:
+    assert chosen(choice, TOPICS) == expected
+
+
+def test_a_limit_for_all_and_one_for_each() -> None:
+    assert resolve(AtOffsets(EARLIEST), BOUNDS, {}) == {A0: 3, A1: 0}
+    assert resolve(AtOffsets(LATEST), BOUNDS, {}) == {A0: 10, A1: 0}
+    assert resolve(AtOffsets({A0: 7, A1: EARLIEST}), BOUNDS, {}) == {A0: 7, A1: 0}
+    assert resolve(AtOffsets({A0: LATEST, A1: 5}), BOUNDS, {}) == {A0: 10, A1: 5}
+
+
+def test_times_are_looked_up_and_offsets_are_not() -> None:
+    assert times(AtTimes(1_000), BOUNDS) == {A0: 1_000, A1: 1_000}
+    assert times(AtTimes({A0: 5, A1: 6}), BOUNDS) == {A0: 5, A1: 6}
+    assert times(AtOffsets({A0: 5, A1: 6}), BOUNDS) == {}
+
+
+def test_a_time_that_no_record_has_is_the_end_or_refused() -> None:
+    found = {A0: 4, A1: None}
+    assert resolve(AtTimes(1_000), BOUNDS, found) == {A0: 4, A1: 0}
+    with pytest.raises(InvalidOption, match=r"a-1 has no record of the time 1000 ms.*=latest"):
+        resolve(AtTimes(1_000, or_latest=False), BOUNDS, found)
+
+
+@pytest.mark.parametrize("limit", [AtOffsets({A0: 1, B0: 1}), AtTimes({A0: 1, B0: 1})])
+def test_a_limit_for_other_partitions_is_refused(limit: AtOffsets | AtTimes) -> None:
+    with pytest.raises(InvalidOption, match=r"missing: a-1; not read: b-0"):
+        times(limit, BOUNDS)
+
+
+@pytest.mark.parametrize(
+    ("asked", "left", "lost"),
+    [
+        ((3, 10), (3, 10), None),
+        ((5, 5), (5, 5), None),
+        ((10, 10), (10, 10), None),
+        ((1, 8), (3, 8), (1, 3)),
+        ((0, 2), (2, 2), (0, 2)),
+        ((8, 14), (8, 10), (10, 14)),
+        ((12, 14), (12, 12), (12, 14)),
+        # A start behind the end of the log, and nothing to read: the position of another log.
+        ((12, 12), (12, 12), (12, 12)),
+        ((8, 5), (8, 8), None),
+        # Nothing of it is read, so that nothing is lost.
+        ((1, 1), (1, 1), None),
+    ],
+)
+def test_what_is_left_of_a_range(
+    asked: tuple[int, int], left: tuple[int, int], lost: tuple[int, int] | None
+) -> None:
+    wanted = OffsetRange("a", 0, *asked)
+    allowed = Losses(are_allowed=True)
+    assert within(wanted, BOUNDS[A0], allowed) == OffsetRange("a", 0, *left)
+    assert allowed.offsets == (0 if lost is None else lost[1] - lost[0])
+    strict = Losses(are_allowed=False)
+    if lost is None:
+        within(wanted, BOUNDS[A0], strict)
+    else:
+        message = rf"a-0 \[{lost[0]}, {lost[1]}\).*offsets \[3, 10\).*failOnDataLoss"
+        with pytest.raises(DataLost, match=message):
+            within(wanted, BOUNDS[A0], strict)

@@ -1,0 +1,268 @@
+"""Options as Spark's Kafka connector has them: their precedence, their refusals, their defaults."""
+
+import logging
+import re
+from typing import Any
+
+import pytest
+
+from logbroker.client.raw import EARLIEST, LATEST, TopicPartition
+from spark_jobs.errors import InvalidOption
+from spark_jobs.log.limits import Assigned, AtOffsets, AtTimes, Limit, Matching, Subscribed
+from spark_jobs.source.option_values import as_json, from_json
+from spark_jobs.source.options import (
+    BatchOptions,
+    SourceOptions,
+    StreamOptions,
+    read_batch_options,
+    read_source_options,
+    read_stream_options,
+)
+
+SERVERS = {"kafka.bootstrap.servers": "log:9092"}
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def source(**options: str) -> SourceOptions:
+    return read_source_options({**SERVERS, "subscribe": "t", **options})
+
+
+def test_a_password_is_not_shown_with_the_options() -> None:
+    asked = source(**{"kafka.sasl.password": "secret-1"})
+    assert asked.properties["sasl.password"] == "secret-1"
+    assert "secret-1" not in repr(asked)
+
+
+def test_what_holds_unless_it_is_said() -> None:
+    assert source() == SourceOptions(
+        properties={"bootstrap.servers": "log:9092"},
+        choice=Subscribed(("t",)),
+        read_committed=False,
+        fail_on_data_loss=True,
+        include_headers=False,
+        min_partitions=None,
+        max_records_per_partition=None,
+        poll_timeout_s=120,
+        fetch_attempts=3,
+        retry_interval_s=1,
+    )
+    assert read_batch_options({}) == BatchOptions(AtOffsets(EARLIEST), AtOffsets(LATEST))
+    assert read_stream_options({}) == StreamOptions(AtOffsets(LATEST), None, None, 900)
+
+
+def test_names_are_read_without_regard_to_case_and_values_without_blanks() -> None:
+    given = {
+        "KAFKA.Bootstrap.SERVERS": "log:9092",
+        # Blanks may belong to a secret.
+        "kafka.sasl.password": " secret ",
+        "SUBSCRIBE": " a , b ,, a",
+        "FAILONDATALOSS": "False",
+        "INCLUDEHEADERS": "TRUE",
+        "minpartitions": " 7 ",
+        "MaxRecordsPerPartition": "100",
+        "kafka.Isolation.Level": "read_committed",
+        "kafkaconsumer.pollTimeoutMs": "500",
+        "fetchoffset.numretries": "9",
+        "fetchoffset.retryintervalms": "0",
+        "kafka.ssl.ca.location": "ca.pem",
+        "something.else": "is passed over",
+    }
+    assert read_source_options(given) == SourceOptions(
+        properties={
+            "bootstrap.servers": "log:9092",
+            "isolation.level": "read_committed",
+            "sasl.password": " secret ",
+            "ssl.ca.location": "ca.pem",
+        },
+        choice=Subscribed(("a", "b")),
+        read_committed=True,
+        fail_on_data_loss=False,
+        include_headers=True,
+        min_partitions=7,
+        max_records_per_partition=100,
+        poll_timeout_s=0.5,
+        fetch_attempts=9,
+        retry_interval_s=0,
+    )
+
+
+def test_which_partitions() -> None:
+    assign = read_source_options({**SERVERS, "assign": '{"t":[0,1]}'})
+    assert assign.choice == Assigned(frozenset((T0, T1)))
+    pattern = read_source_options({**SERVERS, "subscribePattern": "t.*"})
+    assert pattern.choice == Matching(re.compile("t.*"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "one of assign, subscribe, subscribePattern .* none"),
+        ({"subscribe": "t", "assign": '{"t":[0]}'}, "here are assign and subscribe"),
+        ({"subscribe": " , "}, "subscribe is ','; allowed are names"),
+        ({"subscribePattern": "t("}, r"subscribePattern is 't\('; allowed are regular"),
+        ({"subscribePattern": " "}, "subscribePattern is ''"),
+        ({"assign": "t"}, "assign is 't'; allowed are JSON"),
+        ({"assign": '{"t":0}'}, r'allowed are JSON such as {"TOPIC":\[0,1\]}'),
+        ({"assign": '{"t":[-1]}'}, "assign is"),
+        ({"assign": '{"t":[true]}'}, "assign is"),
+        ({"assign": "{}"}, "assign is '{}'"),
+    ],
+)
+def test_no_partitions_or_two_ways_to_name_them(options: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidOption, match=message):
+        read_source_options({**SERVERS, **options})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("failOnDataLoss", "no", "true and false"),
+        ("includeHeaders", "1", "true and false"),
+        ("minPartitions", "0", "integers from 1 up"),
+        ("maxRecordsPerPartition", "many", "integers from 1 up"),
+        ("kafkaConsumer.pollTimeoutMs", "10s", "integers from 1 up"),
+        ("kafka.isolation.level", "serializable", "read_uncommitted and read_committed"),
+    ],
+)
+def test_a_refusal_names_option_value_and_what_is_allowed(
+    name: str, value: str, allowed: str
+) -> None:
+    with pytest.raises(InvalidOption) as refusal:
+        source(**{name: value})
+    assert str(refusal.value) == f"{name} is {value!r}; allowed are {allowed}"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("auto.offset.reset", "key.deserializer", "value.deserializer", "enable.auto.commit"),
+        *("interceptor.classes",),
+    ],
+)
+def test_properties_of_a_consumer_that_a_source_does_not_have(name: str) -> None:
+    with pytest.raises(InvalidOption, match=rf"kafka\.{name} is not supported: "):
+        source(**{f"kafka.{name}": "anything"})
+
+
+def test_brokers_have_to_be_named() -> None:
+    with pytest.raises(InvalidOption, match=r"kafka\.bootstrap\.servers is missing"):
+        read_source_options({"subscribe": "t"})
+
+
+@pytest.mark.parametrize("name", ["groupIdPrefix", "kafka.group.id"])
+def test_groups_mean_nothing_and_it_is_said(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    source(**{name: "mine"})
+    assert "no group is joined" in caplog.text
+
+
+START: dict[str, Any] = {
+    "startingTimestamp": ("1000", AtTimes(1_000, or_latest=False)),
+    "startingOffsetsByTimestamp": ('{"t":{"0":5}}', AtTimes({T0: 5}, or_latest=False)),
+    "startingOffsets": ('{"t":{"0":7,"1":-2}}', AtOffsets({T0: 7, T1: EARLIEST})),
+}
+END: dict[str, Any] = {
+    "endingTimestamp": ("2000", AtTimes(2_000)),
+    "endingOffsetsByTimestamp": ('{"t":{"0":6}}', AtTimes({T0: 6})),
+    "endingOffsets": ('{"t":{"0":9,"1":-1}}', AtOffsets({T0: 9, T1: LATEST})),
+}
+
+
+def test_a_time_for_all_goes_before_times_and_times_before_offsets() -> None:
+    starts, ends = dict(START), dict(END)
+    for (start, (_, first)), (end, (_, last)) in zip(START.items(), END.items(), strict=True):
+        given = {name: text for name, (text, _) in (starts | ends).items()}
+        assert read_batch_options(given) == BatchOptions(first, last)
+        del starts[start], ends[end]
+    assert read_batch_options({}) == BatchOptions(AtOffsets(EARLIEST), AtOffsets(LATEST))
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [("Earliest", AtOffsets(EARLIEST)), ("LATEST", AtOffsets(LATEST)), *[START["startingOffsets"]]],
+)
+def test_a_stream_may_start_anywhere(text: str, limit: Limit) -> None:
+    assert read_stream_options({"startingOffsets": text}).starting == limit
+
+
+def test_where_a_start_is_too_late_is_what_the_strategy_says() -> None:
+    given = {"startingTimestamp": "1", "startingOffsetsByTimestampStrategy": "Latest"}
+    assert read_batch_options(given).starting == AtTimes(1, or_latest=True)
+    given = {"startingTimestamp": "1", "startingOffsetsByTimestampStrategy": "earliest"}
+    with pytest.raises(InvalidOption, match="Strategy is 'earliest'; allowed are error and latest"):
+        read_batch_options(given)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"startingOffsets": "latest"}, "startingOffsets is, or has, latest"),
+        ({"startingOffsets": '{"t":{"0":-1}}'}, "startingOffsets is, or has, latest"),
+        ({"endingOffsets": "earliest"}, "endingOffsets is, or has, earliest"),
+        ({"endingOffsets": '{"t":{"0":-2}}'}, "endingOffsets is, or has, earliest"),
+        ({"startingOffsets": '{"t":{"0":-3}}'}, "allowed are JSON .* -2 for the first"),
+        ({"startingOffsets": "first"}, "startingOffsets is 'first'; allowed are JSON"),
+        ({"startingOffsets": '{"t":{"x":1}}'}, "startingOffsets is"),
+        ({"startingOffsets": '{"t":{"0":true}}'}, "startingOffsets is"),
+        ({"startingOffsets": '{"t":[1]}'}, "startingOffsets is"),
+        ({"startingOffsetsByTimestamp": '{"t":{"0":-1}}'}, "allowed are JSON .* ms since 1970"),
+        ({"startingTimestamp": "now"}, "startingTimestamp is 'now'; allowed are integers"),
+        (
+            {"startingOffsets": '{"t":{"0":1}}', "endingOffsets": '{"t":{"1":1}}'},
+            "startingOffsets and endingOffsets name different partitions: t-0, t-1",
+        ),
+        (
+            {"startingOffsets": '{"t":{"0":5}}', "endingOffsets": '{"t":{"0":4}}'},
+            "startingOffsets is 5 for t-0; allowed are numbers up to endingOffsets, which is 4",
+        ),
+        (
+            {
+                "startingOffsetsByTimestamp": '{"t":{"0":5}}',
+                "endingOffsetsByTimestamp": '{"t":{"0":4}}',
+            },
+            "startingOffsetsByTimestamp is 5 for t-0",
+        ),
+    ],
+)
+def test_limits_that_a_batch_cannot_have(options: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidOption, match=message):
+        read_batch_options(options)
+
+
+def test_a_batch_says_that_options_of_streams_mean_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        read_batch_options({"maxoffsetspertrigger": "10"})
+    assert "maxOffsetsPerTrigger means nothing for a batch" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        *[({name: text}, f"{name} is for batches") for name, (text, _) in END.items()],
+        (
+            {"minOffsetsPerTrigger": "11", "maxOffsetsPerTrigger": "10"},
+            "minOffsetsPerTrigger is 11; allowed are numbers up to maxOffsetsPerTrigger",
+        ),
+        ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger is '0'"),
+        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay is 'soon'; allowed are a number with ms"),
+    ],
+)
+def test_what_a_stream_cannot_have(options: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidOption, match=message):
+        read_stream_options(options)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("250", 0.25), ("250ms", 0.25), ("10s", 10), ("2m", 120), ("1h", 3600)]
+)
+def test_how_long_a_batch_waits_for_more(text: str, seconds: float) -> None:
+    given = {"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "5", "maxTriggerDelay": text}
+    assert read_stream_options(given) == StreamOptions(AtOffsets(LATEST), 5, 5, seconds)
+
+
+def test_offsets_in_a_checkpoint_are_written_by_topic_and_number() -> None:
+    offsets = {TopicPartition("t", 10): 3, TopicPartition("t", 9): 2, TopicPartition("a", 0): 1}
+    assert as_json(offsets) == {"a": {"0": 1}, "t": {"9": 2, "10": 3}}
+    assert list(as_json(offsets)["t"]) == ["9", "10"]
+    assert from_json(as_json(offsets)) == offsets

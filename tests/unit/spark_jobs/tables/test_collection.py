@@ -1,0 +1,182 @@
+import itertools
+import os
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+from killed_children import ends_when_killed_at_line
+from table_runs import compact, load, paths, stored_paths, wrote
+
+from spark_jobs.errors import InvalidOption, RunSuperseded
+from spark_jobs.tables import Collected, Snapshot, Table, open_table
+
+HOUR_S = 3_600.0
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    return open_table(str(tmp_path / "table"))
+
+
+def age(table: Table, seconds: float, part: str = "") -> None:
+    """Make all files of a table, or those of a part of it, look older."""
+    folder = Path(table.store.uri.removeprefix("file://")) / part
+    for file in folder.rglob("*"):
+        past_s = file.stat().st_mtime - seconds
+        os.utime(file, (past_s, past_s))
+
+
+def yes(_head: Snapshot) -> bool:
+    return True
+
+
+def test_files_of_a_dead_run_go_and_those_of_the_table_stay(table: Table) -> None:
+    load(table, 3)
+    run = table.new_run()
+    wrote(table, run, "dead")
+    wrote(table, run, "too")
+    age(table, 2 * HOUR_S)
+    assert table.collect_orphans(HOUR_S) == Collected(runs=1, files=2, bytes=7)
+    assert stored_paths(table) == paths(table.head())
+    assert table.head().records == 3
+    assert not table.store.folders(run.folder)
+    assert run.folder.removeprefix("data/") not in table.store.folders("data")
+
+
+def test_where_there_is_nothing_to_collect_nothing_is_committed(table: Table) -> None:
+    load(table, 3)
+    assert table.collect_orphans(0.0) == Collected(0, 0, 0)
+    assert table.head().version == 1
+
+
+def test_a_run_that_still_writes_is_left_alone(table: Table) -> None:
+    run = table.new_run()
+    wrote(table, run, "first")
+    age(table, 2 * HOUR_S)
+    added = [wrote(table, run, "second")]
+    assert table.collect_orphans(HOUR_S).files == 0
+    assert table.commit(table.head(), kind="load", run=run, position={"end": 1}, added=added) == 1
+
+
+@pytest.mark.parametrize("written_again", [False, True])
+@pytest.mark.parametrize("begins_again", [False, True])
+def test_a_run_that_was_taken_for_dead_cannot_commit(
+    table: Table, begins_again: bool, written_again: bool
+) -> None:
+    load(table, 3)
+    base = table.head()
+    run = table.new_run()
+    added = [wrote(table, run)]
+    assert table.collect_orphans(0.0).files == 1
+    if written_again:
+        wrote(table, run)
+    if begins_again:
+        base = table.head()
+    with pytest.raises(RunSuperseded, match="version 2 gave it up as dead"):
+        table.commit(base, kind="load", run=run, position={"end": 9}, added=added, may_rebase=yes)
+    assert table.head().position == {"end": 3}
+
+
+def test_a_collection_is_in_nobodys_way(table: Table) -> None:
+    base = table.head()
+    wrote(table, table.new_run())
+    table.collect_orphans(0.0)
+    load(table, 3, base)
+    assert [commit.kind for commit in table.commits()] == ["collect", "load"]
+    assert table.head().position == {"end": 3}
+
+
+def test_what_was_replaced_stays_for_those_who_began_to_read_before(table: Table) -> None:
+    load(table, 3)
+    load(table, 6)
+    before = table.head()
+    compact(table, paths(before))
+    age(table, 2 * HOUR_S)
+    assert table.collect_orphans(HOUR_S, keep_s=HOUR_S).files == 0
+    assert paths(before) <= stored_paths(table)
+
+
+def test_what_was_replaced_long_ago_goes_and_its_versions_with_it(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(table, 3)
+    compact(table, paths(table.head()))
+    load(table, 6)
+    compact(table, paths(table.head()))
+    now_s = time.time()
+    monkeypatch.setattr("time.time", lambda: now_s + 2 * HOUR_S)
+    load(table, 9)
+    assert table.collect_orphans(HOUR_S, keep_s=HOUR_S).files == 3
+    head = table.head()
+    assert stored_paths(table) == paths(head)
+    # Version 4 was the head an hour ago.
+    assert head.oldest == 4
+    assert paths(table.at(4)) <= stored_paths(table)
+    assert not paths(table.at(3)) <= stored_paths(table)
+
+
+def test_a_stray_file_of_a_run_that_has_committed_goes_alone(table: Table) -> None:
+    run = table.new_run()
+    added = [wrote(table, run, "named", 2)]
+    stray = wrote(table, run, "stray")
+    table.commit(table.head(), kind="load", run=run, position={"end": 2}, added=added)
+    age(table, 2 * HOUR_S)
+    assert table.collect_orphans(HOUR_S) == Collected(runs=1, files=1, bytes=5)
+    assert stray.path not in stored_paths(table)
+    assert paths(table.head()) == stored_paths(table)
+
+
+def test_temporary_files_of_that_age_are_swept_and_younger_ones_are_not(table: Table) -> None:
+    load(table, 3)
+    hundred = table.store.folders("_commits")[0]
+    for name in ("old", "young"):
+        table.store.create_if_absent(f"_commits/{hundred}/.{name}.tmp", b"half a mani")
+    age(table, 2 * HOUR_S, "_commits")
+    table.store.delete(f"_commits/{hundred}/.young.tmp")
+    table.store.create_if_absent(f"_commits/{hundred}/.young.tmp", b"half a mani")
+    assert table.collect_orphans(HOUR_S) == Collected(runs=0, files=1, bytes=11)
+    assert [file.path for file in table.store.list("_commits") if ".tmp" in file.path] == [
+        f"_commits/{hundred}/.young.tmp"
+    ]
+    assert table.head().version == 1
+
+
+def test_what_is_not_of_a_run_is_nobodys_business(table: Table) -> None:
+    for path in ("data/notes.txt", "data/run=mine/a.parquet", "data/other/a.parquet"):
+        table.store.create_if_absent(path, b"kept")
+    assert table.collect_orphans(0.0).files == 0
+    assert len(stored_paths(table)) == 3
+
+
+def test_killed_anywhere_a_collection_takes_nothing_of_the_table(tmp_path: Path) -> None:
+    for number in itertools.count():
+        table = open_table(str(tmp_path / str(number)))
+        load(table, 3)
+        dead = table.new_run()
+        wrote(table, dead, "a")
+        wrote(table, dead, "b")
+        ended = ends_when_killed_at_line(
+            number, "spark_jobs/tables/collection", partial(table.collect_orphans, 0.0)
+        )
+        again = open_table(table.store.uri)
+        assert paths(again.head()) <= stored_paths(again)
+        assert again.head().position == {"end": 3}
+        again.collect_orphans(0.0)
+        assert stored_paths(again) == paths(again.head())
+        if ended:
+            break
+    assert number > 30
+
+
+def test_of_versions_whose_files_are_gone_readers_are_told(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(table, 3)
+    compact(table, paths(table.head()))
+    table.collect_orphans(0.0, keep_s=0.0)
+    assert table.head().oldest == 2
+    with pytest.raises(InvalidOption, match="version is 1; allowed are 2 to 3"):
+        table.readable(1)
+    assert table.readable(2).records == 3
+    assert table.readable(None) == table.head()
