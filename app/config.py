@@ -38,6 +38,8 @@ ORIGIN_CHARS_MAX: Final = 64
 
 _ORIGIN: Final = re.compile(rf"[A-Za-z0-9._-]{{1,{ORIGIN_CHARS_MAX}}}")
 
+_PUBLIC_URL: Final = re.compile(r"https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
+
 PORT_MAX: Final = 65_535
 
 Port = Annotated[int, Field(ge=0, le=PORT_MAX)]
@@ -112,6 +114,16 @@ def _check_registry(url: str) -> str:
     return url
 
 
+def _check_public_url(url: str) -> str:
+    """Refuse what is no origin of a browser's: a path, say, or a user's name."""
+    if url and not _PUBLIC_URL.fullmatch(url):
+        raise ValueError(
+            f"{_variable('public_url')} is {url!r}; allowed is http://HOST[:PORT] or "
+            "https://HOST[:PORT], with nothing behind it"
+        )
+    return url
+
+
 def _check_origin(name: str) -> str:
     """Refuse what fits no column, no header, or would not be told from another by a database."""
     if not _ORIGIN.fullmatch(name):
@@ -144,7 +156,12 @@ class Settings(BaseModel):
     brokers: Annotated[int, Field(ge=1, le=64)] = 1
     """How many embedded brokers; they listen on `broker_port` and the ports behind it."""
     zookeeper: str = ""
-    """The ensemble through which embedded brokers form a cluster; without one, one broker runs."""
+    """The ensemble through which embedded brokers form a cluster; without one, one broker runs.
+    The console asks it how it is."""
+    public_url: Annotated[str, AfterValidator(_check_public_url)] = ""
+    """Where browsers reach the API, http(s)://HOST[:PORT], when that is not where it listens."""
+    console: bool = True
+    """Whether the API serves the operators' console, at /console."""
     api_url: Name = "http://127.0.0.1:8000"
     api_key: str = Field("", repr=False)
     """What commands show the API; without it, the file `operator.key` of the data directory."""

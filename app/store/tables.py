@@ -46,7 +46,7 @@ SOURCE_CHARS: Final = 16
 
 metadata: Final = MetaData(naming_convention=NAMING)
 
-REVISION: Final = "0005"
+REVISION: Final = "0006"
 """The last of `migrations/`, whose result the tables below are."""
 
 accounts: Final = Table(
@@ -192,7 +192,11 @@ replays: Final = Table(
     # JSON {"partition", "below", "missing"} until what it needs from the archive is there.
     Column("awaits", Text),
     Column("restored_ms", BigInteger),
+    # JSON {"200": 17, "none": 1}: what the events that `delivered` and `failed` count were answered
+    # with at last; NULL where it was not noted.
+    Column("status_counts", Text),
     Index(None, "account_id", "created_ms", "id"),
+    Index(None, "account_id", "state", "created_ms", "id"),
     # What is not over has no end yet: those of the archive that are not are found together.
     Index(None, "source", "finished_ms"),
     Index(NOTICE_INDEX, "notice_due_ms"),
@@ -216,14 +220,116 @@ replay_failures: Final = Table(
     Column("attempts", Integer, nullable=False),
     Column("status", Integer),
     Column("reason", Text, nullable=False),
+    # How long the last attempt took, and how the body of its answer began.
+    Column("duration_ms", Integer),
+    Column("response", Text),
+    **TABLE_OPTIONS,
+)
+
+
+# SQLite numbers rows by itself only under this type.
+def _number() -> Column[int]:
+    return Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True)
+
+
+replay_moves: Final = Table(
+    "replay_moves",
+    metadata,
+    _number(),
+    Column("replay_id", String(ID_CHARS), ForeignKey(replays.c.id), nullable=False),
+    Column("event", String(16), nullable=False),
+    # The state that the event led to, and the number of the last claim then.
+    Column("state", String(16), nullable=False),
+    Column("lease_epoch", Integer, nullable=False),
+    # The worker, or the id of the key that asked; NULL for who is not told.
+    Column("actor", Text),
+    Column("reason", Text),
+    Column("at_ms", BigInteger, nullable=False),
+    Index(None, "replay_id", "id"),
+    **TABLE_OPTIONS,
+)
+
+replay_samples: Final = Table(
+    "replay_samples",
+    metadata,
+    Column("replay_id", String(ID_CHARS), ForeignKey(replays.c.id), primary_key=True),
+    Column("at_ms", BigInteger, primary_key=True, autoincrement=False),
+    Column("checkpoint_offset", BigInteger, nullable=False),
+    Column("delivered", BigInteger, nullable=False),
+    Column("duplicates", BigInteger, nullable=False),
+    Column("failed", BigInteger, nullable=False),
+    **TABLE_OPTIONS,
+)
+
+console_sessions: Final = Table(
+    "console_sessions",
+    metadata,
+    # SHA-256 of the cookie's value.
+    Column("digest", String(DIGEST_CHARS), primary_key=True),
+    Column("key_id", String(ID_CHARS), ForeignKey(api_keys.c.id), nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("expires_ms", BigInteger, nullable=False),
+    Index(None, "key_id", "created_ms"),
+    Index(None, "expires_ms"),
+    **TABLE_OPTIONS,
+)
+
+processes: Final = Table(
+    "processes",
+    metadata,
+    # "api", "live" or "worker", and what it calls itself: HOST:PID.
+    Column("kind", String(16), primary_key=True),
+    Column("name", String(255), primary_key=True),
+    Column("origin", String(ORIGIN_CHARS_MAX), nullable=False),
+    # JSON, what there is to tell of this kind.
+    Column("details", Text, nullable=False),
+    Column("started_ms", BigInteger, nullable=False),
+    Column("heartbeat_ms", BigInteger, nullable=False),
+    Index(None, "heartbeat_ms"),
+    **TABLE_OPTIONS,
+)
+
+TOOK_COLUMNS: Final = (
+    *("within_50_ms", "within_100_ms", "within_250_ms", "within_500_ms"),
+    *("within_1000_ms", "within_2500_ms", "within_5000_ms", "longer"),
+)
+
+delivery_tallies: Final = Table(
+    "delivery_tallies",
+    metadata,
+    Column("webhook_id", String(ID_CHARS), primary_key=True),
+    # "settled": five minutes in which events were settled. "event": an hour of event time.
+    Column("span", String(8), primary_key=True),
+    Column("start_ms", BigInteger, primary_key=True, autoincrement=False),
+    Column("origin", String(ORIGIN_CHARS_MAX), primary_key=True),
+    *(
+        Column(name, BigInteger, nullable=False)
+        for name in ("delivered", "failed", "left_over", "disabled", *TOOK_COLUMNS)
+    ),
+    Index(None, "span", "start_ms"),
+    **TABLE_OPTIONS,
+)
+
+pipeline_runs: Final = Table(
+    "pipeline_runs",
+    metadata,
+    _number(),
+    Column("job", String(32), nullable=False),
+    # What it worked on: a topic, a table.
+    Column("subject", String(255), nullable=False),
+    Column("outcome", String(16), nullable=False),
+    # JSON, the numbers that the job tells.
+    Column("summary", Text, nullable=False),
+    Column("started_ms", BigInteger, nullable=False),
+    Column("finished_ms", BigInteger, nullable=False),
+    Index(None, "job", "subject", "id"),
     **TABLE_OPTIONS,
 )
 
 late_arrivals: Final = Table(
     "late_arrivals",
     metadata,
-    # SQLite numbers rows by itself only under this type.
-    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    _number(),
     Column("log_partition", Integer, nullable=False),
     Column("from_ms", BigInteger, nullable=False),
     Column("to_ms", BigInteger, nullable=False),

@@ -58,7 +58,7 @@ def test_the_command_of_alembic_takes_the_database_from_the_environment(
 
 def test_a_store_says_that_its_database_lacks_a_migration(database_url: str) -> None:
     store = Store.open(database_url)
-    with pytest.raises(SchemaOutdated, match="schema is None; needed is 0005"):
+    with pytest.raises(SchemaOutdated, match=f"schema is None; needed is {REVISION}"):
         store.check()
     migrate(database_url)
     store.check()

@@ -1,0 +1,1 @@
+"""The operators' console: pages for people, on the API's own rules."""
