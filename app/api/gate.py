@@ -7,7 +7,6 @@ import re
 import time
 from collections import Counter
 from collections.abc import Mapping
-from ipaddress import ip_address, ip_network
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -15,9 +14,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.keyring import Keyring
 from app.api.metrics import Metrics
-from app.api.problems import RATE_LIMITED, UNAUTHORIZED, Problem
+from app.api.problems import FORBIDDEN, RATE_LIMITED, UNAUTHORIZED, Problem
 from app.api.quotas import Quotas, Standing
 from app.api.refusals import refuse
+from app.api.strangers import CALLERS_MAX, Strangers
 from app.config import Settings
 from app.replay.accounts import ApiKey
 from app.replay.accounts import Scope as KeyScope
@@ -26,16 +26,15 @@ from app.store import StoreUnavailable
 OPEN_PATHS: Final = frozenset(("/healthz", "/readyz", "/openapi.json"))
 """What needs no key: probes have none, and the description tells how to get one."""
 
-CALLERS_MAX: Final = 10_000
-"""Callers that are counted at a time, each at about 200 bytes."""
-
 UNDER_WAY_MAX: Final = 50
 """Requests of one developer's key that are under way at a time. Each holds a connection, of which
 the process has a thousand; twenty may be streams of progress."""
 
+READING: Final = frozenset(("GET", "HEAD", "OPTIONS"))
+"""The methods that change nothing, which are all that a read-only key may use."""
+
 _CHALLENGE: Final = 'Bearer realm="rewind"'
 _CREDENTIALS: Final = re.compile(r"bearer +([A-Za-z0-9._~+/-]+=*) *", re.IGNORECASE)
-_IPV6_NETWORK_BITS: Final = 64
 
 
 class Gate:
@@ -53,14 +52,10 @@ class Gate:
         self._app = app
         self._keyring = keyring
         self._metrics = metrics
-        self._strangers = Quotas(CALLERS_MAX)
-        self._strangers_limit = settings.unauthorized_requests_per_minute
+        self._strangers = Strangers(settings.unauthorized_requests_per_minute)
         self._keys = Quotas(CALLERS_MAX)
         self._under_way: Counter[str] = Counter()
-        self._limits: Mapping[KeyScope, int] = {
-            KeyScope.DEVELOPER: settings.developer_requests_per_minute,
-            KeyScope.OPERATOR: settings.operator_requests_per_minute,
-        }
+        self._limits = requests_per_minute(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or refuse it."""
@@ -77,11 +72,14 @@ class Gate:
         telling_send = _telling(send, standing)
         if standing.is_exceeded:
             self._metrics.count_rate_limited(key.scope)
-            await refuse(_too_many(standing), scope, receive, telling_send)
+            await refuse(too_many(standing), scope, receive, telling_send)
             return
         if key.scope is KeyScope.DEVELOPER and self._under_way[key.id] >= UNDER_WAY_MAX:
             self._metrics.count_rate_limited(key.scope)
             await refuse(_TOO_MANY_AT_ONCE, scope, receive, telling_send)
+            return
+        if key.is_read_only and scope["method"] not in READING:
+            await refuse(READ_ONLY, scope, receive, telling_send)
             return
         self._under_way[key.id] += 1
         try:
@@ -98,15 +96,14 @@ class Gate:
             StoreUnavailable: nobody can tell.
         """
         token = _token(scope)
-        stranger = _network(scope)
-        standing = self._strangers.standing(stranger, self._strangers_limit, time.monotonic())
+        standing = self._strangers.standing(scope)
         is_known = token is not None and self._keyring.has_seen(token)
         if standing.remaining == 0 and not is_known:
             self._metrics.count_rate_limited("none")
-            raise _too_many(standing)
+            raise too_many(standing)
         key = None if token is None else await self._keyring.key_of(token)
         if key is None:
-            self._strangers.take(stranger, self._strangers_limit, time.monotonic())
+            self._strangers.count(scope)
             self._metrics.count_unauthorized()
             raise _unauthorized(token)
         return key
@@ -119,18 +116,6 @@ def _token(scope: Scope) -> str | None:
     return None if credentials is None else credentials[1]
 
 
-def _network(scope: Scope) -> str:
-    """Where the request comes from; of IPv6 the network, in which one host has any address."""
-    client = scope.get("client")
-    try:
-        address = ip_address(client[0] if client else "")
-    except ValueError:
-        return "unknown"
-    if address.version == 4:
-        return str(address)
-    return str(ip_network((address, _IPV6_NETWORK_BITS), strict=False))
-
-
 def _unauthorized(token: str | None) -> Problem:
     if token is None:
         detail, challenge = "give a key as `Authorization: Bearer rwk_...`", _CHALLENGE
@@ -139,10 +124,25 @@ def _unauthorized(token: str | None) -> Problem:
     return Problem(UNAUTHORIZED, detail, headers={"www-authenticate": challenge})
 
 
-def _too_many(standing: Standing) -> Problem:
+def requests_per_minute(settings: Settings) -> Mapping[KeyScope, int]:
+    """How often a key of each scope may ask."""
+    return {
+        KeyScope.DEVELOPER: settings.developer_requests_per_minute,
+        KeyScope.OPERATOR: settings.operator_requests_per_minute,
+    }
+
+
+def too_many(standing: Standing) -> Problem:
+    """The refusal of a request above a quota."""
     detail = f"allowed are {standing.limit} in a minute; it ends in {standing.reset_s} s"
     return Problem(RATE_LIMITED, detail, headers={"retry-after": str(standing.reset_s)})
 
+
+READ_ONLY: Final = Problem(
+    FORBIDDEN,
+    "the key is read-only: it opens what is asked for by GET",
+    headers={"www-authenticate": f'{_CHALLENGE}, error="insufficient_scope"'},
+)
 
 _TOO_MANY_AT_ONCE: Final = Problem(
     RATE_LIMITED,

@@ -11,7 +11,7 @@ from typing import Final
 
 from app.api.single_flight import SingleFlight
 from app.replay.accounts import ApiKey
-from app.store import Store, StoreUnavailable
+from app.store import StoreUnavailable
 
 FRESH_S: Final = 2.0
 """For so long a key is taken for what it was; a key that is revoked opens nothing after it."""
@@ -25,8 +25,8 @@ PATIENCE_S: Final = 1.0
 
 KEYS_MAX: Final = 10_000
 
-# See `new_token` of the store: 32 random bytes in base64url.
-_TOKEN: Final = re.compile(r"rwk_[A-Za-z0-9_-]{43}")
+API_KEY: Final = re.compile(r"rwk_[A-Za-z0-9_-]{43}")
+"""The text of a key, as the store makes it: 32 random bytes in base64url."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +36,21 @@ class _Seen:
 
 
 class Keyring:
-    """Looks keys up in a store, and remembers those that are good by the digest of their text.
+    """Looks keys up by a text, and remembers those that are good by the digest of that text.
 
-    Keys that are not good are not remembered: they would drive out the others. A key is looked
-    up by one request at a time; others that bring it wait for what that one finds.
+    `look_up`, which runs in a thread, is asked for texts of `pattern` alone. Keys that are not good
+    are not remembered: they would drive out the others. A key is looked up by one request at a
+    time; others that bring it wait for what that one finds.
     """
 
-    def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
-        self._store = store
+    def __init__(
+        self,
+        look_up: Callable[[str], ApiKey | None],
+        pattern: re.Pattern[str] = API_KEY,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._look_up = look_up
+        self._pattern = pattern
         self._clock = clock
         self._seen: OrderedDict[bytes, _Seen] = OrderedDict()
         self._questions: SingleFlight[bytes, ApiKey | None] = SingleFlight()
@@ -58,7 +65,7 @@ class Keyring:
         Raises:
             StoreUnavailable: the database does not answer, and the key was not seen of late.
         """
-        if not _TOKEN.fullmatch(token):
+        if not self._pattern.fullmatch(token):
             return None
         digest = _digest(token)
         seen = self._seen.get(digest)
@@ -72,9 +79,13 @@ class Keyring:
         except (StoreUnavailable, TimeoutError):
             return seen.key
 
+    def forget(self, token: str) -> None:
+        """Ask anew when `token` is shown the next time."""
+        self._seen.pop(_digest(token), None)
+
     async def _asked(self, digest: bytes, token: str) -> ApiKey | None:
         asked_s = self._clock()
-        key = await self._questions.ask(digest, lambda: self._store.key_of(token))
+        key = await self._questions.ask(digest, lambda: self._look_up(token))
         self._seen.pop(digest, None)
         if key is not None:
             while len(self._seen) >= KEYS_MAX:

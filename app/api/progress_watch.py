@@ -82,6 +82,11 @@ class ProgressWatch:
         for watched in self._watched.values():
             watched.give_up()
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the process is to stop, and with it every stream."""
+        return self._is_closed
+
     @contextmanager
     def seat(self, replay: Replay, key_id: str) -> Iterator[Watched]:
         """Have a replay, just read, watched as long as this lasts.

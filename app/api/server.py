@@ -6,16 +6,19 @@ import logging.config
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from contextlib import closing
-from typing import Final, cast
+from typing import Final
 
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from app import json_log
 from app.api.application import create_app
 from app.api.bounded_http import CONNECTIONS_MAX, BoundedHttp
 from app.api.metrics import Metrics
+from app.api.progress_watch import ProgressWatch
 from app.config import Settings
 from app.log.errors import LogUnavailable
 from app.log.history import LogHistory
@@ -36,6 +39,10 @@ GRACE_S: Final = 10
 class ApiServer(uvicorn.Server):
     """A server that says on stderr when it accepts connections, and where."""
 
+    def __init__(self, watch: ProgressWatch, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._watch = watch
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, then say so."""
         await super().startup(sockets)
@@ -48,7 +55,7 @@ class ApiServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let requests under way end; streams, which would not by themselves, are told to."""
-        cast("FastAPI", self.config.app).state.doors.watch.close()
+        self._watch.close()
         await super().shutdown(sockets)
 
 
@@ -57,11 +64,18 @@ def _url(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def server_of(application: FastAPI, settings: Settings) -> ApiServer:
-    """A server of `application`, not running yet."""
+def _as_it_is(application: FastAPI) -> ASGIApp:
+    return application
+
+
+def server_of(
+    application: FastAPI, settings: Settings, around: Callable[[FastAPI], ASGIApp] = _as_it_is
+) -> ApiServer:
+    """A server of `application`, not running yet; `around` puts something in front of it."""
     return ApiServer(
+        application.state.doors.watch,
         uvicorn.Config(
-            application,
+            around(application),
             host=settings.host,
             port=settings.port,
             http=BoundedHttp,
@@ -73,25 +87,26 @@ def server_of(application: FastAPI, settings: Settings) -> ApiServer:
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=GRACE_S,
-        )
+        ),
     )
 
 
-def serve(settings: Settings) -> int:
+def serve(settings: Settings, around: Callable[[FastAPI], ASGIApp] = _as_it_is) -> int:
     """Serve the API until SIGINT or SIGTERM; the exit code: 1 when it cannot listen.
 
+    `around` makes what is served of it, such as the API with the console in front.
     The database and the log may come up later than this process: `/readyz` tells when they have.
     """
     logging.config.dictConfig(json_log.CONFIG)
     try:
-        asyncio.run(_serve(settings))
+        asyncio.run(_serve(settings, around))
     except SystemExit:
         # Uvicorn has said why, and has a code of its own for it.
         return 1
     return 0
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings, around: Callable[[FastAPI], ASGIApp]) -> None:
     _survive_stopping()
     allow_many_connections()
     guard = Guard.of(settings)
@@ -107,7 +122,7 @@ async def _serve(settings: Settings) -> None:
         async with publisher, WebhookSender(guard, limits) as sender:
             await _make_topics(publisher)
             application = create_app(settings, store, publisher, history, guard, sender, metrics)
-            await server_of(application, settings).serve()
+            await server_of(application, settings, around).serve()
 
 
 async def _make_topics(publisher: EventPublisher) -> None:

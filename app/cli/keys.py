@@ -49,12 +49,15 @@ def _checked_account(_: click.Context, __: click.Parameter, name: str) -> str:
     show_default=True,
     help="What it opens: the account's own things, or everything.",
 )
+@click.option("--read-only", is_flag=True, help="It may look at all that, and change nothing.")
 @click.option("--description", default="", help="What it is for.")
 @database_option
-def create(account: str, scope: str, description: str, **overrides: str | None) -> None:
+def create(
+    account: str, scope: str, read_only: bool, description: str, **overrides: str | None
+) -> None:
     """Make a key, and print its text, which is shown this once and kept nowhere."""
     with _store(overrides) as store:
-        key, token = store.create_key(account, Scope(scope), description)
+        key, token = store.create_key(account, Scope(scope), description, is_read_only=read_only)
     note_key("createKey", key)
     click.echo(f"key {key.id} of account {key.account.name} ({key.account.id}):", err=True)
     click.echo(token)
@@ -98,7 +101,8 @@ def _store(overrides: dict[str, str | None]) -> Iterator[Store]:
 def _line(key: ApiKey) -> str:
     state = "good" if key.revoked_ms is None else f"revoked {format_time(key.revoked_ms)}"
     made = format_time(key.created_ms)
-    columns = (key.id, key.account.name, str(key.scope), made, state, key.description)
+    scope = f"{key.scope}, read-only" if key.is_read_only else str(key.scope)
+    columns = (key.id, key.account.name, scope, made, state, key.description)
     return printable("  ".join(columns).rstrip())
 
 
@@ -108,6 +112,7 @@ def _json_line(key: ApiKey) -> str:
         "accountId": key.account.id,
         "account": key.account.name,
         "scope": key.scope,
+        "readOnly": key.is_read_only,
         "description": key.description,
         "createdAt": format_time(key.created_ms),
         "revokedAt": None if key.revoked_ms is None else format_time(key.revoked_ms),

@@ -25,16 +25,21 @@ stop_on_stdin_close_option = click.option(
     origin="Name of the data centre that it runs in; local where absent.",
     host="Address to listen on.",
     port="Port to listen on.",
+    public_url="Where browsers reach it, as https://HOST, when that is not where it listens.",
 )
 @stop_on_stdin_close_option
 def api(stop_on_stdin_close: bool, **overrides: str | None) -> None:
-    """Serve the HTTP API until SIGTERM or Ctrl-C."""
+    """Serve the HTTP API, and the operators' console at /console, until SIGTERM or Ctrl-C."""
     from app.api.server import serve
 
     settings = load_settings(**overrides)
     if stop_on_stdin_close:
         stop_when_stdin_closes()
-    sys.exit(serve(settings))
+    if not settings.console:
+        sys.exit(serve(settings))
+    from app.console.application import with_console
+
+    sys.exit(serve(settings, with_console))
 
 
 @click.command()

@@ -33,7 +33,10 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key without its text, which is shown once and kept as a hash alone."""
+    """A key without its text, which is shown once and kept as a hash alone.
+
+    One that is read-only sees what its scope opens, and changes nothing of it.
+    """
 
     id: str
     account: Account
@@ -41,6 +44,7 @@ class ApiKey:
     description: str
     created_ms: int
     revoked_ms: int | None
+    is_read_only: bool = False
 
     @property
     def sees(self) -> str | None:

@@ -13,12 +13,20 @@ from app.store.identity import exactly, new_account_id, new_key_id
 from app.store.tables import accounts, api_keys
 
 KEY_PREFIX: Final = "rwk_"
+_READ_ONLY: Final = ":read"
+"""What ends the scope of a key that is read-only: a version which does not know it, and would let
+the key write, cannot read the row."""
+
 KEY_BYTES: Final = 32
 """Random bytes of a key's text: nobody can try them all, so a plain hash keeps it."""
 
 
 def create_key(
-    connection: Connection, account_name: str, scope: Scope, description: str
+    connection: Connection,
+    account_name: str,
+    scope: Scope,
+    description: str,
+    is_read_only: bool,
 ) -> tuple[ApiKey, str]:
     """A key of the account, which is made if it is missing, and the key's text.
 
@@ -30,9 +38,9 @@ def create_key(
         insert(api_keys).values(
             id=key_id,
             account_id=_account_id(connection, account_name),
-            scope=str(scope),
+            scope=f"{scope}{_READ_ONLY}" if is_read_only else str(scope),
             description=description,
-            digest=_digest(token),
+            digest=digest_of(token),
             created_ms=now_ms(),
         )
     )
@@ -49,7 +57,8 @@ def _account_id(connection: Connection, name: str) -> str:
     return account_id
 
 
-def _digest(token: str) -> str:
+def digest_of(token: str) -> str:
+    """What is stored of a text that only its owner knows."""
     # What came as a header may hold anything; only what we made matches.
     return sha256(token.encode(errors="surrogatepass")).hexdigest()
 
@@ -67,15 +76,15 @@ def check(connection: Connection, account_id: str) -> None:
 
 def key_of(connection: Connection, token: str) -> ApiKey | None:
     """The key with this text; None when there is none, or it was revoked."""
-    query = _keys().where(api_keys.c.digest == _digest(token), api_keys.c.revoked_ms.is_(None))
+    query = keys().where(api_keys.c.digest == digest_of(token), api_keys.c.revoked_ms.is_(None))
     row = connection.execute(query).first()
-    return None if row is None else _to_key(row)
+    return None if row is None else to_key(row)
 
 
 def all_keys(connection: Connection) -> tuple[ApiKey, ...]:
     """Every key, also the revoked ones, the oldest first."""
-    query = _keys().order_by(api_keys.c.created_ms, api_keys.c.id)
-    return tuple(map(_to_key, connection.execute(query)))
+    query = keys().order_by(api_keys.c.created_ms, api_keys.c.id)
+    return tuple(map(to_key, connection.execute(query)))
 
 
 def revoke_key(connection: Connection, key_id: str) -> ApiKey:
@@ -91,13 +100,14 @@ def revoke_key(connection: Connection, key_id: str) -> ApiKey:
 
 
 def _get(connection: Connection, key_id: str) -> ApiKey:
-    row = connection.execute(_keys().where(exactly(api_keys.c.id, key_id))).first()
+    row = connection.execute(keys().where(exactly(api_keys.c.id, key_id))).first()
     if row is None:
         raise KeyNotFound(key_id)
-    return _to_key(row)
+    return to_key(row)
 
 
-def _keys() -> Select[Any]:
+def keys() -> Select[Any]:
+    """The rows that `to_key` reads."""
     return select(
         api_keys,
         accounts.c.name.label("account_name"),
@@ -105,12 +115,14 @@ def _keys() -> Select[Any]:
     ).join_from(api_keys, accounts)
 
 
-def _to_key(row: Row[Any]) -> ApiKey:
+def to_key(row: Row[Any]) -> ApiKey:
+    """The value of a row of `keys`."""
     return ApiKey(
         id=row.id,
         account=Account(row.account_id, row.account_name, row.account_created_ms),
-        scope=Scope(row.scope),
+        scope=Scope(row.scope.removesuffix(_READ_ONLY)),
         description=row.description,
         created_ms=row.created_ms,
         revoked_ms=row.revoked_ms,
+        is_read_only=row.scope.endswith(_READ_ONLY),
     )

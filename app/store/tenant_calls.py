@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 from app.replay.accounts import ApiKey, Scope
 from app.replay.model import NewWebhook, Webhook
 from app.replay.rules import DEFAULT_RULE, RoutingChanges, Rule
-from app.store import accounts, replays, routing, rules, webhooks
+from app.store import accounts, console_sessions, replays, routing, rules, webhooks
 from app.store.calls import Calls
 from app.store.pages import PAGE_LIMIT, Page
 
@@ -15,10 +15,12 @@ from app.store.pages import PAGE_LIMIT, Page
 class KeyCalls(Calls):
     """Who may ask."""
 
-    def create_key(self, account_name: str, scope: Scope, description: str) -> tuple[ApiKey, str]:
+    def create_key(
+        self, account_name: str, scope: Scope, description: str, *, is_read_only: bool = False
+    ) -> tuple[ApiKey, str]:
         """A new key and its text, which is stored nowhere; its account is made if it is missing."""
         return self._database.write(
-            lambda db: accounts.create_key(db, account_name, scope, description)
+            lambda db: accounts.create_key(db, account_name, scope, description, is_read_only)
         )
 
     def key_of(self, token: str) -> ApiKey | None:
@@ -36,6 +38,18 @@ class KeyCalls(Calls):
     def keys(self) -> tuple[ApiKey, ...]:
         """Every key, also the revoked ones, the oldest first."""
         return self._database.read(accounts.all_keys)
+
+    def open_session(self, key_id: str, token: str, duration_s: float) -> None:
+        """Let `token`, which only its owner knows, stand for the key for so long."""
+        self._database.write(lambda db: console_sessions.open(db, key_id, token, duration_s))
+
+    def session_key(self, token: str) -> ApiKey | None:
+        """The key that `token` stands for; None once that is over, or the key revoked."""
+        return self._database.read(lambda db: console_sessions.key_of(db, token))
+
+    def close_session(self, token: str) -> None:
+        """Let `token` stand for nothing any more."""
+        self._database.write(lambda db: console_sessions.close(db, token))
 
     def revoke_key(self, key_id: str) -> ApiKey:
         """The key, which opens nothing from now on.

@@ -1,0 +1,98 @@
+"""How numbers, times and sizes are written on the pages. Pure."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from markupsafe import Markup
+
+from app.replay.windows import format_time
+
+NOTHING: Final = "\N{EN DASH}"
+"""What stands where there is nothing to tell."""
+
+_UNITS: Final = ("B", "kB", "MB", "GB", "TB")
+_MINUTE_S: Final = 60
+_HOUR_S: Final = 3_600
+_DAY_S: Final = 86_400
+
+
+def count(number: int | None) -> str:
+    """A whole number, its thousands apart."""
+    return NOTHING if number is None else f"{number:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def rate(events_s: float | None) -> str:
+    """Events in a second."""
+    if events_s is None:
+        return NOTHING
+    return f"{events_s:.1f}/s" if events_s < 10 else f"{count(round(events_s))}/s"
+
+
+def size(bytes_: float | None) -> str:
+    """A number of bytes in the unit that suits it, of a thousand each."""
+    if bytes_ is None:
+        return NOTHING
+    value = float(bytes_)
+    for unit in _UNITS:
+        if value < 1_000 or unit == _UNITS[-1]:
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+        value /= 1_000
+    raise AssertionError("the last unit has no end")
+
+
+def duration(seconds: float | None) -> str:
+    """A time span, in the two largest units that it has."""
+    if seconds is None:
+        return NOTHING
+    if seconds < 1:
+        return f"{round(seconds * 1_000)} ms"
+    whole = round(seconds)
+    if whole < _MINUTE_S:
+        return f"{whole} s"
+    if whole < _HOUR_S:
+        return f"{whole // _MINUTE_S} min {whole % _MINUTE_S} s"
+    if whole < _DAY_S:
+        return f"{whole // _HOUR_S} h {whole % _HOUR_S // _MINUTE_S} min"
+    return f"{whole // _DAY_S} d {whole % _DAY_S // _HOUR_S} h"
+
+
+def percent(share: float | None) -> str:
+    """A share of 1, rounded down, so that 100 % means all."""
+    return NOTHING if share is None else f"{int(share * 1_000) / 10:.4g} %"
+
+
+def moment(time_ms: int | None) -> str:
+    """A time to the second, in UTC, which the page says once: `2026-11-22 08:04:32`."""
+    if time_ms is None:
+        return NOTHING
+    return format_time(time_ms)[:19].replace("T", " ")
+
+
+def time_tag(time_ms: int | None) -> str | Markup:
+    """A time that machines can read too."""
+    if time_ms is None:
+        return NOTHING
+    return Markup('<time datetime="{}">{}</time>').format(format_time(time_ms), moment(time_ms))
+
+
+def age_tag(time_ms: int | None, present_ms: int) -> str | Markup:
+    """How long ago something was, which the script keeps true while the page is open."""
+    if time_ms is None:
+        return NOTHING
+    ago = duration(max(0, (present_ms - time_ms) // 1_000))
+    return Markup('<time datetime="{}" title="{}" data-age>{} ago</time>').format(
+        format_time(time_ms), moment(time_ms), ago
+    )
+
+
+FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "count": count,
+    "rate": rate,
+    "size": size,
+    "duration": duration,
+    "percent": percent,
+    "moment": moment,
+    "time": time_tag,
+    "age": age_tag,
+}
+"""By the names that templates have for them; Jinja's own `count` is `length` as well."""

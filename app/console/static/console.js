@@ -1,0 +1,97 @@
+// Keeps an open page true: the parts of it that change come as Server-Sent Events, one event for
+// each thing that has changed. All markup is made, and escaped, by the server. Without this script
+// the pages work all the same, and show what was true when they were loaded.
+
+const stale = document.getElementById("stale");
+const SECOND = 1000;
+
+function ago(seconds) {
+  if (seconds < 60) return `${seconds} s ago`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${seconds % 60} s ago`;
+  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min ago`;
+  return `${Math.floor(seconds / 86400)} d ${Math.floor((seconds % 86400) / 3600)} h ago`;
+}
+
+// The reader's clock may be wrong: ages are counted by the server's, as the stream tells it.
+let clockAhead = 0;
+
+function refreshAges() {
+  const now = Date.now() - clockAhead;
+  for (const time of document.querySelectorAll("time[data-age]")) {
+    const text = ago(Math.max(0, Math.floor((now - Date.parse(time.dateTime)) / SECOND)));
+    if (time.textContent !== text) time.textContent = text;
+  }
+}
+
+// `parts` is what has changed of the thing that the page shows as `data-live-id`.
+function show({ id, version, parts }) {
+  for (const thing of document.querySelectorAll(`[data-live-id="${CSS.escape(id)}"]`)) {
+    if (version) thing.dataset.version = version;
+    for (const [name, markup] of Object.entries(parts)) {
+      const part = thing.querySelector(`[data-live="${CSS.escape(name)}"]`);
+      if (!part || part.dataset.markup === markup) continue;
+      part.dataset.markup = markup;
+      part.innerHTML = markup;
+      part.classList.remove("changed");
+      void part.offsetWidth; // so that the mark is shown anew
+      part.classList.add("changed");
+    }
+  }
+  refreshAges();
+}
+
+function address() {
+  const watched = [...document.querySelectorAll("[data-live-id]")]
+    .map((thing) => [thing.dataset.liveId, thing.dataset.version].filter(Boolean).join(":"));
+  const url = new URL("/console/live", location);
+  url.searchParams.set("watch", watched.join(","));
+  if (document.body.dataset.live) url.searchParams.set("page", document.body.dataset.live);
+  return url;
+}
+
+let stream = null;
+
+function sinceNow() {
+  if (!stale.hidden) return;
+  const time = stale.querySelector("time");
+  time.dateTime = new Date().toISOString();
+  time.textContent = time.dateTime.slice(11, 19);
+  stale.hidden = false;
+}
+
+function listen() {
+  stream?.close();
+  stream = new EventSource(address());
+  stream.addEventListener("clock", (event) => {
+    clockAhead = Date.now() - Number(event.data);
+    stale.hidden = true;
+  });
+  stream.addEventListener("change", (event) => show(JSON.parse(event.data)));
+  stream.addEventListener("error", () => {
+    sinceNow();
+    // The browser tries again by itself, unless the answer was a refusal.
+    if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 5 * SECOND);
+  });
+}
+
+function selectAll() {
+  for (const all of document.querySelectorAll("input[data-select-all]")) {
+    all.hidden = false;
+    all.addEventListener("change", () => {
+      for (const box of document.querySelectorAll(`input[name="${all.dataset.selectAll}"]`)) box.checked = all.checked;
+    });
+  }
+}
+
+if (stale) {
+  selectAll();
+  setInterval(refreshAges, SECOND);
+  // A page that nobody looks at needs no stream; a browser has six connections to a host.
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) {
+      stream?.close();
+      stream = null;
+    } else if (!stream) listen();
+  });
+  if (!document.hidden) listen();
+}
