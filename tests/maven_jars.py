@@ -1,17 +1,15 @@
 """Servers of the Java world as the jars that Maven fetches, once for each machine."""
 
-import fcntl
 import functools
-import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import pytest
+from fetched_once import alone_in_cache
 from processes import require_program
 from zookeeper import find_java
 
@@ -65,9 +63,8 @@ def _jars(
     java = _java_version()
     if java < java_least:
         return None, f"it needs Java {java_least}, and here is {java}"
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rewind-tests"
-    folder = cache / name
-    with _alone_with(cache):
+    with alone_in_cache() as cache:
+        folder = cache / name
         if not folder.exists():
             reason = _fetch(folder, dependencies, are_alone)
             if reason is not None:
@@ -79,15 +76,6 @@ def _java_version() -> int:
     told = subprocess.run([find_java(), "-version"], capture_output=True, text=True, check=False)
     found = re.search(r'version "(?:1\.)?([0-9]+)', told.stderr)
     return int(found[1]) if found else 0
-
-
-@contextmanager
-def _alone_with(folder: Path) -> Iterator[None]:
-    """One process at a time: the others find what the first one fetched."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _fetch(folder: Path, dependencies: Sequence[str], are_alone: bool) -> str | None:
