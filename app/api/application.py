@@ -8,6 +8,8 @@ from fastapi import FastAPI
 from app.api import (
     events,
     operations,
+    pipeline,
+    processes,
     refusals,
     replay_progress,
     replays,
@@ -49,6 +51,8 @@ ROUTES: Final = (
     twitter,
     events,
     restorations,
+    pipeline,
+    processes,
     operations,
 )
 

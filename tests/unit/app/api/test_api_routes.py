@@ -23,9 +23,12 @@ pytestmark = pytest.mark.anyio
 OPERATORS_ALONE = {
     "publishEvents",
     "getMetrics",
+    "listProcesses",
     "listRestorations",
     "putRestoration",
     "putRestorationMissing",
+    "addPipelineRun",
+    "listPipelineRuns",
 }
 
 BODIES: dict[str, Any] = {
