@@ -82,6 +82,11 @@ class BrokerCluster:
         by_number = {each.partition_index: each.leader_id for each in found.partitions}
         return [by_number[number] for number in range(len(by_number))]
 
+    def first_leaders_at(self, broker_id: int, topic: str) -> list[int]:
+        """The leaders of a topic just made, once this broker has heard of it."""
+        until(lambda: self.leaders_at(broker_id, topic), f"broker {broker_id} knows {topic}")
+        return self.leaders_at(broker_id, topic)
+
     def until_leaders(self, topic: str, leaders: Sequence[int], *, at: Sequence[int] = ()) -> None:
         """Wait until the partitions have these leaders at each broker, or at some."""
         until(

@@ -181,7 +181,7 @@ def test_what_happened_to_topics_while_a_broker_was_down_is_made_up_for(
 ) -> None:
     for name in ("deleted", "again", "grown"):
         cluster.brokers[1].make_topic(name, 3)
-        cluster.until_leaders(name, cluster.leaders_at(1, name))
+        cluster.until_leaders(name, cluster.first_leaders_at(1, name))
     client = ConfluentPartitions(cluster.bootstrap_servers)
     old = {n: [b"old"] for n in range(3)}
     for name in ("deleted", "again", "grown"):
@@ -198,13 +198,13 @@ def test_what_happened_to_topics_while_a_broker_was_down_is_made_up_for(
         for future in asked.values():
             future.result(DEADLINE_S)
     cluster.brokers[1].make_topic("again", 2)
-    cluster.until_leaders("again", cluster.leaders_at(1, "again"), at=[1, 3])
+    cluster.until_leaders("again", cluster.first_leaders_at(1, "again"), at=[1, 3])
 
     down.serve()
     until(lambda: cluster.leaders_at(2, "events") == LEADERS, "it is back")
     assert not list(down.data_dir.glob("deleted-*"))
     assert not list(down.data_dir.glob("again-*"))
-    cluster.until_leaders("grown", cluster.leaders_at(1, "grown"))
+    cluster.until_leaders("grown", cluster.first_leaders_at(1, "grown"))
     assert client.read("grown", dict.fromkeys(range(3), 1)) == old
     new = {n: [b"new"] for n in range(2)}
     client.produce("again", new)

@@ -63,7 +63,7 @@ def test_a_topic_made_at_any_broker_is_spread_over_all(
     cluster: BrokerCluster, topic: str, asked: int
 ) -> None:
     cluster.brokers[asked].make_topic(topic, 6)
-    leaders = cluster.leaders_at(asked, topic)
+    leaders = cluster.first_leaders_at(asked, topic)
     assert sorted(leaders) == [1, 1, 2, 2, 3, 3]
     cluster.until_leaders(topic, leaders)
     for broker_id, broker in cluster.brokers.items():
@@ -81,7 +81,7 @@ def test_stock_clients_reach_every_partition_through_one_broker(
     cluster: BrokerCluster, topic: str, library: str
 ) -> None:
     cluster.brokers[1].make_topic(topic, 6)
-    cluster.until_leaders(topic, cluster.leaders_at(1, topic))
+    cluster.until_leaders(topic, cluster.first_leaders_at(1, topic))
     client = PARTITION_CLIENTS[library](cluster.brokers[2].bootstrap_servers)
     values = {n: [b"%d in %d" % (each, n) for each in range(50)] for n in range(6)}
     client.produce(topic, values)
@@ -135,7 +135,7 @@ def test_a_broker_tells_another_ones_partition_from_one_that_is_not_there(
     cluster: BrokerCluster, topic: str
 ) -> None:
     cluster.brokers[1].make_topic(topic, 3)
-    cluster.until_leaders(topic, cluster.leaders_at(1, topic))
+    cluster.until_leaders(topic, cluster.first_leaders_at(1, topic))
     with cluster.connection(1) as connection:
         own, others = (cluster.partition_led_by(number, topic) for number in (1, 2))
         assert asked_of(connection, topic, own) == [0] * 5
@@ -146,7 +146,7 @@ def test_a_broker_tells_another_ones_partition_from_one_that_is_not_there(
 
 def test_a_topic_deleted_at_one_broker_is_gone_at_all(cluster: BrokerCluster, topic: str) -> None:
     cluster.brokers[1].make_topic(topic, 3)
-    cluster.until_leaders(topic, cluster.leaders_at(1, topic))
+    cluster.until_leaders(topic, cluster.first_leaders_at(1, topic))
     partition = cluster.partition_led_by(2, topic)
     with cluster.connection(2) as waiting:
         waiting.fetch(topic, 0, max_wait_ms=WAIT_MS, partition=partition)
@@ -160,9 +160,10 @@ def test_a_topic_deleted_at_one_broker_is_gone_at_all(cluster: BrokerCluster, to
 
 def test_a_topic_grown_at_one_broker_is_served_by_all(cluster: BrokerCluster, topic: str) -> None:
     cluster.brokers[1].make_topic(topic, 2)
-    before = cluster.leaders_at(1, topic)
+    before = cluster.first_leaders_at(1, topic)
     admin = admin_at(cluster, 3)
     admin.create_partitions([NewPartitions(topic, 8)])[topic].result(DEADLINE_S)
+    until(lambda: len(cluster.leaders_at(3, topic)) == 8, "broker 3 knows the new ones")
     after = cluster.leaders_at(3, topic)
     assert after[:2] == before
     assert set(after[2:]) == {1, 2, 3}
@@ -177,7 +178,7 @@ def test_a_setting_changed_at_one_broker_holds_at_another(
     cluster: BrokerCluster, topic: str
 ) -> None:
     cluster.brokers[1].make_topic(topic, 3)
-    cluster.until_leaders(topic, cluster.leaders_at(1, topic))
+    cluster.until_leaders(topic, cluster.first_leaders_at(1, topic))
     partition = cluster.partition_led_by(2, topic)
     cluster.brokers[3].change_topic(topic, max_message_bytes="100")
 
@@ -204,7 +205,7 @@ def test_one_of_two_who_create_a_topic_at_once_is_told_that_it_is_there(
     with ThreadPoolExecutor(3) as three:
         codes = sorted(three.map(create, cluster.brokers))
     assert codes == [0, KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.TOPIC_ALREADY_EXISTS]
-    cluster.until_leaders(topic, cluster.leaders_at(1, topic))
+    cluster.until_leaders(topic, cluster.first_leaders_at(1, topic))
 
 
 def test_partitions_are_placed_by_hand_on_live_brokers_alone(
@@ -247,7 +248,7 @@ def test_no_broker_takes_more_partitions_than_it_may(
             KafkaError.INVALID_PARTITIONS
         )
         cluster.brokers[1].make_topic("fits", 8)
-        cluster.until_leaders("fits", cluster.leaders_at(1, "fits"))
+        cluster.until_leaders("fits", cluster.first_leaders_at(1, "fits"))
         admin = admin_at(cluster, 2)
         assert refusal(admin.create_topics([NewTopic("more", 1, 1)])) == (
             KafkaError.INVALID_PARTITIONS
@@ -280,5 +281,5 @@ def test_a_topic_that_is_asked_for_everywhere_is_made_once(
         told = set(three.map(ask, cluster.brokers))
     # Who was too late, and has not heard of the topic yet, has its client ask again.
     assert {code for code, _ in told} <= {0, LEADER_NOT_AVAILABLE}
-    cluster.until_leaders(topic, cluster.leaders_at(1, topic))
+    cluster.until_leaders(topic, cluster.first_leaders_at(1, topic))
     assert len({ask(broker_id) for broker_id in cluster.brokers}) == 1
