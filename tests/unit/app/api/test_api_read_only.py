@@ -1,0 +1,43 @@
+"""Keys that may look, and change nothing."""
+
+import httpx
+import pytest
+from api_clients import client_of
+from fastapi import FastAPI
+
+from app.replay.accounts import Scope
+from app.replay.model import Webhook
+from app.store import Store
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("scope", list(Scope))
+async def test_a_read_only_key_sees_what_its_scope_opens_and_changes_nothing(
+    application: FastAPI, store: Store, webhook: Webhook, scope: Scope
+) -> None:
+    issued = store.create_key("alice", scope, "", is_read_only=True)
+    path = f"/webhooks/{webhook.id}"
+    async with client_of(application, issued) as client:
+        assert (await client.get(path)).status_code == 200
+        for answer in (
+            await client.patch(path, json={"description": "mine"}),
+            await client.delete(path),
+            await client.post(f"{path}/disable"),
+            await client.put(f"{path}/rules/all", json={"eventTypes": ["*"]}),
+        ):
+            assert_refused(answer)
+    assert store.webhook(webhook.id) == webhook
+
+
+def assert_refused(answer: httpx.Response) -> None:
+    assert answer.status_code == 403
+    assert "read-only" in answer.json()["detail"]
+
+
+def test_a_read_only_key_is_one_in_every_list(store: Store) -> None:
+    key, token = store.create_key("alice", Scope.OPERATOR, "", is_read_only=True)
+    assert key.is_read_only
+    assert key.scope is Scope.OPERATOR
+    assert store.key_of(token) == key
+    assert key in store.keys()
