@@ -10,9 +10,10 @@ import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pytest
+from browser import NARROW, WIDE
 from fetched_once import alone_in_cache
 from playwright.sync_api import Page
 from processes import require_program
@@ -31,6 +32,17 @@ _RUN: Final = """rules => axe.run(
     document, {runOnly: rules, resultTypes: ['violations', 'incomplete']}
 )"""
 
+_OVERFLOW: Final = """() => {
+    const width = document.documentElement.clientWidth;
+    if (document.documentElement.scrollWidth <= width) return [];
+    const all = [...document.querySelectorAll('body *')];
+    return all.filter(each => each.getBoundingClientRect().right > width)
+        .map(each => each.outerHTML.slice(0, 100)).slice(0, 5);
+}"""
+"""What reaches out of the page on the right, if one can scroll there."""
+
+_SCHEMES: Final[tuple[Literal["dark", "light"], ...]] = ("dark", "light")
+
 
 def assert_accessible(page: Page) -> None:
     """Fail with a readable list unless the page, as it is shown now, breaks no rule.
@@ -39,6 +51,20 @@ def assert_accessible(page: Page) -> None:
     """
     found = list(_violations(page))
     assert not found, f"{page.url} as {page.viewport_size}:\n" + "\n".join(found)
+
+
+def assert_usable(page: Page) -> None:
+    """Fail unless the page is accessible, wide and narrow, light and dark, and scrolls one way.
+
+    Leaves it wide and light.
+    """
+    for size in (NARROW, WIDE):
+        page.set_viewport_size({"width": size[0], "height": size[1]})
+        overflow = page.evaluate(_OVERFLOW)
+        assert not overflow, f"{page.url} is wider than {size[0]} px because of {overflow}"
+        for scheme in _SCHEMES:
+            page.emulate_media(color_scheme=scheme)
+            assert_accessible(page)
 
 
 def _violations(page: Page) -> Iterator[str]:

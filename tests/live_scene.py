@@ -115,11 +115,10 @@ class LiveScene:
         """Put events into `events`, with the headers that the API gives them."""
         self.produce(EVENTS, [(None, _headers(event), _body(event)) for event in events])
 
-    def owe(self, webhook: Webhook, *events: dict[str, Any]) -> None:
+    def owe(self, webhook: Webhook, *events: dict[str, Any], time_ms: int | None = None) -> None:
         """Put events into `delivery_log`, as the API does when they name a webhook."""
-        self.produce(
-            DELIVERY_LOG, [(webhook.id, _headers(event), _body(event)) for event in events]
-        )
+        records = [(webhook.id, _headers(event), _body(event)) for event in events]
+        self.produce(DELIVERY_LOG, records, time_ms=time_ms)
 
     def produce(
         self,

@@ -4,9 +4,27 @@ from collections.abc import Iterator
 
 import pytest
 from browser import Chromium
+from console_scene import ConsoleScene
+from mariadb import MariaDbServer
+from processes import BrokerProcess
 
 
 @pytest.fixture(scope="package")
 def chromium() -> Iterator[Chromium]:
     with Chromium() as chromium:
         yield chromium
+
+
+@pytest.fixture(scope="package")
+def scene(
+    chromium: Chromium, mariadb: MariaDbServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ConsoleScene]:
+    """Running; made only where there is a browser to look at it."""
+    folder = tmp_path_factory.mktemp("console")
+    # Nobody here waits for a second member of a group.
+    options = ("--stop-on-stdin-close", "--group-initial-rebalance-delay-ms", "0")
+    with BrokerProcess(folder / "log", *options) as broker:
+        servers = broker.serve().bootstrap_servers
+        with ConsoleScene(folder, servers, mariadb.create_database()) as scene:
+            scene.serve()
+            yield scene

@@ -1,0 +1,54 @@
+"""How people come in, and that nobody else does."""
+
+import re
+
+import pytest
+from axe import assert_usable
+from browser import Chromium
+from console_scene import ConsoleScene, sign_in
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.xdist_group("console")
+
+
+@pytest.mark.parametrize("javascript", [True, False])
+def test_a_key_leads_to_the_page_that_was_asked_for_and_signing_out_ends_it(
+    chromium: Chromium, scene: ConsoleScene, javascript: bool
+) -> None:
+    key = scene.key()
+    with chromium.visitor(scene.origin, javascript=javascript) as visitor:
+        sign_in(visitor, key, "/console/jobs?state=ONGOING")
+        visitor.page.get_by_role("button", name="Sign out").click()
+        visitor.page.wait_for_url("/console/sign-in")
+        visitor.go("/console/jobs")
+        expect(visitor.page.get_by_role("heading", level=1)).to_have_text("Sign in")
+
+
+def test_a_text_that_is_no_key_is_refused_on_the_page(
+    chromium: Chromium, scene: ConsoleScene
+) -> None:
+    with chromium.visitor(scene.origin) as visitor:
+        visitor.tolerate("status of 401")
+        visitor.go("/console/jobs")
+        visitor.page.get_by_label("API key").fill("rwk_" + "x" * 43)
+        visitor.page.get_by_role("button", name="Sign in").click()
+        expect(visitor.page.get_by_role("alert")).to_have_text("No key has this text.")
+        expect(visitor.page.get_by_label("API key")).to_have_attribute("aria-invalid", "true")
+        assert_usable(visitor.page)
+
+
+def test_the_page_to_sign_in_is_usable_by_everybody(
+    chromium: Chromium, scene: ConsoleScene
+) -> None:
+    with chromium.visitor(scene.origin) as visitor:
+        visitor.go("/console/sign-in")
+        assert_usable(visitor.page)
+
+
+def test_scripts_of_a_page_cannot_read_who_is_signed_in(
+    chromium: Chromium, scene: ConsoleScene
+) -> None:
+    with chromium.visitor(scene.origin) as visitor:
+        sign_in(visitor, scene.key())
+        assert visitor.page.evaluate("document.cookie") == ""
+        assert not re.search("rwk_[A-Za-z0-9]", visitor.page.content())
