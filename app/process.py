@@ -1,4 +1,4 @@
-"""What the processes have in common: signals, open files, and rare garbage."""
+"""What the processes have in common: signals, open files, rare garbage, and side threads."""
 
 import asyncio
 import gc
@@ -6,10 +6,15 @@ import logging
 import os
 import resource
 import signal
+import threading
+from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
-from typing import Final
+from typing import Any, Final, TypeVar
 
 _log: Final = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
@@ -50,3 +55,31 @@ def collect_rarely() -> None:
     """
     gc.freeze()
     gc.set_threshold(50_000, 10, 10)
+
+
+async def on_own_thread(work: Callable[[], T]) -> T:
+    """What `work` gives, or raises, on a thread that nothing else waits for.
+
+    For what may hang and must not hold anything up: it takes none of the few threads that the
+    loop has for all, and the process ends without it.
+    """
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[T] = loop.create_future()
+
+    def settle(setter: Callable[[Any], None], value: object) -> None:
+        if not outcome.done():
+            setter(value)
+
+    def run() -> None:
+        setter: Callable[[Any], None] = outcome.set_result
+        value: object
+        try:
+            value = work()
+        except Exception as error:
+            setter, value = outcome.set_exception, error
+        # Of a loop that is closed nobody waits any more.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(settle, setter, value)
+
+    threading.Thread(target=run, name=f"aside-{id(outcome):x}", daemon=True).start()
+    return await outcome

@@ -24,7 +24,9 @@ from app.log.errors import LogUnavailable
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
 from app.process import allow_many_connections
+from app.replay.presence import ProcessKind
 from app.store import Store
+from app.store.presence import Presence, process_name
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
 from app.webhooks.sender import WebhookSender
@@ -119,7 +121,8 @@ async def _serve(settings: Settings, around: Callable[[FastAPI], ASGIApp]) -> No
     )
     limits = SenderLimits(connect_s=settings.connect_timeout_s, total_s=settings.delivery_timeout_s)
     with closing(Store.open(settings.database)) as store:
-        async with publisher, WebhookSender(guard, limits) as sender:
+        presence = Presence(store, ProcessKind.API, process_name(settings), settings.origin)
+        async with publisher, WebhookSender(guard, limits) as sender, presence:
             await _make_topics(publisher)
             application = create_app(settings, store, publisher, history, guard, sender, metrics)
             await server_of(application, settings, around).serve()

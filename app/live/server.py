@@ -27,7 +27,9 @@ from app.log.group_reader import GroupReader, GroupStage
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_LOG, EVENTS
 from app.process import allow_many_connections, collect_rarely, stop_on_signals
+from app.replay.presence import Details, ProcessKind
 from app.store import Store, StoreError, StoreUnavailable
+from app.store.presence import Presence, process_name
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
 from app.webhooks.sender import WebhookSender
@@ -92,9 +94,12 @@ async def _serve(settings: Settings, store: Store) -> None:
     ):
         table = RoutingTable(store)
         live = LivePath(settings, store, table, sender, publisher, metrics)
-        with suppress(_Stopped):
-            await _wait_for_doors(store, table, publisher, stopping)
-            await live.run(stopping)
+        name = process_name(settings)
+        presence = Presence(store, ProcessKind.LIVE, name, settings.origin, live.details)
+        async with presence:
+            with suppress(_Stopped):
+                await _wait_for_doors(store, table, publisher, stopping)
+                await live.run(stopping)
     _log.info("stopped")
 
 
@@ -196,6 +201,15 @@ class LivePath:
             # Also requests that got no answer all the while.
             for task in (*parts, *self._couriers, *late):
                 task.cancel()
+
+    def details(self) -> Details:
+        """What there is to tell of this process to who watches it."""
+        joined = self._matching.joined.is_set() and self._delivering.joined.is_set()
+        return {
+            "webhooks": self._table.webhook_count,
+            "waitingEvents": self._deliverer.waiting,
+            "ready": int(joined),
+        }
 
     def _reader(self, topic: str, name: str, stage: GroupStage) -> GroupReader:
         settings = self._settings

@@ -13,11 +13,13 @@ from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_OUTCOMES
 from app.process import allow_many_connections, collect_rarely, stop_on_signals
 from app.replay.options import IN_FLIGHT_MAX
+from app.replay.presence import ProcessKind
 from app.replay_workers.equipment import Equipment
 from app.replay_workers.metrics import WorkerMetrics
 from app.replay_workers.outcome_book import OutcomeBook
 from app.replay_workers.worker import ReplayWorker
 from app.store import Store, StoreError
+from app.store.presence import Presence
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
 from app.webhooks.sender import WebhookSender
@@ -70,8 +72,20 @@ async def _serve(settings: Settings, store: Store) -> None:
         _log.info("ready", extra={"worker": worker.name, "jobs": settings.jobs_per_worker})
         # In one piece: a line of another thread must not part it from its end.
         sys.stderr.write(f"{READY_LINE}\n")
-        await worker.run(stopping)
+        async with _presence(worker, settings, store):
+            await worker.run(stopping)
     _log.info("stopped", extra={"worker": worker.name})
+
+
+def _presence(worker: ReplayWorker, settings: Settings, store: Store) -> Presence:
+    # By the name that its replays bear.
+    return Presence(
+        store,
+        ProcessKind.WORKER,
+        worker.name,
+        settings.origin,
+        lambda: {"jobs": worker.running, "jobsMax": settings.jobs_per_worker},
+    )
 
 
 def sender_limits(settings: Settings) -> SenderLimits:

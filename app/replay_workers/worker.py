@@ -35,6 +35,11 @@ class ReplayWorker:
         self._unavailable_s = 0.0
         equipment.metrics.watch_lag(self._lag)
 
+    @property
+    def running(self) -> int:
+        """How many replays it works on."""
+        return len(self._jobs)
+
     async def run(self, stopping: asyncio.Event) -> None:
         """Work until `stopping`; returns when every replay is finished or given back."""
         async with asyncio.TaskGroup() as group:

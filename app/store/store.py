@@ -11,12 +11,22 @@ from app.store.errors import SchemaOutdated
 from app.store.job_calls import ReplayCalls, WorkerCalls
 from app.store.pipeline_calls import PipelineCalls
 from app.store.schema import found_revision
+from app.store.selection_calls import SelectionCalls
 from app.store.tables import REVISION
 from app.store.tenant_calls import KeyCalls, RuleCalls, WebhookCalls
 from app.store.watch_calls import WatchCalls
 
 
-class Store(KeyCalls, WebhookCalls, RuleCalls, ReplayCalls, WorkerCalls, PipelineCalls, WatchCalls):
+class Store(
+    KeyCalls,
+    WebhookCalls,
+    RuleCalls,
+    ReplayCalls,
+    SelectionCalls,
+    WorkerCalls,
+    PipelineCalls,
+    WatchCalls,
+):
     """What the service remembers, in one database. Thread-safe; every call is a transaction.
 
     Calls block: a coroutine hands them to a thread. Every one raises `StoreUnavailable` when

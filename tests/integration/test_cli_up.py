@@ -78,7 +78,11 @@ def test_what_was_stored_is_there_after_a_restart(tmp_path: Path) -> None:
         replay = api.post("/replays", json={"webhookId": webhook["id"], **window}).json()
         assert replay["origin"] == "east"
         api.post(f"/replays/{replay['id']}/cancel").raise_for_status()
+        until(lambda: _at_work(api) == ["api", "live", "worker"], "all tell that they are at work")
+        assert {each["origin"] for each in api.get("/processes").json()["items"]} == {"east"}
         assert up.stop(signal.SIGINT) == 0
+        with closing(sqlite3.connect(up.folder / "rewind.db")) as database:
+            assert database.execute("SELECT kind FROM processes").fetchall() == []
     with Up(tmp_path, options=in_east) as up, up.ask() as api:
         assert api.get("/webhooks").json()["items"][0]["id"] == webhook["id"]
         assert api.get(f"/replays/{replay['id']}").json()["state"] == "CANCELLED"
@@ -117,6 +121,10 @@ def test_a_command_in_the_same_folder_needs_no_more_than_the_service(tmp_path: P
             check=False,
         )
     assert (published.returncode, published.stdout) == (0, "1\n"), published.stderr
+
+
+def _at_work(api: httpx.Client) -> list[str]:
+    return [each["kind"] for each in api.get("/processes").json()["items"]]
 
 
 def _reads(api: httpx.Client, replay_id: str) -> bool:

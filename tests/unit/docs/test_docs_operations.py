@@ -15,11 +15,13 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.metrics import MetricWrapperBase
 
 from app.api.metrics import Metrics, _registry_of
+from app.api.models.processes import ProcessDocument
 from app.config import Settings
 from app.live.metrics import LiveMetrics
 from app.live.routing import RoutingTable
 from app.live.server import LivePath
 from app.log.publisher import EventPublisher
+from app.replay import presence
 from app.replay.model import JobStatistics
 from app.replay_workers.metrics import WorkerMetrics
 from app.store import Store
@@ -260,3 +262,11 @@ def test_every_word_of_the_logs_that_is_told_is_one_that_is_written() -> None:
     unknown = {word for word in words if f'"{word}"' not in source}
     # Levels are written as the standard library names them.
     assert unknown <= {each.lower() for each in logging.getLevelNamesMapping()}
+
+
+def test_every_member_of_a_process_is_told() -> None:
+    told = {row["member"]: row[""] for row in table(INDEX, "## Processes")}
+    assert told.keys() == {field.alias for field in ProcessDocument.model_fields.values()}
+    assert told["kind"] == ", ".join(presence.ProcessKind)
+    assert f"after {presence.SILENT_AFTER_MS // 1_000} seconds" in told["isSilent"]
+    assert presence.BEAT_S == 5

@@ -4,13 +4,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 from migrated import make_migrated
 from ports import free_port
+from processes import until
+
+from app.replay.presence import Process
+from app.store import Store
 
 RUN = """
 import os, sys
@@ -77,3 +81,28 @@ def test_metrics_are_shown_where_a_port_is_set(url: str) -> None:
         wait_until_ready(process)
         page = httpx.get(f"http://127.0.0.1:{port}/metrics").text
     assert "rewind_worker_jobs_running 0.0" in page
+
+
+def at_work(store: Store) -> tuple[Process, ...]:
+    until(store.processes, "the worker tells that it is at work")
+    return store.processes()
+
+
+def test_it_tells_that_it_is_at_work_until_it_ends(url: str) -> None:
+    options = {"REWIND_ORIGIN": "east", "REWIND_JOBS_PER_WORKER": "7"}
+    with closing(Store.open(url)) as store, worker(url, **options) as process:
+        (known,) = at_work(store)
+        assert (known.kind, known.origin) == ("worker", "east")
+        assert f":{process.pid}:" in known.name
+        assert known.details == {"jobs": 0, "jobsMax": 7}
+        wait_until_ready(process)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        assert store.processes() == ()
+
+
+def test_one_that_is_killed_is_missed(url: str) -> None:
+    with closing(Store.open(url)) as store:
+        with worker(url):
+            known = at_work(store)
+        assert [each.name for each in store.processes()] == [each.name for each in known]
