@@ -16,6 +16,7 @@ from benchmarks import (
     broker_produce,
     claim_rate,
     cluster_scaling,
+    console_cost,
     disk_overhead,
     group_rebalance,
     librdkafka_clients,
@@ -54,6 +55,10 @@ GROUPS: Final[Mapping[str, tuple[str, Measure]]] = {
     "worker": ("Replays from one worker process to a local receiver", worker_speed.measure),
     "memory": ("Memory of a worker process with its default settings", worker_memory.measure),
     "claims": ("Claims of replays by worker processes", claim_rate.measure),
+    "console": (
+        "The console, 10,000 jobs on MariaDB, one of them running",
+        console_cost.measure,
+    ),
     "api": ("The API: key and quota a request, and publishing", api_cost.measure),
     "mirror": ("A mirror from one broker to another", mirror_copy.measure),
     "audit": ("Marks and counts of the audit, 200-byte messages", audit_cost.measure),

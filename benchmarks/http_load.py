@@ -32,12 +32,21 @@ class Load(NamedTuple):
 
 
 def encode(
-    method: str, path: str, *, key: str = "", body: bytes = b"", media_type: str = "", status: int
+    method: str,
+    path: str,
+    *,
+    key: str = "",
+    cookie: str = "",
+    body: bytes = b"",
+    media_type: str = "",
+    status: int,
 ) -> HttpRequest:
-    """A request, with a key if there is one."""
+    """A request, with a key or a cookie if there is one."""
     lines = [f"{method} {path} HTTP/1.1", "host: bench"]
     if key:
         lines.append(f"authorization: Bearer {key}")
+    if cookie:
+        lines.append(f"cookie: {cookie}")
     if body:
         lines += [f"content-type: {media_type}", f"content-length: {len(body)}"]
     return HttpRequest("\r\n".join([*lines, "", ""]).encode() + body, status)
