@@ -63,6 +63,30 @@ async def queue_replay(
     return replay
 
 
+async def queue_retry(
+    doors: Doors, caller: ApiKey, replay_id: str, idempotency_key: str | None = None
+) -> Replay:
+    """A replay of what another one gave up, and of that alone, with its options, queued.
+
+    It goes to the data centre that had the first one, whichever is asked.
+
+    Raises:
+        ReplayNotFound: there is none of this id, or it is another account's.
+        Those of `queue_replay`.
+    """
+    parent = await run_in_threadpool(doors.store.replay, replay_id, of_account=caller.sees)
+    new = NewReplay(
+        parent.webhook_id,
+        parent.window,
+        parent.options,
+        retry_of=parent.id,
+        notice=parent.notice,
+        origin=parent.origin,
+        source=parent.source,
+    )
+    return await queue_replay(doors, caller, new, idempotency_key)
+
+
 def check_options(new: NewReplay, *, is_dry_run: bool) -> None:
     """Return when a replay of its source may have its options.
 

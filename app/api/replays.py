@@ -33,8 +33,8 @@ from app.api.problems import (
     WEBHOOK_NOT_ENABLED,
     WINDOW_REFUSED,
 )
-from app.api.replay_requests import check_options, queue_replay
-from app.replay.model import NewReplay, Replay
+from app.api.replay_requests import check_options, queue_replay, queue_retry
+from app.replay.model import Replay
 from app.replay.states import ReplayState
 
 router = APIRouter(prefix="/replays", tags=["replays"])
@@ -130,17 +130,7 @@ async def retry_replay(
     archive, what was restored for it. It goes to the data centre that had the first one, whichever
     is asked.
     """
-    parent = await run_in_threadpool(doors.store.replay, replay_id, of_account=caller.sees)
-    new = NewReplay(
-        parent.webhook_id,
-        parent.window,
-        parent.options,
-        retry_of=parent.id,
-        notice=parent.notice,
-        origin=parent.origin,
-        source=parent.source,
-    )
-    replay = await queue_replay(doors, caller, new, idempotency_key)
+    replay = await queue_retry(doors, caller, replay_id, idempotency_key)
     return _queued(replay, response)
 
 
