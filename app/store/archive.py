@@ -7,14 +7,16 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, and_, case, func, null, or_, select
 
 from app.replay.model import AwaitedRestore, AwaitingRestore, OffsetRange, Replay
+from app.replay.moves import MoveEvent
 from app.replay.options import Source
 from app.replay.states import ReplayEvent, ReplayState
 from app.replay.windows import DAY_MS
+from app.store import moves, stored_restore
 from app.store import replays as replays_table
-from app.store import stored_restore
 from app.store.claiming import claimable_from
 from app.store.clock import now_ms
 from app.store.errors import NothingToRestore
+from app.store.moves import Moved
 from app.store.tables import replays
 from app.store.transitions import moved_by
 
@@ -74,7 +76,9 @@ def _needed_from(connection: Connection, origin: str) -> dict[int, int]:
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
-def restored(connection: Connection, replay_id: str, offsets: OffsetRange) -> Replay:
+def restored(
+    connection: Connection, replay_id: str, offsets: OffsetRange, actor: str | None
+) -> Replay:
     """The replay, whose records lie at `offsets` of `delivery_archive`: a worker may claim it.
 
     Locks its row. To say so again changes nothing.
@@ -96,10 +100,10 @@ def restored(connection: Connection, replay_id: str, offsets: OffsetRange) -> Re
         "awaits": None,
         "restored_ms": now_ms(),
     }
-    return _moved(connection, replay_id, values)
+    return _moved(connection, replay, values, actor, None)
 
 
-def missing(connection: Connection, replay_id: str, text: str) -> Replay:
+def missing(connection: Connection, replay_id: str, text: str, actor: str | None) -> Replay:
     """The replay, with what could not be brought back in words. Locks its row.
 
     Raises:
@@ -108,7 +112,8 @@ def missing(connection: Connection, replay_id: str, text: str) -> Replay:
     """
     replay = replays_table.locked(connection, replay_id)
     told = replace(_awaited(replay), missing=text[:MISSING_CHARS_MAX])
-    return _moved(connection, replay_id, {"awaits": stored_restore.to_column(told)})
+    values = {"awaits": stored_restore.to_column(told)}
+    return _moved(connection, replay, values, actor, f"not found: {told.missing}")
 
 
 def _awaited(replay: Replay) -> AwaitedRestore:
@@ -117,7 +122,17 @@ def _awaited(replay: Replay) -> AwaitedRestore:
     return replay.awaits
 
 
-def _moved(connection: Connection, replay_id: str, values: Mapping[str, Any]) -> Replay:
-    statement = moved_by(ReplayEvent.RESTORE, values).where(replays.c.id == replay_id)
+def _moved(
+    connection: Connection,
+    replay: Replay,
+    values: Mapping[str, Any],
+    actor: str | None,
+    reason: str | None,
+) -> Replay:
+    statement = moved_by(ReplayEvent.RESTORE, values).where(replays.c.id == replay.id)
     connection.execute(statement)
-    return replays_table.get(connection, replay_id)
+    moved = Moved(replay.id, replay.state, replay.lease_epoch)
+    moves.note(connection, MoveEvent.RESTORE, [moved], actor, reason)
+    # The job may tell the same each night.
+    moves.trim(connection, [replay.id])
+    return replays_table.get(connection, replay.id)

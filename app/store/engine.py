@@ -139,10 +139,11 @@ class Database:
             return self._write_once(writer, work)
 
     def write_one(self, work: Callable[[Connection], T]) -> T:
-        """What `work` gives, which is one statement; MySQL commits it by itself.
+        """What `work` gives, whose statements MySQL commits one by one: each must do by itself.
 
         A process that is stopped between its statement and its commit keeps the row locked for
-        as long as its connection lives, and its job could not be taken over.
+        as long as its connection lives, and its job could not be taken over: what comes every
+        second is written like this.
 
         Raises:
             StoreUnavailable: see `write`.

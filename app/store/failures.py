@@ -3,37 +3,28 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, Insert, Row, func, select
-from sqlalchemy.dialects.mysql import insert as insert_mysql
-from sqlalchemy.dialects.sqlite import insert as insert_sqlite
+from sqlalchemy import Connection, Row, func, select
 
 from app.replay.model import Failure
 from app.store.errors import NothingToRetry
 from app.store.pages import Page, Position, decode_cursor, page_of
 from app.store.tables import replay_failures
+from app.store.upsert import insert_or_change
 
 TEXT_CHARS_MAX: Final = 4_000
 """Longer event ids and reasons are cut: a column of MySQL holds 65,535 bytes."""
 
-CHANGED_COLUMNS: Final = ("event_id", "attempts", "status", "reason")
+CHANGED_COLUMNS: Final = ("event_id", "attempts", "status", "reason", "duration_ms", "response")
 
 
 def record(connection: Connection, replay_id: str, failures: Sequence[Failure]) -> None:
     """Store `failures`; one of the same offset is replaced. Locks the rows written."""
     if failures:
         rows = [_to_row(replay_id, failure) for failure in failures]
-        connection.execute(_upsert(connection.dialect.name), rows)
-
-
-def _upsert(dialect: str) -> Insert:
-    if dialect == "sqlite":
-        lite = insert_sqlite(replay_failures)
-        fresh = {name: lite.excluded[name] for name in CHANGED_COLUMNS}
-        keys = list(replay_failures.primary_key)
-        return lite.on_conflict_do_update(index_elements=keys, set_=fresh)
-    statement = insert_mysql(replay_failures)
-    fresh = {name: statement.inserted[name] for name in CHANGED_COLUMNS}
-    return statement.on_duplicate_key_update(fresh)
+        statement = insert_or_change(
+            connection, replay_failures, lambda new: {name: new[name] for name in CHANGED_COLUMNS}
+        )
+        connection.execute(statement, rows)
 
 
 def _to_row(replay_id: str, failure: Failure) -> dict[str, Any]:
@@ -44,6 +35,8 @@ def _to_row(replay_id: str, failure: Failure) -> dict[str, Any]:
         "attempts": failure.attempts,
         "status": failure.status,
         "reason": failure.reason[:TEXT_CHARS_MAX],
+        "duration_ms": failure.duration_ms,
+        "response": failure.response and failure.response[:TEXT_CHARS_MAX],
     }
 
 
@@ -85,4 +78,12 @@ def span(connection: Connection, replay_id: str) -> tuple[int, int]:
 
 
 def _to_failure(row: Row[Any]) -> Failure:
-    return Failure(row.record_offset, row.event_id, row.attempts, row.status, row.reason)
+    return Failure(
+        offset=row.record_offset,
+        event_id=row.event_id,
+        attempts=row.attempts,
+        status=row.status,
+        reason=row.reason,
+        duration_ms=row.duration_ms,
+        response=row.response,
+    )

@@ -1,6 +1,6 @@
 """The store as owners of replays see it, as workers do, and as the operator does."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from sqlalchemy import Connection
@@ -18,8 +18,8 @@ from app.replay.model import (
     OffsetRange,
     Replay,
 )
-from app.replay.states import ReplayState
-from app.store import archive, failures, leases, notices, replays, statistics
+from app.replay.states import ReplayEvent
+from app.store import archive, failures, leases, notices, owner_moves, replays, statistics
 from app.store.calls import Calls
 from app.store.pages import PAGE_LIMIT, Page
 
@@ -28,7 +28,8 @@ class ReplayCalls(Calls):
     """Replays as those see them who ask for them.
 
     `of_account` is the account that asks; None may see all. All that take a replay's id raise
-    `ReplayNotFound` for one that never was, or is another account's.
+    `ReplayNotFound` for one that never was, or is another account's. `actor` is the id of the key
+    that asks for a move, for the record.
     """
 
     def create_replay(
@@ -37,6 +38,7 @@ class ReplayCalls(Calls):
         idempotency: IdempotencyKey | None = None,
         *,
         of_account: str | None = None,
+        actor: str | None = None,
     ) -> tuple[Replay, bool]:
         """The replay, and whether it is new: the same key and request give the same replay again.
 
@@ -49,7 +51,9 @@ class ReplayCalls(Calls):
             ReplayNotOver: the replay whose failures are asked for is not over.
             NothingToRetry: it has none.
         """
-        return self._database.write(lambda db: replays.create(db, new, idempotency, of_account))
+        return self._database.write(
+            lambda db: replays.create(db, new, idempotency, of_account, actor)
+        )
 
     def replay_named_by(
         self, idempotency: IdempotencyKey, *, of_account: str | None = None
@@ -65,47 +69,42 @@ class ReplayCalls(Calls):
         """The replay of this id."""
         return self._database.read(lambda db: replays.get(db, replay_id, of_account))
 
-    def replays(
-        self,
-        webhook_id: str | None = None,
-        state: ReplayState | None = None,
-        cursor: str | None = None,
-        limit: int = PAGE_LIMIT,
-        *,
-        of_account: str | None = None,
-    ) -> Page[Replay]:
-        """A page of the replays of one webhook or all, in one state or all, the latest first.
-
-        Raises:
-            InvalidCursor: `cursor` is not one of a page before.
-        """
-        return self._database.read(
-            lambda db: replays.newest(db, webhook_id, state, cursor, limit, of_account)
-        )
-
-    def cancel_replay(self, replay_id: str, *, of_account: str | None = None) -> Replay:
+    def cancel_replay(
+        self, replay_id: str, *, of_account: str | None = None, actor: str | None = None
+    ) -> Replay:
         """The replay, cancelled; its worker stops when it next writes.
 
         Raises:
             IllegalMove: it is over, maybe cancelled already.
         """
-        return self._database.write(lambda db: replays.cancel(db, replay_id, of_account))
+        return self._move(replay_id, ReplayEvent.CANCEL, of_account, actor)
 
-    def pause_replay(self, replay_id: str, *, of_account: str | None = None) -> Replay:
+    def pause_replay(
+        self, replay_id: str, *, of_account: str | None = None, actor: str | None = None
+    ) -> Replay:
         """The replay, PAUSED until it is resumed; its worker stops when it next writes.
 
         Raises:
             IllegalMove: it is over, or PAUSED already.
         """
-        return self._database.write(lambda db: replays.pause(db, replay_id, of_account))
+        return self._move(replay_id, ReplayEvent.PAUSE, of_account, actor)
 
-    def resume_replay(self, replay_id: str, *, of_account: str | None = None) -> Replay:
+    def resume_replay(
+        self, replay_id: str, *, of_account: str | None = None, actor: str | None = None
+    ) -> Replay:
         """The replay, which a worker may claim again and goes on where it stands.
 
         Raises:
             IllegalMove: it is not PAUSED.
         """
-        return self._database.write(lambda db: replays.resume(db, replay_id, of_account))
+        return self._move(replay_id, ReplayEvent.RESUME, of_account, actor)
+
+    def _move(
+        self, replay_id: str, event: ReplayEvent, of_account: str | None, actor: str | None
+    ) -> Replay:
+        return self._database.write(
+            lambda db: owner_moves.move(db, replay_id, event, of_account, actor)
+        )
 
     def failures(
         self,
@@ -135,7 +134,7 @@ class ReplayCalls(Calls):
         """The replays of a data centre's archive that wait, and what of it is still needed."""
         return self._database.read(lambda db: archive.awaiting(db, origin, limit))
 
-    def restored(self, replay_id: str, offsets: OffsetRange) -> Replay:
+    def restored(self, replay_id: str, offsets: OffsetRange, *, actor: str | None = None) -> Replay:
         """The replay, whose records lie at `offsets` of `delivery_archive`: it waits for a worker.
 
         To say so again changes nothing.
@@ -143,15 +142,15 @@ class ReplayCalls(Calls):
         Raises:
             NothingToRestore: it reads the log, has its records elsewhere, or is over.
         """
-        return self._database.write(lambda db: archive.restored(db, replay_id, offsets))
+        return self._database.write(lambda db: archive.restored(db, replay_id, offsets, actor))
 
-    def restore_is_missing(self, replay_id: str, text: str) -> Replay:
+    def restore_is_missing(self, replay_id: str, text: str, *, actor: str | None = None) -> Replay:
         """The replay, which waits on, and says what of its records could not be found.
 
         Raises:
             NothingToRestore: see `restored`.
         """
-        return self._database.write(lambda db: archive.missing(db, replay_id, text))
+        return self._database.write(lambda db: archive.missing(db, replay_id, text, actor))
 
     def job_statistics(self, origin: str = "") -> JobStatistics:
         """All replays in numbers; those by data centre tell of `origin` in any case."""
@@ -179,34 +178,47 @@ class WorkerCalls(Calls):
 
     def begin_delivery(self, lease: Lease, offsets: OffsetRange) -> bool:
         """Say which records are to be read; after a take-over, an old checkpoint is kept."""
-        return self._database.write_one(lambda db: leases.begin_delivery(db, lease, offsets))
+        return self._database.write(lambda db: leases.begin_delivery(db, lease, offsets))
 
     def checkpoint(
-        self, lease: Lease, offset: int, counts: Counts, failures: Sequence[Failure]
+        self,
+        lease: Lease,
+        offset: int,
+        counts: Counts,
+        failures: Sequence[Failure],
+        statuses: Mapping[str, int] | None = None,
+        *,
+        with_sample: bool = False,
     ) -> bool:
         """Store that all below `offset` is done, with the failures since the checkpoint before.
 
-        `counts` are totals of the whole job. May be repeated: nothing is counted twice. Also
-        taken once the replay was paused or cancelled, as the last word of who worked on it.
+        `counts` and `statuses` (see `Replay.status_counts`) are totals of the whole job. May be
+        repeated: nothing is counted twice. Also taken once the replay was paused or cancelled, as
+        the last word of who worked on it. With a sample, if one is due.
         """
+        # A sample is of whatever checkpoint there is: it needs no transaction with this one.
         write = self._database.write if failures else self._database.write_one
-        return write(lambda db: leases.checkpoint(db, lease, offset, counts, failures))
+        return write(
+            lambda db: leases.checkpoint(
+                db, lease, offset, counts, failures, statuses, with_sample=with_sample
+            )
+        )
 
     def complete(self, lease: Lease) -> bool:
         """End the replay: all records are delivered, duplicates, or listed as failed."""
-        return self._database.write_one(lambda db: leases.complete(db, lease))
+        return self._database.write(lambda db: leases.complete(db, lease))
 
     def fail(self, lease: Lease, error: str) -> bool:
         """End the replay: it cannot go on, because of `error`."""
-        return self._database.write_one(lambda db: leases.fail(db, lease, error))
+        return self._database.write(lambda db: leases.fail(db, lease, error))
 
     def release(self, lease: Lease) -> bool:
         """Give the replay back: another worker may claim it at once and goes on where it stands."""
-        return self._database.write_one(lambda db: leases.release(db, lease))
+        return self._database.write(lambda db: leases.release(db, lease))
 
     def postpone(self, lease: Lease, reason: str, pause_s: float) -> bool:
         """Give the replay back for `pause_s`: it waits for what `reason` says in words."""
-        return self._database.write_one(lambda db: leases.postpone(db, lease, reason, pause_s))
+        return self._database.write(lambda db: leases.postpone(db, lease, reason, pause_s))
 
     def claim_notice(self, lease_s: float) -> Notice | None:
         """A replay whose end is to be told to its webhook now; None when there is none.

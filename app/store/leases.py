@@ -11,19 +11,27 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, case, func, literal, select, update
 
-from app.replay.model import Claim, Counts, Failure, Lease, OffsetRange
+from app.replay.model import Claim, Counts, Failure, Lease, OffsetRange, Replay
+from app.replay.moves import MoveEvent
 from app.replay.options import Source
 from app.replay.states import ReplayEvent, ReplayState, moves, next_state
 from app.store import failures as failures_table
+from app.store import moves as moves_table
 from app.store import replays as replays_table
+from app.store import samples, stored_statuses
 from app.store import webhooks as webhooks_table
 from app.store.claiming import Queue, claimable_from, claimable_time_ms, waits_since_ms
 from app.store.clock import ms_from_now, now_ms
+from app.store.moves import Moved
 from app.store.tables import CLAIM_INDEX, replays
 from app.store.transitions import moved_by
 
 REASON_CHARS_MAX: Final = 4_000
 """Longer reasons are cut: a column of MySQL holds 65,535 bytes."""
+
+CLAIMS_PER_TRIM: Final = 16
+"""A replay that is postponed moves three times for each claim. To look for what is too much of it
+at every claim would make all of them slower."""
 
 _CLAIM_EVENTS: Final = {
     state: event for event in (ReplayEvent.CLAIM, ReplayEvent.TAKE_OVER) for state in moves(event)
@@ -82,12 +90,24 @@ def claim(
         )
     )
     replay = replays_table.get(connection, row.id)
+    is_takeover = _CLAIM_EVENTS[state] is ReplayEvent.TAKE_OVER
+    reason = f"no sign of life from {row.worker}" if is_takeover else None
+    _note_claim(connection, replay, _CLAIM_EVENTS[state], reason)
     return Claim(
-        lease=Lease(replay.id, replay.lease_epoch),
+        lease=Lease(replay.id, replay.lease_epoch, worker),
         replay=replay,
         webhook=webhooks_table.get(connection, replay.webhook_id),
-        is_takeover=_CLAIM_EVENTS[state] is ReplayEvent.TAKE_OVER,
+        is_takeover=is_takeover,
     )
+
+
+def _note_claim(
+    connection: Connection, replay: Replay, event: ReplayEvent, reason: str | None
+) -> None:
+    moved = Moved(replay.id, replay.state, replay.lease_epoch)
+    moves_table.note(connection, MoveEvent(event), [moved], replay.worker, reason)
+    if replay.lease_epoch % CLAIMS_PER_TRIM == 0:
+        moves_table.trim(connection, [replay.id])
 
 
 def _since(heartbeat_ms: int | None) -> ColumnElement[int]:
@@ -95,9 +115,9 @@ def _since(heartbeat_ms: int | None) -> ColumnElement[int]:
     return literal(0) if heartbeat_ms is None else now_ms() - literal(heartbeat_ms)
 
 
-def _claimable(queue: Queue) -> Select[tuple[str, str, int | None]]:
+def _claimable(queue: Queue) -> Select[tuple[str, str, int | None, str | None]]:
     return (
-        select(replays.c.id, replays.c.state, replays.c.heartbeat_ms)
+        select(replays.c.id, replays.c.state, replays.c.heartbeat_ms, replays.c.worker)
         # A plan that sorts would lock every row it sorts, and other workers would see none.
         .with_hint(replays, f"FORCE INDEX ({CLAIM_INDEX})", "mysql")
         # Of one queue, or there would be no order in the index.
@@ -125,7 +145,7 @@ def begin_delivery(connection: Connection, lease: Lease, offsets: OffsetRange) -
         "checkpoint_offset": func.coalesce(replays.c.checkpoint_offset, offsets.start),
         "waiting_for": None,
     }
-    return _move(connection, lease, ReplayEvent.BEGIN, values)
+    return _noted_move(connection, lease, ReplayEvent.BEGIN, values)
 
 
 def checkpoint(
@@ -134,6 +154,9 @@ def checkpoint(
     offset: int,
     counts: Counts,
     failures: Sequence[Failure],
+    statuses: Mapping[str, int] | None,
+    *,
+    with_sample: bool,
 ) -> bool:
     """Whether the job advanced to `offset`, along with what failed since the checkpoint before.
 
@@ -148,21 +171,25 @@ def checkpoint(
         "delivered": counts.delivered,
         "duplicates": counts.duplicates,
         "failed": counts.failed,
+        "status_counts": stored_statuses.to_column(statuses),
     }
     if not _move(connection, lease, ReplayEvent.CHECKPOINT, values):
         return False
     failures_table.record(connection, lease.replay_id, failures)
+    if with_sample:
+        samples.take(connection, [lease.replay_id], lease.epoch)
     return True
 
 
 def complete(connection: Connection, lease: Lease) -> bool:
     """Whether the job is COMPLETED by this worker."""
-    return _move(connection, lease, ReplayEvent.COMPLETE, {})
+    return _noted_move(connection, lease, ReplayEvent.COMPLETE, {})
 
 
 def fail(connection: Connection, lease: Lease, error: str) -> bool:
     """Whether the job is FAILED by this worker, because of `error`."""
-    return _move(connection, lease, ReplayEvent.FAIL, {"error": error[:REASON_CHARS_MAX]})
+    values = {"error": error[:REASON_CHARS_MAX]}
+    return _noted_move(connection, lease, ReplayEvent.FAIL, values, error)
 
 
 def release(connection: Connection, lease: Lease) -> bool:
@@ -185,7 +212,24 @@ def _give_back(
         "waiting_for": reason,
         "claims_in_vain": 0,
     }
-    return _move(connection, lease, ReplayEvent.RELEASE, values)
+    return _noted_move(connection, lease, ReplayEvent.RELEASE, values, reason)
+
+
+def _noted_move(
+    connection: Connection,
+    lease: Lease,
+    event: ReplayEvent,
+    values: Mapping[str, Any],
+    reason: str | None = None,
+) -> bool:
+    """Whether the job was moved, which is noted then."""
+    if not _move(connection, lease, event, values):
+        return False
+    (target,) = set(moves(event).values())
+    moved = Moved(lease.replay_id, target, lease.epoch)
+    moves_table.note(connection, MoveEvent(event), [moved], lease.worker, reason)
+    samples.take(connection, [lease.replay_id], lease.epoch)
+    return True
 
 
 def _move(

@@ -67,14 +67,29 @@ def newest_first(
     Raises:
         InvalidCursor: see `decode_cursor`.
     """
+    rows = connection.execute(after_cursor(query, order, cursor, limit)).all()
+    return first_page(rows, limit, build)
+
+
+def after_cursor(
+    query: Select[Any], order: tuple[Column[int], Column[str]], cursor: str | None, limit: int
+) -> Select[Any]:
+    """`query` for the page after `cursor`, and one row more.
+
+    Raises:
+        InvalidCursor: see `decode_cursor`.
+    """
     created, item_id = order
     if cursor is not None:
         last = decode_cursor(cursor)
         # As a comparison of pairs, MySQL would read the index from its end.
         is_later_in_list = or_(created < last.place, item_id < last.id)
         query = query.where(created <= last.place, is_later_in_list)
-    query = query.order_by(created.desc(), item_id.desc()).limit(limit + 1)
-    rows = connection.execute(query).all()
+    return query.order_by(created.desc(), item_id.desc()).limit(limit + 1)
+
+
+def first_page(rows: Sequence[Row[Any]], limit: int, build: Callable[[Row[Any]], T]) -> Page[T]:
+    """The page of the first of `rows`, which have what `after_cursor` orders by."""
     return page_of(rows, limit, build, lambda row: Position(row.created_ms, row.id))
 
 

@@ -1,32 +1,30 @@
-"""The table of replays as their owners see it: create, look up, list, pause, cancel.
+"""The table of replays: ask for one, look it up.
 
-What workers do to it is in `leases`.
+How lists show them is in `replay_filters`, how owners move them in `owner_moves`, and what workers
+do in `leases`.
 """
 
-from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, case, insert, null, select, true
+from sqlalchemy import ColumnElement, Connection, Row, Select, insert, select, true
 
 from app.replay.model import Counts, IdempotencyKey, NewReplay, OffsetRange, Replay, Window
+from app.replay.moves import MoveEvent
 from app.replay.options import NoticeStyle, Source
-from app.replay.states import ACTIVE, TRANSITIONS, ReplayEvent, ReplayState
-from app.store import failures, stored_options, stored_restore, webhooks
-from app.store.claiming import Queue, claimable_from
+from app.replay.states import ACTIVE, ReplayState
+from app.store import failures, moves, stored_options, stored_restore, stored_statuses, webhooks
+from app.store.claiming import Queue
 from app.store.clock import now_ms
 from app.store.errors import (
     ActiveReplayExists,
     IdempotencyConflict,
-    IllegalMove,
     ReplayNotFound,
     ReplayNotOver,
     WebhookNotFound,
 )
 from app.store.identity import exactly, new_replay_id
-from app.store.pages import Page, newest_first
 from app.store.tables import replays
-from app.store.transitions import moved_by
 
 
 def create(
@@ -34,6 +32,7 @@ def create(
     new: NewReplay,
     idempotency: IdempotencyKey | None,
     of_account: str | None,
+    actor: str | None,
 ) -> tuple[Replay, bool]:
     """The replay asked for, and whether it is new; not new when its key was used before.
 
@@ -81,6 +80,8 @@ def create(
             request_fingerprint=idempotency and idempotency.fingerprint,
         )
     )
+    created = moves.Moved(replay_id, ReplayState.OPEN, 0)
+    moves.note(connection, MoveEvent.CREATE, [created], actor)
     return get(connection, replay_id), True
 
 
@@ -137,12 +138,13 @@ def _check_none_active(connection: Connection, webhook_id: str) -> None:
         raise ActiveReplayExists(webhook_id, active_id)
 
 
-def _is_of(of_account: str | None) -> ColumnElement[bool]:
+def is_of(of_account: str | None) -> ColumnElement[bool]:
+    """Whether a replay belongs to the account; None is any."""
     return true() if of_account is None else replays.c.account_id == of_account
 
 
 def _it(replay_id: str, of_account: str | None) -> Select[Any]:
-    return select(replays).where(exactly(replays.c.id, replay_id), _is_of(of_account))
+    return select(replays).where(exactly(replays.c.id, replay_id), is_of(of_account))
 
 
 def get(connection: Connection, replay_id: str, of_account: str | None = None) -> Replay:
@@ -160,57 +162,6 @@ def _found(replay_id: str, row: Row[Any] | None) -> Replay:
     return to_replay(row)
 
 
-def newest(
-    connection: Connection,
-    webhook_id: str | None,
-    state: ReplayState | None,
-    cursor: str | None,
-    limit: int,
-    of_account: str | None,
-) -> Page[Replay]:
-    """A page of the replays of one webhook or all, in one state or all, the latest first."""
-    query = select(replays).where(_is_of(of_account))
-    if webhook_id is not None:
-        query = query.where(exactly(replays.c.webhook_id, webhook_id))
-    if state is not None:
-        query = query.where(replays.c.state == str(state))
-    order = (replays.c.created_ms, replays.c.id)
-    return newest_first(connection, query, order, cursor, limit, to_replay)
-
-
-def cancel(connection: Connection, replay_id: str, of_account: str | None) -> Replay:
-    """The replay, cancelled; who works on it learns so by its next write. Locks its row.
-
-    Raises:
-        ReplayNotFound: see `get`.
-        IllegalMove: it is over.
-    """
-    return _moved(connection, replay_id, of_account, ReplayEvent.CANCEL, {})
-
-
-def pause(connection: Connection, replay_id: str, of_account: str | None) -> Replay:
-    """The replay, PAUSED; who works on it learns so by its next write. Locks its row.
-
-    Raises:
-        ReplayNotFound: see `get`.
-        IllegalMove: it is over, or PAUSED already.
-    """
-    values = {"claimable_ms": None, "waiting_for": None, "claims_in_vain": 0}
-    return _moved(connection, replay_id, of_account, ReplayEvent.PAUSE, values)
-
-
-def resume(connection: Connection, replay_id: str, of_account: str | None) -> Replay:
-    """The replay, OPEN again, at the end of the queue. Locks its row.
-
-    Raises:
-        ReplayNotFound: see `get`.
-        IllegalMove: it is not PAUSED.
-    """
-    claimable_ms = case((replays.c.awaits.is_not(None), null()), else_=claimable_from(now_ms()))
-    values = {"claimable_ms": claimable_ms, "worker": None}
-    return _moved(connection, replay_id, of_account, ReplayEvent.RESUME, values)
-
-
 def locked(connection: Connection, replay_id: str, of_account: str | None = None) -> Replay:
     """The replay, which nobody else changes before the transaction ends.
 
@@ -221,28 +172,9 @@ def locked(connection: Connection, replay_id: str, of_account: str | None = None
     return _found(replay_id, connection.execute(query).first())
 
 
-def _moved(
-    connection: Connection,
-    replay_id: str,
-    of_account: str | None,
-    event: ReplayEvent,
-    values: Mapping[str, Any],
-) -> Replay:
-    replay = locked(connection, replay_id, of_account)
-    if event not in TRANSITIONS[replay.state]:
-        raise IllegalMove(replay_id, replay.state, event)
-    connection.execute(moved_by(event, values).where(replays.c.id == replay_id))
-    return get(connection, replay_id)
-
-
-def cancel_active_of(connection: Connection, webhook_id: str) -> None:
-    """Cancel the webhook's replay that is not over, if there is one; locks its row."""
-    statement = moved_by(ReplayEvent.CANCEL).where(replays.c.active_webhook_id == webhook_id)
-    connection.execute(statement)
-
-
 def to_replay(row: Row[Any]) -> Replay:
     """The value of a row of the table."""
+    counts = Counts(row.delivered, row.duplicates, row.failed)
     return Replay(
         id=row.id,
         account_id=row.account_id,
@@ -259,7 +191,8 @@ def to_replay(row: Row[Any]) -> Replay:
         worker=row.worker,
         offsets=_offsets(row),
         checkpoint=row.checkpoint_offset,
-        counts=Counts(row.delivered, row.duplicates, row.failed),
+        counts=counts,
+        status_counts=stored_statuses.of_column(row.status_counts, counts),
         error=row.error,
         waiting_for=row.waiting_for,
         awaits=stored_restore.of_column(row.awaits),

@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 from app.replay.accounts import ApiKey, Scope
 from app.replay.model import NewWebhook, Webhook
 from app.replay.rules import DEFAULT_RULE, RoutingChanges, Rule
-from app.store import accounts, console_sessions, replays, routing, rules, webhooks
+from app.store import accounts, console_sessions, owner_moves, routing, rules, webhooks
 from app.store.calls import Calls
 from app.store.pages import PAGE_LIMIT, Page
 
@@ -173,12 +173,14 @@ class WebhookCalls(Calls):
         """
         self._database.write_one(lambda db: webhooks.note_failing(db, webhook_id, since_ms))
 
-    def delete_webhook(self, webhook_id: str, *, of_account: str | None = None) -> None:
+    def delete_webhook(
+        self, webhook_id: str, *, of_account: str | None = None, actor: str | None = None
+    ) -> None:
         """Delete the webhook with its rules, and cancel its replay if one is active.
 
         Who deletes a webhook wants nothing sent to it any more, from now on and in one step;
         a refusal would keep events flowing until its owner has found and cancelled the job.
-        Replays of the past stay to be looked at.
+        Replays of the past stay to be looked at. `actor` is the id of the key that asks.
         """
 
         def work(db: Connection) -> None:
@@ -186,7 +188,7 @@ class WebhookCalls(Calls):
             webhooks.delete(db, webhook_id, revision, of_account)
             rules.delete_all_of(db, webhook_id, revision)
             routing.forget_deleted(db)
-            replays.cancel_active_of(db, webhook_id)
+            owner_moves.cancel_active_of(db, webhook_id, actor)
 
         self._database.write(work)
 

@@ -1,0 +1,95 @@
+"""The table of what happened to replays: a row in the transaction of each move.
+
+Who writes holds the replay's own row, so the rows of one replay are in the order of its moves.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, Row, delete, func, insert, select
+
+from app.replay.moves import Move, MoveEvent
+from app.replay.states import ReplayState
+from app.store.clock import now_ms
+from app.store.tables import replay_moves
+
+KEPT: Final = 200
+"""Of each replay: its creation, and the latest. One that is postponed goes round for days."""
+
+REASON_CHARS_MAX: Final = 4_000
+"""Longer reasons are cut: a column of MySQL holds 65,535 bytes."""
+
+
+class Moved(NamedTuple):
+    """A replay where a move has led it."""
+
+    replay_id: str
+    state: ReplayState
+    lease_epoch: int
+
+
+def note(
+    connection: Connection,
+    event: MoveEvent,
+    moved: Sequence[Moved],
+    actor: str | None,
+    reason: str | None = None,
+) -> None:
+    """Note what happened to some replays, now. The caller has locked their rows."""
+    if not moved:
+        return
+    cut = None if reason is None else reason[:REASON_CHARS_MAX]
+    rows = [
+        {
+            "replay_id": each.replay_id,
+            "event": str(event),
+            "state": str(each.state),
+            "lease_epoch": each.lease_epoch,
+            "actor": actor,
+            "reason": cut,
+        }
+        for each in moved
+    ]
+    connection.execute(insert(replay_moves).values(at_ms=now_ms()), rows)
+
+
+def trim(connection: Connection, replay_ids: Collection[str]) -> None:
+    """Forget what is beyond `KEPT` moves of these replays, the oldest first, save the creation."""
+    query = (
+        select(replay_moves.c.replay_id)
+        .where(replay_moves.c.replay_id.in_(replay_ids))
+        .group_by(replay_moves.c.replay_id)
+        .having(func.count() > KEPT)
+    )
+    for replay_id in connection.execute(query).scalars().all():
+        _trim_one(connection, replay_id)
+
+
+def _trim_one(connection: Connection, replay_id: str) -> None:
+    is_of_it = replay_moves.c.replay_id == replay_id
+    latest = select(replay_moves.c.id).where(is_of_it).order_by(replay_moves.c.id.desc())
+    oldest_kept = connection.execute(latest.offset(KEPT - 2).limit(1)).scalar_one()
+    connection.execute(
+        delete(replay_moves).where(
+            is_of_it,
+            replay_moves.c.id < oldest_kept,
+            replay_moves.c.event != str(MoveEvent.CREATE),
+        )
+    )
+
+
+def of_replay(connection: Connection, replay_id: str) -> tuple[Move, ...]:
+    """What happened to the replay, the oldest first."""
+    query = select(replay_moves).where(replay_moves.c.replay_id == replay_id)
+    return tuple(map(_to_move, connection.execute(query.order_by(replay_moves.c.id))))
+
+
+def _to_move(row: Row[Any]) -> Move:
+    return Move(
+        event=MoveEvent(row.event),
+        state=ReplayState(row.state),
+        lease_epoch=row.lease_epoch,
+        actor=row.actor,
+        reason=row.reason,
+        at_ms=row.at_ms,
+    )

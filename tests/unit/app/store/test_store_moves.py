@@ -1,0 +1,166 @@
+"""The record of what happened to a replay: a row for each move, in its transaction."""
+
+import pytest
+
+from app.replay.model import (
+    AwaitedRestore,
+    Claim,
+    Counts,
+    IdempotencyKey,
+    NewReplay,
+    NewWebhook,
+    OffsetRange,
+    Webhook,
+    Window,
+)
+from app.replay.moves import MoveEvent
+from app.replay.options import Source
+from app.replay.states import ReplayEvent, ReplayState
+from app.store import ReplayNotFound, Store
+from app.webhooks.signing import new_secret
+
+WINDOW = Window(1_000, 2_000)
+OFFSETS = OffsetRange(3, 100, 200)
+NO_TIME = 0.0
+
+Told = tuple[MoveEvent, ReplayState, int, str | None, str | None]
+
+
+def told(store: Store, replay_id: str) -> list[Told]:
+    """What the record says, but for the times."""
+    return [
+        (move.event, move.state, move.lease_epoch, move.actor, move.reason)
+        for move in store.moves(replay_id)
+    ]
+
+
+def taken(store: Store, worker: str, lease_s: float = 3_600) -> Claim:
+    claim = store.claim(worker, lease_s)
+    assert claim is not None
+    return claim
+
+
+def test_the_record_knows_every_event_but_signs_of_life() -> None:
+    signs_of_life = {ReplayEvent.HEARTBEAT, ReplayEvent.CHECKPOINT}
+    assert set(map(str, MoveEvent)) == {"create"} | set(map(str, set(ReplayEvent) - signs_of_life))
+
+
+def test_a_replay_from_its_creation_to_its_end(store: Store, webhook: Webhook) -> None:
+    replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW), actor="key_1")
+    dead = taken(store, "dead", NO_TIME)
+    assert store.begin_delivery(dead.lease, OFFSETS)
+    heir = taken(store, "heir")
+    assert not store.release(dead.lease)
+    assert store.begin_delivery(heir.lease, OFFSETS)
+    assert store.heartbeat(heir.lease, 60)
+    assert store.checkpoint(heir.lease, 200, Counts(100), [])
+    assert store.complete(heir.lease)
+    assert told(store, replay.id) == [
+        (MoveEvent.CREATE, ReplayState.OPEN, 0, "key_1", None),
+        (MoveEvent.CLAIM, ReplayState.STARTED, 1, "dead", None),
+        (MoveEvent.BEGIN, ReplayState.ONGOING, 1, "dead", None),
+        (MoveEvent.TAKE_OVER, ReplayState.ONGOING, 2, "heir", "no sign of life from dead"),
+        (MoveEvent.BEGIN, ReplayState.ONGOING, 2, "heir", None),
+        (MoveEvent.COMPLETE, ReplayState.COMPLETED, 2, "heir", None),
+    ]
+
+
+def test_each_move_says_when_it_was(store: Store, claimed: Claim) -> None:
+    created, first_claim = store.moves(claimed.replay.id)
+    assert claimed.replay.started_ms is not None
+    assert claimed.replay.created_ms <= created.at_ms <= claimed.replay.started_ms
+    assert claimed.replay.started_ms <= first_claim.at_ms <= claimed.replay.started_ms + 60_000
+
+
+def test_a_replay_that_is_given_back_says_what_it_waits_for(store: Store, claimed: Claim) -> None:
+    assert store.release(claimed.lease)
+    assert store.postpone(taken(store, "two").lease, "the log is away", NO_TIME)
+    assert store.fail(taken(store, "three").lease, "no" * 9_000)
+    given_back = (MoveEvent.RELEASE, ReplayState.OPEN, 1, "one", None)
+    postponed = (MoveEvent.RELEASE, ReplayState.OPEN, 2, "two", "the log is away")
+    failed = (MoveEvent.FAIL, ReplayState.FAILED, 3, "three", "no" * 2_000)
+    assert told(store, claimed.replay.id)[2::2] == [given_back, postponed, failed]
+
+
+def test_owners_are_named_by_their_keys(store: Store, claimed: Claim) -> None:
+    replay_id = claimed.replay.id
+    store.pause_replay(replay_id, actor="key_1")
+    store.resume_replay(replay_id, actor="key_2")
+    store.cancel_replay(replay_id, actor="key_3")
+    assert told(store, replay_id)[2:] == [
+        (MoveEvent.PAUSE, ReplayState.PAUSED, 1, "key_1", None),
+        (MoveEvent.RESUME, ReplayState.OPEN, 1, "key_2", None),
+        (MoveEvent.CANCEL, ReplayState.CANCELLED, 1, "key_3", None),
+    ]
+
+
+def test_a_replay_ends_with_its_webhook(store: Store, claimed: Claim) -> None:
+    store.delete_webhook(claimed.webhook.id, actor="key_9")
+    cancelled = (MoveEvent.CANCEL, ReplayState.CANCELLED, 1, "key_9", "its webhook was deleted")
+    assert told(store, claimed.replay.id)[-1] == cancelled
+
+
+def test_a_webhook_without_a_replay_is_deleted_all_the_same(store: Store, webhook: Webhook) -> None:
+    store.delete_webhook(webhook.id, actor="key_9")
+    assert store.unknown_webhooks([webhook.id]) == {webhook.id}
+
+
+def test_what_the_archive_has_is_told_too(store: Store, webhook: Webhook) -> None:
+    awaits = AwaitedRestore(3, 500)
+    new = NewReplay(webhook.id, WINDOW, source=Source.ARCHIVE, awaits=awaits)
+    replay, _ = store.create_replay(new)
+    store.restore_is_missing(replay.id, "21 November", actor="key_1")
+    store.pause_replay(replay.id)
+    store.restored(replay.id, OFFSETS, actor="key_2")
+    store.restored(replay.id, OFFSETS, actor="key_2")
+    assert told(store, replay.id) == [
+        (MoveEvent.CREATE, ReplayState.OPEN, 0, None, None),
+        (MoveEvent.RESTORE, ReplayState.OPEN, 0, "key_1", "not found: 21 November"),
+        (MoveEvent.PAUSE, ReplayState.PAUSED, 0, None, None),
+        (MoveEvent.RESTORE, ReplayState.PAUSED, 0, "key_2", None),
+    ]
+
+
+def test_a_repeated_request_is_no_second_creation(store: Store, webhook: Webhook) -> None:
+    key, new = IdempotencyKey.of("once", b""), NewReplay(webhook.id, WINDOW)
+    (replay, _), (again, _) = (store.create_replay(new, key) for _ in range(2))
+    assert again == replay
+    assert len(store.moves(replay.id)) == 1
+
+
+def test_a_replay_that_goes_round_for_days_keeps_its_creation_and_what_was_last(
+    store: Store, claimed: Claim
+) -> None:
+    lease = claimed.lease
+    for number in range(2, 114):
+        assert store.postpone(lease, f"round {number}", NO_TIME)
+        lease = taken(store, f"worker {number}").lease
+    moves = store.moves(claimed.replay.id)
+    assert len(moves) == 202
+    assert moves[0].event is MoveEvent.CREATE
+    assert (moves[-1].actor, moves[-1].lease_epoch) == ("worker 113", 113)
+    assert [move.at_ms for move in moves] == sorted(move.at_ms for move in moves)
+
+
+def test_an_owner_who_cannot_decide_fills_no_table(store: Store, claimed: Claim) -> None:
+    for _ in range(101):
+        store.pause_replay(claimed.replay.id, actor="key_1")
+        store.resume_replay(claimed.replay.id, actor="key_1")
+    moves = store.moves(claimed.replay.id)
+    assert len(moves) == 200
+    assert moves[0].event is MoveEvent.CREATE
+    assert moves[-1].event is MoveEvent.RESUME
+
+
+def test_the_record_of_anothers_replay_is_not_found(store: Store, claimed: Claim) -> None:
+    assert store.moves(claimed.replay.id, of_account=claimed.replay.account_id)
+    with pytest.raises(ReplayNotFound):
+        store.moves(claimed.replay.id, of_account="acc_other")
+    with pytest.raises(ReplayNotFound):
+        store.moves("rpl_none")
+
+
+def test_the_records_of_two_replays_are_apart(store: Store, claimed: Claim) -> None:
+    other = store.create_webhook(NewWebhook("https://example.com/", "", new_secret()))
+    replay, _ = store.create_replay(NewReplay(other.id, WINDOW))
+    assert told(store, replay.id) == [(MoveEvent.CREATE, ReplayState.OPEN, 0, None, None)]
