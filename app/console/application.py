@@ -9,14 +9,15 @@ from app.api.doors import Doors
 from app.api.head_limit import HeadLimit
 from app.api.limits import BodyLimit
 from app.api.request_log import RequestLog
-from app.console import refusals, sign_in, static_files
+from app.console import jobs, refusals, sign_in, static_files
 from app.console.gate import Gate
 from app.console.headers import SecurityHeaders
+from app.console.health import HealthWatch
 from app.console.rendering import Renderer
 
 PREFIX: Final = "/console"
 
-PAGES: Final = (sign_in, static_files)
+PAGES: Final = (sign_in, jobs, static_files)
 
 
 class Front:
@@ -43,7 +44,7 @@ def create_console(doors: Doors) -> FastAPI:
     application = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     application.state.doors = doors
     application.state.gate = Gate(doors)
-    application.state.renderer = Renderer(doors)
+    application.state.renderer = Renderer(HealthWatch(doors))
     application.add_middleware(BodyLimit, events_bytes_max=0)
     application.add_middleware(HeadLimit)
     application.add_middleware(SecurityHeaders)

@@ -2,10 +2,17 @@
 
 import asyncio
 import time
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from jinja2 import Environment
+from starlette.concurrency import run_in_threadpool
+
 from app.api.doors import Doors
+from app.replay.presence import Process, ProcessKind
+from app.store import StoreError
 
 FRESH_S: Final = 5.0
 """However many pages are asked for, the parts are asked no more often than this."""
@@ -25,10 +32,7 @@ class Part:
 
 Health = tuple[Part, ...]
 
-UNKNOWN: Final[Health] = (
-    Part("database", False, "no answer yet"),
-    Part("log", False, "no answer yet"),
-)
+UNKNOWN: Final[Health] = (Part("service", False, "no answer yet"),)
 
 
 class HealthWatch:
@@ -51,12 +55,40 @@ class HealthWatch:
     async def _ask(self) -> None:
         try:
             missing = await self._doors.readiness.missing()
-            self._known = tuple(_part(name, missing) for name in ("database", "log"))
+            processes = await run_in_threadpool(self._processes)
+            self._known = (
+                _answering("database", missing),
+                _answering("log", missing),
+                *_present(processes),
+            )
             self._asked_s = time.monotonic()
         finally:
             self._asking = None
 
+    def _processes(self) -> tuple[Process, ...]:
+        try:
+            return self._doors.store.processes()
+        except StoreError:
+            return ()  # that the database does not answer is told already
 
-def _part(name: str, missing: tuple[str, ...]) -> Part:
+
+def _answering(name: str, missing: tuple[str, ...]) -> Part:
     is_well = name not in missing
     return Part(name, is_well, "answers" if is_well else "does not answer")
+
+
+def _present(processes: tuple[Process, ...]) -> Iterator[Part]:
+    """How many processes of each kind are at work, besides those that serve pages."""
+    at_work = Counter(each.kind for each in processes if not each.is_silent)
+    silent = Counter(each.kind for each in processes if each.is_silent)
+    for kind, name in ((ProcessKind.WORKER, "workers"), (ProcessKind.LIVE, "live path")):
+        words = f"{at_work[kind]} at work"
+        if silent[kind]:
+            words += f", {silent[kind]} silent"
+        yield Part(name, at_work[kind] > 0 and not silent[kind], words)
+
+
+def health_parts(environment: Environment, health: Health) -> dict[str, str]:
+    """The markup of each part, by its name."""
+    macro = environment.get_template("_health.html").module.part  # type: ignore[attr-defined]
+    return {part.name: str(macro(part)) for part in health}

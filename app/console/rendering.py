@@ -8,7 +8,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup
 from starlette.responses import HTMLResponse
 
-from app.api.doors import Doors, now_ms
+from app.api.doors import now_ms
 from app.console import formats
 from app.console.health import HealthWatch
 from app.console.static_files import static_url
@@ -40,9 +40,9 @@ def _csrf_field(context: Context) -> Markup:
 class Renderer:
     """Makes pages, each with what its head shows: who is signed in, and how everything is."""
 
-    def __init__(self, doors: Doors) -> None:
+    def __init__(self, health: HealthWatch) -> None:
         self.environment = environment()
-        self._health = HealthWatch(doors)
+        self._health = health
 
     async def page(
         self, request: Request, template: str, status: int = 200, **context: Any
