@@ -45,6 +45,8 @@ def create_console(doors: Doors) -> FastAPI:
     application.state.doors = doors
     application.state.gate = Gate(doors)
     application.state.renderer = Renderer(HealthWatch(doors))
+    # Rows say when the lease of who works on a job is over.
+    application.state.renderer.environment.globals["lease_s"] = doors.settings.lease_s
     application.add_middleware(BodyLimit, events_bytes_max=0)
     application.add_middleware(HeadLimit)
     application.add_middleware(SecurityHeaders)

@@ -92,6 +92,7 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "duration": duration,
     "percent": percent,
     "moment": moment,
+    "iso": format_time,
     "time": time_tag,
     "age": age_tag,
 }

@@ -11,6 +11,7 @@ from starlette.responses import HTMLResponse
 from app.api.doors import now_ms
 from app.console import formats
 from app.console.health import HealthWatch
+from app.console.notices import notice_of
 from app.console.static_files import static_url
 
 
@@ -55,6 +56,7 @@ class Renderer:
             health=health,
             path=request.url.path,
             present_ms=now_ms(),
+            notice=notice_of(request.query_params),
             **context,
         )
         return HTMLResponse(text, status)
@@ -66,3 +68,9 @@ async def rendered(
     """The page of a template, for the one who asks."""
     renderer = cast("Renderer", request.app.state.renderer)
     return await renderer.page(request, template, status, **context)
+
+
+def environment_of(request: Request) -> Environment:
+    """The templates of the application that a request came to."""
+    renderer = cast("Renderer", request.app.state.renderer)
+    return renderer.environment

@@ -21,6 +21,7 @@ function refreshAges() {
     const text = ago(Math.max(0, Math.floor((now - Date.parse(time.dateTime)) / SECOND)));
     if (time.textContent !== text) time.textContent = text;
   }
+  for (const words of document.querySelectorAll("[data-shown-from]")) words.hidden = Date.parse(words.dataset.shownFrom) > now;
 }
 
 // `parts` is what has changed of the thing that the page shows as `data-live-id`.

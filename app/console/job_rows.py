@@ -1,0 +1,90 @@
+"""Jobs as rows of a list, and how many there are: for pages, and for what keeps them true."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol, cast
+
+from jinja2 import Environment
+from markupsafe import Markup
+
+from app.api.replay_progress import event_id
+from app.console.formats import count
+from app.replay.model import Replay
+from app.replay.progress import progress
+from app.replay.restores import awaited_in_words
+from app.replay.states import TERMINAL, ReplayState
+
+ALL: Final = "all"
+"""The part of the counters that stands for all states together."""
+
+_TEMPLATE: Final = "_job_parts.html"
+
+_HELD: Final = frozenset((ReplayState.STARTED, ReplayState.ONGOING))
+
+
+class _Macro(Protocol):
+    def __call__(self, *arguments: object) -> Markup: ...
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """A replay in a list: `version` stands for how it looks, `parts` are its changing cells."""
+
+    replay: Replay
+    version: str
+    parts: Mapping[str, str]
+
+
+def job_rows(environment: Environment, replays: Iterable[Replay], present_ms: int) -> list[JobRow]:
+    """The rows of replays, in their order."""
+    return [
+        JobRow(replay, event_id(replay), row_parts(environment, replay, present_ms))
+        for replay in replays
+    ]
+
+
+def row_parts(environment: Environment, replay: Replay, present_ms: int) -> dict[str, str]:
+    """The markup of the cells of a row that change while a replay goes on, by their names."""
+    pace = progress(replay, present_ms)
+    return {
+        "state": _macro(environment, "state")(replay, awaited_by(replay)),
+        "progress": _macro(environment, "progress")(replay, pace.share),
+        "rate": _macro(environment, "rate")(pace.rate_events_s),
+        "eta": _macro(environment, "eta")(pace.eta_s),
+        "failures": _macro(environment, "failures")(replay.counts.failed),
+        "heartbeat": heartbeat(environment, replay, present_ms),
+        "worker": _macro(environment, "worker")(replay.worker),
+    }
+
+
+def heartbeat(environment: Environment, replay: Replay, present_ms: int) -> Markup:
+    """The age of the last sign of life of who works on a replay; in words when its lease is over.
+
+    The page's script shows these words once it is, without another look here.
+    """
+    if replay.state not in _HELD or replay.heartbeat_ms is None:
+        return _macro(environment, "heartbeat")(None, present_ms, 0, 0)
+    lease_s = cast("float", environment.globals["lease_s"])
+    late_from_ms = replay.heartbeat_ms + round(lease_s * 1_000)
+    return _macro(environment, "heartbeat")(replay.heartbeat_ms, present_ms, late_from_ms, lease_s)
+
+
+def awaited_by(replay: Replay) -> str | None:
+    """What a replay that nobody works on waits for, or why it ended early; in words."""
+    if replay.state in TERMINAL:
+        return replay.error
+    if replay.state is not ReplayState.OPEN:
+        return None
+    if replay.awaits is not None:
+        return f"waits for {awaited_in_words(replay.webhook_id, replay.window, replay.awaits)}"
+    return "waits for a worker" if replay.waiting_for is None else f"waits: {replay.waiting_for}"
+
+
+def counter_parts(counts: Mapping[ReplayState, int]) -> dict[str, str]:
+    """How many jobs there are in each state, and in all of them, as text."""
+    by_state = {str(state): count(counts.get(state, 0)) for state in ReplayState}
+    return {ALL: count(sum(counts.values()))} | by_state
+
+
+def _macro(environment: Environment, name: str) -> _Macro:
+    return cast("_Macro", getattr(environment.get_template(_TEMPLATE).module, name))

@@ -1,0 +1,134 @@
+"""The console in front of the real API, on a real SQLite file; its log is down.
+
+Webhooks may live on loopback, where `receiver` is. There are an operator and two developers, each
+with an account and a key, and one key that may only look; a client of each is signed in.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from api_clients import Issued
+from console_clients import ConsoleClient, enabled_webhook
+from fastapi import FastAPI
+from migrated import make_migrated
+from receiver_thread import ReceiverThread
+
+from app.api.application import create_app
+from app.api.metrics import Metrics
+from app.config import Settings
+from app.log.history import LogHistory
+from app.log.publisher import EventPublisher
+from app.replay.accounts import Scope
+from app.replay.model import Webhook
+from app.store import Store
+from app.webhooks.guard import Guard
+from app.webhooks.sender import WebhookSender
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def settings(tmp_path: Path, refused_address: str) -> Settings:
+    return Settings(data_dir=tmp_path, bootstrap_servers=refused_address)
+
+
+@pytest.fixture
+def store(settings: Settings) -> Iterator[Store]:
+    make_migrated(settings.database)
+    with closing(Store.open(settings.database)) as store:
+        yield store
+
+
+@pytest.fixture
+def operator(store: Store) -> Issued:
+    return store.create_key("platform", Scope.OPERATOR, "")
+
+
+@pytest.fixture
+def developer(store: Store) -> Issued:
+    return store.create_key("alice", Scope.DEVELOPER, "")
+
+
+@pytest.fixture
+def other_developer(store: Store) -> Issued:
+    return store.create_key("bob", Scope.DEVELOPER, "")
+
+
+@pytest.fixture
+def reader(store: Store) -> Issued:
+    """A key of an operator that may only look."""
+    return store.create_key("platform", Scope.OPERATOR, "", is_read_only=True)
+
+
+@pytest.fixture
+def webhook(store: Store, developer: Issued) -> Webhook:
+    """A webhook of the developer, ENABLED."""
+    return enabled_webhook(store, developer)
+
+
+@pytest.fixture
+def others_webhook(store: Store, other_developer: Issued) -> Webhook:
+    """A webhook of the other developer, ENABLED."""
+    return enabled_webhook(store, other_developer)
+
+
+@pytest.fixture
+def receiver() -> Iterator[ReceiverThread]:
+    with ReceiverThread() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def guard() -> Guard:
+    return Guard(allow_private=True)
+
+
+@pytest.fixture
+async def application(settings: Settings, store: Store, guard: Guard) -> AsyncIterator[FastAPI]:
+    """The API, which clients put the console in front of."""
+    history = LogHistory(settings.bootstrap_servers, timeout_s=0.2)
+    publisher = EventPublisher(
+        settings.bootstrap_servers, origin="here", server="test", delivery_timeout_s=0.5
+    )
+    async with publisher, WebhookSender(guard) as sender:
+        yield create_app(settings, store, publisher, history, guard, sender, Metrics())
+
+
+@pytest.fixture
+async def client(application: FastAPI, operator: Issued) -> AsyncIterator[ConsoleClient]:
+    """The operator."""
+    async with ConsoleClient(application, operator) as client:
+        yield client
+
+
+@pytest.fixture
+async def developers_client(
+    application: FastAPI, developer: Issued
+) -> AsyncIterator[ConsoleClient]:
+    async with ConsoleClient(application, developer) as client:
+        yield client
+
+
+@pytest.fixture
+async def others_client(
+    application: FastAPI, other_developer: Issued
+) -> AsyncIterator[ConsoleClient]:
+    async with ConsoleClient(application, other_developer) as client:
+        yield client
+
+
+@pytest.fixture
+async def readers_client(application: FastAPI, reader: Issued) -> AsyncIterator[ConsoleClient]:
+    async with ConsoleClient(application, reader) as client:
+        yield client
+
+
+@pytest.fixture
+async def anonymous(application: FastAPI) -> AsyncIterator[ConsoleClient]:
+    async with ConsoleClient(application, None) as client:
+        yield client
