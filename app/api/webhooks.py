@@ -3,10 +3,10 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Response
-from starlette.concurrency import run_in_threadpool
 
+from app.api import webhook_changes
 from app.api.access import AccountId, CallerDependency, account_meant
-from app.api.doors import Doors, DoorsDependency, now_ms
+from app.api.doors import DoorsDependency, now_ms
 from app.api.models.documents import Listing
 from app.api.models.webhooks import (
     Disabling,
@@ -26,19 +26,8 @@ from app.api.problems import (
     NOT_VALIDATED,
     TOO_MANY_WEBHOOKS,
     URL_REFUSED,
-    FieldError,
-    Problem,
 )
-from app.replay.accounts import ApiKey
-from app.replay.model import NewWebhook, Webhook, WebhookStatus
-from app.webhooks.signing import (
-    SECRET_BYTES_MAX,
-    SECRET_BYTES_MIN,
-    SECRET_PREFIX,
-    SecretRefused,
-    check_secret,
-    new_secret,
-)
+from app.replay.model import Webhook
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"])
 
@@ -59,47 +48,9 @@ async def create_webhook(
     The receiver is asked at once to prove that it is yours. If it does, the webhook is ENABLED;
     else it is PENDING and `statusReason` says why: deploy the secret, then enable it.
     """
-    new = _new_webhook(body, doors, caller)
-    at_most = None if caller.sees is None else doors.settings.webhooks_per_account
-    with doors.proofs.place(caller):
-        webhook = await run_in_threadpool(_create, doors, new, body.event_types, at_most)
-        webhook = await doors.proofs.settle(webhook)
+    webhook = await webhook_changes.register(doors, caller, body)
     response.headers["location"] = f"/webhooks/{webhook.id}"
     return _with_secret(webhook, response)
-
-
-def _new_webhook(body: WebhookRequest, doors: Doors, caller: ApiKey) -> NewWebhook:
-    account_id = account_meant(caller, body.account_id) or caller.account.id
-    doors.guard.check_url(body.url)
-    secret = _secret(body.secret)
-    return NewWebhook(body.url, body.description, secret, account_id, body.validation)
-
-
-def _secret(given: str | None) -> str:
-    if given is None:
-        return new_secret()
-    try:
-        check_secret(given)
-    except SecretRefused as refusal:
-        raise _refused_secret(str(refusal)) from None
-    if not given.startswith(SECRET_PREFIX):
-        raise _refused_secret(f"it does not begin with {SECRET_PREFIX}")
-    return given
-
-
-def _refused_secret(reason: str) -> Problem:
-    allowed = f"{SECRET_PREFIX} and {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX} bytes in base64"
-    # Not shown: it may be the secret of something else.
-    problem = Problem.of_fields(INVALID_REQUEST, [FieldError("secret", None, allowed)])
-    problem.detail = f"secret: {reason}"
-    return problem
-
-
-def _create(
-    doors: Doors, new: NewWebhook, event_types: list[str] | None, at_most: int | None
-) -> Webhook:
-    doors.store.check_account(new.account_id)
-    return doors.store.create_webhook(new, at_most=at_most, event_types=event_types or ())
 
 
 def _with_secret(webhook: Webhook, response: Response) -> WebhookWithSecret:
@@ -144,24 +95,8 @@ async def update_webhook(
     At another URL it is PENDING until the receiver there has proved to be yours, which it is
     asked to at once.
     """
-    if body.url is None:
-        return WebhookDocument.of(await _change(webhook_id, body, doors, caller), now_ms())
-    doors.guard.check_url(body.url)
-    with doors.proofs.place(caller):
-        webhook = await _change(webhook_id, body, doors, caller)
-        if webhook.status is WebhookStatus.PENDING:
-            webhook = await doors.proofs.settle(webhook)
+    webhook = await webhook_changes.change(doors, caller, webhook_id, body)
     return WebhookDocument.of(webhook, now_ms())
-
-
-async def _change(webhook_id: str, body: WebhookChange, doors: Doors, caller: ApiKey) -> Webhook:
-    return await run_in_threadpool(
-        doors.store.update_webhook,
-        webhook_id,
-        url=body.url,
-        description=body.description,
-        of_account=caller.sees,
-    )
 
 
 @router.delete(
@@ -169,7 +104,7 @@ async def _change(webhook_id: str, body: WebhookChange, doors: Doors, caller: Ap
 )
 def delete_webhook(webhook_id: str, doors: DoorsDependency, caller: CallerDependency) -> None:
     """Forget a webhook and its secret; an active replay of it is cancelled."""
-    doors.store.delete_webhook(webhook_id, of_account=caller.sees)
+    doors.store.delete_webhook(webhook_id, of_account=caller.sees, actor=caller.id)
 
 
 @router.post(
@@ -181,12 +116,7 @@ async def enable_webhook(
     webhook_id: str, doors: DoorsDependency, caller: CallerDependency
 ) -> WebhookDocument:
     """Ask the receiver once more to prove that it is yours, and enable the webhook if it does."""
-    with doors.proofs.place(caller):
-        webhook = await run_in_threadpool(doors.store.webhook, webhook_id, of_account=caller.sees)
-        await doors.proofs.require(webhook)
-        webhook = await run_in_threadpool(doors.store.enable_webhook, webhook.id, webhook.url)
-    if webhook.status is not WebhookStatus.ENABLED:
-        raise Problem(NOT_VALIDATED, "its URL was changed while the receiver was asked")
+    webhook = await webhook_changes.enable(doors, caller, webhook_id)
     return WebhookDocument.of(webhook, now_ms())
 
 
@@ -223,10 +153,5 @@ def rotate_secret(
     For the grace period the secret before signs as well, so that the receiver may learn the new
     one in its own time. One secret before is kept: rotating twice within it drops the first.
     """
-    webhook = doors.store.rotate_secret(
-        webhook_id,
-        _secret(body.secret),
-        body.grace_period_seconds * 1_000,
-        of_account=caller.sees,
-    )
+    webhook = webhook_changes.rotate_secret(doors, caller, webhook_id, body)
     return _with_secret(webhook, response)
