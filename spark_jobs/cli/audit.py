@@ -1,11 +1,13 @@
 """`rewind-jobs audit`: tells whether everything was loaded that producers published."""
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 import click
 
-from spark_jobs.cli.days import day_options, days_of
+from spark_jobs.cli.days import day_options, days_in_words, days_of
 from spark_jobs.cli.options import (
     echo_json,
     json_option,
@@ -15,7 +17,10 @@ from spark_jobs.cli.options import (
     table_option,
 )
 from spark_jobs.cli.refusal import refuse
-from spark_jobs.jobs.audit import AuditedDay, LoadAudit
+from spark_jobs.cli.telling import service_address, service_options, told
+from spark_jobs.jobs.audit import COUNTS, AuditedDay, LoadAudit
+from spark_jobs.jobs.load_audit import MISSING
+from spark_jobs.jobs.telling import Facts, Scalar
 from spark_jobs.session import open_session
 
 
@@ -35,6 +40,7 @@ from spark_jobs.session import open_session
     show_default=True,
     help="How long before the load a producer may have told of messages that are not loaded yet.",
 )
+@service_options
 @master_option
 @json_option
 def audit(
@@ -45,6 +51,8 @@ def audit(
     first: datetime | None,
     end: datetime | None,
     lateness_s: int,
+    api: str | None,
+    api_key_file: Path | None,
     master: str | None,
     as_json: bool,
 ) -> None:
@@ -53,7 +61,7 @@ def audit(
     It reads the topic audit and those of the messages in the table that `load` keeps. The exit code
     is 1 when a message is missing, and when the topic audit was not loaded past the day's end.
     """
-    with plain_refusals():
+    with plain_refusals(), told("audit", table, service_address(api, api_key_file)) as run:
         days = days_of(day, first, end, datetime.now(UTC))
         job = LoadAudit(table, report_table, name_list(topics), lateness_s * 1_000)
         session = open_session("audit", master=master)
@@ -61,6 +69,7 @@ def audit(
             found = [job.of_day(session, each) for each in days]
         finally:
             session.stop()
+        run.facts = facts(found)
     _tell(found, as_json)
     missing = sum(each.missing for each in found)
     if missing:
@@ -71,6 +80,26 @@ def audit(
             f"not all is known of {', '.join(parts)}: the topic audit was loaded before producers "
             "could tell of all; load it, and audit again"
         )
+
+
+def facts(found: Sequence[AuditedDay]) -> Facts:
+    """What the service is told of some days: `missing` is what should have been loaded by now.
+
+    Of what is pending, nobody can say that yet.
+    """
+    sums: Counter[str] = Counter(dict.fromkeys(COUNTS, 0))
+    topics: dict[str, Counter[str]] = defaultdict(lambda: Counter(dict.fromkeys(COUNTS, 0)))
+    for total in (total for day in found for total in day.totals):
+        counts = total.counts if total.status == MISSING else total.counts | {"missing": 0}
+        sums.update(counts)
+        topics[total.topic].update(counts)
+    summary: dict[str, Scalar] = {
+        "days": days_in_words([each.day for each in found]),
+        "isWhole": all(each.is_whole for each in found),
+        "windows": sum(total.windows for day in found for total in day.totals),
+        **sums,
+    }
+    return Facts(summary, topics)
 
 
 def _tell(found: Sequence[AuditedDay], as_json: bool) -> None:

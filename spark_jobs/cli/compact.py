@@ -1,5 +1,7 @@
 """`rewind-jobs compact`: small files of a table become fewer, and orphans go."""
 
+from pathlib import Path
+
 import click
 
 from spark_jobs.cli.options import (
@@ -9,8 +11,10 @@ from spark_jobs.cli.options import (
     plain_refusals,
     table_option,
 )
-from spark_jobs.jobs.compact import ORPHANS_S, SMALL_BYTES, document, lines
+from spark_jobs.cli.telling import service_address, service_options, told
+from spark_jobs.jobs.compact import ORPHANS_S, SMALL_BYTES, CompactReport, document, lines
 from spark_jobs.jobs.compact import compact as run_compact
+from spark_jobs.jobs.telling import Facts
 from spark_jobs.session import session_on_demand
 
 
@@ -30,12 +34,15 @@ from spark_jobs.session import session_on_demand
     show_default=True,
     help="Delete what runs left that have not committed, and have written nothing for so long.",
 )
+@service_options
 @master_option
 @json_option
 def compact(
     table: str,
     small_bytes: int,
     orphans_older_than_s: float,
+    api: str | None,
+    api_key_file: Path | None,
     master: str | None,
     as_json: bool,
 ) -> None:
@@ -43,15 +50,23 @@ def compact(
 
     May run beside a load, and beside readers: those that began before find their files for a week.
     """
-    with plain_refusals(), session_on_demand("compact", master=master) as session:
-        report = run_compact(
-            table,
-            session,
-            small_bytes=small_bytes,
-            orphans_older_than_s=orphans_older_than_s,
-        )
+    with plain_refusals(), told("compact", table, service_address(api, api_key_file)) as run:
+        with session_on_demand("compact", master=master) as session:
+            report = run_compact(
+                table,
+                session,
+                small_bytes=small_bytes,
+                orphans_older_than_s=orphans_older_than_s,
+            )
+        run.facts = _facts(report)
     if as_json:
         echo_json(document(report))
         return
     for line in lines(report, table):
         click.echo(line)
+
+
+def _facts(report: CompactReport) -> Facts:
+    found = document(report)
+    names = ("version", "merged", "files", "fileBytes", "records")
+    return Facts({name: found[name] for name in names} | {"collected": report.collected.files})

@@ -1,6 +1,6 @@
 """Days on the command line: one, or several."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any, Final, TypeVar
 
@@ -41,3 +41,8 @@ def days_of(
     if not days:
         raise InvalidOption(f"--to is {end.date()}, which is not after --from, {first.date()}")
     return days
+
+
+def days_in_words(days: Sequence[date]) -> str:
+    """One day, or the first and the last of several."""
+    return str(days[0]) if len(days) == 1 else f"{days[0]} to {days[-1]}"

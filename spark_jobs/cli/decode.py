@@ -1,5 +1,7 @@
 """`rewind-jobs decode`: what has been loaded since, with Avro values turned into JSON."""
 
+from pathlib import Path
+
 import click
 
 from spark_jobs.cli.options import (
@@ -11,8 +13,10 @@ from spark_jobs.cli.options import (
     quarantine_option,
     table_option,
 )
+from spark_jobs.cli.telling import service_address, service_options, told
 from spark_jobs.jobs.decode import Decoded, DecodeJob
 from spark_jobs.jobs.derived_tables import quarantine_of
+from spark_jobs.jobs.telling import Facts
 from spark_jobs.session import session_on_demand
 
 
@@ -29,6 +33,7 @@ from spark_jobs.session import session_on_demand
     show_envvar=True,
     help="Where schemas are, such as http://HOST:8081; asked from here, once for each schema.",
 )
+@service_options
 @master_option
 @json_option
 def decode(
@@ -37,6 +42,8 @@ def decode(
     quarantine_table: str | None,
     topics: str,
     schema_registry: str,
+    api: str | None,
+    api_key_file: Path | None,
     master: str | None,
     as_json: bool,
 ) -> None:
@@ -45,7 +52,7 @@ def decode(
     What cannot be decoded goes to the quarantine, with the reason. A run that was killed has added
     nothing that the next one adds again.
     """
-    with plain_refusals():
+    with plain_refusals(), told("decode", table, service_address(api, api_key_file)) as run:
         job = DecodeJob(
             table=table,
             decoded_table=decoded_table,
@@ -55,6 +62,7 @@ def decode(
         )
         with session_on_demand("decode", master=master) as session:
             decoded = job.run(session)
+        run.facts = Facts(decoded.as_json())
     if as_json:
         echo_json(decoded.as_json())
     else:

@@ -1,12 +1,13 @@
 """`rewind-jobs delivery-report`: who got what of a day, and when: a table and a page."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
-from spark_jobs.cli.days import day_options, days_of
+from spark_jobs.cli.days import day_options, days_in_words, days_of
 from spark_jobs.cli.options import (
     echo_json,
     json_option,
@@ -16,9 +17,11 @@ from spark_jobs.cli.options import (
     quarantine_option,
     table_option,
 )
+from spark_jobs.cli.telling import service_address, service_options, told
 from spark_jobs.jobs.delivery_report.job import DeliveryReport, WrittenReport
 from spark_jobs.jobs.delivery_report.texts import count_text, delay_text, share_text
 from spark_jobs.jobs.derived_tables import quarantine_of
+from spark_jobs.jobs.telling import Facts
 from spark_jobs.session import open_session
 
 
@@ -37,6 +40,7 @@ from spark_jobs.session import open_session
 )
 @day_options
 @origin_option
+@service_options
 @master_option
 @json_option
 def delivery_report(
@@ -48,6 +52,8 @@ def delivery_report(
     first: datetime | None,
     end: datetime | None,
     origin: str,
+    api: str | None,
+    api_key_file: Path | None,
     master: str | None,
     as_json: bool,
 ) -> None:
@@ -57,15 +63,29 @@ def delivery_report(
     report takes the place of the one that was there of that day: run it again when more has been
     loaded.
     """
-    with plain_refusals():
+    with (
+        plain_refusals(),
+        told("delivery-report", table, service_address(api, api_key_file)) as run,
+    ):
         days = days_of(day, first, end, datetime.now(UTC))
         quarantine = quarantine_table or quarantine_of(report_table)
         job = DeliveryReport(table, report_table, quarantine, page, origin)
         session = open_session("delivery-report", master=master)
         try:
-            _tell([job.of_day(session, each) for each in days], as_json)
+            reports = [job.of_day(session, each) for each in days]
         finally:
             session.stop()
+        run.facts = facts(reports)
+    _tell(reports, as_json)
+
+
+def facts(reports: Sequence[WrittenReport]) -> Facts:
+    """What the service is told of the reports of some days, added up."""
+    sums: Counter[str] = Counter()
+    for each in reports:
+        sums.update(each.report.total.counts)
+    days = days_in_words([each.report.day for each in reports])
+    return Facts({"days": days, **sums, "unread": sum(each.unread for each in reports)})
 
 
 def _tell(reports: Sequence[WrittenReport], as_json: bool) -> None:

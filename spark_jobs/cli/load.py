@@ -18,11 +18,13 @@ from spark_jobs.cli.options import (
     regex,
     table_option,
 )
+from spark_jobs.cli.telling import service_address, service_options, told
 from spark_jobs.errors import DataLost, InvalidOption, TopicReplaced
 from spark_jobs.jobs.load import RECORDS_MAX, LoadRequest
 from spark_jobs.jobs.load import load as run_load
-from spark_jobs.jobs.load_report import LoadReport, document, lines
+from spark_jobs.jobs.load_report import LoadReport, document, facts, lines
 from spark_jobs.jobs.record_files import CODECS
+from spark_jobs.jobs.telling import Facts
 from spark_jobs.log.limits import Matching, Subscribed
 from spark_jobs.session import session_on_demand
 
@@ -74,6 +76,7 @@ _WAYS_ON: Final = (
     show_default=True,
     help="Of the Parquet files.",
 )
+@service_options
 @master_option
 @json_option
 def load(
@@ -86,6 +89,8 @@ def load(
     starting_offsets: str,
     records_max: int,
     codec: str,
+    api: str | None,
+    api_key_file: Path | None,
     master: str | None,
     as_json: bool,
 ) -> None:
@@ -94,7 +99,7 @@ def load(
     Data and offsets become visible together, and only at the end. A load that was killed, or that
     another one was quicker than, has changed nothing: run it again.
     """
-    with plain_refusals():
+    with plain_refusals(), told("load", table, service_address(api, api_key_file)) as run:
         request = LoadRequest(
             properties=client_properties(bootstrap_servers, client_config),
             choice=_choice(topics, subscribe_pattern),
@@ -109,6 +114,7 @@ def load(
                 report = run_load(request, session)
             except (DataLost, TopicReplaced) as loss:
                 raise type(loss)(f"{loss}\n{_WAYS_ON}") from loss
+        run.facts = _facts(report)
     _tell(report, as_json)
 
 
@@ -121,6 +127,23 @@ def _choice(topics: str | None, pattern: str | None) -> Subscribed | Matching:
     if not names:
         raise InvalidOption("--topics is empty")
     return Subscribed(names)
+
+
+def _facts(report: LoadReport) -> Facts:
+    found = facts(report)
+    names = ("records", "readBytes", "files", "fileBytes")
+    return Facts(
+        {
+            "version": report.version,
+            **{name: found[name] for name in names},
+            "missing": report.missing_offsets,
+            "replacedTopics": ", ".join(report.replaced) or None,
+        },
+        {
+            topic: {**found["topics"].get(topic, {"records": 0}), "end": end}
+            for topic, end in report.ends.items()
+        },
+    )
 
 
 def _tell(report: LoadReport, as_json: bool) -> None:

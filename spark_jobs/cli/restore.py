@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -22,10 +23,13 @@ from spark_jobs.cli.options import (
     table_option,
 )
 from spark_jobs.cli.refusal import refuse
+from spark_jobs.cli.telling import api_key_file_option, service_address, told
 from spark_jobs.errors import InvalidOption, PipelineError
 from spark_jobs.jobs.restore.archive import ArchiveTopic
 from spark_jobs.jobs.restore.job import DELIVERY_LOG, Done, Restore, Restored, Wanted, restore_all
 from spark_jobs.jobs.restore.service import ReplayService
+from spark_jobs.jobs.service import ServiceAddress
+from spark_jobs.jobs.telling import Facts
 from spark_jobs.log.failures import translated
 from spark_jobs.session import session_on_demand
 
@@ -43,12 +47,12 @@ Session = Callable[[], SparkSession]
 @table_option
 @bootstrap_servers_option
 @client_config_option
-@click.option("--api", metavar="URL", help="The replay service, which says what is to be restored.")
 @click.option(
-    "--api-key-file",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="A file with an operator's key.",
+    "--api",
+    metavar="URL",
+    help="The replay service, which says what is to be restored, and is told what was.",
 )
+@api_key_file_option
 @click.option(
     "--once", is_flag=True, help="End when all that waits is done; else look each minute."
 )
@@ -94,14 +98,18 @@ def restore(
         by_hand = _by_hand(webhook, start, end)
         if (api is None) == (by_hand is None):
             raise InvalidOption("one of --api and --webhook, --from, --to says what to restore")
+        address = service_address(api, api_key_file)
         archive = ArchiveTopic(topic, properties, replication_factor)
         with session_on_demand("restore", master=master) as session:
             if by_hand is not None:
                 _one_window(Restore(table, archive, session), by_hand, properties, as_json)
+            if address is None:
                 return
-            key = "" if api_key_file is None else api_key_file.read_text("utf-8", "replace").strip()
-            with ReplayService(api or "", key) as service:
-                _serve(lambda: restore_all(service, archive, table, session), once, as_json)
+            with ReplayService(address.url, address.key) as service:
+                rounds = Rounds(
+                    lambda: restore_all(service, archive, table, session), table, address, as_json
+                )
+                rounds.once() if once else rounds.for_ever()
 
 
 def _by_hand(
@@ -130,7 +138,7 @@ def _one_window(
     if as_json:
         echo_json(Done("", place).document()["restored"])
     else:
-        click.echo(_told(place))
+        click.echo(_place(place))
 
 
 def _located(window: tuple[str, int, int], properties: Mapping[str, str]) -> Wanted:
@@ -145,38 +153,58 @@ def _located(window: tuple[str, int, int], properties: Mapping[str, str]) -> Wan
     return Wanted(webhook, start_ms, end_ms, place.partition, below)
 
 
-def _serve(run: Callable[[], Iterator[Done]], once: bool, as_json: bool) -> None:
-    if once:
-        lacking = _tell(run(), as_json)
-        if lacking:
-            refuse(f"{lacking} replays wait on, for the table lacks some of their windows")
-        return
-    while True:
-        try:
-            _tell(run(), as_json)
-        except PipelineError as error:
-            # It may be better the next time, and others than those before may wait then.
-            click.echo(f"rewind-jobs: {error}", err=True)
-        time.sleep(PAUSE_S)
+@dataclass(frozen=True)
+class Rounds:
+    """Does what waits, as often as it is asked to, and tells the service how each round went."""
+
+    run: Callable[[], Iterator[Done]]
+    table: str
+    service: ServiceAddress
+    as_json: bool
+
+    def once(self) -> None:
+        """Do all that waits; the process ends with 1 if the table lacks some of it."""
+        with told("restore", self.table, self.service) as run:
+            run.facts = found = _tell(self.run(), self.as_json)
+        if missing := found.summary["missing"]:
+            refuse(f"{missing} replays wait on, for the table lacks some of their windows")
+
+    def for_ever(self) -> None:
+        """Look each minute."""
+        while True:
+            try:
+                with told("restore", self.table, self.service) as run:
+                    found = _tell(self.run(), self.as_json)
+                    # That nothing waits is what most rounds find.
+                    run.facts = found if any(found.summary.values()) else None
+            except PipelineError as error:
+                # It may be better the next time, and others than those before may wait then.
+                click.echo(f"rewind-jobs: {error}", err=True)
+            time.sleep(PAUSE_S)
 
 
-def _tell(found: Iterator[Done], as_json: bool) -> int:
-    """Print what became of each, as it comes; how many were not restored."""
-    lacking = 0
+def _tell(found: Iterator[Done], as_json: bool) -> Facts:
+    """Print what became of each, as it comes, and count it."""
+    restored = records = missing = 0
     for done in found:
-        lacking += done.missing is not None
+        missing += done.missing is not None
+        if done.restored is not None:
+            restored += 1
+            records += done.restored.records
         if as_json:
             echo_json(done.document())
-        elif done.restored is not None:
-            click.echo(f"{done.replay_id}: {_told(done.restored)}")
-        elif done.missing is not None:
-            click.echo(f"{done.replay_id}: missing: {done.missing}")
         else:
-            click.echo(f"{done.replay_id}: does not wait any more")
-    return lacking
+            click.echo(f"{done.replay_id}: {_in_words(done)}")
+    return Facts({"restored": restored, "records": records, "missing": missing})
 
 
-def _told(place: Restored) -> str:
+def _in_words(done: Done) -> str:
+    if done.restored is not None:
+        return _place(done.restored)
+    return "does not wait any more" if done.missing is None else f"missing: {done.missing}"
+
+
+def _place(place: Restored) -> str:
     return (
         f"{place.records} records restored to partition {place.partition}, offsets {place.start} "
         f"to {place.end}"

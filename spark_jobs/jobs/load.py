@@ -98,6 +98,7 @@ def load(request: LoadRequest, session: Callable[[], SparkSession]) -> LoadRepor
         missing=sorted(chain(plan.losses.ranges, *(each.missing for each in outcomes))),
         replaced=_replaced(before, plan),
         seconds=time.monotonic() - began,
+        ends={topic: sum(after[topic].offsets.values()) for topic in plan.position},
     )
     if after == before:
         return report

@@ -1,8 +1,8 @@
 """What a run of the load tells: on standard output, and in the manifest of its commit. Pure."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from spark_jobs.jobs.load_task import RangeOutcome
@@ -27,6 +27,10 @@ class LoadReport:
     seconds: float
     version: int | None = None
     """That the run has committed; None while it has not, and where there was nothing new."""
+
+    ends: Mapping[str, int] = field(default_factory=dict)
+    """Of each topic that was asked for, the offsets that the table has come to, added up over its
+    partitions."""
 
     @property
     def records(self) -> int:

@@ -7,7 +7,8 @@ from urllib.parse import quote
 
 import httpx
 
-from spark_jobs.errors import InvalidOption, RefusedByService, SourceFailed
+from spark_jobs.errors import RefusedByService, SourceFailed
+from spark_jobs.jobs.service import ServiceAddress
 
 _TIMEOUT_S: Final = 60.0
 _NOT_WAITING: Final = (404, 409)
@@ -69,9 +70,7 @@ class ReplayService:
         Raises:
             InvalidOption: the URL is none, or the key cannot be one.
         """
-        _check(url, key)
-        headers = {"authorization": f"Bearer {key}"} if key else {}
-        self._client = httpx.Client(base_url=url, headers=headers, timeout=_TIMEOUT_S)
+        self._client = ServiceAddress(url, key).client(_TIMEOUT_S)
 
     def __enter__(self) -> Self:
         return self
@@ -123,20 +122,6 @@ class ReplayService:
         if answer.is_server_error:
             raise SourceFailed(f"{self._client.base_url} cannot answer now: {text}")
         raise RefusedByService(f"{self._client.base_url} refuses: {text}")
-
-
-def _check(url: str, key: str) -> None:
-    """Refuse what a client would only fail by, with the key or a password in what it says."""
-    try:
-        parsed = httpx.URL(url)
-    except httpx.InvalidURL:
-        parsed = httpx.URL()
-    if parsed.scheme not in ("http", "https") or not parsed.host or parsed.userinfo:
-        raise InvalidOption(
-            "the URL of the service is not like https://HOST:PORT, without user and password"
-        )
-    if not (key.isascii() and key.isprintable()):
-        raise InvalidOption("the key has characters that no key of the service has")
 
 
 def _ms(text: str) -> int:

@@ -187,8 +187,10 @@ def test_a_day_is_told_by_webhook_and_hour_and_again_when_more_is_loaded(
         tmp_path / "job",
         *("delivery-report", *paths, "--page", str(tmp_path / "pages")),
         *("--day", "2026-11-21", "--origin", HERE, "--master", "local[1]", "--json"),
+        *("--api", "http://127.0.0.1:1"),
     ) as process:
         assert process.run().exit_code == 0, process.said
+        assert "the service was not told of this run: " in process.said.splitlines()[-1]
         (again,) = json.loads(process.out)
     assert (again["delivered"], again["unsettled"], again["unread"]) == (6, 1, 2)
     settled = (6, 4, 1, 0, 1, 0, 1, 3, 1, 1, 2_000, 60_000)

@@ -7,9 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from api_process import ApiProcess
 from click.testing import CliRunner, Result
 from load_scene import LoadScene
 
+from app.config import Settings
+from app.replay.accounts import Scope
 from logbroker.embedded import EmbeddedBroker
 from spark_jobs.cli import main
 from spark_jobs.cli.refusal import MISUSED, REFUSED
@@ -44,6 +47,36 @@ def test_nothing_new_is_told_and_ends_well(scene: LoadScene) -> None:
     assert (third.exit_code, report["version"], report["records"]) == (0, None, 0)
     (commit,) = scene.table.commits()
     assert {int(each) for each in commit.position["topics"]["orders"]["offsets"]} == {0, 1}
+
+
+def test_operators_see_how_runs_ended(scene: LoadScene) -> None:
+    settings = Settings(data_dir=scene.folder, bootstrap_servers=scene.bootstrap_servers)
+    key = scene.folder / "operator.key"
+    with ApiProcess(settings, scene.folder) as api:
+        key.write_text(api.store.create_key("nights", Scope.OPERATOR, "")[1])
+        service = ("--api", api.url, "--api-key-file", str(key))
+        scene.publish(30, partition=1)
+        run(scene, "--topics", "orders", "--starting-offsets", "latest", *service)
+        scene.publish(30, partition=1)
+        scene.delete_records("orders", 1, 40)
+        run(scene, "--topics", "orders", *service)
+        table = str(scene.table_folder)
+        place = ("--table", table, "--master", "local[1]")
+        assert CliRunner().invoke(main, ["compact", *place, *service]).exit_code == 0
+
+        listed = api.client().get("/pipeline/runs", params={"job": "load", "subject": table})
+        second, first = listed.json()["items"]
+        latest = api.client().get("/pipeline/runs").json()["items"]
+    assert (first["outcome"], second["outcome"]) == ("done", "refused")
+    assert first["topics"] == {"orders": {"records": 0, "end": 30}}
+    assert (first["summary"]["version"], first["summary"]["missing"]) == (1, 0)
+    assert "orders-1 [30, 40)" in second["summary"]["error"]
+    assert [(each["job"], each["outcome"]) for each in latest] == [
+        ("compact", "done"),
+        ("load", "refused"),
+    ]
+    assert latest[0]["summary"]["merged"] == 0
+    assert first["startedAt"] <= first["finishedAt"] <= second["startedAt"]
 
 
 def test_loss_is_refused_with_the_ways_on(scene: LoadScene) -> None:

@@ -15,11 +15,12 @@ from processes import BrokerProcess, ServerProcess, until
 from pyspark.sql import SparkSession
 from receiver_thread import ReceiverThread
 
-from spark_jobs.cli.restore import _one_window, _serve
+from spark_jobs.cli.restore import Rounds, _one_window
 from spark_jobs.jobs.restore.archive import ArchiveTopic
 from spark_jobs.jobs.restore.job import Done, Restore, restore_all
 from spark_jobs.jobs.restore.records import Record
 from spark_jobs.jobs.restore.service import ReplayService
+from spark_jobs.jobs.service import ServiceAddress
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
 
@@ -90,6 +91,20 @@ class Scene:
         return list(
             restore_all(self.service, self.archive, str(self.log.table_folder), lambda: spark)
         )
+
+    def rounds(self, spark: SparkSession) -> Rounds:
+        """The job, which tells the service how it went."""
+        key = self.api.headers["authorization"].removeprefix("Bearer ")
+        address = ServiceAddress(str(self.api.base_url), key)
+        table = str(self.log.table_folder)
+        return Rounds(lambda: iter(self.restore(spark)), table, address, as_json=True)
+
+    def told(self) -> tuple[str, dict[str, Any]]:
+        """How the last run ended, by what the service says."""
+        runs = self.api.get("/pipeline/runs").json()["items"]
+        (run,) = [(each["outcome"], each["summary"]) for each in runs if each["job"] == "restore"]
+        found: tuple[str, dict[str, Any]] = run
+        return found
 
     def completed(self, replay: dict[str, Any]) -> dict[str, Any]:
         path = f"/replays/{replay['id']}"
@@ -174,8 +189,9 @@ def test_what_the_log_has_deleted_comes_again_out_of_the_table(
     scene.publish(*range(EVENTS, 280))
     second = scene.ask(200, 280)
     with pytest.raises(SystemExit) as end_of_run:
-        _serve(lambda: iter(scene.restore(spark)), once=True, as_json=True)
+        scene.rounds(spark).once()
     assert end_of_run.value.code == 1
+    assert scene.told() == ("done", {"restored": 0, "records": 0, "missing": 1})
     told = json.loads(capsys.readouterr().out)
     assert (told["replayId"], told["restored"]) == (second["id"], None)
     assert "not loaded yet" in told["missing"]
@@ -185,8 +201,9 @@ def test_what_the_log_has_deleted_comes_again_out_of_the_table(
     assert scene.log.in_log(ARCHIVE).total() == 0
     scene.log.load(spark, LOG)
     scene.forget_all()
-    (done,) = scene.restore(spark)
-    assert done.missing is None
+    scene.rounds(spark).once()
+    assert json.loads(capsys.readouterr().out)["missing"] is None
+    assert scene.told() == ("done", {"restored": 1, "records": 80, "missing": 0})
     assert scene.completed(second)["counts"]["delivered"] == 80
     assert scene.brought_by(second) == [f"evt_{minute}" for minute in range(200, 280)]
 

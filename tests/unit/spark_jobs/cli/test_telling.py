@@ -1,0 +1,262 @@
+"""What jobs tell the service at their end: the service here is one that a test answers for."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from app.api.models.pipeline import PipelineRunRequest
+from app.replay.pipeline import RunOutcome
+from spark_jobs.cli import main
+from spark_jobs.cli.audit import facts as facts_of_audit
+from spark_jobs.cli.delivery_report import facts as facts_of_reports
+from spark_jobs.cli.telling import told
+from spark_jobs.errors import DataLost, SourceFailed
+from spark_jobs.jobs.audit import AuditedDay, TopicTotal
+from spark_jobs.jobs.delivery_report.figures import COUNTS, DayReport, Figures
+from spark_jobs.jobs.delivery_report.job import WrittenReport
+from spark_jobs.jobs.service import ServiceAddress
+from spark_jobs.jobs.telling import Facts, JobRun
+
+NOWHERE = "http://127.0.0.1:1"
+
+
+class Service:
+    """Answers requests with the statuses that it is given, and keeps what was told."""
+
+    def __init__(self, *statuses: int) -> None:
+        self.url = ""
+        self.statuses = list(statuses)
+        self.told: list[Any] = []
+        self.keys: list[str | None] = []
+
+    @property
+    def address(self) -> ServiceAddress:
+        return ServiceAddress(self.url, "rwk_secret")
+
+    def answer(self, key: str | None, path: str, body: bytes) -> int:
+        self.keys.append(key)
+        self.told.append((path, json.loads(body)))
+        return self.statuses.pop(0)
+
+
+@contextmanager
+def serving(*statuses: int) -> Iterator[Service]:
+    service = Service(*statuses)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(service.answer(self.headers["authorization"], self.path, body))
+            self.end_headers()
+            self.wfile.write(b"a\nb")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        service.url = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield service
+        server.shutdown()
+        thread.join()
+
+
+def end_well(service: ServiceAddress | None) -> None:
+    with told("load", "/tables/records", service) as run:
+        run.facts = Facts({"records": 3}, {"events": {"end": 7}})
+
+
+def test_a_run_that_is_done_is_told_with_what_it_counted() -> None:
+    with serving(201) as service:
+        end_well(service.address)
+    ((path, body),) = service.told
+    run = PipelineRunRequest.model_validate(body).run()
+    assert (path, run.job, run.subject, run.outcome) == (
+        *("/pipeline/runs", "load", "/tables/records"),
+        RunOutcome.DONE,
+    )
+    assert (run.summary, run.topics) == ({"records": 3}, {"events": {"end": 7}})
+    assert service.keys == ["Bearer rwk_secret"]
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "words"),
+    [
+        (DataLost("orders-1 [0, 20)"), "refused", "orders-1 [0, 20)"),
+        (SourceFailed("silent"), "failed", "silent"),
+        (KeyError("password"), "failed", "KeyError"),
+    ],
+)
+def test_an_error_is_told_and_goes_on_its_way(error: Exception, outcome: str, words: str) -> None:
+    with (
+        serving(201) as service,
+        pytest.raises(type(error)) as raised,
+        told("load", "/t", service.address),
+    ):
+        raise error
+    assert raised.value is error
+    ((_, body),) = service.told
+    assert (body["outcome"], body["summary"]) == (outcome, {"error": words})
+
+
+def test_who_ends_a_run_by_hand_and_who_has_nothing_to_say_tells_nothing() -> None:
+    with serving() as service:
+        with pytest.raises(KeyboardInterrupt), told("load", "/t", service.address):
+            raise KeyboardInterrupt
+        with told("restore", "/t", service.address):
+            pass
+        end_well(None)
+    assert service.told == []
+
+
+def test_a_service_that_stumbles_is_told_once_more(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(503, 200) as service:
+        end_well(service.address)
+    first, second = service.told
+    assert first == second
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("statuses", "words"),
+    [((503, 500), "cannot answer now: 500 a"), ((401,), "refuses: 401 a"), ((307,), "refuses: ")],
+)
+def test_a_service_that_takes_nothing_is_a_line_on_standard_error(
+    statuses: tuple[int, ...], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(*statuses) as service:
+        end_well(service.address)
+    assert len(service.told) == len(statuses)
+    said = capsys.readouterr()
+    assert said.out == ""
+    (line,) = said.err.splitlines()
+    assert line.startswith(f"rewind-jobs: the service was not told of this run: {service.url}")
+    assert words in line
+    assert "rwk_secret" not in line
+
+
+def test_a_service_that_is_away_changes_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    end_well(ServiceAddress(NOWHERE, "rwk_secret"))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{NOWHERE} does not answer: " in line
+
+
+def test_whatever_a_job_has_to_say_is_taken() -> None:
+    topics = {
+        f"t{number}": {"records": number, "missing": int(number == 3)} for number in range(99)
+    }
+    run = JobRun(
+        "load",
+        "  hdfs://nn:8020/\udcff\n" + "ü" * 300,
+        "done",
+        Facts({"error": "\udcff\x00" * 400, "missing": 2**63 - 1, "version": None}, topics),
+        1_790_000_000_123,
+        1_790_000_000_123,
+    )
+    taken = PipelineRunRequest.model_validate_json(json.dumps(run.document())).run()
+    assert taken.subject.startswith("hdfs://nn:8020/? ü")
+    assert len(taken.subject) == 255
+    assert taken.started_ms == taken.finished_ms == 1_790_000_000_123
+    assert len(str(taken.summary["error"])) == 500
+    # What was lost, and then the most.
+    assert list(taken.topics) == ["t3", *(f"t{number}" for number in range(98, 49, -1))]
+    nameless = JobRun("load", "\n", "done", Facts(), 0, 0)
+    assert PipelineRunRequest.model_validate(nameless.document()).subject == "-"
+
+
+def test_an_audit_tells_of_what_is_missing_and_not_of_what_is_pending() -> None:
+    def total(topic: str, status: str, *counts: int) -> TopicTotal:
+        names = ("published", "loaded", "missing", "duplicated", "uncovered")
+        return TopicTotal(topic, status, 2, dict(zip(names, counts, strict=True)))
+
+    first = [total("a", "complete", 5, 5, 0, 1, 0), total("a", "missing", 5, 3, 2, 0, 0)]
+    second = [total("a", "missing", 1, 0, 1, 0, 0), total("b", "pending", 9, 2, 7, 0, 0)]
+    days = [
+        AuditedDay(date(2026, 11, 20), first, [], is_whole=True),
+        AuditedDay(date(2026, 11, 21), second, [], is_whole=False),
+    ]
+    found = facts_of_audit(days)
+    assert found.topics == {
+        "a": {"published": 11, "loaded": 8, "missing": 3, "duplicated": 1, "uncovered": 0},
+        "b": {"published": 9, "loaded": 2, "missing": 0, "duplicated": 0, "uncovered": 0},
+    }
+    assert found.summary == {
+        "days": "2026-11-20 to 2026-11-21",
+        "isWhole": False,
+        "windows": 8,
+    } | {"published": 20, "loaded": 10, "missing": 3, "duplicated": 1, "uncovered": 0}
+
+
+def test_a_report_tells_what_became_of_the_days() -> None:
+    figures = Figures({name: n for n, name in enumerate(COUNTS)}, 5, 6)
+    days = [
+        WrittenReport(DayReport(date(2026, 11, day), 2, figures, {}, {}), 3, Path("p"))
+        for day in (20, 21)
+    ]
+    assert facts_of_reports(days[:1]).summary == {
+        "days": "2026-11-20",
+        **figures.counts,
+        "unread": 3,
+    }
+    assert facts_of_reports(days).summary["unread"] == 6
+    assert facts_of_reports(days).summary["failed"] == 2 * figures.counts["failed"]
+
+
+def run_job(name: str, *options: str) -> Result:
+    return CliRunner().invoke(main, [name, "--master", "local[1]", *options])
+
+
+def test_each_job_tells_how_it_was_refused(tmp_path: Path) -> None:
+    table, key = f"{tmp_path}/none", tmp_path / "operator.key"
+    key.write_text("rwk_secret\n")
+    log = ("--bootstrap-servers", "127.0.0.1:1")
+    report = ("--report-table", f"{tmp_path}/report", "--day", "2026-11-21", "--to", "2026-11-22")
+    wrong = {
+        "load": (*log, "--topics", ","),
+        "compact": ("--table", "s3://elsewhere"),
+        "decode": ("--decoded-table", f"{tmp_path}/decoded", "--schema-registry", NOWHERE),
+        "audit": report,
+        "delivery-report": (*report, "--page", f"{tmp_path}/page"),
+    }
+    for name, options in wrong.items():
+        with serving(201) as service:
+            place = ("--table", table, "--api", service.url, "--api-key-file", str(key))
+            result = run_job(name, *place, *options)
+        assert result.exit_code in (1, 2), result.output
+        ((_, body),) = service.told
+        taken = PipelineRunRequest.model_validate(body)
+        subject = "s3://elsewhere" if name == "compact" else table
+        assert (taken.job, taken.subject, taken.outcome) == (name, subject, RunOutcome.REFUSED)
+        assert str(taken.summary["error"]) in result.stderr
+        assert service.keys == ["Bearer rwk_secret"]
+
+
+@pytest.mark.parametrize("name", ["load", "compact", "decode", "audit", "delivery-report"])
+def test_a_service_that_cannot_be_one_is_refused_before_anything_is_done(
+    name: str, tmp_path: Path
+) -> None:
+    key = tmp_path / "operator.key"
+    key.write_text("rwk_secret")
+    options = {
+        "load": ("--bootstrap-servers", "127.0.0.1:1", "--topics", "orders"),
+        "decode": ("--decoded-table", "/t", "--schema-registry", NOWHERE),
+        "audit": ("--report-table", "/t"),
+        "delivery-report": ("--report-table", "/t", "--page", "/t"),
+    }.get(name, ())
+    for service, words in (
+        (("--api", "127.0.0.1:8000"), "the URL of the service is not like https://"),
+        (("--api-key-file", str(key)), f"--api-key-file is {key}, and --api names no service"),
+    ):
+        result = run_job(name, "--table", f"{tmp_path}/table", *options, *service)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert words in result.stderr
+    assert not (tmp_path / "table").exists()
