@@ -58,7 +58,7 @@ async def queue_replay(
     webhook, new = await run_in_threadpool(_check_here, doors, caller, new)
     await _check_receiver(doors, caller, webhook, new.options.target_url)
     replay, _ = await run_in_threadpool(
-        doors.store.create_replay, new, idempotency, of_account=caller.sees
+        doors.store.create_replay, new, idempotency, of_account=caller.sees, actor=caller.id
     )
     return replay
 

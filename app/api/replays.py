@@ -190,7 +190,7 @@ def pause_replay(
     replay_id: str, doors: DoorsDependency, caller: CallerDependency
 ) -> ReplayDocument:
     """Pause a replay. Its worker stops within two seconds, and stores how far it came."""
-    replay = doors.store.pause_replay(replay_id, of_account=caller.sees)
+    replay = doors.store.pause_replay(replay_id, of_account=caller.sees, actor=caller.id)
     return ReplayDocument.of(replay, now_ms())
 
 
@@ -203,7 +203,7 @@ def resume_replay(
     replay_id: str, doors: DoorsDependency, caller: CallerDependency
 ) -> ReplayDocument:
     """Let a paused replay go on where it stands, as soon as a worker is free."""
-    replay = doors.store.resume_replay(replay_id, of_account=caller.sees)
+    replay = doors.store.resume_replay(replay_id, of_account=caller.sees, actor=caller.id)
     return ReplayDocument.of(replay, now_ms())
 
 
@@ -216,5 +216,5 @@ def cancel_replay(
     replay_id: str, doors: DoorsDependency, caller: CallerDependency
 ) -> ReplayDocument:
     """Cancel a replay. Its worker stops within two seconds; what was sent by then stays sent."""
-    replay = doors.store.cancel_replay(replay_id, of_account=caller.sees)
+    replay = doors.store.cancel_replay(replay_id, of_account=caller.sees, actor=caller.id)
     return ReplayDocument.of(replay, now_ms())

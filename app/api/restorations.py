@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from app.api.access import OperatorOnly
+from app.api.access import CallerDependency, OperatorOnly
 from app.api.doors import Doors, DoorsDependency, now_ms
 from app.api.models.replays import ReplayDocument
 from app.api.models.restorations import (
@@ -68,18 +68,21 @@ def list_restorations(
         INVALID_REQUEST, FORBIDDEN, NOT_FOUND, NOTHING_TO_RESTORE, MEDIA_TYPE_REFUSED, UNAVAILABLE
     ),
 )
-def put_restoration(replay_id: str, body: Restoration, doors: DoorsDependency) -> ReplayDocument:
+def put_restoration(
+    replay_id: str, body: Restoration, doors: DoorsDependency, caller: CallerDependency
+) -> ReplayDocument:
     """Say that all that a replay waits for is in `delivery_archive`: a worker may claim it.
 
     The offsets must be of the partition that it waits for, and there. To say the same again
     changes nothing.
     """
-    replay = _of_here(doors, replay_id)
+    found = _of_here(doors, replay_id)
     offsets = OffsetRange(body.partition, body.start_offset, body.end_offset)
     # What was said before may be deleted by now, and is no mistake.
-    if replay.offsets != offsets:
-        _check_place(doors, replay, offsets)
-    return ReplayDocument.of(doors.store.restored(replay_id, offsets), now_ms())
+    if found.offsets != offsets:
+        _check_place(doors, found, offsets)
+    replay = doors.store.restored(replay_id, offsets, actor=caller.id)
+    return ReplayDocument.of(replay, now_ms())
 
 
 @router.put(
@@ -89,10 +92,13 @@ def put_restoration(replay_id: str, body: Restoration, doors: DoorsDependency) -
         INVALID_REQUEST, FORBIDDEN, NOT_FOUND, NOTHING_TO_RESTORE, MEDIA_TYPE_REFUSED
     ),
 )
-def put_missing(replay_id: str, body: Missing, doors: DoorsDependency) -> ReplayDocument:
+def put_missing(
+    replay_id: str, body: Missing, doors: DoorsDependency, caller: CallerDependency
+) -> ReplayDocument:
     """Say what of a replay's window could not be found: it waits on, and shows that."""
     _of_here(doors, replay_id)
-    return ReplayDocument.of(doors.store.restore_is_missing(replay_id, body.missing), now_ms())
+    replay = doors.store.restore_is_missing(replay_id, body.missing, actor=caller.id)
+    return ReplayDocument.of(replay, now_ms())
 
 
 def _of_here(doors: Doors, replay_id: str) -> Replay:
