@@ -4,6 +4,7 @@ LogError
 ├── LogUnavailable      try again: the log does not answer, or a topic is not there yet
 │   └── TopicMissing        the log answers, and has no such topic
 ├── EstimatesBusy       try again in a few seconds
+├── InspectionsBusy     try again in a few seconds
 ├── PublishFailed       publish the events it names again
 ├── WindowNotRetained   ask for a later window
 └── HistoryLost         nothing: records that a replay counted on are gone from the log
@@ -24,6 +25,10 @@ class TopicMissing(LogUnavailable):
 
 class EstimatesBusy(LogError):
     """As many estimates as this process makes at a time are under way."""
+
+
+class InspectionsBusy(LogError):
+    """As many looks into the log as this process takes at a time are under way."""
 
 
 class PublishFailed(LogError):

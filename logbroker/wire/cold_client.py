@@ -8,6 +8,7 @@ import struct
 from functools import cache
 from typing import Any, Final
 
+from kafka.protocol.admin.cluster import DescribeLogDirsRequest, DescribeLogDirsResponse
 from kafka.protocol.consumer.offsets import ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.metadata import (
     ApiVersionsRequest,
@@ -30,6 +31,7 @@ RESPONSES: Final[dict[Any, Any]] = {
     ApiVersionsRequest: ApiVersionsResponse,
     MetadataRequest: MetadataResponse,
     ListOffsetsRequest: ListOffsetsResponse,
+    DescribeLogDirsRequest: DescribeLogDirsResponse,
     SaslHandshakeRequest: SaslHandshakeResponse,
     SaslAuthenticateRequest: SaslAuthenticateResponse,
 }
@@ -41,6 +43,8 @@ SPOKEN: Final[dict[Any, tuple[int, int]]] = {
     MetadataRequest: (1, 12),
     # From 1, there is one offset for a time; from 9, only times of tiers and uploads are added.
     ListOffsetsRequest: (1, 8),
+    # From 3, there is an error code where the user lacks the right; before, the answer is empty.
+    DescribeLogDirsRequest: (1, 4),
     # From 1, the mechanism's bytes travel in requests; before, they were bare.
     SaslHandshakeRequest: (1, 1),
     SaslAuthenticateRequest: (0, 2),

@@ -16,6 +16,7 @@ from logbroker.client.raw.chunk import RawChunk
 from logbroker.client.raw.cluster import RawCluster
 from logbroker.client.raw.directory import TopicPartition, TopicPlan
 from logbroker.client.raw.list_offsets import EARLIEST, LATEST
+from logbroker.client.raw.log_dirs import LogSizes, log_sizes
 from logbroker.client.raw.reader import RawReader
 from logbroker.wire.fetch_client import AbortedTransaction
 
@@ -23,9 +24,11 @@ __all__ = [
     "EARLIEST",
     "LATEST",
     "AbortedTransaction",
+    "LogSizes",
     "RawChunk",
     "RawCluster",
     "RawReader",
     "TopicPartition",
     "TopicPlan",
+    "log_sizes",
 ]

@@ -1,0 +1,206 @@
+"""What brokers are asked, by a stock client; every answer is waited for until a deadline."""
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, Final, NamedTuple, TypeVar
+
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, if not by name
+    AdminClient,
+    ClusterMetadata,
+    ConfigEntry,
+    ConfigResource,
+    ConsumerGroupDescription,
+    ListConsumerGroupsResult,
+    ListOffsetsResultInfo,
+    OffsetSpec,
+    ResourceType,
+    TopicMetadata,
+)
+
+from app.config import Settings
+from app.log.complaints import COMPLAINTS
+from app.log.errors import LogUnavailable, TopicMissing
+from app.log.inspection.deadline import Deadline
+from app.log.inspection.gaps import Gaps
+
+T = TypeVar("T")
+
+Place = tuple[str, int]
+"""A topic and the number of one of its partitions."""
+
+EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+FIRST: Final = OffsetSpec.for_timestamp(0)
+"""The first record there is, with its time: the broker looks at one batch, and sends none."""
+
+YOUNGEST: Final = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
+"""The record with the latest time, which need not be the last one; Kafka before 3.0 cannot tell."""
+
+_NO_SUCH_RECORD: Final = -1
+_LEADERS_AGE_MS: Final = 1_000
+_NO_SUCH_TOPIC: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION)
+"""The second is said of what can be no topic's name."""
+
+
+class Position(NamedTuple):
+    """An offset, and its record's time where the question was for a record; -1 is none."""
+
+    offset: int
+    timestamp_ms: int
+
+
+class LogQuestions:
+    """Asks brokers. Safe to use from any thread; the clients are made when they are first needed.
+
+    Questions that return futures are asked at once, so that many can be under way together; what
+    comes of them is taken with `answer`.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        # As those of `LogHistory`: any broker tells a consumer what topics there are, while the
+        # other client believes for long that a leader is the one that it was.
+        self._properties: dict[str, Any] = {
+            "bootstrap.servers": settings.bootstrap_servers,
+            "client.id": "rewind-inspector",
+            "log_level": 0,
+            "error_cb": COMPLAINTS.note,
+            **settings.kafka_properties,
+        }
+        self._lock = threading.Lock()
+        self._made: tuple[AdminClient, Consumer] | None = None
+
+    def metadata(self, deadline: Deadline) -> ClusterMetadata:
+        """Brokers and all topics that the user may see.
+
+        Raises:
+            LogUnavailable: no broker answers.
+        """
+        return self._metadata(None, deadline)
+
+    def topic(self, name: str, deadline: Deadline) -> TopicMetadata:
+        """One topic; its `error` tells what keeps it from being seen.
+
+        Raises:
+            TopicMissing: the log has none of this name.
+            LogUnavailable: no broker answers.
+        """
+        topic = self._metadata(name, deadline).topics[name]
+        if topic.error is not None and topic.error.code() in _NO_SUCH_TOPIC:
+            raise TopicMissing(f"the log has no topic {name!r}")
+        return topic
+
+    def _metadata(self, name: str | None, deadline: Deadline) -> ClusterMetadata:
+        consumer = self._clients()[1]
+        try:
+            told: ClusterMetadata = consumer.list_topics(name, deadline.left_s)
+        except KafkaException as refusal:
+            consumer.poll(0)  # it may say why
+            raise LogUnavailable(f"topics are not told: {refusal.args[0].str()}") from refusal
+        return told
+
+    def offsets(
+        self,
+        places: Iterable[Place],
+        spec: OffsetSpec,
+        deadline: Deadline,
+        *,
+        is_committed: bool = False,
+    ) -> "Mapping[TopicPartition, Future[ListOffsetsResultInfo]]":
+        """Where each log has what `spec` asks for; for `found`. Leaders must be there.
+
+        With `is_committed`, the end is where the first transaction begins that is still open.
+        """
+        asked = {TopicPartition(*place): spec for place in places}
+        level = IsolationLevel.READ_COMMITTED if is_committed else IsolationLevel.READ_UNCOMMITTED
+        return (
+            self._clients()[0].list_offsets(
+                asked, isolation_level=level, request_timeout=deadline.left_s
+            )
+            if asked
+            else {}
+        )
+
+    def configs(
+        self, topics: Sequence[str], deadline: Deadline
+    ) -> "dict[str, Future[dict[str, ConfigEntry]]]":
+        """The settings of topics, by topic."""
+        resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+        if not resources:
+            return {}
+        answers = self._clients()[0].describe_configs(resources, request_timeout=deadline.left_s)
+        return {resource.name: answer for resource, answer in answers.items()}
+
+    def groups(self, deadline: Deadline) -> "Future[ListConsumerGroupsResult]":
+        """All groups that the user may see, and the errors of brokers that did not tell theirs."""
+        return self._clients()[0].list_consumer_groups(request_timeout=deadline.left_s)
+
+    def described(
+        self, groups: Sequence[str], deadline: Deadline
+    ) -> "dict[str, Future[ConsumerGroupDescription]]":
+        """State and members of groups, by group."""
+        if not groups:
+            return {}
+        return self._clients()[0].describe_consumer_groups(
+            list(groups), request_timeout=deadline.left_s
+        )
+
+    def committed(
+        self, groups: Sequence[str], deadline: Deadline
+    ) -> "dict[str, Future[ConsumerGroupTopicPartitions]]":
+        """The positions of groups, by group."""
+        admin = self._clients()[0]
+        answers: dict[str, Future[ConsumerGroupTopicPartitions]] = {}
+        for group in groups:
+            asked = [ConsumerGroupTopicPartitions(group)]
+            answers |= admin.list_consumer_group_offsets(asked, request_timeout=deadline.left_s)
+        return answers
+
+    def _clients(self) -> tuple[AdminClient, Consumer]:
+        with self._lock:
+            if self._made is None:
+                admin = AdminClient({**self._properties, "metadata.max.age.ms": _LEADERS_AGE_MS})
+                # The client wants a group's name although none is joined.
+                consumer = Consumer({**self._properties, "group.id": "rewind-inspector"})
+                self._made = admin, consumer
+            return self._made
+
+
+def answer(future: "Future[T]", figure: str, deadline: Deadline, gaps: Gaps) -> T | None:
+    """What was asked for; None, with a gap of this figure, where nobody tells it in time."""
+    try:
+        return future.result(deadline.left_s)
+    except KafkaException as refusal:
+        gaps.note(figure, refusal.args[0].str())
+    except TimeoutError:
+        gaps.note(figure, "no answer in time")
+    return None
+
+
+def found(
+    futures: "Mapping[TopicPartition, Future[ListOffsetsResultInfo]]",
+    figure: str,
+    deadline: Deadline,
+    gaps: Gaps,
+) -> dict[Place, Position]:
+    """What each log has; those whose leader does not tell are left out, with a gap."""
+    positions: dict[Place, Position] = {}
+    for place, future in futures.items():
+        told = answer(future, figure, deadline, gaps)
+        if told is None:
+            continue
+        if told.offset < _NO_SUCH_RECORD:
+            # librdkafka: an offset that is none, and no error, for a leader that did not answer.
+            gaps.note(figure, f"the leader of {place.topic}-{place.partition} does not answer")
+            continue
+        positions[place.topic, place.partition] = Position(told.offset, told.timestamp)
+    return positions

@@ -1,0 +1,262 @@
+"""What operators see of the log, of logbroker and of Apache Kafka alike."""
+
+import itertools
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from broker_cluster import BrokerCluster
+from confluent_kafka import Consumer, TopicPartition
+from kafka_server import TEST_TIMEOUT_S, KafkaServer
+from mirrored_clusters import MirrorProcess
+from processes import BrokerProcess, until
+from written_log import Sent, WrittenLog
+from zookeeper import SharedZooKeeper
+
+from app.config import Settings
+from app.log.errors import InspectionsBusy, LogUnavailable, TopicMissing
+from app.log.inspection import GroupDetail, GroupPartition, LogInspector, Retention
+
+TIME_MS = 1_763_712_000_000
+FOREVER_MS = 10**12
+
+SESSION_MS = 6_000
+"""The shortest that the broker takes by default."""
+
+_names = itertools.count(1)
+
+
+@pytest.fixture(
+    params=[
+        "broker",
+        pytest.param(
+            "apache_kafka",
+            marks=[
+                pytest.mark.xdist_group("apache_kafka"),
+                pytest.mark.timeout(TEST_TIMEOUT_S),
+            ],
+        ),
+    ]
+)
+def server(request: pytest.FixtureRequest) -> BrokerProcess | KafkaServer:
+    found: BrokerProcess | KafkaServer = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def log(server: BrokerProcess | KafkaServer) -> WrittenLog:
+    return WrittenLog(server.bootstrap_servers)
+
+
+@pytest.fixture
+def inspector(log: WrittenLog) -> Iterator[LogInspector]:
+    with closing(inspector_of(log.bootstrap_servers)) as inspector:
+        yield inspector
+
+
+def inspector_of(servers: str, **settings: object) -> LogInspector:
+    return LogInspector(Settings.model_validate({"bootstrap_servers": servers, **settings}))
+
+
+@pytest.fixture
+def topic(log: WrittenLog) -> str:
+    """Three partitions: two records, one record, none."""
+    name = f"seen-{next(_names)}"
+    log.make_topic(name, 3, retention_ms=str(FOREVER_MS))
+    log.publish(
+        name,
+        [
+            # The later one is not the last one.
+            Sent(b"one", partition=0, timestamp=TIME_MS + 500),
+            Sent(b"two", partition=0, timestamp=TIME_MS),
+            Sent(b"three", partition=1, timestamp=TIME_MS + 7),
+        ],
+    )
+    return name
+
+
+@contextmanager
+def member_of(group: str, servers: str, topic: str, client_id: str = "reads") -> Iterator[Consumer]:
+    """A consumer that has its share of the topic."""
+    settings = {"bootstrap.servers": servers, "group.id": group, "client.id": client_id}
+    settings |= {"auto.offset.reset": "earliest", "enable.auto.commit": "false"}
+    with closing(Consumer(settings)) as consumer:
+        consumer.subscribe([topic])
+        until(lambda: consumer.poll(0.1) is not None, f"{group} reads")
+        yield consumer
+
+
+def test_a_topic_is_told_with_what_each_partition_holds(
+    inspector: LogInspector, topic: str
+) -> None:
+    detail = inspector.topic(topic)
+    assert detail.gaps == ()
+    assert detail.topic.retention == Retention(FOREVER_MS, -1, "delete")
+    assert (detail.topic.partitions, detail.topic.messages) == (3, 3)
+    told = [
+        (each.start_offset, each.end_offset, each.first_ms, each.last_ms)
+        for each in detail.partitions
+    ]
+    assert told == [
+        (0, 2, TIME_MS + 500, TIME_MS + 500),
+        (0, 1, TIME_MS + 7, TIME_MS + 7),
+        (0, 0, None, None),
+    ]
+    (broker,) = inspector.cluster().brokers
+    assert broker.is_controller
+    for each in detail.partitions:
+        assert (each.leader, each.replicas, each.isr) == (broker.id, (broker.id,), (broker.id,))
+    two, one, none = (each.bytes or 0 for each in detail.partitions)
+    assert two > one > none == 0
+    assert detail.topic.bytes == two + one
+
+
+def test_what_is_deleted_from_the_front_is_not_told_of(
+    inspector: LogInspector, log: WrittenLog, topic: str
+) -> None:
+    log.delete_before(topic, 0, 1)
+    partition = inspector.topic(topic).partitions[0]
+    assert (partition.start_offset, partition.end_offset) == (1, 2)
+    assert partition.first_ms == TIME_MS
+
+
+def test_topics_are_listed_by_name_a_page_at_a_time(
+    inspector: LogInspector, log: WrittenLog, topic: str
+) -> None:
+    log.make_topic(f"{topic}-b")
+    log.make_topic(f"{topic}-a")
+    first = inspector.topics(containing=topic, limit=2)
+    assert [each.name for each in first.topics] == [topic, f"{topic}-a"]
+    assert first.gaps == ()
+    assert first.total == 3
+    assert first.next_after is not None
+    second = inspector.topics(containing=topic, limit=2, after=first.next_after)
+    assert [each.name for each in second.topics] == [f"{topic}-b"]
+    assert second.next_after is None
+    row = first.topics[0]
+    assert row == inspector.topic(topic).topic
+    assert (row.offline, row.under_replicated) == (0, 0)
+
+
+def test_a_group_is_told_with_who_reads_what_and_how_far_it_is(
+    inspector: LogInspector, log: WrittenLog, topic: str
+) -> None:
+    group = f"readers-of-{topic}"
+    with member_of(group, log.bootstrap_servers, topic) as consumer:
+        consumer.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
+        detail = found(inspector, group)
+        assert detail.gaps == ()
+        (member,) = detail.members
+        assert (member.client_id, member.host) == ("reads", "127.0.0.1")
+        assert member.partitions == tuple((topic, number) for number in range(3))
+        assert detail.partitions == (
+            GroupPartition(topic, 0, 1, 2, 1, member.id),
+            GroupPartition(topic, 1, None, 1, None, member.id),
+            GroupPartition(topic, 2, None, 0, None, member.id),
+        )
+        row = detail.group
+        assert (row.state, row.protocol, row.members, row.lag) == ("Stable", "range", 1, 1)
+        assert not row.is_mirror
+        page = inspector.groups(containing=group)
+        assert page.groups == (row,)
+        assert page.gaps == ()
+    left = found(inspector, group)
+    assert (left.group.state, left.members) == ("Empty", ())
+    assert left.partitions == (GroupPartition(topic, 0, 1, 2, 1, None),)
+
+
+def found(inspector: LogInspector, group: str) -> GroupDetail:
+    detail = inspector.group(group)
+    assert detail is not None
+    return detail
+
+
+def test_what_is_not_there_is_told_apart(inspector: LogInspector) -> None:
+    with pytest.raises(TopicMissing, match="no topic 'nowhere'"):
+        inspector.topic("nowhere")
+    with pytest.raises(TopicMissing):
+        inspector.topic("no name for a topic!")
+    # Nor does asking make it.
+    assert inspector.topics(containing="nowhere").topics == ()
+    assert inspector.group("nobody") is None
+
+
+def test_a_mirror_is_known_by_its_group_or_by_itself(broker: BrokerProcess, tmp_path: Path) -> None:
+    log = WrittenLog(broker.bootstrap_servers)
+    log.make_topic("clicks")
+    log.publish("clicks", [Sent(b"one")])
+    with BrokerProcess(tmp_path / "other") as other:
+        other.serve()
+        servers = (broker.bootstrap_servers, other.bootstrap_servers)
+        session = {"session_ms": SESSION_MS}
+        named = MirrorProcess(
+            tmp_path / "named", *servers, "clicks", "--group", "my-own", **session
+        )
+        plain = MirrorProcess(tmp_path / "plain", *servers, "clicks", **session)
+        with named, plain, closing(inspector_of(broker.bootstrap_servers)) as inspector:
+            named.launch()
+            plain.serve()
+            until(
+                lambda: [each.lag for each in inspector.mirrors().groups] == [0, 0],
+                "both have committed",
+            )
+            with closing(inspector_of(other.bootstrap_servers)) as there:
+                destination_id = there.cluster().id
+            first, second = inspector.mirrors().groups
+        assert (first.id, first.mirrors_to) == (
+            f"logbroker-mirror-{destination_id}",
+            destination_id,
+        )
+        assert (second.id, second.mirrors_to) == ("my-own", None)
+
+
+def test_where_a_broker_is_away_the_rest_is_told(
+    tmp_path: Path, zookeeper: SharedZooKeeper
+) -> None:
+    with BrokerCluster(tmp_path, zookeeper.fresh_chroot(), count=2) as cluster:
+        cluster.serve()
+        log = WrittenLog(cluster.bootstrap_servers)
+        log.make_topic("clicks", 2)
+        cluster.until_leaders("clicks", [1, 2])
+        log.publish("clicks", [Sent(b"a", partition=each, timestamp=TIME_MS) for each in (0, 1)])
+        with closing(inspector_of(cluster.bootstrap_servers)) as inspector:
+            assert [each.id for each in inspector.cluster().brokers] == [1, 2]
+            assert inspector.topic("clicks").topic.messages == 2
+            cluster.brokers[2].stop()
+            cluster.until_live(1)
+            until(
+                lambda: [each.id for each in inspector.cluster().brokers] == [1],
+                "the client knows",
+            )
+            detail = inspector.topic("clicks")
+    here, away = detail.partitions
+    assert (here.leader, here.end_offset, here.last_ms) == (1, 1, TIME_MS)
+    assert (away.leader, away.end_offset, away.last_ms, away.bytes) == (None, None, None, None)
+    assert here.bytes
+    assert detail.topic.offline == 1
+    # A part is not taken for the whole.
+    assert (detail.topic.messages, detail.topic.bytes) == (None, None)
+
+
+def test_a_broker_that_hangs_costs_its_figures_and_no_more_than_the_time(
+    broker: BrokerProcess,
+) -> None:
+    log = WrittenLog(broker.bootstrap_servers)
+    log.make_topic("clicks")
+    settings = Settings(bootstrap_servers=broker.bootstrap_servers)
+    with closing(LogInspector(settings, time_s_max=1.0)) as inspector:
+        assert inspector.topic("clicks").gaps == ()
+        broker.pause()
+        with pytest.raises(LogUnavailable):
+            inspector.topics()
+        broker.resume()
+        until(lambda: inspector.topic("clicks").gaps == (), "all is told again")
+
+
+def test_no_more_looks_than_may_be_are_under_way(broker: BrokerProcess) -> None:
+    settings = Settings(bootstrap_servers=broker.bootstrap_servers)
+    with closing(LogInspector(settings, at_a_time=1)) as inspector:
+        with inspector._look(), pytest.raises(InspectionsBusy):
+            inspector.cluster()
+        assert inspector.cluster().brokers
