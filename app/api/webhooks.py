@@ -27,7 +27,7 @@ from app.api.problems import (
     TOO_MANY_WEBHOOKS,
     URL_REFUSED,
 )
-from app.replay.model import Webhook
+from app.replay.model import Webhook, WebhookStatus
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"])
 
@@ -62,13 +62,14 @@ def _with_secret(webhook: Webhook, response: Response) -> WebhookWithSecret:
 def list_webhooks(
     doors: DoorsDependency,
     caller: CallerDependency,
+    status: WebhookStatus | None = None,
     account_id: AccountId = None,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Listing[WebhookDocument]:
     """List webhooks, the latest first."""
     of_account = account_meant(caller, account_id)
-    page = doors.store.webhooks(cursor, limit, of_account=of_account)
+    page = doors.store.webhooks(cursor, limit, status=status, of_account=of_account)
     present_ms = now_ms()
     items = [WebhookDocument.of(webhook, present_ms) for webhook in page.items]
     return Listing(items=items, next_cursor=page.next_cursor)

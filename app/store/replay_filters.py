@@ -106,3 +106,9 @@ def by_id(
         found |= {row.id: to_replay(row) for row in connection.execute(query)}
     # To MySQL, an id with a space behind it is the same.
     return {replay_id: found[replay_id] for replay_id in asked if replay_id in found}
+
+
+def active_of(connection: Connection, webhook_ids: Collection[str]) -> dict[str, Replay]:
+    """The active replay of each of the webhooks that has one; for `IDS_PER_QUERY` at most."""
+    query = select(replays).where(replays.c.active_webhook_id.in_(webhook_ids))
+    return {row.webhook_id: to_replay(row) for row in connection.execute(query)}

@@ -72,6 +72,13 @@ class SelectionCalls(Calls):
         """Those of the replays that are there, by their ids."""
         return self._database.read(lambda db: replay_filters.by_id(db, replay_ids, of_account))
 
+    def active_replays_of(self, webhook_ids: Collection[str]) -> dict[str, Replay]:
+        """The replay that is active of each webhook, by the webhook's id, in one query.
+
+        For up to 500 webhooks that the caller has seen already; one without any is left out.
+        """
+        return self._database.read(lambda db: replay_filters.active_of(db, webhook_ids))
+
     def ids_matching(
         self,
         wanted: ReplayFilter,

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from sqlalchemy import Connection
 
 from app.replay.accounts import ApiKey, Scope
-from app.replay.model import NewWebhook, Webhook
+from app.replay.model import NewWebhook, Webhook, WebhookStatus
 from app.replay.rules import DEFAULT_RULE, RoutingChanges, Rule
 from app.store import accounts, console_sessions, owner_moves, routing, rules, webhooks
 from app.store.calls import Calls
@@ -91,14 +91,21 @@ class WebhookCalls(Calls):
         return self._database.read(lambda db: webhooks.get(db, webhook_id, of_account))
 
     def webhooks(
-        self, cursor: str | None = None, limit: int = PAGE_LIMIT, *, of_account: str | None = None
+        self,
+        cursor: str | None = None,
+        limit: int = PAGE_LIMIT,
+        *,
+        status: WebhookStatus | None = None,
+        of_account: str | None = None,
     ) -> Page[Webhook]:
-        """A page of the webhooks, the latest first.
+        """A page of the webhooks, of one status or all, the latest first.
 
         Raises:
             InvalidCursor: `cursor` is not one of a page before.
         """
-        return self._database.read(lambda db: webhooks.newest(db, cursor, limit, of_account))
+        return self._database.read(
+            lambda db: webhooks.newest(db, status, cursor, limit, of_account)
+        )
 
     def unknown_webhooks(self, webhook_ids: Collection[str]) -> set[str]:
         """Those of the ids that no webhook has."""

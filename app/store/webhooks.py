@@ -235,10 +235,19 @@ def delete(connection: Connection, webhook_id: str, revision: int, of_account: s
 
 
 def newest(
-    connection: Connection, cursor: str | None, limit: int, of_account: str | None
+    connection: Connection,
+    status: WebhookStatus | None,
+    cursor: str | None,
+    limit: int,
+    of_account: str | None,
 ) -> Page[Webhook]:
-    """A page of the webhooks that are there, of one account or all, the latest first."""
+    """A page of the webhooks that are there, of one account or all, the latest first.
+
+    With a status, those alone that have it.
+    """
     query = select(webhooks).where(_ALIVE, _is_of(of_account))
+    if status is not None:
+        query = query.where(webhooks.c.status == str(status))
     order = (webhooks.c.created_ms, webhooks.c.id)
     return newest_first(connection, query, order, cursor, limit, to_webhook)
 

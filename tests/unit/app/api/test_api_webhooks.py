@@ -91,9 +91,24 @@ async def test_a_page_leads_to_the_next(client: AsyncClient) -> None:
     assert second["nextCursor"] is None
 
 
+async def test_the_webhooks_of_one_status_are_listed(
+    client: AsyncClient, store: Store, webhook: Webhook
+) -> None:
+    asked = {"status": "DISABLED"}
+    assert (await client.get("/webhooks", params=asked)).json()["items"] == []
+    store.disable_webhook(webhook.id, "we move")
+    (found,) = (await client.get("/webhooks", params=asked)).json()["items"]
+    assert (found["id"], found["status"]) == (webhook.id, "DISABLED")
+
+
 @pytest.mark.parametrize(
     ("params", "field"),
-    [({"cursor": "garbage"}, "cursor"), ({"limit": "0"}, "limit"), ({"limit": "x"}, "limit")],
+    [
+        ({"cursor": "garbage"}, "cursor"),
+        ({"limit": "0"}, "limit"),
+        ({"limit": "x"}, "limit"),
+        ({"status": "enabled"}, "status"),
+    ],
 )
 async def test_a_page_that_cannot_be_is_refused(
     client: AsyncClient, params: dict[str, str], field: str

@@ -2,7 +2,7 @@ import base64
 
 import pytest
 
-from app.replay.model import Claim, NewReplay, NewWebhook, Webhook, Window
+from app.replay.model import Claim, NewReplay, NewWebhook, Webhook, WebhookStatus, Window
 from app.replay.states import ReplayState
 from app.store import InvalidCursor, Store, WebhookNotFound
 from app.webhooks.signing import new_secret
@@ -89,6 +89,30 @@ def test_webhooks_are_listed_newest_first_a_page_at_a_time(store: Store) -> None
 def test_a_page_that_ends_the_list_has_no_cursor(store: Store, webhook: Webhook) -> None:
     page = store.webhooks(limit=1)
     assert (page.items, page.next_cursor) == ((webhook,), None)
+
+
+def test_webhooks_of_one_status_are_listed_a_page_at_a_time(store: Store) -> None:
+    created = [
+        store.create_webhook(NewWebhook(f"https://example.com/{n}", "", new_secret()))
+        for n in range(5)
+    ]
+    disabled = {store.disable_webhook(each.id, "").id for each in created[1:4]}
+    first = store.webhooks(limit=2, status=WebhookStatus.DISABLED)
+    rest = store.webhooks(first.next_cursor, limit=2, status=WebhookStatus.DISABLED)
+    assert (len(first.items), len(rest.items), rest.next_cursor) == (2, 1, None)
+    assert {each.id for each in first.items + rest.items} == disabled
+    assert store.webhooks(status=WebhookStatus.ENABLED).items == ()
+
+
+def test_the_active_replays_of_webhooks_are_told_by_their_webhooks(
+    store: Store, webhook: Webhook
+) -> None:
+    over, _ = store.create_replay(NewReplay(webhook.id, Window(0, 1)))
+    store.cancel_replay(over.id)
+    replay, _ = store.create_replay(NewReplay(webhook.id, Window(1, 2)))
+    idle = store.create_webhook(NewWebhook("https://example.com/", "", new_secret()))
+    assert store.active_replays_of([webhook.id, idle.id]) == {webhook.id: replay}
+    assert store.active_replays_of([idle.id]) == store.active_replays_of([]) == {}
 
 
 @pytest.mark.parametrize(
