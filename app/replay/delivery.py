@@ -18,12 +18,14 @@ class Refused:
     """The receiver answered, but not with a status of the 200s.
 
     `retry_after_s` is what its Retry-After header asks for, counted from the answer and never
-    negative; None without that header, or when it cannot be read.
+    negative; None without that header, or when it cannot be read. `response` is how the body of the
+    answer begins.
     """
 
     status: int
     retry_after_s: float | None
     reason: str
+    response: str = ""
 
 
 @dataclass(frozen=True, slots=True)

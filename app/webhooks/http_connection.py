@@ -2,7 +2,8 @@
 
 The status is the receiver's verdict. The answer's body is read only so that the connection can
 serve again, so an answer whose head is complete counts, whatever becomes of its body. Where the
-body is asked for as well, it is kept as it came: nothing is ever unpacked.
+body is asked for as well, it is kept as it came: nothing is ever unpacked. Of a refusal's body, the
+beginning is kept, which may say why.
 """
 
 import asyncio
@@ -14,7 +15,11 @@ import httptools
 
 from app.webhooks.limits import SenderLimits
 
+EXCERPT_BYTES: Final = 1_024
+"""Of a refusal's body. Thousands may be kept at a time, so it is no more than a message."""
+
 _INFORMATIONAL: Final = range(100, 200)
+_SUCCESSFUL: Final = range(200, 300)
 
 _BODY_LENGTH_HEADERS: Final = (b"content-length", b"transfer-encoding")
 
@@ -23,12 +28,14 @@ _BODY_LENGTH_HEADERS: Final = (b"content-length", b"transfer-encoding")
 class Answer:
     """The head of a receiver's final answer.
 
-    `body` is None unless it was asked for and came to its end within its bounds.
+    `body` is None unless it was asked for and came to its end within its bounds. `excerpt` is how
+    the body of a refusal begins, as far as it came.
     """
 
     status: int
     retry_after: str | None
     body: bytes | None = None
+    excerpt: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +74,7 @@ class HttpConnection(asyncio.Protocol):
         self.is_reusable = False
         self._body_bytes_kept = body_bytes_kept
         self._body: bytearray | None = bytearray() if body_bytes_kept else None
+        self._excerpt: bytearray | None = None
         self._ends_with_connection = True
         self._received_bytes = 0
         self._status: int | None = None
@@ -137,11 +145,15 @@ class HttpConnection(asyncio.Protocol):
             self._ends_with_connection = True
         else:
             self._status = status
+            if status not in _SUCCESSFUL:
+                self._excerpt = bytearray()
 
     def on_body(self, data: bytes) -> None:
         """Keep what was asked for; the bound on what is read bounds it too."""
         if self._body is not None and not self._is_complete:
             self._body += data
+        if self._excerpt is not None and not self._is_complete:
+            self._excerpt += data[: EXCERPT_BYTES - len(self._excerpt)]
 
     def on_message_complete(self) -> None:
         """Say that all is read, unless this was an interim answer."""
@@ -172,7 +184,8 @@ class HttpConnection(asyncio.Protocol):
             result.set_result(NoAnswer(reason, was_stale))
         else:
             body = None if self._body is None else self._whole_body(self._body)
-            result.set_result(Answer(self._status, self._retry_after, body))
+            excerpt = b"" if self._excerpt is None else bytes(self._excerpt)
+            result.set_result(Answer(self._status, self._retry_after, body, excerpt))
 
     def _whole_body(self, body: bytearray) -> bytes | None:
         is_whole = self._is_complete and len(body) <= self._body_bytes_kept

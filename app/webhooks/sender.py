@@ -1,5 +1,6 @@
 """Sends webhooks: a URL, headers and a body go in, what became of them comes out as a value."""
 
+import codecs
 import ssl
 import time
 from collections.abc import Mapping
@@ -20,6 +21,8 @@ _POOLS_KEPT: Final = 256
 """Above this many pools, those without a connection are forgotten."""
 
 _URLS_KEPT: Final = 4096
+
+_Decoder: Final = codecs.getincrementaldecoder("utf-8")
 
 
 class WebhookSender:
@@ -116,7 +119,12 @@ def _outcome(answer: Exchanged, now_s: float) -> Outcome:
     if 200 <= answer.status < 300:
         return Delivered(answer.status)
     wait_s = None if answer.retry_after is None else retry_after_s(answer.retry_after, now_s)
-    return Refused(answer.status, wait_s, _refusal(answer.status))
+    return Refused(answer.status, wait_s, _refusal(answer.status), _text(answer.excerpt))
+
+
+def _text(excerpt: bytes) -> str:
+    """What can be read of it; a letter that was cut at its end is left out."""
+    return _Decoder("replace").decode(excerpt)
 
 
 def _refusal(status: int) -> str:

@@ -266,7 +266,7 @@ async def test_a_connection_serves_proofs_and_events_alike(sender: WebhookSender
     async with ScriptedPeer([answers]) as peer:
         assert await sender.send(peer.url, {}, b"{}") == Delivered(200)
         outcome = await sender.ask(peer.url, {"a": "b c&"}, {}, body_bytes_max=5)
-        assert outcome == (Refused(403, None, "HTTP 403 Forbidden"), b"hello")
+        assert outcome == (Refused(403, None, "HTTP 403 Forbidden", "hello"), b"hello")
         _, body = await sender.ask(peer.url, {}, {}, body_bytes_max=4)
         assert body is None
         assert peer.connections == 1

@@ -219,7 +219,7 @@ async def test_a_chunked_answer_with_trailers_is_read_to_its_end(sender: Webhook
     )
     async with ScriptedPeer([[chunked, NO_CONTENT]]) as peer:
         outcome = await sender.send(peer.url, HEADERS, b"{}")
-        assert outcome == Refused(503, None, "HTTP 503 Service Unavailable")
+        assert outcome == Refused(503, None, "HTTP 503 Service Unavailable", "body")
         assert await sender.send(peer.url, HEADERS, b"{}") == Delivered(204)
         assert peer.connections == 1
 
@@ -273,7 +273,7 @@ async def test_a_body_that_drips_is_left_in_time_and_its_status_counts() -> None
     drip = b"HTTP/1.1 410 Gone\r\ncontent-length: 10\r\n\r\n1"
     async with sender_with(total_s=0.05) as sender, ScriptedPeer([[drip]], lingers=True) as peer:
         outcome = await sender.send(peer.url, HEADERS, b"{}")
-        assert outcome == Refused(410, None, "HTTP 410 Gone")
+        assert outcome == Refused(410, None, "HTTP 410 Gone", "1")
         await peer.closed_by_sender.wait()
 
 
