@@ -306,6 +306,9 @@ delivery_tallies: Final = Table(
         Column(name, BigInteger, nullable=False)
         for name in ("delivered", "failed", "left_over", "disabled", *TOOK_COLUMNS)
     ),
+    # See `DeliveryTally`.
+    Column("missed_until_ms", BigInteger, nullable=False),
+    Column("missed_at_ms", BigInteger, nullable=False),
     Index(None, "span", "start_ms"),
     **TABLE_OPTIONS,
 )

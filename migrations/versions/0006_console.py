@@ -111,6 +111,7 @@ def _create_delivery_tallies() -> None:
                 *("delivered", "failed", "left_over", "disabled"),
                 *("within_50_ms", "within_100_ms", "within_250_ms", "within_500_ms"),
                 *("within_1000_ms", "within_2500_ms", "within_5000_ms", "longer"),
+                *("missed_until_ms", "missed_at_ms"),
             )
         ),
         sa.PrimaryKeyConstraint(

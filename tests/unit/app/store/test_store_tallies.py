@@ -1,0 +1,217 @@
+"""Tallies of deliveries: added up by those who deliver, and read by those who look."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from sqlalchemy import func, select, update
+
+from app.replay.missed import MissedHour
+from app.replay.model import NewReplay, NewWebhook, OffsetRange, Replay, Webhook, Window
+from app.replay.options import ReplayOptions
+from app.replay.tallies import CountedTally, DeliveryTally, Span
+from app.store import Store, WebhookNotFound
+from app.store.engine import Database
+from app.store.tables import delivery_tallies, replays
+from app.store.tallies import FORGOTTEN_PER_CALL
+from app.webhooks.signing import new_secret
+
+HOUR_MS = 3_600_000
+START_MS = 400_000 * HOUR_MS
+MIDDLE_MS = START_MS + HOUR_MS // 2
+ALL = ReplayOptions()
+TOOK = (1, 2, 3, 4, 5, 6, 7, 8)
+
+
+def counted(webhook: Webhook, tally: DeliveryTally, span: Span = Span.SETTLED) -> CountedTally:
+    return CountedTally(webhook.id, span, tally)
+
+
+def other_webhook(store: Store) -> Webhook:
+    return store.create_webhook(NewWebhook("https://example.com/", "", new_secret()))
+
+
+def row_count(database_url: str) -> int | None:
+    database = Database(database_url)
+    count = database.read(lambda db: db.scalar(select(func.count()).select_from(delivery_tallies)))
+    database.close()
+    return count
+
+
+def test_what_is_counted_is_added_to_what_was(store: Store, webhook: Webhook) -> None:
+    one = DeliveryTally(START_MS, 1, 2, 3, 4, TOOK, missed_until_ms=70, missed_at_ms=900)
+    other = DeliveryTally(START_MS, 10, 20, 30, 40, TOOK, missed_until_ms=80, missed_at_ms=800)
+    store.add_tallies([counted(webhook, one)], origin="east")
+    assert store.tallies(webhook.id, Span.SETTLED, 0) == (one,)
+    store.add_tallies([counted(webhook, other)], origin="east")
+    doubled = tuple(2 * count for count in TOOK)
+    both = DeliveryTally(START_MS, 11, 22, 33, 44, doubled, missed_until_ms=80, missed_at_ms=900)
+    assert store.tallies(webhook.id, Span.SETTLED, 0) == (both,)
+
+
+def test_data_centres_are_counted_apart_and_told_together(
+    store: Store, webhook: Webhook, database_url: str
+) -> None:
+    for origin, delivered in (("east", 1), ("west", 20)):
+        tally = DeliveryTally(START_MS, delivered, missed_at_ms=delivered)
+        store.add_tallies([counted(webhook, tally)], origin=origin)
+    (tally,) = store.tallies(webhook.id, Span.SETTLED, 0)
+    assert (tally.delivered, tally.missed_at_ms) == (21, 20)
+    assert row_count(database_url) == 2
+
+
+def test_tallies_of_one_webhook_and_span_come_in_order_from_a_time_on(
+    store: Store, webhook: Webhook
+) -> None:
+    other = other_webhook(store)
+    starts = [START_MS + n * 300_000 for n in range(4)]
+    store.add_tallies(
+        [
+            *(counted(webhook, DeliveryTally(start, delivered=1)) for start in reversed(starts)),
+            *(counted(other, DeliveryTally(start, delivered=5)) for start in starts),
+            counted(webhook, DeliveryTally(START_MS, delivered=9), Span.EVENT),
+        ],
+        origin="east",
+    )
+    found = store.tallies(webhook.id, Span.SETTLED, starts[1])
+    assert [(each.start_ms, each.delivered) for each in found] == [(each, 1) for each in starts[1:]]
+    (hour,) = store.tallies(webhook.id, Span.EVENT, START_MS)
+    assert hour.delivered == 9
+
+
+def test_many_webhooks_are_told_of_in_one_sum_each(store: Store, webhook: Webhook) -> None:
+    other, silent = other_webhook(store), other_webhook(store)
+    starts = (START_MS - 1, START_MS, START_MS + 1)
+    store.add_tallies(
+        [
+            counted(each, DeliveryTally(start, 1, 2))
+            for start in starts
+            for each in (webhook, other)
+        ],
+        origin="east",
+    )
+    ids = [webhook.id, silent.id]
+    summed = store.tallies_of(ids, Span.SETTLED, START_MS)
+    assert summed == {webhook.id: DeliveryTally(START_MS, 2, 4)}
+    assert store.tallies_of([], Span.SETTLED, START_MS) == {}
+
+
+def test_nobody_sees_the_tallies_of_anothers_webhook(store: Store, webhook: Webhook) -> None:
+    store.add_tallies([counted(webhook, DeliveryTally(START_MS, 1))], origin="east")
+    mine = webhook.account_id
+    assert len(store.tallies(webhook.id, Span.SETTLED, 0, of_account=mine)) == 1
+    for webhook_id, account in ((webhook.id, "acc_other"), ("wh_none", None)):
+        with pytest.raises(WebhookNotFound):
+            store.tallies(webhook_id, Span.SETTLED, 0, of_account=account)
+        with pytest.raises(WebhookNotFound):
+            store.missed_hours(webhook_id, 0, of_account=account)
+
+
+def test_those_who_add_to_the_same_rows_at_once_lose_nothing(
+    store: Store, webhook: Webhook
+) -> None:
+    mine = [counted(webhook, DeliveryTally(START_MS + n, delivered=1)) for n in range(40)]
+    with ThreadPoolExecutor(4) as threads:
+        jobs = [
+            threads.submit(store.add_tallies, some, origin="east")
+            for _ in range(5)
+            for some in (mine, mine[::-1])
+        ]
+        for job in jobs:
+            job.result()
+    assert {each.delivered for each in store.tallies(webhook.id, Span.SETTLED, 0)} == {10}
+
+
+def test_old_tallies_of_a_span_are_deleted_some_at_a_time(
+    store: Store, webhook: Webhook, database_url: str
+) -> None:
+    old = [DeliveryTally(START_MS - 1 - n) for n in range(FORGOTTEN_PER_CALL + 1)]
+    store.add_tallies([counted(webhook, each) for each in old], origin="east")
+    store.add_tallies([counted(webhook, DeliveryTally(START_MS))], origin="east")
+    store.add_tallies([counted(webhook, old[0], Span.EVENT)], origin="east")
+    assert store.forget_tallies(Span.SETTLED, START_MS)
+    assert row_count(database_url) == 3
+    assert not store.forget_tallies(Span.SETTLED, START_MS)
+    assert row_count(database_url) == 2
+    assert [each.start_ms for each in store.tallies(webhook.id, Span.SETTLED, 0)] == [START_MS]
+
+
+def miss(store: Store, webhook: Webhook, start_ms: int = START_MS) -> None:
+    """An event in the middle of this hour was missed, long ago."""
+    tally = DeliveryTally(
+        start_ms, delivered=8, failed=1, missed_until_ms=start_ms + HOUR_MS // 2 + 1, missed_at_ms=1
+    )
+    store.add_tallies([counted(webhook, tally, Span.EVENT)], origin="east")
+
+
+def replayed(store: Store, webhook: Webhook, options: ReplayOptions = ALL) -> Replay:
+    """A replay of the hour that came to its end."""
+    window = Window(START_MS, START_MS + HOUR_MS)
+    store.create_replay(NewReplay(webhook.id, window, options))
+    claim = store.claim("one", 3_600)
+    assert claim is not None
+    assert store.begin_delivery(claim.lease, OffsetRange(0, 0, 1))
+    assert store.complete(claim.lease)
+    return claim.replay
+
+
+def change(database_url: str, replay: Replay, **values: int) -> None:
+    database = Database(database_url)
+    statement = update(replays).where(replays.c.id == replay.id).values(values)
+    database.write(lambda db: db.execute(statement))
+    database.close()
+
+
+def test_missed_hours_are_told_with_what_was_missed(store: Store, webhook: Webhook) -> None:
+    miss(store, webhook)
+    miss(store, webhook, START_MS + HOUR_MS)
+    quiet = DeliveryTally(START_MS + 2 * HOUR_MS, delivered=5)
+    store.add_tallies([counted(webhook, quiet, Span.EVENT)], origin="east")
+    first = MissedHour(START_MS, 1, 0, 0, is_replayed=False)
+    second = MissedHour(START_MS + HOUR_MS, 1, 0, 0, is_replayed=False)
+    assert store.missed_hours(webhook.id, START_MS) == (first, second)
+    # An hour of which the beginning is asked for no more cannot be replayed as a whole.
+    assert store.missed_hours(webhook.id, START_MS + 1) == (second,)
+    assert store.missed_hours(other_webhook(store).id, START_MS) == ()
+
+
+def test_a_completed_replay_of_the_hour_brings_what_was_missed(
+    store: Store, webhook: Webhook
+) -> None:
+    miss(store, webhook)
+    replayed(store, webhook)
+    (hour,) = store.missed_hours(webhook.id, START_MS)
+    assert hour.is_replayed
+
+
+@pytest.mark.parametrize(
+    "options",
+    [ReplayOptions(event_types=("a",)), ReplayOptions(target_url="https://example.com/other")],
+)
+def test_one_of_some_events_or_to_elsewhere_does_not(
+    store: Store, webhook: Webhook, options: ReplayOptions
+) -> None:
+    miss(store, webhook)
+    replayed(store, webhook, options)
+    (hour,) = store.missed_hours(webhook.id, START_MS)
+    assert not hour.is_replayed
+    replayed(store, webhook, ReplayOptions(target_url=webhook.url))
+    (hour,) = store.missed_hours(webhook.id, START_MS)
+    assert hour.is_replayed
+
+
+def test_one_that_is_not_completed_or_failed_in_part_or_came_first_does_not(
+    store: Store, webhook: Webhook, database_url: str
+) -> None:
+    miss(store, webhook)
+    store.create_replay(NewReplay(webhook.id, Window(START_MS, START_MS + HOUR_MS)))
+    claim = store.claim("one", 3_600)
+    assert claim is not None
+    assert not store.missed_hours(webhook.id, START_MS)[0].is_replayed
+    assert store.fail(claim.lease, "the disk is gone")
+    assert not store.missed_hours(webhook.id, START_MS)[0].is_replayed
+    with_failures, too_early = replayed(store, webhook), replayed(store, webhook)
+    change(database_url, with_failures, failed=1)
+    change(database_url, too_early, created_ms=1)
+    assert not store.missed_hours(webhook.id, START_MS)[0].is_replayed
+    change(database_url, with_failures, failed=0)
+    assert store.missed_hours(webhook.id, START_MS)[0].is_replayed
