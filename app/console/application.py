@@ -9,7 +9,7 @@ from app.api.doors import Doors
 from app.api.head_limit import HeadLimit
 from app.api.limits import BodyLimit
 from app.api.request_log import RequestLog
-from app.console import jobs, refusals, sign_in, static_files
+from app.console import job, jobs, refusals, sign_in, static_files
 from app.console.gate import Gate
 from app.console.headers import SecurityHeaders
 from app.console.health import HealthWatch
@@ -17,7 +17,7 @@ from app.console.rendering import Renderer
 
 PREFIX: Final = "/console"
 
-PAGES: Final = (sign_in, jobs, static_files)
+PAGES: Final = (sign_in, jobs, job, static_files)
 
 
 class Front:

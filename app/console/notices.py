@@ -20,6 +20,7 @@ class Words:
 
     one: str
     many: str
+    is_bad_news: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,16 @@ WORDS: Final[Mapping[str, Words]] = {
     "cancel": Words("The job is cancelled.", "{} jobs are cancelled."),
     "retry": Words("A job is queued that sends the failed events again.", "{} retries are queued."),
     "start": Words("The replay is queued.", "{} replays are queued."),
+    "moved-on": Words(
+        "The job had moved on meanwhile, and was left as it is.",
+        "{} jobs had moved on meanwhile, and were left as they are.",
+        is_bad_news=True,
+    ),
+    "retry-busy": Words(
+        "Nothing was queued: another job of this webhook is not over yet.",
+        "Nothing was queued: other jobs of {} webhooks are not over yet.",
+        is_bad_news=True,
+    ),
 }
 """By code: each page adds its own here."""
 
@@ -54,7 +65,7 @@ def notice_of(query: Mapping[str, str]) -> Notice | None:
     sentences = [_sentence(words, done)]
     if refused:
         sentences.append(_sentence(_REFUSED, refused))
-    return Notice(" ".join(sentences), bool(refused))
+    return Notice(" ".join(sentences), words.is_bad_news or bool(refused))
 
 
 def did(code: str, done: int = 1, refused: int = 0) -> str:
