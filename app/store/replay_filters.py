@@ -7,7 +7,7 @@ in order: what is rare among ten thousand is found without a look at all of them
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, func, select, true, union_all
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, select, union_all
 
 from app.replay.filters import ReplayFilter
 from app.replay.model import Replay
@@ -80,10 +80,16 @@ def _listed(
 
 
 def _fits(wanted: ReplayFilter, of_account: str | None) -> ColumnElement[bool]:
-    is_of_webhook = (
-        true() if wanted.webhook_id is None else exactly(replays.c.webhook_id, wanted.webhook_id)
-    )
-    return and_(is_of(of_account), is_of(wanted.account_id), is_of_webhook)
+    conditions = [is_of(of_account), is_of(wanted.account_id)]
+    if wanted.webhook_id is not None:
+        conditions.append(exactly(replays.c.webhook_id, wanted.webhook_id))
+    if wanted.created_from_ms is not None:
+        conditions.append(replays.c.created_ms >= wanted.created_from_ms)
+    if wanted.created_to_ms is not None:
+        conditions.append(replays.c.created_ms < wanted.created_to_ms)
+    if wanted.with_failures:
+        conditions.append(replays.c.failed > 0)
+    return and_(*conditions)
 
 
 def count_by_state(

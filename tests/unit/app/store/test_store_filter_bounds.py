@@ -1,0 +1,64 @@
+"""Lists of what was asked for in a stretch of time, and of what gave something up."""
+
+import pytest
+from sqlalchemy import create_engine, update
+
+from app.replay.filters import ReplayFilter
+from app.replay.model import Counts, Failure, NewReplay, NewWebhook, OffsetRange, Window
+from app.replay.states import ReplayState
+from app.store import Store
+from app.store.tables import replays
+from app.webhooks.signing import new_secret
+
+NO_STATE = dict.fromkeys(ReplayState, 0)
+
+
+@pytest.fixture
+def asked(store: Store, database_url: str) -> list[str]:
+    """Replays that were asked for at 100, 200 and 300."""
+    engine = create_engine(database_url)
+    ids = []
+    for created_ms in (100, 200, 300):
+        webhook = store.create_webhook(NewWebhook("https://example.com/", "", new_secret()))
+        replay, _ = store.create_replay(NewReplay(webhook.id, Window(1, 2)))
+        ids.append(replay.id)
+        with engine.begin() as connection:
+            it = update(replays).where(replays.c.id == replay.id)
+            connection.execute(it.values(created_ms=created_ms))
+    engine.dispose()
+    return ids
+
+
+def found(store: Store, wanted: ReplayFilter) -> list[str]:
+    """What the list of a filter holds; the numbers and the ids alone say the same."""
+    ids = [replay.id for replay in store.replays_matching(wanted).items]
+    assert sum(store.count_by_state(wanted).values()) == len(ids)
+    assert list(store.ids_matching(wanted, 2**62, 10)) == ids
+    return ids
+
+
+def test_a_stretch_of_time_holds_its_start_and_not_its_end(store: Store, asked: list[str]) -> None:
+    assert found(store, ReplayFilter(created_from_ms=200)) == [asked[2], asked[1]]
+    assert found(store, ReplayFilter(created_to_ms=200)) == [asked[0]]
+    assert found(store, ReplayFilter(created_from_ms=200, created_to_ms=300)) == [asked[1]]
+
+
+def test_a_stretch_narrows_a_list_of_several_states_too(store: Store, asked: list[str]) -> None:
+    store.pause_replays([asked[1]], actor=None)
+    store.cancel_replays([asked[2]], actor=None)
+    wanted = ReplayFilter(
+        frozenset({ReplayState.OPEN, ReplayState.PAUSED, ReplayState.CANCELLED}),
+        created_to_ms=300,
+    )
+    assert found(store, wanted) == [asked[1], asked[0]]
+
+
+def test_those_with_failures_are_found_among_the_others(store: Store, asked: list[str]) -> None:
+    claim = store.claim("one", 3_600)
+    assert claim is not None
+    store.begin_delivery(claim.lease, OffsetRange(0, 0, 10))
+    store.checkpoint(claim.lease, 5, Counts(failed=1), [Failure(2, "evt", 3, 500, "no")])
+
+    wanted = ReplayFilter(with_failures=True)
+    assert found(store, wanted) == [claim.replay.id]
+    assert store.count_by_state(wanted) == NO_STATE | {ReplayState.ONGOING: 1}
