@@ -13,11 +13,14 @@ from app.console import job, jobs, refusals, sign_in, static_files
 from app.console.gate import Gate
 from app.console.headers import SecurityHeaders
 from app.console.health import HealthWatch
+from app.console.live import stream
+from app.console.live.broadcast import Broadcaster
+from app.console.live.parts import PartMaker
 from app.console.rendering import Renderer
 
 PREFIX: Final = "/console"
 
-PAGES: Final = (sign_in, jobs, job, static_files)
+PAGES: Final = (sign_in, jobs, job, stream, static_files)
 
 
 class Front:
@@ -44,9 +47,14 @@ def create_console(doors: Doors) -> FastAPI:
     application = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     application.state.doors = doors
     application.state.gate = Gate(doors)
-    application.state.renderer = Renderer(HealthWatch(doors))
+    health = HealthWatch(doors)
+    renderer = Renderer(health)
     # Rows say when the lease of who works on a job is over.
-    application.state.renderer.environment.globals["lease_s"] = doors.settings.lease_s
+    renderer.environment.globals["lease_s"] = doors.settings.lease_s
+    application.state.renderer = renderer
+    application.state.broadcaster = Broadcaster(
+        doors, health, PartMaker(doors, renderer.environment)
+    )
     application.add_middleware(BodyLimit, events_bytes_max=0)
     application.add_middleware(HeadLimit)
     application.add_middleware(SecurityHeaders)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Final
 
 from anyio import CapacityLimiter, to_thread
@@ -125,15 +126,13 @@ class Broadcaster:
 
     def _tell_health(self, seats: list[Seat], health: Health) -> None:
         parts = self._parts.health(health)
-        version = "".join(parts.values())
-        self._tell(seats, HEALTH, version, parts)
+        self._tell(seats, HEALTH, parts)
 
     def _tell_counts(self, seats: list[Seat], look: _Look) -> None:
         for (account, jobs), counts in look.counts.items():
             parts = self._parts.counters(counts)
-            version = ",".join(parts.values())
             ours = [seat for seat in seats if (seat.account, seat.jobs) == (account, jobs)]
-            self._tell(ours, COUNTERS, version, parts)
+            self._tell(ours, COUNTERS, parts)
 
     async def _tell_replays(self, seats: list[Seat], replays: dict[str, Replay]) -> None:
         events: dict[tuple[str, str], str] = {}

@@ -24,21 +24,27 @@ function refreshAges() {
   for (const words of document.querySelectorAll("[data-shown-from]")) words.hidden = Date.parse(words.dataset.shownFrom) > now;
 }
 
+// What each part was last told to show: a browser writes markup in a way of its own.
+const shown = new WeakMap();
+
 // `parts` is what has changed of the thing that the page shows as `data-live-id`.
 function show({ id, version, parts }) {
   for (const thing of document.querySelectorAll(`[data-live-id="${CSS.escape(id)}"]`)) {
-    if (version) thing.dataset.version = version;
+    thing.dataset.version = version;
     for (const [name, markup] of Object.entries(parts)) {
       const part = thing.querySelector(`[data-live="${CSS.escape(name)}"]`);
-      if (!part || part.dataset.markup === markup) continue;
-      part.dataset.markup = markup;
-      part.innerHTML = markup;
-      part.classList.remove("changed");
-      void part.offsetWidth; // so that the mark is shown anew
-      part.classList.add("changed");
+      if (part && (shown.get(part) ?? part.innerHTML.trim()) !== markup) replace(part, markup);
     }
   }
   refreshAges();
+}
+
+function replace(part, markup) {
+  shown.set(part, markup);
+  part.innerHTML = markup;
+  part.classList.remove("changed");
+  void part.offsetWidth; // so that the mark is shown anew
+  part.classList.add("changed");
 }
 
 function address() {
