@@ -1,9 +1,9 @@
 """The list of jobs: those of a filter, the latest first, with how many there are in each state."""
 
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Final
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
