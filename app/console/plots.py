@@ -74,12 +74,12 @@ def pace_plot(samples: Sequence[Sample]) -> PacePlot | None:
     steps = merged(stretches, STEPS_MAX)
     highest = max(step.events_s for step in steps)
     unit, unit_s = _unit(highest)
-    axis_end = _axis_end(highest * unit_s)
-    line = _line(steps, axis_end / unit_s)
+    top = axis_end(highest * unit_s)
+    line = _line(steps, top / unit_s)
     return PacePlot(
         line=line,
         area=f"{line}V{HEIGHT}H0Z",
-        levels=tuple(_number(axis_end * share) for share in (1, 0.5, 0)),
+        levels=tuple(_number(top * share) for share in (1, 0.5, 0)),
         unit=unit,
         times=_times(steps[0].from_ms, steps[-1].to_ms),
         words=_words(steps, unit, unit_s),
@@ -122,7 +122,8 @@ def _unit(highest_events_s: float) -> tuple[str, int]:
     return _UNITS_S[0] if highest_events_s == 0 else _UNITS_S[-1]
 
 
-def _axis_end(highest: float) -> float:
+def axis_end(highest: float) -> float:
+    """The next round number, for an axis to end at that begins at zero."""
     if highest == 0:
         return 1
     power = 10.0 ** math.floor(math.log10(highest))
