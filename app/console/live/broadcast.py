@@ -161,7 +161,8 @@ class Broadcaster:
         events[thing, version] = event
         return event
 
-    def _tell(self, seats: Iterable[Seat], thing: str, version: str, parts: dict[str, str]) -> None:
+    def _tell(self, seats: Iterable[Seat], thing: str, parts: dict[str, str]) -> None:
+        version = sha256("\0".join(parts.values()).encode()).hexdigest()[:16]
         event = None
         for seat in seats:
             if seat.shows_otherwise(thing, version):
