@@ -1,0 +1,226 @@
+"""Signing in and out, and what nobody gets past."""
+
+import logging
+import re
+
+import pytest
+from api_clients import Issued
+from console_clients import ConsoleClient
+from fastapi import FastAPI
+
+from app.api.application import create_app
+from app.config import Settings
+from app.console.headers import HEADERS
+from app.replay.accounts import Scope
+from app.store import Store
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_who_is_not_signed_in_is_asked_to_and_comes_back_to_the_page(
+    anonymous: ConsoleClient, operator: Issued
+) -> None:
+    answer = await anonymous.get("/console/jobs", state="OPEN")
+    assert answer.status_code == 303
+    page = await anonymous.page(answer.headers["location"])
+    asked_for = page.one(".//input[@name='next']").get("value")
+    assert asked_for == "/console/jobs?state=OPEN"
+    answer = await anonymous.http.post(
+        "/console/sign-in", data={"key": operator[1], "next": asked_for}
+    )
+    assert (answer.status_code, answer.headers["location"]) == (303, asked_for)
+    assert (await anonymous.get("/console/jobs")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    ["https://evil.example", "//evil.example", "/\\evil.example", "/console/\\..", "/webhooks", ""],
+)
+async def test_signing_in_leads_to_no_page_elsewhere(
+    anonymous: ConsoleClient, operator: Issued, elsewhere: str
+) -> None:
+    answer = await anonymous.http.post(
+        "/console/sign-in", data={"key": operator[1], "next": elsewhere}
+    )
+    assert answer.headers["location"] == "/console/jobs"
+
+
+async def test_the_cookie_is_for_this_host_and_no_script(
+    anonymous: ConsoleClient, operator: Issued
+) -> None:
+    answer = await anonymous.http.post("/console/sign-in", data={"key": operator[1]})
+    attributes = answer.headers["set-cookie"].split("; ")[1:]
+    assert sorted(attributes) == ["HttpOnly", "Max-Age=43200", "Path=/", "SameSite=lax"]
+    behind_https = await anonymous.http.post(
+        "/console/sign-in", data={"key": operator[1]}, headers={"x-forwarded-proto": "https"}
+    )
+    assert behind_https.headers["set-cookie"].startswith("__Host-rewind-console=")
+    assert "Secure" in behind_https.headers["set-cookie"].split("; ")
+
+
+async def test_a_wrong_key_is_refused_and_too_many_are_not_even_looked_up(
+    anonymous: ConsoleClient, operator: Issued, settings: Settings
+) -> None:
+    wrong = {"key": "rwk_" + "x" * 43}
+    for _ in range(settings.unauthorized_requests_per_minute):
+        answer = await anonymous.http.post("/console/sign-in", data=wrong)
+        assert answer.status_code == 401
+    assert "No key has this text." in answer.text
+    assert wrong["key"] not in answer.text
+    for key in (wrong["key"], operator[1]):
+        answer = await anonymous.http.post("/console/sign-in", data={"key": key})
+        assert answer.status_code == 429
+        assert "retry-after" in answer.headers
+
+
+async def test_signing_out_ends_the_session_and_not_only_the_cookie(client: ConsoleClient) -> None:
+    cookie = client.http.cookies["rewind-console"]
+    answer = await client.post("/console/sign-out")
+    assert answer.headers["location"] == "/console/sign-in"
+    assert not client.http.cookies
+    client.http.cookies.set("rewind-console", cookie)
+    assert (await client.get("/console/jobs")).status_code == 303
+
+
+async def test_a_revoked_key_has_no_sessions(
+    application: FastAPI, store: Store, anonymous: ConsoleClient
+) -> None:
+    key, token = store.create_key("platform", Scope.OPERATOR, "")
+    await anonymous.http.post("/console/sign-in", data={"key": token})
+    store.revoke_key(key.id)
+    cookie = anonymous.http.cookies["rewind-console"]
+    # A process that has never seen this session.
+    async with ConsoleClient(application, None) as other:
+        other.http.cookies.set("rewind-console", cookie)
+        assert (await other.get("/console/jobs")).status_code == 303
+
+
+async def test_sessions_of_a_key_are_bounded_and_the_oldest_end(
+    store: Store, operator: Issued
+) -> None:
+    key, _ = operator
+    tokens = [f"{number:043}" for number in range(101)]
+    for token in tokens:
+        store.open_session(key.id, token, 60.0)
+    assert store.session_key(tokens[-1]) == key
+    assert sum(store.session_key(token) is not None for token in tokens) == 100
+
+
+async def test_a_session_ends_by_itself(store: Store, operator: Issued) -> None:
+    store.open_session(operator[0].id, "x" * 43, 0.0)
+    assert store.session_key("x" * 43) is None
+
+
+@pytest.mark.parametrize("csrf", ["", "0" * 64, "\N{SNOWMAN}"])
+async def test_a_form_without_the_token_of_this_sign_in_changes_nothing(
+    client: ConsoleClient, csrf: str
+) -> None:
+    answer = await client.http.post("/console/sign-out", data={"csrf": csrf})
+    assert answer.status_code == 403
+    assert (await client.get("/console/jobs")).status_code == 200
+
+
+async def test_the_token_of_another_session_is_of_no_use(
+    client: ConsoleClient, readers_client: ConsoleClient
+) -> None:
+    answer = await client.http.post("/console/sign-out", data={"csrf": await readers_client.csrf()})
+    assert answer.status_code == 403
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+    ],
+)
+async def test_a_form_that_a_page_elsewhere_sends_is_refused(
+    client: ConsoleClient, anonymous: ConsoleClient, operator: Issued, headers: dict[str, str]
+) -> None:
+    csrf = await client.csrf()
+    answer = await client.http.post("/console/sign-out", data={"csrf": csrf}, headers=headers)
+    assert answer.status_code == 403
+    answer = await anonymous.http.post(
+        "/console/sign-in", data={"key": operator[1]}, headers=headers
+    )
+    assert answer.status_code == 403
+    assert not anonymous.http.cookies
+
+
+async def test_a_form_from_the_public_address_is_taken(
+    application: FastAPI, operator: Issued
+) -> None:
+    doors = application.state.doors
+    public = Settings(**doors.settings.model_dump() | {"public_url": "https://ops.example"})
+    behind = create_app(
+        public,
+        *(doors.store, doors.publisher, doors.history, doors.guard),
+        doors.proofs._sender,
+        doors.metrics,
+    )
+    async with ConsoleClient(behind, None) as client:
+        answer = await client.http.post(
+            "/console/sign-in",
+            data={"key": operator[1]},
+            headers={"origin": "https://ops.example", "host": "internal:8000"},
+        )
+        assert answer.status_code == 303
+        assert answer.headers["set-cookie"].startswith("__Host-")
+
+
+async def test_every_answer_tells_browsers_what_to_allow(
+    client: ConsoleClient, anonymous: ConsoleClient
+) -> None:
+    for answer in (
+        await client.get("/console/jobs"),
+        await anonymous.get("/console/sign-in"),
+        await anonymous.get("/console/static/console.css"),
+        await client.get("/console/nowhere"),
+        await anonymous.get("/console/jobs"),
+    ):
+        assert {name: answer.headers[name] for name in HEADERS} == HEADERS
+    assert "unsafe" not in HEADERS["content-security-policy"]
+
+
+async def test_pages_are_kept_by_nobody_and_files_for_long(client: ConsoleClient) -> None:
+    page = await client.get("/console/jobs")
+    assert page.headers["cache-control"] == "no-store"
+    for url in re.findall(r'(?:src|href)="(/console/static/[^"]+)"', page.text):
+        file = await client.get(url)
+        assert file.status_code == 200
+        assert "immutable" in file.headers["cache-control"]
+
+
+async def test_no_page_holds_a_script_or_a_style_of_its_own(client: ConsoleClient) -> None:
+    text = (await client.get("/console/jobs")).text
+    assert not re.search(r"<script(?![^>]* src=)|<style|\sstyle=|\son[a-z]+=", text)
+
+
+async def test_what_there_is_not_is_told_as_a_page(client: ConsoleClient) -> None:
+    answer = await client.get("/console/nowhere")
+    assert answer.status_code == 404
+    assert "There is no such thing here" in answer.text
+
+
+async def test_operators_pages_are_not_named_to_developers(
+    developers_client: ConsoleClient,
+) -> None:
+    page = await developers_client.page("/console/jobs")
+    assert "Log" not in page.texts(".//nav//a")
+    assert (await developers_client.get("/console/log")).status_code in (403, 404)
+
+
+async def test_who_signs_in_and_out_is_noted_and_no_secret_is(
+    anonymous: ConsoleClient, operator: Issued, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        await anonymous.http.post("/console/sign-in", data={"key": operator[1]})
+        cookie = anonymous.http.cookies["rewind-console"]
+        await anonymous.post("/console/sign-out")
+    actions = [record.action for record in caplog.records if record.name == "rewind.audit"]
+    assert actions == ["signIn", "signOut"]
+    told = " ".join(str(vars(record)) for record in caplog.records)
+    assert operator[1] not in told
+    assert cookie not in told
