@@ -22,6 +22,7 @@ from app.live.parcel import Parcel, Share
 from app.live.progress import Commit, NoteUnreadable, PartitionProgress, resume
 from app.live.receipts import Receipts
 from app.live.recent import RecentDigests
+from app.live.tallies import Settled, Tallies
 from app.log.event import LoggedEvent, OwedEvent, place_name
 from app.log.group_position import Bounds, Committed, Position
 from app.log.group_reader import GroupReader
@@ -59,12 +60,14 @@ class Deliverer:
         self,
         outcomes: OutcomeWriter,
         mirrored: MirroredRecords,
+        tallies: Tallies,
         metrics: LiveMetrics,
         origin: str,
         receipts: Receipts | None = None,
     ) -> None:
         self._outcomes = outcomes
         self._mirrored = mirrored
+        self._tallies = tallies
         self._metrics = metrics
         self._here = ("", origin)
         self._receipts = receipts
@@ -166,6 +169,8 @@ class Deliverer:
             del self._waiting[parcel.digest]
         if outcome is LiveOutcome.DELIVERED:
             self._recent.add(parcel.digest)
+        now_ms = time.time_ns() // 1_000_000
+        settled = self._to_tally(parcel, outcome, now_ms)
         for share, event in ((parcel.share, parcel.event), *parcel.copies):
             event_id = parcel.event_id[:_TEXT_CHARS_MAX]
             became = DeliveryOutcome(
@@ -176,7 +181,7 @@ class Deliverer:
                 attempts=parcel.attempts,
                 status=status,
                 reason=reason,
-                time_ms=time.time_ns() // 1_000_000,
+                time_ms=now_ms,
                 digest=lasting_digest(parcel.event_id, event.value),
             )
             record = OwedEvent(
@@ -186,7 +191,20 @@ class Deliverer:
                 max(0, event.timestamp_ms),
                 encode_outcome(became),
             )
-            self._outcomes.add(record, partial(self._settled, share, event.offset, outcome))
+            written = partial(self._settled, share, event.offset, outcome, settled)
+            self._outcomes.add(record, written)
+            # Copies are one event.
+            settled = None
+
+    def _to_tally(self, parcel: Parcel, outcome: LiveOutcome, now_ms: int) -> Settled | None:
+        """What is to be counted, once it is written; None for what was counted before."""
+        is_known = outcome is LiveOutcome.DELIVERED and not parcel.attempts
+        assert self._route is not None
+        if is_known or self._route.table.webhook(parcel.webhook_id) is None:
+            return None
+        return Settled(
+            parcel.webhook_id, outcome, parcel.event.timestamp_ms, now_ms, parcel.took_ms
+        )
 
     def crowd(self, share: Share, webhook_id: str) -> None:
         """Read no more of a partition for the sake of this webhook."""
@@ -206,9 +224,13 @@ class Deliverer:
         """Read on, if mirrored records had it held."""
         self.clear(share, HOLDER)
 
-    def _settled(self, share: Share, offset: int, outcome: LiveOutcome) -> None:
+    def _settled(
+        self, share: Share, offset: int, outcome: LiveOutcome, settled: Settled | None
+    ) -> None:
         share.progress.settle(offset)
         self._metrics.count_settled(outcome)
+        if settled is not None:
+            self._tallies.count(settled)
 
     def _withdraw(self, share: Share) -> None:
         """Begin no more requests for its events."""

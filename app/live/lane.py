@@ -262,6 +262,7 @@ class Lane:
         ended_s = time.monotonic()
         share.posting -= 1
         route.metrics.attempts.count(outcome, ended_s - began_s, len(event.value))
+        parcel.took_ms = 1_000 * (ended_s - began_s)
         if parcel in self._parcels:
             self._take_answer(parcel, webhook, outcome, ended_s)
 

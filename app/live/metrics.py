@@ -51,6 +51,10 @@ class LiveMetrics:
             "rewind_live_audit_lost_records",
             "Records for `audit` that were given up.",
         )
+        self.untallied = self._counter(
+            "rewind_live_untallied_events",
+            "Settled events that the statistics of webhooks leave out, for want of room.",
+        )
         self.disabled_webhooks = self._counter(
             "rewind_live_disabled_webhooks",
             "Webhooks that were disabled for their receiver.",

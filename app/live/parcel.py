@@ -34,7 +34,10 @@ class Share:
 
 @dataclass(eq=False, slots=True)
 class Parcel:
-    """An event to deliver. `copies` are further records of the same event, settled with it."""
+    """An event to deliver. `copies` are further records of the same event, settled with it.
+
+    `took_ms` is how long its last attempt took.
+    """
 
     share: Share
     webhook_id: str
@@ -43,4 +46,5 @@ class Parcel:
     event: LoggedEvent
     read_s: float
     attempts: int = 0
+    took_ms: float | None = None
     copies: list[tuple[Share, LoggedEvent]] = field(default_factory=list)

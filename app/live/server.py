@@ -22,6 +22,8 @@ from app.live.outcome_writer import OutcomeWriter
 from app.live.receipts import Receipts
 from app.live.routing import RoutingTable
 from app.live.standing import Standing
+from app.live.tallies import Tallies
+from app.live.tally_writer import TallyWriter
 from app.log.errors import LogUnavailable
 from app.log.group_reader import GroupReader, GroupStage
 from app.log.publisher import EventPublisher
@@ -152,8 +154,10 @@ class LivePath:
             Receipts.of(settings, publisher, topic, group)
             for topic, group in ((EVENTS, matcher.GROUP), (DELIVERY_LOG, deliverer.GROUP))
         )
+        tallies = Tallies(settings.history_ms, metrics.untallied.inc)
+        self._tally_writer = TallyWriter(store, tallies, settings.origin, settings.retention_ms)
         self._deliverer = Deliverer(
-            self._outcomes, self._mirrored, metrics, settings.origin, receipts=owed
+            self._outcomes, self._mirrored, tallies, metrics, settings.origin, receipts=owed
         )
         self._matcher = Matcher(
             table,
@@ -183,6 +187,7 @@ class LivePath:
                     self._table.run(),
                     self._standing.run(),
                     self._outcomes.run(),
+                    self._tally_writer.run(),
                     self._mirrored.run(self._deliverer.clear_of_mirrored),
                     self._matcher.run(self._matching),
                     self._deliverer.run(self._delivering, route),
@@ -198,6 +203,7 @@ class LivePath:
             if late:
                 # The log is away: the groups will find out by themselves.
                 _log.warning("groups-not-left")
+            await self._tally_writer.finish()
             # Also requests that got no answer all the while.
             for task in (*parts, *self._couriers, *late):
                 task.cancel()
