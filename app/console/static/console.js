@@ -4,6 +4,7 @@
 
 const stale = document.getElementById("stale");
 const SECOND = 1000;
+const SILENT = 40 * SECOND; // the stream tells the time every 15 seconds
 
 function ago(seconds) {
   if (seconds < 60) return `${seconds} s ago`;
@@ -57,11 +58,12 @@ function address() {
 }
 
 let stream = null;
+let heard = Date.now();
 
-function sinceNow() {
+function sinceHeard() {
   if (!stale.hidden) return;
   const time = stale.querySelector("time");
-  time.dateTime = new Date().toISOString();
+  time.dateTime = new Date(heard - clockAhead).toISOString();
   time.textContent = time.dateTime.slice(11, 19);
   stale.hidden = false;
 }
@@ -70,15 +72,27 @@ function listen() {
   stream?.close();
   stream = new EventSource(address());
   stream.addEventListener("clock", (event) => {
-    clockAhead = Date.now() - Number(event.data);
+    heard = Date.now();
+    clockAhead = heard - Number(event.data);
     stale.hidden = true;
   });
-  stream.addEventListener("change", (event) => show(JSON.parse(event.data)));
+  stream.addEventListener("change", (event) => {
+    heard = Date.now();
+    show(JSON.parse(event.data));
+  });
   stream.addEventListener("error", () => {
-    sinceNow();
+    sinceHeard();
     // The browser tries again by itself, unless the answer was a refusal.
     if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 5 * SECOND);
   });
+}
+
+// A network that is gone says nothing, and the browser may wait for minutes.
+function doubtSilence() {
+  if (!stream || Date.now() - heard < SILENT) return;
+  sinceHeard();
+  heard = Date.now();
+  listen();
 }
 
 function selectAll() {
@@ -93,6 +107,7 @@ function selectAll() {
 if (stale) {
   selectAll();
   setInterval(refreshAges, SECOND);
+  setInterval(doubtSilence, SECOND);
   // A page that nobody looks at needs no stream; a browser has six connections to a host.
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) {
