@@ -38,9 +38,9 @@ class ConsoleScene(LiveScene):
 
     def __init__(self, folder: Path, bootstrap_servers: str, database_url: str) -> None:
         super().__init__(folder, bootstrap_servers, database_url)
-        self._port = free_port()
+        self.port = free_port()
         self._account_ids: dict[str, str] = {}
-        self.api = self._process("api", {"port": self._port})
+        self.api = self._process("api", {"port": self.port})
         self.worker = self._process("worker", {})
 
     def __exit__(self, *error: object) -> None:
@@ -51,7 +51,7 @@ class ConsoleScene(LiveScene):
     @property
     def origin(self) -> str:
         """Where the console is, as a browser names it."""
-        return f"http://127.0.0.1:{self._port}"
+        return f"http://127.0.0.1:{self.port}"
 
     def serve(self) -> None:
         """Start API, worker and live path on tables and topics that are made first."""

@@ -1,0 +1,192 @@
+"""A job's own page: it follows the job, and people act on the job there."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import pytest
+from browser import Chromium, Visitor
+from console_scene import ConsoleScene, sign_in
+from live_scene import events
+from playwright.sync_api import Locator, Page, expect
+from processes import until
+from receiver_thread import ReceiverThread
+from tcp_link import TcpLink
+
+from app.replay.accounts import Scope
+from app.replay.model import Replay
+from app.replay.states import ReplayState
+
+pytestmark = pytest.mark.xdist_group("console")
+
+MANY = 400
+"""Events that a slow receiver takes longer for than any test looks."""
+
+ENDED = frozenset({ReplayState.COMPLETED, ReplayState.FAILED})
+
+
+class Looked(NamedTuple):
+    """A job that is running slowly, and its owner, who looks at its page."""
+
+    replay: Replay
+    visitor: Visitor
+
+    @property
+    def page(self) -> Page:
+        return self.visitor.page
+
+    @property
+    def state(self) -> Locator:
+        return state_of(self.page)
+
+
+def state_of(page: Page) -> Locator:
+    return page.get_by_role("heading", level=1).locator("[data-live=state]")
+
+
+def delivered(page: Page) -> int:
+    """The number that the page shows."""
+    text = page.locator("dt", has_text="Delivered").locator("xpath=following-sibling::dd")
+    return int(re.sub(r"\D", "", text.inner_text()))
+
+
+def slow_job(scene: ConsoleScene, receiver: ReceiverThread, account: str) -> Replay:
+    """A job that takes as long as its receiver is slow."""
+    webhook = scene.webhook_of(account, receiver)
+    window = scene.missed(webhook, *events(0, MANY))
+    receiver.answer(204, delay_s=0.2)
+    return scene.replay(webhook, window, max_in_flight=2)
+
+
+@contextmanager
+def looking(
+    chromium: Chromium,
+    scene: ConsoleScene,
+    receiver: ReceiverThread,
+    account: str,
+    *,
+    javascript: bool = True,
+) -> Iterator[Looked]:
+    key = scene.key(account, Scope.DEVELOPER)
+    replay = slow_job(scene, receiver, account)
+    until(lambda: scene.store.replay(replay.id).counts.delivered > 0, "it has begun")
+    with chromium.visitor(scene.origin, javascript=javascript) as visitor:
+        sign_in(visitor, key, f"/console/jobs/{replay.id}")
+        yield Looked(replay, visitor)
+
+
+def test_an_open_page_follows_its_job_to_the_end(
+    chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
+) -> None:
+    with looking(chromium, scene, receiver, "follows") as looked:
+        page = looked.page
+        expect(looked.state).to_have_text("ONGOING")
+        before = delivered(page)
+        until(lambda: delivered(page) > before, "the page counts on")
+        receiver.answer(204)
+        expect(looked.state).to_have_text("COMPLETED")
+        assert delivered(page) == MANY
+        expect(page.locator("[data-live=timeline]")).to_contain_text("COMPLETED")
+        # The page was loaded once, before and after its visitor signed in; the rest was streamed.
+        address = f"{scene.origin}/console/jobs/{looked.replay.id}"
+        assert looked.visitor.requests.count(address) == 2
+
+
+@pytest.mark.parametrize("javascript", [True, False])
+def test_a_job_is_paused_resumed_and_cancelled_on_its_page(
+    chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread, javascript: bool
+) -> None:
+    account = f"acts-{javascript}"
+    with looking(chromium, scene, receiver, account, javascript=javascript) as looked:
+        page = looked.page
+        page.get_by_role("button", name="Pause").click()
+        expect(page.get_by_text("The job is paused.")).to_be_visible()
+        expect(looked.state).to_have_text("PAUSED")
+        assert scene.store.replay(looked.replay.id).state is ReplayState.PAUSED
+        page.get_by_role("button", name="Resume").click()
+        expect(page.get_by_text("The job goes on.")).to_be_visible()
+        page.get_by_role("link", name="Cancel").click()
+        expect(page.get_by_role("heading", level=1)).to_contain_text("Cancel")
+        page.get_by_role("button", name="Cancel the job").click()
+        expect(page.get_by_text("The job is cancelled.")).to_be_visible()
+        expect(looked.state).to_have_text("CANCELLED")
+        assert scene.store.replay(looked.replay.id).state is ReplayState.CANCELLED
+        expect(page.get_by_role("button", name="Pause")).to_have_count(0)
+
+
+def test_what_a_receiver_refused_is_listed_and_sent_again_alone(
+    chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
+) -> None:
+    key = scene.key("retries", Scope.DEVELOPER)
+    webhook = scene.webhook_of("retries", receiver)
+    window = scene.missed(webhook, *events(0, 3))
+    receiver.answer(422)
+    failed = scene.replay(webhook, window)
+    until(lambda: scene.store.replay(failed.id).state in ENDED, "it is over")
+    receiver.answer(204)
+    with chromium.visitor(scene.origin) as visitor:
+        page = visitor.page
+        sign_in(visitor, key, f"/console/jobs/{failed.id}")
+        table = page.get_by_role("region", name="Failures").get_by_role("table")
+        expect(table.get_by_role("row")).to_have_count(4)
+        expect(table).to_contain_text("422")
+        page.get_by_role("button", name="Retry the 3 failed events only").click()
+        expect(
+            page.get_by_text("A job is queued that sends the failed events again.")
+        ).to_be_visible()
+        expect(state_of(page)).to_have_text("COMPLETED")
+        assert delivered(page) == 3
+        expect(page.get_by_role("link", name=failed.id)).to_be_visible()
+
+
+def test_a_page_that_lost_its_stream_says_so_and_catches_up(
+    chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
+) -> None:
+    key = scene.key("lost", Scope.DEVELOPER)
+    replay = slow_job(scene, receiver, "lost")
+    with TcpLink(scene.port) as link, chromium.visitor(f"http://{link.address}") as visitor:
+        visitor.tolerate("net::ERR_")
+        page = visitor.page
+        sign_in(visitor, key, f"/console/jobs/{replay.id}")
+        expect(state_of(page)).to_have_text("ONGOING")
+        stale = page.get_by_text("stale since")
+        expect(stale).to_be_hidden()
+        link.cut()
+        expect(stale).to_be_visible()
+        scene.store.pause_replay(replay.id)
+        link.mend()
+        expect(stale).to_be_hidden()
+        expect(state_of(page)).to_have_text("PAUSED")
+    scene.store.cancel_replay(replay.id)
+
+
+def test_a_page_whose_network_fell_silent_says_so_and_asks_again(
+    chromium: Chromium, scene: ConsoleScene
+) -> None:
+    with TcpLink(scene.port) as link, chromium.visitor(f"http://{link.address}") as visitor:
+        visitor.tolerate("net::ERR_")
+        page = visitor.page
+        page.clock.install()
+        with page.expect_response("**/console/live?*"):
+            sign_in(visitor, scene.key())
+        stale = page.get_by_text("stale since")
+        link.stall()
+        page.clock.fast_forward(60_000)
+        expect(stale).to_be_visible()
+        link.mend()
+        expect(stale).to_be_hidden()
+
+
+def test_who_is_signed_in_stays_so_when_the_service_starts_again(
+    chromium: Chromium, scene: ConsoleScene
+) -> None:
+    with chromium.visitor(scene.origin) as visitor:
+        visitor.tolerate("net::ERR_")
+        sign_in(visitor, scene.key())
+        scene.api.stop()
+        expect(visitor.page.get_by_text("stale since")).to_be_visible()
+        scene.start_api()
+        expect(visitor.page.get_by_text("stale since")).to_be_hidden()
+        visitor.go("/console/jobs")
+        expect(visitor.page.get_by_role("heading", level=1)).to_have_text("Jobs")
