@@ -91,7 +91,7 @@ def guard() -> Guard:
 @pytest.fixture
 async def application(settings: Settings, store: Store, guard: Guard) -> AsyncIterator[FastAPI]:
     """The API, which clients put the console in front of."""
-    history = LogHistory(settings.bootstrap_servers, timeout_s=0.2)
+    history = LogHistory(settings.bootstrap_servers, timeout_s=0.02)
     publisher = EventPublisher(
         settings.bootstrap_servers, origin="here", server="test", delivery_timeout_s=0.5
     )

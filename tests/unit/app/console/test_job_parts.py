@@ -1,0 +1,338 @@
+"""The parts of a job's page: what they say of a replay in each state, as numbers worked by hand."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from html_page import HtmlPage, text_of
+from jinja2 import Environment
+
+from app.console.job_parts import (
+    MOVES_SHOWN,
+    JobView,
+    asked_by,
+    events_left,
+    job_parts,
+    possible,
+    timeline_part,
+)
+from app.console.rendering import environment
+from app.replay.model import Counts, OffsetRange, Replay, Window
+from app.replay.moves import Move, MoveEvent
+from app.replay.options import NoticeStyle, ReplayOptions, Source
+from app.replay.samples import Sample
+from app.replay.states import ReplayState
+
+NINE_MS = 1_795_338_000_000
+"""2026-11-22 09:00:00."""
+
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
+
+ONGOING = Replay(
+    id="rpl_1",
+    account_id="acc_1",
+    origin="here",
+    source=Source.LOG,
+    webhook_id="wh_1",
+    window=Window(NINE_MS - 3_600_000, NINE_MS - 1_800_000),
+    options=ReplayOptions(),
+    retry_of=None,
+    notice=NoticeStyle.REWIND,
+    state=ReplayState.ONGOING,
+    lease_epoch=2,
+    claims_in_vain=0,
+    worker="machine:7",
+    offsets=OffsetRange(partition=3, start=1_000, end=5_000),
+    checkpoint=2_000,
+    counts=Counts(delivered=400, duplicates=70, failed=30),
+    status_counts={"200": 390, "204": 10, "503": 20, "none": 10},
+    error=None,
+    waiting_for=None,
+    awaits=None,
+    idle_ms=0,
+    created_ms=NINE_MS - 1_000,
+    started_ms=NINE_MS,
+    heartbeat_ms=NINE_MS + 9_000,
+    finished_ms=None,
+)
+
+OPEN = replace(
+    ONGOING,
+    state=ReplayState.OPEN,
+    worker=None,
+    lease_epoch=0,
+    offsets=None,
+    checkpoint=None,
+    counts=Counts(),
+    status_counts={},
+    started_ms=None,
+    heartbeat_ms=None,
+)
+
+COMPLETED = replace(
+    ONGOING, state=ReplayState.COMPLETED, checkpoint=5_000, finished_ms=NINE_MS + 100_000
+)
+
+
+@pytest.fixture(scope="module")
+def templates() -> Environment:
+    made = environment()
+    made.globals["lease_s"] = 15.0
+    return made
+
+
+def move(event: MoveEvent, number: int = 0, **more: object) -> Move:
+    made = Move(event, ReplayState.OPEN, 0, None, None, NINE_MS + number * 1_000)
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def parts_of(templates: Environment, view: JobView) -> Mapping[str, HtmlPage]:
+    """The parts as a page would hold them, ten seconds after the start."""
+    parts = job_parts(templates, view, NINE_MS + 10_000)
+    return {name: HtmlPage(f"<body><main>{markup}</main></body>") for name, markup in parts.items()}
+
+
+def told(part: HtmlPage) -> dict[str, str]:
+    """The list of names and values that a part holds."""
+    return dict(zip(part.texts(".//dt"), part.texts(".//dd"), strict=True))
+
+
+def words_of(templates: Environment, replay: Replay) -> Mapping[str, str]:
+    parts = parts_of(templates, JobView(replay, (), ()))
+    return {name: part.main for name, part in parts.items()}
+
+
+def test_a_quarter_done_in_ten_seconds_says_what_is_left_and_for_how_long(
+    templates: Environment,
+) -> None:
+    parts = parts_of(templates, JobView(ONGOING, (), ()))
+    assert parts["state"].main == "ONGOING"
+    assert parts["progress"].texts(".//p") == ["25 % of 4 000 records read"]
+    assert parts["progress"].one(".//progress").get("value") == "0.2500"
+    assert told(parts["progress"]) == {
+        "Delivered": "400",
+        "Duplicates": "70",
+        "Failed": "30",
+        "Left, about": "1 500",
+        "Rate, in the mean": "50/s",
+        "Time left": "30 s",
+    }
+    assert parts["eta"].main == "Time left: about 30 s, till 2026-11-22 09:00:40."
+
+
+def test_the_facts_name_partition_offsets_worker_and_lease(templates: Environment) -> None:
+    replay = replace(ONGOING, claims_in_vain=4, idle_ms=65_000)
+    facts = told(parts_of(templates, JobView(replay, (), ()))["facts"])
+    assert facts["Partition"] == "3 of delivery_log"
+    assert facts["Start offset"] == "1 000"
+    assert facts["Checkpoint"].startswith("2 000 ")
+    assert facts["End offset"].startswith("5 000 ")
+    assert facts["Worker"] == "machine:7"
+    assert facts["Lease epoch"].startswith("2 ")
+    assert facts["Claims in vain"].startswith("4 ")
+    assert facts["Heartbeat"].startswith("1 s ago")
+    assert facts["Idle since then"] == "1 min 5 s"
+
+
+def test_a_job_that_no_worker_has_had_tells_so(templates: Environment) -> None:
+    words = words_of(templates, OPEN)
+    assert "a worker" in words["why"]
+    assert words["eta"] == "No time left can be told yet."
+    assert words["plot"] == "No samples yet: they are taken while a worker delivers."
+    assert words["statuses"] == "Nothing was sent yet."
+    assert words["failures"] == "None so far."
+    assert "known once a worker has looked it up" in words["facts"]
+
+
+def test_what_a_job_waits_for_and_why_it_failed_stand_beside_its_state(
+    templates: Environment,
+) -> None:
+    waiting = replace(OPEN, waiting_for="the webhook to be enabled")
+    failed = replace(COMPLETED, state=ReplayState.FAILED, error="the receiver is gone")
+    assert "the webhook to be enabled" in words_of(templates, waiting)["why"]
+    assert words_of(templates, failed)["why"] == "the receiver is gone"
+
+
+def test_a_job_that_is_over_says_how_long_it_took(templates: Environment) -> None:
+    assert words_of(templates, COMPLETED)["eta"] == "Over: it took 1 min 40 s, pauses included."
+    cancelled = replace(OPEN, state=ReplayState.CANCELLED, finished_ms=NINE_MS)
+    assert words_of(templates, cancelled)["eta"] == "Over before a worker had it."
+
+
+def test_answers_stand_in_words_with_count_share_and_bar_the_most_frequent_first(
+    templates: Environment,
+) -> None:
+    statuses = parts_of(templates, JobView(ONGOING, (), ()))["statuses"]
+    rows = [[text_of(cell) for cell in row][:3] for row in statuses.all(".//tbody/tr")]
+    assert rows == [
+        ["200 OK", "390", "90.6 %"],
+        ["503 Service Unavailable", "20", "4.6 %"],
+        ["204 No Content", "10", "2.3 %"],
+        ["no answer", "10", "2.3 %"],
+    ]
+    bars = [(bar.get("class"), bar.get("width")) for bar in statuses.all(".//rect")]
+    assert bars[:2] == [("bar-good", "90.7"), ("bar-bad", "4.7")]
+    assert bars[3][0] == "bar-bad"
+
+
+def test_a_status_without_a_name_stands_as_its_number(templates: Environment) -> None:
+    replay = replace(ONGOING, status_counts={"299": 1, "799": 2})
+    statuses = parts_of(templates, JobView(replay, (), ()))["statuses"]
+    assert statuses.texts(".//tbody/tr/th") == ["799", "299"]
+
+
+def test_answers_that_were_not_noted_are_not_made_up(templates: Environment) -> None:
+    words = words_of(templates, replace(ONGOING, status_counts=None))
+    assert words["statuses"].startswith("The answers were not noted")
+
+
+@pytest.mark.parametrize(
+    ("state", "failed", "expected"),
+    [
+        (ReplayState.OPEN, 0, {"pause", "cancel"}),
+        (ReplayState.STARTED, 0, {"pause", "cancel"}),
+        (ReplayState.ONGOING, 3, {"pause", "cancel"}),
+        (ReplayState.PAUSED, 3, {"resume", "cancel"}),
+        (ReplayState.COMPLETED, 0, set()),
+        (ReplayState.COMPLETED, 3, {"retry"}),
+        (ReplayState.FAILED, 3, {"retry"}),
+        (ReplayState.CANCELLED, 3, {"retry"}),
+    ],
+)
+def test_only_what_the_state_allows_is_offered(
+    templates: Environment, state: ReplayState, failed: int, expected: set[str]
+) -> None:
+    replay = replace(ONGOING, state=state, counts=Counts(failed=failed))
+    assert possible(replay) == expected
+    actions = parts_of(templates, JobView(replay, (), ()))["actions"]
+    buttons = {button.get("form", "") for button in actions.all(".//button")}
+    links = {link.get("href") for link in actions.all(".//a")}
+    assert buttons == {f"do-{action}" for action in expected - {"cancel"}}
+    assert ("/console/jobs/rpl_1/cancel" in links) == ("cancel" in expected)
+    assert "/console/replays/new?cloneOf=rpl_1" in links
+
+
+def test_the_button_to_retry_says_how_many_events_failed(templates: Environment) -> None:
+    many = replace(COMPLETED, counts=Counts(failed=1_204))
+    one = replace(COMPLETED, counts=Counts(failed=1))
+    assert "Retry the 1 204 failed events only" in words_of(templates, many)["actions"]
+    assert "Retry the 1 failed event only" in words_of(templates, one)["actions"]
+
+
+@pytest.mark.parametrize(
+    ("replay", "left"),
+    [
+        (OPEN, None),
+        (ONGOING, 1_500),
+        (replace(ONGOING, checkpoint=1_000, counts=Counts()), None),
+        (COMPLETED, 0),
+    ],
+)
+def test_what_is_left_is_reckoned_from_what_was_read(replay: Replay, left: int | None) -> None:
+    assert events_left(replay) == left
+
+
+def test_two_samples_are_drawn_with_a_title_a_description_and_a_table(
+    templates: Environment,
+) -> None:
+    samples = (
+        Sample(NINE_MS, 1_000, Counts()),
+        Sample(NINE_MS + 10_000, 2_000, Counts(400, 70, 30)),
+    )
+    parts = parts_of(templates, JobView(ONGOING, (), samples))
+    plot, rows = parts["plot"], parts["rows"]
+    assert plot.one(".//svg").get("aria-labelledby") == "plot-title plot-words"
+    assert plot.texts(".//svg/title") == ["Pace over time"]
+    (words,) = plot.texts(".//svg/desc")
+    assert "500 events" in words
+    assert "50 per second in the mean" in words
+    assert plot.texts(".//p") == ["events per second"]
+    assert plot.texts(".//div/span") == ["60", "30", "0", "09:00:00", "09:00:05", "09:00:10"]
+    assert rows.texts(".//tbody/tr/td") == [
+        "2026-11-22 09:00:00",
+        "2026-11-22 09:00:10",
+        "500",
+        "50",
+    ]
+
+
+def test_a_single_sample_says_that_it_tells_no_pace(templates: Environment) -> None:
+    view = JobView(ONGOING, (), (Sample(NINE_MS, 1_000, Counts()),))
+    assert parts_of(templates, view)["plot"].main == (
+        "One sample so far: it takes two to tell a pace."
+    )
+
+
+def test_the_timeline_says_what_who_when_and_why_and_names_take_overs(
+    templates: Environment,
+) -> None:
+    moves = (
+        move(MoveEvent.CREATE, 0, actor="key_1"),
+        move(MoveEvent.CLAIM, 1, actor="a:1", state=ReplayState.STARTED, lease_epoch=1),
+        move(
+            MoveEvent.TAKE_OVER,
+            60,
+            actor="b:2",
+            state=ReplayState.STARTED,
+            lease_epoch=2,
+            reason="silence of a:1",
+        ),
+    )
+    page = parts_of(templates, JobView(ONGOING, moves, ()))["timeline"]
+    assert page.texts(".//li") == [
+        "Taken over by worker b:2 → STARTED 2026-11-22 09:01:00 · lease epoch 2 silence of a:1",
+        "Claimed by worker a:1 → STARTED 2026-11-22 09:00:01 · lease epoch 1",
+        "Asked for by key key_1 → OPEN 2026-11-22 09:00:00",
+    ]
+    assert [item.get("class") for item in page.all(".//li")] == ["takeover", None, None]
+    assert asked_by(moves) == "key key_1"
+    assert asked_by(moves[1:]) == ""
+
+
+@pytest.mark.parametrize("event", MoveEvent)
+def test_every_kind_of_move_has_words(templates: Environment, event: MoveEvent) -> None:
+    page = HtmlPage(f"<body><main>{timeline_part(templates, (move(event),))}</main></body>")
+    assert page.one(".//li/strong").text
+
+
+def test_of_a_long_story_the_beginning_and_the_latest_are_shown(templates: Environment) -> None:
+    story = (move(MoveEvent.CREATE), *(move(MoveEvent.CLAIM, each) for each in range(1, 200)))
+    page = HtmlPage(f"<body><main>{timeline_part(templates, story)}</main></body>")
+    items = page.texts(".//li")
+    assert len(items) == MOVES_SHOWN + 2
+    assert items[-1].startswith("Asked for")
+    assert items[-2] == f"{200 - MOVES_SHOWN - 1} more between. Show all"
+    assert page.one(".//li/a").get("href") == "?moves=all#timeline"
+    everything = HtmlPage(f"<body><main>{timeline_part(templates, story, None)}</main></body>")
+    assert len(everything.all(".//li")) == 200
+
+
+def test_a_story_that_just_fits_is_not_cut(templates: Environment) -> None:
+    story = tuple(move(MoveEvent.CLAIM, each) for each in range(MOVES_SHOWN + 1))
+    page = HtmlPage(f"<body><main>{timeline_part(templates, story)}</main></body>")
+    assert len(page.texts(".//li")) == MOVES_SHOWN + 1
+    assert not page.all(".//a")
+
+
+def test_nothing_that_others_wrote_becomes_markup(templates: Environment) -> None:
+    replay = replace(ONGOING, worker=HOSTILE, state=ReplayState.FAILED, error=HOSTILE)
+    replay = replace(replay, status_counts={HOSTILE: 1})
+    moves = (move(MoveEvent.TAKE_OVER, actor=HOSTILE, reason=HOSTILE),)
+    parts = parts_of(templates, JobView(replay, moves, ()))
+    for name in ("why", "facts", "statuses", "timeline"):
+        assert HOSTILE in parts[name].main, name
+        assert not parts[name].all(".//script"), name
+        assert not parts[name].all(".//img"), name
+
+
+def test_the_parts_of_a_long_job_are_small_enough_to_be_sent_every_second(
+    templates: Environment,
+) -> None:
+    samples = tuple(
+        Sample(NINE_MS + each * 60_000, each * 1_000, Counts(each * each)) for each in range(500)
+    )
+    moves = tuple(
+        move(MoveEvent.RELEASE, each, actor="machine:7", reason="x" * 60) for each in range(200)
+    )
+    parts = job_parts(templates, JobView(ONGOING, moves, samples), NINE_MS)
+    assert sum(map(len, parts.values())) < 32_000
