@@ -10,6 +10,11 @@ from app.replay.model import Counts, Failure
 
 _NONE: Final[Tally] = {}
 
+NO_ANSWER: Final = "none"
+"""What stands for the status of an event that was not answered."""
+
+_NO_STATUS: Final = -1
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
@@ -17,19 +22,29 @@ class Checkpoint:
 
     `counts` counts exactly that, from the start of the replay; `failures` are those below
     `offset` that no earlier checkpoint has handed over. `hours` counts what lies between the
-    last checkpoint on record and this one, by the hour of the events' time.
+    last checkpoint on record and this one, by the hour of the events' time. `statuses` tells what
+    the events that `counts` has as delivered or failed were answered with: see `Replay`.
     """
 
     offset: int
     counts: Counts
     failures: tuple[Failure, ...]
     hours: Mapping[int, Counts] = field(default_factory=dict, compare=False)
+    statuses: Mapping[str, int] | None = field(default=None, compare=False)
 
 
 class Entry:
     """Some records that are settled together, until the checkpoint has passed them."""
 
-    __slots__ = ("duplicates", "events", "failed_hours", "failures", "hours", "offset")
+    __slots__ = (
+        "delivered",
+        "duplicates",
+        "events",
+        "failed_hours",
+        "failures",
+        "hours",
+        "offset",
+    )
 
     def __init__(self, offset: int, hours: Tally, duplicates: Tally) -> None:
         self.offset = offset
@@ -39,6 +54,8 @@ class Entry:
         self.failures: Sequence[Failure] | None = None
         """Those of the events that were given up; None while the entry is open."""
         self.failed_hours = _NONE
+        self.delivered: Mapping[int, int] = {}
+        """How many of the events were answered with each status of a delivery."""
 
 
 class _HourBook:
@@ -77,9 +94,22 @@ class _HourBook:
             _take_off(self._failed, hour, counts.failed)
 
 
-def _add(book: dict[int, int], hours: Tally) -> None:
-    for hour, count in hours.items():
-        book[hour] = book.get(hour, 0) + count
+def _add(book: dict[int, int], counts: Mapping[int, int]) -> None:
+    for key, count in counts.items():
+        book[key] = book.get(key, 0) + count
+
+
+def _by_number(statuses: Mapping[str, int]) -> dict[int, int]:
+    return {
+        _NO_STATUS if name == NO_ANSWER else int(name): count for name, count in statuses.items()
+    }
+
+
+def _by_name(statuses: Mapping[int, int]) -> dict[str, int]:
+    return {
+        NO_ANSWER if status == _NO_STATUS else str(status): count
+        for status, count in statuses.items()
+    }
 
 
 def _take_off(book: dict[int, int], hour: int, count: int) -> None:
@@ -98,7 +128,10 @@ class DeliveryLedger:
     there when nothing is open, so that stretches without a record of the replay count as done.
     """
 
-    def __init__(self, position: int, counts: Counts) -> None:
+    def __init__(
+        self, position: int, counts: Counts, statuses: Mapping[str, int] | None = None
+    ) -> None:
+        """Begin where `counts` and `statuses` count all below; None where these are not known."""
         self._position = position
         self._offset = position
         self._delivered = counts.delivered
@@ -107,6 +140,8 @@ class DeliveryLedger:
         self._entries: deque[Entry] = deque()
         self._failures: list[Failure] = []
         self._hours = _HourBook()
+        # What was not noted for some can be told for none: the sum would not be that of the counts.
+        self._statuses = None if statuses is None else _by_number(statuses)
         self.ahead = 0
         """How many events are booked beyond the checkpoint, settled or not."""
 
@@ -136,12 +171,18 @@ class DeliveryLedger:
         self._position = max(self._position, position)
 
     def settle(
-        self, entry: Entry, failures: Sequence[Failure] = (), failed_hours: Tally = _NONE
+        self,
+        entry: Entry,
+        delivered: Mapping[int, int],
+        failures: Sequence[Failure] = (),
+        failed_hours: Tally = _NONE,
     ) -> None:
         """Book that the events of an entry are done with: delivered, but for `failures`.
 
-        `failed_hours` tells how many of these are of each hour.
+        `delivered` tells how many were answered with each status; `failed_hours` how many of the
+        failures are of each hour.
         """
+        entry.delivered = delivered
         entry.failures = failures
         entry.failed_hours = failed_hours
         self._advance()
@@ -153,7 +194,9 @@ class DeliveryLedger:
         """
         self._advance()
         counts = Counts(self._delivered, self._duplicates, self._failed)
-        return Checkpoint(self._offset, counts, tuple(self._failures), self._hours.counts())
+        statuses = None if self._statuses is None else _by_name(self._statuses)
+        failures, hours = tuple(self._failures), self._hours.counts()
+        return Checkpoint(self._offset, counts, failures, hours, statuses)
 
     def recorded(self, checkpoint: Checkpoint) -> None:
         """Forget the failures and the hours of a checkpoint that is on record."""
@@ -170,6 +213,10 @@ class DeliveryLedger:
         self.ahead -= entry.events
         self._delivered += entry.events - len(failures)
         self._hours.settled(entry.hours, entry.failed_hours)
+        if self._statuses is not None:
+            _add(self._statuses, entry.delivered)
+            for failure in failures:
+                _add(self._statuses, {_NO_STATUS if failure.status is None else failure.status: 1})
         if entry.duplicates:
             self._count_duplicates(entry.duplicates)
         if failures:

@@ -27,3 +27,23 @@ def is_due(last_ms: int | None, started_ms: int, now_ms: int) -> bool:
     if last_ms is None:
         return True
     return now_ms - last_ms >= max(GAP_MS_MIN, (now_ms - started_ms) // SAMPLES_PER_SPAN)
+
+
+class SamplePace:
+    """When a worker has a sample taken; the store is asked no more often than one may be due.
+
+    Times are milliseconds of any clock that goes on evenly.
+    """
+
+    def __init__(self, age_ms: int, now_ms: int) -> None:
+        """Begin with a replay that is claimed now, `age_ms` after its start."""
+        self._started_ms = now_ms - age_ms
+        # Whoever begins to deliver has one taken.
+        self._last_ms = now_ms
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether it is time; if so, the next one is due a gap later."""
+        if not is_due(self._last_ms, self._started_ms, now_ms):
+            return False
+        self._last_ms = now_ms
+        return True

@@ -1,7 +1,7 @@
 """What was read and is not yet delivered: bounded, whatever the receiver does."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from app.replay.checkpointing import DeliveryLedger, Entry
@@ -63,10 +63,15 @@ class Backlog:
         """The parcel that has waited longest; None after the last one."""
         return await self._queue.get()
 
-    def settle(self, consignment: Consignment, failures: Sequence[Failure]) -> None:
-        """Book that a parcel is done with: delivered, but for `failures`."""
+    def settle(
+        self, consignment: Consignment, delivered: Mapping[int, int], failures: Sequence[Failure]
+    ) -> None:
+        """Book that a parcel is done with: delivered, but for `failures`.
+
+        `delivered` tells how many of its events were answered with each status.
+        """
         failed_hours = _hours_of(failures, consignment.parcel) if failures else {}
-        self._ledger.settle(consignment.entry, failures, failed_hours)
+        self._ledger.settle(consignment.entry, delivered, failures, failed_hours)
         self._bytes -= consignment.parcel.bytes
         self._has_changed.set()
 

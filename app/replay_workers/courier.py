@@ -64,11 +64,17 @@ class GivenUp:
 
     attempts: int
     outcome: Refused | Unreachable
+    duration_ms: int | None
 
     @property
     def status(self) -> int | None:
         """The last HTTP answer, if there was one."""
         return self.outcome.status if isinstance(self.outcome, Refused) else None
+
+    @property
+    def response(self) -> str | None:
+        """How the body of the last answer began, if there was one."""
+        return self.outcome.response if isinstance(self.outcome, Refused) else None
 
 
 class _Stopped(Exception):
@@ -82,6 +88,7 @@ class Courier:
         self._route = route
         self._is_posting = False
         self._is_stopping = False
+        self._took_s = 0.0
         self._task: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
@@ -108,16 +115,18 @@ class Courier:
 
     async def _deliver(self, consignment: Consignment) -> None:
         """Deliver a parcel, in parts where it is too large as a whole."""
-        route, failures = self._route, list[Failure]()
+        route, delivered, failures = self._route, dict[int, int](), list[Failure]()
         parts = deque([consignment.parcel.events])
         while parts:
             events = parts.popleft()
             if len(events) > route.events_max:
                 parts.extendleft(reversed(_halves(events)))
                 continue
-            given_up = await self._persist(route.shipment(events))
-            if given_up is None:
+            end = await self._persist(route.shipment(events))
+            if isinstance(end, Delivered):
+                delivered[end.status] = delivered.get(end.status, 0) + len(events)
                 continue
+            given_up = end
             if given_up.status == CONTENT_TOO_LARGE and len(events) > 1:
                 route.events_max = min(route.events_max, len(events) // 2)
                 parts.appendleft(events)
@@ -126,24 +135,24 @@ class Courier:
             route.health.gave_up(len(events))
             if refusal := self._pointless(events, given_up):
                 for unsent in parts:
-                    failures += _failures(unsent, replace(given_up, attempts=0))
-                route.backlog.settle(consignment, failures)
+                    failures += _failures(unsent, replace(given_up, attempts=0, duration_ms=None))
+                route.backlog.settle(consignment, delivered, failures)
                 raise refusal
-        route.backlog.settle(consignment, failures)
+        route.backlog.settle(consignment, delivered, failures)
 
-    async def _persist(self, shipment: Shipment) -> GivenUp | None:
+    async def _persist(self, shipment: Shipment) -> Delivered | GivenUp:
         """Send a shipment until it is taken, or given up."""
         route, attempts = self._route, 0
         while True:
             outcome = await self._attempt(shipment)
             if isinstance(outcome, Delivered):
-                return None
+                return outcome
             wait_s = 0.0
             if not isinstance(outcome, Withheld):
                 attempts += 1
                 verdict = route.policy.next(outcome, attempts, random.random())  # noqa: S311
                 if isinstance(verdict, GiveUp) or route.health.state is Health.WRITTEN_OFF:
-                    return GivenUp(attempts, outcome)
+                    return GivenUp(attempts, outcome, round(self._took_s * 1_000))
                 wait_s = verdict.seconds
             if self._is_stopping:
                 raise _Stopped
@@ -199,7 +208,8 @@ class Courier:
 
     def _note(self, outcome: Outcome, started_s: float, body_bytes: int) -> None:
         health, now_s = self._route.health, time.monotonic()
-        self._route.metrics.count(outcome, now_s - started_s, body_bytes)
+        self._took_s = now_s - started_s
+        self._route.metrics.count(outcome, self._took_s, body_bytes)
         if type(outcome) is Delivered:
             health.took_one()
         elif isinstance(outcome, Refused | Unreachable):
@@ -226,7 +236,6 @@ def _halves(events: list[LoggedEvent]) -> tuple[list[LoggedEvent], list[LoggedEv
 
 
 def _failures(events: Sequence[LoggedEvent], given_up: GivenUp) -> list[Failure]:
-    status, reason = given_up.status, given_up.outcome.reason
-    return [
-        Failure(event.offset, event.event_id, given_up.attempts, status, reason) for event in events
-    ]
+    end = (given_up.attempts, given_up.status, given_up.outcome.reason)
+    last = (given_up.duration_ms, given_up.response)
+    return [Failure(event.offset, event.event_id, *end, *last) for event in events]

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Final
 
@@ -12,10 +13,11 @@ from app.log.topics import DELIVERY_ARCHIVE, DELIVERY_LOG
 from app.replay.checkpointing import Checkpoint, DeliveryLedger
 from app.replay.dedupe import SeenHashes
 from app.replay.health import ReceiverHealth
-from app.replay.model import Claim, OffsetRange
+from app.replay.model import Claim, OffsetRange, Replay
 from app.replay.options import Source
 from app.replay.pace import Pace
 from app.replay.retry import RetryPolicy
+from app.replay.samples import SamplePace
 from app.replay_workers.backlog import Backlog
 from app.replay_workers.courier import Courier, Route
 from app.replay_workers.equipment import Equipment
@@ -61,8 +63,11 @@ class Delivery:
         self._lease = lease
         self._equipment = equipment
         self.resume_at = offsets.start if checkpoint is None else checkpoint
-        self._ledger = DeliveryLedger(self.resume_at, claim.replay.counts)
+        self._ledger = DeliveryLedger(
+            self.resume_at, claim.replay.counts, claim.replay.status_counts
+        )
         self._recorded = self._ledger.checkpoint()
+        self._samples = SamplePace(_age_ms(claim.replay), _monotonic_ms())
         self._couriers: list[Courier] = []
         self._intake: asyncio.Task[None] | None = None
         self._reason: Exception | None = None
@@ -96,18 +101,17 @@ class Delivery:
         """
         if self.is_complete:
             return
+        is_carried = asyncio.Event()
         async with asyncio.TaskGroup() as group:
-            beside = [
-                group.create_task(self._record_regularly()),
-                group.create_task(self._watch_webhook()),
-            ]
+            group.create_task(self._record_until(is_carried))
+            watch = group.create_task(self._watch_webhook())
             backlog = self._backlog()
             route = self._route(backlog)
             self._couriers = [Courier(route) for _ in range(self._in_flight)]
             self._intake = group.create_task(self._read(backlog))
             await asyncio.wait([group.create_task(self._carry(each)) for each in self._couriers])
-            for task in beside:
-                task.cancel()
+            is_carried.set()
+            watch.cancel()
         reason = self._reason
         if isinstance(reason, ReplayRefused) or (reason is not None and not self.is_complete):
             raise reason
@@ -132,9 +136,15 @@ class Delivery:
         if checkpoint == self._recorded and not even_if_known:
             return
         await self._tell(checkpoint)
+        with_sample = self._samples.is_due(_monotonic_ms()) or even_if_known
         await self._lease.write(
             lambda store, lease: store.checkpoint(
-                lease, checkpoint.offset, checkpoint.counts, checkpoint.failures
+                lease,
+                checkpoint.offset,
+                checkpoint.counts,
+                checkpoint.failures,
+                checkpoint.statuses,
+                with_sample=with_sample,
             )
         )
         self._ledger.recorded(checkpoint)
@@ -163,10 +173,14 @@ class Delivery:
             )
         )
 
-    async def _record_regularly(self) -> None:
+    async def _record_until(self, is_carried: asyncio.Event) -> None:
+        """Record regularly. A record under way is waited for: cut off, it would be told twice."""
         try:
             while True:
-                await asyncio.sleep(self._equipment.settings.checkpoint_interval_s)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._equipment.settings.checkpoint_interval_s):
+                        await is_carried.wait()
+                        return
                 await self.record()
         except LeaseLost as lost:
             self.stop(lost)
@@ -249,3 +263,14 @@ class Delivery:
     def _cut_off(self) -> None:
         for courier in self._couriers:
             courier.cut_off()
+
+
+def _age_ms(replay: Replay) -> int:
+    """How long ago a replay that was just claimed was begun, by the clock that noted both."""
+    if replay.heartbeat_ms is None or replay.started_ms is None:
+        return 0
+    return replay.heartbeat_ms - replay.started_ms
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

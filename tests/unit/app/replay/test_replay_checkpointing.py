@@ -12,6 +12,9 @@ from app.replay.model import Counts, Failure
 ONE = {0: 1}
 """A single event, of the first hour."""
 
+TAKEN = {200: 1}
+"""A single event was answered so."""
+
 
 def failure(offset: int) -> Failure:
     return Failure(offset, f"evt_{offset}", 6, 503, "answered 503")
@@ -21,10 +24,10 @@ def test_the_checkpoint_waits_for_the_lowest_open_record() -> None:
     ledger = DeliveryLedger(10, Counts())
     first, second, third = (ledger.open(offset, offset + 1, ONE) for offset in (11, 14, 17))
     ledger.read_to(20)
-    ledger.settle(third)
-    ledger.settle(second)
+    ledger.settle(third, TAKEN)
+    ledger.settle(second, TAKEN)
     assert ledger.checkpoint() == Checkpoint(11, Counts(), ())
-    ledger.settle(first)
+    ledger.settle(first, TAKEN)
     assert ledger.checkpoint() == Checkpoint(20, Counts(delivered=3), ())
 
 
@@ -35,19 +38,19 @@ def test_counts_count_exactly_what_lies_below_the_checkpoint() -> None:
     second = ledger.open(2, 3, ONE)
     ledger.duplicate(4, ONE)
     ledger.read_to(4)
-    ledger.settle(first)
+    ledger.settle(first, TAKEN)
     assert ledger.checkpoint() == Checkpoint(2, Counts(delivered=1, duplicates=1), ())
-    ledger.settle(second, [failure(2)])
+    ledger.settle(second, {}, [failure(2)])
     assert ledger.checkpoint() == Checkpoint(4, Counts(1, 2, 1), (failure(2),))
 
 
 def test_a_record_that_is_settled_before_all_is_read_lies_below_the_checkpoint() -> None:
     ledger = DeliveryLedger(0, Counts())
-    ledger.settle(ledger.open(5, 6, ONE))
+    ledger.settle(ledger.open(5, 6, ONE), TAKEN)
     assert ledger.checkpoint() == Checkpoint(6, Counts(delivered=1), ())
     last = ledger.open(8, 9, ONE)
     assert ledger.checkpoint() == Checkpoint(8, Counts(delivered=1), ())
-    ledger.settle(last)
+    ledger.settle(last, TAKEN)
     assert ledger.checkpoint() == Checkpoint(9, Counts(delivered=2), ())
 
 
@@ -59,20 +62,20 @@ def test_a_stretch_without_records_moves_the_checkpoint() -> None:
 
 def test_counts_go_on_from_those_of_the_job_taken_over() -> None:
     ledger = DeliveryLedger(50, Counts(delivered=7, duplicates=2, failed=1))
-    ledger.settle(ledger.open(60, 61, ONE))
+    ledger.settle(ledger.open(60, 61, ONE), TAKEN)
     ledger.read_to(61)
     assert ledger.checkpoint() == Checkpoint(61, Counts(8, 2, 1), ())
 
 
 def test_failures_come_again_until_they_are_on_record() -> None:
     ledger = DeliveryLedger(0, Counts())
-    ledger.settle(ledger.open(0, 1, ONE), [failure(0)])
+    ledger.settle(ledger.open(0, 1, ONE), {}, [failure(0)])
     lost = ledger.checkpoint()
-    ledger.settle(ledger.open(1, 2, ONE), [failure(1)])
+    ledger.settle(ledger.open(1, 2, ONE), {}, [failure(1)])
     again = ledger.checkpoint()
     assert lost.failures == (failure(0),)
     assert again.failures == (failure(0), failure(1))
-    ledger.settle(ledger.open(2, 3, ONE), [failure(2)])
+    ledger.settle(ledger.open(2, 3, ONE), {}, [failure(2)])
     ledger.recorded(again)
     assert ledger.checkpoint().failures == (failure(2),)
 
@@ -80,9 +83,9 @@ def test_failures_come_again_until_they_are_on_record() -> None:
 def test_a_failure_above_the_checkpoint_is_not_handed_over_yet() -> None:
     ledger = DeliveryLedger(0, Counts())
     blocked = ledger.open(0, 1, ONE)
-    ledger.settle(ledger.open(1, 2, ONE), [failure(1)])
+    ledger.settle(ledger.open(1, 2, ONE), {}, [failure(1)])
     assert ledger.checkpoint() == Checkpoint(0, Counts(), ())
-    ledger.settle(blocked)
+    ledger.settle(blocked, TAKEN)
     assert ledger.checkpoint().failures == (failure(1),)
 
 
@@ -90,9 +93,9 @@ def test_what_is_beyond_the_checkpoint_is_counted() -> None:
     ledger = DeliveryLedger(0, Counts())
     blocked = ledger.open(0, 1, ONE)
     for offset in (1, 2, 3):
-        ledger.settle(ledger.open(offset, offset + 1, ONE))
+        ledger.settle(ledger.open(offset, offset + 1, ONE), TAKEN)
     assert ledger.ahead == 4
-    ledger.settle(blocked)
+    ledger.settle(blocked, TAKEN)
     assert ledger.ahead == 0
 
 
@@ -101,9 +104,26 @@ def test_events_of_one_entry_are_settled_together() -> None:
     entry = ledger.open(3, 9, {0: 4}, {0: 2})
     assert ledger.ahead == 4
     assert ledger.checkpoint() == Checkpoint(3, Counts(), ())
-    ledger.settle(entry, [failure(5), failure(8)])
+    ledger.settle(entry, {200: 2}, [failure(5), failure(8)])
     assert ledger.checkpoint() == Checkpoint(9, Counts(2, 2, 2), (failure(5), failure(8)))
     assert ledger.ahead == 0
+
+
+def test_answers_are_told_of_what_lies_below_the_checkpoint_alone() -> None:
+    ledger = DeliveryLedger(0, Counts(3, 0, 1), {"200": 2, "204": 1, "none": 1})
+    blocked, batch, silent = (ledger.open(offset, offset + 1, ONE) for offset in (1, 2, 3))
+    ledger.settle(batch, {200: 4, 202: 1}, [failure(2)])
+    ledger.settle(silent, {}, [Failure(3, "evt_3", 6, None, "timeout")])
+    assert ledger.checkpoint().statuses == {"200": 2, "204": 1, "none": 1}
+    ledger.settle(blocked, TAKEN)
+    assert ledger.checkpoint().statuses == {"200": 7, "202": 1, "204": 1, "503": 1, "none": 2}
+
+
+def test_where_answers_were_not_noted_before_none_are_told() -> None:
+    ledger = DeliveryLedger(0, Counts(delivered=1), None)
+    ledger.settle(ledger.open(1, 2, ONE), TAKEN)
+    assert ledger.checkpoint() == Checkpoint(2, Counts(delivered=2), ())
+    assert ledger.checkpoint().statuses is None
 
 
 Run = tuple[str, int, int]
@@ -134,7 +154,7 @@ def hours_of(kinds: str, start: int, end: int) -> dict[int, Counts]:
 def test_in_any_order_the_checkpoint_is_the_lowest_open_offset(
     runs: list[Run], random: Random
 ) -> None:
-    ledger = DeliveryLedger(0, Counts())
+    ledger = DeliveryLedger(0, Counts(), {})
     entries, kinds = {}, ""
     for kind, count, among in runs:
         start, kinds = len(kinds), kinds + kind * count
@@ -152,12 +172,17 @@ def test_in_any_order_the_checkpoint_is_the_lowest_open_offset(
         entry = entries.pop(offset)
         is_failed = kinds[offset] == "f"
         failures = [failure(offset + n) for n in range(entry.events)] if is_failed else []
-        ledger.settle(entry, failures, entry.hours if is_failed else {})
+        delivered = {} if is_failed else {200 + offset % 3: entry.events}
+        ledger.settle(entry, delivered, failures, entry.hours if is_failed else {})
         checkpoint = ledger.checkpoint()
         assert checkpoint.hours == hours_of(kinds, recorded, checkpoint.offset)
         assert checkpoint.offset == min(entries, default=len(kinds))
         below = kinds[: checkpoint.offset]
         assert checkpoint.counts == Counts(below.count("o"), below.count("d"), below.count("f"))
+        assert checkpoint.statuses is not None
+        given_up = checkpoint.statuses.get("503", 0)
+        assert given_up == below.count("f")
+        assert sum(checkpoint.statuses.values()) == below.count("o") + given_up
         assert [one.offset for one in checkpoint.failures] == [
             offset for offset, kind in enumerate(below) if recorded <= offset and kind == "f"
         ]

@@ -28,6 +28,7 @@ DONE = Replay(
     offsets=None,
     checkpoint=None,
     counts=Counts(7, 2, 1),
+    status_counts=None,
     error=None,
     waiting_for=None,
     awaits=None,

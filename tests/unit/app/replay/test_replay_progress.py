@@ -26,6 +26,7 @@ ONGOING = Replay(
     offsets=OffsetRange(partition=3, start=100, end=500),
     checkpoint=200,
     counts=Counts(delivered=40, duplicates=7, failed=3),
+    status_counts=None,
     error=None,
     waiting_for=None,
     awaits=None,

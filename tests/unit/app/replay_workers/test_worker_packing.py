@@ -53,7 +53,8 @@ class Books:
 
     def settle(self, index: int) -> None:
         if self.entries:
-            self.ledger.settle(self.entries.pop(index % len(self.entries)))
+            entry = self.entries.pop(index % len(self.entries))
+            self.ledger.settle(entry, {200: entry.events})
             self.check()
 
     def check(self) -> None:
@@ -126,7 +127,7 @@ def test_what_is_read_waits_until_enough_is_delivered() -> None:
         assert ledger.ahead == 3
         for consignment in taken:
             assert consignment is not None
-            backlog.settle(consignment, ())
+            backlog.settle(consignment, {200: 1}, ())
         await asyncio.wait_for(reading, 10)
         assert ledger.ahead == 3
 
