@@ -9,7 +9,18 @@ from app.api.doors import Doors
 from app.api.head_limit import HeadLimit
 from app.api.limits import BodyLimit
 from app.api.request_log import RequestLog
-from app.console import job, jobs, refusals, sign_in, static_files
+from app.console import (
+    bulk,
+    job,
+    jobs,
+    refusals,
+    sign_in,
+    static_files,
+    webhook,
+    webhook_actions,
+    webhook_registration,
+    webhooks,
+)
 from app.console.gate import Gate
 from app.console.headers import SecurityHeaders
 from app.console.health import HealthWatch
@@ -20,7 +31,18 @@ from app.console.rendering import Renderer
 
 PREFIX: Final = "/console"
 
-PAGES: Final = (sign_in, jobs, job, stream, static_files)
+PAGES: Final = (
+    sign_in,
+    jobs,
+    bulk,
+    job,
+    webhooks,
+    webhook_registration,
+    webhook,
+    webhook_actions,
+    stream,
+    static_files,
+)
 
 
 class Front:

@@ -5,6 +5,8 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
+from app.console.form_times import input_type
+from app.replay.tallies import TOOK_MS_BOUNDS
 from app.replay.windows import format_time
 
 NOTHING: Final = "\N{EN DASH}"
@@ -56,6 +58,15 @@ def duration(seconds: float | None) -> str:
     return f"{whole // _DAY_S} d {whole % _DAY_S // _HOUR_S} h"
 
 
+def at_most(took_ms: float | None) -> str:
+    """How long so many answers took at most; infinite is longer than the last class of tallies."""
+    if took_ms is None:
+        return NOTHING
+    if took_ms > TOOK_MS_BOUNDS[-1]:
+        return f"> {count(TOOK_MS_BOUNDS[-1])} ms"
+    return f"\N{LESS-THAN OR EQUAL TO} {count(round(took_ms))} ms"
+
+
 def percent(share: float | None) -> str:
     """A share of 1, rounded down, so that 100 % means all."""
     return NOTHING if share is None else f"{int(share * 1_000) / 10:.4g} %"
@@ -90,9 +101,11 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "rate": rate,
     "size": size,
     "duration": duration,
+    "at_most": at_most,
     "percent": percent,
     "moment": moment,
     "iso": format_time,
+    "input_type": input_type,
     "time": time_tag,
     "age": age_tag,
 }

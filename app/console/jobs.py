@@ -1,6 +1,6 @@
 """The list of jobs: those of a filter, the latest first, with how many there are in each state."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from fastapi import APIRouter, Request
@@ -10,9 +10,12 @@ from starlette.responses import Response
 from app.api.access import account_meant
 from app.api.doors import DoorsDependency, now_ms
 from app.api.paging import Cursor
+from app.api.problems import Problem
+from app.console.form_times import field_time
 from app.console.gate import Viewer, ViewerDependency
-from app.console.job_filters import filter_of, jobs_url, query_of
+from app.console.job_filters import TEXTS, filter_of, jobs_url, query_of
 from app.console.job_rows import ALL, counter_parts, job_rows
+from app.console.refused_forms import Refusal, refusal_of
 from app.console.rendering import environment_of, rendered
 from app.replay.filters import ReplayFilter
 from app.replay.model import Replay
@@ -40,17 +43,25 @@ class Tab:
 async def jobs_page(
     request: Request, doors: DoorsDependency, viewer: ViewerDependency, cursor: Cursor = None
 ) -> Response:
-    """List the jobs of the filter in the query."""
-    wanted = filter_of(request.url.query)
+    """List the jobs of the filter in the query; of one that is none, say so beside its fields."""
+    try:
+        wanted, refusal = filter_of(request.url.query), None
+    except Problem as problem:
+        wanted, refusal = ReplayFilter(), refusal_of(problem, TEXTS)
     account_meant(viewer.key, wanted.account_id)
     page, counts = await run_in_threadpool(_look, doors.store, viewer, wanted, cursor or None)
     present_ms = now_ms()
     return await rendered(
         request,
         "jobs.html",
+        200 if refusal is None else refusal.status,
         wanted=wanted,
         query=query_of(wanted),
+        typed=_typed(request, wanted, refusal),
+        refusal=refusal,
         tabs=_tabs(wanted, counts),
+        matching=sum(counts[state] for state in wanted.states or counts),
+        before_ms=_just_after(page, present_ms),
         rows=job_rows(environment_of(request), page.items, present_ms),
         older=page.next_cursor and jobs_url(wanted, cursor=page.next_cursor),
         newest=jobs_url(wanted) if cursor else None,
@@ -65,15 +76,35 @@ def _look(
     return page, dict(store.count_by_state(wanted, of_account=sees))
 
 
+def _typed(request: Request, wanted: ReplayFilter, refusal: Refusal | None) -> dict[str, str]:
+    """What the fields of the filter show: the filter, or what was typed in vain."""
+    if refusal is not None:
+        return {name: request.query_params.get(name, "") for name in TEXTS}
+    return {
+        "webhookId": wanted.webhook_id or "",
+        "accountId": wanted.account_id or "",
+        "createdFrom": field_time(wanted.created_from_ms),
+        "createdTo": field_time(wanted.created_to_ms),
+    }
+
+
+def _just_after(page: Page[Replay], present_ms: int) -> int:
+    """The first moment after all that the page tells of; the database's clock may be ahead."""
+    newest_ms = max((replay.created_ms for replay in page.items), default=0)
+    return max(newest_ms, present_ms) + 1
+
+
 def _tabs(wanted: ReplayFilter, counts: dict[ReplayState, int]) -> list[Tab]:
     numbers = counter_parts(counts)
     choices = [(ALL, "All", frozenset[ReplayState]())]
     choices += [(str(state), str(state), frozenset({state})) for state in ReplayState]
     return [
-        Tab(name, words, _url(wanted, states), numbers[name], wanted.states == states)
+        Tab(
+            name,
+            words,
+            jobs_url(replace(wanted, states=states)),
+            numbers[name],
+            wanted.states == states,
+        )
         for name, words, states in choices
     ]
-
-
-def _url(wanted: ReplayFilter, states: frozenset[ReplayState]) -> str:
-    return jobs_url(ReplayFilter(states, wanted.webhook_id, wanted.account_id))

@@ -37,6 +37,11 @@ WORDS: Final[Mapping[str, Words]] = {
     "cancel": Words("The job is cancelled.", "{} jobs are cancelled."),
     "retry": Words("A job is queued that sends the failed events again.", "{} retries are queued."),
     "start": Words("The replay is queued.", "{} replays are queued."),
+    "none-ticked": Words(
+        "No job was ticked: tick some, or choose all that match.",
+        "No job was ticked: tick some, or choose all that match.",
+        is_bad_news=True,
+    ),
     "moved-on": Words(
         "The job had moved on meanwhile, and was left as it is.",
         "{} jobs had moved on meanwhile, and were left as they are.",
@@ -46,6 +51,23 @@ WORDS: Final[Mapping[str, Words]] = {
         "Nothing was queued: another job of this webhook is not over yet.",
         "Nothing was queued: other jobs of {} webhooks are not over yet.",
         is_bad_news=True,
+    ),
+    "webhook-enable": Words(
+        "The receiver has proved to be yours: the webhook is ENABLED.", "{} webhooks are ENABLED."
+    ),
+    "webhook-disable": Words(
+        "The webhook is DISABLED: nothing is sent to it. Its events are logged all the same.",
+        "{} webhooks are DISABLED.",
+    ),
+    "webhook-change": Words("The webhook is changed.", "{} webhooks are changed."),
+    "webhook-rotated": Words(
+        "Nothing was rotated: this form had given the webhook a secret before, and that was "
+        "replaced since.",
+        "Nothing was rotated: {} secrets were replaced before.",
+        is_bad_news=True,
+    ),
+    "webhook-delete": Words(
+        "The webhook is deleted, and its secret with it.", "{} webhooks are deleted."
     ),
 }
 """By code: each page adds its own here."""
