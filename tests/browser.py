@@ -13,6 +13,7 @@ from playwright.sync_api import (
     BrowserContext,
     ConsoleMessage,
     Dialog,
+    Locator,
     Page,
     Request,
     Response,
@@ -26,6 +27,9 @@ LOOPBACK: Final = "127.0.0.1"
 WIDE: Final = (1_280, 900)
 NARROW: Final = (360, 740)
 """A small telephone; pages are to be readable on it."""
+
+TABS_MAX: Final = 100
+"""Steps of a page that nobody would take more of."""
 
 _OPTIONS: Final = (
     "--disable-gpu",
@@ -92,7 +96,7 @@ class Visitor:
 
     def __init__(self, context: BrowserContext, origin: str) -> None:
         self._context = context
-        self._origin = origin
+        self._origins = {origin}
         self.complaints: list[str] = []
         self.requests: list[str] = []
         """Every URL that was asked for, in order."""
@@ -120,11 +124,20 @@ class Visitor:
         """Let complaints be in which one of these patterns is found."""
         self._tolerated += complaints
 
-    def another_page(self) -> Page:
-        """A second tab of the same person, as closely watched."""
-        page = self._context.new_page()
-        page.on("dialog", self._note_dialog)
-        return page
+    def allow(self, origin: str) -> None:
+        """Let pages of another site be asked for as well."""
+        self._origins.add(origin)
+
+    def tab_to(self, target: Locator) -> None:
+        """Press Tab until the focus is there, as a person does who has no mouse."""
+        for _ in range(TABS_MAX):
+            self.page.keyboard.press("Tab")
+            if target.evaluate("each => each === document.activeElement"):
+                break
+        else:
+            raise AssertionError(f"Tab does not lead to {target}")
+        outline = target.evaluate("each => getComputedStyle(each).outlineStyle")
+        assert outline != "none", f"nobody sees that the focus is on {target}"
 
     def go(self, path: str) -> Response:
         """Open a page of the site: the answer, after redirects."""
@@ -133,7 +146,8 @@ class Visitor:
         return response
 
     def _assert_content(self) -> None:
-        strange = [url for url in self.requests if not url.startswith(f"{self._origin}/")]
+        ours = tuple(f"{origin}/" for origin in self._origins)
+        strange = [url for url in self.requests if not url.startswith(ours)]
         assert not strange, f"asked elsewhere: {strange}"
         bad = [
             said

@@ -89,9 +89,11 @@ class ConsoleScene(LiveScene):
         self.owe(webhook, *events, time_ms=at_ms)
         return Window(at_ms, at_ms + 1)
 
-    def replay(self, webhook: Webhook, window: Window, **options: Any) -> Replay:
-        """A replay that waits for the worker."""
-        new = NewReplay(webhook.id, window, ReplayOptions(**options), origin="here")
+    def replay(
+        self, webhook: Webhook, window: Window, *, origin: str = "here", **options: Any
+    ) -> Replay:
+        """A replay that waits for the worker of a data centre; only "here" is one."""
+        new = NewReplay(webhook.id, window, ReplayOptions(**options), origin=origin)
         return self.store.create_replay(new)[0]
 
     def _process(self, name: str, settings: dict[str, object]) -> ServerProcess:

@@ -1,0 +1,130 @@
+"""Who may see and do what, and that nobody is tricked into it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+from browser import LOOPBACK, Chromium
+from console_scene import ConsoleScene, sign_in
+from playwright.sync_api import Page, expect
+from receiver_thread import ReceiverThread
+
+from app.replay.accounts import Scope
+from app.replay.model import Replay, Window
+from app.replay.states import ReplayState
+
+pytestmark = pytest.mark.xdist_group("console")
+
+
+def waiting_job(scene: ConsoleScene, receiver: ReceiverThread, account: str) -> Replay:
+    """A job that no worker is there for."""
+    webhook = scene.webhook_of(account, receiver)
+    return scene.replay(webhook, Window(0, 1), origin="west")
+
+
+def csrf(page: Page) -> str:
+    """The token of the page's forms."""
+    return page.locator("input[name=csrf]").first.input_value()
+
+
+def test_a_developer_neither_sees_nor_moves_the_job_of_another(
+    chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
+) -> None:
+    scene.key("alice", Scope.DEVELOPER)
+    bobs_key = scene.key("bob", Scope.DEVELOPER)
+    theirs = waiting_job(scene, receiver, "alice")
+    own = waiting_job(scene, receiver, "bob")
+    with chromium.visitor(scene.origin) as bob:
+        bob.tolerate("status of 40[34]")
+        sign_in(bob, bobs_key)
+        expect(bob.page.get_by_role("link", name=own.id)).to_be_visible()
+        expect(bob.page.get_by_text(theirs.id)).to_have_count(0)
+        expect(bob.page.get_by_role("link", name="Log")).to_have_count(0)
+        token = csrf(bob.page)
+        assert bob.go(f"/console/jobs/{theirs.id}").status == 404
+        assert bob.go(f"/console/jobs?accountId={theirs.account_id}").status == 403
+        path = f"{scene.origin}/console/jobs/{theirs.id}/pause"
+        assert bob.page.request.post(path, form={"csrf": token}).status == 404
+    assert scene.store.replay(theirs.id).state is ReplayState.OPEN
+
+
+def test_a_key_that_may_only_look_is_offered_no_action_and_given_none(
+    chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
+) -> None:
+    scene.key("carol", Scope.DEVELOPER)
+    replay = waiting_job(scene, receiver, "carol")
+    with chromium.visitor(scene.origin) as onlooker:
+        sign_in(onlooker, scene.key(read_only=True), f"/console/jobs/{replay.id}")
+        page = onlooker.page
+        expect(page.get_by_role("heading", level=1)).to_contain_text("OPEN")
+        assert page.get_by_role("button").all_inner_texts() == ["Sign out"]
+        path = f"{scene.origin}/console/jobs/{replay.id}/pause"
+        assert page.request.post(path, form={"csrf": csrf(page)}).status == 403
+    assert scene.store.replay(replay.id).state is ReplayState.OPEN
+
+
+@contextmanager
+def trap(target: str) -> Iterator[str]:
+    """A page elsewhere that sends a form to `target` in the name of whoever opens it."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            content = (
+                f"<!doctype html><title>Trap</title><form method=post action='{target}'></form>"
+                "<script>document.forms[0].submit()</script>"
+            ).encode()
+            self.send_response(200)
+            self.send_header("content-type", "text/html")
+            self.send_header("content-length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer((LOOPBACK, 0), Handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://{LOOPBACK}:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_page_elsewhere_changes_nothing_in_the_name_of_its_reader(
+    chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
+) -> None:
+    key = scene.key("dave", Scope.DEVELOPER)
+    replay = waiting_job(scene, receiver, "dave")
+    target = f"{scene.origin}/console/jobs/{replay.id}/pause"
+    # On another port of the same host, which browsers send the cookie from.
+    with trap(target) as origin, chromium.visitor(scene.origin) as visitor:
+        visitor.allow(origin)
+        visitor.tolerate("status of 403", "favicon")
+        sign_in(visitor, key)
+        visitor.page.goto(f"{origin}/")
+        visitor.page.wait_for_url(target)
+        expect(visitor.page.get_by_role("main")).to_contain_text("another site")
+    assert scene.store.replay(replay.id).state is ReplayState.OPEN
+
+
+def test_the_keyboard_alone_signs_in_and_pauses_a_job(
+    chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
+) -> None:
+    key = scene.key("erin", Scope.DEVELOPER)
+    replay = waiting_job(scene, receiver, "erin")
+    with chromium.visitor(scene.origin) as visitor:
+        page = visitor.page
+        visitor.go("/console/jobs")
+        visitor.tab_to(page.get_by_label("API key"))
+        page.keyboard.type(key)
+        page.keyboard.press("Enter")
+        page.wait_for_url("/console/jobs")
+        visitor.tab_to(page.get_by_role("link", name=replay.id))
+        page.keyboard.press("Enter")
+        page.wait_for_url(f"/console/jobs/{replay.id}")
+        visitor.tab_to(page.get_by_role("button", name="Pause"))
+        page.keyboard.press("Enter")
+        expect(page.get_by_text("The job is paused.")).to_be_visible()
+    assert scene.store.replay(replay.id).state is ReplayState.PAUSED
