@@ -207,3 +207,13 @@ async def _operator(viewer: ViewerDependency) -> Viewer:
 
 OperatorDependency = Annotated[Viewer, Depends(_operator)]
 """Who is signed in, and must be an operator."""
+
+
+async def _changer(viewer: ViewerDependency) -> Viewer:
+    if not viewer.may_change:
+        raise READ_ONLY
+    return viewer
+
+
+ChangerDependency = Annotated[Viewer, Depends(_changer)]
+"""Who is signed in, and may fill in forms that change something."""

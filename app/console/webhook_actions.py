@@ -1,0 +1,235 @@
+"""What one may do to a webhook, each the API's own operation: as forms of its page."""
+
+from typing import Final
+
+from fastapi import APIRouter, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import RedirectResponse, Response
+
+from app.api import webhook_changes
+from app.api.doors import Doors, DoorsDependency
+from app.api.models.webhooks import GRACE_S, Disabling, Rotation, WebhookChange
+from app.api.problems import NOT_VALIDATED, RATE_LIMITED, Problem
+from app.console.audit import note_change
+from app.console.forms import ChangeForm
+from app.console.gate import ChangerDependency, Viewer, ViewerDependency
+from app.console.notices import did
+from app.console.refused_forms import REFUSALS, read_body, refusal_of
+from app.console.rendering import rendered
+from app.console.webhook import show
+from app.console.webhooks import WEBHOOKS
+from app.replay.model import Webhook
+from app.webhooks.signing import new_secret
+
+CHANGE_FIELDS: Final = ("url", "description")
+
+GRACES: Final = {0: "none: at once", 3_600: "1 hour", GRACE_S: "1 day", 7 * GRACE_S: "7 days"}
+"""The grace periods that are offered, in seconds."""
+
+_DIGITS_MAX: Final = 9
+
+router = APIRouter(prefix="/webhooks/{webhook_id}")
+
+
+@router.post("/enable")
+async def enable(
+    webhook_id: str,
+    request: Request,
+    doors: DoorsDependency,
+    viewer: ViewerDependency,
+    _form: ChangeForm,
+) -> Response:
+    """Ask the receiver for its proof, and enable the webhook if it gives it."""
+    try:
+        await webhook_changes.enable(doors, viewer.key, webhook_id)
+    except Problem as problem:
+        if problem.kind not in (NOT_VALIDATED, RATE_LIMITED):
+            raise
+        refusal = refusal_of(problem, ())
+        note_change(request, viewer.key, "enableWebhook", webhook_id, refusal.status)
+        return await show(request, doors, viewer, webhook_id, refusal.status, refusal=refusal)
+    return _done(request, viewer, "enableWebhook", webhook_id, "webhook-enable")
+
+
+@router.get("/edit")
+async def edit_page(
+    webhook_id: str, request: Request, doors: DoorsDependency, viewer: ChangerDependency
+) -> Response:
+    """Ask what is to change."""
+    webhook = await _webhook(doors, viewer, webhook_id)
+    typed = {"url": webhook.url, "description": webhook.description}
+    return await rendered(request, "webhook_edit.html", webhook=webhook, typed=typed, refusal=None)
+
+
+@router.post("/edit")
+async def edit(
+    webhook_id: str,
+    request: Request,
+    doors: DoorsDependency,
+    viewer: ViewerDependency,
+    form: ChangeForm,
+) -> Response:
+    """Change the URL or the description of a webhook."""
+    webhook = await _webhook(doors, viewer, webhook_id)
+    typed = {name: form[name] for name in CHANGE_FIELDS}
+    asked = dict(typed)
+    if typed["url"] == webhook.url:
+        # Left out, it is nobody's turn to prove anything.
+        del asked["url"]
+    try:
+        change = read_body(WebhookChange, asked)
+        await webhook_changes.change(doors, viewer.key, webhook_id, change)
+    except REFUSALS as error:
+        refusal = refusal_of(error, CHANGE_FIELDS)
+        note_change(request, viewer.key, "updateWebhook", webhook_id, refusal.status)
+        return await rendered(
+            request,
+            "webhook_edit.html",
+            refusal.status,
+            webhook=webhook,
+            typed=typed,
+            refusal=refusal,
+        )
+    return _done(request, viewer, "updateWebhook", webhook_id, "webhook-change")
+
+
+@router.get("/disable")
+async def disable_page(
+    webhook_id: str, request: Request, doors: DoorsDependency, viewer: ChangerDependency
+) -> Response:
+    """Ask why nothing is to be sent any more."""
+    webhook = await _webhook(doors, viewer, webhook_id)
+    return await rendered(
+        request, "webhook_disable.html", webhook=webhook, typed={"reason": ""}, refusal=None
+    )
+
+
+@router.post("/disable")
+async def disable(
+    webhook_id: str,
+    request: Request,
+    doors: DoorsDependency,
+    viewer: ViewerDependency,
+    form: ChangeForm,
+) -> Response:
+    """Send nothing more to a webhook."""
+    webhook = await _webhook(doors, viewer, webhook_id)
+    reason = form["reason"]
+    try:
+        disabling = read_body(Disabling, {"reason": reason} if reason else {})
+    except Problem as problem:
+        refusal = refusal_of(problem, ("reason",))
+        note_change(request, viewer.key, "disableWebhook", webhook_id, refusal.status)
+        return await rendered(
+            request,
+            "webhook_disable.html",
+            refusal.status,
+            webhook=webhook,
+            typed={"reason": reason},
+            refusal=refusal,
+        )
+    await run_in_threadpool(
+        doors.store.disable_webhook, webhook_id, disabling.reason, of_account=viewer.key.sees
+    )
+    return _done(request, viewer, "disableWebhook", webhook_id, "webhook-disable")
+
+
+@router.get("/rotate")
+async def rotation_page(
+    webhook_id: str, request: Request, doors: DoorsDependency, viewer: ChangerDependency
+) -> Response:
+    """Ask for how long the secret before is to sign as well.
+
+    The form holds the secret to be. So a button that is pressed twice makes one secret, and the
+    answer that is looked at shows it: two rotations would let the secret that receivers know sign
+    nothing any more, and show the new one to nobody.
+    """
+    webhook = await _webhook(doors, viewer, webhook_id)
+    return await rendered(
+        request,
+        "webhook_rotate.html",
+        webhook=webhook,
+        secret=new_secret(),
+        graces=GRACES,
+        chosen=str(GRACE_S),
+        refusal=None,
+    )
+
+
+@router.post("/rotate")
+async def rotate(
+    webhook_id: str,
+    request: Request,
+    doors: DoorsDependency,
+    viewer: ViewerDependency,
+    form: ChangeForm,
+) -> Response:
+    """Give a webhook a new secret, and show it in this answer alone."""
+    webhook = await _webhook(doors, viewer, webhook_id)
+    secret, grace = form["secret"], form["gracePeriodSeconds"]
+    asked = {"secret": secret, "gracePeriodSeconds": int(grace) if _is_number(grace) else grace}
+    if secret == webhook.previous_secret:
+        return RedirectResponse(f"{WEBHOOKS}/{webhook_id}?{did('webhook-rotated')}", 303)
+    if secret != webhook.secret:
+        try:
+            rotation = read_body(Rotation, asked)
+            webhook = await run_in_threadpool(
+                webhook_changes.rotate_secret, doors, viewer.key, webhook_id, rotation
+            )
+        except Problem as problem:
+            refusal = refusal_of(problem, ("gracePeriodSeconds",))
+            note_change(request, viewer.key, "rotateSecret", webhook_id, refusal.status)
+            return await rendered(
+                request,
+                "webhook_rotate.html",
+                refusal.status,
+                webhook=webhook,
+                secret=new_secret(),
+                graces=GRACES,
+                chosen=grace,
+                refusal=refusal,
+            )
+        note_change(request, viewer.key, "rotateSecret", webhook_id, 200)
+    return await rendered(request, "webhook_secret.html", webhook=webhook, is_new=False)
+
+
+@router.get("/delete")
+async def deletion_page(
+    webhook_id: str, request: Request, doors: DoorsDependency, viewer: ChangerDependency
+) -> Response:
+    """Ask whether a webhook is to be deleted, and say what goes with it."""
+    webhook = await _webhook(doors, viewer, webhook_id)
+    active = await run_in_threadpool(doors.store.active_replays_of, [webhook.id])
+    return await rendered(
+        request, "webhook_delete.html", webhook=webhook, active=active.get(webhook.id)
+    )
+
+
+@router.post("/delete")
+async def delete(
+    webhook_id: str,
+    request: Request,
+    doors: DoorsDependency,
+    viewer: ViewerDependency,
+    _form: ChangeForm,
+) -> Response:
+    """Forget a webhook and its secret; an active replay of it is cancelled."""
+    key = viewer.key
+    await run_in_threadpool(
+        doors.store.delete_webhook, webhook_id, of_account=key.sees, actor=key.id
+    )
+    note_change(request, key, "deleteWebhook", webhook_id, 303)
+    return RedirectResponse(f"{WEBHOOKS}?{did('webhook-delete')}", 303)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
+
+
+async def _webhook(doors: Doors, viewer: Viewer, webhook_id: str) -> Webhook:
+    return await run_in_threadpool(doors.store.webhook, webhook_id, of_account=viewer.key.sees)
+
+
+def _done(request: Request, viewer: Viewer, action: str, webhook_id: str, code: str) -> Response:
+    note_change(request, viewer.key, action, webhook_id, 303)
+    return RedirectResponse(f"{WEBHOOKS}/{webhook_id}?{did(code)}", 303)
