@@ -5,6 +5,7 @@ LogError
 │   └── TopicMissing        the log answers, and has no such topic
 ├── EstimatesBusy       try again in a few seconds
 ├── InspectionsBusy     try again in a few seconds
+├── BrowseRefused       ask for a page that can be
 ├── PublishFailed       publish the events it names again
 ├── WindowNotRetained   ask for a later window
 └── HistoryLost         nothing: records that a replay counted on are gone from the log
@@ -29,6 +30,16 @@ class EstimatesBusy(LogError):
 
 class InspectionsBusy(LogError):
     """As many looks into the log as this process takes at a time are under way."""
+
+
+class BrowseRefused(LogError):
+    """A page of messages that cannot be: `field` is `value`, and `allowed` says what it may be."""
+
+    def __init__(self, field: str, value: object, allowed: str) -> None:
+        super().__init__(f"{field} is {value!r}; allowed is {allowed}")
+        self.field = field
+        self.value = value
+        self.allowed = allowed
 
 
 class PublishFailed(LogError):

@@ -43,7 +43,8 @@ class LogInspector:
     def __init__(
         self, settings: Settings, *, time_s_max: float = TIME_S_MAX, at_a_time: int = AT_A_TIME
     ) -> None:
-        self._questions = LogQuestions(settings)
+        self.questions = LogQuestions(settings)
+        """Which a `LogBrowser` may share."""
         self._sizes = LogSizeReader(settings)
         self._time_s_max = time_s_max
         self._places = threading.BoundedSemaphore(at_a_time)
@@ -55,7 +56,7 @@ class LogInspector:
     def cluster(self) -> Cluster:
         """The cluster and the brokers that live."""
         with self._look() as deadline:
-            told = self._questions.metadata(deadline)
+            told = self.questions.metadata(deadline)
         brokers = (
             Broker(number, each.host or "", each.port, number == told.controller_id)
             for number, each in told.brokers.items()
@@ -66,7 +67,7 @@ class LogInspector:
         """Up to `limit` (`TOPICS_MAX` at most) topics by name, those behind `after`."""
         with self._look() as deadline:
             return topic_page(
-                self._questions,
+                self.questions,
                 self._sizes,
                 after=after,
                 containing=containing,
@@ -81,13 +82,13 @@ class LogInspector:
             TopicMissing: the log has none of this name.
         """
         with self._look() as deadline:
-            return topic_detail(self._questions, self._sizes, name, start, deadline)
+            return topic_detail(self.questions, self._sizes, name, start, deadline)
 
     def groups(self, *, after: str = "", containing: str = "", limit: int = 50) -> GroupPage:
         """Up to `limit` (`GROUPS_MAX` at most) groups by id, those behind `after`."""
         with self._look() as deadline:
             return group_page(
-                self._questions,
+                self.questions,
                 after=after,
                 containing=containing,
                 limit=min(limit, GROUPS_MAX),
@@ -97,7 +98,7 @@ class LogInspector:
     def group(self, group_id: str) -> GroupDetail | None:
         """One group with members and partitions; None when there is none."""
         with self._look() as deadline:
-            return group_detail(self._questions, group_id, deadline)
+            return group_detail(self.questions, group_id, deadline)
 
     def mirrors(self) -> GroupPage:
         """The groups of mirrors that read this log, looked for among `GROUPS_MAX` groups.
@@ -105,7 +106,7 @@ class LogInspector:
         What is mirrored into this log is told at the log that it comes from.
         """
         with self._look() as deadline:
-            return mirror_groups(self._questions, GROUPS_MAX, deadline)
+            return mirror_groups(self.questions, GROUPS_MAX, deadline)
 
     @contextmanager
     def _look(self) -> Iterator[Deadline]:

@@ -46,6 +46,13 @@ FIRST: Final = OffsetSpec.for_timestamp(0)
 YOUNGEST: Final = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
 """The record with the latest time, which need not be the last one; Kafka before 3.0 cannot tell."""
 
+
+def since(timestamp_ms: int) -> OffsetSpec:
+    """The first record that is not older; the time is 0 or later."""
+    spec: OffsetSpec = OffsetSpec.for_timestamp(timestamp_ms)
+    return spec
+
+
 _NO_SUCH_RECORD: Final = -1
 _LEADERS_AGE_MS: Final = 1_000
 _NO_SUCH_TOPIC: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION)
