@@ -15,7 +15,9 @@ from app.api import (
     replays,
     restorations,
     rules,
+    test_delivery,
     twitter,
+    webhook_statistics,
     webhooks,
 )
 from app.api.audit import Audit
@@ -45,6 +47,8 @@ from app.webhooks.sender import WebhookSender
 
 ROUTES: Final = (
     webhooks,
+    webhook_statistics,
+    test_delivery,
     rules,
     replays,
     replay_progress,

@@ -1,4 +1,4 @@
-"""Proofs of ownership, asked of receivers while their owners wait for the answer."""
+"""Proofs of ownership, and trials, asked of receivers while their owners wait for the answer."""
 
 import asyncio
 import time
@@ -15,6 +15,7 @@ from app.replay.model import Webhook
 from app.store import Store
 from app.webhooks.proof import NotProved, Proved, prove
 from app.webhooks.sender import WebhookSender
+from app.webhooks.trial import Trial, try_out
 
 PROOFS_MAX: Final = 32
 """Proofs under way at a time; a receiver that hangs holds its place until the timeout."""
@@ -30,7 +31,7 @@ _ACCOUNTS_MAX: Final = 10_000
 
 
 class Proofs:
-    """Runs proofs, so many at a time, and stores what came of them."""
+    """Runs proofs and trials, so many at a time, and stores what came of proofs."""
 
     def __init__(self, sender: WebhookSender, store: Store) -> None:
         self._sender = sender
@@ -41,7 +42,7 @@ class Proofs:
         self._places_of_accounts = Places(PROOFS_PER_ACCOUNT_MAX, taken)
 
     def place(self, caller: ApiKey) -> AbstractContextManager[None]:
-        """A place for a proof that `caller` asks for; see `Places.place`.
+        """A place for a proof or a trial that `caller` asks for; see `Places.place`.
 
         Raises:
             Problem: a developer has asked for too many in a minute.
@@ -59,6 +60,11 @@ class Proofs:
         """Ask the receiver at `url`, which is the webhook's own without one; changes nothing."""
         async with self._places:
             return await prove(self._sender, webhook, url or webhook.url)
+
+    async def try_out(self, webhook: Webhook) -> Trial:
+        """Send a test to the webhook's receiver, whatever its status; changes nothing."""
+        async with self._places:
+            return await try_out(self._sender, webhook)
 
     async def require(self, webhook: Webhook) -> None:
         """Return when the receiver proved itself; else the reason is stored, unless ENABLED.

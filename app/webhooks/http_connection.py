@@ -3,7 +3,7 @@
 The status is the receiver's verdict. The answer's body is read only so that the connection can
 serve again, so an answer whose head is complete counts, whatever becomes of its body. Where the
 body is asked for as well, it is kept as it came: nothing is ever unpacked. Of a refusal's body, the
-beginning is kept, which may say why.
+beginning is kept, which may say why; so it is of any body that was asked for.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class Answer:
     """The head of a receiver's final answer.
 
     `body` is None unless it was asked for and came to its end within its bounds. `excerpt` is how
-    the body of a refusal begins, as far as it came.
+    the body of a refusal begins, or of any answer whose body was asked for, as far as it came.
     """
 
     status: int
@@ -145,7 +145,7 @@ class HttpConnection(asyncio.Protocol):
             self._ends_with_connection = True
         else:
             self._status = status
-            if status not in _SUCCESSFUL:
+            if status not in _SUCCESSFUL or self._body is not None:
                 self._excerpt = bytearray()
 
     def on_body(self, data: bytes) -> None:

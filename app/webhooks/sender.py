@@ -11,7 +11,7 @@ from typing import Final, Self
 from app.replay.delivery import Delivered, Outcome, Refused, Unreachable, Withheld
 from app.webhooks.dialer import Dialer
 from app.webhooks.guard import Guard, Origin, UrlRefused
-from app.webhooks.http_connection import Answer, NoAnswer
+from app.webhooks.http_connection import EXCERPT_BYTES, Answer, NoAnswer
 from app.webhooks.limits import SenderLimits
 from app.webhooks.pool import ConnectionPool, Exchanged, MayStart, always
 from app.webhooks.request import HeaderRefused, encode_get, encode_post
@@ -29,7 +29,7 @@ class WebhookSender:
     """Sends to any number of receivers from one event loop; an async context manager.
 
     Connections are kept alive and shared by all URLs of one scheme, host and port. Redirects are
-    not followed. Whatever a receiver does is an outcome; `send` raises for nothing but a cancel.
+    not followed. Whatever a receiver does is an outcome; nothing is raised but a cancel.
     `tls` is for receivers whose certificates only a private authority vouches for.
     """
 
@@ -75,6 +75,22 @@ class WebhookSender:
             return Unreachable(f"not sent: {refusal}")
         answer = await self._pool(target.origin).exchange(request, may_start)
         return _outcome(answer, time.time())
+
+    async def send_and_read(
+        self, url: str, headers: Mapping[str, str], body: bytes
+    ) -> tuple[Outcome, str | None]:
+        """POST `body` to `url` once: the outcome, and how the body of the answer begins, as text.
+
+        The text is of `EXCERPT_BYTES` at most, None where no answer came; nothing is unpacked.
+        """
+        try:
+            target = self._target(url)
+            request = encode_post(target, headers, body)
+        except (UrlRefused, HeaderRefused) as refusal:
+            return Unreachable(f"not sent: {refusal}"), None
+        answer = await self._pool(target.origin).exchange(request, body_bytes_kept=EXCERPT_BYTES)
+        text = _text(answer.excerpt) if isinstance(answer, Answer) else None
+        return _outcome(answer, time.time()), text
 
     async def ask(
         self,

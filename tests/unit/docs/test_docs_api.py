@@ -176,9 +176,9 @@ def test_the_limits_of_a_request_are_those_of_the_code() -> None:
     assert told["streams of progress"] == streams
     account, process = proofs.PROOFS_PER_ACCOUNT_MAX, proofs.PROOFS_MAX
     asked = f"{account} for a developer's account, {process} for a process"
-    assert told["proofs of ownership under way"] == asked
+    assert told["proofs of ownership and tests under way"] == asked
     in_a_minute = f"{proofs.PROOFS_PER_MINUTE_MAX} for a developer's account"
-    assert told["proofs of ownership in a minute"] == in_a_minute
+    assert told["proofs of ownership and tests in a minute"] == in_a_minute
     estimates = f"{ESTIMATES_PER_ACCOUNT_MAX} for a developer's account, {AT_A_TIME} for a process"
     assert told["estimates (dryRun) under way"] == estimates
     assert told["rules of a webhook"] == f"{RULES_PER_WEBHOOK_MAX:,}"

@@ -4,11 +4,18 @@ import time
 
 import pytest
 from annotated_types import MaxLen, MinLen
-from doc_pages import function_shown, page, table
+from doc_pages import function_shown, page, section, table
 from pydantic import BaseModel
 
 from app.api.models.rules import RuleRequest
+from app.api.models.webhook_statistics import (
+    MissedHourDocument,
+    StatisticsDocument,
+    TrialDocument,
+)
 from app.api.models.webhooks import DESCRIPTION_CHARACTERS_MAX, Rotation, WebhookRequest
+from app.live.tallies import CELLS_MAX
+from app.live.tally_writer import FLUSH_S
 from app.log.event import LoggedEvent
 from app.log.outcomes import LiveOutcome
 from app.replay.globs import glob_matches
@@ -19,8 +26,10 @@ from app.replay.rules import CONDITIONS_MAX, KINDS_PER_WEBHOOK_MAX, RULES_PER_WE
 from app.replay_workers.shipment import batch
 from app.webhooks.challenge import PING_ID_PREFIX, crc_problem
 from app.webhooks.guard import URL_CHARACTERS_MAX
+from app.webhooks.http_connection import EXCERPT_BYTES
 from app.webhooks.request import webhook_headers
 from app.webhooks.signing import SECRET_BYTES_MAX, SECRET_BYTES_MIN, new_secret
+from app.webhooks.trial import TRIAL_ID_PREFIX, TRIAL_TIME_S
 
 PAGE = page("webhooks.md")
 
@@ -35,6 +44,30 @@ PAGE = page("webhooks.md")
 def test_every_member_of_a_body_is_told(heading: str, number: int, model: type[BaseModel]) -> None:
     told = {row["member"] for row in table(PAGE, heading, number)}
     assert told == {field.alias for field in model.model_fields.values()}
+
+
+@pytest.mark.parametrize(
+    ("heading", "model"),
+    [
+        ("## Test deliveries", TrialDocument),
+        ("## Statistics", StatisticsDocument),
+        ("## Missed events", MissedHourDocument),
+    ],
+)
+def test_every_member_of_an_answer_about_a_receiver_is_told(
+    heading: str, model: type[BaseModel]
+) -> None:
+    told = [name for row in table(PAGE, heading) for name in row["member"].split(", ")]
+    fields = model.model_fields.values()
+    assert sorted(told) == sorted(str(each.serialization_alias) for each in fields)
+
+
+def test_the_bounds_of_tests_and_statistics_are_those_of_the_code() -> None:
+    trial = section(PAGE, "## Test deliveries")
+    assert f"there are {TRIAL_TIME_S:g} s" in trial
+    assert f"up to {EXCERPT_BYTES:,} bytes" in trial
+    assert f"up to\n{CELLS_MAX:,} of them" in section(PAGE, "## Statistics")
+    assert FLUSH_S == 5
 
 
 def test_the_bounds_of_a_registration_are_those_of_the_code() -> None:
@@ -100,7 +133,7 @@ def test_every_header_of_a_webhook_is_told() -> None:
 
 def test_the_ids_of_what_is_no_event_are_told() -> None:
     told = {row["webhook-id"] for row in table(PAGE, "## What a receiver gets")}
-    assert f"{PING_ID_PREFIX}…" in told
+    assert {f"{PING_ID_PREFIX}…", f"{TRIAL_ID_PREFIX}…"} <= told
 
 
 @pytest.mark.parametrize(

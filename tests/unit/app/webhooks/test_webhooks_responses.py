@@ -1,9 +1,9 @@
-"""What is kept of the body of a refusal: its first words, as text, whatever it is."""
+"""What is kept of the body of an answer: its first words, as text, whatever it is."""
 
 import pytest
 from scripted_peer import ScriptedPeer
 
-from app.replay.delivery import Delivered, Refused
+from app.replay.delivery import Delivered, Refused, Unreachable
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
 from app.webhooks.sender import WebhookSender
@@ -63,6 +63,31 @@ async def test_the_words_of_one_answer_are_not_those_of_the_next(sender: Webhook
         Delivered(200),
         Refused(500, None, "HTTP 500 Internal Server Error", "not now"),
     ]
+
+
+async def test_the_words_of_any_answer_are_kept_where_they_are_asked_for(
+    sender: WebhookSender,
+) -> None:
+    script = [answer(b"a" * 1_024 + b"b" * 9, 200), answer(b"no"), answer(b"", 204)]
+    async with ScriptedPeer([script]) as peer:
+        found = [await sender.send_and_read(peer.url, {}, b"{}") for _ in range(3)]
+        assert peer.connections == 1
+    assert [text for _, text in found] == ["a" * 1_024, "no", ""]
+    assert [outcome for outcome, _ in found] == [
+        Delivered(200),
+        Refused(500, None, "HTTP 500 Internal Server Error", "no"),
+        Delivered(204),
+    ]
+
+
+async def test_where_no_answer_comes_there_are_no_words(sender: WebhookSender) -> None:
+    async with ScriptedPeer([[b"HTTP/1.1 200"]]) as peer:
+        outcome, text = await sender.send_and_read(peer.url, {}, b"{}")
+    assert isinstance(outcome, Unreachable)
+    assert text is None
+    outcome, text = await sender.send_and_read("ftp://example.com/", {}, b"{}")
+    assert isinstance(outcome, Unreachable)
+    assert text is None
 
 
 async def test_an_interim_answer_has_no_words(sender: WebhookSender) -> None:

@@ -1,0 +1,98 @@
+"""Test deliveries between a real sender and real receivers."""
+
+from dataclasses import replace
+
+import pytest
+from faulty_peer import FaultyPeer, hang
+from scripted_peer import ScriptedPeer
+from standardwebhooks import Webhook as StandardWebhook
+from webhook_to_prove import webhook_at
+
+from app.replay.model import Validation, WebhookStatus
+from app.webhooks import trial
+from app.webhooks.guard import Guard
+from app.webhooks.receiver import ReceivedWebhook, Verdict, WebhookReceiver
+from app.webhooks.sender import WebhookSender
+from app.webhooks.trial import try_out
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("status", list(WebhookStatus))
+async def test_a_test_is_signed_as_any_event_whatever_the_status(
+    sender: WebhookSender,
+    receiver: WebhookReceiver,
+    received: list[ReceivedWebhook],
+    status: WebhookStatus,
+) -> None:
+    webhook = replace(webhook_at(f"{receiver.url}/hooks?a=b", Validation.CRC), status=status)
+    receiver.secret = webhook.secret
+    for _ in range(2):
+        found = await try_out(sender, webhook)
+        assert (found.delivered, found.status, found.reason) == (True, 204, None)
+        assert found.duration_ms >= 0
+    first, second = received
+    assert (first.path, first.verdict, first.is_ping) == ("/hooks?a=b", Verdict.VERIFIED, False)
+    event = StandardWebhook(webhook.secret).verify(first.body, dict(first.headers))
+    assert event.keys() == {"type", "timestamp", "data"}
+    assert (event["type"], event["data"]) == ("rewind.test", {"webhookId": webhook.id})
+    assert first.event_id.startswith("test_")
+    assert first.event_id != second.event_id
+
+
+@pytest.mark.parametrize(
+    ("script", "delivered", "status", "reason"),
+    [
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi", True, 200, None),
+        (
+            b"HTTP/1.1 401 No\r\ncontent-length: 2\r\n\r\nhi",
+            False,
+            401,
+            "HTTP 401 Unauthorized",
+        ),
+        (
+            b"HTTP/1.1 302 X\r\nlocation: /\r\ncontent-length: 2\r\n\r\nhi",
+            False,
+            302,
+            "HTTP 302 Found; redirects are not followed",
+        ),
+    ],
+)
+async def test_it_tells_what_the_receiver_answered(
+    sender: WebhookSender, script: bytes, delivered: bool, status: int, reason: str | None
+) -> None:
+    async with ScriptedPeer([[script]]) as peer:
+        found = await try_out(sender, webhook_at(peer.url, Validation.PING))
+    assert found == trial.Trial(delivered, status, reason, found.duration_ms, "hi")
+
+
+async def test_a_receiver_that_is_not_there_has_no_answer(
+    sender: WebhookSender, refused_address: str
+) -> None:
+    found = await try_out(sender, webhook_at(f"http://{refused_address}/", Validation.PING))
+    assert (found.delivered, found.status, found.response) == (False, None, None)
+    assert found.reason is not None
+    assert "refused" in found.reason
+
+
+async def test_one_that_hangs_is_waited_for_so_long(
+    sender: WebhookSender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "TRIAL_TIME_S", 0.05)
+    async with FaultyPeer(hang()) as peer:
+        found = await try_out(sender, webhook_at(peer.url, Validation.PING))
+    assert found.reason == "timeout: no complete answer within 0.05 s"
+    assert (found.delivered, found.status, found.response) == (False, None, None)
+    assert found.duration_ms >= 50
+
+
+async def test_nothing_is_sent_where_webhooks_may_not_be(
+    receiver: WebhookReceiver, received: list[ReceivedWebhook]
+) -> None:
+    webhook = webhook_at(receiver.url, Validation.PING)
+    async with WebhookSender(Guard(allow_http=True)) as sender:
+        found = await try_out(sender, webhook)
+    assert (found.delivered, found.status, found.response) == (False, None, None)
+    assert found.reason is not None
+    assert "127.0.0.1" in found.reason
+    assert not received
