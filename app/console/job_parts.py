@@ -134,7 +134,8 @@ def happening(move: Move) -> Happening:
     elif move.event in _BY_WORKERS:
         by = f"worker {move.actor}"
     else:
-        by = f"key {move.actor}"
+        # The id of a key says that it is one.
+        by = move.actor
     is_takeover = move.event is MoveEvent.TAKE_OVER
     return Happening(_HAPPENED[move.event], by, is_takeover, move)
 

@@ -114,7 +114,7 @@ async def test_the_page_tells_all_that_was_asked_for(
     assert told["Sent to"] == "https://elsewhere.example/hooks"
     assert told["Source"] == "log"
     assert told["Notice of the end"] == "rewind"
-    assert told["Asked for"].endswith(f"by key {developer[0].id}")
+    assert told["Asked for"].endswith(f"by {developer[0].id}")
     assert told["Account"] == webhook.account_id
     assert told["Data centre"] == ELSEWHERE
 

@@ -282,10 +282,10 @@ def test_the_timeline_says_what_who_when_and_why_and_names_take_overs(
     assert page.texts(".//li") == [
         "Taken over by worker b:2 → STARTED 2026-11-22 09:01:00 · lease epoch 2 silence of a:1",
         "Claimed by worker a:1 → STARTED 2026-11-22 09:00:01 · lease epoch 1",
-        "Asked for by key key_1 → OPEN 2026-11-22 09:00:00",
+        "Asked for by key_1 → OPEN 2026-11-22 09:00:00",
     ]
     assert [item.get("class") for item in page.all(".//li")] == ["takeover", None, None]
-    assert asked_by(moves) == "key key_1"
+    assert asked_by(moves) == "key_1"
     assert asked_by(moves[1:]) == ""
 
 
