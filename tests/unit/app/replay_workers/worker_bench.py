@@ -50,11 +50,13 @@ class JudgingReceiver(WebhookReceiver):
 
     judge: Callable[[bytes], int] | None = None
     """The status that a body is answered with."""
+    words = b""
+    """The body of every answer."""
 
     def _take(self, request: Any) -> Any:
         if self.judge is not None:
             self.answer(self.judge(request.body))
-        return super()._take(request)
+        return super()._take(request)._replace(body=self.words)
 
 
 @dataclass
