@@ -1,0 +1,108 @@
+"""The fields by which a replay is asked for, as texts, and what the API reads of them. Pure."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+from urllib.parse import urlencode
+
+from app.console.form_times import field_time, read_time, with_zone
+from app.replay.model import Replay
+from app.replay.options import EVENTS_PER_SECOND, Only, Source
+from app.replay.windows import TimeUnreadable
+
+DEFAULTS: Final[Mapping[str, str]] = {
+    "webhookId": "",
+    "from": "",
+    "to": "",
+    "source": Source.LOG.value,
+    "only": Only.ALL.value,
+    "eventTypes": "",
+    "maxEventsPerSecond": str(EVENTS_PER_SECOND),
+    "maxInFlight": "",
+    "batchSize": "1",
+    "targetUrl": "",
+}
+"""What the form shows to who has said nothing, by the names that the API has for it."""
+
+FIELDS: Final = tuple(DEFAULTS)
+
+_TIMES: Final = ("from", "to")
+_NUMBERS: Final = ("maxEventsPerSecond", "maxInFlight", "batchSize")
+_DIGITS_MAX: Final = 18
+
+_MINUTE_MS: Final = 60_000
+_SPANS: Final = (
+    ("15 minutes", 15 * _MINUTE_MS),
+    ("hour", 60 * _MINUTE_MS),
+    ("6 hours", 360 * _MINUTE_MS),
+    ("24 hours", 1_440 * _MINUTE_MS),
+    ("3 days", 4_320 * _MINUTE_MS),
+)
+
+
+class LastWindow(NamedTuple):
+    """A window that ends now: how long it is, in words, and the query of the form for it."""
+
+    words: str
+    query: str
+
+
+def body_of(typed: Mapping[str, str]) -> dict[str, object]:
+    """The body of a request to the API; what is empty is left to its own default."""
+    body: dict[str, object] = {name: text for name, text in typed.items() if text}
+    # A window and a webhook have none: that they are missing is said in one way.
+    body |= {name: with_zone(typed[name]) for name in _TIMES if typed[name]}
+    body |= {name: _number(typed[name]) for name in _NUMBERS if typed[name]}
+    if typed["eventTypes"]:
+        # Spaces and ends of lines stand between globs, which hold none.
+        body["eventTypes"] = typed["eventTypes"].split()
+    return body
+
+
+def _number(text: str) -> int | str:
+    is_number = text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
+    return int(text) if is_number else text
+
+
+def fields_of(given: Mapping[str, str]) -> dict[str, str]:
+    """What a link says of a replay, as its fields show it: times in UTC, where they are times."""
+    return {name: _shown(name, text.strip()) for name, text in given.items()}
+
+
+def _shown(name: str, text: str) -> str:
+    if name not in _TIMES or not text:
+        return text
+    try:
+        return field_time(read_time(text))
+    except TimeUnreadable:
+        return text
+
+
+def fields_of_replay(replay: Replay) -> dict[str, str]:
+    """The fields of a replay like another one."""
+    options = replay.options
+    return {
+        "webhookId": replay.webhook_id,
+        "from": field_time(replay.window.from_ms),
+        "to": field_time(replay.window.to_ms),
+        "source": replay.source.value,
+        "only": options.only.value,
+        "eventTypes": "\n".join(options.event_types),
+        "maxEventsPerSecond": str(options.max_events_per_second),
+        "maxInFlight": "" if options.max_in_flight is None else str(options.max_in_flight),
+        "batchSize": str(options.batch_size),
+        "targetUrl": options.target_url or "",
+    }
+
+
+def last_windows(typed: dict[str, str], history_ms: int, now_ms: int) -> list[LastWindow]:
+    """Windows that end now, none as long as all history; links keep what else was typed."""
+    return list(_last_windows(typed, history_ms, now_ms))
+
+
+def _last_windows(typed: dict[str, str], history_ms: int, now_ms: int) -> Iterator[LastWindow]:
+    to_ms = now_ms - now_ms % 1_000
+    for words, span_ms in _SPANS:
+        if span_ms < history_ms:
+            window = {"from": field_time(to_ms - span_ms), "to": field_time(to_ms)}
+            said = {name: text for name, text in (typed | window).items() if text}
+            yield LastWindow(words, urlencode(said))
