@@ -10,6 +10,7 @@ from app.api import webhook_changes
 from app.api.doors import Doors, DoorsDependency
 from app.api.models.webhooks import GRACE_S, Disabling, Rotation, WebhookChange
 from app.api.problems import NOT_VALIDATED, RATE_LIMITED, Problem
+from app.api.test_delivery import deliver_test
 from app.console.audit import note_change
 from app.console.forms import ChangeForm
 from app.console.gate import ChangerDependency, Viewer, ViewerDependency
@@ -31,6 +32,23 @@ _DIGITS_MAX: Final = 9
 router = APIRouter(prefix="/webhooks/{webhook_id}")
 
 
+@router.post("/test")
+async def test(
+    webhook_id: str,
+    request: Request,
+    doors: DoorsDependency,
+    viewer: ViewerDependency,
+    _form: ChangeForm,
+) -> Response:
+    """Send a test to the receiver, and show what came of it: it is kept nowhere else."""
+    try:
+        trial = await deliver_test(doors, viewer.key, webhook_id)
+    except Problem as problem:
+        return await _not_now(request, doors, viewer, "testWebhook", webhook_id, problem)
+    note_change(request, viewer.key, "testWebhook", webhook_id, 200)
+    return await show(request, doors, viewer, webhook_id, trial=trial)
+
+
 @router.post("/enable")
 async def enable(
     webhook_id: str,
@@ -43,11 +61,7 @@ async def enable(
     try:
         await webhook_changes.enable(doors, viewer.key, webhook_id)
     except Problem as problem:
-        if problem.kind not in (NOT_VALIDATED, RATE_LIMITED):
-            raise
-        refusal = refusal_of(problem, ())
-        note_change(request, viewer.key, "enableWebhook", webhook_id, refusal.status)
-        return await show(request, doors, viewer, webhook_id, refusal.status, refusal=refusal)
+        return await _not_now(request, doors, viewer, "enableWebhook", webhook_id, problem)
     return _done(request, viewer, "enableWebhook", webhook_id, "webhook-enable")
 
 
@@ -220,6 +234,22 @@ async def delete(
     )
     note_change(request, key, "deleteWebhook", webhook_id, 303)
     return RedirectResponse(f"{WEBHOOKS}?{did('webhook-delete')}", 303)
+
+
+async def _not_now(
+    request: Request,
+    doors: Doors,
+    viewer: Viewer,
+    action: str,
+    webhook_id: str,
+    problem: Problem,
+) -> Response:
+    """The page again, with why the receiver was not asked, or did not answer well."""
+    if problem.kind not in (NOT_VALIDATED, RATE_LIMITED):
+        raise problem
+    refusal = refusal_of(problem, ())
+    note_change(request, viewer.key, action, webhook_id, refusal.status)
+    return await show(request, doors, viewer, webhook_id, refusal.status, refusal=refusal)
 
 
 def _is_number(text: str) -> bool:
