@@ -82,10 +82,16 @@ def _violations(page: Page, rules: Mapping[str, object]) -> Iterator[str]:
         yield f"{violation['id']} ({violation['impact']}): {violation['help']}"
         yield from (f"    {_place(node)}" for node in violation["nodes"])
     # A colour that it cannot tell, behind a picture say, is one that a reader may not see either.
-    for doubt in results["incomplete"]:
-        if doubt["id"] == _CONTRAST:
-            yield f"{_CONTRAST} (cannot be told):"
-            yield from (f"    {_place(node)}" for node in doubt["nodes"])
+    doubts = [each for each in results["incomplete"] if each["id"] == _CONTRAST]
+    unclear = [node for each in doubts for node in each["nodes"] if not _is_sign(node)]
+    if unclear:
+        yield f"{_CONTRAST} (cannot be told):"
+        yield from (f"    {_place(node)}" for node in unclear)
+
+
+def _is_sign(node: Mapping[str, Any]) -> bool:
+    """Whether it has no letters, whose contrast alone is the rule's business."""
+    return any((check["data"] or {}).get("messageKey") == "nonBmp" for check in node["any"])
 
 
 def _place(node: Mapping[str, Any]) -> str:

@@ -1,0 +1,102 @@
+"""The list of jobs: it follows them, and people act on many at once."""
+
+import pytest
+from axe import assert_usable
+from browser import Chromium
+from console_scene import ConsoleScene, sign_in
+from live_scene import events, ids
+from playwright.sync_api import Page, expect
+from processes import until
+from receiver_thread import ReceiverThread
+
+from app.replay.accounts import Scope
+from app.replay.model import Replay, Window
+from app.replay.states import TERMINAL, ReplayState
+
+pytestmark = pytest.mark.xdist_group("console")
+
+
+def waiting_jobs(
+    scene: ConsoleScene, receiver: ReceiverThread, account: str, count: int
+) -> list[Replay]:
+    """Jobs that no worker is there for."""
+    return [
+        scene.replay(scene.webhook_of(account, receiver), Window(0, 1), origin="west")
+        for _ in range(count)
+    ]
+
+
+def states(scene: ConsoleScene, jobs: list[Replay]) -> list[ReplayState]:
+    return [scene.store.replay(job.id).state for job in jobs]
+
+
+def tab(page: Page, state: str) -> str:
+    """What the tab of a state says, its number at the end."""
+    return (
+        page.get_by_role("navigation", name="States").get_by_role("link", name=state).inner_text()
+    )
+
+
+@pytest.mark.parametrize("javascript", [True, False])
+def test_jobs_that_are_ticked_or_match_are_changed_together_their_number_told_before(
+    chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread, javascript: bool
+) -> None:
+    account = f"many-{javascript}"
+    key = scene.key(account, Scope.DEVELOPER)
+    jobs = waiting_jobs(scene, receiver, account, 3)
+    with chromium.visitor(scene.origin, javascript=javascript) as visitor:
+        page = visitor.page
+        sign_in(visitor, key)
+        for job in jobs[:2]:
+            page.get_by_label(f"Tick {job.id}").check()
+        page.get_by_role("button", name="Pause…").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Pause 2 jobs?")
+        if javascript:
+            assert_usable(page)
+        page.get_by_role("button", name="Pause 2 jobs").click()
+        expect(page.get_by_text("2 jobs are paused.")).to_be_visible()
+        assert states(scene, jobs) == [ReplayState.PAUSED] * 2 + [ReplayState.OPEN]
+        page.get_by_role("link", name="PAUSED").click()
+        expect(page).to_have_url(f"{scene.origin}/console/jobs?state=PAUSED")
+        page.get_by_label("all 2 that match").check()
+        page.get_by_role("button", name="Cancel…").click()
+        page.get_by_role("button", name="Cancel 2 jobs").click()
+        expect(page.get_by_text("2 jobs are cancelled.")).to_be_visible()
+        assert states(scene, jobs) == [ReplayState.CANCELLED] * 2 + [ReplayState.OPEN]
+
+
+def test_all_jobs_of_a_page_are_ticked_by_one_box(
+    chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
+) -> None:
+    key = scene.key("ticks", Scope.DEVELOPER)
+    jobs = waiting_jobs(scene, receiver, "ticks", 2)
+    with chromium.visitor(scene.origin) as visitor:
+        sign_in(visitor, key)
+        visitor.page.get_by_label("Tick all jobs of this page").check()
+        for job in jobs:
+            expect(visitor.page.get_by_label(f"Tick {job.id}")).to_be_checked()
+
+
+def test_failures_of_many_jobs_are_sent_again_while_the_list_follows(
+    chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
+) -> None:
+    key = scene.key("bulk-retries", Scope.DEVELOPER)
+    receiver.answer(422)
+    jobs = []
+    for number in range(2):
+        webhook = scene.webhook_of("bulk-retries", receiver)
+        window = scene.missed(webhook, *events(number, number + 1))
+        jobs.append(scene.replay(webhook, window))
+    until(lambda: {*states(scene, jobs)} <= TERMINAL, "both are over")
+    receiver.answer(204)
+    with chromium.visitor(scene.origin) as visitor:
+        page = visitor.page
+        sign_in(visitor, key, "/console/jobs?withFailures=true")
+        page.get_by_label("all 2 that match").check()
+        page.get_by_role("button", name="Retry failures…").click()
+        page.get_by_role("button", name="Retry 2 jobs").click()
+        expect(page.get_by_text("2 retries are queued.")).to_be_visible()
+        visitor.go("/console/jobs")
+        expect(page.locator("[data-live=state]", has_text="COMPLETED")).to_have_count(4)
+        until(lambda: tab(page, "COMPLETED").endswith("4"), "the tab counts them")
+        assert sorted(receiver.taken) == ids(0, 2)
