@@ -1,5 +1,7 @@
 """The application: routes, limits and refusals, around doors that somebody else opened."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import cache
 from typing import Final
 
@@ -37,8 +39,10 @@ from app.api.proofs import Proofs
 from app.api.readiness import Readiness
 from app.api.request_log import RequestLog
 from app.config import Settings
+from app.log.browser import LogBrowser
 from app.log.estimate import Estimator
 from app.log.history import LogHistory
+from app.log.inspection.inspector import LogInspector
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_OUTCOMES
 from app.store import Store
@@ -71,7 +75,16 @@ def create_app(
     metrics: Metrics,
 ) -> FastAPI:
     """The API on these doors; it neither opens nor closes any of them."""
+    inspector = LogInspector(settings)
+    browser = LogBrowser(settings, inspector.questions)
+
+    @asynccontextmanager
+    async def closing_browser(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        browser.close()
+
     application = FastAPI(
+        lifespan=closing_browser,
         title=TITLE,
         version=VERSION,
         description=DESCRIPTION,
@@ -97,6 +110,8 @@ def create_app(
         jobs=JobWatch(store, settings.origin),
         readiness=Readiness(store, history),
         watch=ProgressWatch(store),
+        inspector=inspector,
+        browser=browser,
         estimator=Estimator(settings.bootstrap_servers, properties=settings.kafka_properties),
         estimates=Places(ESTIMATES_PER_ACCOUNT_MAX, "of your replays are being estimated already"),
         metrics=metrics,

@@ -13,8 +13,10 @@ from app.api.progress_watch import ProgressWatch
 from app.api.proofs import Proofs
 from app.api.readiness import Readiness
 from app.config import Settings
+from app.log.browser import LogBrowser
 from app.log.estimate import Estimator
 from app.log.history import LogHistory
+from app.log.inspection.inspector import LogInspector
 from app.log.publisher import EventPublisher
 from app.store import Store
 from app.webhooks.guard import Guard
@@ -36,6 +38,10 @@ class Doors:
     jobs: JobWatch
     readiness: Readiness
     watch: ProgressWatch
+    inspector: LogInspector
+    browser: LogBrowser
+    """Look at the log for operators."""
+
     estimator: Estimator
     estimates: Places
     """For what the estimator is asked for."""

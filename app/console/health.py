@@ -11,6 +11,7 @@ from jinja2 import Environment
 from starlette.concurrency import run_in_threadpool
 
 from app.api.doors import Doors
+from app.log.zookeeper_health import ZooKeeperServer, zookeeper_health
 from app.replay.presence import Process, ProcessKind
 from app.store import StoreError
 
@@ -55,26 +56,39 @@ class HealthWatch:
     async def _ask(self) -> None:
         try:
             missing = await self._doors.readiness.missing()
-            processes = await run_in_threadpool(self._processes)
             self._known = (
                 _answering("database", missing),
                 _answering("log", missing),
-                *_present(processes),
+                *await run_in_threadpool(self._beside),
             )
             self._asked_s = time.monotonic()
         finally:
             self._asking = None
 
-    def _processes(self) -> tuple[Process, ...]:
+    def _beside(self) -> tuple[Part, ...]:
+        """What is neither database nor log."""
+        servers = zookeeper_health(self._doors.settings.zookeeper)
         try:
-            return self._doors.store.processes()
+            processes = self._doors.store.processes()
         except StoreError:
-            return ()  # that the database does not answer is told already
+            processes = ()  # that the database does not answer is told already
+        return (*_zookeeper(servers), *_present(processes))
 
 
 def _answering(name: str, missing: tuple[str, ...]) -> Part:
     is_well = name not in missing
     return Part(name, is_well, "answers" if is_well else "does not answer")
+
+
+def _zookeeper(servers: tuple[ZooKeeperServer, ...]) -> Iterator[Part]:
+    """The ensemble, where there is one: without most of its servers it serves nobody."""
+    if not servers:
+        return
+    serving = sum(server.mode is not None for server in servers)
+    words = f"{serving} of {len(servers)} serve" if len(servers) > 1 else "answers"
+    if not serving:
+        words = "does not answer"
+    yield Part("ZooKeeper", serving == len(servers), words)
 
 
 def _present(processes: tuple[Process, ...]) -> Iterator[Part]:

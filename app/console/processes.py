@@ -1,0 +1,48 @@
+"""Who is at work: brokers, ZooKeeper, and the processes of the service with their heartbeats."""
+
+from dataclasses import dataclass
+
+from fastapi import APIRouter, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from app.api.doors import Doors, DoorsDependency
+from app.console.gate import OperatorDependency
+from app.console.rendering import rendered
+from app.log.errors import LogError
+from app.log.inspection.figures import Cluster, GroupPage
+from app.log.zookeeper_health import ZooKeeperServer, zookeeper_health
+from app.replay.presence import Process
+
+router = APIRouter()
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What there is to show; `log_error` says why the log's part is missing."""
+
+    cluster: Cluster | None
+    mirrors: GroupPage | None
+    log_error: str | None
+    zookeeper: tuple[ZooKeeperServer, ...]
+    processes: tuple[Process, ...]
+
+
+@router.get("/log/processes")
+async def processes_page(
+    request: Request, doors: DoorsDependency, _viewer: OperatorDependency
+) -> Response:
+    """Show who is at work; what does not answer is told, and the rest shown."""
+    found = await run_in_threadpool(_look, doors)
+    return await rendered(request, "log_processes.html", found=found)
+
+
+def _look(doors: Doors) -> _Found:
+    cluster = mirrors = log_error = None
+    try:
+        cluster = doors.inspector.cluster()
+        mirrors = doors.inspector.mirrors()
+    except LogError as error:
+        log_error = str(error)
+    zookeeper = zookeeper_health(doors.settings.zookeeper)
+    return _Found(cluster, mirrors, log_error, zookeeper, doors.store.processes())
