@@ -70,8 +70,11 @@ class TallyWriter:
                     await on_own_thread(partial(self._forget, time.time_ns() // 1_000_000))
                     forget_s = began_s + FORGET_S
             except StoreUnavailable as error:
+                # However long it hung: that says nothing of what a write takes.
+                took_s = 0.0
                 _log.warning("tallies-not-stored-yet", extra={"reason": str(error)})
-            took_s = time.monotonic() - began_s
+            else:
+                took_s = time.monotonic() - began_s
 
     async def finish(self) -> None:
         """Store what is left, if the database is quick about it."""
