@@ -1,0 +1,240 @@
+"""A webhook's own page in the console."""
+
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from console_clients import ConsoleClient
+
+from app.api.doors import now_ms
+from app.console import webhook as webhook_pages
+from app.replay.hours import HOUR_MS
+from app.replay.model import NewReplay, NewWebhook, OffsetRange, Replay, Webhook, Window
+from app.replay.rules import Rule
+from app.replay.tallies import CountedTally, DeliveryTally, Span
+from app.replay.windows import format_time
+from app.store import Store
+from app.webhooks.signing import new_secret
+
+pytestmark = pytest.mark.anyio
+
+MISSED_ROWS = ".//div[@aria-label='Missed events by hour']//tbody/tr"
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+
+
+def page_of(webhook: Webhook) -> str:
+    return f"/console/webhooks/{webhook.id}"
+
+
+def hour_ms(hours_ago: int) -> int:
+    """When the hour so many before the present one began."""
+    return (now_ms() // HOUR_MS - hours_ago) * HOUR_MS
+
+
+def missed(webhook: Webhook, start_ms: int, **counts: int) -> CountedTally:
+    """Events of an hour that were missed within its first minute."""
+    tally = DeliveryTally(
+        start_ms, **counts, missed_until_ms=start_ms + 60_000, missed_at_ms=start_ms + 60_000
+    )
+    return CountedTally(webhook.id, Span.EVENT, tally)
+
+
+def replayed(store: Store, webhook: Webhook, start_ms: int) -> Replay:
+    """A replay of an hour that has brought everything."""
+    replay, _ = store.create_replay(NewReplay(webhook.id, Window(start_ms, start_ms + HOUR_MS)))
+    claim = store.claim("one", 60)
+    assert claim is not None
+    assert claim.replay.id == replay.id
+    assert store.begin_delivery(claim.lease, OffsetRange(0, 5, 5))
+    assert store.complete(claim.lease)
+    return replay
+
+
+async def test_the_page_tells_what_is_known_of_a_webhook(
+    developers_client: ConsoleClient, store: Store, webhook: Webhook
+) -> None:
+    store.rotate_secret(webhook.id, new_secret(), HOUR_MS)
+    changed = store.webhook(webhook.id)
+    page = await developers_client.page(page_of(webhook))
+    assert f"Webhook {webhook.id} ENABLED" in page.main
+    names, values = page.texts(".//dl[1]/dt"), page.texts(".//dl[1]/dd")
+    facts = dict(zip(names, values, strict=True))
+    assert facts["URL"] == "https://example.com/hooks"
+    assert facts["Account"] == webhook.account_id
+    assert facts["Proof asked for"] == "a signed ping is taken"
+    assert changed.validated_ms is not None
+    assert changed.previous_secret_until_ms is not None
+    until = format_time(changed.previous_secret_until_ms)[:19].replace("T", " ")
+    assert facts["Secret"] == f"the one before signs as well until {until}"
+    assert facts["Active job"] == "none"
+    assert "Nothing was delivered live, or missed, in the last hour." in page.main
+    assert "Nothing was missed." in page.main
+    for secret in (webhook.secret, changed.secret):
+        assert secret not in page.markup
+
+
+async def test_the_page_says_why_nothing_is_sent_and_since_when_it_fails(
+    client: ConsoleClient, store: Store, webhook: Webhook, others_webhook: Webhook
+) -> None:
+    store.disable_webhook(webhook.id, "410 Gone: it wants no more events")
+    assert "410 Gone: it wants no more events" in (await client.page(page_of(webhook))).main
+    since_ms = hour_ms(3)
+    store.note_failing(others_webhook.id, since_ms)
+    page = await client.page(page_of(others_webhook))
+    assert f"takes nothing since {format_time(since_ms)[:19].replace('T', ' ')}" in page.main
+
+
+async def test_the_last_hour_is_told_in_numbers_a_plot_and_words(
+    client: ConsoleClient, store: Store, webhook: Webhook
+) -> None:
+    width_ms = Span.SETTLED.width_ms
+    now = now_ms() // width_ms * width_ms
+    quick, slow = (3, 0, 0, 0, 0, 0, 0, 0), (0, 0, 0, 0, 0, 0, 0, 2)
+    store.add_tallies(
+        [
+            CountedTally(webhook.id, Span.SETTLED, DeliveryTally(now, delivered=3, took=quick)),
+            CountedTally(
+                webhook.id,
+                Span.SETTLED,
+                DeliveryTally(now - 6 * width_ms, failed=2, disabled=1, took=slow),
+            ),
+        ],
+        origin="here",
+    )
+    page = await client.page(page_of(webhook))
+    longest = "> 5\N{NARROW NO-BREAK SPACE}000 ms"
+    numbers = [cell.text for cell in page.all(".//section[@aria-labelledby='hour']/dl//dd")]
+    assert numbers == ["60 %", "≤ 50 ms", longest, "3", "3"]
+    (words,) = page.texts(".//desc[@id='settled-words']")
+    assert words.startswith("3 events delivered and 3 missed, by five minutes from ")
+    rows = page.all(".//div[@aria-label='The last hour in numbers']//tbody/tr")
+    assert [[cell.text for cell in row.findall("td")] for row in rows] == [
+        ["3", "0", "0", "0", "≤ 50 ms", "≤ 50 ms"],
+        ["0", "2", "0", "1", longest, longest],
+    ]
+    bars = page.all(".//section[@aria-labelledby='hour']//svg//rect")
+    assert [bar.get("class") for bar in bars] == ["bar-bad", "bar-good"]
+
+
+async def test_missed_hours_lead_to_replays_of_just_what_was_missed(
+    developers_client: ConsoleClient, store: Store, webhook: Webhook
+) -> None:
+    first, second, third = hour_ms(30), hour_ms(20), hour_ms(10)
+    store.add_tallies(
+        [
+            missed(webhook, first, failed=4),
+            missed(webhook, second, left_over=5),
+            missed(webhook, third, disabled=600, failed=30, left_over=1),
+        ],
+        origin="here",
+    )
+    replayed(store, webhook, second)
+
+    page = await developers_client.page(page_of(webhook))
+    rows = page.all(MISSED_ROWS)
+    cells = [[cell.text or "" for cell in row.findall("td")[:4]] for row in rows]
+    assert cells == [["631", "30", "1", "600"], ["5", "0", "5", "0"], ["4", "4", "0", "0"]]
+    since = page.texts(f"{MISSED_ROWS}/td[5]")
+    assert since == ["not replayed", "replayed", "not replayed"]
+    assert "640 events were not delivered live; 635 of them in hours that were" in page.main
+
+    links = [link.get("href", "") for link in page.all(f"{MISSED_ROWS}//a")]
+    windows = [(third, third + HOUR_MS), (first, first + HOUR_MS)]
+    whole = page.one(".//section[@aria-labelledby='missed']//a[@class='button primary']")
+    assert "".join(whole.itertext()) == "Replay these 635 events"
+    for href, (from_ms, to_ms) in zip(
+        [*links, whole.get("href", "")], [*windows, (first, third + HOUR_MS)], strict=True
+    ):
+        assert urlsplit(href).path == "/console/replays/new"
+        assert parse_qs(urlsplit(href).query) == {
+            "webhookId": [webhook.id],
+            "from": [format_time(from_ms)],
+            "to": [format_time(to_ms)],
+            "only": ["failed"],
+        }
+    assert "5 events of those would be sent once more" in page.main
+    (words,) = page.texts(".//desc[@id='missed-plot-words']")
+    assert "5 in hours that were replayed since, 635 in hours that were not." in words
+
+
+async def test_the_hour_that_is_not_over_is_replayed_up_to_the_present(
+    developers_client: ConsoleClient, store: Store, webhook: Webhook
+) -> None:
+    start_ms, before_ms = hour_ms(0), now_ms()
+    store.add_tallies([missed(webhook, start_ms, failed=1)], origin="here")
+    page = await developers_client.page(page_of(webhook))
+    (link,) = page.all(f"{MISSED_ROWS}//a")
+    query = parse_qs(urlsplit(link.get("href", "")).query)
+    # Of the form that sorts as the times do.
+    assert format_time(before_ms) <= query["to"][0] <= format_time(now_ms())
+
+
+async def test_where_all_was_replayed_nothing_is_offered(
+    developers_client: ConsoleClient, store: Store, webhook: Webhook
+) -> None:
+    store.add_tallies([missed(webhook, hour_ms(5), failed=2)], origin="here")
+    replayed(store, webhook, hour_ms(5))
+    page = await developers_client.page(page_of(webhook))
+    assert "replays have brought them all since" in page.main
+    assert not page.all(".//a[@class='button primary']")
+    assert not page.all(f"{MISSED_ROWS}//a")
+
+
+async def test_who_replays_is_told_what_stands_in_the_way(
+    developers_client: ConsoleClient, store: Store, webhook: Webhook
+) -> None:
+    store.add_tallies([missed(webhook, hour_ms(5), failed=2)], origin="here")
+    store.disable_webhook(webhook.id, "")
+    page = await developers_client.page(page_of(webhook))
+    assert "sent no replays either: enable it first" in page.main
+    replay, _ = store.create_replay(NewReplay(webhook.id, Window(0, 1)))
+    page = await developers_client.page(page_of(webhook))
+    assert f"One job of a webhook is active at a time: {replay.id} is OPEN." in page.main
+
+
+async def test_rules_are_listed_with_values_as_json(
+    developers_client: ConsoleClient,
+    store: Store,
+    webhook: Webhook,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert "It has none" in (await developers_client.page(page_of(webhook))).main
+    where = (("data.userId", "42"), ("data.count", 42), ("data.name", HOSTILE))
+    store.put_rule(Rule(webhook.id, "vip", ("dm.*", "follow.created"), where))
+    page = await developers_client.page(page_of(webhook))
+    (row,) = page.texts(".//div[@aria-label='Rules']//tbody/tr")
+    assert row.startswith('vipdm.*, follow.createddata.userId is "42", data.count is 42')
+    assert "<script>alert(1)</script>" in row
+    assert not page.all(".//main//script")
+
+    store.put_rule(Rule(webhook.id, "zip", ("*",)))
+    monkeypatch.setattr(webhook_pages, "RULES", 1)
+    page = await developers_client.page(page_of(webhook))
+    assert "There are more" in page.main
+
+
+async def test_its_latest_jobs_are_listed_and_kept_live(
+    developers_client: ConsoleClient,
+    store: Store,
+    webhook: Webhook,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(webhook_pages, "JOBS", 1)
+    store.cancel_replay(store.create_replay(NewReplay(webhook.id, Window(0, 1)))[0].id)
+    replay, _ = store.create_replay(NewReplay(webhook.id, Window(1, 2)))
+    page = await developers_client.page(page_of(webhook))
+    (row,) = page.all(".//tr[@data-live-id]")
+    assert row.get("data-live-id") == replay.id
+    assert page.one(f".//main//a[@href='/console/jobs?webhookId={webhook.id}']") is not None
+
+
+async def test_what_others_wrote_is_text(
+    client: ConsoleClient, store: Store, webhook: Webhook
+) -> None:
+    url = f"https://example.com/{HOSTILE.replace(' ', '')}"
+    hostile = store.create_webhook(NewWebhook(url, HOSTILE, new_secret(), webhook.account_id))
+    store.disable_webhook(hostile.id, HOSTILE)
+    page = await client.page(page_of(hostile))
+    assert page.main.count("<script>alert(1)</script>") == 3
+    for name in ("script", "img"):
+        assert not page.all(f".//main//{name}")
