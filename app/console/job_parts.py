@@ -90,7 +90,7 @@ def job_parts(environment: Environment, view: JobView, present_ms: int) -> dict[
         return _macro(environment, name)(*arguments)
 
     done_ms = None if pace.eta_s is None else present_ms + round(pace.eta_s * 1_000)
-    return {
+    parts = {
         "state": part("state", replay.state),
         "why": part("why", awaited_by(replay)),
         "progress": part("progress", replay, pace, events_left(replay)),
@@ -103,6 +103,8 @@ def job_parts(environment: Environment, view: JobView, present_ms: int) -> dict[
         "failures": part("failures", replay),
         "actions": part("actions", replay, possible(replay)),
     }
+    # As a page that holds them reads them back, by which it sees that one has not changed.
+    return {name: markup.strip() for name, markup in parts.items()}
 
 
 def timeline_part(

@@ -151,7 +151,7 @@ async def test_failures_show_what_was_tried_and_answered(
     no_answer = Failure(1_500, "evt_9", 6, None, "connection refused")
     give_up(store, claim, failure(1), no_answer)
     page = await client.page(path(replay))
-    table = page.one(".//*[@aria-label='Failures']/table")
+    table = page.one(".//*[@aria-label='Failed events']/table")
     first, second = ([text_of(cell) for cell in row] for row in table.findall("tbody/tr"))
     assert first[:6] == ["evt_1", "1 001", "6", "503", "status 503", "1 250 ms"]
     assert first[6] == "Response try later"
@@ -164,10 +164,10 @@ async def test_failures_come_a_page_at_a_time(
 ) -> None:
     give_up(store, claim, *(failure(number) for number in range(51)))
     first = await client.page(path(replay))
-    assert len(first.all(".//*[@aria-label='Failures']//tbody/tr")) == 50
+    assert len(first.all(".//*[@aria-label='Failed events']//tbody/tr")) == 50
     (link,) = first.all(".//nav[@aria-label='Pages of failures']/a")
     second = await client.page(path(replay) + link.get("href", ""))
-    assert second.texts(".//*[@aria-label='Failures']//tbody/tr/th") == ["evt_50"]
+    assert second.texts(".//*[@aria-label='Failed events']//tbody/tr/th") == ["evt_50"]
     (back,) = second.all(".//nav[@aria-label='Pages of failures']/a")
     assert back.get("href") == f"{path(replay)}#failures"
 

@@ -325,6 +325,12 @@ def test_nothing_that_others_wrote_becomes_markup(templates: Environment) -> Non
         assert not parts[name].all(".//img"), name
 
 
+def test_parts_begin_and_end_with_what_can_be_seen(templates: Environment) -> None:
+    for replay in (OPEN, ONGOING, COMPLETED):
+        for name, markup in job_parts(templates, JobView(replay, (), ()), NINE_MS).items():
+            assert markup == markup.strip(), name
+
+
 def test_the_parts_of_a_long_job_are_small_enough_to_be_sent_every_second(
     templates: Environment,
 ) -> None:
