@@ -5,6 +5,7 @@ LogError
 │   └── TopicMissing        the log answers, and has no such topic
 ├── EstimatesBusy       try again in a few seconds
 ├── InspectionsBusy     try again in a few seconds
+├── NotInLog            name a topic or a group that is there
 ├── BrowseRefused       ask for a page that can be
 ├── PublishFailed       publish the events it names again
 ├── WindowNotRetained   ask for a later window
@@ -30,6 +31,10 @@ class EstimatesBusy(LogError):
 
 class InspectionsBusy(LogError):
     """As many looks into the log as this process takes at a time are under way."""
+
+
+class NotInLog(LogError):
+    """Somebody looks for a topic or a group that the log does not have."""
 
 
 class BrowseRefused(LogError):

@@ -19,9 +19,10 @@ from written_log import Sent, WrittenLog
 
 from app.config import Settings
 from app.log.browser import BrowseQuestion, LogBrowser, Message, MessagePage, Order
+from app.log.browser.browser import BYTES_MAX
 from app.log.browser.content import VALUE_BYTES_MAX
 from app.log.browser.message import PartitionSpan
-from app.log.errors import BrowseRefused, InspectionsBusy, TopicMissing
+from app.log.errors import BrowseRefused, InspectionsBusy, NotInLog
 from app.log.inspection import LogInspector
 
 TIME_MS = 1_763_712_000_000
@@ -58,10 +59,10 @@ def browser(log: WrittenLog) -> Iterator[LogBrowser]:
         yield browser
 
 
-def browser_of(servers: str, bytes_max: int | None = None, **settings: Any) -> LogBrowser:
+def browser_of(servers: str, bytes_max: int = BYTES_MAX, **settings: Any) -> LogBrowser:
     taken = Settings.model_validate({"bootstrap_servers": servers, **settings})
-    limits = {} if bytes_max is None else {"bytes_max": bytes_max}
-    return LogBrowser(taken, LogInspector(taken).questions, **limits)
+    questions = LogInspector(taken).questions
+    return LogBrowser(taken, questions, time_s_max=DEADLINE_S, bytes_max=bytes_max)
 
 
 @pytest.fixture
@@ -247,7 +248,7 @@ def test_a_page_that_cannot_be_is_refused_with_what_is_allowed(
 
 
 def test_a_topic_that_is_not_there_is_told(browser: LogBrowser) -> None:
-    with pytest.raises(TopicMissing):
+    with pytest.raises(NotInLog):
         browser.browse(BrowseQuestion("nowhere"))
 
 
@@ -324,32 +325,36 @@ def test_what_transactions_left_is_passed_over(apache_kafka: KafkaServer) -> Non
     topic = f"browsed-{next(_names)}"
     log = WrittenLog(apache_kafka.bootstrap_servers)
     log.make_topic(topic)
+    producer = transactional_producer(apache_kafka, topic)
     wanted: list[int] = []
-    for number in range(30):
-        producer = begun(apache_kafka, topic, number)
+    for number in range(20):
+        begin(producer, topic, number)
         if number % 3:
             producer.abort_transaction(DEADLINE_S)
         else:
             wanted.append(number)
             producer.commit_transaction(DEADLINE_S)
-    still_open = begun(apache_kafka, topic, 30)
+    begin(producer, topic, 20)
     with closing(browser_of(apache_kafka.bootstrap_servers)) as browser:
         found = pages(browser, BrowseQuestion(topic, limit=4))
         assert list(itertools.chain(*found)) == wanted[::-1]
         found = pages(browser, BrowseQuestion(topic, order=Order.OLDEST, limit=4))
         assert list(itertools.chain(*found)) == wanted
-    still_open.abort_transaction(DEADLINE_S)
+    producer.abort_transaction(DEADLINE_S)
 
 
-def begun(server: KafkaServer, topic: str, number: int) -> Producer:
-    """A producer with a transaction whose record is in the log."""
+def transactional_producer(server: KafkaServer, topic: str) -> Producer:
     settings = {"transactional.id": topic, "bootstrap.servers": server.bootstrap_servers}
     producer = Producer(settings)
     producer.init_transactions(DEADLINE_S)
+    return producer
+
+
+def begin(producer: Producer, topic: str, number: int) -> None:
+    """A transaction whose record is in the log."""
     producer.begin_transaction()
     producer.produce(topic, b"%d" % number, timestamp=TIME_MS + number)
     assert producer.flush(DEADLINE_S) == 0
-    return producer
 
 
 def test_no_more_pages_than_may_be_are_read_at_a_time(broker: BrokerProcess) -> None:

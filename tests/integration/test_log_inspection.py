@@ -10,13 +10,13 @@ from broker_cluster import BrokerCluster
 from confluent_kafka import Consumer, TopicPartition
 from kafka_server import TEST_TIMEOUT_S, KafkaServer
 from mirrored_clusters import MirrorProcess
-from processes import BrokerProcess, until
+from processes import DEADLINE_S, BrokerProcess, until
 from written_log import Sent, WrittenLog
 from zookeeper import SharedZooKeeper
 
 from app.config import Settings
-from app.log.errors import InspectionsBusy, LogUnavailable, TopicMissing
-from app.log.inspection import GroupDetail, GroupPartition, LogInspector, Retention
+from app.log.errors import InspectionsBusy, LogUnavailable, NotInLog
+from app.log.inspection import GroupPartition, LogInspector, Retention
 
 TIME_MS = 1_763_712_000_000
 FOREVER_MS = 10**12
@@ -50,13 +50,12 @@ def log(server: BrokerProcess | KafkaServer) -> WrittenLog:
 
 
 @pytest.fixture
-def inspector(log: WrittenLog) -> Iterator[LogInspector]:
-    with closing(inspector_of(log.bootstrap_servers)) as inspector:
-        yield inspector
+def inspector(log: WrittenLog) -> LogInspector:
+    return inspector_of(log.bootstrap_servers)
 
 
-def inspector_of(servers: str, **settings: object) -> LogInspector:
-    return LogInspector(Settings.model_validate({"bootstrap_servers": servers, **settings}))
+def inspector_of(servers: str) -> LogInspector:
+    return LogInspector(Settings(bootstrap_servers=servers), time_s_max=DEADLINE_S)
 
 
 @pytest.fixture
@@ -145,7 +144,7 @@ def test_a_group_is_told_with_who_reads_what_and_how_far_it_is(
     group = f"readers-of-{topic}"
     with member_of(group, log.bootstrap_servers, topic) as consumer:
         consumer.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
-        detail = found(inspector, group)
+        detail = inspector.group(group)
         assert detail.gaps == ()
         (member,) = detail.members
         assert (member.client_id, member.host) == ("reads", "127.0.0.1")
@@ -161,25 +160,21 @@ def test_a_group_is_told_with_who_reads_what_and_how_far_it_is(
         page = inspector.groups(containing=group)
         assert page.groups == (row,)
         assert page.gaps == ()
-    left = found(inspector, group)
+    left = inspector.group(group)
     assert (left.group.state, left.members) == ("Empty", ())
     assert left.partitions == (GroupPartition(topic, 0, 1, 2, 1, None),)
 
 
-def found(inspector: LogInspector, group: str) -> GroupDetail:
-    detail = inspector.group(group)
-    assert detail is not None
-    return detail
-
-
 def test_what_is_not_there_is_told_apart(inspector: LogInspector) -> None:
-    with pytest.raises(TopicMissing, match="no topic 'nowhere'"):
+    with pytest.raises(NotInLog, match="no topic 'nowhere'"):
         inspector.topic("nowhere")
-    with pytest.raises(TopicMissing):
+    with pytest.raises(NotInLog):
         inspector.topic("no name for a topic!")
     # Nor does asking make it.
     assert inspector.topics(containing="nowhere").topics == ()
-    assert inspector.group("nobody") is None
+    for group in ("nobody", "", "no\0body"):
+        with pytest.raises(NotInLog, match="no group"):
+            inspector.group(group)
 
 
 def test_a_mirror_is_known_by_its_group_or_by_itself(broker: BrokerProcess, tmp_path: Path) -> None:
@@ -194,15 +189,15 @@ def test_a_mirror_is_known_by_its_group_or_by_itself(broker: BrokerProcess, tmp_
             tmp_path / "named", *servers, "clicks", "--group", "my-own", **session
         )
         plain = MirrorProcess(tmp_path / "plain", *servers, "clicks", **session)
-        with named, plain, closing(inspector_of(broker.bootstrap_servers)) as inspector:
+        inspector = inspector_of(broker.bootstrap_servers)
+        with named, plain:
             named.launch()
             plain.serve()
             until(
                 lambda: [each.lag for each in inspector.mirrors().groups] == [0, 0],
                 "both have committed",
             )
-            with closing(inspector_of(other.bootstrap_servers)) as there:
-                destination_id = there.cluster().id
+            destination_id = inspector_of(other.bootstrap_servers).cluster().id
             first, second = inspector.mirrors().groups
         assert (first.id, first.mirrors_to) == (
             f"logbroker-mirror-{destination_id}",
@@ -220,16 +215,16 @@ def test_where_a_broker_is_away_the_rest_is_told(
         log.make_topic("clicks", 2)
         cluster.until_leaders("clicks", [1, 2])
         log.publish("clicks", [Sent(b"a", partition=each, timestamp=TIME_MS) for each in (0, 1)])
-        with closing(inspector_of(cluster.bootstrap_servers)) as inspector:
-            assert [each.id for each in inspector.cluster().brokers] == [1, 2]
-            assert inspector.topic("clicks").topic.messages == 2
-            cluster.brokers[2].stop()
-            cluster.until_live(1)
-            until(
-                lambda: [each.id for each in inspector.cluster().brokers] == [1],
-                "the client knows",
-            )
-            detail = inspector.topic("clicks")
+        inspector = inspector_of(cluster.bootstrap_servers)
+        assert [each.id for each in inspector.cluster().brokers] == [1, 2]
+        assert inspector.topic("clicks").topic.messages == 2
+        cluster.brokers[2].stop()
+        cluster.until_live(1)
+        until(
+            lambda: [each.id for each in inspector.cluster().brokers] == [1],
+            "the client knows",
+        )
+        detail = inspector.topic("clicks")
     here, away = detail.partitions
     assert (here.leader, here.end_offset, here.last_ms) == (1, 1, TIME_MS)
     assert (away.leader, away.end_offset, away.last_ms, away.bytes) == (None, None, None, None)
@@ -245,18 +240,18 @@ def test_a_broker_that_hangs_costs_its_figures_and_no_more_than_the_time(
     log = WrittenLog(broker.bootstrap_servers)
     log.make_topic("clicks")
     settings = Settings(bootstrap_servers=broker.bootstrap_servers)
-    with closing(LogInspector(settings, time_s_max=1.0)) as inspector:
-        assert inspector.topic("clicks").gaps == ()
-        broker.pause()
-        with pytest.raises(LogUnavailable):
-            inspector.topics()
-        broker.resume()
-        until(lambda: inspector.topic("clicks").gaps == (), "all is told again")
+    inspector = LogInspector(settings, time_s_max=2.0)
+    until(lambda: inspector.topic("clicks").gaps == (), "all is told")
+    broker.pause()
+    with pytest.raises(LogUnavailable):
+        inspector.topics()
+    broker.resume()
+    until(lambda: inspector.topic("clicks").gaps == (), "all is told again")
 
 
 def test_no_more_looks_than_may_be_are_under_way(broker: BrokerProcess) -> None:
     settings = Settings(bootstrap_servers=broker.bootstrap_servers)
-    with closing(LogInspector(settings, at_a_time=1)) as inspector:
-        with inspector._look(), pytest.raises(InspectionsBusy):
-            inspector.cluster()
-        assert inspector.cluster().brokers
+    inspector = LogInspector(settings, at_a_time=1)
+    with inspector._look(), pytest.raises(InspectionsBusy):
+        inspector.cluster()
+    assert inspector.cluster().brokers

@@ -16,7 +16,7 @@ from app.log.inspection.gaps import Gaps
 from app.log.inspection.questions import LogQuestions
 
 TIME_S_MAX: Final = 5.0
-READING_S_MAX: Final = 4.0
+_READING_SHARE: Final = 0.8
 """Of that; the rest is for finding out what values mean."""
 
 BYTES_MAX: Final = 32 * 2**20
@@ -27,9 +27,9 @@ AT_A_TIME: Final = 4
 
 
 class LogBrowser:
-    """Reads pages of messages. Safe to use from any thread; blocks for some five seconds at most.
+    """Reads pages of messages. Safe to use from any thread; blocks.
 
-    `questions` are those of an inspector, whose clients it shares.
+    A page takes about `time_s_max` seconds at most. `questions` are those of an inspector, whose clients it shares.
     """
 
     def __init__(
@@ -37,11 +37,13 @@ class LogBrowser:
         settings: Settings,
         questions: LogQuestions,
         *,
+        time_s_max: float = TIME_S_MAX,
         at_a_time: int = AT_A_TIME,
         bytes_max: int = BYTES_MAX,
     ) -> None:
         self._settings = settings
         self._questions = questions
+        self._time_s_max = time_s_max
         self._bytes_max = bytes_max
         self._schemas = SchemaReader(settings)
         self._places = threading.BoundedSemaphore(at_a_time)
@@ -58,7 +60,7 @@ class LogBrowser:
 
         Raises:
             BrowseRefused: it cannot be; field, value and what is allowed are told.
-            TopicMissing: the log has no such topic.
+            NotInLog: the log has no such topic.
             LogUnavailable: no broker answers.
             InspectionsBusy: as many pages as may be are being read.
         """
@@ -71,7 +73,8 @@ class LogBrowser:
             self._places.release()
 
     def _page(self, question: BrowseQuestion) -> MessagePage:
-        until, reading_until, gaps = Deadline(TIME_S_MAX), Deadline(READING_S_MAX), Gaps()
+        until, gaps = Deadline(self._time_s_max), Gaps()
+        reading_until = Deadline(_READING_SHARE * self._time_s_max)
         entrance = find_entrance(self._questions, question, reading_until, gaps)
         walks = entrance.walks(question.limit)
         with RecordReader(self._settings, question.topic) as reader:

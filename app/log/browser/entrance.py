@@ -72,7 +72,7 @@ def find_entrance(
 
     Raises:
         BrowseRefused: the topic has no such partition, or it no such offset.
-        TopicMissing, LogUnavailable
+        NotInLog, LogUnavailable
     """
     topic = questions.topic(question.topic, deadline)
     if topic.error is not None:

@@ -33,11 +33,12 @@ class RecordReader:
     """
 
     def __init__(self, settings: Settings, topic: str) -> None:
-        configuration = reader_configuration(settings.bootstrap_servers, settings.kafka_properties)
+        properties = {"client.id": "rewind-browser", **settings.kafka_properties}
+        configuration = reader_configuration(settings.bootstrap_servers, properties)
         # What lies before a log's beginning was deleted meanwhile: one reads on where it begins.
-        configuration |= {"auto.offset.reset": "earliest", "client.id": "rewind-browser"}
+        configuration["auto.offset.reset"] = "earliest"
         # Nobody waits for records to come, and a next read waits for the answer to the last.
-        configuration |= {"fetch.wait.max.ms": 5}
+        configuration["fetch.wait.max.ms"] = 5
         self._consumer = Consumer(configuration, logger=CLIENT_LOG)
         self._topic = topic
         self.bytes_read = 0

@@ -10,6 +10,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, i
     MemberDescription,
 )
 
+from app.log.errors import NotInLog
 from app.log.inspection.deadline import Deadline
 from app.log.inspection.figures import Group, GroupDetail, GroupPage, GroupPartition, Member
 from app.log.inspection.gaps import Gaps
@@ -94,19 +95,22 @@ def mirror_groups(questions: LogQuestions, limit: int, deadline: Deadline) -> Gr
     return GroupPage(mirrors, len(mirrors), None, gaps.told())
 
 
-def group_detail(questions: LogQuestions, group: str, deadline: Deadline) -> GroupDetail | None:
-    """One group; None when its coordinator has never heard of it.
+def group_detail(questions: LogQuestions, group: str, deadline: Deadline) -> GroupDetail:
+    """One group.
 
     Raises:
+        NotInLog: its coordinator has never heard of it.
         LogUnavailable: no broker answers.
     """
+    if not group or "\0" in group:  # which the client does not take
+        raise _no_group(group)
     leaders = _leaders(questions, deadline)
     gaps = Gaps()
     told = _ask(questions, [group], deadline, gaps)[group]
     description = told.description
     is_dead = description is not None and description.state == ConsumerGroupState.DEAD
     if is_dead and not told.places:
-        return None
+        raise _no_group(group)
     places = told.places
     if len(places) > PARTITIONS_MAX:
         gaps.note("partitions", f"the first {PARTITIONS_MAX} of {len(places)} are shown")
@@ -122,6 +126,10 @@ def group_detail(questions: LogQuestions, group: str, deadline: Deadline) -> Gro
         ),
         gaps=gaps.told(),
     )
+
+
+def _no_group(group: str) -> NotInLog:
+    return NotInLog(f"the log has no group {group!r}")
 
 
 def _listed(questions: LogQuestions, deadline: Deadline, gaps: Gaps) -> list[str]:

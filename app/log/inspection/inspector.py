@@ -24,6 +24,9 @@ from app.log.inspection.topics import topic_detail, topic_page
 TIME_S_MAX: Final = 5.0
 """How long a page may take when brokers are away; with all of them there it takes milliseconds."""
 
+_SIZES_SHARE: Final = 0.3
+"""Of that, for each of the two questions that find sizes."""
+
 AT_A_TIME: Final = 8
 """A fifth of the threads that routes have: a log that hangs leaves the rest to others."""
 
@@ -45,13 +48,9 @@ class LogInspector:
     ) -> None:
         self.questions = LogQuestions(settings)
         """Which a `LogBrowser` may share."""
-        self._sizes = LogSizeReader(settings)
+        self._sizes = LogSizeReader(settings, _SIZES_SHARE * time_s_max)
         self._time_s_max = time_s_max
         self._places = threading.BoundedSemaphore(at_a_time)
-
-    def close(self) -> None:
-        """Close the connections that are kept for asking for sizes."""
-        self._sizes.close()
 
     def cluster(self) -> Cluster:
         """The cluster and the brokers that live."""
@@ -79,7 +78,7 @@ class LogInspector:
         """One topic with up to a thousand partitions, from number `start` on.
 
         Raises:
-            TopicMissing: the log has none of this name.
+            NotInLog: the log has none of this name.
         """
         with self._look() as deadline:
             return topic_detail(self.questions, self._sizes, name, start, deadline)
@@ -95,8 +94,12 @@ class LogInspector:
                 deadline=deadline,
             )
 
-    def group(self, group_id: str) -> GroupDetail | None:
-        """One group with members and partitions; None when there is none."""
+    def group(self, group_id: str) -> GroupDetail:
+        """One group with members and partitions.
+
+        Raises:
+            NotInLog: its coordinator has never heard of it.
+        """
         with self._look() as deadline:
             return group_detail(self.questions, group_id, deadline)
 

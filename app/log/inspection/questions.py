@@ -1,5 +1,6 @@
 """What brokers are asked, by a stock client; every answer is waited for until a deadline."""
 
+import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -28,7 +29,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, i
 
 from app.config import Settings
 from app.log.complaints import COMPLAINTS
-from app.log.errors import LogUnavailable, TopicMissing
+from app.log.errors import LogUnavailable, NotInLog
 from app.log.inspection.deadline import Deadline
 from app.log.inspection.gaps import Gaps
 
@@ -55,8 +56,8 @@ def since(timestamp_ms: int) -> OffsetSpec:
 
 _NO_SUCH_RECORD: Final = -1
 _LEADERS_AGE_MS: Final = 1_000
-_NO_SUCH_TOPIC: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION)
-"""The second is said of what can be no topic's name."""
+_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+"""What Kafka takes for a topic's name; the client does not take all others."""
 
 
 class Position(NamedTuple):
@@ -98,13 +99,14 @@ class LogQuestions:
         """One topic; its `error` tells what keeps it from being seen.
 
         Raises:
-            TopicMissing: the log has none of this name.
+            NotInLog: there is none of this name.
             LogUnavailable: no broker answers.
         """
-        topic = self._metadata(name, deadline).topics[name]
-        if topic.error is not None and topic.error.code() in _NO_SUCH_TOPIC:
-            raise TopicMissing(f"the log has no topic {name!r}")
-        return topic
+        if _NAME.fullmatch(name):
+            topic = self._metadata(name, deadline).topics[name]
+            if topic.error is None or topic.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return topic
+        raise NotInLog(f"the log has no topic {name!r}")
 
     def _metadata(self, name: str | None, deadline: Deadline) -> ClusterMetadata:
         consumer = self._clients()[1]

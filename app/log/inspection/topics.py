@@ -61,7 +61,7 @@ def topic_page(
     led = _bounded(shown, gaps)
     starts, ends = (questions.offsets(led, spec, deadline) for spec in (EARLIEST, LATEST))
     configs = questions.configs(list(shown), deadline)
-    bytes_of = sizes.read(led, deadline, gaps)
+    bytes_of = sizes.read(led, gaps)
     start_of, end_of = (found(each, _MESSAGES, deadline, gaps) for each in (starts, ends))
     topics = tuple(
         _row(
@@ -84,7 +84,7 @@ def topic_detail(
     """A topic and its partitions from number `start` on.
 
     Raises:
-        TopicMissing: the log has none of this name.
+        NotInLog: the log has none of this name.
         LogUnavailable: no broker answers.
     """
     told = questions.topic(name, deadline)
@@ -97,7 +97,7 @@ def topic_detail(
     led = _led(name, shown)
     configs = questions.configs([name], deadline)
     asked = [questions.offsets(led, spec, deadline) for spec in (EARLIEST, LATEST, FIRST, YOUNGEST)]
-    bytes_of = sizes.read(led, deadline, gaps)
+    bytes_of = sizes.read(led, gaps)
     start_of, end_of = (found(each, _OFFSETS, deadline, gaps) for each in asked[:2])
     first_of, last_of = (found(each, _TIMES, deadline, gaps) for each in asked[2:])
     partitions = tuple(
