@@ -22,6 +22,8 @@ class HtmlPage(HTMLParser):
         self.root: Final[Element] = self._builder.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "br":
+            self._builder.data("\n")
         self._builder.start(tag, {name: value or "" for name, value in attrs})
         if tag in _VOID:
             self._builder.end(tag)
@@ -78,8 +80,17 @@ class HtmlPage(HTMLParser):
 
 
 def text_of(element: Element) -> str:
-    """All text of an element, its spaces made one."""
-    return " ".join("".join(element.itertext()).split())
+    """All text of an element that is not hidden, its spaces made one."""
+    return " ".join("".join(_shown(element)).split())
+
+
+def _shown(element: Element) -> Iterator[str]:
+    if "hidden" in element.attrib:
+        return
+    yield element.text or ""
+    for child in element:
+        yield from _shown(child)
+        yield child.tail or ""
 
 
 def value_of(field: Element) -> str:

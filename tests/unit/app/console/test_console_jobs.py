@@ -1,10 +1,345 @@
+"""The list of jobs, as people see it whose browser runs no script."""
+
+from urllib.parse import parse_qs, urlsplit
+
 import pytest
 from console_clients import ConsoleClient
+from html_page import HtmlPage, text_of
+from hypothesis import given
+from hypothesis import strategies as st
+from stored_jobs import plan_of, statements, store_jobs
+
+from app.api.replay_progress import event_id
+from app.config import Settings
+from app.console.job_filters import filter_of, query_of
+from app.console.job_rows import awaited_by, counter_parts, row_parts
+from app.console.rendering import environment
+from app.console.static_files import static_url
+from app.replay.filters import ReplayFilter
+from app.replay.model import Counts, Failure, NewReplay, OffsetRange, Replay, Webhook, Window
+from app.replay.states import ReplayState
+from app.replay.windows import parse_time
+from app.store import Store
 
 pytestmark = pytest.mark.anyio
 
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
+WINDOW = Window(parse_time("2026-11-22T07:00:00Z"), parse_time("2026-11-22T08:00:00Z"))
+HOUR_MS = 3_600_000
 
-async def test_without_jobs_the_page_says_what_to_do(client: ConsoleClient) -> None:
+
+@pytest.fixture
+def ongoing(store: Store, webhook: Webhook) -> Replay:
+    """One that a worker is a quarter through with, and that has given one event up."""
+    store.create_replay(NewReplay(webhook.id, WINDOW))
+    claim = store.claim("machine:7", lease_s=60)
+    assert claim is not None
+    store.begin_delivery(claim.lease, OffsetRange(partition=3, start=100, end=500))
+    failure = Failure(120, "evt_1", attempts=6, status=503, reason="status 503")
+    store.checkpoint(claim.lease, 200, Counts(delivered=4_040, failed=1), [failure])
+    return store.replay(claim.replay.id)
+
+
+def ids(page: HtmlPage) -> list[str]:
+    return [row.get("data-live-id", "") for row in page.all(".//tbody/tr")]
+
+
+def cell(page: HtmlPage, name: str) -> str:
+    return text_of(page.one(f".//tbody//td[@data-live='{name}']"))
+
+
+def tabs(page: HtmlPage) -> dict[str, str]:
+    """The numbers of the tabs, without zeros."""
+    counts = page.all(".//ul[@data-live-id='counters']//span[@data-live]")
+    found = {each.get("data-live", ""): text_of(each) for each in counts}
+    return {name: number for name, number in found.items() if number != "0"}
+
+
+async def test_without_jobs_the_page_says_what_to_do(
+    client: ConsoleClient, readers_client: ConsoleClient
+) -> None:
     page = await client.page("/console/jobs")
     assert "No replay was asked for yet" in page.main
     assert page.one(".//main//section//a[@href='/console/replays/new']") is not None
+
+    page = await readers_client.page("/console/jobs")
+    assert "This key may only look" in page.main
+    assert page.all(".//a[@href='/console/replays/new']") == []
+
+
+async def test_a_row_tells_how_a_job_goes(client: ConsoleClient, ongoing: Replay) -> None:
+    page = await client.page("/console/jobs")
+
+    row = page.one(".//tbody/tr")
+    assert row.get("data-live-id") == ongoing.id
+    assert row.get("data-version") == event_id(ongoing)
+    assert page.one(f".//tbody//a[@href='/console/jobs/{ongoing.id}']").text == ongoing.id
+    assert page.one(f".//tbody//a[@href='/console/webhooks/{ongoing.webhook_id}']") is not None
+    assert "2026-11-22 07:00:00 2026-11-22 08:00:00" in " ".join(page.texts(".//tbody//td"))
+    assert cell(page, "state") == "ONGOING"
+    assert cell(page, "progress") == "25 % 4 040 delivered"
+    assert float(page.one(".//tbody//progress").get("value", "")) == 0.25
+    assert cell(page, "rate").endswith("/s")
+    assert cell(page, "failures") == "1"
+    assert "ago" in cell(page, "heartbeat")
+    assert cell(page, "worker") == "machine:7"
+
+
+async def test_the_cells_that_change_are_made_alike_for_page_and_stream(
+    client: ConsoleClient, ongoing: Replay
+) -> None:
+    page = await client.page("/console/jobs")
+    made = environment()
+    made.globals["lease_s"] = 30.0
+    parts = row_parts(made, ongoing, ongoing.created_ms)
+    names = {cell.get("data-live") for cell in page.all(".//tbody//td[@data-live]")}
+    assert names == set(parts)
+    assert parts["state"] in page.markup
+    assert parts["worker"] == "machine:7"
+
+
+def test_a_job_whose_lease_is_over_says_so_in_words(ongoing: Replay) -> None:
+    made = environment()
+    made.globals["lease_s"] = 30.0
+    assert ongoing.heartbeat_ms is not None
+
+    def heartbeat(after_ms: int) -> str:
+        assert ongoing.heartbeat_ms is not None
+        return row_parts(made, ongoing, ongoing.heartbeat_ms + after_ms)["heartbeat"]
+
+    words = "late: longer ago than its lease of 30 s"
+    assert words in heartbeat(29_999)
+    assert "hidden" in heartbeat(29_999)
+    assert words in heartbeat(30_000)
+    assert "hidden" not in heartbeat(30_000)
+    assert "30 s ago" in heartbeat(30_000)
+
+
+async def test_what_a_job_waits_for_stands_beside_its_state(
+    client: ConsoleClient, store: Store, webhook: Webhook
+) -> None:
+    replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW))
+    assert cell(await client.page("/console/jobs"), "state") == "OPEN waits for a worker"
+
+    claim = store.claim("machine:7", lease_s=60)
+    assert claim is not None
+    store.postpone(claim.lease, f"the log is away {HOSTILE}", 60)
+    page = await client.page("/console/jobs")
+    assert cell(page, "state") == f"OPEN waits: the log is away {HOSTILE}"
+    assert page.all(".//main//img") == []
+
+    store.pause_replay(replay.id)
+    assert cell(await client.page("/console/jobs"), "state") == "PAUSED"
+
+
+async def test_why_a_job_failed_stands_beside_its_state_as_text(
+    client: ConsoleClient, store: Store, ongoing: Replay, settings: Settings, webhook: Webhook
+) -> None:
+    store.cancel_replay(ongoing.id)
+    url = settings.database
+    store_jobs(url, webhook, 1, ReplayState.FAILED, error=HOSTILE, worker=HOSTILE)
+    page = await client.page("/console/jobs", state="FAILED")
+    assert cell(page, "state") == f"FAILED {HOSTILE}"
+    assert cell(page, "worker") == HOSTILE
+    assert page.all(".//main//script") == page.all(".//main//img") == []
+
+
+async def test_tabs_count_by_state_under_the_other_filters(
+    client: ConsoleClient,
+    store: Store,
+    settings: Settings,
+    webhook: Webhook,
+    others_webhook: Webhook,
+) -> None:
+    store_jobs(settings.database, webhook, 3, ReplayState.OPEN)
+    store_jobs(settings.database, webhook, 2, ReplayState.FAILED)
+    store_jobs(settings.database, others_webhook, 4, ReplayState.FAILED)
+
+    assert tabs(await client.page("/console/jobs")) == {"all": "9", "OPEN": "3", "FAILED": "6"}
+    page = await client.page("/console/jobs", state="FAILED", webhookId=webhook.id)
+    assert tabs(page) == {"all": "5", "OPEN": "3", "FAILED": "2"}
+    assert len(ids(page)) == 2
+    (current,) = page.all(".//ul[@data-live-id='counters']//a[@aria-current]")
+    assert text_of(current) == "FAILED 2"
+
+
+async def test_filters_narrow_the_list_and_stay_in_every_link(
+    client: ConsoleClient, settings: Settings, webhook: Webhook, others_webhook: Webhook
+) -> None:
+    url = settings.database
+    old = store_jobs(url, webhook, 1, ReplayState.FAILED, created_ms=HOUR_MS, failed=2)
+    new = store_jobs(url, webhook, 1, ReplayState.FAILED, created_ms=2 * HOUR_MS)
+    other = store_jobs(url, others_webhook, 1, ReplayState.OPEN, created_ms=3 * HOUR_MS)
+
+    async def found(**query: str) -> list[str]:
+        return ids(await client.page("/console/jobs", **query))
+
+    assert await found() == other + new + old
+    assert await found(accountId=webhook.account_id) == new + old
+    assert await found(webhookId=others_webhook.id) == other
+    assert await found(createdFrom="1970-01-01T02:00") == other + new
+    assert await found(createdTo="1970-01-01T02:00:00Z") == old
+    assert await found(withFailures="true") == old
+    assert await found(state="OPEN", webhookId=webhook.id) == []
+
+    page = await client.page(
+        "/console/jobs", webhookId=webhook.id, createdFrom="1970-01-01T00:30", state="FAILED"
+    )
+    for link in page.all(".//ul[@data-live-id='counters']//a"):
+        query = parse_qs(urlsplit(link.get("href", "")).query)
+        assert query["webhookId"] == [webhook.id]
+        assert query["createdFrom"] == ["1970-01-01T00:30:00.000Z"]
+    assert page.field("webhookId") == webhook.id
+    assert page.field("createdFrom") == "1970-01-01T00:30:00"
+    assert page.one(".//body").get("data-live") == page.field("filter")
+
+
+async def test_a_list_goes_on_page_by_page(
+    client: ConsoleClient, settings: Settings, webhook: Webhook
+) -> None:
+    stored = store_jobs(settings.database, webhook, 120, ReplayState.COMPLETED)
+    found: list[str] = []
+    path = "/console/jobs?state=COMPLETED"
+    while True:
+        page = await client.page(path)
+        found += ids(page)
+        links = {
+            text_of(link): link.get("href", "") for link in page.all(".//nav[@class='pages']/a")
+        }
+        assert ("Newest" in links) == (len(found) > 50)
+        if "Older" not in links:
+            break
+        path = links["Older"]
+    assert found == stored[::-1]
+    assert links["Newest"] == "/console/jobs?state=COMPLETED"
+
+
+async def test_what_a_filter_cannot_mean_is_said_beside_its_field(client: ConsoleClient) -> None:
+    answer = await client.get("/console/jobs", createdFrom="yesterday", webhookId="w" * 300)
+    assert answer.status_code == 400
+    page = HtmlPage(answer.text)
+    assert "RFC 3339" in page.error_of("createdFrom")
+    assert "at most 256 characters" in page.error_of("webhookId")
+    assert page.field("createdFrom") == "yesterday"
+    # A picker of times would show nothing of it.
+    assert page.one(".//*[@name='createdFrom']").get("type") == "text"
+    assert ids(page) == []
+
+    answer = await client.get("/console/jobs", state="LOST")
+    assert answer.status_code == 400
+    assert "OPEN, STARTED, ONGOING" in HtmlPage(answer.text).main
+    assert (await client.get("/console/jobs", cursor="x")).status_code == 400
+
+
+async def test_a_developer_sees_their_own_jobs_alone(
+    developers_client: ConsoleClient,
+    settings: Settings,
+    webhook: Webhook,
+    others_webhook: Webhook,
+) -> None:
+    own = store_jobs(settings.database, webhook, 1)
+    others = store_jobs(settings.database, others_webhook, 1)
+
+    page = await developers_client.page("/console/jobs")
+    assert ids(page) == own
+    assert tabs(page) == {"all": "1", "OPEN": "1"}
+    assert others[0] not in page.markup
+    assert others_webhook.account_id not in page.markup
+    assert page.all(".//*[@name='accountId']") == []
+
+    page = await developers_client.page("/console/jobs", webhookId=others_webhook.id)
+    assert (ids(page), tabs(page)) == ([], {})
+    answer = await developers_client.get("/console/jobs", accountId=others_webhook.account_id)
+    assert answer.status_code == 403
+
+
+async def test_who_may_only_look_is_offered_nothing_else(
+    readers_client: ConsoleClient, ongoing: Replay
+) -> None:
+    page = await readers_client.page("/console/jobs")
+    assert ids(page) == [ongoing.id]
+    assert page.all(".//*[@type='checkbox'][@name='id']") == []
+    assert page.all(".//main//form[@method='post']") == []
+
+
+async def test_who_is_not_signed_in_is_asked_to(anonymous: ConsoleClient) -> None:
+    answer = await anonymous.get("/console/jobs", state="OPEN")
+    assert answer.status_code == 303
+    assert answer.headers["location"] == "/console/sign-in?next=%2Fconsole%2Fjobs%3Fstate%3DOPEN"
+
+
+async def test_what_was_done_is_told_in_words_of_ours(client: ConsoleClient) -> None:
+    page = await client.page("/console/jobs", did="pause", count=3, refused=1)
+    assert page.texts(".//main//*[@role='status']") == [
+        "3 jobs are paused. One had moved on meanwhile, and was left as it is."
+    ]
+    page = await client.page("/console/jobs", did=HOSTILE, count=HOSTILE)
+    assert page.all(".//main//*[@role='status']") == []
+
+
+async def test_however_many_jobs_there_are_an_index_finds_every_page(
+    client: ConsoleClient,
+    developers_client: ConsoleClient,
+    settings: Settings,
+    webhook: Webhook,
+    others_webhook: Webhook,
+) -> None:
+    url = settings.database
+    for number, state in enumerate(ReplayState):
+        store_jobs(url, webhook, 60, state, created_ms=number * 1_000_000)
+        store_jobs(url, others_webhook, 10, state, created_ms=number * 1_000_000)
+    for each in (client, developers_client):
+        for query in ({}, {"state": "PAUSED"}, {"createdFrom": "1970-01-01T00:30"}):
+            await each.page("/console/jobs")  # whose key it is, is remembered from now on
+            with statements() as seen:
+                page = await each.page("/console/jobs", **query)
+            about_jobs = [(sql, bound) for sql, bound in seen if "FROM replays" in sql]
+            assert len(ids(page)) == 50
+            assert len(about_jobs) == 3
+            for sql, bound in about_jobs:
+                steps = plan_of(url, sql, bound)
+                assert all("USING" in step and "INDEX" in step for step in steps), (sql, steps)
+
+
+async def test_the_first_page_is_light(
+    client: ConsoleClient, settings: Settings, webhook: Webhook
+) -> None:
+    store_jobs(settings.database, webhook, 60, ReplayState.ONGOING, worker="machine-17:4711")
+    answers = [
+        await client.get(path)
+        for path in ("/console/jobs", static_url("console.css"), static_url("console.js"))
+    ]
+    assert len(ids(HtmlPage(answers[0].text))) == 50
+    assert sum(len(answer.content) for answer in answers) < 100_000
+
+
+def test_counters_tell_every_state_and_all_of_them() -> None:
+    parts = counter_parts({ReplayState.OPEN: 1_200, ReplayState.FAILED: 34})
+    assert parts["all"] == "1\N{NARROW NO-BREAK SPACE}234"
+    assert parts["OPEN"] == "1\N{NARROW NO-BREAK SPACE}200"
+    assert parts["PAUSED"] == "0"
+    assert set(parts) == {"all", *ReplayState}
+
+
+def test_a_job_that_is_over_without_an_error_waits_for_nothing(ongoing: Replay) -> None:
+    assert awaited_by(ongoing) is None
+
+
+TEXTS = st.text(min_size=1, max_size=40).map(str.strip).filter(bool)
+TIMES = st.integers(0, 4_102_444_800_000)
+
+
+@given(
+    st.builds(
+        ReplayFilter,
+        st.frozensets(st.sampled_from(ReplayState)),
+        st.none() | TEXTS,
+        st.none() | TEXTS,
+        st.none() | TIMES,
+        st.none() | TIMES,
+        st.booleans(),
+    )
+)
+def test_a_filter_comes_back_from_its_query(wanted: ReplayFilter) -> None:
+    assert filter_of(query_of(wanted)) == wanted
+    assert filter_of(query_of(wanted, cursor="c", did="pause")) == wanted
