@@ -58,7 +58,8 @@ class ConsoleScene(LiveScene):
         self.make()
         self.worker.launch()
         self.start_api()
-        self.live()
+        # Missed events are told of at once.
+        self.live(live_delays_s="0")
         self.worker.until_says(READY["worker"])
 
     def start_api(self) -> None:

@@ -1,0 +1,95 @@
+"""Replays that people start in the console, from the missed events to the last delivery."""
+
+import pytest
+from axe import assert_usable
+from browser import Chromium
+from console_scene import ConsoleScene, sign_in
+from live_scene import events, ids
+from playwright.sync_api import expect
+from processes import until
+from receiver_thread import ReceiverThread
+
+from app.replay.accounts import Scope
+from app.replay.model import Webhook
+from app.replay.states import TERMINAL
+
+pytestmark = pytest.mark.xdist_group("console")
+
+EVENTS = 25
+
+
+def webhook_that_missed(scene: ConsoleScene, receiver: ReceiverThread, account: str) -> Webhook:
+    """One whose receiver refused all live deliveries, and takes everything by now."""
+    webhook = scene.webhook_of(account, receiver)
+    receiver.answer(503)
+    scene.missed(webhook, *events(0, EVENTS), ago_s=1)
+    until(lambda: len(receiver.webhooks) >= EVENTS, "all were tried live")
+    receiver.answer(204)
+    until(lambda: scene.store.missed_hours(webhook.id, 0), "what was missed is counted")
+    return webhook
+
+
+def test_missed_events_are_replayed_from_the_webhook_that_missed_them(
+    chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
+) -> None:
+    key = scene.key("starts", Scope.DEVELOPER)
+    webhook = webhook_that_missed(scene, receiver, "starts")
+    with chromium.visitor(scene.origin) as visitor:
+        page = visitor.page
+        sign_in(visitor, key, f"/console/webhooks/{webhook.id}")
+        replay_these = page.get_by_role("link", name=f"Replay these {EVENTS} events")
+        replay_these.click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("New replay")
+        assert_usable(page)
+        page.get_by_role("button", name="See what it would bring").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Start this replay?")
+        would_bring = page.locator("[aria-label='What it would bring']")
+        expect(would_bring).to_contain_text(str(EVENTS))
+        assert_usable(page)
+        page.get_by_role("button", name="Start this replay").click()
+        expect(page.get_by_text("The replay is queued.")).to_be_visible()
+        expect(page.get_by_role("heading", level=1)).to_contain_text("COMPLETED")
+        assert sorted(receiver.taken) == sorted(ids(0, EVENTS))
+        visitor.go(f"/console/webhooks/{webhook.id}")
+        expect(page.get_by_text("replays have brought them all since")).to_be_visible()
+        expect(replay_these).to_have_count(0)
+
+
+def test_a_replay_is_started_without_a_script(
+    chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
+) -> None:
+    key = scene.key("starts-plainly", Scope.DEVELOPER)
+    webhook = webhook_that_missed(scene, receiver, "starts-plainly")
+    with chromium.visitor(scene.origin, javascript=False) as visitor:
+        page = visitor.page
+        sign_in(visitor, key)
+        page.get_by_role("link", name="New replay").click()
+        page.get_by_role("link", name="15 minutes").click()
+        page.get_by_label("Webhook").select_option(webhook.id)
+        page.get_by_role("button", name="See what it would bring").click()
+        page.get_by_role("button", name="Start this replay").click()
+        heading = page.get_by_role("heading", level=1)
+        expect(heading).to_contain_text("Job")
+        until(lambda: sorted(receiver.taken) == sorted(ids(0, EVENTS)), "the events come")
+        (job,) = scene.store.replays(webhook_id=webhook.id).items
+        until(lambda: scene.store.replay(job.id).state in TERMINAL, "the job ends")
+        page.reload()
+        expect(heading).to_contain_text("COMPLETED")
+
+
+def test_a_window_that_cannot_be_replayed_is_refused_beside_its_field(
+    chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
+) -> None:
+    key = scene.key("mistypes", Scope.DEVELOPER)
+    webhook = scene.webhook_of("mistypes", receiver)
+    with chromium.visitor(scene.origin) as visitor:
+        visitor.tolerate("status of 4[02]2", "status of 400")
+        page = visitor.page
+        sign_in(visitor, key, "/console/replays/new")
+        page.get_by_label("Webhook").select_option(webhook.id)
+        page.get_by_label("From (UTC)").fill("2026-01-02T03:04:05")
+        page.get_by_label("To, not included (UTC)").fill("2026-01-02T03:04:04")
+        page.get_by_role("button", name="See what it would bring").click()
+        expect(page.get_by_role("alert").first).to_be_visible()
+        expect(page.get_by_label("From (UTC)")).to_have_value("2026-01-02T03:04:05")
+        assert_usable(page)

@@ -1,0 +1,105 @@
+"""A webhook's life in the console, on plain forms."""
+
+import re
+
+import pytest
+from axe import assert_usable
+from browser import Chromium
+from console_scene import ConsoleScene, sign_in
+from playwright.sync_api import Page, expect
+from receiver_thread import ReceiverThread
+
+from app.replay.accounts import Scope
+from app.replay.model import WebhookStatus
+from app.store.errors import WebhookNotFound
+
+pytestmark = pytest.mark.xdist_group("console")
+
+SECRET = re.compile(r"whsec_[A-Za-z0-9+/=]+")
+
+
+def shown_secret(page: Page) -> str:
+    secret = page.get_by_role("textbox", name="Secret").input_value()
+    assert SECRET.fullmatch(secret), secret
+    return secret
+
+
+def test_a_webhook_is_registered_tried_changed_and_deleted_without_a_script(
+    chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
+) -> None:
+    key = scene.key("owner", Scope.DEVELOPER)
+    with chromium.visitor(scene.origin, javascript=False) as visitor:
+        page = visitor.page
+        sign_in(visitor, key, "/console/webhooks")
+        page.get_by_role("link", name="Register a webhook").click()
+        page.get_by_label("URL").fill(receiver.url)
+        page.get_by_label("Description").fill("orders of the shop")
+        page.get_by_label("Event types").fill("order.* parcel.sent")
+        page.get_by_role("button", name="Register").click()
+        receiver.expect(shown_secret(page))
+        page.get_by_role("link", name="I have kept it").click()
+        expect(page.get_by_role("heading", level=1)).to_contain_text("ENABLED")
+        expect(page.get_by_role("region", name="Rules").last).to_contain_text("parcel.sent")
+        webhook_id = page.url.rpartition("/")[2]
+
+        page.get_by_role("button", name="Send a test").click()
+        expect(page.get_by_text("The receiver took the test.")).to_be_visible()
+        (test,) = [each for each in receiver.webhooks if b"rewind.test" in each.body]
+        assert test.problem is None
+
+        page.get_by_role("link", name="Rotate the secret").click()
+        page.get_by_label("Grace period").select_option("1 hour")
+        page.get_by_role("button", name="Rotate the secret").click()
+        assert shown_secret(page) == scene.store.webhook(webhook_id).secret
+        page.get_by_role("link", name="I have kept it").click()
+        # It is shown once.
+        assert not SECRET.search(page.content())
+
+        page.get_by_role("link", name="Edit").click()
+        page.get_by_label("Description").fill("orders of both shops")
+        page.get_by_role("button", name="Save").click()
+        expect(page.get_by_text("The webhook is changed.")).to_be_visible()
+        expect(page.get_by_text("orders of both shops").first).to_be_visible()
+
+        page.get_by_role("link", name="Disable").click()
+        page.get_by_label("Reason").fill("the shop moves")
+        page.get_by_role("button", name="Disable the webhook").click()
+        expect(page.get_by_text("the shop moves").first).to_be_visible()
+        assert scene.store.webhook(webhook_id).status is WebhookStatus.DISABLED
+        receiver.expect(None)
+        page.get_by_role("button", name="Enable").click()
+        expect(page.get_by_text("The receiver has proved to be yours")).to_be_visible()
+        assert scene.store.webhook(webhook_id).status is WebhookStatus.ENABLED
+
+        page.get_by_role("link", name="Delete").click()
+        page.get_by_role("button", name="Delete the webhook").click()
+        expect(page.get_by_text("The webhook is deleted")).to_be_visible()
+        with pytest.raises(WebhookNotFound):
+            scene.store.webhook(webhook_id)
+
+
+def test_forms_of_a_webhook_are_usable_by_everybody(
+    chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
+) -> None:
+    key = scene.key("forms", Scope.DEVELOPER)
+    webhook = scene.webhook_of("forms", receiver)
+    with chromium.visitor(scene.origin) as visitor:
+        sign_in(visitor, key, "/console/webhooks/new")
+        assert_usable(visitor.page)
+        for form in ("edit", "rotate", "disable", "delete"):
+            visitor.go(f"/console/webhooks/{webhook.id}/{form}")
+            assert_usable(visitor.page)
+
+
+def test_an_address_that_nothing_may_be_sent_to_is_refused_beside_its_field(
+    chromium: Chromium, scene: ConsoleScene
+) -> None:
+    with chromium.visitor(scene.origin) as visitor:
+        visitor.tolerate("status of 4")
+        page = visitor.page
+        sign_in(visitor, scene.key("refused", Scope.DEVELOPER), "/console/webhooks/new")
+        page.get_by_label("URL").fill("ftp://example.com/<script>alert(1)</script>")
+        page.get_by_role("button", name="Register").click()
+        expect(page.get_by_role("alert")).to_be_visible()
+        expect(page.get_by_label("URL")).to_have_attribute("aria-invalid", "true")
+        assert_usable(page)
