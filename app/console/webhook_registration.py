@@ -15,7 +15,7 @@ from app.console.refused_forms import REFUSALS, read_body, refusal_of
 from app.console.rendering import rendered
 from app.replay.model import Validation
 
-FIELDS: Final = ("url", "description", "validation", "eventTypes", "accountId")
+FIELDS: Final = ("url", "description", "validation", "eventTypes")
 
 router = APIRouter()
 
@@ -23,7 +23,7 @@ router = APIRouter()
 @router.get("/webhooks/new")
 async def registration_page(request: Request, _viewer: ChangerDependency) -> Response:
     """Ask what is to be registered."""
-    typed = dict.fromkeys(FIELDS, "") | {"validation": str(Validation.PING)}
+    typed = dict.fromkeys((*FIELDS, "accountId"), "") | {"validation": str(Validation.PING)}
     return await rendered(request, "webhook_new.html", typed=typed, refusal=None)
 
 
@@ -35,9 +35,11 @@ async def register(
     try:
         webhook = await webhook_changes.register(doors, viewer.key, _asked(form))
     except REFUSALS as error:
-        refusal = refusal_of(error, FIELDS)
+        # Operators alone have a field for it; whoever else names one is told above the form.
+        fields = (*FIELDS, "accountId") if viewer.is_operator else FIELDS
+        refusal = refusal_of(error, fields)
         note_change(request, viewer.key, "createWebhook", None, refusal.status)
-        typed = {name: form[name] for name in FIELDS}
+        typed = {name: form[name] for name in fields}
         return await rendered(
             request, "webhook_new.html", refusal.status, typed=typed, refusal=refusal
         )

@@ -6,6 +6,7 @@ from console_clients import ConsoleClient
 
 from app.api.doors import now_ms
 from app.console import webhooks
+from app.console.formats import NOTHING
 from app.replay.hours import HOUR_MS
 from app.replay.model import NewReplay, NewWebhook, Webhook, Window
 from app.replay.tallies import CountedTally, DeliveryTally, Span
@@ -75,7 +76,7 @@ async def test_a_receiver_of_which_nothing_is_known_has_no_numbers(
     client: ConsoleClient, webhook: Webhook
 ) -> None:
     (row,) = (await client.page(LIST)).texts(ROWS)
-    assert row.endswith("https://example.com/hooks ENABLED – – – 0 –")
+    assert row.endswith(f"hooks ENABLED {NOTHING} {NOTHING} {NOTHING} 0 {NOTHING}")
 
 
 async def test_a_row_says_why_a_webhook_is_not_enabled_or_since_when_it_fails(
