@@ -62,15 +62,13 @@ def move_all(
 ) -> int:
     """How many of the replays were moved: those that are the account's and in a fitting state."""
     targets = moves(event)
-    query = (
-        select(replays.c.id, replays.c.state, replays.c.lease_epoch)
-        .where(replays.c.id.in_(replay_ids), replays_table.is_of(of_account))
-        .with_for_update()
-    )
+    columns = (replays.c.id, replays.c.account_id, replays.c.state, replays.c.lease_epoch)
+    # By the ids alone: by an index of the account, others' rows would be locked on the way.
+    query = select(*columns).where(replays.c.id.in_(replay_ids)).with_for_update()
     moved = [
         Moved(row.id, targets[ReplayState(row.state)], row.lease_epoch)
         for row in connection.execute(query)
-        if row.state in targets
+        if row.state in targets and of_account in (None, row.account_id)
     ]
     _move(connection, event, moved, actor)
     return len(moved)

@@ -138,13 +138,12 @@ def _check_none_active(connection: Connection, webhook_id: str) -> None:
         raise ActiveReplayExists(webhook_id, active_id)
 
 
-def is_of(of_account: str | None) -> ColumnElement[bool]:
-    """Whether a replay belongs to the account; None is any."""
+def _is_of(of_account: str | None) -> ColumnElement[bool]:
     return true() if of_account is None else replays.c.account_id == of_account
 
 
 def _it(replay_id: str, of_account: str | None) -> Select[Any]:
-    return select(replays).where(exactly(replays.c.id, replay_id), is_of(of_account))
+    return select(replays).where(exactly(replays.c.id, replay_id), _is_of(of_account))
 
 
 def get(connection: Connection, replay_id: str, of_account: str | None = None) -> Replay:
