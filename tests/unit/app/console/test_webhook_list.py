@@ -86,7 +86,7 @@ async def test_a_row_says_why_a_webhook_is_not_enabled_or_since_when_it_fails(
     store.note_failing(others_webhook.id, now_ms() - 2 * HOUR_MS)
     rows = {row.split()[0]: row for row in (await client.page(LIST)).texts(ROWS)}
     assert "DISABLED we move to another place" in rows[webhook.id]
-    assert "ENABLED takes nothing since 2 h 0 min ago" in rows[others_webhook.id]
+    assert "ENABLED takes nothing since 2 h ago" in rows[others_webhook.id]
 
 
 async def test_a_page_leads_to_the_next_and_keeps_the_filter(

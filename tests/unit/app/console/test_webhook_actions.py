@@ -1,0 +1,283 @@
+"""What one may do to a webhook in the console."""
+
+import asyncio
+import logging
+
+import pytest
+from console_clients import ConsoleClient
+from html_page import HtmlPage
+from receiver_thread import ReceiverThread
+
+from app.api import proofs
+from app.json_log import JsonLines
+from app.replay.model import NewReplay, Webhook, WebhookStatus, Window
+from app.replay.states import ReplayState
+from app.store import Store, WebhookNotFound
+from app.webhooks.signing import new_secret
+
+pytestmark = pytest.mark.anyio
+
+LIST = "/console/webhooks"
+SECRET = ".//main//textarea[@id='secret-text']"
+FORM = ".//main//form"
+TEST = ".//section[@aria-label='Test delivery']"
+
+HOSTILE = "<script>alert(1)</script>\"'>"
+
+
+def page_of(webhook: Webhook) -> str:
+    return f"{LIST}/{webhook.id}"
+
+
+@pytest.fixture
+def reached(store: Store, webhook: Webhook, receiver: ReceiverThread) -> Webhook:
+    """The developer's webhook, ENABLED at the receiver."""
+    receiver.expect(webhook.secret)
+    store.update_webhook(webhook.id, url=receiver.url)
+    return store.enable_webhook(webhook.id, receiver.url)
+
+
+async def told(client: ConsoleClient, path: str, data: dict[str, str] | None = None) -> HtmlPage:
+    """The page that a form leads to."""
+    answer = await client.post(path, data)
+    assert answer.status_code == 303, answer.text
+    return await client.page(answer.headers["location"])
+
+
+async def test_a_test_is_sent_and_what_came_of_it_is_shown(
+    developers_client: ConsoleClient, reached: Webhook, receiver: ReceiverThread
+) -> None:
+    page = await developers_client.posted(f"{page_of(reached)}/test")
+    shown = page.one(TEST)
+    assert "The receiver took the test." in page.texts(TEST)[0]
+    facts = [cell.text or "" for cell in shown.findall(".//dd")]
+    assert facts[0] == "HTTP 204"
+    assert facts[1].endswith((" ms", " s"))
+    (sent,) = receiver.webhooks
+    assert sent.event_id.startswith("test_")
+    assert receiver.problems == []
+
+    receiver.answer(503)
+    page = await developers_client.posted(f"{page_of(reached)}/test")
+    assert "did not take the test" in page.texts(TEST)[0]
+    assert "HTTP 503" in page.texts(TEST)[0]
+    receiver.go_down()
+    page = await developers_client.posted(f"{page_of(reached)}/test")
+    assert "none: connect: Connection refused" in page.texts(TEST)[0]
+
+
+async def test_what_a_receiver_says_is_text_and_kept_from_who_has_not_proved_it(
+    developers_client: ConsoleClient, client: ConsoleClient, store: Store, webhook: Webhook
+) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        head = b"HTTP/1.1 500 X\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
+        writer.write(head % len(HOSTILE.encode()) + HOSTILE.encode())
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        store.update_webhook(webhook.id, url=f"http://127.0.0.1:{port}/")
+        path = f"{page_of(webhook)}/test"
+        page = await developers_client.posted(path)
+        assert "not shown before the receiver has proved to be yours" in page.texts(TEST)[0]
+        page = await client.posted(path)
+    assert page.texts(f"{TEST}//pre") == [HOSTILE]
+    assert not page.all(".//main//script")
+
+
+async def test_too_many_tests_in_a_minute_are_refused_on_the_page(
+    developers_client: ConsoleClient, reached: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proofs, "PROOFS_PER_MINUTE_MAX", 1)
+    await developers_client.posted(f"{page_of(reached)}/test")
+    page = await developers_client.posted(f"{page_of(reached)}/test", status=429)
+    assert page.texts(".//main//p[@role='alert']") == [
+        "receivers are asked 1 times a minute at most"
+    ]
+    assert not page.all(TEST)
+
+
+async def test_a_webhook_is_disabled_with_a_reason_and_enabled_by_a_proof(
+    developers_client: ConsoleClient, store: Store, reached: Webhook, receiver: ReceiverThread
+) -> None:
+    path = page_of(reached)
+    form = (await developers_client.page(f"{path}/disable")).fields(FORM)
+    page = await told(developers_client, f"{path}/disable", form | {"reason": HOSTILE})
+    assert "The webhook is DISABLED" in page.texts(".//p[@role='status']")[-1]
+    assert HOSTILE in page.main
+    assert store.webhook(reached.id).status_reason == HOSTILE
+    assert not page.all(f".//a[@href='{path}/disable']")
+
+    receiver.answer(404)
+    page = await developers_client.posted(f"{path}/enable", status=422)
+    assert "404" in page.texts(".//main//p[@role='alert']")[0]
+    assert store.webhook(reached.id).status is WebhookStatus.DISABLED
+
+    receiver.answer(200)
+    page = await told(developers_client, f"{path}/enable")
+    assert "the webhook is ENABLED" in page.texts(".//p[@role='status']")[-1]
+    assert store.webhook(reached.id).status is WebhookStatus.ENABLED
+
+
+async def test_without_a_reason_the_owner_is_the_reason_and_a_long_one_is_refused(
+    developers_client: ConsoleClient, store: Store, webhook: Webhook
+) -> None:
+    path = f"{page_of(webhook)}/disable"
+    page = await developers_client.posted(path, {"reason": "x" * 501}, 400)
+    assert "500" in page.error_of("reason")
+    assert page.field("reason") == "x" * 501
+    assert store.webhook(webhook.id).status is WebhookStatus.ENABLED
+    await told(developers_client, path, {"reason": " "})
+    assert store.webhook(webhook.id).status_reason == "disabled by its owner"
+
+
+async def test_a_rotated_secret_is_shown_this_one_time(
+    developers_client: ConsoleClient, store: Store, webhook: Webhook
+) -> None:
+    path = f"{page_of(webhook)}/rotate"
+    asked = await developers_client.page(path)
+    assert webhook.secret not in asked.markup
+    form = asked.fields(FORM)
+    assert form["gracePeriodSeconds"] == "86400"
+    answer = await developers_client.http.post(path, data=form)
+    assert answer.status_code == 200
+    assert answer.headers["cache-control"] == "no-store"
+
+    stored = store.webhook(webhook.id)
+    assert stored.secret != webhook.secret
+    assert stored.previous_secret == webhook.secret
+    assert HtmlPage(answer.text).texts(SECRET) == [stored.secret]
+    assert webhook.secret not in answer.text
+    assert stored.secret not in (await developers_client.page(page_of(webhook))).markup
+    again = (await developers_client.page(path)).fields(FORM)
+    assert again["secret"] not in (form["secret"], webhook.secret)
+
+
+async def test_a_form_that_is_sent_twice_rotates_once(
+    developers_client: ConsoleClient, store: Store, webhook: Webhook
+) -> None:
+    path = f"{page_of(webhook)}/rotate"
+    form = (await developers_client.page(path)).fields(FORM)
+    first, second = [await developers_client.http.post(path, data=form) for _ in range(2)]
+    stored = store.webhook(webhook.id)
+    assert HtmlPage(first.text).texts(SECRET) == HtmlPage(second.text).texts(SECRET)
+    assert stored.previous_secret == webhook.secret
+
+    later = (await developers_client.page(path)).fields(FORM)
+    await developers_client.http.post(path, data=later)
+    page = await told(developers_client, path, form)
+    assert "Nothing was rotated" in page.texts(".//p[@role='status']")[-1]
+    assert store.webhook(webhook.id).secret == later["secret"]
+
+
+@pytest.mark.parametrize("grace", ["", "1.5", "-1", "604801", "²", "9" * 4_400])
+async def test_a_grace_period_that_cannot_be_rotates_nothing(
+    developers_client: ConsoleClient, store: Store, webhook: Webhook, grace: str
+) -> None:
+    path = f"{page_of(webhook)}/rotate"
+    form = {"secret": new_secret(), "gracePeriodSeconds": grace}
+    page = await developers_client.posted(path, form, 400)
+    assert page.error_of("gracePeriodSeconds")
+    assert store.webhook(webhook.id).secret == webhook.secret
+
+
+@pytest.mark.parametrize("secret", ["", "hunter2", "whsec_c2hvcnQ="])
+async def test_a_form_with_another_secret_than_ours_rotates_nothing_and_repeats_it_nowhere(
+    developers_client: ConsoleClient, store: Store, webhook: Webhook, secret: str
+) -> None:
+    form = {"secret": secret, "gracePeriodSeconds": "0"}
+    answer = await developers_client.post(f"{page_of(webhook)}/rotate", form)
+    assert answer.status_code == 400
+    assert not secret or secret not in answer.text
+    assert store.webhook(webhook.id).secret == webhook.secret
+
+
+async def test_another_url_is_proved_and_other_words_ask_nobody(
+    developers_client: ConsoleClient, store: Store, reached: Webhook, receiver: ReceiverThread
+) -> None:
+    path = f"{page_of(reached)}/edit"
+    form = (await developers_client.page(path)).fields(FORM)
+    assert (form["url"], form["description"]) == (reached.url, "billing")
+    page = await told(developers_client, path, form | {"description": HOSTILE})
+    assert "The webhook is changed" in page.texts(".//p[@role='status']")[-1]
+    assert HOSTILE in page.main
+    assert receiver.webhooks == []
+
+    await told(developers_client, path, form | {"url": f"{receiver.url}/2"})
+    changed = store.webhook(reached.id)
+    assert (changed.url, changed.status) == (f"{receiver.url}/2", WebhookStatus.ENABLED)
+    assert [each.is_ping for each in receiver.webhooks] == [True]
+    receiver.answer(500)
+    page = await told(developers_client, path, form | {"url": f"{receiver.url}/3"})
+    assert "PENDING" in page.main
+    assert "500" in page.main
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("url", ""), ("url", "ftp://example.com/"), ("description", "x" * 501)]
+)
+async def test_a_change_that_cannot_be_is_shown_again(
+    developers_client: ConsoleClient, store: Store, webhook: Webhook, field: str, value: str
+) -> None:
+    filled = {"url": "https://example.com/other", "description": HOSTILE} | {field: value}
+    page = await developers_client.posted(f"{page_of(webhook)}/edit", filled, 400)
+    assert page.error_of(field)
+    assert page.fields(FORM).items() >= filled.items()
+    assert store.webhook(webhook.id) == webhook
+
+
+async def test_a_webhook_is_deleted_after_a_question_and_its_job_with_it(
+    developers_client: ConsoleClient, store: Store, webhook: Webhook
+) -> None:
+    replay, _ = store.create_replay(NewReplay(webhook.id, Window(0, 1)))
+    path = f"{page_of(webhook)}/delete"
+    asked = await developers_client.page(path)
+    assert f"The job {replay.id} is OPEN: it will be cancelled." in asked.main
+    page = await told(developers_client, path, asked.fields(FORM))
+    assert "The webhook is deleted" in page.texts(".//p[@role='status']")[-1]
+    with pytest.raises(WebhookNotFound):
+        store.webhook(webhook.id)
+    assert store.replay(replay.id).state is ReplayState.CANCELLED
+    assert (await developers_client.get(page_of(webhook))).status_code == 404
+
+
+async def test_every_change_is_told_to_the_audit_without_a_secret(
+    developers_client: ConsoleClient,
+    store: Store,
+    reached: Webhook,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    path = page_of(reached)
+    rotation = (await developers_client.page(f"{path}/rotate")).fields(FORM)
+    caplog.clear()
+    for action, form in (
+        ("test", {}),
+        ("rotate", rotation),
+        ("edit", {"url": "ftp://example.com/", "description": ""}),
+        ("edit", {"url": reached.url, "description": ""}),
+        ("disable", {}),
+        ("enable", {}),
+        ("delete", {}),
+    ):
+        await developers_client.post(f"{path}/{action}", form)
+    changes = [
+        (record.action, record.target, record.status)
+        for record in caplog.records
+        if record.name == "rewind.audit"
+    ]
+    assert changes == [
+        ("testWebhook", reached.id, 200),
+        ("rotateSecret", reached.id, 200),
+        ("updateWebhook", reached.id, 400),
+        ("updateWebhook", reached.id, 303),
+        ("disableWebhook", reached.id, 303),
+        # The receiver knows the secret before alone, and that one signs as well.
+        ("enableWebhook", reached.id, 303),
+        ("deleteWebhook", reached.id, 303),
+    ]
+    lines = "".join(JsonLines().format(record) for record in caplog.records)
+    for secret in (rotation["secret"], reached.secret):
+        assert secret.removeprefix("whsec_") not in lines
