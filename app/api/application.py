@@ -9,6 +9,7 @@ from fastapi import FastAPI
 
 from app.api import (
     events,
+    log_view,
     operations,
     pipeline,
     processes,
@@ -25,6 +26,7 @@ from app.api import (
 from app.api.audit import Audit
 from app.api.doors import Doors
 from app.api.dry_run import ESTIMATES_PER_ACCOUNT_MAX
+from app.api.ensemble_watch import EnsembleWatch
 from app.api.gate import Gate
 from app.api.head_limit import HeadLimit
 from app.api.job_watch import JobWatch
@@ -61,6 +63,7 @@ ROUTES: Final = (
     restorations,
     pipeline,
     processes,
+    log_view,
     operations,
 )
 
@@ -112,6 +115,7 @@ def create_app(
         watch=ProgressWatch(store),
         inspector=inspector,
         browser=browser,
+        ensemble=EnsembleWatch(settings.zookeeper),
         estimator=Estimator(settings.bootstrap_servers, properties=settings.kafka_properties),
         estimates=Places(ESTIMATES_PER_ACCOUNT_MAX, "of your replays are being estimated already"),
         metrics=metrics,

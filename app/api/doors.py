@@ -6,6 +6,7 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
+from app.api.ensemble_watch import EnsembleWatch
 from app.api.job_watch import JobWatch
 from app.api.metrics import Metrics
 from app.api.places import Places
@@ -41,6 +42,8 @@ class Doors:
     inspector: LogInspector
     browser: LogBrowser
     """Look at the log for operators."""
+
+    ensemble: EnsembleWatch
 
     estimator: Estimator
     estimates: Places

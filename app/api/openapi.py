@@ -29,6 +29,7 @@ TAGS: Final = [
     {"name": "webhooks", "description": "Where events are sent."},
     {"name": "replays", "description": "Missed events, sent again."},
     {"name": "events", "description": "What happened, on its way into the log."},
+    {"name": "log", "description": "What operators see of the log."},
     {"name": "operations", "description": "For those who run the service."},
 ]
 

@@ -36,7 +36,15 @@ from app.api.problems import (
 )
 from app.api.request_log import LOGGER
 from app.api.twitter_errors import PATH_PREFIX, twitter_response
-from app.log.errors import EstimatesBusy, LogError, PublishFailed, WindowNotRetained
+from app.log.errors import (
+    BrowseRefused,
+    EstimatesBusy,
+    InspectionsBusy,
+    LogError,
+    NotInLog,
+    PublishFailed,
+    WindowNotRetained,
+)
 from app.replay.states import TERMINAL, ReplayState, moves
 from app.replay.windows import WindowRefused, not_retained
 from app.store.errors import (
@@ -137,6 +145,11 @@ def _of_window(error: WindowRefused) -> Problem:
     return Problem(WINDOW_REFUSED, f"{error.reason}: {refused.sentence()}", [refused])
 
 
+def _of_page(error: BrowseRefused) -> Problem:
+    refused = FieldError(error.field, error.value, error.allowed)
+    return Problem.of_fields(INVALID_REQUEST, [refused])
+
+
 def _of_lost_history(error: WindowNotRetained) -> Problem:
     return _of_window(not_retained(error.from_ms, error.available_from_ms))
 
@@ -219,5 +232,8 @@ _TRANSLATIONS: Final[Mapping[type[Exception], Callable[[Any], Problem]]] = {
     WindowNotRetained: _of_lost_history,
     PublishFailed: _of_publishing,
     EstimatesBusy: lambda error: Problem(BUSY, str(error), headers=_RETRY_SOON),
+    InspectionsBusy: lambda error: Problem(BUSY, str(error), headers=_RETRY_SOON),
+    NotInLog: lambda error: Problem(NOT_FOUND, str(error)),
+    BrowseRefused: _of_page,
     LogError: _unavailable("log"),
 }

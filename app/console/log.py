@@ -8,10 +8,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from app.api.doors import DoorsDependency
-from app.api.problems import NOT_FOUND, Problem
 from app.console.gate import OperatorDependency
 from app.console.rendering import rendered
-from app.log.errors import TopicMissing
 
 TOPICS: Final = "/console/log"
 GROUPS: Final = "/console/log/groups"
@@ -61,10 +59,7 @@ async def topic_page(
     start: Annotated[int, Query(ge=0, le=2**31)] = 0,
 ) -> Response:
     """Show a topic with its partitions."""
-    try:
-        detail = await run_in_threadpool(doors.inspector.topic, name, start=start)
-    except TopicMissing:
-        raise Problem(NOT_FOUND, "the log has no topic of this name") from None
+    detail = await run_in_threadpool(doors.inspector.topic, name, start=start)
     here = f"/console/log/topics/{quote(name)}"
     return await rendered(
         request,
@@ -108,8 +103,6 @@ async def group_page(
 ) -> Response:
     """Show a group: its members, and how far each partition is read, by whom."""
     detail = await run_in_threadpool(doors.inspector.group, group_id)
-    if detail is None:
-        raise Problem(NOT_FOUND, "the log has no group of this id")
     members = {member.id: member for member in detail.members}
     return await rendered(
         request, "log_group.html", detail=detail, group=detail.group, members=members

@@ -10,13 +10,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from app.api.doors import DoorsDependency
-from app.api.problems import INVALID_REQUEST, NOT_FOUND, FieldError, Problem
+from app.api.problems import INVALID_REQUEST, FieldError, Problem
 from app.console.form_times import field_time, read_time
 from app.console.gate import OperatorDependency
 from app.console.refused_forms import refusal_of
 from app.console.rendering import rendered
-from app.log.browser import BrowseQuestion, Message, MessagePage, Order
-from app.log.errors import BrowseRefused, TopicMissing
+from app.log.browser import BrowseQuestion, Content, Message, MessagePage, Order
+from app.log.errors import BrowseRefused
 from app.log.topics import DELIVERY_ARCHIVE, DELIVERY_LOG
 from app.replay.windows import TimeUnreadable
 
@@ -24,6 +24,8 @@ FIELDS: Final = ("from", "partition", "offset", "time")
 
 HEX_BYTES_MAX: Final = 4_096
 """Shown as hex; a page of fifty whole values would be megabytes."""
+
+PREVIEW_CHARACTERS: Final = 150
 
 _DIGITS_MAX: Final = 19
 
@@ -57,8 +59,6 @@ async def messages_page(
     try:
         question = _question(name, typed, query.get("cursor"))
         page = await run_in_threadpool(doors.browser.browse, question)
-    except TopicMissing:
-        raise Problem(NOT_FOUND, "the log has no topic of this name") from None
     except (Problem, BrowseRefused) as refused:
         refusal = refusal_of(refused, FIELDS)
     here = f"/console/log/topics/{quote(name)}/messages"
@@ -73,6 +73,7 @@ async def messages_page(
         refusal=refusal,
         replay_url=_replay_url if name in (DELIVERY_LOG, DELIVERY_ARCHIVE) else _no_url,
         hex_lines=hex_lines,
+        preview=preview,
         following=None if page is None else _cursor_url(here, typed, page.next_cursor),
         previous=None if page is None else _cursor_url(here, typed, page.previous_cursor),
     )
@@ -141,6 +142,20 @@ def _replay_url(message: Message) -> str | None:
 
 def _no_url(_message: Message) -> None:
     return None
+
+
+def preview(content: Content | None) -> str:
+    """The beginning of a value on one line."""
+    if content is None:
+        return "null"
+    if content.text is None:
+        return content.raw[: PREVIEW_CHARACTERS // 3].hex(" ")
+    line = " ".join(content.text[: 2 * PREVIEW_CHARACTERS].split())
+    return (
+        line
+        if len(line) <= PREVIEW_CHARACTERS
+        else f"{line[:PREVIEW_CHARACTERS]}\N{HORIZONTAL ELLIPSIS}"
+    )
 
 
 def hex_lines(raw: bytes) -> str:

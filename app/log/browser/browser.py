@@ -29,7 +29,8 @@ AT_A_TIME: Final = 4
 class LogBrowser:
     """Reads pages of messages. Safe to use from any thread; blocks.
 
-    A page takes about `time_s_max` seconds at most. `questions` are those of an inspector, whose clients it shares.
+    A page takes about `time_s_max` seconds at most. `questions` are those of an inspector, whose
+    clients it shares.
     """
 
     def __init__(
