@@ -21,7 +21,12 @@ from typing import Any, Final, NamedTuple
 PROGRAMS: Final = ("logbroker", "app")
 """Packages that are commands: `python -m` of one of them."""
 
-LOADED_WHEN_RUN: Final = ("app.api.server", "app.live.server", "app.replay_workers.server")
+LOADED_WHEN_RUN: Final = (
+    "app.api.server",
+    "app.console.application",
+    "app.live.server",
+    "app.replay_workers.server",
+)
 """What no module of a command line imports before its command is called."""
 
 SCRIPTS: Final = ("group_member", "paper_consumer", "counting_consumer")
