@@ -1,0 +1,118 @@
+"""Who may see and change which webhooks in the console, on every route that there is."""
+
+from typing import Final
+
+import pytest
+from console_clients import ConsoleClient
+from fastapi.routing import APIRoute
+from receiver_thread import ReceiverThread
+
+from app.console import webhook as webhook_page
+from app.console import webhook_actions, webhook_registration, webhooks
+from app.replay.model import Webhook
+from app.store import Store
+from app.webhooks.signing import new_secret
+
+pytestmark = pytest.mark.anyio
+
+ROUTES: Final = [
+    (method, f"/console{route.path}")
+    for pages in (webhooks, webhook_registration, webhook_page, webhook_actions)
+    for route in pages.router.routes
+    if isinstance(route, APIRoute)
+    for method in sorted(route.methods)
+]
+OF_ONE: Final = [each for each in ROUTES if "{webhook_id}" in each[1]]
+FORMS: Final = [path for method, path in ROUTES if method == "POST"]
+
+FILLED: Final = {
+    "url": "https://example.com/new",
+    "description": "changed",
+    "validation": "ping",
+    "reason": "changed",
+    "secret": new_secret(),
+    "gracePeriodSeconds": "0",
+}
+
+
+def at(path: str, webhook: Webhook) -> str:
+    return path.replace("{webhook_id}", webhook.id)
+
+
+def test_the_pages_of_webhooks_are_all_looked_at() -> None:
+    assert len(ROUTES) == len(set(ROUTES)) == 14
+    assert len(FORMS) == 7
+
+
+async def test_another_account_s_webhook_is_not_there(
+    others_client: ConsoleClient, store: Store, webhook: Webhook
+) -> None:
+    form = FILLED | {"csrf": await others_client.csrf()}
+    for method, path in OF_ONE:
+        for webhook_id in (webhook.id, "wh_none", "<script>"):
+            answer = await others_client.http.request(
+                method,
+                path.replace("{webhook_id}", webhook_id),
+                data=form if method == "POST" else None,
+            )
+            assert answer.status_code == 404, f"{method} {path}"
+            assert webhook.url not in answer.text
+            assert "<script>'" not in answer.text
+    assert store.webhook(webhook.id) == webhook
+
+
+async def test_a_key_that_may_only_look_changes_nothing(
+    readers_client: ConsoleClient, store: Store, webhook: Webhook, receiver: ReceiverThread
+) -> None:
+    for path in FORMS:
+        answer = await readers_client.post(at(path, webhook), FILLED | {"url": receiver.url})
+        assert answer.status_code == 403, path
+    assert store.webhooks().items == (webhook,)
+    assert receiver.webhooks == []
+
+
+async def test_a_key_that_may_only_look_sees_no_form_and_no_secret(
+    readers_client: ConsoleClient, store: Store, webhook: Webhook
+) -> None:
+    for path in ("/console/webhooks", f"/console/webhooks/{webhook.id}"):
+        page = await readers_client.page(path)
+        assert not page.all(".//main//form[@method='post']")
+        assert webhook.secret not in page.markup
+        for link in page.all(".//main//a"):
+            assert link.get("href", "").rpartition("/")[2] not in (
+                *("new", "edit", "rotate", "disable", "delete"),
+            )
+    for method, path in ROUTES:
+        if method == "GET" and path.rpartition("/")[2] not in ("webhooks", "{webhook_id}"):
+            answer = await readers_client.get(at(path, webhook))
+            assert answer.status_code == 403, path
+
+
+async def test_a_form_from_elsewhere_changes_nothing(
+    developers_client: ConsoleClient, store: Store, webhook: Webhook, receiver: ReceiverThread
+) -> None:
+    filled = FILLED | {"url": receiver.url}
+    ours = filled | {"csrf": await developers_client.csrf()}
+    post = developers_client.http.post
+    for path in FORMS:
+        where = at(path, webhook)
+        answers = [
+            await post(where, data=filled),
+            await post(where, data=filled | {"csrf": "0" * 64}),
+            await post(where, data=ours, headers={"sec-fetch-site": "cross-site"}),
+            await post(where, data=ours, headers={"origin": "https://evil.example"}),
+        ]
+        assert [answer.status_code for answer in answers] == [403] * 4, path
+    assert store.webhooks().items == (webhook,)
+    assert receiver.webhooks == []
+
+
+async def test_who_is_not_signed_in_is_asked_to(
+    anonymous: ConsoleClient, store: Store, webhook: Webhook
+) -> None:
+    for method, path in ROUTES:
+        data = FILLED if method == "POST" else None
+        answer = await anonymous.http.request(method, at(path, webhook), data=data)
+        assert answer.status_code == 303, f"{method} {path}"
+        assert answer.headers["location"].startswith("/console/sign-in")
+    assert store.webhooks().items == (webhook,)
