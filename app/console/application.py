@@ -80,9 +80,7 @@ def create_console(doors: Doors) -> FastAPI:
     application.state.doors = doors
     application.state.gate = Gate(doors)
     health = HealthWatch(doors)
-    renderer = Renderer(health)
-    # Rows say when the lease of who works on a job is over.
-    renderer.environment.globals["lease_s"] = doors.settings.lease_s
+    renderer = Renderer(health, doors.settings.lease_s)
     application.state.renderer = renderer
     application.state.broadcaster = Broadcaster(
         doors, health, PartMaker(doors, renderer.environment)

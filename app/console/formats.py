@@ -1,7 +1,8 @@
 """How numbers, times and sizes are written on the pages. Pure."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup
 
@@ -13,9 +14,14 @@ NOTHING: Final = "\N{EN DASH}"
 """What stands where there is nothing to tell."""
 
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
-_MINUTE_S: Final = 60
-_HOUR_S: Final = 3_600
-_DAY_S: Final = 86_400
+
+
+class _Span(NamedTuple):
+    name: str
+    seconds: int
+
+
+_SPANS: Final = (_Span("d", 86_400), _Span("h", 3_600), _Span("min", 60), _Span("s", 1))
 
 
 def count(number: int | None) -> str:
@@ -46,16 +52,16 @@ def duration(seconds: float | None) -> str:
     """A time span, in the two largest units that it has."""
     if seconds is None:
         return NOTHING
-    if seconds < 1:
+    if 0 < seconds < 1:
         return f"{round(seconds * 1_000)} ms"
     whole = round(seconds)
-    if whole < _MINUTE_S:
-        return f"{whole} s"
-    if whole < _HOUR_S:
-        return f"{whole // _MINUTE_S} min {whole % _MINUTE_S} s"
-    if whole < _DAY_S:
-        return f"{whole // _HOUR_S} h {whole % _HOUR_S // _MINUTE_S} min"
-    return f"{whole // _DAY_S} d {whole % _DAY_S // _HOUR_S} h"
+    for large, small in pairwise(_SPANS):
+        if whole >= large.seconds:
+            rest = whole % large.seconds // small.seconds
+            return f"{whole // large.seconds} {large.name}" + (
+                f" {rest} {small.name}" if rest else ""
+            )
+    return f"{whole} s"
 
 
 def at_most(took_ms: float | None) -> str:

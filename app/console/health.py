@@ -21,6 +21,9 @@ FRESH_S: Final = 5.0
 PATIENCE_S: Final = 0.5
 """How long a page waits to learn it; without an answer, it shows what was last known."""
 
+OLD_S: Final = 30.0
+"""What was learnt less long ago is shown at once: the page's stream corrects it in a moment."""
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -46,10 +49,11 @@ class HealthWatch:
         self._asking: asyncio.Task[None] | None = None
 
     async def read(self) -> Health:
-        """How they are: from less than `FRESH_S` ago, if they answer."""
-        if time.monotonic() - self._asked_s >= FRESH_S and self._asking is None:
+        """How they are, as of a few seconds ago, if they answer."""
+        age_s = time.monotonic() - self._asked_s
+        if age_s >= FRESH_S and self._asking is None:
             self._asking = asyncio.create_task(self._ask())
-        if self._asking is not None:
+        if self._asking is not None and age_s >= OLD_S:
             await asyncio.wait([self._asking], timeout=PATIENCE_S)
         return self._known
 

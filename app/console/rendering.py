@@ -1,5 +1,6 @@
 """Pages from templates. Everything that a template is given is text to it, never markup."""
 
+from functools import cache
 from typing import Any, cast
 
 from fastapi import Request
@@ -15,8 +16,12 @@ from app.console.notices import notice_of
 from app.console.static_files import static_url
 
 
-def environment() -> Environment:
-    """The templates, with the formats of the console as their filters."""
+@cache
+def environment(lease_s: float) -> Environment:
+    """The templates, with the formats of the console as their filters.
+
+    Rows say when the lease of who works on a job, of `lease_s`, is over.
+    """
     made = Environment(
         autoescape=True,
         loader=PackageLoader("app.console"),
@@ -28,6 +33,7 @@ def environment() -> Environment:
     made.filters |= formats.FILTERS
     made.globals["static_url"] = static_url
     made.globals["csrf_field"] = _csrf_field
+    made.globals["lease_s"] = lease_s
     return made
 
 
@@ -41,8 +47,8 @@ def _csrf_field(context: Context) -> Markup:
 class Renderer:
     """Makes pages, each with what its head shows: who is signed in, and how everything is."""
 
-    def __init__(self, health: HealthWatch) -> None:
-        self.environment = environment()
+    def __init__(self, health: HealthWatch, lease_s: float) -> None:
+        self.environment = environment(lease_s)
         self._health = health
 
     async def page(

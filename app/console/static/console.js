@@ -6,11 +6,17 @@ const stale = document.getElementById("stale");
 const SECOND = 1000;
 const SILENT = 40 * SECOND; // the stream tells the time every 15 seconds
 
+const SPANS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+
+// As the server writes it: in the two largest units, without one that is nothing.
 function ago(seconds) {
-  if (seconds < 60) return `${seconds} s ago`;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${seconds % 60} s ago`;
-  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min ago`;
-  return `${Math.floor(seconds / 86400)} d ${Math.floor((seconds % 86400) / 3600)} h ago`;
+  for (let i = 0; i < SPANS.length - 1; i++) {
+    const [[large, size], [small, part]] = [SPANS[i], SPANS[i + 1]];
+    if (seconds < size) continue;
+    const rest = Math.floor((seconds % size) / part);
+    return `${Math.floor(seconds / size)} ${large}${rest ? ` ${rest} ${small}` : ""} ago`;
+  }
+  return `${seconds} s ago`;
 }
 
 // The reader's clock may be wrong: ages are counted by the server's, as the stream tells it.

@@ -89,8 +89,7 @@ async def test_the_cells_that_change_are_made_alike_for_page_and_stream(
     client: ConsoleClient, ongoing: Replay
 ) -> None:
     page = await client.page("/console/jobs")
-    made = environment()
-    made.globals["lease_s"] = 30.0
+    made = environment(30.0)
     parts = row_parts(made, ongoing, ongoing.created_ms)
     names = {cell.get("data-live") for cell in page.all(".//tbody//td[@data-live]")}
     assert names == set(parts)
@@ -99,8 +98,7 @@ async def test_the_cells_that_change_are_made_alike_for_page_and_stream(
 
 
 def test_a_job_whose_lease_is_over_says_so_in_words(ongoing: Replay) -> None:
-    made = environment()
-    made.globals["lease_s"] = 30.0
+    made = environment(30.0)
     assert ongoing.heartbeat_ms is not None
 
     def heartbeat(after_ms: int) -> str:

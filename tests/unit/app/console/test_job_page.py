@@ -137,8 +137,7 @@ async def test_the_page_holds_the_parts_that_the_stream_replaces(
     developers_client: ConsoleClient, store: Store, replay: Replay, claim: Claim
 ) -> None:
     page = await developers_client.page(path(replay))
-    templates = environment()
-    templates.globals["lease_s"] = 15.0
+    templates = environment(15.0)
     view = JobView(store.replay(replay.id), store.moves(replay.id), store.samples(replay.id))
     thing = page.one(f".//*[@data-live-id='job:{replay.id}']")
     shown = {part.get("data-live") for part in thing.iter() if part.get("data-live")}

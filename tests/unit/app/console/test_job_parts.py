@@ -76,8 +76,7 @@ COMPLETED = replace(
 
 @pytest.fixture(scope="module")
 def templates() -> Environment:
-    made = environment()
-    made.globals["lease_s"] = 15.0
+    made = environment(15.0)
     return made
 
 

@@ -1,0 +1,65 @@
+"""How numbers, times and sizes are written."""
+
+import pytest
+
+from app.console.formats import NOTHING, age_tag, count, duration, percent, rate, size, time_tag
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, NOTHING),
+        (0, "0 s"),
+        (0.0124, "12 ms"),
+        (1, "1 s"),
+        (59.4, "59 s"),
+        (60, "1 min"),
+        (61, "1 min 1 s"),
+        (3_600, "1 h"),
+        (7_380, "2 h 3 min"),
+        (86_400 * 6, "6 d"),
+        (86_400 + 3_600, "1 d 1 h"),
+        (86_400 + 60, "1 d"),
+    ],
+)
+def test_a_duration_has_its_two_largest_units(seconds: float | None, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("bytes_", "text"),
+    [
+        (None, NOTHING),
+        (0, "0 B"),
+        (999, "999 B"),
+        (1_000, "1.0 kB"),
+        (123_456, "123 kB"),
+        (5 * 10**9, "5.0 GB"),
+        (10**16, "10000 TB"),
+    ],
+)
+def test_a_size_has_the_unit_that_suits_it(bytes_: int | None, text: str) -> None:
+    assert size(bytes_) == text
+
+
+def test_a_share_is_all_only_when_it_is_all() -> None:
+    assert [percent(share) for share in (0.0, 0.9999, 1.0, 0.123)] == [
+        "0 %",
+        "99.9 %",
+        "100 %",
+        "12.3 %",
+    ]
+
+
+def test_thousands_stand_apart() -> None:
+    space = "\N{NARROW NO-BREAK SPACE}"
+    assert count(1_234_567) == f"1{space}234{space}567"
+    assert rate(1_234.4) == f"1{space}234/s"
+    assert rate(2.04) == "2.0/s"
+
+
+def test_times_can_be_read_by_machines_and_ages_are_never_in_the_future() -> None:
+    assert str(time_tag(0)) == (
+        '<time datetime="1970-01-01T00:00:00.000Z">1970-01-01 00:00:00</time>'
+    )
+    assert ">0 s ago<" in str(age_tag(5_000, 1_000))
