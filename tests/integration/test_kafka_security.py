@@ -4,17 +4,20 @@ import itertools
 import re
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
     AclPermissionType,
     AdminClient,
+    NewTopic,
     ResourcePatternType,
     ResourceType,
 )
@@ -22,8 +25,10 @@ from kafka_server import ADMIN, TEST_TIMEOUT_S, KafkaSecurity, KafkaServer
 from processes import DEADLINE_S, ServerProcess, until
 from receiver_thread import ReceiverThread
 
-from app.config import DAY_MS, kafka_variable
-from app.log.topics import ensure_topics
+from app.config import DAY_MS, Settings, kafka_variable
+from app.log.browser import BrowseQuestion, LogBrowser
+from app.log.inspection import LogInspector
+from app.log.topics import EVENTS, REPLAY_OUTCOMES, ensure_topics
 from logbroker.client.audit_mark import AUDIT_TOPIC
 
 pytestmark = [pytest.mark.xdist_group("apache_kafka"), pytest.mark.timeout(TEST_TIMEOUT_S)]
@@ -32,7 +37,18 @@ USER = "rewind"
 UNAUDITED = "unaudited"
 """Who has all rights but those for the audit."""
 
-PASSWORDS = {ADMIN: "word-of-the-admin", USER: "word-of-rewind", UNAUDITED: "word-of-another"}
+OPERATORS = "operators"
+"""Who has besides what operators need to see the log."""
+
+OTHER = "elsewhere"
+"""A topic, and a group, of somebody else."""
+
+PASSWORDS = {
+    ADMIN: "word-of-the-admin",
+    USER: "word-of-rewind",
+    UNAUDITED: "word-of-another",
+    OPERATORS: "word-of-the-operators",
+}
 PAGE = Path(__file__).parents[2] / "docs" / "kafka.md"
 
 
@@ -64,7 +80,10 @@ def kafka(certificate: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
             properties=properties,
             is_audited=True,
         )
+        admin = AdminClient(server.client_properties)
+        admin.create_topics([NewTopic(OTHER)])[OTHER].result(DEADLINE_S)
         rights = rights_told()
+        grant(server, [*rights_of(OPERATORS, rights), *sights_of(OPERATORS)])
         grant(server, rights_of(USER, rights))
         grant(server, rights_of(UNAUDITED, [each for each in rights if each[1] != AUDIT_TOPIC]))
         yield server
@@ -89,6 +108,23 @@ def rights_of(user: str, rows: list[tuple[str, str, str]]) -> list[AclBinding]:
         )
         for kind, name, operations in rows
         for operation in operations.split(", ")
+    ]
+
+
+def sights_of(user: str) -> list[AclBinding]:
+    """The rights that the page names for what operators see."""
+    rows = re.findall(r"^\| (\w+) \| (topic|group|cluster)\b", PAGE.read_text(), re.MULTILINE)
+    return [
+        AclBinding(
+            ResourceType.BROKER if kind == "cluster" else ResourceType[kind.upper()],
+            "kafka-cluster" if kind == "cluster" else "*",
+            ResourcePatternType.LITERAL,
+            f"User:{user}",
+            "*",
+            AclOperation[re.sub(r"(?<!^)(?=[A-Z])", "_", operation).upper()],
+            AclPermissionType.ALLOW,
+        )
+        for operation, kind in rows
     ]
 
 
@@ -227,3 +263,62 @@ def test_settings_that_the_client_refuses_end_the_command_with_the_reason(tmp_pa
     lines = [line for line in worker.said.splitlines() if line.startswith("rewind: REWIND_KAFKA_")]
     assert [line.split(" ")[1] for line in lines] == ["REWIND_KAFKA_ACKS", "REWIND_KAFKA_SSL_CA"]
     assert "hunter2" not in worker.said
+
+
+def test_operators_see_what_the_rights_on_the_page_allow(
+    kafka: KafkaServer, certificate: Path
+) -> None:
+    write_and_commit(kafka)
+    settings = settings_of(kafka, certificate, OPERATORS)
+    inspector = LogInspector(settings, time_s_max=DEADLINE_S)
+    browser = LogBrowser(settings, inspector.questions, time_s_max=DEADLINE_S)
+    page = inspector.topics()
+    assert page.gaps == ()
+    events = next(each for each in page.topics if each.name == EVENTS)
+    assert events.retention is not None
+    assert events.bytes
+    assert inspector.topic(EVENTS).gaps == ()
+    assert inspector.groups(containing=OTHER).total == 1
+    assert inspector.group(OTHER).gaps == ()
+    assert browser.browse(BrowseQuestion(REPLAY_OUTCOMES)).messages
+
+
+def test_what_lacks_a_right_is_empty_and_says_why(kafka: KafkaServer, certificate: Path) -> None:
+    write_and_commit(kafka)
+    settings = settings_of(kafka, certificate, USER)
+    inspector = LogInspector(settings, time_s_max=DEADLINE_S)
+    browser = LogBrowser(settings, inspector.questions, time_s_max=DEADLINE_S)
+    page = inspector.topics()
+    assert OTHER not in {each.name for each in page.topics}
+    events = next(each for each in page.topics if each.name == EVENTS)
+    assert (events.bytes, events.retention) == (None, None)
+    assert events.messages
+    refused = {gap.figure: gap.reason.lower() for gap in page.gaps}
+    assert refused.keys() == {"bytes", "retention"}
+    assert all("authorization" in reason for reason in refused.values()), refused
+    assert inspector.groups(containing=OTHER).groups == ()
+    hidden = inspector.group(OTHER)
+    assert (hidden.group.state, hidden.group.lag) == (None, None)
+    assert {gap.figure for gap in hidden.gaps} == {"state", "committed"}
+    assert {gap.figure for gap in inspector.topic(OTHER).gaps} == {"partitions"}
+    # The service writes the second, and may not read it.
+    for topic in (OTHER, REPLAY_OUTCOMES):
+        found = browser.browse(BrowseQuestion(topic))
+        assert (found.messages, [gap.figure for gap in found.gaps]) == ((), ["messages"])
+    assert browser.browse(BrowseQuestion(EVENTS)).messages
+
+
+def settings_of(kafka: KafkaServer, certificate: Path, user: str) -> Settings:
+    told = variables(certificate, PASSWORDS[user], user)
+    return Settings.load(told, bootstrap_servers=kafka.bootstrap_servers)
+
+
+def write_and_commit(kafka: KafkaServer) -> None:
+    """A record in some topics, one of which is nobody's, and the position of a group."""
+    properties = kafka.client_properties
+    producer = Producer(properties)
+    for topic in (EVENTS, REPLAY_OUTCOMES):
+        producer.produce(topic, b"{}")
+    assert producer.flush(DEADLINE_S) == 0
+    with closing(Consumer(properties | {"group.id": OTHER})) as consumer:
+        consumer.commit(offsets=[TopicPartition(EVENTS, 0, 0)], asynchronous=False)

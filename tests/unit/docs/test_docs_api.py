@@ -35,7 +35,7 @@ from app.replay.rules import KINDS_PER_WEBHOOK_MAX, RULES_PER_WEBHOOK_MAX
 API_PAGE, ACCESS_PAGE = page("api.md"), page("access.md")
 TOLD_ROUTES = table(API_PAGE, "## Routes")
 OPERATORS = re.compile(
-    r"/events|/metrics|/processes|/pipeline/runs|/restorations"
+    r"/events|/metrics|/processes|/pipeline/runs|/restorations|/log/.*"
     r"|/replays/\{replay_id\}/restoration.*"
 )
 
