@@ -1,0 +1,217 @@
+"""The log as operators look at it in the console, on a real broker."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from console_clients import ConsoleClient
+from fastapi import FastAPI
+from migrated import make_migrated
+from processes import BrokerProcess, until
+
+from app.api.application import create_app
+from app.api.metrics import Metrics
+from app.config import Settings
+from app.log.history import LogHistory
+from app.log.publisher import EventPublisher
+from app.log.topics import DELIVERY_LOG
+from app.replay.accounts import Scope
+from app.replay.pipeline import PipelineRun, RunOutcome
+from app.replay.presence import ProcessKind
+from app.store import Store
+from app.webhooks.guard import Guard
+from app.webhooks.sender import WebhookSender
+
+pytestmark = pytest.mark.anyio
+
+TIME_MS = 1_795_305_600_000  # 2026-11-22T00:00:00Z
+HOSTILE = "<script>alert('log')</script>"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def settings(tmp_path: Path, broker: BrokerProcess) -> Settings:
+    broker.make_topic(DELIVERY_LOG, 2, retention_ms="86400000")
+    return Settings(data_dir=tmp_path, bootstrap_servers=broker.bootstrap_servers)
+
+
+@pytest.fixture
+def store(settings: Settings) -> Iterator[Store]:
+    make_migrated(settings.database)
+    with closing(Store.open(settings.database)) as store:
+        yield store
+
+
+@pytest.fixture
+async def application(settings: Settings, store: Store) -> AsyncIterator[FastAPI]:
+    guard = Guard(allow_private=True)
+    history = LogHistory(settings.bootstrap_servers)
+    publisher = EventPublisher.of(settings, topics_timeout_s=5.0)
+    async with publisher, WebhookSender(guard) as sender:
+        yield create_app(settings, store, publisher, history, guard, sender, Metrics())
+
+
+@pytest.fixture
+async def client(application: FastAPI, store: Store) -> AsyncIterator[ConsoleClient]:
+    issued = store.create_key("platform", Scope.OPERATOR, "")
+    async with ConsoleClient(application, issued) as client:
+        yield client
+
+
+@pytest.fixture
+def written(settings: Settings, broker: BrokerProcess) -> None:
+    """Three messages of one partition: JSON, text, bytes; each with a header."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    values = [b'{"id": "evt_1", "data": {"html": "%s"}}' % HOSTILE.encode(), b"plain", b"\xff\x00"]
+    for number, value in enumerate(values):
+        producer.produce(
+            DELIVERY_LOG,
+            value,
+            b"wh_1",
+            partition=1,
+            timestamp=TIME_MS + number * 1_000,
+            headers=[("event-id", HOSTILE.encode())],
+        )
+    assert producer.flush(30) == 0
+
+
+@pytest.mark.usefixtures("written")
+async def test_topics_and_partitions_are_told_with_size_offsets_and_times(
+    client: ConsoleClient,
+) -> None:
+    topics = await client.page("/console/log", containing="delivery")
+    cells = topics.texts(f".//tr[th='{DELIVERY_LOG}']/*")
+    assert cells[:3] == [DELIVERY_LOG, "2", "3"]
+    assert cells[4:6] == ["1 d", "served"]
+    topic = await client.page(f"/console/log/topics/{DELIVERY_LOG}")
+    rows = [row.split() for row in topics_rows(topic.texts(".//tbody/tr"))]
+    assert rows[0][:2] == ["0", "broker"]
+    # The second: its offsets, the times of its first and last message.
+    assert "2026-11-22 00:00:00" in topic.texts(".//tbody/tr")[1]
+    assert "2026-11-22 00:00:02" in topic.texts(".//tbody/tr")[1]
+
+
+def topics_rows(rows: list[str]) -> list[str]:
+    assert len(rows) == 2
+    return rows
+
+
+@pytest.mark.usefixtures("written")
+async def test_a_group_is_told_with_lag_and_owner_of_each_partition(
+    client: ConsoleClient, broker: BrokerProcess
+) -> None:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": "readers & more",
+            "client.id": "reader-7",
+            "enable.auto.commit": False,
+        }
+    )
+    with closing(consumer):
+        consumer.subscribe([DELIVERY_LOG])
+        until(lambda: consumer.poll(0.1) or consumer.assignment(), "it has partitions")
+        consumer.commit(offsets=[TopicPartition(DELIVERY_LOG, 1, 1)], asynchronous=False)
+        groups = await client.page("/console/log/groups")
+        href = groups.one(".//th/a[.='readers & more']").get("href")
+        assert href is not None
+        group = await client.page(href)
+        row = group.texts(".//tbody/tr")[1].split()
+    assert row[:5] == [DELIVERY_LOG, "1", "1", "3", "2"]
+    assert "reader-7" in row
+
+
+@pytest.mark.usefixtures("written")
+async def test_messages_are_shown_decoded_as_text_and_lead_to_a_replay(
+    client: ConsoleClient,
+) -> None:
+    page = await client.page(f"/console/log/topics/{DELIVERY_LOG}/messages")
+    places = [text.split("2026")[0].split() for text in page.texts(".//summary")]
+    assert next(place for place in places if "/" in place)[:3] == ["1", "/", "2"]
+    values = page.texts(".//pre")
+    assert any(f'"html": "{HOSTILE}"' in value for value in values)
+    assert any(value.startswith("00000000 ff 00") for value in values)
+    assert not page.all(".//main//script")
+    hrefs = [link.get("href") for link in page.all(".//a") if "Replay from" in (link.text or "")]
+    assert hrefs[-1] == "/console/replays/new?webhookId=wh_1&from=2026-11-22T00%3A00%3A00"
+
+
+@pytest.mark.usefixtures("written")
+async def test_one_begins_where_one_wants(client: ConsoleClient) -> None:
+    for query, offsets in (
+        ({"from": "oldest"}, ["0", "1", "2"]),
+        ({"from": "offset", "partition": "1", "offset": "1"}, ["1", "2"]),
+        ({"from": "time", "time": "2026-11-22T00:00:02"}, ["2"]),
+        ({"from": "newest", "partition": "0"}, []),
+    ):
+        page = await client.page(f"/console/log/topics/{DELIVERY_LOG}/messages", **query)
+        found = [text.split()[2] for text in page.texts(".//summary") if " / " in text]
+        assert found == offsets
+
+
+async def test_a_place_that_is_none_is_told_beside_its_field(client: ConsoleClient) -> None:
+    for query, field in (
+        ({"from": "offset", "partition": "1"}, "offset"),
+        ({"from": "offset", "partition": "1", "offset": "-1"}, "offset"),
+        ({"from": "offset", "offset": "1"}, "partition"),
+        ({"from": "time", "time": "yesterday"}, "time"),
+        ({"partition": "7"}, "partition"),
+        ({"from": "the middle"}, "from"),
+    ):
+        answer = await client.get(f"/console/log/topics/{DELIVERY_LOG}/messages", **query)
+        assert answer.status_code == 400, query
+        assert f'id="{field}-refused"' in answer.text
+
+
+async def test_what_the_log_does_not_have_is_not_found(client: ConsoleClient) -> None:
+    for path in ("/console/log/topics/none", "/console/log/topics/none/messages"):
+        assert (await client.get(path)).status_code == 404
+    assert (await client.get("/console/log/group", id="nobody")).status_code == 404
+
+
+async def test_who_is_at_work_is_told_also_while_the_log_is_away(
+    client: ConsoleClient, store: Store, broker: BrokerProcess
+) -> None:
+    store.be_present(ProcessKind.WORKER, "host:1", "here", TIME_MS, {"jobs": 3})
+    page = await client.page("/console/log/processes")
+    assert f"127.0.0.1:{broker.port}" in page.main
+    broker.kill()
+    page = await client.page("/console/log/processes")
+    assert "The log does not tell" in page.main
+    assert "host:1" in page.main
+    assert (await client.get("/console/log")).status_code == 503
+
+
+async def test_the_pipelines_runs_are_told_with_what_they_found_missing(
+    client: ConsoleClient, store: Store
+) -> None:
+    for job, outcome, summary in (
+        ("load", RunOutcome.DONE, {"records": 1_200}),
+        ("audit", RunOutcome.DONE, {"missing": 2}),
+        ("compact", RunOutcome.FAILED, {"error": HOSTILE}),
+    ):
+        store.add_run(
+            PipelineRun(job, "/tables/records", outcome, TIME_MS, TIME_MS + 61_000, summary)
+        )
+    page = await client.page("/console/log/pipeline")
+    rows = {row.split()[0]: row for row in page.texts(".//tbody/tr")}
+    assert "1 min 1 s" in rows["load"]
+    assert "2 missing" in rows["audit"]
+    assert HOSTILE in rows["compact"]
+    history = page.one(".//a[@aria-label='Earlier runs of load on /tables/records']").get("href")
+    assert history is not None
+    assert "Runs of load" in (await client.page(history)).main
+
+
+async def test_developers_do_not_see_the_log(application: FastAPI, store: Store) -> None:
+    issued = store.create_key("alice", Scope.DEVELOPER, "")
+    pages = ("", "/topics/x", "/topics/x/messages", "/groups", "/group?id=x", "/processes")
+    async with ConsoleClient(application, issued) as developer:
+        for page in (*pages, "/pipeline"):
+            assert (await developer.get(f"/console/log{page}")).status_code == 403
