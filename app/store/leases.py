@@ -7,14 +7,15 @@ Each function locks the one row of its replay until the transaction ends.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, case, func, literal, select, update
+from sqlalchemy import ColumnElement, Connection, Select, case, func, select, update
 
 from app.replay.model import Claim, Counts, Failure, Lease, OffsetRange, Replay
 from app.replay.moves import MoveEvent
 from app.replay.options import Source
-from app.replay.states import ReplayEvent, ReplayState, moves, next_state
+from app.replay.states import ReplayEvent, moves, next_state
 from app.store import failures as failures_table
 from app.store import moves as moves_table
 from app.store import replays as replays_table
@@ -73,31 +74,50 @@ def claim(
     row = connection.execute(_claimable(queue).with_for_update(skip_locked=True)).first()
     if row is None:
         return None
-    state = ReplayState(row.state)
+    waiting = replays_table.to_replay(row)
+    event = _CLAIM_EVENTS[waiting.state]
+    replay = _taken(waiting, event, worker, origin, row.present_ms)
     connection.execute(
         update(replays)
         .where(replays.c.id == row.id)
         .values(
-            state=str(next_state(state, _CLAIM_EVENTS[state])),
-            origin=origin,
-            lease_epoch=replays.c.lease_epoch + 1,
-            claims_in_vain=replays.c.claims_in_vain + 1,
-            worker=worker,
-            idle_ms=replays.c.idle_ms + _since(row.heartbeat_ms),
-            heartbeat_ms=now_ms(),
+            state=str(replay.state),
+            origin=replay.origin,
+            lease_epoch=replay.lease_epoch,
+            claims_in_vain=replay.claims_in_vain,
+            worker=replay.worker,
+            idle_ms=replay.idle_ms,
+            heartbeat_ms=replay.heartbeat_ms,
             claimable_ms=claimable_from(ms_from_now(lease_s)),
-            started_ms=func.coalesce(replays.c.started_ms, now_ms()),
+            started_ms=replay.started_ms,
         )
     )
-    replay = replays_table.get(connection, row.id)
-    is_takeover = _CLAIM_EVENTS[state] is ReplayEvent.TAKE_OVER
-    reason = f"no sign of life from {row.worker}" if is_takeover else None
-    _note_claim(connection, replay, _CLAIM_EVENTS[state], reason)
+    is_takeover = event is ReplayEvent.TAKE_OVER
+    reason = f"no sign of life from {waiting.worker}" if is_takeover else None
+    _note_claim(connection, replay, event, reason)
     return Claim(
         lease=Lease(replay.id, replay.lease_epoch, worker),
         replay=replay,
         webhook=webhooks_table.get(connection, replay.webhook_id),
         is_takeover=is_takeover,
+    )
+
+
+def _taken(
+    waiting: Replay, event: ReplayEvent, worker: str, origin: str, present_ms: int
+) -> Replay:
+    """The replay as it is once `worker` has it: what the row will say, without another look."""
+    idle_ms = 0 if waiting.heartbeat_ms is None else present_ms - waiting.heartbeat_ms
+    return replace(
+        waiting,
+        state=next_state(waiting.state, event),
+        origin=origin,
+        lease_epoch=waiting.lease_epoch + 1,
+        claims_in_vain=waiting.claims_in_vain + 1,
+        worker=worker,
+        idle_ms=waiting.idle_ms + idle_ms,
+        heartbeat_ms=present_ms,
+        started_ms=present_ms if waiting.started_ms is None else waiting.started_ms,
     )
 
 
@@ -110,14 +130,9 @@ def _note_claim(
         moves_table.trim(connection, [replay.id])
 
 
-def _since(heartbeat_ms: int | None) -> ColumnElement[int]:
-    """How long nobody has worked on a replay with this last heartbeat."""
-    return literal(0) if heartbeat_ms is None else now_ms() - literal(heartbeat_ms)
-
-
-def _claimable(queue: Queue) -> Select[tuple[str, str, int | None, str | None]]:
+def _claimable(queue: Queue) -> Select[Any]:
     return (
-        select(replays.c.id, replays.c.state, replays.c.heartbeat_ms, replays.c.worker)
+        select(replays, now_ms().label("present_ms"))
         # A plan that sorts would lock every row it sorts, and other workers would see none.
         .with_hint(replays, f"FORCE INDEX ({CLAIM_INDEX})", "mysql")
         # Of one queue, or there would be no order in the index.
