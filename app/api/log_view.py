@@ -21,7 +21,6 @@ from app.api.models.log import (
 from app.api.openapi import refusals
 from app.api.problems import BUSY, FORBIDDEN, INVALID_REQUEST, NOT_FOUND, UNAVAILABLE
 from app.log.browser import MESSAGES_MAX, BrowseQuestion, Order
-from app.log.browser.question import CURSOR_CHARS_MAX
 from app.log.inspection.inspector import GROUPS_MAX, TOPICS_MAX
 
 PARTITION_MAX = 2**31 - 1
@@ -29,9 +28,8 @@ OFFSET_MAX = 2**63 - 1
 
 router = APIRouter(prefix="/log", tags=["log"], dependencies=[OperatorOnly])
 
-After = Annotated[
-    str, Query(alias="cursor", max_length=1_000, description="The `nextCursor` of the page before.")
-]
+# As long as a URL may be: a group's id has no bound of its own.
+After = Annotated[str, Query(alias="cursor", description="The `nextCursor` of the page before.")]
 Containing = Annotated[
     str, Query(alias="name", max_length=249, description="Those alone that have it in their name.")
 ]
@@ -109,8 +107,7 @@ def list_messages(
         Query(description="With the oldest first, those from then on; else those before."),
     ] = None,
     cursor: Annotated[
-        str | None,
-        Query(max_length=CURSOR_CHARS_MAX, description="Of the page behind or before another."),
+        str | None, Query(description="Of the page behind or before another.")
     ] = None,
     limit: Annotated[int, Query(ge=1, le=MESSAGES_MAX)] = MESSAGES_MAX,
 ) -> MessagesDocument:
