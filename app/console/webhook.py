@@ -93,7 +93,7 @@ async def show(
         active=look.active,
         rows=job_rows(environment_of(request), look.replays.items, present_ms),
         jobs_url=jobs_url(ReplayFilter(webhook_id=webhook.id)),
-        **{"refusal": None, "trial": None} | came_of_it,
+        **{"refused": None, "trial": None} | came_of_it,
     )
 
 

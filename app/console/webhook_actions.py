@@ -247,9 +247,15 @@ async def _not_now(
     """The page again, with why the receiver was not asked, or did not answer well."""
     if problem.kind not in (NOT_VALIDATED, RATE_LIMITED):
         raise problem
-    refusal = refusal_of(problem, ())
-    note_change(request, viewer.key, action, webhook_id, refusal.status)
-    return await show(request, doors, viewer, webhook_id, refusal.status, refusal=refusal)
+    note_change(request, viewer.key, action, webhook_id, problem.kind.status)
+    return await show(
+        request,
+        doors,
+        viewer,
+        webhook_id,
+        problem.kind.status,
+        refused=f"{problem.kind.title}: {problem.detail}",
+    )
 
 
 def _is_number(text: str) -> bool:

@@ -94,7 +94,7 @@ async def test_too_many_tests_in_a_minute_are_refused_on_the_page(
     await developers_client.posted(f"{page_of(reached)}/test")
     page = await developers_client.posted(f"{page_of(reached)}/test", status=429)
     assert page.texts(".//main//p[@role='alert']") == [
-        "receivers are asked 1 times a minute at most"
+        "Too many requests in a minute: receivers are asked 1 times a minute at most"
     ]
     assert not page.all(TEST)
 

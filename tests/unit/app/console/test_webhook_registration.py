@@ -65,6 +65,8 @@ async def test_a_receiver_that_does_not_prove_itself_is_registered_all_the_same(
     assert webhook.status_reason is not None
     assert webhook.status_reason in page.main
     assert webhook.validation is Validation.CRC
+    form = page.one(".//main//form")
+    assert form.get("action") == f"{LIST}/{webhook.id}/enable"
 
 
 @pytest.mark.parametrize(
