@@ -74,14 +74,16 @@ class ConsoleScene(LiveScene):
         self._account_ids[account] = key.account.id
         return token
 
-    def webhook_of(
-        self, account: str, receiver: ReceiverThread, description: str = "test"
-    ) -> Webhook:
+    def webhook_of(self, account: str, receiver: ReceiverThread) -> Webhook:
         """An enabled webhook of an account that has a key."""
-        new = NewWebhook(receiver.url, description, new_secret(), self._account_ids[account])
-        webhook = self.store.create_webhook(new)
         # Several webhooks may share a receiver, whose secrets differ.
         receiver.expect(None)
+        return self.webhook_at(account, receiver.url)
+
+    def webhook_at(self, account: str, url: str, description: str = "test") -> Webhook:
+        """An enabled webhook of an account that has a key, wherever it is."""
+        new = NewWebhook(url, description, new_secret(), self._account_ids[account])
+        webhook = self.store.create_webhook(new)
         return self.store.enable_webhook(webhook.id, webhook.url)
 
     def missed(self, webhook: Webhook, *events: dict[str, Any], ago_s: float = 60) -> Window:
@@ -99,8 +101,8 @@ class ConsoleScene(LiveScene):
 
     def _process(self, name: str, settings: dict[str, object]) -> ServerProcess:
         given = SETTINGS | settings
-        given |= {"database": self._database_url, "bootstrap_servers": self._servers}
-        given |= {"partitions": self._partitions}
+        given |= {"database": self._database_url, "bootstrap_servers": self.bootstrap_servers}
+        given |= {"partitions": self.partitions}
         environment = {f"REWIND_{name.upper()}": str(value) for name, value in given.items()}
         return ServerProcess(["-m", "app", name], self._folder / f"{name}.log", environment)
 

@@ -50,9 +50,9 @@ class LiveScene:
         self, folder: Path, bootstrap_servers: str, database_url: str, partitions: int = PARTITIONS
     ) -> None:
         self._folder = folder
-        self._servers = bootstrap_servers
+        self.bootstrap_servers = bootstrap_servers
         self._database_url = database_url
-        self._partitions = partitions
+        self.partitions = partitions
         self._processes: list[LiveProcess] = []
         self.store = Store.open(database_url)
 
@@ -70,7 +70,7 @@ class LiveScene:
         self.make_topics()
 
     def make_topics(self) -> None:
-        ensure_topics(self._servers, partitions=self._partitions, retention_ms=RETENTION_MS)
+        ensure_topics(self.bootstrap_servers, partitions=self.partitions, retention_ms=RETENTION_MS)
 
     def webhook(
         self, receiver: ReceiverThread, *event_types: str, where: dict[str, Any] | None = None
@@ -92,8 +92,8 @@ class LiveScene:
         """A live process; ready, unless it is to be launched only. Settings as in `Settings`."""
         given = {
             "database": self._database_url,
-            "bootstrap_servers": self._servers,
-            "partitions": self._partitions,
+            "bootstrap_servers": self.bootstrap_servers,
+            "partitions": self.partitions,
             "allow_private_targets": True,
             "origin": "here",
             "server": "test",
@@ -129,7 +129,11 @@ class LiveScene:
     ) -> None:
         """Write records of (key, headers, value) with a stock client."""
         producer = Producer(
-            {"bootstrap.servers": self._servers, "partitioner": "murmur2_random", "log_level": 0}
+            {
+                "bootstrap.servers": self.bootstrap_servers,
+                "partitioner": "murmur2_random",
+                "log_level": 0,
+            }
         )
         for key, headers, value in records:
             producer.produce(
@@ -141,10 +145,12 @@ class LiveScene:
     def read(self, topic: str, partitions: int | None = None) -> list[LogRecord]:
         """Every record of a topic, by partition and offset."""
         with closing(
-            Consumer({"bootstrap.servers": self._servers, "group.id": "test", "log_level": 0})
+            Consumer(
+                {"bootstrap.servers": self.bootstrap_servers, "group.id": "test", "log_level": 0}
+            )
         ) as consumer:
             ends = {}
-            for partition in range(partitions or self._partitions):
+            for partition in range(partitions or self.partitions):
                 place = TopicPartition(topic, partition)
                 _, ends[partition] = consumer.get_watermark_offsets(place, DEADLINE_S)
             consumer.assign([TopicPartition(topic, each, 0) for each in ends])
@@ -170,7 +176,9 @@ class LiveScene:
     def uncommitted(self, group: str, topic: str) -> int:
         """Records that a group has not committed yet."""
         with closing(
-            Consumer({"bootstrap.servers": self._servers, "group.id": group, "log_level": 0})
+            Consumer(
+                {"bootstrap.servers": self.bootstrap_servers, "group.id": group, "log_level": 0}
+            )
         ) as consumer:
             places = _partitions(consumer, topic)
             committed = consumer.committed(places, DEADLINE_S)

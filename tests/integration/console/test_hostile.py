@@ -1,0 +1,162 @@
+"""What strangers wrote is shown as text: no page runs it, fetches anything for it, or breaks.
+
+A visitor complains of scripts, dialogues, requests to elsewhere, of anything missing, and of all
+that the policy for contents had to stop.
+"""
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from browser import LOOPBACK, Chromium
+from console_scene import ConsoleScene, sign_in
+from playwright.sync_api import Page, expect
+from processes import until
+from receiver_thread import ReceiverThread
+
+from app.log.topics import DELIVERY_LOG
+from app.replay.accounts import Scope
+from app.replay.model import Window
+from app.replay.states import TERMINAL
+
+pytestmark = pytest.mark.xdist_group("console")
+
+SIGN = "<script>alert('ran')</script>"
+"""A part of what follows, as a reader sees it."""
+
+HOSTILE = (
+    f"{SIGN}\"'></textarea></select></pre></script><script>alert(0)</script>"
+    "<img src=//192.0.2.1/x onerror=alert(1)><svg onload=alert(2)>"
+)
+"""Ends whatever it might stand in, and begins what must not run."""
+
+
+@pytest.fixture
+def rude_url() -> Iterator[str]:
+    """A receiver that refuses every event in markup."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            content = f"<html><body>{HOSTILE}".encode()
+            self.send_response(422, "<b>No</b>")
+            self.send_header("content-type", "text/html")
+            self.send_header("content-length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer((LOOPBACK, 0), Handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://{LOOPBACK}:{server.server_port}/<i>%22"
+        server.shutdown()
+        thread.join()
+
+
+def hostile_event(number: int) -> dict[str, Any]:
+    return {
+        "id": f"evt_{number}{HOSTILE}",
+        "type": f"made.{HOSTILE}",
+        "data": {HOSTILE: [HOSTILE, "javascript:alert(3)"]},
+    }
+
+
+def assert_only_shown(page: Page, *places: str) -> None:
+    """That the hostile text is on the page to be read, and that no element came of it."""
+    assert page.locator("main img, main iframe, main script, [onerror], [onload]").count() == 0
+    for place in places:
+        expect(page.locator(place, has_text=SIGN)).not_to_have_count(0)
+
+
+def test_what_events_receivers_and_owners_say_is_shown_and_never_run(
+    chromium: Chromium, scene: ConsoleScene, rude_url: str
+) -> None:
+    key = scene.key("hostile", Scope.DEVELOPER)
+    webhook = scene.webhook_at("hostile", rude_url, description=HOSTILE)
+    replay = scene.replay(webhook, scene.missed(webhook, hostile_event(1), hostile_event(2)))
+    until(lambda: scene.store.replay(replay.id).state in TERMINAL, "it is over")
+    assert scene.store.replay(replay.id).counts.failed == 2
+    scene.store.disable_webhook(webhook.id, HOSTILE)
+    with chromium.visitor(scene.origin) as visitor:
+        page = visitor.page
+        sign_in(visitor, key, f"/console/jobs/{replay.id}")
+        for summary in page.locator("summary").all():
+            summary.click()
+        assert_only_shown(page, "dl.facts", "table tbody th", "td pre")
+        for path in ("webhooks", f"webhooks/{webhook.id}"):
+            visitor.go(f"/console/{path}")
+            assert_only_shown(page, "main")
+        visitor.go(f"/console/webhooks/{webhook.id}/edit")
+        expect(page.get_by_label("Description")).to_have_value(HOSTILE)
+        visitor.go("/console/replays/new")
+        assert_only_shown(page, "select")
+
+
+def test_a_page_that_is_told_of_a_hostile_change_shows_it_as_text(
+    chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
+) -> None:
+    key = scene.key("hostile-live", Scope.DEVELOPER)
+    webhook = scene.webhook_of("hostile-live", receiver)
+    replay = scene.replay(webhook, Window(0, 1), origin="west")
+    with chromium.visitor(scene.origin) as visitor:
+        sign_in(visitor, key, f"/console/jobs/{replay.id}")
+        # An actor's name, as whoever writes to the database might choose it.
+        scene.store.pause_replay(replay.id, actor=HOSTILE[:40])
+        timeline = visitor.page.locator("[data-live=timeline]")
+        expect(timeline).to_contain_text(HOSTILE[:40])
+        assert visitor.page.locator("main script").count() == 0
+
+
+def test_messages_of_the_log_are_shown_and_never_run(
+    chromium: Chromium, scene: ConsoleScene
+) -> None:
+    body = json.dumps(hostile_event(1)).encode()
+    header = {"event-id": HOSTILE, HOSTILE: HOSTILE}
+    scene.produce(DELIVERY_LOG, [(HOSTILE, header, body), (HOSTILE, {}, HOSTILE.encode())])
+    with chromium.visitor(scene.origin) as visitor:
+        page = visitor.page
+        sign_in(visitor, scene.key(), f"/console/log/topics/{DELIVERY_LOG}/messages")
+        for message in page.locator("details.message", has_text=SIGN).all():
+            message.locator("summary").first.click()
+        assert_only_shown(page, "details.message[open] dl.facts", "details.message[open] pre")
+
+
+@pytest.fixture(scope="module")
+def operator_page(chromium: Chromium, scene: ConsoleScene) -> Iterator[Page]:
+    with chromium.visitor(scene.origin) as visitor:
+        visitor.tolerate("status of 4")
+        sign_in(visitor, scene.key())
+        yield visitor.page
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/console/sign-in?next={}",
+        "/console/jobs?webhookId={}",
+        "/console/jobs?state={}",
+        "/console/jobs?did={}",
+        "/console/jobs/{}",
+        "/console/webhooks/{}",
+        "/console/replays/new?webhookId={}&from={}",
+        "/console/log?containing={}",
+        "/console/log/topics/{}",
+        "/console/log/group?id={}",
+        "/console/log/topics/delivery_log/messages?from=time&time={}",
+        "/console/log/topics/delivery_log/messages?cursor={}",
+        "/console/{}",
+    ],
+)
+def test_an_address_made_by_a_stranger_brings_nothing_of_its_own(
+    operator_page: Page, path: str
+) -> None:
+    operator_page.goto(path.replace("{}", quote(HOSTILE)))
+    assert operator_page.locator("main img, main script, main svg, main pre").count() == 0
+    expect(operator_page.get_by_role("main")).to_be_visible()

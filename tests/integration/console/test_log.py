@@ -1,0 +1,68 @@
+"""What operators see of the log, and the way from a message to a replay."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from browser import Chromium
+from console_scene import ConsoleScene, sign_in
+from live_scene import event
+from playwright.sync_api import expect
+from receiver_thread import ReceiverThread
+
+from app.live import deliverer
+from app.log.topics import DELIVERY_LOG
+from app.replay.accounts import Scope
+
+pytestmark = pytest.mark.xdist_group("console")
+
+
+def test_a_message_is_found_read_and_replayed_from_without_a_script(
+    chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
+) -> None:
+    scene.key("browsed", Scope.DEVELOPER)
+    webhook = scene.webhook_of("browsed", receiver)
+    owed = event(1, "parcel.sent", weight={"grams": 120})
+    scene.missed(webhook, owed)
+    (record,) = [each for each in scene.read(DELIVERY_LOG) if each.key == webhook.id]
+    with chromium.visitor(scene.origin, javascript=False) as visitor:
+        page = visitor.page
+        sign_in(visitor, scene.key(), "/console/log")
+        page.get_by_role("link", name=DELIVERY_LOG, exact=True).click()
+        expect(page.get_by_role("heading", level=1)).to_have_text(f"Topic {DELIVERY_LOG}")
+        page.get_by_role("link", name="Messages", exact=True).click()
+        page.get_by_label("Begin with").select_option("offset")
+        page.get_by_role("textbox", name="Partition").fill(str(record.partition))
+        page.get_by_role("textbox", name="Offset").fill(str(record.offset))
+        page.get_by_role("button", name="Show").click()
+        message = page.get_by_role("group").filter(has_text=webhook.id).first
+        if message.get_attribute("open") is None:
+            message.locator("summary").first.click()
+        expect(message).to_contain_text("event-type: parcel.sent")
+        value = message.get_by_role("region", name="Value").inner_text()
+        assert json.loads(value) == owed
+        message.get_by_role("link", name="Replay from").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("New replay")
+        expect(page.get_by_label("Webhook")).to_have_value(webhook.id)
+        present = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        page.get_by_label("To, not included (UTC)").fill(present)
+        page.get_by_role("button", name="See what it would bring").click()
+        expect(page.locator("[aria-label='What it would bring']")).to_contain_text("Events")
+
+
+def test_groups_and_processes_are_told_with_their_lag_owners_and_heartbeats(
+    chromium: Chromium, scene: ConsoleScene
+) -> None:
+    with chromium.visitor(scene.origin) as visitor:
+        page = visitor.page
+        sign_in(visitor, scene.key(), "/console/log/groups")
+        page.get_by_role("link", name=deliverer.GROUP).click()
+        partitions = page.get_by_role("region", name="Partitions of")
+        expect(partitions.get_by_role("row")).to_have_count(1 + scene.partitions)
+        expect(partitions).to_contain_text("127.0.0.1")
+        page.get_by_role("link", name="At work").click()
+        processes = page.get_by_role("region", name="Processes of the service")
+        for kind in ("api", "live", "worker"):
+            row = processes.get_by_role("row", name=kind)
+            expect(row).to_contain_text("at work")
+        expect(page.get_by_role("region", name="Brokers")).to_contain_text(scene.bootstrap_servers)
