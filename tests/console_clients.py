@@ -70,8 +70,9 @@ class ConsoleClient:
     ) -> HtmlPage:
         """The page that answers a form."""
         answer = await self.post(path, data)
-        assert answer.status_code == status, answer.text
-        return HtmlPage(answer.text)
+        page = HtmlPage(answer.text)
+        assert answer.status_code == status, page.main
+        return page
 
 
 def enabled_webhook(

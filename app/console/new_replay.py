@@ -15,6 +15,7 @@ from app.api.models.replays import EstimateDocument, ReplayRequest
 from app.api.problems import INVALID_REQUEST, FieldError, Problem
 from app.api.refusals import problem_of
 from app.api.replay_requests import check, check_options, queue_replay
+from app.api.request_log import LOGGER
 from app.console.audit import note_change
 from app.console.forms import ChangeForm
 from app.console.gate import ChangerDependency, Viewer, ViewerDependency
@@ -148,7 +149,8 @@ def _refusal(error: Exception) -> Refusal:
         return Refusal(404, "", {"webhookId": str(error)})
     problem = problem_of(error, "")
     if problem.kind.status >= 500:
-        # The log may answer the next time: what was typed is kept.
+        LOGGER.warning("unavailable", extra={"cause": str(error)})
+        # It may answer the next time: what was typed is kept.
         return Refusal(problem.kind.status, f"{problem.detail}; try again")
     return refusal_of(error, FIELDS)
 

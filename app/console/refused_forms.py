@@ -52,11 +52,15 @@ def refusal_of(error: Exception, names: Collection[str]) -> Refusal:
     if problem.kind.status >= 500:
         raise error
     fields: dict[str, list[str]] = {}
-    elsewhere = [] if problem.errors else [problem.detail]
+    elsewhere: list[str] = []
     for each in problem.errors:
         # Such as `eventTypes[3]`, or `url.host`.
         name = each.field.partition("[")[0].partition(".")[0]
         wrong = fields.setdefault(name, []) if name in names else elsewhere
         wrong.append(each.sentence())
     told = {name: "; ".join(sentences) for name, sentences in fields.items()}
-    return Refusal(problem.kind.status, "; ".join(elsewhere), told)
+    sentences = "; ".join(each.sentence() for each in problem.errors)
+    if told and problem.detail.startswith(sentences):
+        return Refusal(problem.kind.status, "; ".join(elsewhere), told)
+    # The detail says more than what lies in fields, such as why a receiver proved nothing.
+    return Refusal(problem.kind.status, problem.detail, told)

@@ -89,9 +89,17 @@ def guard() -> Guard:
 
 
 @pytest.fixture
-async def application(settings: Settings, store: Store, guard: Guard) -> AsyncIterator[FastAPI]:
+def log_timeout_s() -> float:
+    """How long to wait for the log: shortly, since it is down."""
+    return 0.02
+
+
+@pytest.fixture
+async def application(
+    settings: Settings, store: Store, guard: Guard, log_timeout_s: float
+) -> AsyncIterator[FastAPI]:
     """The API, which clients put the console in front of."""
-    history = LogHistory(settings.bootstrap_servers, timeout_s=0.02)
+    history = LogHistory(settings.bootstrap_servers, timeout_s=log_timeout_s)
     publisher = EventPublisher(
         settings.bootstrap_servers, origin="here", server="test", delivery_timeout_s=0.5
     )

@@ -1,0 +1,371 @@
+"""Asking for a replay, as people do whose browser runs no script."""
+
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+from api_clients import Issued
+from console_clients import ConsoleClient, enabled_webhook
+from html_page import HtmlPage, text_of
+from live_scene import LiveScene, events
+from processes import BrokerProcess
+
+from app.config import Settings
+from app.console.form_times import field_time, input_type, read_time
+from app.console.new_replay import WEBHOOKS_MAX
+from app.console.replay_forms import DEFAULTS, last_windows
+from app.replay.model import NewReplay, NewWebhook, Replay, Webhook, Window
+from app.replay.options import Only, ReplayOptions
+from app.replay.windows import DAY_MS, MINUTE_MS, TimeUnreadable, format_time, parse_time
+from app.store import Store
+from app.webhooks.signing import new_secret
+
+pytestmark = pytest.mark.anyio
+
+PAGE = "/console/replays/new"
+START = "/console/replays"
+FORM = f".//form[@action='{START}']"
+
+HOSTILE = "<script>alert(1)</script>\"'&"
+NOW_MS = time.time_ns() // 1_000_000
+WINDOW = Window(NOW_MS - 60 * MINUTE_MS, NOW_MS - 30 * MINUTE_MS)
+
+
+def typed(webhook: Webhook, **fields: str) -> dict[str, str]:
+    """What somebody types who wants an hour of a webhook."""
+    window = {"from": field_time(WINDOW.from_ms), "to": field_time(WINDOW.to_ms)}
+    return {**DEFAULTS, "webhookId": webhook.id, **window, **fields}
+
+
+def started(page: HtmlPage) -> dict[str, str]:
+    """What the button of the preview sends."""
+    assert text_of(page.one(f"{FORM}/button")) == "Start this replay"
+    fields = page.fields(FORM)
+    del fields["csrf"]
+    return fields
+
+
+def facts(page: HtmlPage) -> dict[str, str]:
+    return dict(zip(page.texts(".//main//dt"), page.texts(".//main//dd"), strict=True))
+
+
+def jobs(store: Store) -> tuple[Replay, ...]:
+    return store.replays().items
+
+
+async def test_the_form_is_filled_in_by_the_link_that_leads_to_it(
+    client: ConsoleClient, webhook: Webhook
+) -> None:
+    page = await client.page(
+        PAGE,
+        webhookId=webhook.id,
+        **{"from": "2026-11-22T08:00:00+01:00", "to": "202611220800"},
+        only="failed",
+        eventTypes="follow.* dm.sent",
+        targetUrl=HOSTILE,
+        maxEventsPerSecond="250",
+        source="archive",
+    )
+    assert page.field("webhookId") == webhook.id
+    assert (page.field("from"), page.field("to")) == ("2026-11-22T07:00:00", "2026-11-22T08:00:00")
+    assert page.field("eventTypes") == "follow.* dm.sent"
+    assert page.field("targetUrl") == HOSTILE
+    assert page.field("maxEventsPerSecond") == "250"
+    checked = [each.get("value") for each in page.all(".//input[@type='radio'][@checked]")]
+    assert checked == ["failed", "archive"]
+    # What is not as usual is in sight.
+    assert "open" in page.one(".//main//details").attrib
+
+
+async def test_an_empty_form_has_the_usual_options_out_of_sight(client: ConsoleClient) -> None:
+    page = await client.page(PAGE)
+    assert "open" not in page.one(".//main//details").attrib
+    assert page.field("maxEventsPerSecond") == "2500"
+    assert page.one(".//*[@name='from']").get("type") == "datetime-local"
+
+
+async def test_a_job_is_cloned_with_all_its_options(
+    client: ConsoleClient, store: Store, webhook: Webhook
+) -> None:
+    options = ReplayOptions(
+        event_types=("follow.*", "dm.sent"),
+        only=Only.FAILED,
+        max_events_per_second=7,
+        max_in_flight=3,
+        batch_size=20,
+        target_url="https://elsewhere.example/hooks",
+    )
+    replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW, options))
+    page = await client.page(PAGE, cloneOf=replay.id, batchSize="1")
+    fields = page.fields(f".//form[@action='{PAGE}']")
+    del fields["csrf"]
+    assert fields == {
+        "webhookId": webhook.id,
+        "from": format_time(WINDOW.from_ms).removesuffix("Z"),
+        "to": format_time(WINDOW.to_ms).removesuffix("Z"),
+        "source": "log",
+        "only": "failed",
+        "eventTypes": "follow.*\ndm.sent",
+        "maxEventsPerSecond": "7",
+        "maxInFlight": "3",
+        "batchSize": "1",
+        "targetUrl": "https://elsewhere.example/hooks",
+    }
+
+
+async def test_nobody_clones_what_is_anothers(
+    others_client: ConsoleClient, store: Store, webhook: Webhook
+) -> None:
+    replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW))
+    answer = await others_client.get(PAGE, cloneOf=replay.id)
+    assert answer.status_code == 404
+    assert webhook.id not in answer.text
+
+
+async def test_a_developer_chooses_among_their_own_webhooks(
+    developers_client: ConsoleClient, webhook: Webhook, others_webhook: Webhook
+) -> None:
+    page = await developers_client.page(PAGE)
+    offered = [each.get("value") for each in page.all(".//select[@name='webhookId']/option")]
+    assert offered == ["", webhook.id]
+    assert others_webhook.id not in page.markup
+
+    # One that is not among them is typed, and refused later.
+    page = await developers_client.page(PAGE, webhookId=others_webhook.id)
+    assert page.one(".//*[@name='webhookId']").tag == "input"
+
+
+async def test_of_too_many_webhooks_the_id_is_asked_for(
+    client: ConsoleClient, store: Store, operator: Issued
+) -> None:
+    for _ in range(WEBHOOKS_MAX):
+        new = NewWebhook("https://example.com/", "", new_secret(), operator[0].account.id)
+        store.create_webhook(new)
+    assert (await client.page(PAGE)).one(".//*[@name='webhookId']").tag == "select"
+    enabled_webhook(store, operator)
+    assert (await client.page(PAGE)).one(".//*[@name='webhookId']").tag == "input"
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "said"),
+    [
+        ("webhookId", "", "required"),
+        ("from", "", "required"),
+        ("from", "yesterday", "RFC 3339"),
+        ("from", format_time(NOW_MS - 5 * DAY_MS - MINUTE_MS), "at least"),
+        ("to", format_time(WINDOW.from_ms), "a time after from"),
+        ("to", format_time(NOW_MS + DAY_MS), "at most the present"),
+        ("maxEventsPerSecond", "many", "valid integer"),
+        ("maxEventsPerSecond", "0", "greater than or equal to 1"),
+        ("maxInFlight", "9" * 30, "valid integer"),
+        ("batchSize", "1001", "less than or equal to 1000"),
+        ("eventTypes", "follow.\N{SNOWMAN}", "text that matches"),
+        ("eventTypes", "a " * 51, "50 of them at most"),
+        ("targetUrl", "ftp://example.com/", "targetUrl"),
+        ("source", "elsewhere", "log"),
+        ("only", "some", "all"),
+    ],
+)
+async def test_what_cannot_be_is_said_beside_its_field_and_what_was_typed_is_kept(
+    client: ConsoleClient, store: Store, webhook: Webhook, field: str, text: str, said: str
+) -> None:
+    given = typed(webhook, eventTypes="follow.*") | {field: text}
+    for path, more in ((PAGE, {}), (START, {"once": "o" * 22})):
+        page = await client.posted(path, given | more, 400)
+        if field in ("source", "only"):
+            assert said in page.main
+        else:
+            assert said in page.error_of(field)
+            assert page.field(field) == text.strip()
+        if field != "eventTypes":
+            assert page.field("eventTypes") == "follow.*"
+    assert jobs(store) == ()
+
+
+async def test_a_webhook_of_another_account_is_not_found(
+    developers_client: ConsoleClient, store: Store, others_webhook: Webhook
+) -> None:
+    for path, more in ((PAGE, {}), (START, {"once": "o" * 22})):
+        page = await developers_client.posted(path, typed(others_webhook) | more, 404)
+        assert f"webhook '{others_webhook.id}' does not exist" in page.error_of("webhookId")
+    assert jobs(store) == ()
+
+
+async def test_without_the_log_what_was_typed_is_kept(
+    client: ConsoleClient, webhook: Webhook
+) -> None:
+    page = await client.posted(PAGE, typed(webhook, batchSize="9"), 503)
+    assert "the log does not answer; try again" in page.main
+    assert page.field("batchSize") == "9"
+
+
+async def test_of_the_archive_no_dry_run_is_promised(
+    client: ConsoleClient, store: Store, webhook: Webhook
+) -> None:
+    old = Window(NOW_MS - 40 * DAY_MS, NOW_MS - 39 * DAY_MS)
+    given = typed(webhook, source="archive") | {
+        "from": format_time(old.from_ms),
+        "to": format_time(old.to_ms),
+    }
+    page = await client.posted(PAGE, given)
+    assert "there is no dry run of it" in page.main
+    assert "rewind-jobs restore" in page.main
+    assert started(page)["source"] == "archive"
+    assert jobs(store) == ()
+
+    page = await client.posted(PAGE, given | {"only": "failed"}, 400)
+    assert "all, when the source is archive" in page.main
+
+
+async def test_who_may_only_look_cannot_ask(
+    readers_client: ConsoleClient, webhook: Webhook
+) -> None:
+    assert (await readers_client.get(PAGE)).status_code == 403
+    for path in (PAGE, START):
+        answer = await readers_client.post(path, typed(webhook) | {"once": "o" * 22})
+        assert answer.status_code == 403
+
+
+@pytest.mark.parametrize("token", [None, "", "0" * 64])
+async def test_a_form_without_the_token_of_the_sign_in_is_refused(
+    client: ConsoleClient, store: Store, webhook: Webhook, token: str | None
+) -> None:
+    for path in (PAGE, START):
+        form = typed(webhook) | {"once": "o" * 22} | ({} if token is None else {"csrf": token})
+        assert (await client.http.post(path, data=form)).status_code == 403
+    assert jobs(store) == ()
+
+
+@pytest.mark.parametrize("once", ["", "o" * 65])
+async def test_a_start_has_a_name_of_its_own(
+    client: ConsoleClient, webhook: Webhook, once: str
+) -> None:
+    page = await client.posted(START, typed(webhook) | {"once": once}, 400)
+    assert "once: 1 to 64 characters" in page.main
+
+
+class TestWithALog:
+    """Where the log tells what a replay would bring."""
+
+    @pytest.fixture
+    def settings(self, tmp_path: Path, broker: BrokerProcess) -> Settings:
+        return Settings(data_dir=tmp_path / "console", bootstrap_servers=broker.bootstrap_servers)
+
+    @pytest.fixture
+    def log_timeout_s(self) -> float:
+        return 20.0
+
+    @pytest.fixture
+    def missed(self, tmp_path: Path, settings: Settings, webhook: Webhook) -> Iterator[LiveScene]:
+        """Three events of the middle of the window, which were missed."""
+        scene = LiveScene(tmp_path, settings.bootstrap_servers, settings.database)
+        with scene:
+            scene.make_topics()
+            scene.owe(webhook, *events(0, 3), time_ms=WINDOW.from_ms + MINUTE_MS)
+            yield scene
+
+    async def test_a_dry_run_comes_first_and_one_start_queues_one(
+        self,
+        developers_client: ConsoleClient,
+        developer: Issued,
+        store: Store,
+        webhook: Webhook,
+        missed: LiveScene,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        page = await developers_client.posted(PAGE, typed(webhook, maxEventsPerSecond="100"))
+        said = facts(page)
+        assert said["Events"] == "3"
+        assert "Counted in the log, to the event" in page.main
+        assert said["Bytes"].endswith(" B")
+        assert said["Offsets"].startswith("0 to 3, not included")
+        assert said["Time"].startswith("about ")
+        assert jobs(store) == ()
+
+        form = started(page)
+        with caplog.at_level(logging.INFO, "rewind.audit"):
+            answers = [await developers_client.post(START, form) for _ in range(2)]
+        (replay,) = jobs(store)
+        for answer in answers:
+            assert answer.status_code == 303
+            assert answer.headers["location"] == f"/console/jobs/{replay.id}?did=start"
+        assert replay.window == WINDOW
+        assert replay.options.max_events_per_second == 100
+        assert store.moves(replay.id)[0].actor == developer[0].id
+        lines = [line for line in caplog.records if line.getMessage() == "change"]
+        assert {(line.action, line.target) for line in lines} == {  # type: ignore[attr-defined]
+            ("createReplay", replay.id)
+        }
+
+    async def test_a_webhook_with_a_job_is_told_so_and_has_no_second_one(
+        self, client: ConsoleClient, store: Store, webhook: Webhook, missed: LiveScene
+    ) -> None:
+        page = await client.posted(PAGE, typed(webhook))
+        form = started(page)
+        active, _ = store.create_replay(NewReplay(webhook.id, WINDOW))
+
+        page = await client.posted(START, form, 409)
+        assert "has the active replay" in page.main
+        assert page.one(f".//main//a[@href='/console/jobs/{active.id}']") is not None
+        page = await client.posted(PAGE, typed(webhook))
+        assert "until it is, no other can start" in page.main
+        assert len(jobs(store)) == 1
+
+    async def test_a_window_without_events_says_so_and_what_may_be_wrong_with_the_webhook(
+        self, client: ConsoleClient, store: Store, webhook: Webhook, missed: LiveScene
+    ) -> None:
+        store.disable_webhook(webhook.id, HOSTILE)
+        page = await client.posted(PAGE, typed(webhook, eventTypes="nothing.*"))
+        assert facts(page)["Events"] == "0"
+        assert "Nothing would be sent" in page.main
+        assert f"The webhook is DISABLED: {HOSTILE}" in page.main
+        page = await client.posted(START, started(page), 409)
+        assert "is DISABLED" in page.main
+
+    async def test_a_replay_of_the_archive_waits_for_its_restore(
+        self, client: ConsoleClient, store: Store, webhook: Webhook, missed: LiveScene
+    ) -> None:
+        form = started(await client.posted(PAGE, typed(webhook, source="archive")))
+        assert (await client.post(START, form)).status_code == 303
+        (replay,) = jobs(store)
+        assert replay.awaits is not None
+
+
+def test_times_without_a_zone_are_of_utc() -> None:
+    eight = parse_time("2026-11-22T08:00:00Z")
+    for text in ("2026-11-22T08:00", "2026-11-22 08:00:00", "2026-11-22T08:00:00.000"):
+        assert read_time(text) == eight
+    assert read_time("2026-11-22T09:00:00+01:00") == eight
+    assert read_time("2026-11-22T08:00:00.25") == eight + 250
+    for text in ("2026-11-22", "2026-11-22T08", "2026-13-22T08:00", ""):
+        with pytest.raises(TimeUnreadable):
+            read_time(text)
+
+
+def test_a_field_shows_a_time_no_longer_than_it_has_to_be() -> None:
+    eight = parse_time("2026-11-22T08:00:00Z")
+    assert field_time(eight) == "2026-11-22T08:00:00"
+    assert field_time(eight + 7) == "2026-11-22T08:00:00.007"
+    assert field_time(None) == ""
+
+
+def test_what_no_picker_can_show_is_shown_as_text() -> None:
+    for text in ("", "2026-11-22T08:00", "2026-11-22T08:00:00.007"):
+        assert input_type(text) == "datetime-local"
+    for text in ("yesterday", "2026-11-22T08:00:00Z", "2026-13-22T08:00", "202611220800"):
+        assert input_type(text) == "text"
+
+
+def test_last_windows_end_now_and_keep_what_else_was_typed() -> None:
+    now_ms = parse_time("2026-11-22T08:00:30.500Z")
+    given: dict[str, Any] = {**DEFAULTS, "webhookId": "wh_1", "from": "", "to": "later"}
+    windows = {each.words: parse_qs(each.query) for each in last_windows(given, DAY_MS, now_ms)}
+    assert list(windows) == ["15 minutes", "hour", "6 hours"]
+    hour = windows["hour"]
+    assert hour["from"] == ["2026-11-22T07:00:30"]
+    assert hour["to"] == ["2026-11-22T08:00:30"]
+    assert hour["webhookId"] == ["wh_1"]
