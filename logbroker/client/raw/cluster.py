@@ -161,9 +161,10 @@ class RawCluster:
         )
         view = self._ask_anyone(message)
         self._brokers = view.brokers
-        if names is not None and view.unknown:
-            raise UnknownTopic(f"there is no topic {min(view.unknown)!r}")
-        topics = {name: each for name, each in view.topics.items() if name not in view.unknown}
+        unknown = view.unknown
+        if names is not None and unknown:
+            raise UnknownTopic(f"there is no topic {min(unknown)!r}")
+        topics = {name: each for name, each in view.topics.items() if name not in unknown}
         for topic, found in topics.items():
             if found.error_code != NONE:
                 raise refusal(f"topic {topic!r}", found.error_code)
