@@ -9,9 +9,15 @@ from app.api.access import AccountId, CallerDependency, account_meant
 from app.api.doors import DoorsDependency, now_ms
 from app.api.dry_run import estimate_replay
 from app.api.models.documents import Listing
+from app.api.models.replay_record import (
+    FailureDocument,
+    MoveDocument,
+    MovesDocument,
+    SampleDocument,
+    SamplesDocument,
+)
 from app.api.models.replays import (
     EstimateDocument,
-    FailureDocument,
     ReplayDocument,
     ReplayRequest,
 )
@@ -34,6 +40,7 @@ from app.api.problems import (
     WINDOW_REFUSED,
 )
 from app.api.replay_requests import check_options, queue_replay, queue_retry
+from app.replay.filters import ReplayFilter
 from app.replay.model import Replay
 from app.replay.states import ReplayState
 
@@ -139,17 +146,16 @@ def list_replays(
     doors: DoorsDependency,
     caller: CallerDependency,
     webhook_id: Annotated[str | None, Query(alias="webhookId")] = None,
-    state: ReplayState | None = None,
+    state: Annotated[list[ReplayState] | None, Query()] = None,
     account_id: AccountId = None,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Listing[ReplayDocument]:
-    """List replays, the latest first: of one webhook or all, in one state or all."""
-    page = doors.store.replays(
-        webhook_id=webhook_id,
-        state=state,
-        cursor=cursor,
-        limit=limit,
+    """List replays, the latest first: of one webhook or all, in one state, in several or all."""
+    page = doors.store.replays_matching(
+        ReplayFilter(frozenset(state or ()), webhook_id),
+        cursor,
+        limit,
         of_account=account_meant(caller, account_id),
     )
     present_ms = now_ms()
@@ -179,6 +185,22 @@ def list_failures(
     page = doors.store.failures(replay_id, cursor=cursor, limit=limit, of_account=caller.sees)
     items = [FailureDocument.of(failure) for failure in page.items]
     return Listing(items=items, next_cursor=page.next_cursor)
+
+
+@router.get("/{replay_id}/moves", operation_id="listReplayMoves", responses=refusals(NOT_FOUND))
+def list_moves(replay_id: str, doors: DoorsDependency, caller: CallerDependency) -> MovesDocument:
+    """List what happened to a replay, who moved it and why, the oldest first."""
+    moves = doors.store.moves(replay_id, of_account=caller.sees)
+    return MovesDocument(items=[MoveDocument.of(move) for move in moves])
+
+
+@router.get("/{replay_id}/samples", operation_id="listReplaySamples", responses=refusals(NOT_FOUND))
+def list_samples(
+    replay_id: str, doors: DoorsDependency, caller: CallerDependency
+) -> SamplesDocument:
+    """List how far a replay was over time, as a plot of its pace needs it, the oldest first."""
+    samples = doors.store.samples(replay_id, of_account=caller.sees)
+    return SamplesDocument(items=[SampleDocument.of(sample) for sample in samples])
 
 
 @router.post(

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field
 
 from app.api.models.documents import Document, Moment, RequestBody, Time, example
-from app.replay.model import AwaitedRestore, Counts, Failure, NewReplay, Replay, Window
+from app.replay.model import AwaitedRestore, Counts, NewReplay, Replay, Window
 from app.replay.options import (
     BATCH_EVENTS_MAX,
     EVENT_TYPES_MAX,
@@ -217,6 +217,7 @@ class ReplayDocument(Document):
             "endOffset": 188_020,
             "checkpoint": 137_305,
             "counts": {"delivered": 4_070, "duplicates": 12, "failed": 1},
+            "statusCounts": {"200": 4_070, "503": 1},
             "progress": 0.25,
             "eventsPerSecond": 2_041.5,
             "etaSeconds": 6.0,
@@ -264,6 +265,10 @@ class ReplayDocument(Document):
         description="Below this offset everything is delivered, a duplicate or listed as failed."
     )
     counts: CountsDocument
+    status_counts: dict[str, int] | None = Field(
+        description="What the events that `counts` counts as delivered or failed were answered "
+        "with at last, by HTTP status; `none` stands for no answer. null where it was not noted."
+    )
     progress: float = Field(ge=0, le=1, description="The share of the offsets that is done.")
     events_per_second: float | None = Field(
         description="The mean over the time in which a worker had it."
@@ -303,6 +308,7 @@ class ReplayDocument(Document):
             end_offset=None if offsets is None else offsets.end,
             checkpoint=replay.checkpoint,
             counts=CountsDocument.of(replay.counts),
+            status_counts=None if replay.status_counts is None else dict(replay.status_counts),
             progress=pace.share,
             events_per_second=_to_a_tenth(pace.rate_events_s),
             eta_seconds=_to_a_tenth(pace.eta_s),
@@ -326,34 +332,3 @@ def _waiting_for(replay: Replay) -> str | None:
 
 def _to_a_tenth(value: float | None) -> float | None:
     return None if value is None else round(value, 1)
-
-
-class FailureDocument(Document):
-    """An event that was given up."""
-
-    model_config = example(
-        {
-            "offset": 121_377,
-            "eventId": "evt_31f6",
-            "attempts": 6,
-            "status": 503,
-            "reason": "the receiver answered 503",
-        }
-    )
-
-    offset: int
-    event_id: str
-    attempts: int
-    status: int | None = Field(description="The last HTTP answer; null when there was none.")
-    reason: str
-
-    @classmethod
-    def of(cls, failure: Failure) -> Self:
-        """The document of a failure."""
-        return cls(
-            offset=failure.offset,
-            event_id=failure.event_id,
-            attempts=failure.attempts,
-            status=failure.status,
-            reason=failure.reason,
-        )

@@ -41,8 +41,9 @@ async def test_a_replay_under_way_tells_all_about_itself(
     claim = store.claim("worker-1", lease_s=60)
     assert claim is not None
     store.begin_delivery(claim.lease, OffsetRange(partition=3, start=100, end=500))
-    failure = Failure(offset=120, event_id="evt_1", attempts=6, status=503, reason="down")
-    store.checkpoint(claim.lease, 200, Counts(delivered=40, duplicates=7, failed=1), [failure])
+    failure = Failure(120, "evt_1", 6, 503, "down", duration_ms=32, response="no")
+    statuses = {"200": 40, "503": 1}
+    store.checkpoint(claim.lease, 200, Counts(40, 7, 1), [failure], statuses)
 
     document = (await client.get(f"/replays/{replay.id}")).json()
 
@@ -53,6 +54,7 @@ async def test_a_replay_under_way_tells_all_about_itself(
     assert (document["partition"], document["startOffset"], document["endOffset"]) == (3, 100, 500)
     assert document["checkpoint"] == 200
     assert document["counts"] == {"delivered": 40, "duplicates": 7, "failed": 1}
+    assert document["statusCounts"] == {"200": 40, "503": 1}
     assert document["progress"] == 0.25
     assert document["worker"] == "worker-1"
     assert document["leaseEpoch"] == 1
@@ -62,7 +64,15 @@ async def test_a_replay_under_way_tells_all_about_itself(
     failures = (await client.get(f"/replays/{replay.id}/failures")).json()
     assert failures == {
         "items": [
-            {"offset": 120, "eventId": "evt_1", "attempts": 6, "status": 503, "reason": "down"}
+            {
+                "offset": 120,
+                "eventId": "evt_1",
+                "attempts": 6,
+                "status": 503,
+                "reason": "down",
+                "durationMs": 32,
+                "response": "no",
+            }
         ],
         "nextCursor": None,
     }
@@ -321,7 +331,7 @@ async def test_replays_are_listed_by_webhook_and_state(client: AsyncClient, stor
     assert await listed(webhookId=ids["a"][0]) == {ids["a"][1]}
     assert await listed(state="CANCELLED") == {ids["b"][1]}
     assert await listed(webhookId=ids["a"][0], state="CANCELLED") == set()
-    assert (await client.get("/replays", params={"state": "LOST"})).json()["field"] == "state"
+    assert (await client.get("/replays", params={"state": "LOST"})).json()["field"] == "state[0]"
 
 
 @pytest.mark.parametrize("path", ["/replays/rpl_none", "/replays/rpl_none/failures"])
