@@ -39,7 +39,9 @@ def test_a_webhook_is_registered_tried_changed_and_deleted_without_a_script(
         receiver.expect(shown_secret(page))
         page.get_by_role("link", name="I have kept it").click()
         expect(page.get_by_role("heading", level=1)).to_contain_text("ENABLED")
-        expect(page.get_by_role("region", name="Rules").last).to_contain_text("parcel.sent")
+        expect(page.get_by_role("region", name="Event types by rule")).to_contain_text(
+            "parcel.sent"
+        )
         webhook_id = page.url.rpartition("/")[2]
 
         page.get_by_role("button", name="Send a test").click()
