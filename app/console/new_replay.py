@@ -26,10 +26,11 @@ from app.console.rendering import rendered
 from app.console.replay_forms import (
     DEFAULTS,
     FIELDS,
+    LAST,
     body_of,
     fields_of,
     fields_of_replay,
-    last_windows,
+    last_window,
 )
 from app.replay.accounts import ApiKey
 from app.replay.filters import ReplayFilter
@@ -84,6 +85,8 @@ async def preview(
     """Say what a replay would bring, and ask whether it is to be started."""
     typed = {name: form[name] for name in FIELDS}
     try:
+        if last := form["last"]:
+            typed |= last_window(last, now_ms())
         new = read_body(ReplayRequest, body_of(typed)).new_replay
         found = await _preview(doors, viewer.key, new)
     except REFUSALS as error:
@@ -139,7 +142,7 @@ async def _form(
         refusal=refusal,
         active_id=error.replay_id if isinstance(error, ActiveReplayExists) else None,
         webhooks=webhooks,
-        windows=last_windows(typed, doors.settings.history_ms, now_ms()),
+        last=LAST,
         history_days=doors.settings.history_days,
     )
 

@@ -1,9 +1,9 @@
 """The fields by which a replay is asked for, as texts, and what the API reads of them. Pure."""
 
-from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
-from urllib.parse import urlencode
+from collections.abc import Mapping
+from typing import Final
 
+from app.api.problems import INVALID_REQUEST, FieldError, Problem
 from app.console.form_times import field_time, read_time, with_zone
 from app.replay.model import Replay
 from app.replay.options import EVENTS_PER_SECOND, Only, Source
@@ -30,20 +30,27 @@ _NUMBERS: Final = ("maxEventsPerSecond", "maxInFlight", "batchSize")
 _DIGITS_MAX: Final = 18
 
 _MINUTE_MS: Final = 60_000
-_SPANS: Final = (
-    ("15 minutes", 15 * _MINUTE_MS),
-    ("hour", 60 * _MINUTE_MS),
-    ("6 hours", 360 * _MINUTE_MS),
-    ("24 hours", 1_440 * _MINUTE_MS),
-    ("3 days", 4_320 * _MINUTE_MS),
-)
+
+LAST: Final[Mapping[str, str]] = {
+    "15": "15 minutes",
+    "60": "hour",
+    "360": "6 hours",
+    "1440": "24 hours",
+    "4320": "3 days",
+}
+"""Windows that end now, in words, by their minutes."""
 
 
-class LastWindow(NamedTuple):
-    """A window that ends now: how long it is, in words, and the query of the form for it."""
+def last_window(minutes: str, now_ms: int) -> dict[str, str]:
+    """The fields of one of the windows of `LAST`, which is one of this moment from then on.
 
-    words: str
-    query: str
+    Raises:
+        Problem: there is no such window.
+    """
+    if minutes not in LAST:
+        raise Problem.of_fields(INVALID_REQUEST, [FieldError("last", minutes, ", ".join(LAST))])
+    to_ms = now_ms - now_ms % 1_000
+    return {"from": field_time(to_ms - int(minutes) * _MINUTE_MS), "to": field_time(to_ms)}
 
 
 def body_of(typed: Mapping[str, str]) -> dict[str, object]:
@@ -92,17 +99,3 @@ def fields_of_replay(replay: Replay) -> dict[str, str]:
         "batchSize": str(options.batch_size),
         "targetUrl": options.target_url or "",
     }
-
-
-def last_windows(typed: dict[str, str], history_ms: int, now_ms: int) -> list[LastWindow]:
-    """Windows that end now, none as long as all history; links keep what else was typed."""
-    return list(_last_windows(typed, history_ms, now_ms))
-
-
-def _last_windows(typed: dict[str, str], history_ms: int, now_ms: int) -> Iterator[LastWindow]:
-    to_ms = now_ms - now_ms % 1_000
-    for words, span_ms in _SPANS:
-        if span_ms < history_ms:
-            window = {"from": field_time(to_ms - span_ms), "to": field_time(to_ms)}
-            said = {name: text for name, text in (typed | window).items() if text}
-            yield LastWindow(words, urlencode(said))

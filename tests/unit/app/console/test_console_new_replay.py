@@ -4,8 +4,6 @@ import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qs
 
 import pytest
 from api_clients import Issued
@@ -17,7 +15,7 @@ from processes import BrokerProcess
 from app.config import Settings
 from app.console.form_times import field_time, input_type, read_time
 from app.console.new_replay import WEBHOOKS_MAX
-from app.console.replay_forms import DEFAULTS, last_windows
+from app.console.replay_forms import DEFAULTS, LAST, last_window
 from app.replay.model import NewReplay, NewWebhook, Replay, Webhook, Window
 from app.replay.options import Only, ReplayOptions
 from app.replay.windows import DAY_MS, MINUTE_MS, TimeUnreadable, format_time, parse_time
@@ -105,6 +103,7 @@ async def test_a_job_is_cloned_with_all_its_options(
     del fields["csrf"]
     assert fields == {
         "webhookId": webhook.id,
+        "last": "",
         "from": format_time(WINDOW.from_ms).removesuffix("Z"),
         "to": format_time(WINDOW.to_ms).removesuffix("Z"),
         "source": "log",
@@ -168,6 +167,7 @@ async def test_of_too_many_webhooks_the_id_is_asked_for(
         ("targetUrl", "ftp://example.com/", "targetUrl"),
         ("source", "elsewhere", "log"),
         ("only", "some", "all"),
+        ("last", "7", "15, 60, 360"),
     ],
 )
 async def test_what_cannot_be_is_said_beside_its_field_and_what_was_typed_is_kept(
@@ -175,8 +175,10 @@ async def test_what_cannot_be_is_said_beside_its_field_and_what_was_typed_is_kep
 ) -> None:
     given = typed(webhook, eventTypes="follow.*") | {field: text}
     for path, more in ((PAGE, {}), (START, {"once": "o" * 22})):
+        if (path, field) == (START, "last"):
+            continue  # the window is fixed by then
         page = await client.posted(path, given | more, 400)
-        if field in ("source", "only"):
+        if field in ("source", "only", "last"):
             assert said in page.main
         else:
             assert said in page.error_of(field)
@@ -322,6 +324,9 @@ class TestWithALog:
         page = await client.posted(PAGE, typed(webhook, eventTypes="nothing.*"))
         assert facts(page)["Events"] == "0"
         assert "Nothing would be sent" in page.main
+        # The window of the moment at which it was chosen.
+        window = facts(await client.posted(PAGE, typed(webhook) | {"last": "360"}))["Window"]
+        assert window.endswith(" 6 h")
         assert f"The webhook is DISABLED: {HOSTILE}" in page.main
         page = await client.posted(START, started(page), 409)
         assert "is DISABLED" in page.main
@@ -360,12 +365,7 @@ def test_what_no_picker_can_show_is_shown_as_text() -> None:
         assert input_type(text) == "text"
 
 
-def test_last_windows_end_now_and_keep_what_else_was_typed() -> None:
+def test_a_last_window_ends_now() -> None:
     now_ms = parse_time("2026-11-22T08:00:30.500Z")
-    given: dict[str, Any] = {**DEFAULTS, "webhookId": "wh_1", "from": "", "to": "later"}
-    windows = {each.words: parse_qs(each.query) for each in last_windows(given, DAY_MS, now_ms)}
-    assert list(windows) == ["15 minutes", "hour", "6 hours"]
-    hour = windows["hour"]
-    assert hour["from"] == ["2026-11-22T07:00:30"]
-    assert hour["to"] == ["2026-11-22T08:00:30"]
-    assert hour["webhookId"] == ["wh_1"]
+    assert last_window("60", now_ms) == {"from": "2026-11-22T07:00:30", "to": "2026-11-22T08:00:30"}
+    assert all(int(minutes) * MINUTE_MS < 5 * DAY_MS for minutes in LAST)
