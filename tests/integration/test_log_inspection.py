@@ -15,11 +15,18 @@ from written_log import Sent, WrittenLog
 from zookeeper import SharedZooKeeper
 
 from app.config import Settings
+from app.log.browser import BrowseQuestion, LogBrowser
 from app.log.errors import InspectionsBusy, LogUnavailable, NotInLog
-from app.log.inspection import GroupPartition, LogInspector, Retention
+from app.log.inspection import Gap, GroupPartition, LogInspector, Retention
 
 TIME_MS = 1_763_712_000_000
 FOREVER_MS = 10**12
+
+LONG_SESSION_S = 60.0
+"""Nobody is given up who hangs for a while."""
+
+HANGING_S = 6.0
+"""How long a page may take with a broker that hangs."""
 
 SESSION_MS = 6_000
 """The shortest that the broker takes by default."""
@@ -206,25 +213,37 @@ def test_a_mirror_is_known_by_its_group_or_by_itself(broker: BrokerProcess, tmp_
         assert (second.id, second.mirrors_to) == ("my-own", None)
 
 
-def test_where_a_broker_is_away_the_rest_is_told(
+def test_where_a_broker_hangs_or_is_away_the_rest_is_told(
     tmp_path: Path, zookeeper: SharedZooKeeper
 ) -> None:
-    with BrokerCluster(tmp_path, zookeeper.fresh_chroot(), count=2) as cluster:
+    chroot = zookeeper.fresh_chroot()
+    with BrokerCluster(tmp_path, chroot, count=2, session_s=LONG_SESSION_S) as cluster:
         cluster.serve()
         log = WrittenLog(cluster.bootstrap_servers)
         log.make_topic("clicks", 2)
         cluster.until_leaders("clicks", [1, 2])
         log.publish("clicks", [Sent(b"a", partition=each, timestamp=TIME_MS) for each in (0, 1)])
-        inspector = inspector_of(cluster.bootstrap_servers)
-        assert [each.id for each in inspector.cluster().brokers] == [1, 2]
+        settings = Settings(bootstrap_servers=cluster.bootstrap_servers)
+        inspector = LogInspector(settings, time_s_max=HANGING_S)
+        browser = LogBrowser(settings, inspector.questions, time_s_max=HANGING_S)
+        until(lambda: inspector.topic("clicks").gaps == (), "all is told")
         assert inspector.topic("clicks").topic.messages == 2
+        assert [each.id for each in inspector.cluster().brokers] == [1, 2]
+
+        cluster.brokers[2].pause()
+        until(lambda: told_of_one(inspector, browser), "what does not hang is told")
+        cluster.brokers[2].resume()
+        until(lambda: inspector.topic("clicks").gaps == (), "all is told again")
+
         cluster.brokers[2].stop()
         cluster.until_live(1)
         until(
             lambda: [each.id for each in inspector.cluster().brokers] == [1],
             "the client knows",
         )
+        until(lambda: inspector.topic("clicks").gaps == (), "nobody hangs")
         detail = inspector.topic("clicks")
+        page = browser.browse(BrowseQuestion("clicks"))
     here, away = detail.partitions
     assert (here.leader, here.end_offset, here.last_ms) == (1, 1, TIME_MS)
     assert (away.leader, away.end_offset, away.last_ms, away.bytes) == (None, None, None, None)
@@ -232,6 +251,26 @@ def test_where_a_broker_is_away_the_rest_is_told(
     assert detail.topic.offline == 1
     # A part is not taken for the whole.
     assert (detail.topic.messages, detail.topic.bytes) == (None, None)
+    assert [each.partition for each in page.messages] == [0]
+    assert page.gaps == (Gap("messages", "partition 1 has no leader"),)
+
+
+def told_of_one(inspector: LogInspector, browser: LogBrowser) -> bool:
+    """Whether the partition of one broker is told whole, and that of the other with gaps."""
+    try:
+        detail = inspector.topic("clicks")
+        page = browser.browse(BrowseQuestion("clicks"))
+    except LogUnavailable:
+        return False  # the client asked the broker that hangs, twice
+    here, hangs = detail.partitions
+    figures = {gap.figure for gap in detail.gaps}
+    return (
+        (here.end_offset, here.last_ms, bool(here.bytes)) == (1, TIME_MS, True)
+        and (hangs.end_offset, hangs.last_ms, hangs.bytes) == (None, None, None)
+        and figures == {"offsets", "times", "bytes"}
+        and [each.partition for each in page.messages] == [0]
+        and [gap.figure for gap in page.gaps] == ["messages"]
+    )
 
 
 def test_a_broker_that_hangs_costs_its_figures_and_no_more_than_the_time(

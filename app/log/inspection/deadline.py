@@ -19,6 +19,15 @@ class Deadline:
         return max(_LEAST_S, self._end_s - time.monotonic())
 
     @property
+    def asking_s(self) -> float:
+        """How long one question may take: half of what is left.
+
+        Of brokers that hang the client tells only once it is over, and then there has to be time
+        for what others told, and for the next question.
+        """
+        return self.left_s / 2
+
+    @property
     def is_over(self) -> bool:
         """Whether the moment has passed."""
         return time.monotonic() >= self._end_s

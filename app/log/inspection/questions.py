@@ -109,12 +109,19 @@ class LogQuestions:
         raise NotInLog(f"the log has no topic {name!r}")
 
     def _metadata(self, name: str | None, deadline: Deadline) -> ClusterMetadata:
-        consumer = self._clients()[1]
         try:
-            told: ClusterMetadata = consumer.list_topics(name, deadline.left_s)
-        except KafkaException as refusal:
-            consumer.poll(0)  # it may say why
-            raise LogUnavailable(f"topics are not told: {refusal.args[0].str()}") from refusal
+            return self._told(name, deadline)
+        except KafkaException:
+            # The client asks a broker of its choice; another may answer.
+            try:
+                return self._told(name, deadline)
+            except KafkaException as refusal:
+                self._clients()[1].poll(0)  # it may say why
+                reason = refusal.args[0].str()
+                raise LogUnavailable(f"topics are not told: {reason}") from refusal
+
+    def _told(self, name: str | None, deadline: Deadline) -> ClusterMetadata:
+        told: ClusterMetadata = self._clients()[1].list_topics(name, deadline.asking_s)
         return told
 
     def offsets(
@@ -133,7 +140,7 @@ class LogQuestions:
         level = IsolationLevel.READ_COMMITTED if is_committed else IsolationLevel.READ_UNCOMMITTED
         return (
             self._clients()[0].list_offsets(
-                asked, isolation_level=level, request_timeout=deadline.left_s
+                asked, isolation_level=level, request_timeout=deadline.asking_s
             )
             if asked
             else {}
@@ -146,12 +153,12 @@ class LogQuestions:
         resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         if not resources:
             return {}
-        answers = self._clients()[0].describe_configs(resources, request_timeout=deadline.left_s)
+        answers = self._clients()[0].describe_configs(resources, request_timeout=deadline.asking_s)
         return {resource.name: answer for resource, answer in answers.items()}
 
     def groups(self, deadline: Deadline) -> "Future[ListConsumerGroupsResult]":
         """All groups that the user may see, and the errors of brokers that did not tell theirs."""
-        return self._clients()[0].list_consumer_groups(request_timeout=deadline.left_s)
+        return self._clients()[0].list_consumer_groups(request_timeout=deadline.asking_s)
 
     def described(
         self, groups: Sequence[str], deadline: Deadline
@@ -160,7 +167,7 @@ class LogQuestions:
         if not groups:
             return {}
         return self._clients()[0].describe_consumer_groups(
-            list(groups), request_timeout=deadline.left_s
+            list(groups), request_timeout=deadline.asking_s
         )
 
     def committed(
@@ -171,7 +178,7 @@ class LogQuestions:
         answers: dict[str, Future[ConsumerGroupTopicPartitions]] = {}
         for group in groups:
             asked = [ConsumerGroupTopicPartitions(group)]
-            answers |= admin.list_consumer_group_offsets(asked, request_timeout=deadline.left_s)
+            answers |= admin.list_consumer_group_offsets(asked, request_timeout=deadline.asking_s)
         return answers
 
     def _clients(self) -> tuple[AdminClient, Consumer]:

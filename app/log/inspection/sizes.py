@@ -12,6 +12,12 @@ from logbroker.errors import LogbrokerError
 FIGURE: Final = "bytes"
 
 
+_BROKERS_ASKED: Final = 3
+"""One behind the other in the time for one question, should those before it hang."""
+
+_WAITS: Final = frozenset(("request.timeout.ms", "socket.timeout.ms"))
+
+
 class LogSizeReader:
     """Connects anew for each page: safe to use from any thread, and nothing to close.
 
@@ -20,10 +26,13 @@ class LogSizeReader:
 
     def __init__(self, settings: Settings, timeout_s: float) -> None:
         self._timeout_s = timeout_s
+        given = settings.kafka_properties
         self._properties = {
             "bootstrap.servers": settings.bootstrap_servers,
             "client.id": "rewind-inspector",
-            **settings.kafka_properties,
+            **{name: value for name, value in given.items() if name not in _WAITS},
+            # Of a broker that hangs, another may be asked for the same.
+            "request.timeout.ms": str(round(timeout_s * 1_000 / _BROKERS_ASKED)),
         }
 
     def read(self, places: Iterable[Place], gaps: Gaps) -> Mapping[Place, int]:
