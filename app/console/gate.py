@@ -158,8 +158,12 @@ def check_origin(request: Request, public_url: str) -> None:
         raise Problem(FORBIDDEN, "the form was sent by a page of another site")
 
 
-def _host(origin: str) -> str:
-    return urlsplit(origin).netloc
+def _host(origin: str) -> str | None:
+    """The host and port of an origin; None of `null`, and of what is none."""
+    try:
+        return urlsplit(origin).netloc or None
+    except ValueError:
+        return None
 
 
 def _own_host(request: Request) -> str:

@@ -11,7 +11,9 @@ from app.api.problems import UNAVAILABLE, Problem
 from app.api.refusals import problem_of
 from app.api.request_log import LOGGER
 from app.console.gate import SignInNeeded
+from app.console.headers import HEADERS
 from app.console.rendering import rendered
+from app.console.sign_in import NEXT_CHARACTERS_MAX
 from app.log.errors import LogError
 from app.replay.windows import WindowRefused
 from app.store import StoreError
@@ -42,7 +44,8 @@ async def _to_sign_in(request: Request, _error: Exception) -> Response:
     if request.url.query:
         asked_for += f"?{request.url.query}"
     # What a form wanted to change is not done later, by a redirect.
-    query = urlencode({"next": asked_for}) if request.method == "GET" else ""
+    is_kept = request.method == "GET" and len(asked_for) <= NEXT_CHARACTERS_MAX
+    query = urlencode({"next": asked_for}) if is_kept else ""
     return RedirectResponse(f"/console/sign-in?{query}".rstrip("?"), 303)
 
 
@@ -51,5 +54,6 @@ async def _page(request: Request, error: Exception) -> Response:
     if problem.kind is UNAVAILABLE and problem is not error:
         LOGGER.warning("unavailable", extra={"cause": str(error)})
     response = await rendered(request, "problem.html", problem.kind.status, problem=problem)
-    response.headers.update(problem.headers)
+    # What nobody foresaw is answered outside of what gives all other pages these.
+    response.headers.update(HEADERS | {"cache-control": "no-store"} | problem.headers)
     return response

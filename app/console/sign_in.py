@@ -12,11 +12,11 @@ from app.console.rendering import rendered
 
 FIRST_PAGE: Final = "/console/jobs"
 
-_NEXT_CHARACTERS_MAX: Final = 2_000
+NEXT_CHARACTERS_MAX: Final = 2_000
 
 router = APIRouter()
 
-Next = Annotated[str, Query(alias="next", max_length=_NEXT_CHARACTERS_MAX)]
+Next = Annotated[str, Query(alias="next", max_length=NEXT_CHARACTERS_MAX)]
 
 
 @router.get("")
@@ -57,4 +57,4 @@ async def sign_out(request: Request, viewer: ViewerDependency) -> Response:
 def _own_page(page: str) -> str:
     """The page to go on to, which a link from elsewhere may have chosen: one of ours."""
     is_ours = page.startswith("/console/") and "\\" not in page and page.isprintable()
-    return page if is_ours and len(page) <= _NEXT_CHARACTERS_MAX else FIRST_PAGE
+    return page if is_ours and len(page) <= NEXT_CHARACTERS_MAX else FIRST_PAGE

@@ -3,6 +3,7 @@
 import logging
 import re
 
+import httpx
 import pytest
 from api_clients import Issued
 from console_clients import ConsoleClient
@@ -10,6 +11,7 @@ from fastapi import FastAPI
 
 from app.api.application import create_app
 from app.config import Settings
+from app.console.application import create_console
 from app.console.headers import HEADERS
 from app.replay.accounts import Scope
 from app.store import Store
@@ -30,6 +32,13 @@ async def test_who_is_not_signed_in_is_asked_to_and_comes_back_to_the_page(
     )
     assert (answer.status_code, answer.headers["location"]) == (303, asked_for)
     assert (await anonymous.get("/console/jobs")).status_code == 200
+
+
+async def test_who_asked_for_a_page_with_a_very_long_address_may_still_sign_in(
+    anonymous: ConsoleClient,
+) -> None:
+    answer = await anonymous.get("/console/jobs", cursor="x" * 3_000)
+    assert (await anonymous.get(answer.headers["location"])).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -134,6 +143,7 @@ async def test_the_token_of_another_session_is_of_no_use(
         {"sec-fetch-site": "same-site"},
         {"origin": "https://evil.example"},
         {"origin": "null"},
+        {"origin": "http://["},
     ],
 )
 async def test_a_form_that_a_page_elsewhere_sends_is_refused(
@@ -182,6 +192,23 @@ async def test_every_answer_tells_browsers_what_to_allow(
     ):
         assert {name: answer.headers[name] for name in HEADERS} == HEADERS
     assert "unsafe" not in HEADERS["content-security-policy"]
+
+
+async def test_a_page_that_tells_of_what_nobody_foresaw_tells_browsers_as_well(
+    application: FastAPI,
+) -> None:
+    console = create_console(application.state.doors)
+
+    @console.get("/console/broken")
+    def broken() -> None:
+        raise ZeroDivisionError
+
+    transport = httpx.ASGITransport(console, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://console.test") as http:
+        answer = await http.get("/console/broken")
+    assert answer.status_code == 500
+    assert {name: answer.headers[name] for name in HEADERS} == HEADERS
+    assert answer.headers["cache-control"] == "no-store"
 
 
 async def test_pages_are_kept_by_nobody_and_files_for_long(client: ConsoleClient) -> None:
