@@ -80,25 +80,30 @@ def percent(share: float | None) -> str:
 
 def moment(time_ms: int | None) -> str:
     """A time to the second, in UTC, which the page says once: `2026-11-22 08:04:32`."""
-    if time_ms is None:
-        return NOTHING
-    return format_time(time_ms)[:19].replace("T", " ")
+    return NOTHING if time_ms is None else _second(format_time(time_ms))
 
 
+def _second(iso: str) -> str:
+    return iso[:19].replace("T", " ")
+
+
+# Numbers make no markup. A page has two hundred times: to escape each took a third of its making.
 def time_tag(time_ms: int | None) -> str | Markup:
     """A time that machines can read too."""
     if time_ms is None:
         return NOTHING
-    return Markup('<time datetime="{}">{}</time>').format(format_time(time_ms), moment(time_ms))
+    iso = format_time(time_ms)
+    return Markup(f'<time datetime="{iso}">{_second(iso)}</time>')  # noqa: S704  of a number alone
 
 
 def age_tag(time_ms: int | None, present_ms: int) -> str | Markup:
     """How long ago something was, which the script keeps true while the page is open."""
     if time_ms is None:
         return NOTHING
+    iso = format_time(time_ms)
     ago = duration(max(0, (present_ms - time_ms) // 1_000))
-    return Markup('<time datetime="{}" title="{}" data-age>{} ago</time>').format(
-        format_time(time_ms), moment(time_ms), ago
+    return Markup(  # noqa: S704  of two numbers alone
+        f'<time datetime="{iso}" title="{_second(iso)}" data-age>{ago} ago</time>'
     )
 
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
 from jinja2 import Environment
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from app.api.replay_progress import event_id
-from app.console.formats import count
+from app.console.formats import NOTHING, count, duration, rate
 from app.replay.model import Replay
 from app.replay.progress import progress
 from app.replay.restores import awaited_in_words
@@ -22,8 +22,18 @@ _TEMPLATE: Final = "_job_parts.html"
 _HELD: Final = frozenset((ReplayState.STARTED, ReplayState.ONGOING))
 
 
-class _Macro(Protocol):
-    def __call__(self, *arguments: object) -> Markup: ...
+class _Macros(Protocol):
+    """What the template has for the cells."""
+
+    def state(self, replay: Replay, words: str | None) -> Markup: ...
+
+    def progress(self, replay: Replay, share: float) -> Markup: ...
+
+    def failures(self, number: int) -> Markup: ...
+
+    def heartbeat(
+        self, at_ms: int, present_ms: int, late_from_ms: int, lease_s: float
+    ) -> Markup: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +56,15 @@ def job_rows(environment: Environment, replays: Iterable[Replay], present_ms: in
 def row_parts(environment: Environment, replay: Replay, present_ms: int) -> dict[str, str]:
     """The markup of the cells of a row that change while a replay goes on, by their names."""
     pace = progress(replay, present_ms)
+    macros = _macros(environment)
     return {
-        "state": _macro(environment, "state")(replay, awaited_by(replay)),
-        "progress": _macro(environment, "progress")(replay, pace.share),
-        "rate": _macro(environment, "rate")(pace.rate_events_s),
-        "eta": _macro(environment, "eta")(pace.eta_s),
-        "failures": _macro(environment, "failures")(replay.counts.failed),
+        "state": macros.state(replay, awaited_by(replay)),
+        "progress": macros.progress(replay, pace.share),
+        "rate": escape(rate(pace.rate_events_s)),
+        "eta": escape(duration(pace.eta_s)),
+        "failures": macros.failures(replay.counts.failed),
         "heartbeat": heartbeat(environment, replay, present_ms),
-        "worker": _macro(environment, "worker")(replay.worker),
+        "worker": escape(replay.worker or NOTHING),
     }
 
 
@@ -63,10 +74,10 @@ def heartbeat(environment: Environment, replay: Replay, present_ms: int) -> Mark
     The page's script shows these words once it is, without another look here.
     """
     if replay.state not in _HELD or replay.heartbeat_ms is None:
-        return _macro(environment, "heartbeat")(None, present_ms, 0, 0)
+        return escape(NOTHING)
     lease_s = cast("float", environment.globals["lease_s"])
     late_from_ms = replay.heartbeat_ms + round(lease_s * 1_000)
-    return _macro(environment, "heartbeat")(replay.heartbeat_ms, present_ms, late_from_ms, lease_s)
+    return _macros(environment).heartbeat(replay.heartbeat_ms, present_ms, late_from_ms, lease_s)
 
 
 def awaited_by(replay: Replay) -> str | None:
@@ -86,5 +97,5 @@ def counter_parts(counts: Mapping[ReplayState, int]) -> dict[str, str]:
     return {ALL: count(sum(counts.values()))} | by_state
 
 
-def _macro(environment: Environment, name: str) -> _Macro:
-    return cast("_Macro", getattr(environment.get_template(_TEMPLATE).module, name))
+def _macros(environment: Environment) -> _Macros:
+    return cast("_Macros", environment.get_template(_TEMPLATE).module)

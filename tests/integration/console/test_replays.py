@@ -64,8 +64,8 @@ def test_a_replay_is_started_without_a_script(
         page = visitor.page
         sign_in(visitor, key)
         page.get_by_role("link", name="New replay").click()
-        page.get_by_role("link", name="15 minutes").click()
         page.get_by_label("Webhook").select_option(webhook.id)
+        page.get_by_label("Or the last").select_option("15 minutes")
         page.get_by_role("button", name="See what it would bring").click()
         page.get_by_role("button", name="Start this replay").click()
         heading = page.get_by_role("heading", level=1)
