@@ -76,8 +76,7 @@ COMPLETED = replace(
 
 @pytest.fixture(scope="module")
 def templates() -> Environment:
-    made = environment(15.0)
-    return made
+    return environment(15.0)
 
 
 def move(event: MoveEvent, number: int = 0, **more: object) -> Move:
