@@ -143,10 +143,14 @@ def list_groups(
 
 
 @router.get(
-    "/groups/{group:path}",
+    "/group",
     operation_id="getGroup",
-    responses=refusals(FORBIDDEN, NOT_FOUND, BUSY, UNAVAILABLE),
+    responses=refusals(INVALID_REQUEST, FORBIDDEN, NOT_FOUND, BUSY, UNAVAILABLE),
 )
-def get_group(group: str, doors: DoorsDependency) -> GroupDetailDocument:
+def get_group(
+    doors: DoorsDependency,
+    # Not of the path: it may have slashes.
+    group_id: Annotated[str, Query(alias="id", description="The group's, whatever it is.")],
+) -> GroupDetailDocument:
     """Look a consumer group up: its members, and how far it is in each partition."""
-    return GroupDetailDocument.of(doors.inspector.group(group))
+    return GroupDetailDocument.of(doors.inspector.group(group_id))

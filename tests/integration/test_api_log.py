@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import httpx
 import pytest
@@ -137,7 +136,7 @@ async def test_groups_are_listed_and_shown_whatever_they_are_called(
     (row,) = listed["items"]
     assert (row["id"], row["state"], row["lag"]) == (GROUP, "Empty", 1)
     assert (row["isMirror"], row["mirrorsTo"]) == (False, None)
-    shown = await got(client, f"/log/groups/{quote(GROUP, safe='')}")
+    shown = await got(client, "/log/group", id=GROUP)
     assert shown["group"] == row
     assert shown["partitions"] == [
         {
@@ -205,8 +204,10 @@ def content(size: int, form: str, text: str | None) -> dict[str, Any]:
         ("/log/topics/nowhere", 404, None),
         ("/log/topics/nowhere/messages", 404, None),
         ("/log/topics/%00", 404, None),
-        ("/log/groups/nobody", 404, None),
-        ("/log/groups/%00", 404, None),
+        ("/log/group?id=nobody", 404, None),
+        ("/log/group?id=%00", 404, None),
+        ("/log/group?id=", 404, None),
+        ("/log/group", 400, "id"),
         ("/log/topics?limit=1001", 400, "limit"),
         ("/log/groups?limit=101", 400, "limit"),
         ("/log/topics/clicks/messages?limit=51", 400, "limit"),
@@ -230,5 +231,12 @@ async def test_what_cannot_be_is_refused(
 async def test_developers_see_nothing_of_it(application: FastAPI) -> None:
     issued = application.state.doors.store.create_key("alice", Scope.DEVELOPER, "")
     async with client_of(application, issued) as client:
-        for path in ("brokers", "topics", "topics/clicks", "topics/clicks/messages", "groups"):
+        for path in (
+            "brokers",
+            "topics",
+            "topics/clicks",
+            "topics/clicks/messages",
+            "groups",
+            "group?id=a",
+        ):
             assert (await client.get(f"/log/{path}")).status_code == 403, path

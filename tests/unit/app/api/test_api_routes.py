@@ -29,6 +29,12 @@ OPERATORS_ALONE = {
     "putRestorationMissing",
     "addPipelineRun",
     "listPipelineRuns",
+    "listBrokers",
+    "listTopics",
+    "getTopic",
+    "listMessages",
+    "listGroups",
+    "getGroup",
 }
 
 BODIES: dict[str, Any] = {
@@ -46,7 +52,7 @@ class Operation(NamedTuple):
 
     def on(self, webhook_id: str, replay_id: str) -> str:
         """Its path with these ids."""
-        names = {"webhook_id": webhook_id, "replay_id": replay_id, "name": "vip"}
+        names = {"webhook_id": webhook_id, "replay_id": replay_id, "name": "vip", "topic": "events"}
         return re.sub(r"{(\w+)}", lambda match: names[match[1]], self.path)
 
     @property
