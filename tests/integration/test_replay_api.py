@@ -27,9 +27,11 @@ from app.replay.model import (
     NewReplay,
     NewWebhook,
     OffsetRange,
+    Replay,
     Webhook,
     Window,
 )
+from app.replay.moves import MoveEvent
 from app.replay.options import ReplayOptions
 from app.replay.windows import MINUTE_MS, format_time
 from app.webhooks.signing import new_secret
@@ -120,6 +122,13 @@ def dry_run(client: httpx.Client, request: dict[str, object]) -> dict[str, Any]:
     return found
 
 
+def assert_created_by_a_key(api: ApiProcess, replay: Replay) -> None:
+    created, *_ = api.store.moves(replay.id)
+    assert created.event is MoveEvent.CREATE
+    keys = api.store.keys()
+    assert created.actor in {key.id for key in keys}
+
+
 def test_a_dry_run_tells_what_would_come_and_queues_nothing(
     api: ApiProcess, client: httpx.Client, receiver: ReceiverThread, pending: Webhook
 ) -> None:
@@ -208,6 +217,7 @@ def test_a_replay_is_queued_with_all_its_options(
     assert document["options"] == options
     stored = api.store.replay(document["id"])
     assert stored.options == ReplayOptions(("follow.*",), stored.options.only, 100, 1, 20)
+    assert_created_by_a_key(api, stored)
 
     second = client.post("/replays", json=asked(webhook))
     assert (second.status_code, second.json()["replayId"]) == (409, document["id"])
@@ -343,6 +353,7 @@ def test_a_replay_is_asked_for_as_on_twitter(
     begin_ms = BEGIN_MS // MINUTE_MS * MINUTE_MS
     assert replay.window == Window(begin_ms, begin_ms + MINUTE_MS)
     assert (replay.notice, replay.options) == ("twitter", ReplayOptions())
+    assert_created_by_a_key(api, replay)
 
     again = as_on_twitter(client, webhook)
     assert again.status_code == 409
