@@ -4,6 +4,7 @@ from functools import partial
 
 from app.api.single_flight import SingleFlight
 from app.log.zookeeper_health import ZooKeeperServer, zookeeper_health
+from app.process import on_own_thread
 
 
 class EnsembleWatch:
@@ -11,7 +12,9 @@ class EnsembleWatch:
 
     def __init__(self, addresses: str) -> None:
         self._addresses = addresses
-        self._questions: SingleFlight[None, tuple[ZooKeeperServer, ...]] = SingleFlight()
+        self._questions: SingleFlight[None, tuple[ZooKeeperServer, ...]] = SingleFlight(
+            on_own_thread
+        )
 
     async def read(self) -> tuple[ZooKeeperServer, ...]:
         """How they are, within a second or so; none where no ensemble is named."""

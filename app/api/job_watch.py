@@ -5,6 +5,7 @@ from functools import partial
 from typing import Final
 
 from app.api.single_flight import SingleFlight
+from app.process import on_own_thread
 from app.replay.model import JobStatistics
 from app.store import Store, StoreError
 
@@ -21,7 +22,7 @@ class JobWatch:
     def __init__(self, store: Store, origin: str) -> None:
         self._store = store
         self._origin = origin
-        self._questions: SingleFlight[None, JobStatistics] = SingleFlight()
+        self._questions: SingleFlight[None, JobStatistics] = SingleFlight(on_own_thread)
 
     async def read(self) -> JobStatistics | None:
         """The numbers as of now; None when the database does not answer in time."""

@@ -8,15 +8,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from jinja2 import Environment
-from starlette.concurrency import run_in_threadpool
 
 from app.api.doors import Doors
-from app.log.zookeeper_health import ZooKeeperServer, zookeeper_health
+from app.api.single_flight import SingleFlight
+from app.log.zookeeper_health import ZooKeeperServer
+from app.process import on_own_thread
 from app.replay.presence import Process, ProcessKind
 from app.store import StoreError
 
 FRESH_S: Final = 5.0
 """However many pages are asked for, the parts are asked no more often than this."""
+
+ANSWER_S: Final = 3.0
+"""Who takes longer does not answer: a database that hangs may be silent for half a minute."""
 
 PATIENCE_S: Final = 0.5
 """How long a page waits to learn it; without an answer, it shows what was last known."""
@@ -47,6 +51,7 @@ class HealthWatch:
         self._known = UNKNOWN
         self._asked_s = float("-inf")
         self._asking: asyncio.Task[None] | None = None
+        self._questions: SingleFlight[None, tuple[Process, ...]] = SingleFlight(on_own_thread)
 
     async def read(self) -> Health:
         """How they are, as of a few seconds ago, if they answer."""
@@ -59,29 +64,32 @@ class HealthWatch:
 
     async def _ask(self) -> None:
         try:
-            missing = await self._doors.readiness.missing()
-            self._known = (
-                _answering("database", missing),
-                _answering("log", missing),
-                *await run_in_threadpool(self._beside),
+            database, log, servers, processes = await asyncio.gather(
+                self._part("database"),
+                self._part("log"),
+                self._doors.ensemble.read(),
+                self._processes(),
             )
+            self._known = (database, log, *_zookeeper(servers), *_present(processes))
             self._asked_s = time.monotonic()
         finally:
             self._asking = None
 
-    def _beside(self) -> tuple[Part, ...]:
-        """What is neither database nor log."""
-        servers = zookeeper_health(self._doors.settings.zookeeper)
+    async def _part(self, name: str) -> Part:
         try:
-            processes = self._doors.store.processes()
-        except StoreError:
-            processes = ()  # that the database does not answer is told already
-        return (*_zookeeper(servers), *_present(processes))
+            async with asyncio.timeout(ANSWER_S):
+                is_well = await self._doors.readiness.answers(name)
+        except TimeoutError:
+            is_well = False
+        return Part(name, is_well, "answers" if is_well else "does not answer")
 
-
-def _answering(name: str, missing: tuple[str, ...]) -> Part:
-    is_well = name not in missing
-    return Part(name, is_well, "answers" if is_well else "does not answer")
+    async def _processes(self) -> tuple[Process, ...] | None:
+        """Those that are known; None when the database does not answer."""
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                return await self._questions.ask(None, self._doors.store.processes)
+        except (StoreError, TimeoutError):
+            return None
 
 
 def _zookeeper(servers: tuple[ZooKeeperServer, ...]) -> Iterator[Part]:
@@ -95,11 +103,14 @@ def _zookeeper(servers: tuple[ZooKeeperServer, ...]) -> Iterator[Part]:
     yield Part("ZooKeeper", serving == len(servers), words)
 
 
-def _present(processes: tuple[Process, ...]) -> Iterator[Part]:
+def _present(processes: tuple[Process, ...] | None) -> Iterator[Part]:
     """How many processes of each kind are at work, besides those that serve pages."""
-    at_work = Counter(each.kind for each in processes if not each.is_silent)
-    silent = Counter(each.kind for each in processes if each.is_silent)
+    at_work = Counter(each.kind for each in processes or () if not each.is_silent)
+    silent = Counter(each.kind for each in processes or () if each.is_silent)
     for kind, name in ((ProcessKind.WORKER, "workers"), (ProcessKind.LIVE, "live path")):
+        if processes is None:
+            yield Part(name, False, "not known")
+            continue
         words = f"{at_work[kind]} at work"
         if silent[kind]:
             words += f", {silent[kind]} silent"

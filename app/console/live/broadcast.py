@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from typing import Final
-
-from anyio import CapacityLimiter, to_thread
 
 from app.api.doors import Doors
 from app.api.problems import BUSY, TOO_MANY_STREAMS, Problem
@@ -18,6 +17,7 @@ from app.api.replay_progress import event_id
 from app.console.health import Health, HealthWatch
 from app.console.live.parts import PartMaker
 from app.console.live.seats import COUNTERS, HEALTH, JOB_PREFIX, Change, Seat
+from app.process import on_own_thread
 from app.replay.filters import ReplayFilter
 from app.replay.model import Replay
 from app.replay.states import ReplayState
@@ -46,7 +46,8 @@ class Broadcaster:
     """Tells open pages what has changed. For one event loop; idle while no page is open.
 
     A look costs two queries or so, however many pages are open; an event is made once for each
-    change, for all pages that show it.
+    change, for all pages that show it. A database that hangs holds up the next look, on a thread
+    of its own, and neither the health nor the end of the process.
     """
 
     def __init__(self, doors: Doors, health: HealthWatch, parts: PartMaker) -> None:
@@ -56,7 +57,7 @@ class Broadcaster:
         self._seats: set[Seat] = set()
         self._by_key: Counter[str] = Counter()
         self._looking: asyncio.Task[None] | None = None
-        self._limiter = CapacityLimiter(1)
+        self._telling: asyncio.Task[None] | None = None
         self._events: dict[tuple[str, str], str] = {}
 
     @property
@@ -93,12 +94,7 @@ class Broadcaster:
     async def _look_on(self) -> None:
         try:
             while self._seats and not self.is_closed:
-                try:
-                    await self._tick()
-                except StoreError:
-                    pass  # the health says so, and the database may be back at the next tick
-                except Exception:
-                    LOGGER.exception("open pages were not told of a change")
+                await self._tick()
                 await asyncio.sleep(TICK_S)
         finally:
             self._looking = None
@@ -106,11 +102,22 @@ class Broadcaster:
                 seat.woken.set()
 
     async def _tick(self) -> None:
+        """Tell of the health; and of what changed, unless the look before that hangs still."""
+        if self._telling is None or self._telling.done():
+            self._telling = asyncio.create_task(self._tell_what_changed())
+        self._tell_health(list(self._seats), await self._health.read())
+        await asyncio.wait([self._telling], timeout=TICK_S)
+
+    async def _tell_what_changed(self) -> None:
         seats = list(self._seats)
-        self._tell_health(seats, await self._health.read())
-        look = await to_thread.run_sync(self._look, seats, limiter=self._limiter)
-        self._tell_counts(seats, look)
-        await self._tell_replays(seats, look.replays)
+        try:
+            look = await on_own_thread(partial(self._look, seats))
+            self._tell_counts(seats, look)
+            await self._tell_replays(seats, look.replays)
+        except StoreError:
+            pass  # the health says so, and the database may be back at the next tick
+        except Exception:
+            LOGGER.exception("open pages were not told of a change")
 
     def _look(self, seats: list[Seat]) -> _Look:
         store = self._doors.store
@@ -154,7 +161,7 @@ class Broadcaster:
         event = events.get((thing, version)) or self._events.get((thing, version))
         if event is None:
             if thing.startswith(JOB_PREFIX):
-                parts = await to_thread.run_sync(self._parts.job, replay, limiter=self._limiter)
+                parts = await on_own_thread(partial(self._parts.job, replay))
             else:
                 parts = self._parts.row(replay)
             event = Change(thing, version, parts).encode()

@@ -1,0 +1,73 @@
+"""The console while its database hangs: open pages are told so, and the process can be stopped."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from mariadb import MariaDbServer
+from migrated import make_migrated
+from processes import ServerProcess
+from sqlalchemy.engine import make_url
+from tcp_link import TcpLink
+
+from app.config import Settings
+from app.replay.accounts import Scope
+from app.store import Store
+from app.store.engine import ANSWER_S
+
+PROGRAM = """
+import sys
+from app.api.server import serve
+from app.config import Settings
+from app.console.application import with_console
+sys.exit(serve(Settings.model_validate_json(sys.argv[1]), with_console))
+"""
+
+
+@pytest.fixture
+def link(mariadb: MariaDbServer) -> Iterator[TcpLink]:
+    with TcpLink(mariadb.port) as link:
+        yield link
+
+
+def database_part(lines: Iterator[str], words: str) -> None:
+    """Wait until the stream of a page says these words of the database."""
+    for line in lines:
+        if line.startswith("data: {"):
+            change = json.loads(line.removeprefix("data: "))
+            if change["id"] == "health" and f">{words}<" in change["parts"].get("database", ""):
+                return
+    pytest.fail("the stream has ended")
+
+
+def test_an_open_page_is_told_of_a_database_that_hangs_and_holds_up_no_end(
+    mariadb: MariaDbServer, link: TcpLink, tmp_path: Path
+) -> None:
+    database = mariadb.create_database()
+    make_migrated(database)
+    store = Store.open(database)
+    _, token = store.create_key("platform", Scope.OPERATOR, "")
+    store.close()
+    through = make_url(database).set(port=link.port).render_as_string(hide_password=False)
+    settings = Settings(
+        data_dir=tmp_path, bootstrap_servers="127.0.0.1:1", database=through, port=0
+    )
+    program = ["-c", PROGRAM, settings.model_dump_json()]
+    with ServerProcess(program, tmp_path / "api.stderr") as api:
+        url = api.start("rewind api ready on ").strip()
+        with httpx.Client(base_url=url, timeout=60) as http:
+            assert http.post("/console/sign-in", data={"key": token}).status_code == 303
+            watch = {"watch": "health,counters"}
+            with http.stream("GET", "/console/live", params=watch) as answer:
+                lines = answer.iter_lines()
+                database_part(lines, "answers")
+                link.stall()
+                # The database is silent until the end: whoever waits for it waits in vain.
+                database_part(lines, "does not answer")
+                os.kill(api.pid, signal.SIGTERM)
+                # Sooner than the store gives up by itself what hangs.
+                assert api.wait(ANSWER_S) == 0
