@@ -55,5 +55,6 @@ async def _page(request: Request, error: Exception) -> Response:
         LOGGER.warning("unavailable", extra={"cause": str(error)})
     response = await rendered(request, "problem.html", problem.kind.status, problem=problem)
     # What nobody foresaw is answered outside of what gives all other pages these.
-    response.headers.update(HEADERS | {"cache-control": "no-store"} | problem.headers)
+    response.headers.update(HEADERS | {"cache-control": "no-store"})
+    response.headers.update(problem.headers)
     return response
