@@ -6,7 +6,7 @@ from typing import Any, Final
 from browser import Visitor
 from live_scene import LiveScene, now_ms
 from ports import free_port
-from processes import ServerProcess
+from processes import BrokerProcess, ServerProcess
 from receiver_thread import ReceiverThread
 
 from app.replay.accounts import Scope
@@ -36,8 +36,9 @@ SETTINGS: Final = {
 class ConsoleScene(LiveScene):
     """A log, a database, and the processes of the service on them; the API keeps its port."""
 
-    def __init__(self, folder: Path, bootstrap_servers: str, database_url: str) -> None:
-        super().__init__(folder, bootstrap_servers, database_url)
+    def __init__(self, folder: Path, broker: BrokerProcess, database_url: str) -> None:
+        super().__init__(folder, broker.bootstrap_servers, database_url)
+        self.broker = broker
         self.port = free_port()
         self._account_ids: dict[str, str] = {}
         self.api = self._process("api", {"port": self.port})

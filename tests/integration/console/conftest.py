@@ -24,7 +24,7 @@ def scene(
     # Nobody here waits for a second member of a group.
     options = ("--stop-on-stdin-close", "--group-initial-rebalance-delay-ms", "0")
     with BrokerProcess(folder / "log", *options) as broker:
-        servers = broker.serve().bootstrap_servers
-        with ConsoleScene(folder, servers, mariadb.create_database()) as scene:
+        broker.serve()
+        with ConsoleScene(folder, broker, mariadb.create_database()) as scene:
             scene.serve()
             yield scene

@@ -1,5 +1,7 @@
 """The list of jobs: it follows them, and people act on many at once."""
 
+from urllib.parse import parse_qs, urlsplit
+
 import pytest
 from axe import assert_usable
 from browser import Chromium
@@ -12,6 +14,7 @@ from receiver_thread import ReceiverThread
 from app.replay.accounts import Scope
 from app.replay.model import Replay, Window
 from app.replay.states import TERMINAL, ReplayState
+from benchmarks.console_client import PageReader
 
 pytestmark = pytest.mark.xdist_group("console")
 
@@ -100,3 +103,35 @@ def test_failures_of_many_jobs_are_sent_again_while_the_list_follows(
         expect(page.locator("[data-live=state]", has_text="COMPLETED")).to_have_count(4)
         until(lambda: tab(page, "COMPLETED").endswith("4"), "the tab counts them")
         assert sorted(receiver.taken) == ids(0, 2)
+
+
+def test_the_head_of_an_open_page_tells_when_a_part_does_not_answer(
+    chromium: Chromium, scene: ConsoleScene
+) -> None:
+    with chromium.visitor(scene.origin) as visitor:
+        sign_in(visitor, scene.key())
+        health = visitor.page.get_by_role("list", name="Health")
+        expect(health).to_contain_text("log answers")
+        scene.broker.pause()
+        try:
+            expect(health).to_contain_text("log does not answer")
+        finally:
+            scene.broker.resume()
+        expect(health).to_contain_text("log answers")
+        expect(health).to_contain_text("database answers")
+        assert_usable(visitor.page)
+
+
+def test_the_benchmark_asks_for_the_stream_that_browsers_ask_for(
+    chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
+) -> None:
+    key = scene.key("bench", Scope.DEVELOPER)
+    waiting_jobs(scene, receiver, "bench", 2)
+    with chromium.visitor(scene.origin) as visitor:
+        path = "/console/jobs?state=OPEN"
+        with visitor.page.expect_request("**/console/live?*") as asked:
+            sign_in(visitor, key, path)
+        read = PageReader(visitor.page.request.get(path).text())
+        assert parse_qs(urlsplit(asked.value.url).query) == parse_qs(urlsplit(read.stream).query)
+        loaded = [url.removeprefix(scene.origin) for url in visitor.requests if "/static/" in url]
+        assert {*loaded} == {*read.loads}

@@ -1,6 +1,6 @@
 """Every page with something on it: usable by everybody, and as the documentation shows it.
 
-`REWIND_PICTURES=1 pytest tests/integration/console/test_pages.py` paints the pictures of
+`PAINT_CONSOLE=1 pytest tests/integration/console/test_pages.py` paints the pictures of
 docs/console.md anew.
 """
 
@@ -25,7 +25,7 @@ from app.replay.states import TERMINAL
 
 pytestmark = pytest.mark.xdist_group("console")
 
-IS_PAINTING: Final = bool(os.environ.get("REWIND_PICTURES"))
+IS_PAINTING: Final = bool(os.environ.get("PAINT_CONSOLE"))
 PICTURES: Final = Path(__file__).parents[3] / "docs" / "images" / "console"
 PICTURE_SIZE: Final = {"width": 1_280, "height": 800}
 PAINTED: Final = ("jobs", "job", "webhook", "topic")
