@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from app.api.doors import Doors, DoorsDependency, now_ms
 from app.api.dry_run import estimate_replay
 from app.api.models.replays import EstimateDocument, ReplayRequest
-from app.api.problems import INVALID_REQUEST, FieldError, Problem
+from app.api.problems import INVALID_REQUEST, UNAVAILABLE, FieldError, Problem
 from app.api.refusals import problem_of
 from app.api.replay_requests import check, check_options, queue_replay
 from app.api.request_log import LOGGER
@@ -152,7 +152,8 @@ def _refusal(error: Exception) -> Refusal:
         return Refusal(404, "", {"webhookId": str(error)})
     problem = problem_of(error, "")
     if problem.kind.status >= 500:
-        LOGGER.warning("unavailable", extra={"cause": str(error)})
+        if problem.kind is UNAVAILABLE:
+            LOGGER.warning("unavailable", extra={"cause": str(error)})
         # It may answer the next time: what was typed is kept.
         return Refusal(problem.kind.status, f"{problem.detail}; try again")
     return refusal_of(error, FIELDS)
