@@ -83,15 +83,22 @@ class Keyring:
         """Ask anew when `token` is shown the next time."""
         self._seen.pop(_digest(token), None)
 
+    def remember(self, token: str, key: ApiKey) -> None:
+        """Take `token`, which was just made, for one that was asked for."""
+        self._note(_digest(token), _Seen(key, self._clock()))
+
     async def _asked(self, digest: bytes, token: str) -> ApiKey | None:
         asked_s = self._clock()
         key = await self._questions.ask(digest, lambda: self._look_up(token))
         self._seen.pop(digest, None)
         if key is not None:
-            while len(self._seen) >= KEYS_MAX:
-                self._seen.popitem(last=False)
-            self._seen[digest] = _Seen(key, asked_s)
+            self._note(digest, _Seen(key, asked_s))
         return key
+
+    def _note(self, digest: bytes, seen: _Seen) -> None:
+        while len(self._seen) >= KEYS_MAX:
+            self._seen.popitem(last=False)
+        self._seen[digest] = seen
 
 
 def _digest(token: str) -> bytes:

@@ -68,6 +68,8 @@ class Gate:
         self._api_keys = Keyring(doors.store.key_of)
         self._sessions = Keyring(doors.store.session_key, _TOKEN)
         self._strangers = Strangers(doors.settings.unauthorized_requests_per_minute)
+        # A cookie cannot be guessed; that is looked for as often as a key may ask, and no more.
+        self._guesses = Strangers(doors.settings.developer_requests_per_minute)
         self._quotas = Quotas(CALLERS_MAX)
         self._limits = requests_per_minute(doors.settings)
 
@@ -80,13 +82,25 @@ class Gate:
             StoreUnavailable: nobody can tell.
         """
         token = request.cookies.get(self._cookie(request), "")
-        key = await self._sessions.key_of(token)
+        key = await self._key(request, token)
         if key is None:
             raise SignInNeeded
         standing = self._quotas.take(key.id, self._limits[key.scope], time.monotonic())
         if standing.is_exceeded:
             raise too_many(standing)
         return Viewer(key, _csrf(token))
+
+    async def _key(self, request: Request, token: str) -> ApiKey | None:
+        """The key that a cookie stands for, which is not looked for after too many wrong ones."""
+        if not _TOKEN.fullmatch(token):
+            return None
+        standing = self._guesses.standing(request.scope)
+        if standing.remaining == 0 and not self._sessions.has_seen(token):
+            raise too_many(standing)
+        key = await self._sessions.key_of(token)
+        if key is None:
+            self._guesses.count(request.scope)
+        return key
 
     async def sign_in(self, request: Request, api_key: str, response: Response) -> ApiKey | None:
         """Set the cookie of a new session on `response`; None when no key has this text.
@@ -106,6 +120,7 @@ class Gate:
             return None
         token = secrets.token_urlsafe(32)
         await run_in_threadpool(self._doors.store.open_session, key.id, token, SIGNED_IN_S)
+        self._sessions.remember(token, key)
         name = self._cookie(request)
         response.set_cookie(
             name,

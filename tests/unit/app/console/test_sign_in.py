@@ -82,6 +82,22 @@ async def test_a_wrong_key_is_refused_and_too_many_are_not_even_looked_up(
         assert "retry-after" in answer.headers
 
 
+async def test_cookies_that_stand_for_nobody_are_not_looked_up_for_ever(
+    client: ConsoleClient, anonymous: ConsoleClient, settings: Settings, operator: Issued
+) -> None:
+    console = anonymous.http
+    for number in range(settings.developer_requests_per_minute):
+        cookie = {"cookie": f"rewind-console={number:043}"}
+        answer = await console.get("/console/log", headers=cookie)
+        assert answer.status_code == 303
+    answer = await console.get("/console/log", headers={"cookie": f"rewind-console={0:043}"})
+    assert answer.status_code == 429
+    # Who has just signed in is known, and so is everybody else who was.
+    await console.post("/console/sign-in", data={"key": operator[1]})
+    assert (await anonymous.get("/console/jobs")).status_code == 200
+    assert (await client.get("/console/jobs")).status_code == 200
+
+
 async def test_signing_out_ends_the_session_and_not_only_the_cookie(client: ConsoleClient) -> None:
     cookie = client.http.cookies["rewind-console"]
     answer = await client.post("/console/sign-out")
