@@ -12,6 +12,9 @@ from app.replay.filters import ReplayFilter
 WATCHED_MAX: Final = 120
 """Things that a page may show live: fifty rows, and what stands around them."""
 
+JOB_PAGES_MAX: Final = 1
+"""Replays that a page shows as their own page does: each change of one costs milliseconds."""
+
 ID_CHARACTERS_MAX: Final = 60
 
 JOB_PREFIX: Final = "job:"
@@ -84,6 +87,9 @@ def parse_watch(text: str) -> dict[str, str]:
     items = [item for item in text.split(",") if item]
     if len(items) > WATCHED_MAX or any(len(item) > 2 * ID_CHARACTERS_MAX for item in items):
         allowed = f"at most {WATCHED_MAX} ids, each of up to {ID_CHARACTERS_MAX} characters"
+        raise Problem.of_fields(INVALID_REQUEST, [FieldError("watch", None, allowed)])
+    if sum(item.startswith(JOB_PREFIX) for item in items) > JOB_PAGES_MAX:
+        allowed = f"at most {JOB_PAGES_MAX} id that begins with {JOB_PREFIX}"
         raise Problem.of_fields(INVALID_REQUEST, [FieldError("watch", None, allowed)])
     return dict(_thing(item) for item in items)
 

@@ -32,7 +32,12 @@ def test_a_page_names_what_it_shows_with_versions() -> None:
 
 
 @pytest.mark.parametrize(
-    "watch", [",".join(f"rpl_{n}" for n in range(WATCHED_MAX + 1)), "x" * 3 * ID_CHARACTERS_MAX]
+    "watch",
+    [
+        ",".join(f"rpl_{n}" for n in range(WATCHED_MAX + 1)),
+        "job:rpl_1,job:rpl_2",
+        "x" * 3 * ID_CHARACTERS_MAX,
+    ],
 )
 def test_a_page_cannot_name_more_than_one_has(watch: str) -> None:
     with pytest.raises(Problem, match="watch"):
