@@ -27,6 +27,7 @@ from app.api.problems import FORBIDDEN, Problem
 from app.api.quotas import Quotas
 from app.api.strangers import CALLERS_MAX, Strangers
 from app.replay.accounts import ApiKey, Scope
+from app.store import StoreUnavailable
 
 SIGNED_IN_S: Final = 12 * 3_600.0
 """A day's work. An API key that is revoked ends it within seconds."""
@@ -89,6 +90,13 @@ class Gate:
         if standing.is_exceeded:
             raise too_many(standing)
         return Viewer(key, _csrf(token))
+
+    async def is_signed_in(self, request: Request) -> bool:
+        """Whether the cookie of a request, which was good when it came, stands for a key still."""
+        try:
+            return await self._sessions.key_of(request.cookies[self._cookie(request)]) is not None
+        except StoreUnavailable:
+            return True  # nobody can tell, and there is nothing to be told either
 
     async def _key(self, request: Request, token: str) -> ApiKey | None:
         """The key that a cookie stands for, which is not looked for after too many wrong ones."""

@@ -4,7 +4,9 @@ Source: HTML Living Standard, section 9.2 "Server-sent events".
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 from typing import Annotated, Final, cast
 
 from fastapi import APIRouter, Query, Request
@@ -36,35 +38,51 @@ async def live(
     """
     seat = Seat(viewer.key.sees, filter_of(page), parse_watch(watch))
     broadcaster = cast("Broadcaster", request.app.state.broadcaster)
-    return LiveStream(broadcaster, seat, viewer.key.id)
+    is_signed_in = partial(request.app.state.gate.is_signed_in, request)
+    return LiveStream(broadcaster, seat, viewer.key.id, is_signed_in)
 
 
 class LiveStream(StreamingResponse):
-    """The answer: its page has a seat from its first byte to its last."""
+    """The answer: its page has a seat from its first byte to its last.
 
-    def __init__(self, broadcaster: Broadcaster, seat: Seat, key_id: str) -> None:
+    Whether its reader is signed in still is asked for as often as the time is told.
+    """
+
+    def __init__(
+        self,
+        broadcaster: Broadcaster,
+        seat: Seat,
+        key_id: str,
+        is_signed_in: Callable[[], Awaitable[bool]],
+        *,
+        heartbeat_s: float = HEARTBEAT_S,
+    ) -> None:
         # Proxies such as nginx would gather the events before they pass them on.
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         super().__init__(self._events(), headers=headers, media_type=MEDIA_TYPE)
         self._broadcaster = broadcaster
         self._seat = seat
         self._key_id = key_id
+        self._is_signed_in = is_signed_in
+        self._heartbeat_s = heartbeat_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Stream to one page until it is closed, or for ten minutes: its key is asked for anew."""
+        """Stream to one page until it is closed, its reader signs out, or for ten minutes."""
         with self._broadcaster.seat(self._seat, self._key_id):
             await super().__call__(scope, receive, send)
 
     async def _events(self) -> AsyncIterator[str]:
-        until_s = asyncio.get_running_loop().time() + STREAM_S_MAX
+        clock = asyncio.get_running_loop().time
+        until_s, asked_s = clock() + STREAM_S_MAX, clock()
         yield _RETRY + _clock()
-        while not self._broadcaster.is_closed:
-            remaining_s = until_s - asyncio.get_running_loop().time()
-            if remaining_s <= 0:
-                return
-            try:
-                await asyncio.wait_for(self._seat.woken.wait(), min(HEARTBEAT_S, remaining_s))
-            except TimeoutError:
+        while not self._broadcaster.is_closed and clock() < until_s:
+            due_s = min(asked_s + self._heartbeat_s, until_s)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._seat.woken.wait(), due_s - clock())
+            if clock() >= due_s:
+                if not await self._is_signed_in():
+                    return
+                asked_s = clock()
                 yield _clock()
             if events := self._seat.take():
                 yield events

@@ -15,6 +15,7 @@ from app.api.replay_progress import event_id
 from app.console.application import create_console
 from app.console.live.broadcast import Broadcaster
 from app.console.live.seats import COUNTERS, HEALTH, Seat
+from app.console.live.stream import LiveStream
 from app.replay.filters import ReplayFilter
 from app.replay.model import NewReplay, Webhook, Window
 from app.store import Store
@@ -110,6 +111,24 @@ async def test_every_page_is_told_how_the_service_is(broadcaster: Broadcaster) -
     assert "answers" in health["database"]
     assert "does not answer" in health["log"]
     assert "0 at work" in health["workers"]
+
+
+async def test_a_stream_ends_once_its_reader_has_signed_out(
+    broadcaster: Broadcaster, store: Store, operator: Issued
+) -> None:
+    token = "x" * 43
+    store.open_session(operator[0].id, token, 60.0)
+
+    async def is_signed_in() -> bool:
+        return store.session_key(token) is not None
+
+    page = Seat(None, EVERYTHING, {})
+    stream = LiveStream(broadcaster, page, operator[0].id, is_signed_in, heartbeat_s=0.001)
+    heard = aiter(stream.body_iterator)
+    for _ in range(3):
+        assert "event: clock" in await anext(heard)
+    store.close_session(token)
+    assert [each async for each in heard] == []
 
 
 async def test_one_key_cannot_take_all_places(broadcaster: Broadcaster) -> None:
