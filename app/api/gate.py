@@ -76,7 +76,7 @@ class Gate:
             return
         if key.scope is KeyScope.DEVELOPER and self._under_way[key.id] >= UNDER_WAY_MAX:
             self._metrics.count_rate_limited(key.scope)
-            await refuse(_TOO_MANY_AT_ONCE, scope, receive, telling_send)
+            await refuse(TOO_MANY_AT_ONCE, scope, receive, telling_send)
             return
         if key.is_read_only and scope["method"] not in READING:
             await refuse(READ_ONLY, scope, receive, telling_send)
@@ -144,7 +144,7 @@ READ_ONLY: Final = Problem(
     headers={"www-authenticate": f'{_CHALLENGE}, error="insufficient_scope"'},
 )
 
-_TOO_MANY_AT_ONCE: Final = Problem(
+TOO_MANY_AT_ONCE: Final = Problem(
     RATE_LIMITED,
     f"allowed are {UNDER_WAY_MAX} at a time",
     headers={"retry-after": "1"},

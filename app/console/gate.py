@@ -11,6 +11,9 @@ import hmac
 import re
 import secrets
 import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Annotated, Final
@@ -21,7 +24,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from app.api.doors import Doors
-from app.api.gate import READ_ONLY, requests_per_minute, too_many
+from app.api.gate import (
+    READ_ONLY,
+    TOO_MANY_AT_ONCE,
+    UNDER_WAY_MAX,
+    requests_per_minute,
+    too_many,
+)
 from app.api.keyring import Keyring
 from app.api.problems import FORBIDDEN, Problem
 from app.api.quotas import Quotas
@@ -73,6 +82,7 @@ class Gate:
         self._guesses = Strangers(doors.settings.developer_requests_per_minute)
         self._quotas = Quotas(CALLERS_MAX)
         self._limits = requests_per_minute(doors.settings)
+        self._under_way: Counter[str] = Counter()
 
     async def viewer(self, request: Request) -> Viewer:
         """Who sent a request; one that would change something must come from a page of ours.
@@ -90,6 +100,23 @@ class Gate:
         if standing.is_exceeded:
             raise too_many(standing)
         return Viewer(key, _csrf(token))
+
+    @contextmanager
+    def under_way(self, viewer: Viewer) -> Iterator[None]:
+        """Count a request of a developer as long as this lasts, as the API does.
+
+        Raises:
+            Problem: as many are under way as one key may have.
+        """
+        key = viewer.key
+        if not viewer.is_operator and self._under_way[key.id] >= UNDER_WAY_MAX:
+            raise TOO_MANY_AT_ONCE
+        self._under_way[key.id] += 1
+        try:
+            yield
+        finally:
+            self._under_way[key.id] -= 1
+            self._under_way += Counter()  # keys of which nothing is under way are forgotten
 
     async def is_signed_in(self, request: Request) -> bool:
         """Whether the cookie of a request, which was good when it came, stands for a key still."""
@@ -215,11 +242,13 @@ def check_form(request: Request, viewer: Viewer, csrf: str) -> None:
         raise Problem(FORBIDDEN, "the form is of another sign-in: load its page anew")
 
 
-async def _viewer(request: Request) -> Viewer:
-    viewer: Viewer = await request.app.state.gate.viewer(request)
+async def _viewer(request: Request) -> AsyncIterator[Viewer]:
+    gate: Gate = request.app.state.gate
+    viewer = await gate.viewer(request)
     # For the audit and for pages that tell of an error.
     request.state.viewer = viewer
-    return viewer
+    with gate.under_way(viewer):
+        yield viewer
 
 
 ViewerDependency = Annotated[Viewer, Depends(_viewer)]

@@ -2,6 +2,7 @@
 
 import logging
 import re
+from contextlib import ExitStack
 
 import httpx
 import pytest
@@ -10,8 +11,10 @@ from console_clients import ConsoleClient
 from fastapi import FastAPI
 
 from app.api.application import create_app
+from app.api.gate import UNDER_WAY_MAX
 from app.config import Settings
 from app.console.application import create_console
+from app.console.gate import Gate, Viewer
 from app.console.headers import HEADERS
 from app.replay.accounts import Scope
 from app.store import Store
@@ -225,6 +228,22 @@ async def test_a_page_that_tells_of_what_nobody_foresaw_tells_browsers_as_well(
     assert answer.status_code == 500
     assert {name: answer.headers[name] for name in HEADERS} == HEADERS
     assert answer.headers["cache-control"] == "no-store"
+
+
+async def test_one_key_cannot_keep_all_at_work(
+    application: FastAPI, developer: Issued, other_developer: Issued
+) -> None:
+    console = create_console(application.state.doors)
+    gate: Gate = console.state.gate
+    transport = httpx.ASGITransport(console)
+    with ExitStack() as under_way:
+        for _ in range(UNDER_WAY_MAX):
+            under_way.enter_context(gate.under_way(Viewer(developer[0], "")))
+        for issued, status in ((other_developer, 200), (developer, 429)):
+            async with httpx.AsyncClient(transport=transport, base_url="http://console.test") as it:
+                await it.post("/console/sign-in", data={"key": issued[1]})
+                assert (await it.get("/console/jobs")).status_code == status
+    assert not gate._under_way, "who is answered leaves its place"
 
 
 async def test_pages_are_kept_by_nobody_and_files_for_long(client: ConsoleClient) -> None:
