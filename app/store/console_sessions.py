@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, Select, delete, insert, select
 
 from app.replay.accounts import ApiKey
 from app.store.accounts import digest_of, keys, to_key
@@ -12,10 +12,14 @@ from app.store.tables import api_keys, console_sessions
 PER_KEY_MAX: Final = 100
 """The oldest above it end, so that whoever signs in again and again fills no table."""
 
+ENDED_AT_ONCE: Final = 100
+
 
 def open(connection: Connection, key_id: str, token: str, duration_s: float) -> None:  # noqa: A001
-    """Let `token` stand for a key for so long. Deletes what is over, of anybody."""
-    connection.execute(delete(console_sessions).where(console_sessions.c.expires_ms <= now_ms()))
+    """Let `token` stand for a key for so long. Deletes what is over, of anybody, save too many."""
+    over = select(console_sessions.c.digest).where(console_sessions.c.expires_ms <= now_ms())
+    # Passing over what others delete: those who sign in at once would wait in a ring.
+    _end(connection, over.limit(ENDED_AT_ONCE).with_for_update(skip_locked=True))
     connection.execute(
         insert(console_sessions).values(
             digest=digest_of(token),
@@ -36,6 +40,10 @@ def _end_the_oldest(connection: Connection, key_id: str) -> None:
         # MySQL has no OFFSET without a LIMIT.
         .limit(PER_KEY_MAX)
     )
+    _end(connection, query)
+
+
+def _end(connection: Connection, query: Select[tuple[str]]) -> None:
     digests = list(connection.scalars(query))
     if digests:
         connection.execute(delete(console_sessions).where(console_sessions.c.digest.in_(digests)))

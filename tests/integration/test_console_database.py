@@ -1,9 +1,10 @@
-"""The console while its database hangs: open pages are told so, and the process can be stopped."""
+"""The console on a database that hangs, or in which others sign in at the same time."""
 
 import json
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -11,13 +12,15 @@ import pytest
 from mariadb import MariaDbServer
 from migrated import make_migrated
 from processes import ServerProcess
+from sqlalchemy import delete
 from sqlalchemy.engine import make_url
 from tcp_link import TcpLink
 
 from app.config import Settings
 from app.replay.accounts import Scope
 from app.store import Store
-from app.store.engine import ANSWER_S
+from app.store.engine import ANSWER_S, patient_engine
+from app.store.tables import console_sessions
 
 PROGRAM = """
 import sys
@@ -71,3 +74,15 @@ def test_an_open_page_is_told_of_a_database_that_hangs_and_holds_up_no_end(
                 os.kill(api.pid, signal.SIGTERM)
                 # Sooner than the store gives up by itself what hangs.
                 assert api.wait(ANSWER_S) == 0
+
+
+def test_who_signs_in_waits_for_nobody_who_tidies_up(mariadb: MariaDbServer) -> None:
+    database = mariadb.create_database()
+    make_migrated(database)
+    with closing(Store.open(database)) as store:
+        key, _ = store.create_key("platform", Scope.OPERATOR, "")
+        store.open_session(key.id, "over", 0.0)
+        with patient_engine(database) as engine, engine.begin() as tidying:
+            tidying.execute(delete(console_sessions))
+            store.open_session(key.id, "new", 60.0)
+        assert store.session_key("new") == key
