@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from raw_table import LoadedRecord, at, load_records
-from spark_session import JobProcess
 
 from spark_jobs.contracts import DELIVERY_HOURS, QUARANTINE
 from spark_jobs.errors import InvalidOption
@@ -181,17 +180,7 @@ def test_a_day_is_told_by_webhook_and_hour_and_again_when_more_is_loaded(
     version = load_records(
         job(tmp_path).table, [told(13, 4, "delivered", "2026-11-21T08:30:00", 60_000)]
     )
-    words = ["--table", "raw", "--report-table", "hours", "--quarantine-table", "quarantine"]
-    paths = [word if word.startswith("-") else str(tmp_path / word) for word in words]
-    with JobProcess(
-        tmp_path / "job",
-        *("delivery-report", *paths, "--page", str(tmp_path / "pages")),
-        *("--day", "2026-11-21", "--origin", HERE, "--master", "local[1]", "--json"),
-        *("--api", "http://127.0.0.1:1"),
-    ) as process:
-        assert process.run().exit_code == 0, process.said
-        assert "the service was not told of this run: " in process.said.splitlines()[-1]
-        (again,) = json.loads(process.out)
+    again = job(tmp_path).of_day(spark, DAY).as_json()
     assert (again["delivered"], again["unsettled"], again["unread"]) == (6, 1, 2)
     settled = (6, 4, 1, 0, 1, 0, 1, 3, 1, 1, 2_000, 60_000)
     assert hours(spark, tmp_path, DAY) == HOURS | {("wh_a", 8): settled}
