@@ -7,6 +7,7 @@ Source: RFC 6265bis for the cookie and its prefix; OWASP Cross-Site Request Forg
 Sheet, "Employing HMAC CSRF Tokens" and "Fetch Metadata headers".
 """
 
+import asyncio
 import hmac
 import re
 import secrets
@@ -15,6 +16,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from typing import Annotated, Final
 from urllib.parse import urlsplit
@@ -31,10 +33,12 @@ from app.api.gate import (
     requests_per_minute,
     too_many,
 )
-from app.api.keyring import Keyring
+from app.api.keyring import PATIENCE_S, Keyring
 from app.api.problems import FORBIDDEN, Problem
 from app.api.quotas import Quotas
+from app.api.single_flight import SingleFlight
 from app.api.strangers import CALLERS_MAX, Strangers
+from app.process import on_own_thread
 from app.replay.accounts import ApiKey, Scope
 from app.store import StoreUnavailable
 
@@ -83,6 +87,8 @@ class Gate:
         self._quotas = Quotas(CALLERS_MAX)
         self._limits = requests_per_minute(doors.settings)
         self._under_way: Counter[str] = Counter()
+        # Nobody waits for the answers to these, the end of the process neither.
+        self._open_pages: SingleFlight[str, ApiKey | None] = SingleFlight(on_own_thread)
 
     async def viewer(self, request: Request) -> Viewer:
         """Who sent a request; one that would change something must come from a page of ours.
@@ -120,9 +126,11 @@ class Gate:
 
     async def is_signed_in(self, request: Request) -> bool:
         """Whether the cookie of a request, which was good when it came, stands for a key still."""
+        token = request.cookies[self._cookie(request)]
+        question = self._open_pages.ask(token, partial(self._doors.store.session_key, token))
         try:
-            return await self._sessions.key_of(request.cookies[self._cookie(request)]) is not None
-        except StoreUnavailable:
+            return await asyncio.wait_for(question, PATIENCE_S) is not None
+        except (StoreUnavailable, TimeoutError):
             return True  # nobody can tell, and there is nothing to be told either
 
     async def _key(self, request: Request, token: str) -> ApiKey | None:

@@ -1,12 +1,13 @@
 """One look for all open pages, and to each what is new to it."""
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
 from api_clients import Issued
 from async_until import until
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 
 from app.api.doors import Doors
 from app.api.problems import Problem
@@ -114,14 +115,13 @@ async def test_every_page_is_told_how_the_service_is(broadcaster: Broadcaster) -
 
 
 async def test_a_stream_ends_once_its_reader_has_signed_out(
-    broadcaster: Broadcaster, store: Store, operator: Issued
+    doors: Doors, broadcaster: Broadcaster, store: Store, operator: Issued
 ) -> None:
     token = "x" * 43
     store.open_session(operator[0].id, token, 60.0)
-
-    async def is_signed_in() -> bool:
-        return store.session_key(token) is not None
-
+    headers = [(b"host", b"console.test"), (b"cookie", f"rewind-console={token}".encode())]
+    request = Request({"type": "http", "scheme": "http", "path": "/", "headers": headers})
+    is_signed_in = partial(create_console(doors).state.gate.is_signed_in, request)
     page = Seat(None, EVERYTHING, {})
     stream = LiveStream(broadcaster, page, operator[0].id, is_signed_in, heartbeat_s=0.001)
     heard = aiter(stream.body_iterator)
