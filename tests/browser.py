@@ -5,18 +5,20 @@ that uses a browser runs no loop of its own there; `tests/integration/console` k
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Final, Self
 
 from playwright.sync_api import (
     Browser,
-    BrowserContext,
     ConsoleMessage,
     Dialog,
     Locator,
     Page,
     Request,
     Response,
+    WebError,
     expect,
     sync_playwright,
 )
@@ -30,6 +32,9 @@ NARROW: Final = (360, 740)
 
 TABS_MAX: Final = 100
 """Steps of a page that nobody would take more of."""
+
+IDLE_MAX: Final = 2
+"""One context with scripts, one without."""
 
 _OPTIONS: Final = (
     "--disable-gpu",
@@ -51,6 +56,7 @@ class Chromium:
         program = require_program("chromium", "chromium")
         expect.set_options(timeout=DEADLINE_S * 1_000)
         self._playwright = sync_playwright().start()
+        self._idle: list[tuple[tuple[str, bool], Page]] = []
         try:
             self._browser: Browser = self._playwright.chromium.launch(
                 executable_path=program, args=[*_OPTIONS]
@@ -64,6 +70,7 @@ class Chromium:
         self._browser.close()
         self._playwright.stop()
 
+    @contextmanager
     def visitor(
         self,
         origin: str,
@@ -71,19 +78,44 @@ class Chromium:
         size: tuple[int, int] = WIDE,
         dark: bool = False,
         javascript: bool = True,
-    ) -> "Visitor":
+    ) -> Iterator["Visitor"]:
         """Somebody new, who knows and has nothing yet, and sees the site `origin` alone."""
+        kind = (origin, javascript)
+        page = self._page(kind)
+        page.set_viewport_size({"width": size[0], "height": size[1]})
+        page.emulate_media(color_scheme="dark" if dark else "light")
+        try:
+            with Visitor(page, origin) as visitor:
+                yield visitor
+        except BaseException:
+            page.context.close()
+            raise
+        self._keep(kind, page)
+
+    def _page(self, kind: tuple[str, bool]) -> Page:
+        """The one page of a context without cookies."""
+        for number, (idle, page) in enumerate(self._idle):
+            if idle == kind:
+                del self._idle[number]
+                return page
+        origin, javascript = kind
         context = self._browser.new_context(
             base_url=origin,
-            viewport={"width": size[0], "height": size[1]},
-            color_scheme="dark" if dark else "light",
             java_script_enabled=javascript,
             service_workers="block",
             locale="en-GB",
             timezone_id="UTC",
         )
         context.set_default_timeout(DEADLINE_S * 1_000)
-        return Visitor(context, origin)
+        return context.new_page()
+
+    def _keep(self, kind: tuple[str, bool], page: Page) -> None:
+        """Let the page serve the next visitor: a context costs as much as ten pages."""
+        page.goto("about:blank")
+        page.context.clear_cookies()
+        self._idle.append((kind, page))
+        if len(self._idle) > IDLE_MAX:
+            self._idle.pop(0)[1].context.close()
 
 
 class Visitor:
@@ -94,20 +126,20 @@ class Visitor:
     dialogue came up, which no page of ours opens.
     """
 
-    def __init__(self, context: BrowserContext, origin: str) -> None:
-        self._context = context
+    def __init__(self, page: Page, origin: str) -> None:
+        self.page = page
         self._origins = {origin}
         self.complaints: list[str] = []
         self.requests: list[str] = []
         """Every URL that was asked for, in order."""
         self._tolerated: list[str] = []
-        context.on("request", self._note_request)
-        context.on("console", self._note_message)
-        context.on("weberror", lambda error: self.complaints.append(f"script: {error.error}"))
-        self.page: Page = context.new_page()
-        self.page.on("dialog", self._note_dialog)
 
     def __enter__(self) -> Self:
+        context = self.page.context
+        context.on("request", self._note_request)
+        context.on("console", self._note_message)
+        context.on("weberror", self._note_error)
+        self.page.on("dialog", self._note_dialog)
         return self
 
     def __exit__(
@@ -116,7 +148,11 @@ class Visitor:
         error: BaseException | None,
         _traceback: TracebackType | None,
     ) -> None:
-        self._context.close()
+        context = self.page.context
+        context.remove_listener("request", self._note_request)
+        context.remove_listener("console", self._note_message)
+        context.remove_listener("weberror", self._note_error)
+        self.page.remove_listener("dialog", self._note_dialog)
         if error is None:
             self._assert_content()
 
@@ -164,6 +200,9 @@ class Visitor:
     def _note_message(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
             self.complaints.append(f"{message.type}: {message.text} {message.location['url']}")
+
+    def _note_error(self, error: WebError) -> None:
+        self.complaints.append(f"script: {error.error}")
 
     def _note_dialog(self, dialog: Dialog) -> None:
         self.complaints.append(f"dialogue: {dialog.message}")

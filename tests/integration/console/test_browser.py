@@ -77,3 +77,13 @@ def test_a_page_that_some_cannot_use_is_reported_by_the_rule_it_breaks(
         with pytest.raises(AssertionError, match=rf"{rule} \(") as raised:
             assert_accessible(visitor.page)
     assert path in str(raised.value)
+
+
+def test_a_visitor_has_nothing_of_the_one_before(chromium: Chromium, site: str) -> None:
+    with chromium.visitor(site) as visitor:
+        visitor.go("/good")
+        visitor.page.context.add_cookies([{"name": "kept", "value": "1", "url": site}])
+    with chromium.visitor(site) as visitor:
+        visitor.go("/good")
+        assert visitor.page.context.cookies() == []
+        assert visitor.requests == [f"{site}/good"]
