@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
@@ -10,6 +11,9 @@ from mariadb import MariaDbServer, require_mariadb
 from processes import BrokerProcess
 from warm_start import warm_start
 from zookeeper import SharedZooKeeper, ZooKeeperEnsemble, ZooKeeperServer, require_zookeeper
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # A busy machine takes its time; no test here is about time.
 # Half of the library's hundred examples: each run has others, and everybody runs them often.
@@ -87,3 +91,13 @@ def zookeeper_ensemble(tmp_path: Path) -> Iterator[ZooKeeperEnsemble]:
     ensemble.start()
     yield ensemble
     ensemble.stop()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    """One session for all tests of this process: they carry `xdist_group("spark")`."""
+    # Half a second, which tests of other rooms do without.
+    from spark_session import running_spark
+
+    with running_spark(tmp_path_factory.mktemp("spark")) as session:
+        yield session
