@@ -202,7 +202,7 @@ async def test_rules_are_listed_with_values_as_json(
     where = (("data.userId", "42"), ("data.count", 42), ("data.name", HOSTILE))
     store.put_rule(Rule(webhook.id, "vip", ("dm.*", "follow.created"), where))
     page = await developers_client.page(page_of(webhook))
-    (row,) = page.texts(".//div[@aria-label='Rules']//tbody/tr")
+    (row,) = page.texts(".//div[@aria-label='Event types by rule']//tbody/tr")
     assert row.startswith('vipdm.*, follow.createddata.userId is "42", data.count is 42')
     assert "<script>alert(1)</script>" in row
     assert not page.all(".//main//script")
