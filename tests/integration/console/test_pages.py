@@ -7,7 +7,7 @@ docs/console.md anew.
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 from axe import assert_usable
@@ -27,8 +27,10 @@ pytestmark = pytest.mark.xdist_group("console")
 
 IS_PAINTING: Final = bool(os.environ.get("PAINT_CONSOLE"))
 PICTURES: Final = Path(__file__).parents[3] / "docs" / "images" / "console"
-PICTURE_SIZE: Final = {"width": 1_280, "height": 800}
-PAINTED: Final = ("jobs", "job", "webhook", "topic")
+PAINTED: Final = {"jobs": 780, "job": 1_140, "webhook": 1_000, "messages": 720}
+"""How high the pictures are, in pixels."""
+
+PICTURE_WIDTH: Final = 1_280
 
 UNFOLD: Final = """() => [...document.querySelectorAll('main details')].slice(0, 3)
     .forEach(each => { each.open = true; })"""
@@ -82,26 +84,30 @@ def _opened(scene: ConsoleScene, orders: ReceiverThread, parcels: ReceiverThread
     refusing = scene.webhook_at(ACCOUNT, parcels.url, "parcels, by the carrier")
     idle = scene.webhook_at(ACCOUNT, parcels.url, "newsletter")
     scene.put_rule(refusing, "parcel.*", where={"data.carrier": "snail"})
+    scene.missed(refusing, *_made("parcel.sent", 30), ago_s=1)
+    until(lambda: len(parcels.taken) >= 30, "the first parcels are delivered live")
     parcels.answer(503)
-    failing = _replay(scene, refusing, "parcel.sent", 12)
-    until(lambda: scene.store.replay(failing.id).state in TERMINAL, "the failing one is over")
-    done = _replay(scene, taking, "order.paid", 40)
-    until(lambda: scene.store.replay(done.id).state in TERMINAL, "the good one is over")
+    failing = _replayed(scene, refusing, scene.missed(refusing, *_made("parcel.lost", 12)))
+    _replayed(scene, taking, scene.missed(taking, *_made("order.paid", 40)))
     waiting = scene.replay(idle, _last_hour(), origin="west")
     scene.store.pause_replay(waiting.id)
     orders.answer(204, delay_s=0.2)
-    running = _replay(scene, taking, "order.paid", RUNNING_EVENTS, max_in_flight=3)
+    scene.missed(taking, *_made("order.sent", RUNNING_EVENTS), ago_s=1_200)
+    running = scene.replay(taking, _last_hour(), max_in_flight=3, event_types=("order.sent",))
     until(lambda: len(scene.store.samples(running.id)) >= SAMPLES, "the plot has points")
     until(lambda: scene.store.missed_hours(refusing.id, 0), "what was missed is counted")
     _tell_runs(scene)
     return Shop(taking.account_id, refusing.id, running.id, failing.id, waiting.id)
 
 
-def _replay(
-    scene: ConsoleScene, webhook: Webhook, event_type: str, events: int, **options: int
-) -> Replay:
-    owed = [event(number, event_type, amount=number * 7 % 100) for number in range(events)]
-    return scene.replay(webhook, scene.missed(webhook, *owed), **options)
+def _made(event_type: str, count: int) -> list[dict[str, Any]]:
+    return [event(number, event_type, cents=number * 777 % 9_001) for number in range(count)]
+
+
+def _replayed(scene: ConsoleScene, webhook: Webhook, window: Window) -> Replay:
+    replay = scene.replay(webhook, window)
+    until(lambda: scene.store.replay(replay.id).state in TERMINAL, "it is over")
+    return replay
 
 
 def _last_hour() -> Window:
@@ -143,7 +149,9 @@ def test_a_page_is_usable_by_everybody(visitor: Visitor, shop: Shop, name: str) 
 def _paint(page: Page, name: str) -> None:
     """Write the page as it is into the documentation, light and dark."""
     PICTURES.mkdir(parents=True, exist_ok=True)
-    page.set_viewport_size({**PICTURE_SIZE})
+    if name == "messages":
+        page.locator("details.message summary").first.click()
+    page.set_viewport_size({"width": PICTURE_WIDTH, "height": PAINTED[name]})
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         page.screenshot(path=PICTURES / f"{name}-{scheme}.png")

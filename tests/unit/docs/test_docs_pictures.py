@@ -1,0 +1,38 @@
+"""Pictures of the pages: each is there, light and dark, and none is left over."""
+
+import re
+from pathlib import Path
+
+import pytest
+from doc_pages import DOCS
+
+PAGES = sorted(DOCS.rglob("*.md"))
+PNG = b"\x89PNG\r\n\x1a\n"
+
+_PICTURE = re.compile(r"<picture>\s*<source ([^>]+)>\s*<img ([^>]+)>\s*</picture>")
+_DARK = 'media="(prefers-color-scheme: dark)" srcset="{}-dark.png"'
+_IMAGE = re.compile(r'alt="[^"]+" src="([^"]+)-light\.png"')
+
+
+def pictures(page: Path) -> set[Path]:
+    """The files that a page shows; it says of each what is on it, and has one for the dark."""
+    text = page.read_text()
+    found = set()
+    for source, image in _PICTURE.findall(text):
+        name = _IMAGE.fullmatch(image)
+        assert name is not None, image
+        assert source == _DARK.format(name[1])
+        found |= {page.parent / f"{name[1]}-{scheme}.png" for scheme in ("light", "dark")}
+    assert text.count("<img") == len(found) / 2, "each picture is for light and dark"
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+def test_every_picture_of_a_page_is_there(page: Path) -> None:
+    for picture in pictures(page):
+        assert picture.read_bytes().startswith(PNG)
+
+
+def test_every_picture_is_on_a_page() -> None:
+    shown = set[Path]().union(*map(pictures, PAGES))
+    assert {*(DOCS / "images").rglob("*.*")} == shown
