@@ -125,7 +125,10 @@ def _time(field: str, text: str) -> int:
 def _cursor_url(here: str, typed: Typed, cursor: str | None) -> str | None:
     if cursor is None:
         return None
-    fields = {"from": typed.origin, "cursor": cursor}
+    # What was typed comes along, for the form to show still where the pages began.
+    fields = {"from": typed.origin, "partition": typed.partition, "offset": typed.offset}
+    fields |= {"time": typed.time, "cursor": cursor}
+    fields = {name: text for name, text in fields.items() if text}
     return f"{here}?{urlencode(fields)}"
 
 

@@ -1,18 +1,28 @@
 """Who is at work: brokers, ZooKeeper, and the processes of the service with their heartbeats."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from app.api.doors import Doors, DoorsDependency
+from app.console.formats import NOTHING, count
 from app.console.gate import OperatorDependency
 from app.console.rendering import rendered
 from app.log.errors import LogError
 from app.log.inspection.figures import Cluster, GroupPage
 from app.log.zookeeper_health import ZooKeeperServer, zookeeper_health
 from app.replay.presence import Process
+
+_WORDS: Final = {
+    "jobs": "jobs: {}",
+    "jobsMax": "at most: {}",
+    "webhooks": "webhooks: {}",
+    "waitingEvents": "events that wait: {}",
+}
+"""What processes tell of themselves; of names that are new here, the number stands by the name."""
 
 router = APIRouter()
 
@@ -34,7 +44,17 @@ async def processes_page(
 ) -> Response:
     """Show who is at work; what does not answer is told, and the rest shown."""
     found = await run_in_threadpool(_look, doors)
-    return await rendered(request, "log_processes.html", found=found)
+    return await rendered(request, "log_processes.html", found=found, in_words=in_words)
+
+
+def in_words(process: Process) -> str:
+    """What a process has to do, as its own numbers tell."""
+    details = dict(process.details)
+    told = [] if details.pop("ready", 1) else ["waits for its share of the partitions"]
+    told += [
+        _WORDS.get(name, name + ": {}").format(count(number)) for name, number in details.items()
+    ]
+    return ", ".join(told) or NOTHING
 
 
 def _look(doors: Doors) -> _Found:

@@ -155,6 +155,28 @@ async def test_one_begins_where_one_wants(client: ConsoleClient) -> None:
         assert found == offsets
 
 
+async def test_pages_of_messages_keep_what_was_typed(
+    client: ConsoleClient, broker: BrokerProcess
+) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for number in range(60):
+        producer.produce(DELIVERY_LOG, str(number), partition=1, timestamp=TIME_MS + number)
+    producer.flush()
+    here = f"/console/log/topics/{DELIVERY_LOG}/messages"
+    first = await client.page(here, **{"from": "offset", "partition": "1", "offset": "3"})
+    later = await client.page(first.one(".//a[.='Later']").get("href", ""))
+    assert [
+        later.one(f".//input[@id='{each}']").get("value") for each in ("partition", "offset")
+    ] == [
+        "1",
+        "3",
+    ]
+    found = [text.split()[2] for text in later.texts(".//summary") if " / " in text]
+    assert found == [str(offset) for offset in range(53, 60)]
+    tab = later.one(".//nav[@aria-label='Log']//a[@aria-current]")
+    assert (tab.text, tab.get("aria-current")) == ("Topics", "true")
+
+
 async def test_a_place_that_is_none_is_told_beside_its_field(client: ConsoleClient) -> None:
     for query, field in (
         ({"from": "offset", "partition": "1"}, "offset"),
@@ -181,6 +203,7 @@ async def test_who_is_at_work_is_told_also_while_the_log_is_away(
     store.be_present(ProcessKind.WORKER, "host:1", "here", TIME_MS, {"jobs": 3})
     page = await client.page("/console/log/processes")
     assert f"127.0.0.1:{broker.port}" in page.main
+    assert "jobs: 3" in page.main
     broker.kill()
     page = await client.page("/console/log/processes")
     assert "The log does not tell" in page.main

@@ -43,7 +43,18 @@ function show({ id, version, parts }) {
       if (part && (shown.get(part) ?? part.innerHTML.trim()) !== markup) replace(part, markup);
     }
   }
+  if (id === "counters") tellOfNewRows();
   refreshAges();
+}
+
+// Rows are kept true, and none is added under the reader's hand: a link does that. What the server
+// counted when it made the page stands in the tab that is shown.
+const counted = document.querySelector(".tabs a[aria-current] [data-live]");
+const atFirst = counted?.textContent;
+
+function tellOfNewRows() {
+  const link = document.querySelector("#newer a");
+  if (link) link.hidden = counted.textContent === atFirst;
 }
 
 function replace(part, markup) {

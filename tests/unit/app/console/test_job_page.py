@@ -158,6 +158,28 @@ async def test_failures_show_what_was_tried_and_answered(
     assert [text_of(each) for each in table.findall(".//details/pre")] == ["try later"]
 
 
+async def test_operators_come_from_a_job_to_its_messages_and_developers_are_shown_no_such_way(
+    client: ConsoleClient,
+    developers_client: ConsoleClient,
+    store: Store,
+    replay: Replay,
+    claim: Claim,
+) -> None:
+    give_up(store, claim, failure(1))
+    offsets = store.replay(replay.id).offsets
+    assert offsets is not None
+    messages = "/console/log/topics/delivery_log/messages?from=offset"
+    ways = [
+        href
+        for link in (await client.page(path(replay))).all(".//main//a")
+        if (href := link.get("href", "")).startswith(messages)
+    ]
+    place = f"{messages}&partition={offsets.partition}"
+    assert ways == [f"{place}&offset={offsets.start}", f"{place}&offset=1001"]
+    links = (await developers_client.page(path(replay))).all(".//a")
+    assert not [link for link in links if "/console/log" in link.get("href", "")]
+
+
 async def test_failures_come_a_page_at_a_time(
     client: ConsoleClient, store: Store, replay: Replay, claim: Claim
 ) -> None:
