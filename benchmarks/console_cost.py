@@ -1,10 +1,10 @@
 """What the console asks of the API's process: its first page, and pages that stay open.
 
 The service stands on MariaDB with ten thousand replays, of which one runs and changes each second.
-A page's time is that of a request over a kept connection, until the last byte of the answer. Pages
-that stay open are streams of one first page each, kept by a plain client; what they cost is what
-the API's process used more than in as many seconds before, while the same replay ran and nobody
-looked.
+A page's time is that of a request over a kept connection, until the last byte of the answer; one
+replay by the API stands beside it. Pages that stay open are streams of one first page each, kept by
+a plain client; what they cost is what the API's process used more than in as many seconds before,
+while the same replay ran and nobody looked.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from benchmarks.running_broker import cpu_s, until
 from benchmarks.running_process import RunningProcess
 from benchmarks.scale import Scale, median
 from benchmarks.service_stage import ServiceStage, service_stage
-from benchmarks.table import Line, at_most
+from benchmarks.table import Baseline, Line, at_most
 from benchmarks.timing_receiver import timing_receiver
 
 FIRST_PAGE: Final = "/console/jobs"
@@ -62,14 +62,18 @@ CONSOLES_PERCENT_MAX: Final = 5
 
 
 class Bench(NamedTuple):
-    """All that is measured stands here; `cookies` are of people who are signed in."""
+    """All that is measured stands here; `cookies` are of people who are signed in.
+
+    `lookup` asks the API for the replay that runs.
+    """
 
     api: RunningProcess
     cookies: list[str]
+    lookup: HttpRequest
 
 
 class Loaded(NamedTuple):
-    """Milliseconds of one page: until it is there, and of the process's processor time."""
+    """Milliseconds of one answer: until it is there, and of the process's processor time."""
 
     whole: float
     cpu: float
@@ -88,13 +92,15 @@ def measure(scale: Scale, folder: Path) -> list[Line]:
         request = encode("GET", FIRST_PAGE, cookie=bench.cookies[0], status=200)
         # Templates are compiled when they are first used.
         ask_for(bench.api.address, request, 1, 0)
+        lookups: list[Loaded] = []
         pages: list[Loaded] = []
         watched: list[Watched] = []
         for _ in range(scale.rounds):
-            pages.append(_load_page(bench.api, request, scale.webhook_s))
+            lookups.append(_load(bench.api, bench.lookup, scale.webhook_s))
+            pages.append(_load(bench.api, request, scale.webhook_s))
             watched.append(asyncio.run(_watch(bench, WATCHED * scale.live_s)))
         page, whole = _page_bytes(bench)
-        return list(_lines(pages, page, whole, watched))
+        return list(_lines(lookups, pages, page, whole, watched))
 
 
 @contextmanager
@@ -115,7 +121,8 @@ def _bench(folder: Path) -> Iterator[Bench]:
         ]
         with stage.process("worker"):
             until(lambda: stage.store.replay(replay.id).counts.delivered > 0, "the replay runs")
-            yield Bench(api, [sign_in(api.address, key) for key in keys])
+            lookup = encode("GET", f"/replays/{replay.id}", key=keys[0], status=200)
+            yield Bench(api, [sign_in(api.address, key) for key in keys], lookup)
 
 
 def _running_replay(stage: ServiceStage, url: str) -> Replay:
@@ -165,8 +172,8 @@ def _finished(row: dict[str, Any], number: int) -> dict[str, Any]:
     }
 
 
-def _load_page(api: RunningProcess, request: HttpRequest, seconds: float) -> Loaded:
-    """Ask for the page again and again, on one connection."""
+def _load(api: RunningProcess, request: HttpRequest, seconds: float) -> Loaded:
+    """Ask for the same again and again, on one connection."""
     before_s = cpu_s(api.process)
     load = ask_for(api.address, request, 1, seconds)
     return Loaded(1e3 / load.per_s, 1e3 * (cpu_s(api.process) - before_s) / load.answers)
@@ -199,10 +206,18 @@ async def _percent(api: RunningProcess, seconds: float) -> float:
     return 100 * (cpu_s(api.process) - before_s) / (time.perf_counter() - start_s)
 
 
-def _lines(pages: list[Loaded], page: int, whole: int, watched: list[Watched]) -> Iterator[Line]:
-    page_ms = median(each.whole for each in pages)
-    yield Line(f"first page, {JOBS:,} jobs", page_ms, "ms", target=at_most(PAGE_MS_MAX))
-    yield Line("  API CPU a page", median(each.cpu for each in pages), "ms")
+def _lines(
+    lookups: list[Loaded], pages: list[Loaded], page: int, whole: int, watched: list[Watched]
+) -> Iterator[Line]:
+    name = "GET /replays/{id}"
+    lookup_ms, lookup_cpu_ms = (median(each) for each in zip(*lookups, strict=True))
+    page_ms, page_cpu_ms = (median(each) for each in zip(*pages, strict=True))
+    yield Line(f"{name}, with a key", lookup_ms, "ms")
+    yield Line("  API CPU", lookup_cpu_ms, "ms")
+    yield Line(
+        f"first page, {JOBS:,} jobs", page_ms, "ms", Baseline(name, lookup_ms), at_most(PAGE_MS_MAX)
+    )
+    yield Line("  API CPU", page_cpu_ms, "ms", Baseline(name, lookup_cpu_ms))
     yield Line("  the page", page / 1e3, "KB")
     yield Line("  with all that it loads", whole / 1e3, "KB", target=at_most(PAGE_KB_MAX))
     alone = median(each.alone for each in watched)
