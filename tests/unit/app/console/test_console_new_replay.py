@@ -1,6 +1,7 @@
 """Asking for a replay, as people do whose browser runs no script."""
 
 import logging
+import itertools
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -169,6 +170,8 @@ async def test_of_too_many_webhooks_the_id_is_asked_for(
         ("only", "some", "all"),
         ("last", "7", "15, 60, 360"),
     ],
+    # Names with times in them would be others in each process of a run.
+    ids=itertools.count(1),
 )
 async def test_what_cannot_be_is_said_beside_its_field_and_what_was_typed_is_kept(
     client: ConsoleClient, store: Store, webhook: Webhook, field: str, text: str, said: str
