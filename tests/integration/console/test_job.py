@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 from browser import Chromium, Visitor
 from console_scene import ConsoleScene, sign_in
-from live_scene import events
+from live_scene import events, ids
 from playwright.sync_api import Locator, Page, expect
 from processes import until
 from receiver_thread import ReceiverThread
@@ -16,14 +16,12 @@ from tcp_link import TcpLink
 
 from app.replay.accounts import Scope
 from app.replay.model import Replay
-from app.replay.states import ReplayState
+from app.replay.states import TERMINAL, ReplayState
 
 pytestmark = pytest.mark.xdist_group("console")
 
 MANY = 400
 """Events that a slow receiver takes longer for than any test looks."""
-
-ENDED = frozenset({ReplayState.COMPLETED, ReplayState.FAILED})
 
 
 class Looked(NamedTuple):
@@ -115,17 +113,19 @@ def test_a_job_is_paused_resumed_and_cancelled_on_its_page(
         expect(page.get_by_role("button", name="Pause")).to_have_count(0)
 
 
+@pytest.mark.parametrize("javascript", [True, False])
 def test_what_a_receiver_refused_is_listed_and_sent_again_alone(
-    chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
+    chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread, javascript: bool
 ) -> None:
-    key = scene.key("retries", Scope.DEVELOPER)
-    webhook = scene.webhook_of("retries", receiver)
+    account = f"retries-{javascript}"
+    key = scene.key(account, Scope.DEVELOPER)
+    webhook = scene.webhook_of(account, receiver)
     window = scene.missed(webhook, *events(0, 3))
     receiver.answer(422)
     failed = scene.replay(webhook, window)
-    until(lambda: scene.store.replay(failed.id).state in ENDED, "it is over")
+    until(lambda: scene.store.replay(failed.id).state in TERMINAL, "it is over")
     receiver.answer(204)
-    with chromium.visitor(scene.origin) as visitor:
+    with chromium.visitor(scene.origin, javascript=javascript) as visitor:
         page = visitor.page
         sign_in(visitor, key, f"/console/jobs/{failed.id}")
         table = page.get_by_role("region", name="Failures").get_by_role("table")
@@ -135,6 +135,11 @@ def test_what_a_receiver_refused_is_listed_and_sent_again_alone(
         expect(
             page.get_by_text("A job is queued that sends the failed events again.")
         ).to_be_visible()
+        if not javascript:
+            until(lambda: sorted(receiver.taken) == ids(0, 3), "they come")
+            retry = scene.store.replays(webhook_id=webhook.id).items[0]
+            until(lambda: scene.store.replay(retry.id).state in TERMINAL, "the retry is over")
+            page.reload()
         expect(state_of(page)).to_have_text("COMPLETED")
         assert delivered(page) == 3
         expect(page.get_by_role("link", name=failed.id)).to_be_visible()

@@ -1,7 +1,7 @@
 """Asking for a replay, as people do whose browser runs no script."""
 
-import logging
 import itertools
+import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
