@@ -33,7 +33,7 @@ spark: $(VENV)/.spark  ## Install what the data pipeline needs: PySpark, beside 
 up: $(VENV)/.run  ## Run broker, API and worker until Ctrl-C, data in ./.rewind
 	$(BIN)/rewind up --data-dir .rewind
 
-services:  ## Install what the tests need from Debian: MariaDB's server, kcat, docker-compose
+services:  ## Install what the tests need from Debian: MariaDB's server, Chromium, kcat and more
 	tests/install-services
 
 # Hundreds of processes that load our code: the first one compiles it for all, whatever the
