@@ -105,7 +105,8 @@ class ConsoleScene(LiveScene):
         given |= {"database": self._database_url, "bootstrap_servers": self.bootstrap_servers}
         given |= {"partitions": self.partitions}
         environment = {f"REWIND_{name.upper()}": str(value) for name, value in given.items()}
-        return ServerProcess(["-m", "app", name], self._folder / f"{name}.log", environment)
+        command = ["-m", "app", name, "--stop-on-stdin-close"]
+        return ServerProcess(command, self._folder / f"{name}.log", environment)
 
 
 def sign_in(visitor: Visitor, key: str, page: str = "/console/jobs") -> None:

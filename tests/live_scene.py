@@ -40,7 +40,7 @@ class LiveProcess(ServerProcess):
 
     def __init__(self, said: Path, environment: dict[str, str]) -> None:
         self.metrics_port = int(environment["REWIND_LIVE_METRICS_PORT"])
-        super().__init__(["-m", "app", "live"], said, environment)
+        super().__init__(["-m", "app", "live", "--stop-on-stdin-close"], said, environment)
 
 
 class LiveScene:
