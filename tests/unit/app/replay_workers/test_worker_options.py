@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import time
 from dataclasses import replace
 from hashlib import sha256
 
@@ -323,9 +324,11 @@ def test_a_replay_is_no_faster_than_it_may_be(bench: Bench, rate: int, batch_siz
         events = 300
         await bench.publish(bench.events(webhook.id, 0, events))
         replay = bench.replay(webhook, max_events_per_second=rate, batch_size=batch_size)
+        # Not from the first request on: on a busy machine that one may take long to arrive.
+        began_ms = time.time_ns() // 1_000_000
         async with bench.worker():
             await bench.finished(replay)
-        took_s = (bench.received[-1].received_ms - bench.received[0].received_ms) / 1_000
+        took_s = (bench.received[-1].received_ms - began_ms) / 1_000
         # The last request waits for all before it; how long it may take is the machine's affair.
         assert took_s >= (events - batch_size) / rate - SLACK_S - 0.01
 
@@ -339,10 +342,11 @@ def test_retries_keep_the_pace_as_well(bench: Bench) -> None:
         await bench.publish(bench.events(webhook.id, 0, 40))
         bench.receiver.judge = lambda _: 204 if len(bench.received) % 2 else 500
         replay = bench.replay(webhook, max_events_per_second=100, max_in_flight=1)
+        began_ms = time.time_ns() // 1_000_000
         async with bench.worker():
             replay = await bench.finished(replay)
         assert replay.counts == Counts(delivered=40)
-        took_s = (bench.received[-1].received_ms - bench.received[0].received_ms) / 1_000
+        took_s = (bench.received[-1].received_ms - began_ms) / 1_000
         assert took_s >= 79 / 100 - SLACK_S - 0.01
 
     asyncio.run(scenario())
