@@ -17,13 +17,26 @@ from app.replay.states import TERMINAL, ReplayState
 ALL: Final = "all"
 """The part of the counters that stands for all states together."""
 
+ENDED_MAX: Final = 2_000
+"""Rows of ended replays that are kept, of about a kilobyte each."""
+
 _TEMPLATE: Final = "_job_parts.html"
 
 _HELD: Final = frozenset((ReplayState.STARTED, ReplayState.ONGOING))
 
 
 class _Macros(Protocol):
-    """What the template has for the cells."""
+    """What the template has for a row and its cells."""
+
+    def row(
+        self,
+        replay: Replay,
+        version: str,
+        parts: Mapping[str, str],
+        present_ms: int,
+        has_ended: bool,
+        style: "RowStyle",
+    ) -> Markup: ...
 
     def state(self, replay: Replay, words: str | None) -> Markup: ...
 
@@ -37,20 +50,38 @@ class _Macros(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class JobRow:
-    """A replay in a list: `version` stands for how it looks, `parts` are its changing cells."""
+class RowStyle:
+    """What the rows of a list have: a box to tick, the webhook, its account."""
 
-    replay: Replay
-    version: str
-    parts: Mapping[str, str]
+    boxes: bool
+    accounts: bool
+    webhooks: bool = True
 
 
-def job_rows(environment: Environment, replays: Iterable[Replay], present_ms: int) -> list[JobRow]:
-    """The rows of replays, in their order."""
-    return [
-        JobRow(replay, event_id(replay), row_parts(environment, replay, present_ms))
-        for replay in replays
-    ]
+_ended: Final[dict[tuple[str, RowStyle], Markup]] = {}
+"""The rows of ended replays by version: they are most of any list, and look alike from then on."""
+
+
+def job_rows(
+    environment: Environment, replays: Iterable[Replay], present_ms: int, style: RowStyle
+) -> list[Markup]:
+    """The rows of replays, in their order. For one thread at a time."""
+    return [_row(environment, replay, present_ms, style) for replay in replays]
+
+
+def _row(environment: Environment, replay: Replay, present_ms: int, style: RowStyle) -> Markup:
+    version = event_id(replay)
+    known = _ended.get((version, style))
+    if known is not None:
+        return known
+    parts = row_parts(environment, replay, present_ms)
+    has_ended = replay.state in TERMINAL
+    row = _macros(environment).row(replay, version, parts, present_ms, has_ended, style)
+    if has_ended:
+        if len(_ended) >= ENDED_MAX:
+            _ended.clear()
+        _ended[version, style] = row
+    return row
 
 
 def row_parts(environment: Environment, replay: Replay, present_ms: int) -> dict[str, str]:

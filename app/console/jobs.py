@@ -1,5 +1,7 @@
 """The list of jobs: those of a filter, the latest first, with how many there are in each state."""
 
+import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -12,15 +14,14 @@ from app.api.doors import DoorsDependency, now_ms
 from app.api.paging import Cursor
 from app.api.problems import Problem
 from app.console.form_times import field_time
-from app.console.gate import Viewer, ViewerDependency
+from app.console.gate import ViewerDependency
 from app.console.job_filters import TEXTS, filter_of, jobs_url, query_of
-from app.console.job_rows import ALL, counter_parts, job_rows
+from app.console.job_rows import ALL, RowStyle, counter_parts, job_rows
 from app.console.refused_forms import Refusal, refusal_of
 from app.console.rendering import environment_of, rendered
 from app.replay.filters import ReplayFilter
 from app.replay.model import Replay
 from app.replay.states import ReplayState
-from app.store import Store
 from app.store.pages import Page
 
 ROWS: Final = 50
@@ -49,8 +50,14 @@ async def jobs_page(
     except Problem as problem:
         wanted, refusal = ReplayFilter(), refusal_of(problem, TEXTS)
     account_meant(viewer.key, wanted.account_id)
-    page, counts = await run_in_threadpool(_look, doors.store, viewer, wanted, cursor or None)
+    store, sees = doors.store, viewer.key.sees
+    # At a time: the database counts while the rows of the page are read here.
+    page, counts = await asyncio.gather(
+        run_in_threadpool(store.replays_matching, wanted, cursor or None, ROWS, of_account=sees),
+        run_in_threadpool(store.count_by_state, wanted, of_account=sees),
+    )
     present_ms = now_ms()
+    style = RowStyle(boxes=viewer.may_change, accounts=viewer.is_operator)
     return await rendered(
         request,
         "jobs.html",
@@ -62,18 +69,11 @@ async def jobs_page(
         tabs=_tabs(wanted, counts),
         matching=sum(counts[state] for state in wanted.states or counts),
         before_ms=_just_after(page, present_ms),
-        rows=job_rows(environment_of(request), page.items, present_ms),
+        rows=job_rows(environment_of(request), page.items, present_ms, style),
+        style=style,
         older=page.next_cursor and jobs_url(wanted, cursor=page.next_cursor),
         newest=jobs_url(wanted) if cursor else None,
     )
-
-
-def _look(
-    store: Store, viewer: Viewer, wanted: ReplayFilter, cursor: str | None
-) -> tuple[Page[Replay], dict[ReplayState, int]]:
-    sees = viewer.key.sees
-    page = store.replays_matching(wanted, cursor, ROWS, of_account=sees)
-    return page, dict(store.count_by_state(wanted, of_account=sees))
 
 
 def _typed(request: Request, wanted: ReplayFilter, refusal: Refusal | None) -> dict[str, str]:
@@ -94,7 +94,7 @@ def _just_after(page: Page[Replay], present_ms: int) -> int:
     return max(newest_ms, present_ms) + 1
 
 
-def _tabs(wanted: ReplayFilter, counts: dict[ReplayState, int]) -> list[Tab]:
+def _tabs(wanted: ReplayFilter, counts: Mapping[ReplayState, int]) -> list[Tab]:
     numbers = counter_parts(counts)
     choices = [(ALL, "All", frozenset[ReplayState]())]
     choices += [(str(state), str(state), frozenset({state})) for state in ReplayState]

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from app.api.doors import Doors, DoorsDependency, now_ms
 from app.console.gate import Viewer, ViewerDependency
 from app.console.job_filters import jobs_url
-from app.console.job_rows import job_rows
+from app.console.job_rows import RowStyle, job_rows
 from app.console.missed import missed_of
 from app.console.receiver_plots import settled_plot
 from app.console.rendering import environment_of, rendered
@@ -21,6 +21,8 @@ from app.replay.model import Replay, Webhook
 from app.replay.rules import Rule
 from app.replay.tallies import DeliveryTally, Span, last_hour_from_ms, summed
 from app.store.pages import Page
+
+ROW_STYLE: Final = RowStyle(boxes=False, accounts=False, webhooks=False)
 
 RULES: Final = 20
 """Of up to ten thousand; the API lists all."""
@@ -91,7 +93,8 @@ async def show(
         rules=[_rule_row(rule) for rule in look.rules.items],
         has_more_rules=look.rules.next_cursor is not None,
         active=look.active,
-        rows=job_rows(environment_of(request), look.replays.items, present_ms),
+        rows=job_rows(environment_of(request), look.replays.items, present_ms, ROW_STYLE),
+        row_style=ROW_STYLE,
         jobs_url=jobs_url(ReplayFilter(webhook_id=webhook.id)),
         **{"refused": None, "trial": None} | came_of_it,
     )

@@ -1,5 +1,6 @@
 """The list of jobs, as people see it whose browser runs no script."""
 
+from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -11,12 +12,13 @@ from stored_jobs import plan_of, statements, store_jobs
 
 from app.api.replay_progress import event_id
 from app.config import Settings
+from app.console import job_rows as job_rows_module
 from app.console.job_filters import filter_of, query_of
-from app.console.job_rows import awaited_by, counter_parts, row_parts
+from app.console.job_rows import RowStyle, awaited_by, counter_parts, job_rows, row_parts
 from app.console.rendering import environment
 from app.console.static_files import static_url
 from app.replay.filters import ReplayFilter
-from app.replay.model import Counts, Failure, NewReplay, OffsetRange, Replay, Webhook, Window
+from app.replay.model import Counts, Failure, Lease, NewReplay, OffsetRange, Replay, Webhook, Window
 from app.replay.states import ReplayState
 from app.replay.windows import parse_time
 from app.store import Store
@@ -111,6 +113,41 @@ def test_a_job_whose_lease_is_over_says_so_in_words(ongoing: Replay) -> None:
     assert words in heartbeat(30_000)
     assert "hidden" not in heartbeat(30_000)
     assert "30 s ago" in heartbeat(30_000)
+
+
+def test_the_row_of_an_ended_job_is_made_once_for_each_look_of_it(
+    store: Store, ongoing: Replay
+) -> None:
+    made = environment(30.0)
+    later_ms = ongoing.created_ms + HOUR_MS
+    style, other = RowStyle(boxes=True, accounts=True), RowStyle(boxes=False, accounts=True)
+
+    def row(replay: Replay, style: RowStyle, present_ms: int = later_ms) -> str:
+        return job_rows(made, [replay], present_ms, style)[0]
+
+    assert "1 h ago" in row(ongoing, style)
+    assert row(ongoing, style) != row(ongoing, style, later_ms + HOUR_MS)
+
+    ended = store.cancel_replay(ongoing.id)
+    assert row(ended, style) is row(ended, style, later_ms + HOUR_MS)
+    assert "ago" not in row(ended, style)
+    assert "checkbox" in row(ended, style)
+    assert "checkbox" not in row(ended, other)
+
+    # The last word of its worker.
+    store.checkpoint(Lease(ongoing.id, ongoing.lease_epoch), 300, Counts(delivered=4_041), [])
+    assert "4\N{NARROW NO-BREAK SPACE}041 delivered" in row(store.replay(ongoing.id), style)
+
+
+def test_rows_of_ended_jobs_that_are_kept_are_bounded(
+    monkeypatch: pytest.MonkeyPatch, store: Store, ongoing: Replay
+) -> None:
+    monkeypatch.setattr(job_rows_module, "ENDED_MAX", 2)
+    made, style = environment(30.0), RowStyle(boxes=True, accounts=True)
+    ended = store.cancel_replay(ongoing.id)
+    many = [replace(ended, created_ms=ended.created_ms - number) for number in range(5)]
+    assert len({*job_rows(made, many, ended.created_ms, style)}) == 5
+    assert len(job_rows_module._ended) <= 2
 
 
 async def test_what_a_job_waits_for_stands_beside_its_state(
