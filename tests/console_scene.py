@@ -7,7 +7,7 @@ from browser import Visitor
 from live_scene import LiveScene, now_ms
 from ports import free_port
 from processes import BrokerProcess, ServerProcess
-from receiver_thread import ReceiverThread
+from receiver_thread import ReceiverThread, is_event
 
 from app.replay.accounts import Scope
 from app.replay.model import NewReplay, NewWebhook, Replay, Webhook, Window
@@ -115,3 +115,12 @@ def sign_in(visitor: Visitor, key: str, page: str = "/console/jobs") -> None:
     visitor.page.get_by_label("API key").fill(key)
     visitor.page.get_by_role("button", name="Sign in").click()
     visitor.page.wait_for_url(page)
+
+
+def brought_by_replays(receiver: ReceiverThread) -> list[str]:
+    """The ids of the events that replays brought and the receiver took, sorted."""
+    return sorted(
+        each.event_id
+        for each in receiver.webhooks
+        if each.replay_id is not None and is_event(each) and 200 <= each.status < 300
+    )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 from browser import Chromium, Visitor
-from console_scene import ConsoleScene, sign_in
+from console_scene import ConsoleScene, brought_by_replays, sign_in
 from live_scene import events, ids
 from playwright.sync_api import Locator, Page, expect
 from processes import until
@@ -136,7 +136,7 @@ def test_what_a_receiver_refused_is_listed_and_sent_again_alone(
             page.get_by_text("A job is queued that sends the failed events again.")
         ).to_be_visible()
         if not javascript:
-            until(lambda: sorted(receiver.taken) == ids(0, 3), "they come")
+            until(lambda: brought_by_replays(receiver) == ids(0, 3), "they come")
             retry = scene.store.replays(webhook_id=webhook.id).items[0]
             until(lambda: scene.store.replay(retry.id).state in TERMINAL, "the retry is over")
             page.reload()

@@ -5,7 +5,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from axe import assert_usable
 from browser import Chromium
-from console_scene import ConsoleScene, sign_in
+from console_scene import ConsoleScene, brought_by_replays, sign_in
 from live_scene import events, ids
 from playwright.sync_api import Page, expect
 from processes import until
@@ -102,7 +102,7 @@ def test_failures_of_many_jobs_are_sent_again_while_the_list_follows(
         visitor.go("/console/jobs")
         expect(page.locator("[data-live=state]", has_text="COMPLETED")).to_have_count(4)
         until(lambda: tab(page, "COMPLETED").endswith("4"), "the tab counts them")
-        assert sorted(receiver.taken) == ids(0, 2)
+        assert brought_by_replays(receiver) == ids(0, 2)
 
 
 def test_the_head_of_an_open_page_tells_when_a_part_does_not_answer(
