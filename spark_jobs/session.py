@@ -54,6 +54,18 @@ def open_session(
 
 
 @contextmanager
+def running_session(
+    job: str, *, master: str | None = None, settings: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """The session of `open_session`, stopped at the end."""
+    session = open_session(job, master=master, settings=settings)
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+@contextmanager
 def session_on_demand(
     job: str, *, master: str | None = None
 ) -> Iterator[Callable[[], SparkSession]]:

@@ -10,7 +10,6 @@ from app.api.doors import DoorsDependency
 from app.api.models.documents import Time
 from app.api.models.log import (
     ClusterDocument,
-    GapDocument,
     GroupDetailDocument,
     GroupDocument,
     LogListing,
@@ -62,12 +61,8 @@ def list_topics(
     A figure that brokers do not tell, or not to this user, is null, and `gaps` says why.
     """
     page = doors.inspector.topics(after=cursor, containing=name, limit=limit)
-    return LogListing(
-        items=[TopicDocument.model_validate(each) for each in page.topics],
-        total=page.total,
-        next_cursor=page.next_after,
-        gaps=[GapDocument.model_validate(each) for each in page.gaps],
-    )
+    items = [TopicDocument.model_validate(each) for each in page.topics]
+    return LogListing[TopicDocument].of(page, items)
 
 
 @router.get(
@@ -134,12 +129,8 @@ def list_groups(
 ) -> LogListing[GroupDocument]:
     """List the consumer groups that the service's user may see, by id."""
     page = doors.inspector.groups(after=cursor, containing=name, limit=limit)
-    return LogListing(
-        items=[GroupDocument.model_validate(each) for each in page.groups],
-        total=page.total,
-        next_cursor=page.next_after,
-        gaps=[GapDocument.model_validate(each) for each in page.gaps],
-    )
+    items = [GroupDocument.model_validate(each) for each in page.groups]
+    return LogListing[GroupDocument].of(page, items)
 
 
 @router.get(

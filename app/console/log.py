@@ -1,15 +1,17 @@
 """The log as operators look at it: topics, one topic, groups, one group."""
 
-from typing import Annotated, Final
-from urllib.parse import quote, urlencode
+from typing import Annotated, Any, Final
+from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from app.api.doors import DoorsDependency
+from app.console.addresses import address
 from app.console.gate import OperatorDependency
 from app.console.rendering import rendered
+from app.log.inspection import GroupPage, TopicPage
 
 TOPICS: Final = "/console/log"
 GROUPS: Final = "/console/log/groups"
@@ -40,14 +42,7 @@ async def topics_page(
     page = await run_in_threadpool(
         doors.inspector.topics, after=after, containing=containing, limit=TOPICS_SHOWN
     )
-    return await rendered(
-        request,
-        "log_topics.html",
-        page=page,
-        containing=containing,
-        first=_url(TOPICS, containing=containing) if after else None,
-        following=page.next_after and _url(TOPICS, containing=containing, after=page.next_after),
-    )
+    return await _listed(request, "log_topics.html", TOPICS, page, containing, after)
 
 
 @router.get("/log/topics/{name}")
@@ -67,7 +62,7 @@ async def topic_page(
         detail=detail,
         topic=detail.topic,
         first=here if start else None,
-        following=detail.next_from and _url(here, start=str(detail.next_from)),
+        following=detail.next_from and address(here, {"start": str(detail.next_from)}),
     )
 
 
@@ -83,14 +78,8 @@ async def groups_page(
     page = await run_in_threadpool(
         doors.inspector.groups, after=after, containing=containing, limit=GROUPS_SHOWN
     )
-    return await rendered(
-        request,
-        "log_groups.html",
-        page=page,
-        containing=containing,
-        group_url=group_url,
-        first=_url(GROUPS, containing=containing) if after else None,
-        following=page.next_after and _url(GROUPS, containing=containing, after=page.next_after),
+    return await _listed(
+        request, "log_groups.html", GROUPS, page, containing, after, group_url=group_url
     )
 
 
@@ -111,9 +100,27 @@ async def group_page(
 
 def group_url(group_id: str) -> str:
     """Where a group is shown; its id may hold any character."""
-    return _url("/console/log/group", id=group_id)
+    return address("/console/log/group", {"id": group_id})
 
 
-def _url(page: str, **fields: str) -> str:
-    query = urlencode({name: value for name, value in fields.items() if value})
-    return f"{page}?{query}" if query else page
+async def _listed(
+    request: Request,
+    template: str,
+    here: str,
+    page: TopicPage | GroupPage,
+    containing: str,
+    after: str,
+    **context: Any,
+) -> Response:
+    """A page of a list, with the way to its first page and to the next."""
+    fields = {"containing": containing}
+    following = page.next_after and address(here, fields | {"after": page.next_after})
+    return await rendered(
+        request,
+        template,
+        page=page,
+        containing=containing,
+        first=address(here, fields) if after else None,
+        following=following,
+        **context,
+    )

@@ -1,9 +1,8 @@
 """The messages of a topic, a page at a time; and from one that is owed, the way to a replay."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
@@ -11,6 +10,7 @@ from starlette.responses import Response
 
 from app.api.doors import DoorsDependency
 from app.api.problems import INVALID_REQUEST, FieldError, Problem
+from app.console.addresses import NEW_REPLAY, address
 from app.console.form_times import field_time, read_time
 from app.console.gate import OperatorDependency
 from app.console.refused_forms import refusal_of
@@ -128,19 +128,15 @@ def _cursor_url(here: str, typed: Typed, cursor: str | None) -> str | None:
     # What was typed comes along, for the form to show still where the pages began.
     fields = {"from": typed.origin, "partition": typed.partition, "offset": typed.offset}
     fields |= {"time": typed.time, "cursor": cursor}
-    fields = {name: text for name, text in fields.items() if text}
-    return f"{here}?{urlencode(fields)}"
+    return address(here, fields)
 
 
 def _replay_url(message: Message) -> str | None:
     """Where a replay from this message on is asked for: of its webhook, from its time on."""
     if message.time_ms is None or message.key is None or message.key.text is None:
         return None
-    fields: Mapping[str, str] = {
-        "webhookId": message.key.text,
-        "from": field_time(message.time_ms),
-    }
-    return f"/console/replays/new?{urlencode(fields)}"
+    fields = {"webhookId": message.key.text, "from": field_time(message.time_ms)}
+    return address(NEW_REPLAY, fields)
 
 
 def _no_url(_message: Message) -> None:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
-from urllib.parse import urlencode
 
+from app.console.addresses import NEW_REPLAY, address
 from app.console.receiver_plots import BarPlot, missed_plot
 from app.replay.missed import MissedHour
 from app.replay.options import Only
@@ -83,4 +83,4 @@ def _href(webhook_id: str, from_ms: int, to_ms: int) -> str:
         "to": format_time(to_ms),
         "only": str(Only.FAILED),
     }
-    return f"/console/replays/new?{urlencode(fields)}"
+    return address(NEW_REPLAY, fields)

@@ -16,6 +16,7 @@ from app.api.problems import INVALID_REQUEST, UNAVAILABLE, FieldError, Problem
 from app.api.refusals import problem_of
 from app.api.replay_requests import check, check_options, queue_replay
 from app.api.request_log import LOGGER
+from app.console.addresses import NEW_REPLAY
 from app.console.audit import note_change
 from app.console.forms import ChangeForm
 from app.console.gate import ChangerDependency, Viewer, ViewerDependency
@@ -39,8 +40,6 @@ from app.replay.options import Source
 from app.replay.states import ACTIVE
 from app.store import Store
 from app.store.errors import ActiveReplayExists, NotFound
-
-PAGE: Final = "/console/replays/new"
 
 WEBHOOKS_MAX: Final = 100
 """Of more, nobody finds the one they mean in a list: its id is asked for instead."""
@@ -97,7 +96,7 @@ async def preview(
         preview=found,
         typed=typed,
         once=secrets.token_urlsafe(16),
-        change=f"{PAGE}?{urlencode(typed)}",
+        change=f"{NEW_REPLAY}?{urlencode(typed)}",
     )
 
 

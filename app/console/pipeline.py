@@ -1,7 +1,6 @@
 """How the jobs of the data pipeline ended: the last run of each, and the runs before."""
 
 from typing import Annotated, Final
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
@@ -9,6 +8,7 @@ from starlette.responses import Response
 
 from app.api.doors import DoorsDependency
 from app.api.paging import Cursor
+from app.console.addresses import address
 from app.console.gate import OperatorDependency
 from app.console.rendering import rendered
 from app.replay.pipeline import SUBJECT_CHARS_MAX
@@ -49,5 +49,4 @@ async def pipeline_page(
 
 
 def _url(job: str, subject: str, cursor: str = "") -> str:
-    fields = {"job": job, "subject": subject, "cursor": cursor}
-    return f"{PIPELINE}?{urlencode({name: value for name, value in fields.items() if value})}"
+    return address(PIPELINE, {"job": job, "subject": subject, "cursor": cursor})

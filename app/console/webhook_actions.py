@@ -1,6 +1,6 @@
 """What one may do to a webhook, each the API's own operation: as forms of its page."""
 
-from typing import Final
+from typing import Any, Final
 
 from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
@@ -15,7 +15,7 @@ from app.console.audit import note_change
 from app.console.forms import ChangeForm
 from app.console.gate import ChangerDependency, Viewer, ViewerDependency
 from app.console.notices import did
-from app.console.refused_forms import REFUSALS, read_body, refusal_of
+from app.console.refused_forms import REFUSALS, Refusal, read_body, refusal_of
 from app.console.rendering import rendered
 from app.console.webhook import show
 from app.console.webhooks import WEBHOOKS
@@ -72,7 +72,7 @@ async def edit_page(
     """Ask what is to change."""
     webhook = await _webhook(doors, viewer, webhook_id)
     typed = {"url": webhook.url, "description": webhook.description}
-    return await rendered(request, "webhook_edit.html", webhook=webhook, typed=typed, refusal=None)
+    return await _asked(request, "webhook_edit.html", webhook, typed=typed)
 
 
 @router.post("/edit")
@@ -96,14 +96,7 @@ async def edit(
     except REFUSALS as error:
         refusal = refusal_of(error, CHANGE_FIELDS)
         note_change(request, viewer.key, "updateWebhook", webhook_id, refusal.status)
-        return await rendered(
-            request,
-            "webhook_edit.html",
-            refusal.status,
-            webhook=webhook,
-            typed=typed,
-            refusal=refusal,
-        )
+        return await _asked(request, "webhook_edit.html", webhook, refusal, typed=typed)
     return _done(request, viewer, "updateWebhook", webhook_id, "webhook-change")
 
 
@@ -113,9 +106,7 @@ async def disable_page(
 ) -> Response:
     """Ask why nothing is to be sent any more."""
     webhook = await _webhook(doors, viewer, webhook_id)
-    return await rendered(
-        request, "webhook_disable.html", webhook=webhook, typed={"reason": ""}, refusal=None
-    )
+    return await _asked(request, "webhook_disable.html", webhook, typed={"reason": ""})
 
 
 @router.post("/disable")
@@ -134,14 +125,8 @@ async def disable(
     except Problem as problem:
         refusal = refusal_of(problem, ("reason",))
         note_change(request, viewer.key, "disableWebhook", webhook_id, refusal.status)
-        return await rendered(
-            request,
-            "webhook_disable.html",
-            refusal.status,
-            webhook=webhook,
-            typed={"reason": reason},
-            refusal=refusal,
-        )
+        typed = {"reason": reason}
+        return await _asked(request, "webhook_disable.html", webhook, refusal, typed=typed)
     await run_in_threadpool(
         doors.store.disable_webhook, webhook_id, disabling.reason, of_account=viewer.key.sees
     )
@@ -159,15 +144,7 @@ async def rotation_page(
     nothing any more, and show the new one to nobody.
     """
     webhook = await _webhook(doors, viewer, webhook_id)
-    return await rendered(
-        request,
-        "webhook_rotate.html",
-        webhook=webhook,
-        secret=new_secret(),
-        graces=GRACES,
-        chosen=str(GRACE_S),
-        refusal=None,
-    )
+    return await _asked_rotation(request, webhook, None, chosen=str(GRACE_S))
 
 
 @router.post("/rotate")
@@ -193,16 +170,7 @@ async def rotate(
         except Problem as problem:
             refusal = refusal_of(problem, ("gracePeriodSeconds",))
             note_change(request, viewer.key, "rotateSecret", webhook_id, refusal.status)
-            return await rendered(
-                request,
-                "webhook_rotate.html",
-                refusal.status,
-                webhook=webhook,
-                secret=new_secret(),
-                graces=GRACES,
-                chosen=grace,
-                refusal=refusal,
-            )
+            return await _asked_rotation(request, webhook, refusal, chosen=grace)
         note_change(request, viewer.key, "rotateSecret", webhook_id, 200)
     return await rendered(request, "webhook_secret.html", webhook=webhook, is_new=False)
 
@@ -234,6 +202,32 @@ async def delete(
     )
     note_change(request, key, "deleteWebhook", webhook_id, 303)
     return RedirectResponse(f"{WEBHOOKS}?{did('webhook-delete')}", 303)
+
+
+async def _asked(
+    request: Request,
+    template: str,
+    webhook: Webhook,
+    refusal: Refusal | None = None,
+    **context: Any,
+) -> Response:
+    """The page of a form about a webhook; with a refusal, as an answer to the form before."""
+    status = 200 if refusal is None else refusal.status
+    return await rendered(request, template, status, webhook=webhook, refusal=refusal, **context)
+
+
+async def _asked_rotation(
+    request: Request, webhook: Webhook, refusal: Refusal | None, *, chosen: str
+) -> Response:
+    return await _asked(
+        request,
+        "webhook_rotate.html",
+        webhook,
+        refusal,
+        secret=new_secret(),
+        graces=GRACES,
+        chosen=chosen,
+    )
 
 
 async def _not_now(

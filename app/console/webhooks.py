@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
@@ -13,6 +12,7 @@ from app.api.access import AccountId, account_meant
 from app.api.doors import Doors, DoorsDependency, now_ms
 from app.api.paging import Cursor
 from app.api.problems import INVALID_REQUEST, FieldError, Problem
+from app.console.addresses import address
 from app.console.gate import ViewerDependency
 from app.console.rendering import rendered
 from app.replay.model import Replay, Webhook, WebhookStatus
@@ -62,8 +62,7 @@ class _Wanted:
     def url(self, cursor: str | None = None) -> str:
         """Where they are listed."""
         fields = {"status": self.status, "accountId": self.account_id, "cursor": cursor}
-        query = urlencode({name: value for name, value in fields.items() if value})
-        return f"{WEBHOOKS}?{query}" if query else WEBHOOKS
+        return address(WEBHOOKS, fields)
 
 
 @router.get("/webhooks")

@@ -21,7 +21,7 @@ from spark_jobs.cli.telling import service_address, service_options, told
 from spark_jobs.jobs.audit import COUNTS, AuditedDay, LoadAudit
 from spark_jobs.jobs.load_audit import MISSING
 from spark_jobs.jobs.telling import Facts, Scalar
-from spark_jobs.session import open_session
+from spark_jobs.session import running_session
 
 
 @click.command()
@@ -64,11 +64,8 @@ def audit(
     with plain_refusals(), told("audit", table, service_address(api, api_key_file)) as run:
         days = days_of(day, first, end, datetime.now(UTC))
         job = LoadAudit(table, report_table, name_list(topics), lateness_s * 1_000)
-        session = open_session("audit", master=master)
-        try:
+        with running_session("audit", master=master) as session:
             found = [job.of_day(session, each) for each in days]
-        finally:
-            session.stop()
         run.facts = facts(found)
     _tell(found, as_json)
     missing = sum(each.missing for each in found)

@@ -20,7 +20,7 @@ from spark_jobs.cli.stream_options import BatchTotals, session_settings, stream_
 from spark_jobs.jobs.delivery_join import DeliveryJoin, JoinedBatch
 from spark_jobs.jobs.derived_tables import quarantine_of
 from spark_jobs.jobs.streaming import StreamSource
-from spark_jobs.session import open_session
+from spark_jobs.session import running_session
 
 
 @click.command()
@@ -90,9 +90,6 @@ def delivery_join(
             watermark_s=watermark_s,
         )
         settings = session_settings(state_partitions)
-        session = open_session("delivery-join", master=master, settings=settings)
-        try:
+        with running_session("delivery-join", master=master, settings=settings) as session:
             job.join(session, totals.tell)
-        finally:
-            session.stop()
     totals.show(as_json=as_json)

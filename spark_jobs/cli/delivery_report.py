@@ -22,7 +22,7 @@ from spark_jobs.jobs.delivery_report.job import DeliveryReport, WrittenReport
 from spark_jobs.jobs.delivery_report.texts import count_text, delay_text, share_text
 from spark_jobs.jobs.derived_tables import quarantine_of
 from spark_jobs.jobs.telling import Facts
-from spark_jobs.session import open_session
+from spark_jobs.session import running_session
 
 
 @click.command()
@@ -70,11 +70,8 @@ def delivery_report(
         days = days_of(day, first, end, datetime.now(UTC))
         quarantine = quarantine_table or quarantine_of(report_table)
         job = DeliveryReport(table, report_table, quarantine, page, origin)
-        session = open_session("delivery-report", master=master)
-        try:
+        with running_session("delivery-report", master=master) as session:
             reports = [job.of_day(session, each) for each in days]
-        finally:
-            session.stop()
         run.facts = facts(reports)
     _tell(reports, as_json)
 

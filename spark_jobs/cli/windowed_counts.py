@@ -19,7 +19,7 @@ from spark_jobs.cli.stream_options import BatchTotals, session_settings, stream_
 from spark_jobs.jobs.derived_tables import quarantine_of
 from spark_jobs.jobs.streaming import StreamSource
 from spark_jobs.jobs.windowed_counts.job import CountedBatch, WindowedCounts
-from spark_jobs.session import open_session
+from spark_jobs.session import running_session
 
 
 @click.command()
@@ -98,9 +98,6 @@ def windowed_counts(
             to_topic=to_topic,
         )
         settings = session_settings(state_partitions)
-        session = open_session("windowed-counts", master=master, settings=settings)
-        try:
+        with running_session("windowed-counts", master=master, settings=settings) as session:
             job.count(session, totals.tell)
-        finally:
-            session.stop()
     totals.show(as_json=as_json)

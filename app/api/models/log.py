@@ -6,7 +6,7 @@ from pydantic import ConfigDict, Field
 
 from app.api.models.documents import Document, Item, Moment
 from app.log.browser import Content, Header, Message, MessagePage
-from app.log.inspection import Cluster, GroupDetail, TopicDetail
+from app.log.inspection import Cluster, GroupDetail, GroupPage, TopicDetail, TopicPage
 from app.log.zookeeper_health import ZooKeeperServer
 
 
@@ -30,6 +30,16 @@ class LogListing(Document, Generic[Item]):
     total: int = Field(description="Of those that match.")
     next_cursor: str | None = Field(description="Ask for the next page with it; null at the end.")
     gaps: list[GapDocument] = Field(description="What could not be told, and why.")
+
+    @classmethod
+    def of(cls, page: TopicPage | GroupPage, items: list[Item]) -> Self:
+        """The listing of a page whose rows are `items`."""
+        return cls(
+            items=items,
+            total=page.total,
+            next_cursor=page.next_after,
+            gaps=[GapDocument.model_validate(each) for each in page.gaps],
+        )
 
 
 class BrokerDocument(Figures):
