@@ -2,6 +2,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from kafka.protocol.admin.cluster import DescribeLogDirsRequest, DescribeLogDirsResponse
 from kafka.protocol.consumer.offsets import ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.metadata import (
     ApiVersionsRequest,
@@ -22,6 +23,7 @@ from logbroker.wire.cold_client import SPOKEN, decode_call_answer, encode_call
 _Topic = MetadataResponse.MetadataResponseTopic
 _Broker = MetadataResponse.MetadataResponseBroker
 _Offsets = ListOffsetsResponse.ListOffsetsTopicResponse
+_Folder = DescribeLogDirsResponse.DescribeLogDirsResult
 
 
 def metadata(version: int) -> Any:
@@ -62,6 +64,17 @@ def list_offsets(version: int) -> Any:
     return ListOffsetsResponse(version=version, throttle_time_ms=0, topics=[topic])
 
 
+def log_dirs(version: int) -> Any:
+    partition = _Folder.DescribeLogDirsTopic.DescribeLogDirsPartition(
+        version=version, partition_index=5, partition_size=7, offset_lag=1, is_future_key=False
+    )
+    topic = _Folder.DescribeLogDirsTopic(version=version, name="topic", partitions=[partition])
+    folder = _Folder(version=version, error_code=0, log_dir="/data", topics=[topic])
+    return DescribeLogDirsResponse(
+        version=version, throttle_time_ms=0, error_code=0, results=[folder]
+    )
+
+
 def api_versions(version: int) -> Any:
     key = ApiVersionsResponse.ApiVersion(version=version, api_key=1, min_version=4, max_version=17)
     return ApiVersionsResponse(version=version, error_code=0, api_keys=[key])
@@ -85,6 +98,7 @@ ANSWERS = {
     ApiVersionsRequest: api_versions,
     MetadataRequest: metadata,
     ListOffsetsRequest: list_offsets,
+    DescribeLogDirsRequest: log_dirs,
     SaslHandshakeRequest: handshake,
     SaslAuthenticateRequest: authenticated,
 }
