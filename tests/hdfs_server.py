@@ -12,7 +12,7 @@ from zookeeper import find_java
 
 VERSION: Final = "3.4.1"
 JAVA_LEAST: Final = 8
-TEST_TIMEOUT_S: Final = DOWNLOAD_S + 180
+TEST_TIMEOUT_S: Final = DOWNLOAD_S + 600
 """For every test that may be the first one here."""
 
 READY_S: Final = 150.0

@@ -16,7 +16,7 @@ from zookeeper import find_java
 
 VERSION: Final = "4.1.0"
 JAVA_LEAST: Final = 17
-TEST_TIMEOUT_S: Final = DOWNLOAD_S + 180
+TEST_TIMEOUT_S: Final = DOWNLOAD_S + 600
 """For every test that may be the first one here."""
 
 START_ATTEMPTS: Final = 10

@@ -9,7 +9,7 @@ from ports import free_port
 
 from app.webhooks.receiver import ReceivedWebhook, Verdict, WebhookReceiver
 
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0
 
 
 def is_event(webhook: ReceivedWebhook) -> bool:

@@ -29,7 +29,7 @@ README = (ROOT / "README.md").read_text()
 PROGRAMS = Path(sys.executable).parent
 EVENTS = 50
 MINUTE_MS = 60_000
-SPARK_S = 180.0
+SPARK_S = 400.0
 """How long a job may take, of which Spark's start is most."""
 
 
@@ -339,7 +339,6 @@ def test_make_spark() -> None:
 
 
 @pytest.mark.xdist_group("spark")
-@pytest.mark.timeout(400)
 def test_the_nightly_pipeline(
     terminal: Terminal,
     spark: SparkSession,

@@ -136,7 +136,6 @@ def platform(centres: TwoDataCentres) -> Iterator[Platform]:
 
 
 # Who has two data centres has one database for both, on a server.
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize("database_url", ["mariadb"], indirect=True)
 def test_what_was_owed_survives_the_loss_of_a_data_centre(
     centres: TwoDataCentres, platform: Platform

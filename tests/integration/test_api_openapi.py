@@ -67,7 +67,6 @@ def api_url(bootstrap_servers: str, database: str, tmp_path: Path) -> Iterator[s
         yield api.start("rewind api ready on ")
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("scope", "phases"),
     [

@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from counting_consumer import CountingConsumer
 from logbroker_command import logbroker_command
 from lossy_link import LossyLink, Place
@@ -21,7 +20,6 @@ LOST = Place(TOPIC, 2, 123_456)
 
 
 # Some 20 s of work, on a machine that may be busy with other tests.
-@pytest.mark.timeout(600)
 def test_one_lost_message_of_a_million_is_found(broker: BrokerProcess) -> None:
     servers = broker.bootstrap_servers
     make_topic(servers, TOPIC, PARTITIONS)

@@ -29,7 +29,6 @@ def kill_often(table: Table, claims: Path, chance: random.Random, kills: int) ->
             member.kill()
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_whoever_is_killed_the_table_has_exactly_what_its_position_says(
     tmp_path: Path, seed: int

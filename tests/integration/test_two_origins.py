@@ -77,7 +77,7 @@ def test_a_replay_reads_the_log_of_the_data_centre_where_it_is_asked_for(
             asked = {
                 "webhookId": webhook.id,
                 "from": format_time(a.now_ms - 5_000),
-                "to": format_time(a.now_ms),
+                "to": format_time(b.now_ms),
             }
             brought = []
             for service in (b, a):

@@ -26,7 +26,7 @@ from spark_jobs.jobs.load import LoadRequest, load
 from spark_jobs.log.limits import Subscribed
 from spark_jobs.tables import open_table, read_table
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.xdist_group("spark")
 
 FIRST: dict[str, Any] = {
     "type": "record",

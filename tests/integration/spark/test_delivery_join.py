@@ -17,7 +17,7 @@ from spark_jobs.jobs.delivery_join import DeliveryJoin, JoinedBatch
 from spark_jobs.jobs.streaming import StreamRun, StreamSource
 from spark_jobs.tables import read_table
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.xdist_group("spark")
 
 START_S = int(time.time()) - 86_400
 HERE = "east"

@@ -15,7 +15,7 @@ from spark_jobs.jobs.delivery_records import lasting_digest
 from spark_jobs.jobs.delivery_report.job import DeliveryReport
 from spark_jobs.tables import open_table, read_table
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.xdist_group("spark")
 
 DAY = date(2026, 11, 21)
 HERE, ELSEWHERE = "east", "west"

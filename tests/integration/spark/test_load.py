@@ -31,7 +31,7 @@ from spark_jobs.log.limits import Matching
 from spark_jobs.log.ranges import OffsetRange
 from spark_jobs.tables import read_table
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.xdist_group("spark")
 
 HOUR_MS = 3_600_000
 

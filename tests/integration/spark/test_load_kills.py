@@ -15,7 +15,7 @@ from spark_session import JobProcess
 from logbroker.embedded import EmbeddedBroker
 from spark_jobs.jobs.load import load
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.xdist_group("spark")
 
 SPARK_START_S = 180.0
 """Of a JVM, on a machine that is busy with other tests."""

@@ -22,7 +22,7 @@ from spark_jobs.jobs.restore.records import Record
 from spark_jobs.jobs.restore.service import ReplayService
 from spark_jobs.jobs.service import ServiceAddress
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.xdist_group("spark")
 
 LOG, ARCHIVE = "delivery_log", "delivery_archive"
 EVENTS = 240

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from written_log import Sent, WrittenLog
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.xdist_group("spark")
 
 NOTHING_NEW = "spark.sql.streaming.noDataProgressEventInterval"
 

@@ -9,7 +9,7 @@ from processes import until
 from pyspark.sql import SparkSession
 from spark_session import executors, kill_executor
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.xdist_group("spark")
 
 
 def parents(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -20,7 +20,7 @@ from spark_jobs.jobs.streaming import StreamRun, StreamSource
 from spark_jobs.jobs.windowed_counts.job import CountedBatch, WindowedCounts
 from spark_jobs.tables import open_table, read_table
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.xdist_group("spark")
 
 START_S = int(time.time()) // 60 * 60 - 7_200
 """A whole minute, two hours ago: events of the future are not counted."""

@@ -11,7 +11,7 @@ from app.api.bounded_http import HEAD_BYTES_MAX, BoundedHttp
 
 pytestmark = pytest.mark.anyio
 
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0
 
 GREETED_ONCE = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
 

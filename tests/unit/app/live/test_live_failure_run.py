@@ -14,7 +14,7 @@ from app.replay.model import NewWebhook, Webhook, WebhookStatus
 from app.store import Store
 from app.webhooks.signing import new_secret
 
-DEADLINE_S = 30.0
+DEADLINE_S = 180.0
 BEGIN_MS = 1_795_000_000_000
 
 

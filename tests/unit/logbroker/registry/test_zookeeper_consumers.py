@@ -13,7 +13,7 @@ from logbroker.registry.zookeeper.consumers import (
     read_paper_groups,
 )
 
-DEADLINE_S = 60
+DEADLINE_S = 180
 
 
 @pytest.fixture
