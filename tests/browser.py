@@ -53,7 +53,7 @@ class Chromium:
     """
 
     def __enter__(self) -> Self:
-        program = require_program("chromium", "chromium")
+        program = require_program("chromium-headless-shell", "chromium-headless-shell")
         expect.set_options(timeout=DEADLINE_S * 1_000)
         self._playwright = sync_playwright().start()
         self._idle: list[tuple[tuple[str, bool], Page]] = []
