@@ -1,5 +1,7 @@
 """The `rewind` command: one verb, one subcommand; stdout is data, stderr is talk."""
 
+import atexit
+import gc
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Final
@@ -42,3 +44,5 @@ class _Commands(click.Group):
 @click.version_option(package_name="rewind")
 def main() -> None:
     """Replay-as-a-service over a log: webhooks that were missed are delivered again."""
+    # To look for garbage in all that was loaded takes a fifth of a short command's time.
+    atexit.register(gc.freeze)

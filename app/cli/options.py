@@ -8,7 +8,6 @@ from typing import NoReturn, TypeVar
 import click
 
 from app.config import PREFIX, ConfigurationError, Settings
-from app.log.client import check_kafka_properties
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -40,7 +39,11 @@ def load_settings(**overrides: object) -> Settings:
     """The settings of the environment with the options in front; ends the process if refused."""
     try:
         settings = Settings.load(os.environ, **overrides)
-        check_kafka_properties(settings.kafka_properties)
+        if settings.kafka_properties:
+            # Commands that reach no log start without its client.
+            from app.log.client import check_kafka_properties
+
+            check_kafka_properties(settings.kafka_properties)
     except ConfigurationError as error:
         for line in str(error).splitlines():
             click.echo(f"rewind: {line}", err=True)

@@ -4,13 +4,15 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from app.live.metrics import LiveMetrics
 from app.log.event import LoggedEvent, place_name
 from app.log.topics import EVENTS
-from logbroker.schemas.decoder import AvroDecoder
 from logbroker.schemas.reading_errors import RegistryUnavailable, UndecodableValue
+
+if TYPE_CHECKING:
+    from logbroker.schemas.decoder import AvroDecoder
 
 _log: Final = logging.getLogger(__name__)
 
@@ -30,7 +32,7 @@ class AvroEvents:
     While the registry is away, whoever wants an event of a schema that is not known yet waits.
     """
 
-    def __init__(self, decoder: AvroDecoder, metrics: LiveMetrics, pass_over: PassOver) -> None:
+    def __init__(self, decoder: "AvroDecoder", metrics: LiveMetrics, pass_over: PassOver) -> None:
         self._decoder = decoder
         self._metrics = metrics
         self._pass_over = pass_over

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from app.live.avro_events import AvroEvents
 from app.live.commits import commit_regularly
@@ -27,7 +27,9 @@ from app.log.group_position import Bounds, Committed, Position
 from app.log.group_reader import GroupReader
 from app.log.publisher import EventPublisher, Publication
 from app.log.topics import DELIVERY_LOG, EVENTS
-from logbroker.schemas.decoder import AvroDecoder
+
+if TYPE_CHECKING:
+    from logbroker.schemas.decoder import AvroDecoder
 
 _log: Final = logging.getLogger(__name__)
 
@@ -124,7 +126,7 @@ class Matcher:
         metrics: LiveMetrics,
         origin: str,
         *,
-        decoder: AvroDecoder | None = None,
+        decoder: "AvroDecoder | None" = None,
         receipts: Receipts | None = None,
     ) -> None:
         self._table = table

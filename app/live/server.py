@@ -7,7 +7,7 @@ import sys
 from collections.abc import Coroutine
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from app import json_log
 from app.config import Settings
@@ -35,8 +35,9 @@ from app.store.presence import Presence, process_name
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
 from app.webhooks.sender import WebhookSender
-from logbroker.schemas.decoder import AvroDecoder
-from logbroker.schemas.lookup import SchemaLookup
+
+if TYPE_CHECKING:
+    from logbroker.schemas.decoder import AvroDecoder
 
 READY_LINE: Final = "rewind live ready"
 
@@ -298,8 +299,14 @@ class LivePath:
         metrics.watch_lags({each.group: partial(dict, each.lags) for each in readers})
 
 
-def _decoder(settings: Settings) -> AvroDecoder | None:
-    return AvroDecoder(SchemaLookup(settings.schema_registry)) if settings.schema_registry else None
+def _decoder(settings: Settings) -> "AvroDecoder | None":
+    if not settings.schema_registry:
+        return None
+    # To load them takes a third of the time in which a process starts, and few logs hold Avro.
+    from logbroker.schemas.decoder import AvroDecoder
+    from logbroker.schemas.lookup import SchemaLookup
+
+    return AvroDecoder(SchemaLookup(settings.schema_registry))
 
 
 def _limits(settings: Settings) -> SenderLimits:

@@ -1,5 +1,7 @@
 """The `logbroker` command: one verb, one subcommand; stdout is data, stderr is talk."""
 
+import atexit
+import gc
 from importlib import import_module
 from typing import Final
 
@@ -29,3 +31,5 @@ class _Commands(click.Group):
 @click.version_option(package_name="rewind")
 def main() -> None:
     """A log broker that speaks the Apache Kafka protocol and keeps its disk format."""
+    # To look for garbage in all that was loaded takes a fifth of a short command's time.
+    atexit.register(gc.freeze)

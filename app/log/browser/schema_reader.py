@@ -2,14 +2,15 @@
 
 import threading
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from app.config import Settings
 from app.log.browser.content import Undecoded
 from app.log.inspection.deadline import Deadline
-from logbroker.schemas.decoder import AvroDecoder
-from logbroker.schemas.lookup import SchemaLookup
 from logbroker.schemas.reading_errors import RegistryUnavailable, UndecodableValue
+
+if TYPE_CHECKING:
+    from logbroker.schemas.decoder import AvroDecoder
 
 _REGISTRY_S: Final = 1.0
 """How long one question to the registry may take: a page has time for a few."""
@@ -53,7 +54,11 @@ class SchemaReader:
 
         return to_json
 
-    def _made(self) -> AvroDecoder:
+    def _made(self) -> "AvroDecoder":
+        # To load them takes a tenth of the time in which the API starts; few logs hold Avro.
+        from logbroker.schemas.decoder import AvroDecoder
+        from logbroker.schemas.lookup import SchemaLookup
+
         with self._lock:
             if self._decoder is None:
                 self._decoder = AvroDecoder(SchemaLookup(self._registry, timeout_s=_REGISTRY_S))
