@@ -11,7 +11,7 @@ from live_scene import PARTITIONS, READY, LiveScene, LogRecord
 from mirrored_clusters import READY as MIRROR_READY
 from mirrored_clusters import MirrorProcess
 from ports import free_port
-from processes import BrokerProcess, ServerProcess, until
+from processes import DEADLINE_S, BrokerProcess, ServerProcess, until
 from receiver_thread import ReceiverThread
 from scraped_metrics import scrape
 
@@ -84,7 +84,7 @@ class DataCentre:
         self.api = httpx.Client(
             base_url=f"http://127.0.0.1:{self._port}",
             headers={"authorization": f"Bearer {key}"},
-            timeout=60,
+            timeout=DEADLINE_S,
         )
         self._stack.callback(self.api.close)
 

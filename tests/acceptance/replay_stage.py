@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import httpx
 from migrated import make_migrated
-from processes import BrokerProcess, ServerProcess, until
+from processes import DEADLINE_S, BrokerProcess, ServerProcess, until
 from receiver_thread import ReceiverThread
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
@@ -201,7 +201,7 @@ class Stage:
         self.api = httpx.Client(
             base_url=api.start("rewind api ready on "),
             headers={"authorization": f"Bearer {key}"},
-            timeout=60,
+            timeout=DEADLINE_S,
         )
         self._stack.callback(self.api.close)
         self._publish()
