@@ -104,7 +104,7 @@ class LoadScene:
         assert producer.flush(DEADLINE_S) == 0
 
     @contextmanager
-    def publishing(self, topic: str = "orders", pause_s: float = 0.05) -> Iterator[None]:
+    def publishing(self, topic: str = "orders", pause_s: float = 0.5) -> Iterator[None]:
         """Records come in all the time, until the end or `stop_publishing`."""
 
         def publish() -> None:

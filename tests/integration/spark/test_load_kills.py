@@ -28,8 +28,7 @@ KILLED = -9
 def scene(broker: EmbeddedBroker, tmp_path: Path) -> Iterator[LoadScene]:
     scene = LoadScene(broker.bootstrap_servers, tmp_path)
     scene.make_topic()
-    # Enough for tasks that take their time.
-    scene.publish(60_000, value_bytes=500, step_ms=1)
+    scene.publish(1_000)
     with scene.publishing():
         yield scene
 
@@ -98,6 +97,8 @@ def test_loads_killed_while_they_write_end_with_the_exact_records_of_the_log(
     scene: LoadScene, spark: SparkSession
 ) -> None:
     """Driver, JVM and tasks die at once, or the Python that would commit, and the others end."""
+    # Enough for tasks that take their time.
+    scene.publish(60_000, value_bytes=500, step_ms=1)
     chance = random.Random(20_261_121)
     for kill in (JobProcess.kill_all, JobProcess.kill):
         with scene.load_process(kill.__name__) as job:
