@@ -11,6 +11,7 @@ from typing import Any
 import click
 import pytest
 import yaml
+from processes import DEADLINE_S
 
 from app.cli import main as rewind
 from app.config import Settings
@@ -38,7 +39,7 @@ def composed(*profiles: str, **environment: str) -> "subprocess.CompletedProcess
         env={"PATH": os.environ["PATH"], **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE_S,
         check=False,
     )
 
@@ -188,7 +189,7 @@ def copy_into_image(target: Path) -> None:
 
 def run(command: list[str], **options: Any) -> None:
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=100, check=False, **options
+        command, capture_output=True, text=True, timeout=DEADLINE_S, check=False, **options
     )
     assert done.returncode == 0, done.stderr
 
