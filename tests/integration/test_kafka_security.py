@@ -4,7 +4,7 @@ import itertools
 import re
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from kafka_server import ADMIN, TEST_TIMEOUT_S, KafkaSecurity, KafkaServer
+from migrated import make_migrated
 from processes import DEADLINE_S, ServerProcess, until
 from receiver_thread import ReceiverThread
 
@@ -29,6 +30,8 @@ from app.config import DAY_MS, Settings, kafka_variable
 from app.log.browser import BrowseQuestion, LogBrowser
 from app.log.inspection import LogInspector
 from app.log.topics import EVENTS, REPLAY_OUTCOMES, ensure_topics
+from app.replay.accounts import Scope
+from app.store import Store
 from logbroker.client.audit_mark import AUDIT_TOPIC
 
 pytestmark = [pytest.mark.xdist_group("apache_kafka"), pytest.mark.timeout(TEST_TIMEOUT_S)]
@@ -157,27 +160,34 @@ def test_the_rights_on_the_page_are_all_that_the_service_needs(
     kafka: KafkaServer, certificate: Path, tmp_path: Path, user: str
 ) -> None:
     """And those for the audit are all that it can do without."""
-    folder = tmp_path / "data"
-    arguments = ["-m", "app", "up", "--data-dir", str(folder), "--port", "0"]
-    arguments += ["--bootstrap-servers", kafka.bootstrap_servers]
+    database = f"sqlite:///{tmp_path}/rewind.db"
+    make_migrated(database)
+    with closing(Store.open(database)) as store:
+        _, key = store.create_key("platform", Scope.OPERATOR, "")
     told = variables(certificate, PASSWORDS[user], user)
-    with (
-        ReceiverThread() as receiver,
-        ServerProcess(arguments, tmp_path / "up.log", told) as up,
-    ):
-        url = up.start("rewind ready on ")
-        key = (folder / "operator.key").read_text().strip()
+    told |= {"REWIND_DATABASE": database, "REWIND_BOOTSTRAP_SERVERS": kafka.bootstrap_servers}
+    told |= {"REWIND_PORT": "0"}
+    with ExitStack() as stack:
+        receiver = stack.enter_context(ReceiverThread())
+        api, live, worker = servers = [
+            stack.enter_context(ServerProcess(["-m", "app", name], tmp_path / f"{name}.log", told))
+            for name in ("api", "live", "worker")
+        ]
+        url = api.start("rewind api ready on ")
+        live.start("rewind live ready")
+        worker.start("rewind worker ready")
         with httpx.Client(
             base_url=url, headers={"authorization": f"Bearer {key}"}, timeout=DEADLINE_S
-        ) as api:
-            check_live_and_replay(api, receiver)
+        ) as client:
+            check_live_and_replay(client, receiver)
         if user == UNAUDITED:
-            until(lambda: "audit-not-taken" in up.said, "it says what it may not")
-        assert up.stop() == 0
-        assert PASSWORDS[user] not in up.said
+            until(lambda: any("audit-not-taken" in each.said for each in servers), "it says so")
+        assert [each.stop() for each in reversed(servers)] == [0, 0, 0]
+        lines = [line for each in servers for line in each.said.splitlines()]
+        assert not [line for line in lines if PASSWORDS[user] in line]
         # Who has the right has nothing to say.
         words = ("topic-missing", "audit-not-taken", "audit-lost", "outcomes-lost")
-        said = [line for line in up.said.splitlines() if any(word in line for word in words)]
+        said = [line for line in lines if any(word in line for word in words)]
         assert bool(said) == (user == UNAUDITED), said
 
 
