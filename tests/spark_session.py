@@ -1,4 +1,4 @@
-"""One Spark with two worker JVMs for all tests of a process, and jobs as processes to be killed."""
+"""One Spark with an executor of its own for all tests of a process, and jobs to be killed."""
 
 import os
 import signal
@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 
 import spark_jobs
 
-LOCAL_CLUSTER: Final = "local-cluster[2,1,1024]"
-"""Two workers of one core each, whose executors are JVMs of their own."""
+LOCAL_CLUSTER: Final = "local-cluster[1,2,1024]"
+"""One worker of two cores, whose executor is a JVM of its own: a second one would warm up, too."""
 
 EXECUTOR: Final = "CoarseGrainedExecutorBackend"
 _QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -29,6 +29,9 @@ _DEFAULTS: Final = {
     "spark.driver.memory": "768m",
     "spark.executor.extraJavaOptions": _QUICK,
     "spark.executor.memory": "640m",
+    # Java that is made for a query and compiled for it pays over millions of rows, not over ten.
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -50,8 +53,10 @@ def spark_environment(folder: Path) -> dict[str, str]:
     home = folder / "spark"
     (home / "conf").mkdir(parents=True)
     # Workers keep the files of their executors in SPARK_HOME/work: so this is a home of its own.
+    # It has no `python`, an archive of PySpark that each worker would compile: the same one is
+    # installed where the tests run, compiled already.
     for part in Path(_find_spark_home()).iterdir():
-        if part.name not in ("conf", "work"):
+        if part.name not in ("conf", "python", "work"):
             (home / part.name).symlink_to(part)
     places = {"spark.local.dir": folder / "local", "spark.sql.warehouse.dir": folder / "warehouse"}
     lines = [f"{name} {value}" for name, value in (_DEFAULTS | places).items()]
@@ -67,7 +72,7 @@ def spark_environment(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def running_spark(folder: Path) -> Iterator[SparkSession]:
-    """A session on a cluster of two workers; at the end all its processes are gone."""
+    """A session on a cluster of one worker; at the end all its processes are gone."""
     before = dict(os.environ)
     # Executors find the functions of a test where pytest found them.
     path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
