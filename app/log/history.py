@@ -23,6 +23,9 @@ _LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 _LEADERS_AGE_MS: Final = 1_000
 
+_SILENCE_MS: Final = 4_000
+"""After this long without an answer a client lets go of a broker, which it would ask again else."""
+
 _NO_SUCH_RECORD: Final = -1
 """The offset a look-up by time answers with when no record is that young."""
 
@@ -47,6 +50,7 @@ class LogHistory:
             "bootstrap.servers": bootstrap_servers,
             "log_level": 0,
             "error_cb": COMPLAINTS.note,
+            "socket.timeout.ms": _SILENCE_MS,
             **properties,
         }
         # By default the admin client believes for a quarter of an hour that a partition's leader is

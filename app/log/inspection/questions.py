@@ -56,6 +56,13 @@ def since(timestamp_ms: int) -> OffsetSpec:
 
 _NO_SUCH_RECORD: Final = -1
 _LEADERS_AGE_MS: Final = 1_000
+
+_SILENCE_MS: Final = 2_000
+"""After this long without an answer a client lets go of the broker that it asked for metadata.
+
+It prefers the one that it asked last, so one that hangs would be asked again by each look.
+"""
+
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 """What Kafka takes for a topic's name; the client does not take all others."""
 
@@ -82,6 +89,7 @@ class LogQuestions:
             "client.id": "rewind-inspector",
             "log_level": 0,
             "error_cb": COMPLAINTS.note,
+            "socket.timeout.ms": _SILENCE_MS,
             **settings.kafka_properties,
         }
         self._lock = threading.Lock()
