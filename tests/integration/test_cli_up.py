@@ -24,6 +24,9 @@ from app.store import migrate
 
 READY = "rewind ready on "
 
+# They share one that is started once, in one process of the tests.
+ON_THE_RUNNING_ONE = pytest.mark.xdist_group("up")
+
 
 class Up(ServerProcess):
     """`rewind up` on free ports, with its data in a folder."""
@@ -113,6 +116,7 @@ def test_what_was_stored_is_there_after_a_restart(tmp_path: Path) -> None:
         assert up.stop() == 0
 
 
+@ON_THE_RUNNING_ONE
 def test_the_operators_key_opens_the_api_to_who_may_read_it(running: Up) -> None:
     url = f"{running.url}/webhooks"
     key = running.folder / "operator.key"
@@ -122,6 +126,7 @@ def test_the_operators_key_opens_the_api_to_who_may_read_it(running: Up) -> None
     assert running.folder.stat().st_mode & 0o777 == 0o700
 
 
+@ON_THE_RUNNING_ONE
 def test_a_command_in_the_same_folder_needs_no_more_than_the_service(
     running: Up, tmp_path: Path
 ) -> None:
@@ -148,6 +153,7 @@ def _reads(api: httpx.Client, replay_id: str) -> bool:
     return job["endOffset"] is not None and job["endOffset"] - job["startOffset"] == 1
 
 
+@ON_THE_RUNNING_ONE
 def test_a_second_one_on_the_same_folder_is_refused_in_one_line(running: Up) -> None:
     with Up(running.folder.parent, "second") as second:
         assert len(second.refused()) == 1
