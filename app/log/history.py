@@ -4,14 +4,13 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, if not by name
-    AdminClient,
     ListOffsetsResultInfo,
     OffsetSpec,
 )
 
-from app.log.complaints import COMPLAINTS
+from app.log.asking_clients import asking_clients
 from app.log.errors import LogUnavailable, TopicMissing, WindowNotRetained
 from app.log.group_position import Bounds
 from app.log.topics import DELIVERY_LOG
@@ -21,10 +20,7 @@ from logbroker.client.partitioner import partition_for_key
 _EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
-_LEADERS_AGE_MS: Final = 1_000
-
 _SILENCE_MS: Final = 4_000
-"""After this long without an answer a client lets go of a broker, which it would ask again else."""
 
 _NO_SUCH_RECORD: Final = -1
 """The offset a look-up by time answers with when no record is that young."""
@@ -45,20 +41,9 @@ class LogHistory:
         topic: str = DELIVERY_LOG,
         timeout_s: float = 10.0,
     ) -> None:
-        # The errors a caller can do something about come with the answers.
-        client: dict[str, Any] = {
-            "bootstrap.servers": bootstrap_servers,
-            "log_level": 0,
-            "error_cb": COMPLAINTS.note,
-            "socket.timeout.ms": _SILENCE_MS,
-            **properties,
-        }
-        # By default the admin client believes for a quarter of an hour that a partition's leader is
-        # the one that it was, and asks that one although it is dead and another leads.
-        self._admin = AdminClient({**client, "metadata.max.age.ms": _LEADERS_AGE_MS})
-        # Any broker tells a consumer what topics have. The admin client asks the controller, which
-        # may be the one broker that is away, or makes the topic by asking. No group is joined.
-        self._consumer = Consumer({**client, "group.id": "rewind-history"})
+        self._admin, self._consumer = asking_clients(
+            bootstrap_servers, properties, "rewind-history", _SILENCE_MS
+        )
         self._topic = topic
         self._timeout_s = timeout_s
 

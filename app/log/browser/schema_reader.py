@@ -55,12 +55,12 @@ class SchemaReader:
         return to_json
 
     def _made(self) -> "AvroDecoder":
-        # To load them takes a tenth of the time in which the API starts; few logs hold Avro.
-        from logbroker.schemas.decoder import AvroDecoder
-        from logbroker.schemas.lookup import SchemaLookup
-
         with self._lock:
             if self._decoder is None:
+                # To load them takes a tenth of the API's start, and few logs hold Avro.
+                from logbroker.schemas.decoder import AvroDecoder
+                from logbroker.schemas.lookup import SchemaLookup
+
                 self._decoder = AvroDecoder(SchemaLookup(self._registry, timeout_s=_REGISTRY_S))
             return self._decoder
 

@@ -4,7 +4,7 @@ import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -28,7 +28,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, i
 )
 
 from app.config import Settings
-from app.log.complaints import COMPLAINTS
+from app.log.asking_clients import asking_clients
 from app.log.errors import LogUnavailable, NotInLog
 from app.log.inspection.deadline import Deadline
 from app.log.inspection.gaps import Gaps
@@ -55,14 +55,7 @@ def since(timestamp_ms: int) -> OffsetSpec:
 
 
 _NO_SUCH_RECORD: Final = -1
-_LEADERS_AGE_MS: Final = 1_000
-
 _SILENCE_MS: Final = 2_000
-"""After this long without an answer a client lets go of the broker that it asked for metadata.
-
-It prefers the one that it asked last, so one that hangs would be asked again by each look.
-"""
-
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 """What Kafka takes for a topic's name; the client does not take all others."""
 
@@ -82,16 +75,8 @@ class LogQuestions:
     """
 
     def __init__(self, settings: Settings) -> None:
-        # As those of `LogHistory`: any broker tells a consumer what topics there are, while the
-        # other client believes for long that a leader is the one that it was.
-        self._properties: dict[str, Any] = {
-            "bootstrap.servers": settings.bootstrap_servers,
-            "client.id": "rewind-inspector",
-            "log_level": 0,
-            "error_cb": COMPLAINTS.note,
-            "socket.timeout.ms": _SILENCE_MS,
-            **settings.kafka_properties,
-        }
+        self._bootstrap_servers = settings.bootstrap_servers
+        self._properties = {"client.id": "rewind-inspector", **settings.kafka_properties}
         self._lock = threading.Lock()
         self._made: tuple[AdminClient, Consumer] | None = None
 
@@ -192,10 +177,9 @@ class LogQuestions:
     def _clients(self) -> tuple[AdminClient, Consumer]:
         with self._lock:
             if self._made is None:
-                admin = AdminClient({**self._properties, "metadata.max.age.ms": _LEADERS_AGE_MS})
-                # The client wants a group's name although none is joined.
-                consumer = Consumer({**self._properties, "group.id": "rewind-inspector"})
-                self._made = admin, consumer
+                self._made = asking_clients(
+                    self._bootstrap_servers, self._properties, "rewind-inspector", _SILENCE_MS
+                )
             return self._made
 
 
