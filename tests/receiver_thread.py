@@ -6,10 +6,9 @@ from collections.abc import Coroutine
 from typing import Any, Self
 
 from ports import free_port
+from processes import DEADLINE_S
 
 from app.webhooks.receiver import ReceivedWebhook, Verdict, WebhookReceiver
-
-DEADLINE_S = 180.0
 
 
 def is_event(webhook: ReceivedWebhook) -> bool:

@@ -2,6 +2,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from processes import DEADLINE_S
 from starlette.responses import PlainTextResponse
 from uvicorn import Config
 from uvicorn.server import ServerState
@@ -11,7 +12,6 @@ from app.api.bounded_http import HEAD_BYTES_MAX, BoundedHttp
 
 pytestmark = pytest.mark.anyio
 
-DEADLINE_S = 180.0
 
 GREETED_ONCE = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from mariadb import MariaDbServer
 from migrated import make_migrated
+from processes import DEADLINE_S
 from sqlalchemy import make_url
 from starlette.types import Message
 from tcp_link import TcpLink
@@ -22,8 +23,6 @@ from app.store import Store, StoreUnavailable
 from app.webhooks.signing import new_secret
 
 pytestmark = pytest.mark.anyio
-
-DEADLINE_S = 180.0
 
 
 @pytest.fixture

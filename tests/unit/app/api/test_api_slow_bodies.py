@@ -5,12 +5,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 from httpx import AsyncClient, Response
+from processes import DEADLINE_S
 
 from app.api import gate, limits
 
 pytestmark = pytest.mark.anyio
-
-DEADLINE_S = 180.0
 
 
 class Drip:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from processes import DEADLINE_S
 
 from app.live.failure_run import FAILURES_TO_BE_DOWN, FailureRun
 from app.live.metrics import LiveMetrics
@@ -14,7 +15,6 @@ from app.replay.model import NewWebhook, Webhook, WebhookStatus
 from app.store import Store
 from app.webhooks.signing import new_secret
 
-DEADLINE_S = 180.0
 BEGIN_MS = 1_795_000_000_000
 
 

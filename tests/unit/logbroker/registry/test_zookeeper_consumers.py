@@ -4,6 +4,7 @@ from collections.abc import Iterator
 import pytest
 from kazoo.client import KazooClient
 from ports import free_port
+from processes import DEADLINE_S
 from zookeeper import SharedZooKeeper
 
 from logbroker.errors import ConfigurationError
@@ -12,8 +13,6 @@ from logbroker.registry.zookeeper.consumers import (
     PaperGroup,
     read_paper_groups,
 )
-
-DEADLINE_S = 180
 
 
 @pytest.fixture
