@@ -39,9 +39,9 @@ class BrokerCluster:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: object) -> None:
         for broker in self.brokers.values():
-            broker.__exit__()
+            broker.__exit__(*error)
 
     def make_broker(self, broker_id: int, folder: str | None = None) -> BrokerProcess:
         """A broker that is not started yet; on a folder of its own unless one is named."""

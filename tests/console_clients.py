@@ -1,6 +1,7 @@
 """People who look at the console under test, asked without a network."""
 
 import re
+import time
 from types import TracebackType
 from typing import Any, Self
 
@@ -8,12 +9,14 @@ import httpx
 from api_clients import Issued
 from fastapi import FastAPI
 from html_page import HtmlPage
+from processes import DEADLINE_S
 
 from app.console.application import with_console
 from app.replay.model import NewWebhook, Webhook
 from app.store import Store
 from app.webhooks.signing import new_secret
 
+_GAPS = "Some figures are missing"
 _CSRF = re.compile(r'name="csrf" value="([0-9a-f]+)"')
 
 
@@ -54,6 +57,13 @@ class ConsoleClient:
         answer = await self.get(path, **query)
         assert answer.status_code == 200, answer.text
         return HtmlPage(answer.text)
+
+    async def whole(self, path: str, **query: Any) -> HtmlPage:
+        """A page of the log for which every broker has answered in time, as a busy one may not."""
+        end_s = time.monotonic() + DEADLINE_S
+        while _GAPS in (page := await self.page(path, **query)).main:
+            assert time.monotonic() < end_s, page.main
+        return page
 
     async def csrf(self) -> str:
         """The token of this sign-in, as its pages hold it."""

@@ -45,8 +45,8 @@ class ConsoleScene(LiveScene):
         self.worker = self._process("worker", {})
 
     def __exit__(self, *error: object) -> None:
-        self.worker.__exit__()
-        self.api.__exit__()
+        self.worker.__exit__(*error)
+        self.api.__exit__(*error)
         super().__exit__(*error)
 
     @property

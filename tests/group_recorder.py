@@ -113,9 +113,9 @@ class GroupRecorder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: object) -> None:
         for member in self.members.values():
-            member.__exit__()
+            member.__exit__(*error)
 
     def member(
         self,

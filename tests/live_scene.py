@@ -59,9 +59,9 @@ class LiveScene:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: object) -> None:
         for process in self._processes:
-            process.__exit__()
+            process.__exit__(*error)
         self.store.close()
 
     def make(self) -> None:

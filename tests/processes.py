@@ -31,6 +31,9 @@ POLL_MAX_S = 0.1
 STDOUT = 1
 """The descriptor."""
 
+SAID_LINES = 40
+"""Of a process, shown where a test fails."""
+
 
 def until(condition: Callable[[], object], what: str, deadline_s: float = DEADLINE_S) -> None:
     """Wait until `condition` holds; `what` tells the reader of a failure what never came."""
@@ -64,7 +67,8 @@ def require_program(name: str, package: str) -> str:
 class ServerProcess:
     """`python ARGUMENTS` with its standard error in the file `said`, and ways to harm it.
 
-    A context manager: at its end the process is gone, whatever state it is in.
+    A context manager: at its end the process is gone, whatever state it is in. A test that fails
+    meanwhile shows what the process said last.
     """
 
     def __init__(
@@ -83,9 +87,11 @@ class ServerProcess:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._process is not None:
             self.kill()
+        if any(error):
+            print(f"{self._said}:", *self.said.splitlines()[-SAID_LINES:], sep="\n")
 
     @property
     def said(self) -> str:

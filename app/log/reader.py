@@ -21,6 +21,12 @@ _END_PATIENCE: Final = 4
 """A new leader may take a while to show all it has, and that records are lost is a final word."""
 
 
+_OF_THE_GROUP: Final = frozenset(
+    (KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.GROUP_AUTHORIZATION_FAILED)
+)
+"""What the client is refused when it looks for the coordinator of a group that is never joined."""
+
+
 class Passage(NamedTuple):
     """What one read brought: the replay's events below `position`, where the next read begins."""
 
@@ -158,7 +164,7 @@ class ReplayReader:
             raise HistoryLost(
                 f"{self._place} has no offset {self._position} any more: {error.str()}"
             )
-        else:
+        elif code not in _OF_THE_GROUP:
             raise LogUnavailable(f"{self._place} at offset {self._position}: {error.str()}")
 
     def _stalled(self, waited_s: float) -> None:

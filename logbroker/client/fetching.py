@@ -36,6 +36,11 @@ _PASSING: Final = frozenset(
 )
 """What librdkafka tells and then goes on by itself, once the partition is to be had again."""
 
+_OF_THE_GROUP: Final = frozenset(
+    (KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.GROUP_AUTHORIZATION_FAILED)
+)
+"""What it is refused when it looks for the coordinator of a group that is never joined."""
+
 
 class LogEnd(NamedTuple):
     """There are no messages below `offset` any more but those that came already."""
@@ -132,6 +137,8 @@ def _item(message: "confluent_kafka.Message") -> Fetched | None:
         assert partition is not None
         assert offset is not None
         return LogEnd(partition, offset)
+    if error.code() in _OF_THE_GROUP:
+        return None
     if error.code() in _PASSING:
         _log.warning("cannot read %s-%s at present: %s", topic, partition, error.str())
         return None

@@ -85,11 +85,11 @@ def written(settings: Settings, broker: BrokerProcess) -> None:
 async def test_topics_and_partitions_are_told_with_size_offsets_and_times(
     client: ConsoleClient,
 ) -> None:
-    topics = await client.page("/console/log", containing="delivery")
+    topics = await client.whole("/console/log", containing="delivery")
     cells = topics.texts(f".//tr[th='{DELIVERY_LOG}']/*")
     assert cells[:3] == [DELIVERY_LOG, "2", "3"]
     assert cells[4:6] == ["1 d", "served"]
-    topic = await client.page(f"/console/log/topics/{DELIVERY_LOG}")
+    topic = await client.whole(f"/console/log/topics/{DELIVERY_LOG}")
     empty, filled = topic.texts(".//tbody/tr")
     assert empty.split()[:2] == ["0", "broker"]
     # The times of its first and last message.
@@ -113,10 +113,10 @@ async def test_a_group_is_told_with_lag_and_owner_of_each_partition(
         consumer.subscribe([DELIVERY_LOG])
         until(lambda: consumer.poll(0.1) or consumer.assignment(), "it has partitions")
         consumer.commit(offsets=[TopicPartition(DELIVERY_LOG, 1, 1)], asynchronous=False)
-        groups = await client.page("/console/log/groups")
+        groups = await client.whole("/console/log/groups")
         href = groups.one(".//th/a[.='readers & more']").get("href")
         assert href is not None
-        group = await client.page(href)
+        group = await client.whole(href)
         row = group.texts(".//tbody/tr")[1].split()
     assert row[:5] == [DELIVERY_LOG, "1", "1", "3", "2"]
     assert "reader-7" in row
@@ -126,7 +126,7 @@ async def test_a_group_is_told_with_lag_and_owner_of_each_partition(
 async def test_messages_are_shown_decoded_as_text_and_lead_to_a_replay(
     client: ConsoleClient,
 ) -> None:
-    page = await client.page(f"/console/log/topics/{DELIVERY_LOG}/messages")
+    page = await client.whole(f"/console/log/topics/{DELIVERY_LOG}/messages")
     places = [text.split("2026")[0].split() for text in page.texts(".//summary")]
     assert next(place for place in places if "/" in place)[:3] == ["1", "/", "2"]
     values = page.texts(".//pre")
@@ -145,7 +145,7 @@ async def test_one_begins_where_one_wants(client: ConsoleClient) -> None:
         ({"from": "time", "time": "2026-11-22T00:00:02"}, ["2"]),
         ({"from": "newest", "partition": "0"}, []),
     ):
-        page = await client.page(f"/console/log/topics/{DELIVERY_LOG}/messages", **query)
+        page = await client.whole(f"/console/log/topics/{DELIVERY_LOG}/messages", **query)
         found = [text.split()[2] for text in page.texts(".//summary") if " / " in text]
         assert found == offsets
 
@@ -158,8 +158,8 @@ async def test_pages_of_messages_keep_what_was_typed(
         producer.produce(DELIVERY_LOG, str(number), partition=1, timestamp=TIME_MS + number)
     producer.flush()
     here = f"/console/log/topics/{DELIVERY_LOG}/messages"
-    first = await client.page(here, **{"from": "offset", "partition": "1", "offset": "3"})
-    later = await client.page(first.one(".//a[.='Later']").get("href", ""))
+    first = await client.whole(here, **{"from": "offset", "partition": "1", "offset": "3"})
+    later = await client.whole(first.one(".//a[.='Later']").get("href", ""))
     assert [
         later.one(f".//input[@id='{each}']").get("value") for each in ("partition", "offset")
     ] == [

@@ -52,7 +52,7 @@ EVENTS = ("events", 0)
 @pytest.fixture(scope="module")
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     folder = tmp_path_factory.mktemp("broker")
-    with BrokerProcess(folder / "log", *OPTIONS, "--connection-idle-s", "1") as broker:
+    with BrokerProcess(folder / "log", *OPTIONS) as broker:
         broker.serve().make_topic("events", 3)
         yield broker
 
@@ -376,18 +376,20 @@ def test_there_are_no_coordinators_of_another_kind(kind: int, member: RawMember)
         assert told == (INVALID_REQUEST, -1, "", -1)
 
 
-def test_who_waits_for_a_rebalance_is_not_idle(
-    member: RawMember, other: RawMember, serving: BrokerProcess
-) -> None:
-    member.stable()
-    other.send_join(3)
-    with RawConnection(serving.bootstrap_servers) as idle:
-        idle.until_closed()
-    assert not other.connection.is_readable()
-    with RawMember(serving.bootstrap_servers, member.group) as again:
-        again.member_id = member.member_id
-        assert len(again.join().members) == 2
-    assert other.joined(3).error_code == NONE
+def test_who_waits_for_a_rebalance_is_not_idle(tmp_path: Path) -> None:
+    options = (*OPTIONS, "--connection-idle-s", "5")
+    with BrokerProcess(tmp_path / "log", *options) as broker:
+        address = broker.serve().bootstrap_servers
+        with RawMember(address) as member, RawMember(address) as other:
+            member.stable()
+            other.send_join(3)
+            with RawConnection(address) as idle:
+                idle.until_closed()
+            assert not other.connection.is_readable()
+            with RawMember(address) as again:
+                again.member_id = member.member_id
+                assert len(again.join().members) == 2
+            assert other.joined(3).error_code == NONE
 
 
 def test_a_new_member_that_hangs_up_is_waited_for_by_nobody(

@@ -28,11 +28,19 @@ from receiver_thread import ReceiverThread
 
 from app.config import DAY_MS, Settings, kafka_variable
 from app.log.browser import BrowseQuestion, LogBrowser
+from app.log.errors import HistoryLost
 from app.log.inspection import LogInspector
+from app.log.reader import ReplayReader, reader_configuration
 from app.log.topics import EVENTS, REPLAY_OUTCOMES, ensure_topics
 from app.replay.accounts import Scope
+from app.replay.model import OffsetRange, Window
 from app.store import Store
 from logbroker.client.audit_mark import AUDIT_TOPIC
+from logbroker.client.errors import FetchFailed
+from logbroker.client.fetching import Fetcher
+from logbroker.client.lease import SessionLease
+from logbroker.client.message import Message
+from logbroker.client.share import Share
 
 pytestmark = [pytest.mark.xdist_group("apache_kafka"), pytest.mark.timeout(TEST_TIMEOUT_S)]
 
@@ -52,6 +60,9 @@ PASSWORDS = {
     UNAUDITED: "word-of-another",
     OPERATORS: "word-of-the-operators",
 }
+FETCHES = 100
+"""Some seconds of them, until the client has asked for its group's coordinator."""
+
 PAGE = Path(__file__).parents[2] / "docs" / "kafka.md"
 
 
@@ -318,6 +329,42 @@ def test_what_lacks_a_right_is_empty_and_says_why(kafka: KafkaServer, certificat
     assert browser.browse(BrowseQuestion(EVENTS)).messages
 
 
+def test_who_reads_without_a_group_needs_no_right_to_any(
+    kafka: KafkaServer, certificate: Path
+) -> None:
+    """The client looks for its coordinator all the same, and is refused sooner or later."""
+    settings = settings_of(kafka, certificate, USER)
+    write_and_commit(kafka)
+    with closing(reader_behind_the_end(kafka, settings)) as reader, pytest.raises(HistoryLost):
+        read_all(reader)
+    fetcher = Fetcher(reader_configuration(kafka.bootstrap_servers, settings.kafka_properties))
+    with closing(fetcher):
+        share = Share(EVENTS, {0: 0}, SessionLease(1, DEADLINE_S, sent_s=0.0))
+        fetched = list(itertools.chain(*(fetcher.fetch(share) for _ in range(FETCHES))))
+    assert [each for each in fetched if isinstance(each, Message)]
+    assert not [each for each in fetched if isinstance(each, FetchFailed)]
+
+
+def read_all(reader: ReplayReader) -> None:
+    while not reader.is_done:
+        reader.read()
+
+
+def reader_behind_the_end(kafka: KafkaServer, settings: Settings) -> ReplayReader:
+    with closing(Consumer(kafka.client_properties | {"group.id": OTHER})) as consumer:
+        ends = consumer.get_watermark_offsets(TopicPartition(EVENTS, 0), DEADLINE_S, cached=False)
+    assert ends is not None
+    return ReplayReader(
+        settings.bootstrap_servers,
+        EVENTS,
+        OffsetRange(0, ends[1], ends[1] + 1),
+        key=b"",
+        window=Window(0, 2**62),
+        properties=settings.kafka_properties,
+        stall_s=1.0,
+    )
+
+
 def settings_of(kafka: KafkaServer, certificate: Path, user: str) -> Settings:
     told = variables(certificate, PASSWORDS[user], user)
     return Settings.load(told, bootstrap_servers=kafka.bootstrap_servers)
@@ -328,7 +375,7 @@ def write_and_commit(kafka: KafkaServer) -> None:
     properties = kafka.client_properties
     producer = Producer(properties)
     for topic in (EVENTS, REPLAY_OUTCOMES):
-        producer.produce(topic, b"{}")
+        producer.produce(topic, b"{}", partition=0)
     assert producer.flush(DEADLINE_S) == 0
     with closing(Consumer(properties | {"group.id": OTHER})) as consumer:
         consumer.commit(offsets=[TopicPartition(EVENTS, 0, 0)], asynchronous=False)

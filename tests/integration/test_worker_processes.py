@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -23,6 +23,9 @@ from app.webhooks.signing import new_secret
 
 RETENTION_MS = 6 * 86_400_000
 EVENTS = 1_500
+
+SHORT_LEASE_S = 1.5
+"""Of a worker that crashes or freezes: another takes its replay over that soon."""
 
 
 class Scene:
@@ -67,7 +70,19 @@ class Scene:
         window = Window(now_ms - EVENTS, now_ms)
         return self.store.create_replay(NewReplay(webhook.id, window))[0]
 
-    def worker(self, lease_s: float = 1.5) -> ServerProcess:
+    def play(self, scenario: Callable[[], Awaitable[None]]) -> None:
+        """Run what a test wants to see; the receiver is stopped also where it is not seen."""
+
+        async def run() -> None:
+            try:
+                await scenario()
+            finally:
+                await self.receiver.stop()
+
+        asyncio.run(run())
+
+    def worker(self, lease_s: float = 60.0) -> ServerProcess:
+        """Start one; by default none loses a replay by itself, however busy the machine is."""
         environment = {
             "REWIND_DATABASE": self._database_url,
             "REWIND_BOOTSTRAP_SERVERS": self._servers,
@@ -127,15 +142,14 @@ def test_a_worker_delivers_what_it_looked_up_by_time(scene: Scene) -> None:
         done = await scene.finished(replay)
         assert (done.state, done.counts) == (ReplayState.COMPLETED, Counts(delivered=EVENTS))
         assert sorted(scene.event_ids) == scene.expected
-        await scene.receiver.stop()
 
-    asyncio.run(scenario())
+    scene.play(scenario)
 
 
 def test_after_a_crash_another_worker_finishes_and_nothing_is_missing(scene: Scene) -> None:
     async def scenario() -> None:
         replay = await scene.replay()
-        first = scene.worker()
+        first = scene.worker(SHORT_LEASE_S)
         await scene.delivered(300)
         first.kill()
         scene.worker()
@@ -144,15 +158,14 @@ def test_after_a_crash_another_worker_finishes_and_nothing_is_missing(scene: Sce
         assert sorted(set(scene.event_ids)) == scene.expected
         # Twice came at most what was sent since the last checkpoint.
         assert len(scene.event_ids) - EVENTS < 600
-        await scene.receiver.stop()
 
-    asyncio.run(scenario())
+    scene.play(scenario)
 
 
-def test_a_frozen_worker_that_wakes_after_a_take_over_delivers_nothing(scene: Scene) -> None:
+def test_a_frozen_worker_that_wakes_after_a_take_over_lets_go(scene: Scene) -> None:
     async def scenario() -> None:
         replay = await scene.replay()
-        first = scene.worker()
+        first = scene.worker(SHORT_LEASE_S)
         await scene.delivered(300)
         await scene.freeze(first)
         scene.worker()
@@ -162,10 +175,11 @@ def test_a_frozen_worker_that_wakes_after_a_take_over_delivers_nothing(scene: Sc
         count = len(scene.event_ids)
         first.resume()
         await until(lambda: '"event": "lost"' in first.said, "the first worker let go")
-        assert len(scene.event_ids) == count
-        await scene.receiver.stop()
+        # One request at most may have been frozen between its last look at the lease and the
+        # socket: receivers know events by their ids.
+        assert len(scene.event_ids) - count <= 1
 
-    asyncio.run(scenario())
+    scene.play(scenario)
 
 
 def test_a_worker_told_to_end_leaves_its_replay_to_others_at_once(scene: Scene) -> None:
@@ -179,20 +193,17 @@ def test_a_worker_told_to_end_leaves_its_replay_to_others_at_once(scene: Scene) 
         done = await scene.finished(replay)
         assert done.counts == Counts(delivered=EVENTS)
         assert sorted(scene.event_ids) == scene.expected
-        await scene.receiver.stop()
 
-    asyncio.run(scenario())
+    scene.play(scenario)
 
 
 def test_two_workers_share_replays_and_never_one(scene: Scene) -> None:
     async def scenario() -> None:
-        # Long enough that none ends by itself, however busy the machine is.
-        scene.worker(lease_s=60)
-        scene.worker(lease_s=60)
+        scene.worker()
+        scene.worker()
         replay = await scene.replay()
         done = await scene.finished(replay)
         assert (done.lease_epoch, done.counts) == (1, Counts(delivered=EVENTS))
         assert sorted(scene.event_ids) == scene.expected
-        await scene.receiver.stop()
 
-    asyncio.run(scenario())
+    scene.play(scenario)
