@@ -24,7 +24,7 @@ MINUTE_MS = 60_000
 SLOW_S = 0.02
 """What the receiver takes for each of eight requests at a time: the job lasts two seconds."""
 
-LEASE_S = 1.5
+LEASE_S = 3.0
 IN_FLIGHT = 8
 
 ENVIRONMENT = {
