@@ -87,7 +87,9 @@ def records(broker: BrokerProcess, topic: str, partition: int) -> list[Message]:
             }
         )
     ) as consumer:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
+        low, high = consumer.get_watermark_offsets(
+            TopicPartition(topic, partition), timeout=DEADLINE_S
+        )
         consumer.assign([TopicPartition(topic, partition, low)])
         found: list[Message] = []
         deadline_s = time.monotonic() + 30

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from processes import BrokerProcess, until
+from processes import DEADLINE_S, BrokerProcess, until
 from raw_connection import ACKS_ALL, RawConnection, batch_of
 
 HOUR_MS = 3_600_000
@@ -47,7 +47,7 @@ def put(connection: RawConnection, topic: str, count: int, timestamp_ms: int) ->
 
 def watermarks(broker: BrokerProcess, topic: str) -> tuple[int, int]:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "unused"})
-    low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
+    low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=DEADLINE_S)
     consumer.close()
     return low, high
 
@@ -108,7 +108,7 @@ def test_what_is_older_than_its_time_goes_and_what_is_new_stays(
 
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     place = TopicPartition(topic, 0, 4)
-    admin.delete_records([place])[place].result(30)
+    admin.delete_records([place])[place].result(DEADLINE_S)
     # [0, 3) goes for its offsets; [3, 6) holds a young record; then nothing stands out.
     until(lambda: segments(broker, topic) == [3, 6, 9], "the first segment is gone")
     assert watermarks(broker, topic) == (4, 12)
@@ -144,7 +144,7 @@ def test_a_consumer_in_the_middle_of_a_segment_that_goes_ends_its_read(
         until(slow.is_readable, "the first answer is on its way")
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         place = TopicPartition(topic, 0, 100)
-        admin.delete_records([place])[place].result(30)
+        admin.delete_records([place])[place].result(DEADLINE_S)
         until(lambda: segments(broker, topic) in ([99], [100]), "all full segments are gone")
         until(lambda: not leftovers(broker, topic), "their files left the disk")
         # What was answered was promised: the open files hold it until it is sent.

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from mariadb import MariaDbServer
 from migrated import make_migrated
-from processes import ServerProcess
+from processes import DEADLINE_S, ServerProcess
 from sqlalchemy import delete
 from sqlalchemy.engine import make_url
 from tcp_link import TcpLink
@@ -62,7 +62,7 @@ def test_an_open_page_is_told_of_a_database_that_hangs_and_holds_up_no_end(
     program = ["-c", PROGRAM, settings.model_dump_json()]
     with ServerProcess(program, tmp_path / "api.stderr") as api:
         url = api.start("rewind api ready on ").strip()
-        with httpx.Client(base_url=url, timeout=60) as http:
+        with httpx.Client(base_url=url, timeout=DEADLINE_S) as http:
             assert http.post("/console/sign-in", data={"key": token}).status_code == 303
             watch = {"watch": "health,counters"}
             with http.stream("GET", "/console/live", params=watch) as answer:

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from console_clients import ConsoleClient
 from fastapi import FastAPI
 from migrated import make_migrated
-from processes import BrokerProcess, until
+from processes import DEADLINE_S, BrokerProcess, until
 
 from app.api.application import create_app
 from app.api.metrics import Metrics
@@ -78,7 +78,7 @@ def written(settings: Settings, broker: BrokerProcess) -> None:
             timestamp=TIME_MS + number * 1_000,
             headers=[("event-id", HOSTILE.encode())],
         )
-    assert producer.flush(30) == 0
+    assert producer.flush(DEADLINE_S) == 0
 
 
 @pytest.mark.usefixtures("written")

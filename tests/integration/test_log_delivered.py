@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from live_scene import LiveScene, event, now_ms
-from processes import BrokerProcess
+from processes import DEADLINE_S, BrokerProcess
 from receiver_thread import ReceiverThread
 
 from app.config import Settings
@@ -204,7 +204,7 @@ def test_outcomes_that_are_not_kept_any_more_leave_some_unknown(servers: str) ->
     note(servers, dict.fromkeys(range(20), LiveOutcome.DELIVERED))
     kept_from = TopicPartition(DELIVERY_OUTCOMES, PARTITION, 12)
     admin = AdminClient({"bootstrap.servers": servers})
-    admin.delete_records([kept_from])[kept_from].result(20)
+    admin.delete_records([kept_from])[kept_from].result(DEADLINE_S)
     found = deliveries(servers).delivered(OffsetRange(PARTITION, 0, 20), lambda: True)
     assert (brought(found, 20), found.is_complete) == (list(range(12, 20)), False)
 
@@ -212,6 +212,6 @@ def test_outcomes_that_are_not_kept_any_more_leave_some_unknown(servers: str) ->
 def test_without_a_topic_of_outcomes_nothing_was_delivered(servers: str) -> None:
     owe(servers, range(10))
     admin = AdminClient({"bootstrap.servers": servers})
-    admin.delete_topics([DELIVERY_OUTCOMES])[DELIVERY_OUTCOMES].result(20)
+    admin.delete_topics([DELIVERY_OUTCOMES])[DELIVERY_OUTCOMES].result(DEADLINE_S)
     found = estimate(servers, 10)
     assert (found.events, found.is_exact, found.is_upper_bound) == (10, True, False)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from processes import BrokerProcess
+from processes import DEADLINE_S, BrokerProcess
 
 from app.log.errors import LogUnavailable, WindowNotRetained
 from app.log.event import OwedEvent
@@ -45,7 +45,7 @@ def publish(servers: str, times_ms: Sequence[int]) -> None:
 
 def test_topics_are_made_once_and_kept_as_they_are(servers: str) -> None:
     ensure_topics(servers, partitions=7, retention_ms=DAY_MS)
-    topics = AdminClient({"bootstrap.servers": servers}).list_topics(timeout=10).topics
+    topics = AdminClient({"bootstrap.servers": servers}).list_topics(timeout=DEADLINE_S).topics
     assert {name: len(topics[name].partitions) for name in (EVENTS, DELIVERY_LOG)} == {
         EVENTS: PARTITIONS,
         DELIVERY_LOG: PARTITIONS,
@@ -143,7 +143,9 @@ def test_a_log_that_answers_is_fit(history: LogHistory) -> None:
 def test_a_log_without_the_topic_is_not_fit_and_does_not_get_it(broker: BrokerProcess) -> None:
     with pytest.raises(LogUnavailable):
         LogHistory(broker.bootstrap_servers, topic="not_there").check()
-    topics = AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=10)
+    topics = AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(
+        timeout=DEADLINE_S
+    )
     assert "not_there" not in topics.topics
 
 

@@ -1,6 +1,7 @@
 import random
 
 from confluent_kafka import KafkaError, Message, Producer
+from processes import DEADLINE_S
 
 from logbroker.client.partitioner import partition_for_key
 
@@ -28,6 +29,6 @@ def test_librdkafka_places_every_key_alike() -> None:
     keys |= {source.randbytes(length) for length in range(1, 200)}
     for key in keys:
         producer.produce("t", key=key, value=b"", on_delivery=note)
-    assert producer.flush(30) == 0
+    assert producer.flush(DEADLINE_S) == 0
     assert placed == {key: partition_for_key(key, PARTITIONS) for key in keys}
     assert set(placed.values()) == set(range(PARTITIONS))

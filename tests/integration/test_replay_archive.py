@@ -58,7 +58,7 @@ class Archive:
 
     def make(self) -> None:
         topic = NewTopic(DELIVERY_ARCHIVE, 1, 1, config={"retention.ms": "-1"})
-        self._admin.create_topics([topic])[DELIVERY_ARCHIVE].result(30)
+        self._admin.create_topics([topic])[DELIVERY_ARCHIVE].result(DEADLINE_S)
 
     async def publish(self, service: Service, webhook: Webhook, **times_ms: int) -> None:
         events = [
@@ -70,7 +70,7 @@ class Archive:
 
     def clear(self, below: int) -> None:
         place = TopicPartition(DELIVERY_ARCHIVE, 0, below)
-        self._admin.delete_records([place])[place].result(30)
+        self._admin.delete_records([place])[place].result(DEADLINE_S)
 
 
 def asked(service: Service, webhook: Webhook, start_ms: int, end_ms: int) -> dict[str, Any]:

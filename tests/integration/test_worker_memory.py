@@ -79,7 +79,6 @@ def test_four_replays_of_many_events_stay_below_200_megabytes(
             until(
                 lambda: all(store.replay(each.id).state in TERMINAL for each in replays),
                 "all are over",
-                deadline_s=100,
             )
             peak_bytes = highest_resident_bytes(worker)
     counts = {store.replay(each.id).counts for each in replays}

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from load_scene import LoadScene
-from processes import BrokerProcess, ServerProcess, until
+from processes import DEADLINE_S, BrokerProcess, ServerProcess, until
 from pyspark.sql import SparkSession
 from receiver_thread import ReceiverThread
 
@@ -140,7 +140,7 @@ def running(broker: BrokerProcess, folder: Path) -> Iterator[tuple[httpx.Client,
         url = up.start("rewind ready on ").strip()
         key = (folder / "data/operator.key").read_text().strip()
         headers = {"authorization": f"Bearer {key}"}
-        with httpx.Client(base_url=url, headers=headers, timeout=60) as api:
+        with httpx.Client(base_url=url, headers=headers, timeout=DEADLINE_S) as api:
             yield api, key
         assert up.stop() == 0
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from processes import DEADLINE_S
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +30,7 @@ def few_authorities(an_authority: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def foreign_broker() -> Iterator[str]:
     """HOST:PORT of a broker that creates topics of four partitions when they are written to."""
     broker = Producer({"bootstrap.servers": "none", "test.mock.num.brokers": 1, "log_level": 0})
-    first = next(iter(broker.list_topics(timeout=5).brokers.values()))
+    first = next(iter(broker.list_topics(timeout=DEADLINE_S).brokers.values()))
     yield f"{first.host}:{first.port}"
     del broker
 

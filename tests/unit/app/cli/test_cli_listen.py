@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from processes import DEADLINE_S
 
 from app.replay.delivery import Delivered, Outcome, Refused
 from app.webhooks.challenge import ping_body
@@ -52,7 +53,7 @@ def run(*options: str) -> subprocess.CompletedProcess[str]:
 def end(process: Listener) -> tuple[str, str]:
     """Press Ctrl-C; all that it printed."""
     process.send_signal(signal.SIGINT)
-    printed = process.communicate(timeout=30)
+    printed = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0
     return printed
 
@@ -153,7 +154,7 @@ def test_a_reader_that_leaves_ends_it() -> None:
         assert process.stdout is not None
         process.stdout.close()
         post(url, "evt_1", b"{}")
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=DEADLINE_S) == 0
 
 
 @pytest.mark.parametrize("secret", ["word", "whsec_AAAA"])

@@ -6,6 +6,7 @@ from contextlib import closing
 
 import pytest
 from confluent_kafka import Producer
+from processes import DEADLINE_S
 
 from app.log.errors import HistoryLost, LogUnavailable
 from app.log.event import LoggedEvent, OwedEvent
@@ -92,7 +93,7 @@ def test_a_record_without_a_usable_id_is_named_by_its_place(
 ) -> None:
     producer = Producer({"bootstrap.servers": foreign_broker})
     producer.produce("owed", b"{}", KEY, PARTITION, headers=headers)
-    assert producer.flush(10) == 0
+    assert producer.flush(DEADLINE_S) == 0
     (read,), _ = read_all(reader(foreign_broker, 0, 1))
     assert (read.event_id, read.event_type) == (f"owed-{PARTITION}-0", "")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from migrated import make_migrated
-from processes import BrokerProcess
+from processes import DEADLINE_S, BrokerProcess
 from worker_bench import PARTITIONS, Bench
 
 from app.config import Settings
@@ -19,7 +19,7 @@ from app.store import Store
 def bench(tmp_path: Path) -> Iterator[Bench]:
     """A fresh log, an empty database, and settings that fail fast."""
     broker = Producer({"bootstrap.servers": "none", "test.mock.num.brokers": 1, "log_level": 0})
-    first = next(iter(broker.list_topics(timeout=5).brokers.values()))
+    first = next(iter(broker.list_topics(timeout=DEADLINE_S).brokers.values()))
     with opened(f"{first.host}:{first.port}", tmp_path) as bench:
         yield bench
     del broker

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from async_until import until
 from confluent_kafka.admin import AdminClient
-from processes import BrokerProcess
+from processes import DEADLINE_S, BrokerProcess
 from worker_bench import BEGIN_MS, PARTITIONS, Bench
 
 from app.log.topics import DELIVERY_OUTCOMES, ensure_topics
@@ -103,7 +103,7 @@ def test_a_log_that_goes_away_under_a_replay_costs_no_event(
 def test_without_a_topic_of_outcomes_everything_is_missing(timed_bench: Bench) -> None:
     bench = timed_bench
     admin = AdminClient({"bootstrap.servers": bench.bootstrap_servers})
-    admin.delete_topics([DELIVERY_OUTCOMES])[DELIVERY_OUTCOMES].result(20)
+    admin.delete_topics([DELIVERY_OUTCOMES])[DELIVERY_OUTCOMES].result(DEADLINE_S)
 
     async def scenario() -> None:
         webhook = await bench.webhook()

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from migrated import make_migrated
 from ports import free_port
-from processes import until
+from processes import DEADLINE_S, until
 
 from app.replay.presence import Process
 from app.store import Store
@@ -65,12 +65,12 @@ def test_a_signal_ends_it_with_code_zero(url: str, number: int) -> None:
     with worker(url) as process:
         wait_until_ready(process)
         process.send_signal(number)
-        assert process.wait(20) == 0
+        assert process.wait(DEADLINE_S) == 0
 
 
 def test_a_database_without_the_schema_is_refused(tmp_path: Path) -> None:
     with worker(f"sqlite:///{tmp_path}/empty.db") as process:
-        assert process.wait(20) == 1
+        assert process.wait(DEADLINE_S) == 1
         assert process.stderr is not None
         assert "run `rewind migrate`" in process.stderr.read()
 
@@ -97,7 +97,7 @@ def test_it_tells_that_it_is_at_work_until_it_ends(url: str) -> None:
         assert known.details == {"jobs": 0, "jobsMax": 7}
         wait_until_ready(process)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(DEADLINE_S) == 0
         assert store.processes() == ()
 
 

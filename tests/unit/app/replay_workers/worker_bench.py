@@ -9,6 +9,7 @@ from typing import Any
 from async_until import until
 from confluent_kafka import Consumer, TopicPartition
 from ports import free_port
+from processes import DEADLINE_S
 
 from app.config import Settings
 from app.log.event import OwedEvent
@@ -163,7 +164,8 @@ class Bench:
         with closing(
             Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": "test"})
         ) as consumer:
-            low, high = consumer.get_watermark_offsets(TopicPartition(DELIVERY_LOG, partition), 5)
+            place = TopicPartition(DELIVERY_LOG, partition)
+            low, high = consumer.get_watermark_offsets(place, DEADLINE_S)
         return OffsetRange(partition, low, high)
 
     @asynccontextmanager
