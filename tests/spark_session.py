@@ -1,4 +1,4 @@
-"""One Spark with an executor of its own for all tests of a process, and jobs to be killed."""
+"""One Spark with two worker JVMs for all tests of a process, and jobs as processes to be killed."""
 
 import os
 import signal
@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 
 import spark_jobs
 
-LOCAL_CLUSTER: Final = "local-cluster[1,2,1024]"
-"""One worker of two cores, whose executor is a JVM of its own: a second one would warm up, too."""
+LOCAL_CLUSTER: Final = "local-cluster[2,1,1024]"
+"""Two workers of one core each, whose executors are JVMs of their own."""
 
 EXECUTOR: Final = "CoarseGrainedExecutorBackend"
 _QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -72,7 +72,7 @@ def spark_environment(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def running_spark(folder: Path) -> Iterator[SparkSession]:
-    """A session on a cluster of one worker; at the end all its processes are gone."""
+    """A session on a cluster of two workers; at the end all its processes are gone."""
     before = dict(os.environ)
     # Executors find the functions of a test where pytest found them.
     path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -186,10 +186,6 @@ class JobProcess(ServerProcess):
             return
         _kill(self.family())
         self._process.wait()
-
-    def kill_executor(self) -> None:
-        """SIGKILL to one of the executors, where the job runs on workers of its own."""
-        _kill([process for process in self.family() if _is_executor(process)][:1])
 
     def until_gone(self) -> None:
         """Wait until everything that the job has started has ended by itself."""

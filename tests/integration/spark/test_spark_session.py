@@ -21,9 +21,9 @@ def test_tasks_run_in_executors_and_outlive_one(spark: SparkSession) -> None:
     rows = spark.range(0, 4, 1, 4).mapInArrow(parents, "id long, pid long")
     assert sorted(row.id for row in rows.collect()) == [0, 1, 2, 3]
     assert os.getpid() not in {row.pid for row in rows.collect()}
-    until(lambda: len(executors(spark)) == 1, "an executor")
+    until(lambda: len(executors(spark)) == 2, "two executors")
     first = executors(spark)
     kill_executor(spark)
     assert sorted(row.id for row in rows.collect()) == [0, 1, 2, 3]
-    until(lambda: len(executors(spark)) == 1, "the worker has started another executor")
+    until(lambda: len(executors(spark)) == 2, "a worker has started another executor")
     assert {p.pid for p in executors(spark)} != {p.pid for p in first}
