@@ -6,7 +6,7 @@ from typing import Self
 
 import httpx
 from migrated import make_migrated
-from processes import ServerProcess
+from processes import DEADLINE_S, ServerProcess
 
 from app.config import Settings
 from app.replay.accounts import Scope
@@ -18,8 +18,6 @@ from app.api.server import serve
 from app.config import Settings
 sys.exit(serve(Settings.model_validate_json(sys.argv[1])))
 """
-
-TIMEOUT_S = 60.0
 
 
 class ApiProcess:
@@ -47,7 +45,7 @@ class ApiProcess:
         _, token = self.store.create_key(account, scope, "")
         client = httpx.Client(
             base_url=self.url,
-            timeout=TIMEOUT_S,
+            timeout=DEADLINE_S,
             headers={"authorization": f"Bearer {token}"},
         )
         return self._open.enter_context(client)

@@ -7,10 +7,10 @@ from typing import Any, Self
 
 from kafka.protocol.consumer.fetch import FetchRequest, FetchResponse
 from kafka.protocol.producer.produce import ProduceRequest, ProduceResponse
+from processes import DEADLINE_S
 
 from logbroker.records.record import NewRecord, Record, decode_records, encode_batch
 
-TIMEOUT_S = 30.0
 PRODUCE_VERSION = 9
 FETCH_VERSION = 12
 
@@ -23,7 +23,7 @@ class RawConnection:
     def __init__(self, bootstrap_servers: str, *, receive_buffer_bytes: int | None = None) -> None:
         host, _, port = bootstrap_servers.rpartition(":")
         self.socket = socket.socket()
-        self.socket.settimeout(TIMEOUT_S)
+        self.socket.settimeout(DEADLINE_S)
         if receive_buffer_bytes is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         self.socket.connect((host, int(port)))

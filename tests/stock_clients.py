@@ -18,9 +18,8 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka import admin as confluent_admin
 from kafka.admin import KafkaAdminClient
-from processes import require_program
+from processes import DEADLINE_S, require_program
 
-TIMEOUT_S = 30.0
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 Result = TypeVar("Result")
@@ -92,7 +91,7 @@ class ConfluentClient:
     def create_topic(self, topic: str) -> None:
         admin = confluent_admin.AdminClient(self._bootstrap)
         new = confluent_admin.NewTopic(topic, num_partitions=1, replication_factor=1)
-        admin.create_topics([new])[topic].result(TIMEOUT_S)
+        admin.create_topics([new])[topic].result(DEADLINE_S)
 
     def produce(
         self, topic: str, records: Sequence[SentRecord], *, codec: str, is_idempotent: bool
@@ -122,13 +121,13 @@ class ConfluentClient:
                 headers=list(record.headers),
                 on_delivery=delivered,
             )
-        assert producer.flush(TIMEOUT_S) == 0
+        assert producer.flush(DEADLINE_S) == 0
         return offsets
 
     def offset_for_time(self, topic: str, timestamp_ms: int) -> int | None:
         with self._consumer() as consumer:
             asked = [TopicPartition(topic, 0, timestamp_ms)]
-            (found,) = consumer.offsets_for_times(asked, timeout=TIMEOUT_S)
+            (found,) = consumer.offsets_for_times(asked, timeout=DEADLINE_S)
         assert found.error is None
         return found.offset if found.offset >= 0 else None
 
@@ -136,7 +135,7 @@ class ConfluentClient:
         found: list[ReadRecord] = []
         with self._consumer() as consumer:
             consumer.assign([TopicPartition(topic, 0, start)])
-            end_s = time.monotonic() + TIMEOUT_S
+            end_s = time.monotonic() + DEADLINE_S
             while len(found) < count and time.monotonic() < end_s:
                 for message in consumer.consume(count - len(found), 0.2):
                     assert message.error() is None
@@ -192,7 +191,7 @@ class KafkaPythonClient:
                 )
                 for record in records
             ]
-            return [future.get(TIMEOUT_S).offset for future in sent]
+            return [future.get(DEADLINE_S).offset for future in sent]
 
     def offset_for_time(self, topic: str, timestamp_ms: int) -> int | None:
         partition = kafka.TopicPartition(topic, 0)
@@ -206,7 +205,7 @@ class KafkaPythonClient:
         with self._consumer() as consumer:
             consumer.assign([partition])
             consumer.seek(partition, start)
-            end_s = time.monotonic() + TIMEOUT_S
+            end_s = time.monotonic() + DEADLINE_S
             while len(found) < count and time.monotonic() < end_s:
                 polled = consumer.poll(timeout_ms=200, max_records=count - len(found))
                 found += map(_as_read, polled.get(partition, ()))
@@ -286,7 +285,7 @@ class AiokafkaClient:
             consumer.seek(partition, start)
             found: list[ReadRecord] = []
             while len(found) < count:
-                async with asyncio.timeout(TIMEOUT_S):
+                async with asyncio.timeout(DEADLINE_S):
                     found.append(_as_read(await consumer.getone(partition)))
             return found
 
@@ -318,7 +317,7 @@ class KcatClient:
             input=given,
             capture_output=True,
             text=True,
-            timeout=TIMEOUT_S,
+            timeout=DEADLINE_S,
             check=False,
         )
         assert done.returncode == 0, done.stderr

@@ -92,7 +92,7 @@ def records(broker: BrokerProcess, topic: str, partition: int) -> list[Message]:
         )
         consumer.assign([TopicPartition(topic, partition, low)])
         found: list[Message] = []
-        deadline_s = time.monotonic() + 30
+        deadline_s = time.monotonic() + DEADLINE_S
         while len(found) < high - low and time.monotonic() < deadline_s:
             found += consumer.consume(10_000, timeout=0.2)
         return found

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from processes import BrokerProcess
+from processes import DEADLINE_S, BrokerProcess
 from raw_connection import ACKS_ALL, ACKS_LEADER, RawConnection, batch_of
-from stock_clients import TIMEOUT_S, ConfluentClient, ReadRecord, sample_records
+from stock_clients import ConfluentClient, ReadRecord, sample_records
 
 from logbroker.embedded import ChildDidNotStart, EmbeddedBroker
 
@@ -117,14 +117,14 @@ def test_topics_ids_settings_and_deletions_outlive_a_crash(tmp_path: Path) -> No
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         place = TopicPartition("trimmed", 0, 7)
         fill(broker, "trimmed")
-        admin.delete_records([place])[place].result(TIMEOUT_S)
-        admin.delete_topics(["gone"])["gone"].result(TIMEOUT_S)
-        before = admin.list_topics(timeout=TIMEOUT_S)
+        admin.delete_records([place])[place].result(DEADLINE_S)
+        admin.delete_topics(["gone"])["gone"].result(DEADLINE_S)
+        before = admin.list_topics(timeout=DEADLINE_S)
         broker.kill()
 
         broker.serve()
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        after = admin.list_topics(timeout=TIMEOUT_S)
+        after = admin.list_topics(timeout=DEADLINE_S)
         assert after.cluster_id == before.cluster_id
         assert {name: len(topic.partitions) for name, topic in after.topics.items()} == {
             "kept": 3,

@@ -12,9 +12,9 @@ from kafka.protocol.consumer.group import JoinGroupRequest, JoinGroupResponse
 from kafka.protocol.consumer.offsets import ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from ports import free_port
-from processes import BrokerProcess, until
+from processes import DEADLINE_S, BrokerProcess, until
 from raw_connection import ACKS_ALL, ACKS_LEADER, RawConnection, batch_of
-from scraped_metrics import TIMEOUT_S, scrape
+from scraped_metrics import scrape
 from stock_clients import ConfluentClient, sample_records
 
 from logbroker.server.metrics.families import FAMILIES, PREFIX
@@ -162,7 +162,7 @@ def test_the_page_has_every_metric_that_there_is_and_no_other(
     broker: BrokerProcess, port: int
 ) -> None:
     address = f"http://127.0.0.1:{port}/metrics"
-    with urllib.request.urlopen(address, timeout=TIMEOUT_S) as answer:
+    with urllib.request.urlopen(address, timeout=DEADLINE_S) as answer:
         assert answer.headers["content-type"].startswith("text/plain")
         page = answer.read().decode()
     shown = dict(re.findall(rf"^# TYPE {PREFIX}(\w+) (\w+)$", page, re.MULTILINE))
@@ -198,7 +198,7 @@ def test_a_topic_made_anew_is_counted_anew(broker: BrokerProcess, port: int) -> 
             connection.produce("events", batch_of(b"x"), acks=ACKS_ALL)
             assert connection.produced()[1] == 0
         assert traffic(scrape(port), "events")["messages_in"] == 1
-        admin.delete_topics(["events"])["events"].result(TIMEOUT_S)
+        admin.delete_topics(["events"])["events"].result(DEADLINE_S)
     assert not [name for name in scrape(port) if 'topic="events"' in name]
 
 

@@ -34,9 +34,9 @@ from kafka.admin import ConfigResourceType as PythonResourceType
 from kafka.admin import KafkaAdminClient
 from kafka.errors import InvalidConfigurationError, TopicAlreadyExistsError
 from kafka.protocol.admin.configs import DescribeConfigsRequest, DescribeConfigsResponse
-from processes import BrokerProcess
+from processes import DEADLINE_S, BrokerProcess
 from raw_connection import RawConnection
-from stock_clients import TIMEOUT_S, ConfluentClient, KcatClient, sample_records
+from stock_clients import ConfluentClient, KcatClient, sample_records
 
 SETTINGS = {
     "retention.ms",
@@ -104,7 +104,7 @@ def fill(broker: BrokerProcess, topic: str, count: int) -> None:
 def watermarks(broker: BrokerProcess, topic: str) -> tuple[int, int]:
     settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "unused"}
     with closing(Consumer(settings)) as consumer:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=TIMEOUT_S)
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=DEADLINE_S)
     return low, high
 
 
@@ -114,7 +114,7 @@ def watermarks(broker: BrokerProcess, topic: str) -> tuple[int, int]:
 def values(admin: AdminClient, topic: str) -> dict[str, ConfigEntry]:
     resource = ConfigResource(ResourceType.TOPIC, topic)
     described: dict[str, ConfigEntry] = admin.describe_configs([resource])[resource].result(
-        TIMEOUT_S
+        DEADLINE_S
     )
     return described
 
@@ -122,12 +122,12 @@ def values(admin: AdminClient, topic: str) -> dict[str, ConfigEntry]:
 def alter(admin: AdminClient, topic: str, operation: AlterConfigOpType, **entry: Any) -> None:
     resource = ConfigResource(ResourceType.TOPIC, topic)
     resource.add_incremental_config(ConfigEntry(incremental_operation=operation, **entry))
-    admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
+    admin.incremental_alter_configs([resource])[resource].result(DEADLINE_S)
 
 
 def test_confluent_describes_alters_and_resets_settings(confluent: AdminClient, topic: str) -> None:
     new = NewTopic(topic, 2, 1, config={"retention.ms": "1000", "flush.messages": "5"})
-    confluent.create_topics([new])[topic].result(TIMEOUT_S)
+    confluent.create_topics([new])[topic].result(DEADLINE_S)
     described = values(confluent, topic)
     assert set(described) == SETTINGS
     assert described["retention.ms"].value == "1000"
@@ -163,61 +163,61 @@ def test_confluent_is_refused_settings_by_name(
 ) -> None:
     with pytest.raises(KafkaException, match=name):
         confluent.create_topics([NewTopic("never", 1, 1, config={name: value})])["never"].result(
-            TIMEOUT_S
+            DEADLINE_S
         )
-    assert "never" not in confluent.list_topics(timeout=TIMEOUT_S).topics
+    assert "never" not in confluent.list_topics(timeout=DEADLINE_S).topics
     plain = topic.partition("[")[0]
-    if plain not in confluent.list_topics(timeout=TIMEOUT_S).topics:
-        confluent.create_topics([NewTopic(plain, 1, 1)])[plain].result(TIMEOUT_S)
+    if plain not in confluent.list_topics(timeout=DEADLINE_S).topics:
+        confluent.create_topics([NewTopic(plain, 1, 1)])[plain].result(DEADLINE_S)
     with pytest.raises(KafkaException, match=name):
         alter(confluent, plain, AlterConfigOpType.SET, name=name, value=value)
 
 
 def test_confluent_grows_a_topic(confluent: AdminClient, broker: BrokerProcess, topic: str) -> None:
-    confluent.create_topics([NewTopic(topic, 1, 1)])[topic].result(TIMEOUT_S)
+    confluent.create_topics([NewTopic(topic, 1, 1)])[topic].result(DEADLINE_S)
     fill(broker, topic, 10)
-    confluent.create_partitions([ConfluentNewPartitions(topic, 4)])[topic].result(TIMEOUT_S)
-    assert len(confluent.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions) == 4
+    confluent.create_partitions([ConfluentNewPartitions(topic, 4)])[topic].result(DEADLINE_S)
+    assert len(confluent.list_topics(topic, timeout=DEADLINE_S).topics[topic].partitions) == 4
     assert watermarks(broker, topic) == (0, 10)
     with pytest.raises(KafkaException, match="INVALID_PARTITIONS"):
-        confluent.create_partitions([ConfluentNewPartitions(topic, 2)])[topic].result(TIMEOUT_S)
+        confluent.create_partitions([ConfluentNewPartitions(topic, 2)])[topic].result(DEADLINE_S)
 
 
 def test_confluent_deletes_records(
     confluent: AdminClient, broker: BrokerProcess, topic: str
 ) -> None:
-    confluent.create_topics([NewTopic(topic, 1, 1)])[topic].result(TIMEOUT_S)
+    confluent.create_topics([NewTopic(topic, 1, 1)])[topic].result(DEADLINE_S)
     fill(broker, topic, 20)
     place = TopicPartition(topic, 0, 7)
-    assert confluent.delete_records([place])[place].result(TIMEOUT_S).low_watermark == 7
+    assert confluent.delete_records([place])[place].result(DEADLINE_S).low_watermark == 7
     assert watermarks(broker, topic) == (7, 20)
     client = ConfluentClient(broker.bootstrap_servers)
     assert [record.offset for record in client.read(topic, 7, 13)] == list(range(7, 20))
     # The batch still holds what was deleted, and its times must not be found any more.
     assert client.offset_for_time(topic, START_MS) == 7
     with pytest.raises(KafkaException, match="OFFSET_OUT_OF_RANGE"):
-        confluent.delete_records([TopicPartition(topic, 0, 21)])[place].result(TIMEOUT_S)
+        confluent.delete_records([TopicPartition(topic, 0, 21)])[place].result(DEADLINE_S)
 
 
 def test_confluent_deletes_a_topic_and_makes_it_anew(
     confluent: AdminClient, broker: BrokerProcess, topic: str
 ) -> None:
     def topic_id() -> str:
-        described = confluent.describe_topics(TopicCollection([topic]))[topic].result(TIMEOUT_S)
+        described = confluent.describe_topics(TopicCollection([topic]))[topic].result(DEADLINE_S)
         return str(described.topic_id)
 
-    confluent.create_topics([NewTopic(topic, 1, 1)])[topic].result(TIMEOUT_S)
+    confluent.create_topics([NewTopic(topic, 1, 1)])[topic].result(DEADLINE_S)
     fill(broker, topic, 10)
     first_id = topic_id()
     with pytest.raises(KafkaException, match="TOPIC_ALREADY_EXISTS"):
-        confluent.create_topics([NewTopic(topic, 1, 1)])[topic].result(TIMEOUT_S)
+        confluent.create_topics([NewTopic(topic, 1, 1)])[topic].result(DEADLINE_S)
 
-    confluent.delete_topics([topic])[topic].result(TIMEOUT_S)
-    assert topic not in confluent.list_topics(timeout=TIMEOUT_S).topics
+    confluent.delete_topics([topic])[topic].result(DEADLINE_S)
+    assert topic not in confluent.list_topics(timeout=DEADLINE_S).topics
     with pytest.raises(KafkaException, match="UNKNOWN_TOPIC_OR_PART"):
-        confluent.delete_topics([topic])[topic].result(TIMEOUT_S)
+        confluent.delete_topics([topic])[topic].result(DEADLINE_S)
 
-    confluent.create_topics([NewTopic(topic, 1, 1)])[topic].result(TIMEOUT_S)
+    confluent.create_topics([NewTopic(topic, 1, 1)])[topic].result(DEADLINE_S)
     assert topic_id() != first_id
     assert watermarks(broker, topic) == (0, 0)
     fill(broker, topic, 3)
@@ -227,11 +227,11 @@ def test_confluent_deletes_a_topic_and_makes_it_anew(
 def test_confluent_lists_offsets_and_describes_the_cluster(
     confluent: AdminClient, broker: BrokerProcess, topic: str
 ) -> None:
-    confluent.create_topics([NewTopic(topic, 1, 1)])[topic].result(TIMEOUT_S)
+    confluent.create_topics([NewTopic(topic, 1, 1)])[topic].result(DEADLINE_S)
     fill(broker, topic, 10)
     place = TopicPartition(topic, 0)
     found = [
-        confluent.list_offsets({place: spec})[place].result(TIMEOUT_S).offset
+        confluent.list_offsets({place: spec})[place].result(DEADLINE_S).offset
         for spec in (
             OffsetSpec.earliest(),
             OffsetSpec.latest(),
@@ -241,12 +241,12 @@ def test_confluent_lists_offsets_and_describes_the_cluster(
     ]
     assert found == [0, 10, 9, 4]
 
-    cluster = confluent.describe_cluster().result(TIMEOUT_S)
+    cluster = confluent.describe_cluster().result(DEADLINE_S)
     assert [(node.id, node.host, node.port) for node in cluster.nodes] == [
         (7, "127.0.0.1", broker.port)
     ]
     assert cluster.controller.id == 7
-    assert cluster.cluster_id == confluent.list_topics(timeout=TIMEOUT_S).cluster_id
+    assert cluster.cluster_id == confluent.list_topics(timeout=DEADLINE_S).cluster_id
 
 
 # --- kafka-python ---
@@ -416,7 +416,7 @@ def test_aiokafka_describes_the_cluster(aiokafka: Aiokafka[Any], broker: BrokerP
 
 
 def test_kcat_lists_the_cluster(broker: BrokerProcess, confluent: AdminClient, topic: str) -> None:
-    confluent.create_topics([NewTopic(topic, 3, 1)])[topic].result(TIMEOUT_S)
+    confluent.create_topics([NewTopic(topic, 3, 1)])[topic].result(DEADLINE_S)
     told = KcatClient(broker.bootstrap_servers).run("-L", "-t", topic)
     assert f"broker 7 at {broker.bootstrap_servers} (controller)" in told
     assert f'topic "{topic}" with 3 partitions' in told

@@ -7,6 +7,7 @@ from contextlib import closing
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from processes import DEADLINE_S
 
 from app.log.audit_trail import Marks, PlacedSpan
 from app.log.errors import PublishFailed
@@ -171,7 +172,7 @@ def monitoring_events(bootstrap_servers: str, count: int) -> list[Published]:
 
 
 def _published(consumer: Consumer, count: int) -> Iterator[Published]:
-    end_s = time.monotonic() + 60
+    end_s = time.monotonic() + DEADLINE_S
     while count:
         assert time.monotonic() < end_s, f"{count} monitoring events did not come"
         message = consumer.poll(0.1)

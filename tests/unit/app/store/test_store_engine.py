@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from mariadb import MariaDbServer, require_mariadb
 from ports import free_port
+from processes import DEADLINE_S
 from sqlalchemy import Connection, select, text, update
 
 from app.replay.model import NewReplay, NewWebhook, Webhook, Window
@@ -225,7 +226,7 @@ def test_a_client_that_is_frozen_in_a_transaction_loses_its_locks(
 
     def freeze(db: Connection) -> None:
         assert leases.claim(db, "frozen", 60) is not None
-        deadline_s = time.monotonic() + 20
+        deadline_s = time.monotonic() + DEADLINE_S
         while (claim := store.claim("quick", 60)) is None and time.monotonic() < deadline_s:
             time.sleep(0.05)
         assert claim is not None
