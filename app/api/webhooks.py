@@ -152,7 +152,8 @@ def rotate_secret(
     """Give a webhook a new secret; the answer, and it alone, holds it.
 
     For the grace period the secret before signs as well, so that the receiver may learn the new
-    one in its own time. One secret before is kept: rotating twice within it drops the first.
+    one in its own time. One secret before is kept: rotating twice within it drops the first. The
+    secret that the webhook has already changes nothing, so that a request may be repeated.
     """
     webhook = webhook_changes.rotate_secret(doors, caller, webhook_id, body)
     return _with_secret(webhook, response)

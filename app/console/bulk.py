@@ -40,7 +40,7 @@ async def ask(
     )
 
 
-@router.post("/jobs/bulk/do")
+@router.post("/jobs/bulk/do", operation_id="changeReplays")
 async def do(
     request: Request, viewer: ViewerDependency, doors: DoorsDependency, form: ChangeForm
 ) -> Response:

@@ -18,7 +18,7 @@ from app.console.refused_forms import REFUSALS
 from app.replay.accounts import ApiKey
 from app.replay.model import Replay
 from app.replay.states import ReplayState
-from app.store import Store
+from app.store import Store, StoreUnavailable
 
 BEGIN_S: Final = 5.0
 """So long after a request began, nothing more is begun for it."""
@@ -122,12 +122,16 @@ def _move(store: Store, order: Order, caller: ApiKey, until_s: float) -> Outcome
         # As many as can be ticked take a second or so.
         moved = move(order.ids)
         return Outcome(replace(order, done=moved, refused=len(order.ids) - moved), is_over=True)
-    done, ids = order.done, _next_ids(store, order, caller)
-    while ids:
-        done += move(ids)
-        ids = _next_ids(store, order, caller)
-        if ids and time.monotonic() >= until_s:
-            return Outcome(replace(order, done=done), is_over=False)
+    done = order.done
+    try:
+        while ids := _next_ids(store, order, caller):
+            if done > order.done and time.monotonic() >= until_s:
+                return Outcome(replace(order, done=done), is_over=False)
+            done += move(ids)
+    except StoreUnavailable as error:
+        # What was done before is done, and is told.
+        stopped_by = problem_of(error, "").detail
+        return Outcome(replace(order, done=done), is_over=False, stopped_by=stopped_by)
     refused = max(0, order.expected - done)
     return Outcome(replace(order, done=done, refused=refused), is_over=True)
 
@@ -153,12 +157,15 @@ async def _retry(doors: Doors, order: Order, caller: ApiKey, until_s: float) -> 
     refused: list[Refused] = []
     is_over = False
     while not is_over:
-        step = await run_in_threadpool(_next_retry, doors.store, order, caller)
-        if step is None:
-            is_over = True
-            break
         try:
+            step = await run_in_threadpool(_next_retry, doors.store, order, caller)
+            if step is None:
+                is_over = True
+                break
             reason = await _queue(doors, f"{order.once}-{step.replay_id}", step.replay_id, caller)
+        except StoreUnavailable as error:
+            stopped_by = problem_of(error, "").detail
+            return Outcome(order, is_over=False, refused=tuple(refused), stopped_by=stopped_by)
         except _Stopped as stopped:
             return Outcome(order, is_over=False, refused=tuple(refused), stopped_by=str(stopped))
         if reason is not None:

@@ -40,7 +40,11 @@ class Part:
 
 Health = tuple[Part, ...]
 
-UNKNOWN: Final[Health] = (Part("service", False, "no answer yet"),)
+
+def _unknown(has_ensemble: bool) -> Health:
+    """Every part that there will be: pages have a place for what they are told later."""
+    names = ["database", "log", *(["ZooKeeper"] if has_ensemble else []), "workers", "live path"]
+    return tuple(Part(name, False, "no answer yet") for name in names)
 
 
 class HealthWatch:
@@ -48,7 +52,7 @@ class HealthWatch:
 
     def __init__(self, doors: Doors) -> None:
         self._doors = doors
-        self._known = UNKNOWN
+        self._known = _unknown(bool(doors.settings.zookeeper))
         self._asked_s = float("-inf")
         self._asking: asyncio.Task[None] | None = None
         self._questions: SingleFlight[None, tuple[Process, ...]] = SingleFlight(on_own_thread)

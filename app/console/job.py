@@ -73,6 +73,8 @@ async def job_page(
         request,
         "job.html",
         replay=view.replay,
+        # Offsets are of the log of its own data centre.
+        is_in_this_log=view.replay.origin in ("", doors.settings.origin),
         version=event_id(view.replay),
         parts=job_parts(environment, view, now_ms()),
         asked_by=asked_by(view.moves),
@@ -97,7 +99,7 @@ def _look(store: Store, replay_id: str, cursor: str | None, account: str | None)
     return _Look(view, failures, webhook)
 
 
-@router.post("/jobs/{replay_id}/pause")
+@router.post("/jobs/{replay_id}/pause", operation_id="pauseReplay")
 async def pause(
     replay_id: str,
     request: Request,
@@ -109,7 +111,7 @@ async def pause(
     return await _move(request, viewer, doors.store.pause_replay, replay_id, "pause")
 
 
-@router.post("/jobs/{replay_id}/resume")
+@router.post("/jobs/{replay_id}/resume", operation_id="resumeReplay")
 async def resume(
     replay_id: str,
     request: Request,
@@ -134,7 +136,7 @@ async def cancel_page(
     return await rendered(request, "job_cancel.html", replay=replay, left=events_left(replay))
 
 
-@router.post("/jobs/{replay_id}/cancel")
+@router.post("/jobs/{replay_id}/cancel", operation_id="cancelReplay")
 async def cancel(
     replay_id: str,
     request: Request,
@@ -146,7 +148,7 @@ async def cancel(
     return await _move(request, viewer, doors.store.cancel_replay, replay_id, "cancel")
 
 
-@router.post("/jobs/{replay_id}/retry")
+@router.post("/jobs/{replay_id}/retry", operation_id="retryReplay")
 async def retry(
     replay_id: str,
     request: Request,

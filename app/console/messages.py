@@ -1,6 +1,7 @@
 """The messages of a topic, a page at a time; and from one that is owed, the way to a replay."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 from urllib.parse import quote
 
@@ -18,6 +19,7 @@ from app.console.rendering import rendered
 from app.log.browser import BrowseQuestion, Content, Message, MessagePage, Order
 from app.log.errors import BrowseRefused
 from app.log.topics import DELIVERY_ARCHIVE, DELIVERY_LOG
+from app.replay.options import Source
 from app.replay.windows import TimeUnreadable
 
 FIELDS: Final = ("from", "partition", "offset", "time")
@@ -28,6 +30,9 @@ HEX_BYTES_MAX: Final = 4_096
 PREVIEW_CHARACTERS: Final = 150
 
 _DIGITS_MAX: Final = 19
+
+_SOURCES: Final = {DELIVERY_LOG: Source.LOG, DELIVERY_ARCHIVE: Source.ARCHIVE}
+"""What replays read each of these topics as."""
 
 router = APIRouter()
 
@@ -71,7 +76,7 @@ async def messages_page(
         typed=typed,
         page=page,
         refusal=refusal,
-        replay_url=_replay_url if name in (DELIVERY_LOG, DELIVERY_ARCHIVE) else _no_url,
+        replay_url=partial(_replay_url, _SOURCES.get(name)),
         hex_lines=hex_lines,
         preview=preview,
         following=None if page is None else _cursor_url(here, typed, page.next_cursor),
@@ -131,16 +136,15 @@ def _cursor_url(here: str, typed: Typed, cursor: str | None) -> str | None:
     return address(here, fields)
 
 
-def _replay_url(message: Message) -> str | None:
+def _replay_url(source: Source | None, message: Message) -> str | None:
     """Where a replay from this message on is asked for: of its webhook, from its time on."""
-    if message.time_ms is None or message.key is None or message.key.text is None:
+    key = message.key
+    if source is None or message.time_ms is None or key is None or key.text is None:
         return None
-    fields = {"webhookId": message.key.text, "from": field_time(message.time_ms)}
+    fields = {"webhookId": key.text, "from": field_time(message.time_ms)}
+    if source is not Source.LOG:
+        fields["source"] = source.value
     return address(NEW_REPLAY, fields)
-
-
-def _no_url(_message: Message) -> None:
-    return None
 
 
 def preview(content: Content | None) -> str:

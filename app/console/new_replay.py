@@ -100,7 +100,7 @@ async def preview(
     )
 
 
-@router.post("/replays")
+@router.post("/replays", operation_id="createReplay")
 async def start(
     request: Request, doors: DoorsDependency, viewer: ViewerDependency, form: ChangeForm
 ) -> Response:

@@ -10,6 +10,7 @@ from starlette.responses import RedirectResponse, Response
 from app.api.problems import UNAVAILABLE, Problem
 from app.api.refusals import problem_of
 from app.api.request_log import LOGGER
+from app.console.audit import note_refusal
 from app.console.gate import SignInNeeded
 from app.console.headers import HEADERS
 from app.console.rendering import rendered
@@ -40,6 +41,7 @@ async def _to_sign_in(request: Request, _error: Exception) -> Response:
     if request.headers.get("accept", "").startswith("text/event-stream"):
         # A stream would follow a redirect, and take the page for events.
         return Response(status_code=401)
+    note_refusal(request, 401)
     asked_for = request.url.path
     if request.url.query:
         asked_for += f"?{request.url.query}"
@@ -53,6 +55,7 @@ async def _page(request: Request, error: Exception) -> Response:
     problem = problem_of(error, request.headers.get("content-type", ""))
     if problem.kind is UNAVAILABLE and problem is not error:
         LOGGER.warning("unavailable", extra={"cause": str(error)})
+    note_refusal(request, problem.kind.status)
     response = await rendered(request, "problem.html", problem.kind.status, problem=problem)
     # What nobody foresaw is answered outside of what gives all other pages these.
     response.headers.update(HEADERS | {"cache-control": "no-store"})

@@ -3,9 +3,9 @@
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
-from typing import Final
+from typing import Annotated, Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from app.api.problems import NOT_FOUND, Problem
@@ -22,13 +22,15 @@ router = APIRouter()
 
 
 @router.get("/static/{name}")
-def static_file(name: str) -> Response:
-    """Give a file; it may be kept, for `static_url` changes when it does."""
+def static_file(name: str, version: Annotated[str, Query(alias="v")] = "") -> Response:
+    """Give a file; the version that was asked for may be kept, for `static_url` names another.
+
+    While processes of two versions serve, the page of one may ask the other for its files.
+    """
     if name not in MEDIA_TYPES:
         raise Problem(NOT_FOUND, "no file has this name")
-    return Response(
-        _content(name), headers={"cache-control": _A_YEAR}, media_type=MEDIA_TYPES[name]
-    )
+    kept = _A_YEAR if version == _version(name) else "no-store"
+    return Response(_content(name), headers={"cache-control": kept}, media_type=MEDIA_TYPES[name])
 
 
 @cache
@@ -37,6 +39,10 @@ def _content(name: str) -> bytes:
 
 
 @cache
+def _version(name: str) -> str:
+    return sha256(_content(name)).hexdigest()[:12]
+
+
 def static_url(name: str) -> str:
     """Where a page finds a file, by its name and content."""
-    return f"/console/static/{name}?v={sha256(_content(name)).hexdigest()[:12]}"
+    return f"/console/static/{name}?v={_version(name)}"

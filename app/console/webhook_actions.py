@@ -32,7 +32,7 @@ _DIGITS_MAX: Final = 9
 router = APIRouter(prefix="/webhooks/{webhook_id}")
 
 
-@router.post("/test")
+@router.post("/test", operation_id="testWebhook")
 async def test(
     webhook_id: str,
     request: Request,
@@ -49,7 +49,7 @@ async def test(
     return await show(request, doors, viewer, webhook_id, trial=trial)
 
 
-@router.post("/enable")
+@router.post("/enable", operation_id="enableWebhook")
 async def enable(
     webhook_id: str,
     request: Request,
@@ -72,10 +72,10 @@ async def edit_page(
     """Ask what is to change."""
     webhook = await _webhook(doors, viewer, webhook_id)
     typed = {"url": webhook.url, "description": webhook.description}
-    return await _asked(request, "webhook_edit.html", webhook, typed=typed)
+    return await _asked(request, "webhook_edit.html", webhook, typed=typed, url_before=webhook.url)
 
 
-@router.post("/edit")
+@router.post("/edit", operation_id="updateWebhook")
 async def edit(
     webhook_id: str,
     request: Request,
@@ -86,9 +86,9 @@ async def edit(
     """Change the URL or the description of a webhook."""
     webhook = await _webhook(doors, viewer, webhook_id)
     typed = {name: form[name] for name in CHANGE_FIELDS}
-    asked = dict(typed)
-    if typed["url"] == webhook.url:
-        # Left out, it is nobody's turn to prove anything.
+    asked, url_before = dict(typed), form["urlBefore"] or webhook.url
+    if typed["url"] == url_before:
+        # Left out, it is nobody's turn to prove anything, and one that a colleague gave stays.
         del asked["url"]
     try:
         change = read_body(WebhookChange, asked)
@@ -96,7 +96,9 @@ async def edit(
     except REFUSALS as error:
         refusal = refusal_of(error, CHANGE_FIELDS)
         note_change(request, viewer.key, "updateWebhook", webhook_id, refusal.status)
-        return await _asked(request, "webhook_edit.html", webhook, refusal, typed=typed)
+        return await _asked(
+            request, "webhook_edit.html", webhook, refusal, typed=typed, url_before=url_before
+        )
     return _done(request, viewer, "updateWebhook", webhook_id, "webhook-change")
 
 
@@ -109,7 +111,7 @@ async def disable_page(
     return await _asked(request, "webhook_disable.html", webhook, typed={"reason": ""})
 
 
-@router.post("/disable")
+@router.post("/disable", operation_id="disableWebhook")
 async def disable(
     webhook_id: str,
     request: Request,
@@ -147,7 +149,7 @@ async def rotation_page(
     return await _asked_rotation(request, webhook, None, chosen=str(GRACE_S))
 
 
-@router.post("/rotate")
+@router.post("/rotate", operation_id="rotateSecret")
 async def rotate(
     webhook_id: str,
     request: Request,
@@ -187,7 +189,7 @@ async def deletion_page(
     )
 
 
-@router.post("/delete")
+@router.post("/delete", operation_id="deleteWebhook")
 async def delete(
     webhook_id: str,
     request: Request,

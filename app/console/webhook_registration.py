@@ -27,7 +27,7 @@ async def registration_page(request: Request, _viewer: ChangerDependency) -> Res
     return await rendered(request, "webhook_new.html", typed=typed, refusal=None)
 
 
-@router.post("/webhooks")
+@router.post("/webhooks", operation_id="createWebhook")
 async def register(
     request: Request, doors: DoorsDependency, viewer: ViewerDependency, form: ChangeForm
 ) -> Response:

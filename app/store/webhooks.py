@@ -196,10 +196,14 @@ def rotate_secret(
 ) -> Webhook:
     """The webhook with a new secret; the one before it signs on for `grace_ms`. Locks its row.
 
+    The secret that it has already changes nothing: asked twice, the one before would be lost.
+
     Raises:
         WebhookNotFound: see `get`.
     """
     webhook = get(connection, webhook_id, of_account)
+    if webhook.secret == secret:
+        return webhook
     values = {
         "secret": secret,
         "previous_secret": webhook.secret if grace_ms else None,

@@ -38,7 +38,9 @@ Scope = tuple[str | None, ReplayFilter]
 class _Look:
     """What one look at the database found."""
 
-    replays: dict[str, Replay]
+    replays: dict[str, tuple[Replay, str]]
+    """Each with its version."""
+
     counts: dict[Scope, dict[ReplayState, int]]
 
 
@@ -122,9 +124,10 @@ class Broadcaster:
     def _look(self, seats: list[Seat]) -> _Look:
         store = self._doors.store
         ids = sorted(set[str]().union(*(seat.replay_ids for seat in seats)))
-        replays: dict[str, Replay] = {}
+        found: dict[str, Replay] = {}
         for start in range(0, len(ids), IDS_AT_A_TIME):
-            replays |= store.replays_by_id(ids[start : start + IDS_AT_A_TIME])
+            found |= store.replays_by_id(ids[start : start + IDS_AT_A_TIME])
+        replays = {each: (replay, event_id(replay)) for each, replay in found.items()}
         scopes = {(seat.account, seat.jobs) for seat in seats if COUNTERS in seat.seen}
         counts = {
             scope: dict(store.count_by_state(scope[1], of_account=scope[0])) for scope in scopes
@@ -141,17 +144,20 @@ class Broadcaster:
             ours = [seat for seat in seats if (seat.account, seat.jobs) == (account, jobs)]
             self._tell(ours, COUNTERS, parts)
 
-    async def _tell_replays(self, seats: list[Seat], replays: dict[str, Replay]) -> None:
+    async def _tell_replays(
+        self, seats: list[Seat], replays: dict[str, tuple[Replay, str]]
+    ) -> None:
         events: dict[tuple[str, str], str] = {}
-        for replay in replays.values():
-            version = event_id(replay)
-            for seat in seats:
-                if seat.account not in (None, replay.account_id):
+        for seat in seats:
+            for thing in list(seat.seen):
+                replay, version = replays.get(thing.removeprefix(JOB_PREFIX), (None, ""))
+                if replay is None or seat.account not in (None, replay.account_id):
                     continue
-                for thing in (replay.id, JOB_PREFIX + replay.id):
-                    if seat.shows_otherwise(thing, version):
-                        event = await self._event(events, thing, version, replay)
-                        seat.tell(thing, version, event)
+                if seat.shows_otherwise(thing, version):
+                    event = await self._event(events, thing, version, replay)
+                    seat.tell(thing, version, event)
+            # Hundreds of pages, each with rows of its own, would hold up all that is served.
+            await asyncio.sleep(0)
         self._events = events
 
     async def _event(

@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 from api_clients import Issued
 from async_until import until
+from console_clients import ConsoleClient
 from fastapi import FastAPI, Request
+from html_page import text_of
 
 from app.api.doors import Doors
 from app.api.problems import Problem
 from app.api.progress_watch import WATCHERS_PER_KEY_MAX
 from app.api.replay_progress import event_id
+from app.console import health
 from app.console.application import create_console
 from app.console.live.broadcast import Broadcaster
 from app.console.live.seats import COUNTERS, HEALTH, Seat
@@ -112,6 +115,20 @@ async def test_every_page_is_told_how_the_service_is(broadcaster: Broadcaster) -
     assert "answers" in health["database"]
     assert "does not answer" in health["log"]
     assert "0 at work" in health["workers"]
+
+
+async def test_a_page_has_a_place_for_each_part_before_any_has_answered(
+    broadcaster: Broadcaster, client: ConsoleClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "PATIENCE_S", 0.0)
+    first = await client.page("/console/jobs")
+    places = first.all(".//*[@data-live-id='health']/*")
+    assert all("no answer yet" in text_of(place) for place in places)
+    page = Seat(None, EVERYTHING, {HEALTH: ""})
+    with broadcaster.seat(page, "key_1"):
+        while "no answer yet" in (parts := (await told(page))[HEALTH])["database"]:
+            pass  # the stream was quicker than the parts
+    assert [place.get("data-live") for place in places] == list(parts)
 
 
 async def test_a_stream_ends_once_its_reader_has_signed_out(

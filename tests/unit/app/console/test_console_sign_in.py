@@ -253,6 +253,10 @@ async def test_pages_are_kept_by_nobody_and_files_for_long(client: ConsoleClient
         file = await client.get(url)
         assert file.status_code == 200
         assert "immutable" in file.headers["cache-control"]
+        # The script of a process of another version is not kept under this one's name.
+        path, _, version = url.partition("?v=")
+        other = await client.get(path, v=version[::-1])
+        assert (other.status_code, other.headers["cache-control"]) == (200, "no-store")
 
 
 async def test_no_page_holds_a_script_or_a_style_of_its_own(client: ConsoleClient) -> None:

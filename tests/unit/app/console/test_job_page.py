@@ -8,6 +8,7 @@ from api_clients import Issued
 from console_clients import ConsoleClient
 from html_page import HtmlPage, text_of
 
+from app.config import Settings
 from app.console.formats import NOTHING
 from app.console.job_parts import JobView, job_parts
 from app.console.rendering import environment
@@ -47,9 +48,14 @@ def replay(store: Store, webhook: Webhook, developer: Issued) -> Replay:
 @pytest.fixture
 def claim(store: Store, replay: Replay) -> Claim:
     """Of the one, by a worker that delivers it."""
-    claim = store.claim("machine:7", lease_s=60, origin=ELSEWHERE)
+    return delivered_by(store, ELSEWHERE, OffsetRange(partition=3, start=1_000, end=5_000))
+
+
+def delivered_by(store: Store, origin: str, offsets: OffsetRange) -> Claim:
+    """What a worker of a data centre claims, and begins to deliver."""
+    claim = store.claim("machine:7", lease_s=60, origin=origin)
     assert claim is not None
-    assert store.begin_delivery(claim.lease, OffsetRange(partition=3, start=1_000, end=5_000))
+    assert store.begin_delivery(claim.lease, offsets)
     return claim
 
 
@@ -162,12 +168,12 @@ async def test_operators_come_from_a_job_to_its_messages_and_developers_are_show
     client: ConsoleClient,
     developers_client: ConsoleClient,
     store: Store,
-    replay: Replay,
-    claim: Claim,
+    settings: Settings,
+    webhook: Webhook,
 ) -> None:
-    give_up(store, claim, failure(1))
-    offsets = store.replay(replay.id).offsets
-    assert offsets is not None
+    replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW, origin=settings.origin))
+    offsets = OffsetRange(partition=3, start=1_000, end=5_000)
+    give_up(store, delivered_by(store, settings.origin, offsets), failure(1))
     messages = "/console/log/topics/delivery_log/messages?from=offset"
     ways = [
         href
@@ -178,6 +184,14 @@ async def test_operators_come_from_a_job_to_its_messages_and_developers_are_show
     assert ways == [f"{place}&offset={offsets.start}", f"{place}&offset=1001"]
     links = (await developers_client.page(path(replay))).all(".//a")
     assert not [link for link in links if "/console/log" in link.get("href", "")]
+
+
+async def test_no_way_leads_from_a_job_to_the_log_of_another_data_centre(
+    client: ConsoleClient, store: Store, replay: Replay, claim: Claim
+) -> None:
+    give_up(store, claim, failure(1))
+    page = await client.page(path(replay))
+    assert not [link for link in page.all(".//main//a") if "/log/" in link.get("href", "")]
 
 
 async def test_failures_come_a_page_at_a_time(
@@ -337,6 +351,30 @@ async def test_who_may_only_look_changes_nothing(
     answers = [await readers_client.post(path(replay, action)) for action in ACTIONS]
     assert [answer.status_code for answer in answers] == [403] * 4
     assert store.replay(replay.id) == before
+
+
+async def test_what_is_refused_to_who_asks_is_told_to_the_audit(
+    anonymous: ConsoleClient,
+    readers_client: ConsoleClient,
+    others_client: ConsoleClient,
+    store: Store,
+    replay: Replay,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store.disable_webhook(replay.webhook_id, "gone")
+    caplog.set_level(logging.INFO, "rewind.audit")
+    for client, action in ((readers_client, "/pause"), (others_client, "/retry")):
+        await client.post(path(replay, action))
+    await anonymous.http.post(path(replay, "/cancel"))
+    # What asks for nothing to be changed is none of the audit's.
+    await readers_client.get(path(replay, "/cancel"))
+    lines = [vars(record) for record in caplog.records if record.message == "change"]
+    assert [(line["action"], line["target"], line["status"]) for line in lines] == [
+        ("pauseReplay", replay.id, 403),
+        ("retryReplay", replay.id, 404),
+        ("cancelReplay", replay.id, 401),
+    ]
+    assert [line["key_id"] is None for line in lines] == [False, False, True]
 
 
 async def test_who_may_only_look_is_offered_nothing_to_press(

@@ -215,6 +215,18 @@ async def test_another_url_is_proved_and_other_words_ask_nobody(
     assert "500" in page.main
 
 
+async def test_other_words_leave_a_url_that_a_colleague_has_changed_meanwhile(
+    client: ConsoleClient, developers_client: ConsoleClient, store: Store, reached: Webhook
+) -> None:
+    path = f"{page_of(reached)}/edit"
+    form = (await developers_client.page(path)).fields(FORM)
+    colleagues = (await client.page(path)).fields(FORM)
+    await told(client, path, colleagues | {"url": f"{reached.url}/moved"})
+    await told(developers_client, path, form | {"description": "orders"})
+    changed = store.webhook(reached.id)
+    assert (changed.url, changed.description) == (f"{reached.url}/moved", "orders")
+
+
 @pytest.mark.parametrize(
     ("field", "value"), [("url", ""), ("url", "ftp://example.com/"), ("description", "x" * 501)]
 )

@@ -120,6 +120,13 @@ def test_a_second_rotation_drops_the_oldest_secret(store: Store, webhook: Webhoo
     assert store.rotate_secret(webhook.id, third, DAY_MS).secrets_at(0) == (third, second)
 
 
+def test_the_same_rotation_asked_twice_drops_nothing(store: Store, webhook: Webhook) -> None:
+    second = new_secret()
+    rotated = store.rotate_secret(webhook.id, second, DAY_MS)
+    assert store.rotate_secret(webhook.id, second, DAY_MS) == rotated
+    assert rotated.secrets_at(0) == (second, webhook.secret)
+
+
 def test_a_rotation_without_grace_keeps_no_old_secret(store: Store, webhook: Webhook) -> None:
     secret = new_secret()
     store.rotate_secret(webhook.id, new_secret(), DAY_MS)
