@@ -26,6 +26,12 @@ REFERENCES_MAX: Final = 200
 QUOTED_MAX: Final = 7_000
 """Characters of a subject in a URL, of which servers take eight thousand in all."""
 
+ID_MAX: Final = 2**31 - 1
+"""Confluent's registry reads an id as a Java integer, and takes a larger one for another address.
+
+Whoever takes its answer to that for a registry that is away asks again for ever.
+"""
+
 UNKNOWN_S: Final = 10.0
 """How long an id that no schema has is taken as unknown before the registry is asked again."""
 
@@ -78,7 +84,8 @@ class SchemaLookup:
 
         Raises:
             RegistryUnavailable: the registry does not answer.
-            UnknownSchema: it has no such schema, or had none within the last `UNKNOWN_S`.
+            UnknownSchema: it has no such schema, or had none within the last `UNKNOWN_S`; or the
+                id is 0 or above `ID_MAX`.
             UndecodableValue: it has one that is not Avro, or that nobody can put together.
         """
         found = self._found.get(schema_id)
@@ -121,6 +128,8 @@ class SchemaLookup:
                 self._unknown_until_s[schema_id] = time.monotonic() + UNKNOWN_S
 
     def _is_unknown(self, schema_id: int) -> bool:
+        if not 0 < schema_id <= ID_MAX:
+            return True
         return time.monotonic() < self._unknown_until_s.get(schema_id, 0.0)
 
     def _schema(self, schema_id: int) -> FoundSchema:

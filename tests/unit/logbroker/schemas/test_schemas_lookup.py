@@ -12,7 +12,13 @@ from registry_stub import RegistryStub
 
 from logbroker.errors import ConfigurationError
 from logbroker.schemas import lookup
-from logbroker.schemas.lookup import ANSWER_BYTES_MAX, REFERENCES_MAX, FoundSchema, SchemaLookup
+from logbroker.schemas.lookup import (
+    ANSWER_BYTES_MAX,
+    ID_MAX,
+    REFERENCES_MAX,
+    FoundSchema,
+    SchemaLookup,
+)
 from logbroker.schemas.reading_errors import RegistryUnavailable, UndecodableValue, UnknownSchema
 
 TIMEOUT_S = 30.0
@@ -85,6 +91,23 @@ def test_unknown_ids_are_remembered_within_bounds(
         with pytest.raises(UnknownSchema):
             asked.schema(schema_id)
     assert [asked.is_settled(each) for each in range(1, 6)] == [False, False, True, True, True]
+
+
+@pytest.mark.parametrize("schema_id", [0, 2**31, 2**32 - 1])
+def test_an_id_that_no_registry_gives_is_unknown_without_a_question(
+    registry: RegistryStub, asked: SchemaLookup, schema_id: int
+) -> None:
+    """Confluent's registry would answer as if it had no such address."""
+    registry.answer(f"/schemas/ids/{schema_id}", 404, {"error_code": 404, "message": "HTTP 404"})
+    assert asked.is_settled(schema_id)
+    with pytest.raises(UnknownSchema, match=f"id {schema_id}"):
+        asked.schema(schema_id)
+    assert not registry.asked
+
+
+def test_the_largest_id_is_asked_for(registry: RegistryStub, asked: SchemaLookup) -> None:
+    registry.answer(f"/schemas/ids/{ID_MAX}", 200, {"schema": '"int"'})
+    assert asked.schema(ID_MAX).text == '"int"'
 
 
 @pytest.mark.parametrize(
