@@ -17,6 +17,9 @@ from spark_jobs.tables import Commit, DataFile
 DISORDER_MS: Final = 3_600_000
 """How much younger than a record a later one may be that still says: all before was older."""
 
+OLDER_MIN: Final = 100
+"""How many offsets in a row have to be older: a few may be of records that came late."""
+
 GAPS_TOLD_MAX: Final = 10
 """A table that was loaded for months beside a short retention may have hundreds."""
 
@@ -49,7 +52,11 @@ class Coverage:
 
     def lacking(self, start_ms: int, below: int) -> list[Gap]:
         """The gaps in which records of `start_ms` or later may lie that lie below an offset."""
-        return [gap for gap in self._gaps() if gap.start < below and self._may_have(gap, start_ms)]
+        return [
+            gap
+            for gap in self._gaps()
+            if gap.start < below and self._may_have(gap, start_ms, below)
+        ]
 
     def _gaps(self) -> Iterator[Gap]:
         if self.begin > 0:
@@ -57,14 +64,22 @@ class Coverage:
         yield from self.missing
         yield Gap(self.end, None, "they are not loaded yet")
 
-    def _may_have(self, gap: Gap, start_ms: int) -> bool:
-        """Whether nothing behind the gap says that all in it was older."""
+    def _may_have(self, gap: Gap, start_ms: int, below: int) -> bool:
+        """Whether what follows the gap does not say that all in it was older.
+
+        A late record lies in the file of its own hour, often alone: one old file says nothing. What
+        does is that no file of younger records begins for a while. From `below` on, the log was
+        younger than the window, so that whatever is older there came late.
+        """
         if gap.end is None:
             return True
         older_ms = start_ms - DISORDER_MS
-        return not any(
-            offset >= gap.end and latest_ms < older_ms for offset, latest_ms in self._times
+        younger = (
+            offset
+            for offset, latest_ms in self._times
+            if offset >= gap.end and latest_ms >= older_ms
         )
+        return min(*younger, self.end, below) - gap.end < OLDER_MIN
 
 
 def coverage(commits: Iterable[Commit], topic: str) -> dict[int, Coverage]:

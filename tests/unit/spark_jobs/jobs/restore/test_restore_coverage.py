@@ -68,23 +68,52 @@ def test_a_table_that_has_all_lacks_nothing_until_what_is_not_loaded_yet() -> No
 
 def test_what_is_lost_is_lacking_unless_it_was_older_or_came_later() -> None:
     covered = of(
-        loaded(1, 100, file(40, 60, 5), file(60, 100, 8)),
-        loaded(2, 300, file(200, 300, 12), missing=[(100, 200)]),
+        loaded(1, 200, file(40, 140, 5), file(140, 200, 8)),
+        loaded(2, 400, file(300, 400, 12), missing=[(200, 300)]),
     )
     # All in front of the table is older than what follows it, and that is older than hour 9.
-    assert gaps(covered, 9, 300) == [(100, 200)]
-    assert gaps(covered, 9, 100) == []
+    assert gaps(covered, 9, 400) == [(200, 300)]
+    assert gaps(covered, 9, 200) == []
     # What is lost may be as young as what came before it.
-    assert gaps(covered, 8, 300) == [(100, 200)]
-    assert gaps(covered, 5, 100) == [(0, 40)]
-    assert gaps(covered, 14, 300) == []
-    assert gaps(covered, 14 - DISORDER_MS // HOUR_MS, 300) == [(100, 200)]
-    text = in_words(covered.lacking(0, 400), "delivery_log-3", 400)
+    assert gaps(covered, 8, 400) == [(200, 300)]
+    assert gaps(covered, 5, 200) == [(0, 40)]
+    assert gaps(covered, 14, 400) == []
+    assert gaps(covered, 14 - DISORDER_MS // HOUR_MS, 400) == [(200, 300)]
+    text = in_words(covered.lacking(0, 500), "delivery_log-3", 500)
     assert text == (
         "delivery_log-3 from offset 0 to 40: the table begins behind them; "
-        "delivery_log-3 from offset 100 to 200: they were deleted before they were loaded; "
-        "delivery_log-3 from offset 300 to 400: they are not loaded yet"
+        "delivery_log-3 from offset 200 to 300: they were deleted before they were loaded; "
+        "delivery_log-3 from offset 400 to 500: they are not loaded yet"
     )
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        pytest.param(file(350, 351, 3), id="one"),
+        pytest.param(file(300, 301, 3), id="the first"),
+        pytest.param(file(301, 500, 3), id="many among the others"),
+        pytest.param(file(480, 700, 3), id="all of the last"),
+    ],
+)
+def test_late_records_behind_a_gap_do_not_say_that_all_in_it_was_older(late: DataFile) -> None:
+    assert late.offset_min is not None
+    on_time = file(300 if late.offset_min > 300 else 301, 700, 11)
+    lost = of(
+        loaded(1, 200, file(0, 200, 8)),
+        loaded(2, 700, on_time, late, missing=[(200, 300)]),
+    )
+    assert gaps(lost, 10, 700) == [(200, 300)]
+    begins_behind = of(loaded(1, 700, on_time, late))
+    assert gaps(begins_behind, 10, 700) == [(0, 300)]
+
+
+def test_where_the_log_was_younger_already_old_records_say_nothing() -> None:
+    covered = of(loaded(1, 100, file(0, 100, 11)), loaded(2, 500, file(200, 500, 3)))
+    covered.missing.append(Gap(100, 200, "they were deleted before they were loaded"))
+    assert gaps(covered, 10, 200) == [(100, 200)]
+    assert gaps(covered, 10, 299) == [(100, 200)]
+    assert gaps(covered, 10, 300) == []
 
 
 def test_of_many_gaps_so_many_are_told_as_the_service_takes() -> None:
@@ -100,12 +129,12 @@ def test_of_many_gaps_so_many_are_told_as_the_service_takes() -> None:
 def test_a_topic_that_was_made_anew_has_nothing_of_before() -> None:
     covered = of(
         loaded(1, 100, file(0, 100, 1)),
-        loaded(2, 50, file(0, 50, 6), topic_id=UUID(int=2)),
-        loaded(3, 80, file(50, 80, 9), topic_id=UUID(int=2)),
+        loaded(2, 150, file(0, 150, 6), topic_id=UUID(int=2)),
+        loaded(3, 180, file(150, 180, 9), topic_id=UUID(int=2)),
     )
-    assert (covered.topic_id, covered.begin, covered.end) == (UUID(int=2), 0, 80)
-    assert gaps(covered, 1, 80) == [(-1, 0)]
-    assert gaps(covered, 9, 80) == []
+    assert (covered.topic_id, covered.begin, covered.end) == (UUID(int=2), 0, 180)
+    assert gaps(covered, 1, 180) == [(-1, 0)]
+    assert gaps(covered, 9, 180) == []
 
 
 @pytest.mark.parametrize(
