@@ -63,9 +63,11 @@ def ranges_between(
 ) -> list[OffsetRange]:
     """What a micro-batch from `starts` to `ends` reads of a log that is now as `bounds` say.
 
-    New partitions are read from their first record on. What lies in the way of reading everything
-    is a loss: a partition that is gone, one that ends before it was read up to, a new one that
-    lacks its first records.
+    New partitions are read from their first record on. One that came up after the ends were noted
+    is left to the next micro-batch, for which it is new: before its first commit, a stream that is
+    started again gets new starts for old ends. What lies in the way of reading everything is a
+    loss: a partition that is gone, one that ends before it was read up to, a new one that lacks its
+    first records.
 
     Raises:
         DataLost: something is missing, and `losses` allows none.
@@ -74,8 +76,10 @@ def ranges_between(
     for place in sorted(starts.keys() | ends.keys()):
         start = starts.get(place, 0)
         asked = OffsetRange(*place, start, ends.get(place, start))
-        if place not in ends or place not in bounds:
+        if place not in bounds:
             losses.add(asked, GONE)
+        elif place not in ends:
+            continue
         elif asked.size < 0:
             losses.add(asked, cut_to(asked.end))
         else:

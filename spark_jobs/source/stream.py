@@ -114,7 +114,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         losses = Losses(are_allowed=not self._source.fail_on_data_loss)
         with translated(_FAILED):
             topics = self._view.topics()
-            bounds = self._view.bounds(self._view.partitions(topics) & ends.keys())
+            bounds = self._view.bounds(
+                self._view.partitions(topics) & (starts.keys() | ends.keys())
+            )
         ranges = ranges_between(starts, ends, bounds, losses)
         tell_of(losses)
         ids = {topic: plan.topic_id for topic, plan in topics.items()}

@@ -69,6 +69,13 @@ def test_a_micro_batch_has_new_partitions_from_their_first_record_on() -> None:
     assert between({B: 20}, {A: 7, B: 30}, strict) == [(0, 0, 7), (1, 20, 30)]
 
 
+def test_a_partition_that_came_up_after_the_ends_were_noted_is_left_to_the_next_micro_batch() -> (
+    None
+):
+    strict = Losses(are_allowed=False)
+    assert between({A: 0, B: 10}, {A: 7}, strict) == [(0, 0, 7)]
+
+
 @pytest.mark.parametrize(
     ("starts", "ends", "left", "lost"),
     [

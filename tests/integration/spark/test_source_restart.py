@@ -1,0 +1,59 @@
+"""What a stream reads that died before its first micro-batch was committed, without Spark."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from processes import BrokerProcess
+from written_log import Sent, WrittenLog
+
+from pyspark_rewind import DefaultSource
+from spark_jobs.source.columns import schema
+from spark_jobs.source.partitions import RangePartition
+from spark_jobs.source.stream import Json, StreamReader
+
+TOPIC = "orders"
+
+
+@pytest.fixture
+def log(broker: BrokerProcess) -> WrittenLog:
+    return WrittenLog(broker.bootstrap_servers)
+
+
+@contextmanager
+def running(log: WrittenLog) -> Iterator[StreamReader]:
+    """A stream's reader, from the first record on."""
+    options = {"kafka.bootstrap.servers": log.bootstrap_servers, "subscribe": TOPIC}
+    source = DefaultSource(options | {"startingOffsets": "earliest"})
+    reader = source.streamReader(schema(include_headers=False))
+    assert isinstance(reader, StreamReader)
+    try:
+        yield reader
+    finally:
+        reader.stop()
+
+
+def planned(reader: StreamReader, start: Json, end: Json) -> list[str]:
+    partitions = reader.partitions(start, end)
+    return [str(each.wanted) for each in partitions if isinstance(each, RangePartition)]
+
+
+def test_a_partition_that_was_added_meanwhile_is_read_by_the_second_micro_batch(
+    log: WrittenLog,
+) -> None:
+    log.make_topic(TOPIC)
+    log.publish(TOPIC, [Sent(b"", partition=0)] * 10)
+    with running(log) as first:
+        start = first.initialOffset()
+        noted = first.latestOffset(start, first.getDefaultReadLimit())
+    assert (start, noted) == ({TOPIC: {"0": 0}}, {TOPIC: {"0": 10}})
+
+    log.add_partitions(TOPIC, 2)
+    log.publish(TOPIC, [Sent(b"", partition=1)] * 3)
+    with running(log) as second:
+        # Spark asks for the start again, and has noted the end.
+        start = second.initialOffset()
+        assert start == {TOPIC: {"0": 0, "1": 0}}
+        assert planned(second, start, noted) == ["orders-0 [0, 10)"]
+        end = second.latestOffset(noted, second.getDefaultReadLimit())
+        assert planned(second, noted, end) == ["orders-1 [0, 3)"]
