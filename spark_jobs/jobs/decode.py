@@ -22,7 +22,7 @@ from spark_jobs.jobs.avro_values import SCHEMAS_MAX, JsonValues, look_up
 from spark_jobs.jobs.derived_files import write_files
 from spark_jobs.jobs.derived_tables import open_source
 from spark_jobs.jobs.kept_frames import kept
-from spark_jobs.jobs.load_position import moved_on, read_position, read_times, write_position
+from spark_jobs.jobs.load_position import read_position, read_times, write_position
 from spark_jobs.jobs.new_records import is_new, new_records, require_same_topics
 from spark_jobs.jobs.sifting import set_aside, sift, taken
 from spark_jobs.jobs.task_errors import told_plainly
@@ -80,6 +80,10 @@ class _Target:
         require_same_topics(seen, loaded)
         return cls(uri, table, base, seen)
 
+    def has(self, loaded: Mapping[str, TopicPosition]) -> bool:
+        """Whether nothing was loaded that the table has not come to."""
+        return self._position(loaded) == self.seen
+
     def add(self, rows: DataFrame, contract: StructType, source: _Source) -> tuple[int, int]:
         """Add the rows that are new to the table, by one commit; its version, and how many."""
         run = self.table.new_run()
@@ -90,7 +94,7 @@ class _Target:
             kind=KIND,
             run=run,
             position=write_position(
-                moved_on(self.seen, source.loaded),
+                self._position(source.loaded),
                 read_times(self.base.position) | source.times_ms,
                 KIND,
             ),
@@ -98,6 +102,9 @@ class _Target:
             report={"source": {"uri": source.table.store.uri, "version": source.head.version}},
         )
         return version, sum(file.records for file in added)
+
+    def _position(self, loaded: Mapping[str, TopicPosition]) -> dict[str, TopicPosition]:
+        return {**self.seen, **loaded}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +123,7 @@ class DecodeJob:
         Raises:
             InvalidOption: there is no raw table, it lacks a topic, or the URL is none.
             CorruptTable: a table is another job's.
-            TopicReplaced: a topic was made anew since the last run.
+            TopicReplaced: a topic was made anew, or its log was cut, since the last run.
             SourceFailed: the registry does not answer; nothing was committed.
             RunSuperseded: another run committed to one of the tables meanwhile.
             TasksFailed, StorageFailed: to be run again.
@@ -124,7 +131,7 @@ class DecodeJob:
         source = self._source()
         decoded = _Target.open(self.decoded_table, source.loaded)
         quarantine = _Target.open(self.quarantine_table, source.loaded)
-        if moved_on(decoded.seen, source.loaded) == decoded.seen:
+        if decoded.has(source.loaded):
             return Decoded(0, 0, 0, None)
         spark = session()
         with told_plainly():

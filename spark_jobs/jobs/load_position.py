@@ -3,8 +3,11 @@
 {"topics": {TOPIC: {"id": UUID or null, "offsets": {PARTITION: next offset, …}, "asOfMs": ms}, …}}
 
 `asOfMs`, in ms since 1970, is when the log was asked for these offsets: what was acknowledged
-before is below them. Jobs that read a table of records keep what they have read of it likewise,
-with their name beside it: {"job": NAME, "topics": …}.
+before is below them. Beside it is `cuts`, if there were any: how often offsets went back to where
+the log had lost its end, so that the table has several records of an offset.
+
+Jobs that read a table of records keep what they have read of it likewise, with their name beside
+it: {"job": NAME, "topics": …}.
 """
 
 from collections.abc import Iterator, Mapping
@@ -61,17 +64,30 @@ def write_position(
 def moved_on(
     before: Mapping[str, TopicPosition], after: Mapping[str, TopicPosition]
 ) -> dict[str, TopicPosition]:
-    """The position after a run, with what it did not read of where it was.
+    """The position after a load, with what it did not read of where it was.
 
     A topic that was made anew has the partitions that it has now, and no others.
     """
     joined = dict(before)
     for topic, now in after.items():
-        known = before.get(topic)
-        is_same = known is not None and known.topic_id == now.topic_id
-        kept = known.offsets if known is not None and is_same else {}
-        joined[topic] = TopicPosition(now.topic_id, {**kept, **now.offsets})
+        known = before.get(topic, now)
+        joined[topic] = now if is_other_topic(known, now) else _joined(known, now)
     return joined
+
+
+def is_other_topic(known: TopicPosition, now: TopicPosition) -> bool:
+    """Whether a topic was made anew, as far as ids tell."""
+    return None not in (known.topic_id, now.topic_id) and known.topic_id != now.topic_id
+
+
+def went_back(known: TopicPosition, now: TopicPosition) -> bool:
+    """Whether a partition is not read as far as it was."""
+    return any(now.offsets.get(number, offset) < offset for number, offset in known.offsets.items())
+
+
+def _joined(known: TopicPosition, now: TopicPosition) -> TopicPosition:
+    cuts = known.cuts + went_back(known, now)
+    return TopicPosition(now.topic_id, {**known.offsets, **now.offsets}, cuts)
 
 
 @contextmanager
@@ -86,12 +102,13 @@ def _reading(owner: str = "a load") -> Iterator[None]:
 
 
 def _read(document: Mapping[str, object]) -> TopicPosition:
-    topic_id, offsets = document["id"], document["offsets"]
+    topic_id, offsets, cuts = document["id"], document["offsets"], document.get("cuts", 0)
     if not isinstance(offsets, Mapping):
         raise TypeError(offsets)
     return TopicPosition(
         None if topic_id is None else UUID(str(topic_id)),
         {int(partition): int(offset) for partition, offset in offsets.items()},
+        int(str(cuts)),
     )
 
 
@@ -99,4 +116,5 @@ def _write(position: TopicPosition) -> dict[str, object]:
     return {
         "id": None if position.topic_id is None else str(position.topic_id),
         "offsets": {str(number): offset for number, offset in sorted(position.offsets.items())},
+        **({"cuts": position.cuts} if position.cuts else {}),
     }

@@ -10,6 +10,7 @@ from pyspark.sql import functions as sql
 
 from spark_jobs.contracts import RECORDS
 from spark_jobs.errors import TopicReplaced
+from spark_jobs.jobs.load_position import is_other_topic, went_back
 from spark_jobs.log.planning import TopicPosition
 from spark_jobs.tables import DataFile, Snapshot, Table, read_files
 
@@ -20,20 +21,23 @@ Positions = Mapping[str, TopicPosition]
 
 
 def require_same_topics(seen: Positions, loaded: Positions) -> None:
-    """Refuse to go on behind offsets of a topic that is another one by now.
+    """Refuse to go on behind offsets that mean other records by now.
 
     Raises:
-        TopicReplaced: a topic was made anew since.
+        TopicReplaced: since they were read, a topic was made anew, or its log was cut.
     """
     for topic, position in seen.items():
         now = loaded.get(topic)
-        if now is None or None in (now.topic_id, position.topic_id):
-            continue
-        if now.topic_id != position.topic_id:
+        if now is not None and _means_others(position, now):
             raise TopicReplaced(
-                f"topic {topic} was made anew after it had been read up to here: "
-                "its offsets mean other records; begin a table of its own for it"
+                f"topic {topic} was made anew, or its log was cut, after it had been read up to "
+                "here: its offsets mean other records; begin a table of its own for it"
             )
+
+
+def _means_others(seen: TopicPosition, now: TopicPosition) -> bool:
+    # Loads of before did not count how often logs were cut.
+    return is_other_topic(seen, now) or now.cuts != seen.cuts or went_back(seen, now)
 
 
 def new_records(

@@ -27,6 +27,8 @@ class TopicPosition:
 
     topic_id: UUID | None
     offsets: Mapping[int, int]
+    cuts: int = 0
+    """How often offsets went back to where the log had lost its end: those behind came again."""
 
 
 @dataclass(frozen=True)

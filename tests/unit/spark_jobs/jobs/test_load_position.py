@@ -14,10 +14,12 @@ def test_a_position_is_read_as_it_was_written() -> None:
     position = {
         "orders": TopicPosition(ONE, {0: 5, 10: 2**62}),
         "audit": TopicPosition(None, {}),
+        "cut": TopicPosition(ONE, {0: 5}, cuts=2),
     }
-    written = json.loads(json.dumps(write_position(position, {"orders": 7, "audit": 8})))
+    times_ms = {"orders": 7, "audit": 8, "cut": 9}
+    written = json.loads(json.dumps(write_position(position, times_ms)))
     assert read_position(written) == position
-    assert read_times(written) == {"orders": 7, "audit": 8}
+    assert read_times(written) == times_ms
 
 
 def test_a_position_names_its_topics_and_partitions_in_order() -> None:
@@ -42,6 +44,7 @@ def test_an_empty_table_has_no_position() -> None:
         {"topics": {"a": {"offsets": {}}}},
         {"topics": {"a": {"id": None, "offsets": [1]}}},
         {"topics": {"a": {"id": None, "offsets": {"x": 1}}}},
+        {"topics": {"a": {"id": None, "offsets": {}, "cuts": "x"}}},
         {"topics": {"a": 3}},
         {"job": "decode", "topics": {}},
     ],
@@ -70,3 +73,11 @@ def test_a_topic_that_was_made_anew_has_no_partitions_of_before() -> None:
     assert moved_on(before, {"a": TopicPosition(OTHER, {0: 2})}) == {
         "a": TopicPosition(OTHER, {0: 2})
     }
+
+
+@pytest.mark.parametrize("topic_id", [ONE, None])
+def test_a_position_counts_how_often_offsets_went_back(topic_id: UUID | None) -> None:
+    position = {"a": TopicPosition(topic_id, {0: 10, 1: 3})}
+    for end, cuts in ((5, 1), (12, 1), (12, 1), (11, 2)):
+        position = moved_on(position, {"a": TopicPosition(topic_id, {0: end})})
+        assert position == {"a": TopicPosition(topic_id, {0: end, 1: 3}, cuts)}
