@@ -71,13 +71,25 @@ class Mirror:
             ConfigurationError: the two clusters, or their topics, cannot be mirrored as they are.
         """
         ids = self._patiently(self._aligner.cluster_ids)
+        if ids is None:
+            return
+        self._tell_route(*ids)
+        receipts = self._make_receipts(ids[0])
+        try:
+            self._copy(*ids, receipts)
+        finally:
+            receipts.close()
+
+    def _make_receipts(self, source_id: str) -> ReceiptPublisher:
+        book = ReceiptBook(f"mirror@{self._settings.origin or source_id}", self._consumer_name)
+        return ReceiptPublisher(self._settings.source, book, self.counts)
+
+    def _copy(self, source_id: str, destination_id: str, receipts: ReceiptPublisher) -> None:
         backoff_s = BACKOFF_S
-        if ids is not None:
-            self._tell_route(*ids)
-        while ids is not None and not self._stopping.is_set():
+        while not self._stopping.is_set():
             copied = self._copied
             try:
-                self._pass(*ids)
+                self._pass(source_id, destination_id, receipts)
             except PassageFailed as failure:
                 self.counts.error(failure.reason)
                 self.counts.restarts += 1
@@ -110,13 +122,11 @@ class Mirror:
         _log.error("partition held back topic=%s partition=%s for_s=%s", *place, hold_s)
         return True
 
-    def _pass(self, source_id: str, destination_id: str) -> None:
+    def _pass(self, source_id: str, destination_id: str, receipts: ReceiptPublisher) -> None:
         aligned = self._align()
         if aligned is None:
             return
         settings, counts = self._settings, self.counts
-        tier = f"mirror@{settings.origin or source_id}"
-        book = ReceiptBook(tier, self._consumer_name)
         sender = Sender(
             producer_settings(
                 settings.destination.servers,
@@ -127,7 +137,7 @@ class Mirror:
             | {"error_cb": Complaints("destination", counts.error).note},
             Provenance(source_id, destination_id, settings.origin),
             counts,
-            book.note,
+            receipts.book.note,
         )
         source = settings.source
         Passage(
@@ -135,7 +145,7 @@ class Mirror:
             aligned.topics,
             Share(aligned.partitions, aligned.ids, aligned.watch, self._has_begun),
             sender,
-            ReceiptPublisher(settings.source, book, counts),
+            receipts,
             counts,
             self._held,
             self._stopping,

@@ -50,7 +50,6 @@ DRAIN_S: Final = 5.0
 ANSWER_S: Final = 5.0
 ENDS_S: Final = 0.5
 RETRY_S: Final = 1.0
-LAST_RECEIPTS_S: Final = 3.0
 
 _LATEST: Final = -1
 """What Kafka's ListOffsets takes for the time after the newest record."""
@@ -263,9 +262,10 @@ class Passage:
 
     def _keep_up(self) -> None:
         """Commit now and then; the receipts of what is committed come before."""
+        if not self._receipts.is_settled():
+            return
         if self._due:
-            if self._receipts.is_settled():
-                self._commit(self._due, is_last=False)
+            self._commit(self._due, is_last=False)
             return
         now_s = time.monotonic()
         if now_s < self._next_commit_s and not self._receipts.book.is_full:
@@ -277,8 +277,8 @@ class Passage:
             self._is_outdated = True
         self._measure_lag()
         self._due = self._uncommitted()
-        if self._due:
-            self._receipts.begin()
+        # Also where nothing is due: there may be some that were refused.
+        self._receipts.begin()
 
     def _uncommitted(self) -> dict[Place, int]:
         return {
@@ -307,7 +307,10 @@ class Passage:
         positions = self._uncommitted()
         if not positions:
             return
-        self._receipts.finish(LAST_RECEIPTS_S)
+        if not self._receipts.finish():
+            # Whoever goes on tells of it then.
+            _log.warning("not committed reason=receipts are under way")
+            return
         try:
             self._commit(positions, is_last=True)
         except KafkaException as refusal:

@@ -76,6 +76,8 @@ def test_the_times_of_faults_are_those_of_the_code() -> None:
     audit = next(text for what, text in told.items() if "audit" in what)
     assert f"({receipts.REASON})" in audit
     assert f"after {receipts.AGAIN_AFTER_S:g} s" in audit
+    assert f"up to {receipts.UNPUBLISHED_BYTES_MAX >> 20} MB" in audit
+    assert f"({receipts.LOST})" in audit
     assert f"({passage.RECORDS_LOST})" in " ".join(told.values())
     assert f"what is on its way is waited for ({passage.DRAIN_S:g} s)" in MIRROR_PAGE
 
