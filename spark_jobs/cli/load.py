@@ -31,8 +31,9 @@ from spark_jobs.session import session_on_demand
 _STARTS: Final = {"earliest": EARLIEST, "latest": LATEST}
 _WAYS_ON: Final = (
     "nothing was loaded; with --no-fail-on-data-loss the load goes on with what there is, tells "
-    "how many offsets are missing, and begins a topic that was made anew at its first offset; "
-    "another --table keeps such a topic apart from what it was before"
+    "how many offsets are missing, notes for later loads that a topic is gone, and begins one that "
+    "was made anew at its first offset; another --table keeps such a topic apart from what it was "
+    "before"
 )
 
 

@@ -76,7 +76,7 @@ def load(request: LoadRequest, session: Callable[[], SparkSession]) -> LoadRepor
     """Load up to the end that the log has now. `session` is called only if there is anything.
 
     Raises:
-        DataLost: the log has deleted what is due; nothing was committed.
+        DataLost: the log has deleted what is due, or a topic; nothing was committed.
         TopicReplaced: a topic was made anew, so that its offsets mean other records.
         RunSuperseded: another run committed first; what this one wrote is not visible.
         InvalidOption: a topic is not there.
@@ -90,13 +90,14 @@ def load(request: LoadRequest, session: Callable[[], SparkSession]) -> LoadRepor
     as_of_ms = int(time.time() * 1_000)
     plan = _plan(request, before)
     outcomes = _run_tasks(request, table, run, plan, session)
-    after = moved_on(before, plan.position)
+    after = moved_on(before, plan.position, plan.gone)
     report = LoadReport(
         table=request.table,
         run=run.id,
         outcomes=outcomes,
         missing=sorted(chain(plan.losses.ranges, *(each.missing for each in outcomes))),
         replaced=_replaced(before, plan),
+        gone=sorted(plan.gone),
         seconds=time.monotonic() - began,
         ends={topic: sum(after[topic].offsets.values()) for topic in plan.position},
     )

@@ -3,18 +3,21 @@
 {"topics": {TOPIC: {"id": UUID or null, "offsets": {PARTITION: next offset, …}, "asOfMs": ms}, …}}
 
 `asOfMs`, in ms since 1970, is when the log was asked for these offsets: what was acknowledged
-before is below them. Beside it is `cuts`, if there were any: how often offsets went back to where
-the log had lost its end, so that the table has several records of an offset.
+before is below them. Beside it are, where there were any, `cuts`: how often offsets went back to
+where the log had lost its end, so that the table has several records of an offset; and `gone`:
+[PARTITION, …], those that were not there any more when a load went on without them.
 
 Jobs that read a table of records keep what they have read of it likewise, with their name beside
 it: {"job": NAME, "topics": …}.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
+from logbroker.client.raw import TopicPartition
 from spark_jobs.errors import CorruptTable
 from spark_jobs.log.planning import TopicPosition
 from spark_jobs.tables.manifest import Position
@@ -22,6 +25,8 @@ from spark_jobs.tables.manifest import Position
 _JOB: Final = "job"
 _TOPICS: Final = "topics"
 _TIME: Final = "asOfMs"
+_CUTS: Final = "cuts"
+_GONE: Final = "gone"
 
 
 def read_position(position: Position, job: str | None = None) -> dict[str, TopicPosition]:
@@ -62,15 +67,21 @@ def write_position(
 
 
 def moved_on(
-    before: Mapping[str, TopicPosition], after: Mapping[str, TopicPosition]
+    before: Mapping[str, TopicPosition],
+    after: Mapping[str, TopicPosition],
+    gone: Iterable[TopicPartition] = (),
 ) -> dict[str, TopicPosition]:
     """The position after a load, with what it did not read of where it was.
 
-    A topic that was made anew has the partitions that it has now, and no others.
+    `gone` are partitions that it did not find any more. A topic that was made anew has the
+    partitions that it has now, and no others.
     """
     joined = dict(before)
+    for topic, partition in gone:
+        known = joined[topic]
+        joined[topic] = replace(known, gone=known.gone | {partition})
     for topic, now in after.items():
-        known = before.get(topic, now)
+        known = joined.get(topic, now)
         joined[topic] = now if is_other_topic(known, now) else _joined(known, now)
     return joined
 
@@ -86,8 +97,12 @@ def went_back(known: TopicPosition, now: TopicPosition) -> bool:
 
 
 def _joined(known: TopicPosition, now: TopicPosition) -> TopicPosition:
-    cuts = known.cuts + went_back(known, now)
-    return TopicPosition(now.topic_id, {**known.offsets, **now.offsets}, cuts)
+    return TopicPosition(
+        now.topic_id,
+        {**known.offsets, **now.offsets},
+        known.cuts + went_back(known, now),
+        known.gone - now.offsets.keys(),
+    )
 
 
 @contextmanager
@@ -102,13 +117,15 @@ def _reading(owner: str = "a load") -> Iterator[None]:
 
 
 def _read(document: Mapping[str, object]) -> TopicPosition:
-    topic_id, offsets, cuts = document["id"], document["offsets"], document.get("cuts", 0)
-    if not isinstance(offsets, Mapping):
-        raise TypeError(offsets)
+    topic_id, offsets = document["id"], document["offsets"]
+    cuts, gone = document.get(_CUTS, 0), document.get(_GONE, [])
+    if not isinstance(offsets, Mapping) or not isinstance(gone, list):
+        raise TypeError(document)
     return TopicPosition(
         None if topic_id is None else UUID(str(topic_id)),
         {int(partition): int(offset) for partition, offset in offsets.items()},
         int(str(cuts)),
+        frozenset(map(int, gone)),
     )
 
 
@@ -116,5 +133,6 @@ def _write(position: TopicPosition) -> dict[str, object]:
     return {
         "id": None if position.topic_id is None else str(position.topic_id),
         "offsets": {str(number): offset for number, offset in sorted(position.offsets.items())},
-        **({"cuts": position.cuts} if position.cuts else {}),
+        **({_CUTS: position.cuts} if position.cuts else {}),
+        **({_GONE: sorted(position.gone)} if position.gone else {}),
     }

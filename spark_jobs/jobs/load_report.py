@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from logbroker.client.raw import TopicPartition
 from spark_jobs.jobs.load_task import RangeOutcome
 from spark_jobs.log.ranges import OffsetRange
 
@@ -25,6 +26,9 @@ class LoadReport:
     """Topics that were made anew, and begun again."""
 
     seconds: float
+    gone: Sequence[TopicPartition] = ()
+    """Partitions that were loaded before and are not there any more; later loads know that."""
+
     version: int | None = None
     """That the run has committed; None while it has not, and where there was nothing new."""
 
@@ -61,6 +65,7 @@ def facts(report: LoadReport) -> dict[str, Any]:
             for each in report.missing
         ],
         "replacedTopics": list(report.replaced),
+        "gone": [each._asdict() for each in report.gone],
         "topics": _topics(report),
         "seconds": round(report.seconds, 3),
     }
@@ -70,6 +75,8 @@ def lines(report: LoadReport) -> Iterator[str]:
     """The report for people."""
     for topic in report.replaced:
         yield f"topic {topic} was made anew: loaded from its first offset"
+    for place in report.gone:
+        yield f"{place} is not there any more: later loads pass over it"
     for each in report.missing:
         yield f"missing: {each}, {each.size} offsets that the log has deleted before"
     if report.version is None:

@@ -30,6 +30,9 @@ class TopicPosition:
     cuts: int = 0
     """How often offsets went back to where the log had lost its end: those behind came again."""
 
+    gone: frozenset[int] = frozenset()
+    """Partitions that were not there any more, which was passed over."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -38,6 +41,8 @@ class Plan:
     ranges: list[OffsetRange]
     topic_ids: Mapping[str, UUID | None]
     losses: Losses
+    gone: frozenset[TopicPartition] = frozenset()
+    """What was read before, is not there any more, and was not known to be gone."""
 
     @property
     def position(self) -> dict[str, TopicPosition]:
@@ -162,21 +167,22 @@ def plan_onward(
 
     Raises:
         TopicReplaced: a topic was made anew, or ends before the position; `losses` allows none.
-        DataLost: offsets after the position, or topics with one, are gone; `losses` allows none.
+        DataLost: offsets after the position, or topics with one, are gone, and the position does
+            not know that yet; `losses` allows none.
     """
     topics = view.topics()
     partitions = view.partitions(topics)
     bounds = view.bounds(partitions)
     fresh = {place: bounds[place] for place in partitions if place.topic not in position}
     starts = view.resolve(first_start, fresh) if fresh else {}
-    _note_gone(position, partitions, losses)
+    gone = _newly_gone(position, partitions, losses)
     ranges = []
     for place in sorted(partitions):
         known = position.get(place.topic)
         start = starts[place] if known is None else _onward(place, known, topics, bounds, losses)
         asked = OffsetRange(*place, start, max(start, bounds[place].end))
         ranges.append(resolution.within(asked, bounds[place], losses))
-    return Plan(ranges, _ids(topics, partitions), losses)
+    return Plan(ranges, _ids(topics, partitions), losses, gone)
 
 
 def _onward(
@@ -208,18 +214,19 @@ def _onward(
     return bounds[place].first
 
 
-def _note_gone(
+def _newly_gone(
     position: Mapping[str, TopicPosition], partitions: Collection[TopicPartition], losses: Losses
-) -> None:
+) -> frozenset[TopicPartition]:
     read = {
         TopicPartition(topic, number)
         for topic, known in position.items()
-        for number in known.offsets
+        for number in known.offsets.keys() - known.gone
     }
-    for place in sorted(read - set(partitions)):
+    gone = read - set(partitions)
+    for place in sorted(gone):
         end = position[place.topic].offsets[place.partition]
         losses.add(OffsetRange(*place, end, end), "the partition is not there any more")
-        _log.warning("%s is not there any more", place)
+    return frozenset(gone)
 
 
 def _ids(

@@ -91,6 +91,28 @@ def test_loss_is_refused_with_the_ways_on(scene: LoadScene) -> None:
     assert scene.table.head().version == 1
 
 
+def test_a_topic_that_is_gone_is_passed_over_once_that_was_allowed(scene: LoadScene) -> None:
+    scene.make_topic("order-notes", 1)
+    pattern = ("--subscribe-pattern", "^order")
+    run(scene, *pattern, "--starting-offsets", "latest")
+    scene.delete_topic("order-notes")
+    refused = run(scene, *pattern)
+    assert refused.exit_code == REFUSED
+    assert "order-notes-0 [0, 0) cannot be read: the partition is not there" in refused.stderr
+    allowed = run(scene, *pattern, "--no-fail-on-data-loss")
+    assert allowed.exit_code == 0
+    assert "order-notes-0 is not there any more: later loads pass over it" in allowed.stdout
+    later = run(scene, *pattern)
+    assert (later.exit_code, later.stdout.partition(":")[0]) == (0, "nothing new")
+
+    # One of its name is no other one of the pattern: the table has records of the old one.
+    scene.make_topic("order-notes", 1)
+    scene.publish(3, "order-notes")
+    refused = run(scene, *pattern)
+    assert refused.exit_code == REFUSED
+    assert "order-notes-0 was read up to 0 in the topic of id" in refused.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

@@ -3,6 +3,7 @@ from uuid import UUID
 
 import pytest
 
+from logbroker.client.raw import TopicPartition
 from spark_jobs.errors import CorruptTable
 from spark_jobs.jobs.load_position import moved_on, read_position, read_times, write_position
 from spark_jobs.log.planning import TopicPosition
@@ -14,7 +15,7 @@ def test_a_position_is_read_as_it_was_written() -> None:
     position = {
         "orders": TopicPosition(ONE, {0: 5, 10: 2**62}),
         "audit": TopicPosition(None, {}),
-        "cut": TopicPosition(ONE, {0: 5}, cuts=2),
+        "cut": TopicPosition(ONE, {0: 5, 1: 7, 10: 1}, 2, frozenset({10, 1})),
     }
     times_ms = {"orders": 7, "audit": 8, "cut": 9}
     written = json.loads(json.dumps(write_position(position, times_ms)))
@@ -45,6 +46,7 @@ def test_an_empty_table_has_no_position() -> None:
         {"topics": {"a": {"id": None, "offsets": [1]}}},
         {"topics": {"a": {"id": None, "offsets": {"x": 1}}}},
         {"topics": {"a": {"id": None, "offsets": {}, "cuts": "x"}}},
+        {"topics": {"a": {"id": None, "offsets": {}, "gone": 3}}},
         {"topics": {"a": 3}},
         {"job": "decode", "topics": {}},
     ],
@@ -81,3 +83,18 @@ def test_a_position_counts_how_often_offsets_went_back(topic_id: UUID | None) ->
     for end, cuts in ((5, 1), (12, 1), (12, 1), (11, 2)):
         position = moved_on(position, {"a": TopicPosition(topic_id, {0: end})})
         assert position == {"a": TopicPosition(topic_id, {0: end, 1: 3}, cuts)}
+
+
+def test_partitions_that_are_gone_are_known_until_they_are_back() -> None:
+    before = {"a": TopicPosition(ONE, {0: 5, 1: 6}), "b": TopicPosition(ONE, {0: 7})}
+    gone = [TopicPartition("a", 0), TopicPartition("a", 1)]
+    after = moved_on(before, {"b": TopicPosition(ONE, {0: 8})}, gone)
+    assert after == {
+        "a": TopicPosition(ONE, {0: 5, 1: 6}, gone=frozenset({0, 1})),
+        "b": TopicPosition(ONE, {0: 8}),
+    }
+    assert moved_on(after, {}) == after
+    back = moved_on(after, {"a": TopicPosition(ONE, {0: 6})})["a"]
+    assert back == TopicPosition(ONE, {0: 6, 1: 6}, gone=frozenset({1}))
+    anew = TopicPosition(OTHER, {0: 1})
+    assert moved_on(after, {"a": anew})["a"] == anew

@@ -1,5 +1,6 @@
 import json
 
+from logbroker.client.raw import TopicPartition
 from spark_jobs.jobs.load_report import LoadReport, document, lines
 from spark_jobs.jobs.load_task import RangeOutcome, read_outcome, write_outcome
 from spark_jobs.log.ranges import OffsetRange
@@ -20,6 +21,7 @@ REPORT = LoadReport(
     missing=[OffsetRange("a", 0, 0, 2), OffsetRange("a", 0, 2, 3)],
     replaced=["b"],
     seconds=1.25,
+    gone=[TopicPartition("c", 3)],
     version=4,
 )
 
@@ -48,6 +50,7 @@ def test_the_report_for_scripts_counts_everything() -> None:
             {"topic": "a", "partition": 0, "start": 2, "end": 3},
         ],
         "replacedTopics": ["b"],
+        "gone": [{"topic": "c", "partition": 3}],
         "topics": {
             "a": {"records": 10, "withoutRecord": 1},
             "b": {"records": 2, "withoutRecord": 0},
@@ -59,6 +62,7 @@ def test_the_report_for_scripts_counts_everything() -> None:
 def test_the_report_for_people_says_what_is_missing_first() -> None:
     assert list(lines(REPORT)) == [
         "topic b was made anew: loaded from its first offset",
+        "c-3 is not there any more: later loads pass over it",
         "missing: a-0 [0, 2), 2 offsets that the log has deleted before",
         "missing: a-0 [2, 3), 1 offsets that the log has deleted before",
         "a: 10 records; 1 offsets without a record (compacted, or markers)",
