@@ -39,11 +39,12 @@ class AvroEvents:
         self._next_warning_s = 0.0
 
     async def read(
-        self, events: Mapping[int, Sequence[LoggedEvent]]
+        self, events: Mapping[int, Sequence[LoggedEvent]], read_s: float
     ) -> dict[int, list[LoggedEvent]]:
         """The events in their order, all with JSON; those that cannot be read are left out.
 
-        What is not framed as Avro is left as it is.
+        What is not framed as Avro is left as it is. `read_s` is when they had come from the log,
+        as `time.monotonic` counts: what the registry did not know before, it may know by now.
         """
         read: dict[int, list[LoggedEvent]] = {partition: [] for partition in events}
         decoded = 0
@@ -53,18 +54,18 @@ class AvroEvents:
                     decoded += 1
                     if decoded % _TURN_RECORDS == 0:
                         await asyncio.sleep(0)
-                    value = await self._json(partition, event)
+                    value = await self._json(partition, event, read_s)
                     if value is None:
                         continue
                     event = event._replace(value=value)
                 read[partition].append(event)
         return read
 
-    async def _json(self, partition: int, event: LoggedEvent) -> bytes | None:
+    async def _json(self, partition: int, event: LoggedEvent, read_s: float) -> bytes | None:
         place = place_name(EVENTS, partition, event.offset)
         while True:
             try:
-                return await self._decode(event.value)
+                return await self._decode(event.value, read_s)
             except UndecodableValue as error:
                 self._pass_over(place, str(error))
                 return None
@@ -72,11 +73,11 @@ class AvroEvents:
                 self._note_away(place, error)
                 await asyncio.sleep(_RETRY_S)
 
-    async def _decode(self, value: bytes) -> bytes:
-        if len(value) <= _AT_ONCE_BYTES_MAX and self._decoder.knows(value):
-            return self._decoder.to_json(value)
+    async def _decode(self, value: bytes, read_s: float) -> bytes:
+        if len(value) <= _AT_ONCE_BYTES_MAX and self._decoder.knows(value, read_s):
+            return self._decoder.to_json(value, read_s)
         # Where the registry has to be asked, the loop must not wait for it.
-        return await asyncio.to_thread(self._decoder.to_json, value)
+        return await asyncio.to_thread(self._decoder.to_json, value, read_s)
 
     def _note_away(self, place: str, error: RegistryUnavailable) -> None:
         self._metrics.registry_failures.inc()

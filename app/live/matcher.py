@@ -91,6 +91,8 @@ class _Read(NamedTuple):
     events: Mapping[int, Sequence[LoggedEvent]]
     pieces: Sequence[_Piece]
     records: int
+    read_s: float
+    """When it had come, as `time.monotonic` counts."""
 
 
 class _Named(NamedTuple):
@@ -150,7 +152,8 @@ class Matcher:
                 self._hold_or_release(reader)
                 read = await self._reads.get()
                 if self._avro is not None:
-                    read = read._replace(events=await self._avro.read(read.events))
+                    events = await self._avro.read(read.events, read.read_s)
+                    read = read._replace(events=events)
                 sent, unwanted = await self._send_wanted(read)
                 group.create_task(self._finish(read, sent, unwanted, reader))
 
@@ -173,7 +176,7 @@ class Matcher:
                 self._note_received(some)
         count = sum(map(len, events.values()))
         self.under_way += count
-        self._reads.put_nowait(_Read(events, pieces, count))
+        self._reads.put_nowait(_Read(events, pieces, count, time.monotonic()))
 
     async def let_go(self, partitions: Sequence[int]) -> dict[int, Committed]:
         """Wait for what is under way, within bounds; how far the partitions are."""

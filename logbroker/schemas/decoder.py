@@ -40,10 +40,10 @@ _UNFIT: Final = (EOFError, ValueError, LookupError, ArithmeticError, TypeError, 
 class SchemaSource(Protocol):
     """Has schemas by their ids: see `SchemaLookup`, whose words these are."""
 
-    def schema(self, schema_id: int) -> FoundSchema:
+    def schema(self, schema_id: int, read_s: float | None = None) -> FoundSchema:
         """The schema of an id; raises UndecodableValue, or RegistryUnavailable."""
 
-    def is_settled(self, schema_id: int) -> bool:
+    def is_settled(self, schema_id: int, read_s: float | None = None) -> bool:
         """Whether `schema` answers, or refuses, without asking anybody."""
 
     def close(self) -> None:
@@ -70,30 +70,33 @@ class AvroDecoder:
         """Whether a value is framed as Avro: JSON begins with no zero byte."""
         return value[:1] == _MAGIC and len(value) >= FRAME_BYTES
 
-    def knows(self, value: bytes) -> bool:
+    def knows(self, value: bytes, read_s: float | None = None) -> bool:
         """Whether `to_json` will answer, or refuse, without asking a registry."""
         frame = value[:FRAME_BYTES]
         return (
             frame in self._readers
             or not self.is_avro(value)
-            or self._schemas.is_settled(int.from_bytes(frame[1:]))
+            or self._schemas.is_settled(int.from_bytes(frame[1:]), read_s)
         )
 
-    def to_json(self, value: bytes) -> bytes:
+    def to_json(self, value: bytes, read_s: float | None = None) -> bytes:
         """The value as a JSON object in UTF-8: the same bytes give the same bytes.
+
+        Whoever passes over what is refused tells with `read_s` when the value was read, as
+        `time.monotonic` counts: then no answer of the registry from before is a reason.
 
         Raises:
             RegistryUnavailable: which schema it is cannot be asked at present.
             UndecodableValue: it will never be readable.
         """
-        reader = self._readers.get(value[:FRAME_BYTES]) or self._reader(value)
+        reader = self._readers.get(value[:FRAME_BYTES]) or self._reader(value, read_s)
         return reader.to_json(value[FRAME_BYTES:])
 
-    def _reader(self, value: bytes) -> "_Reader":
+    def _reader(self, value: bytes, read_s: float | None) -> "_Reader":
         if not self.is_avro(value):
             raise UndecodableValue("it is not framed as Avro: a zero byte and a schema id")
         frame = value[:FRAME_BYTES]
-        found = self._schemas.schema(int.from_bytes(frame[1:]))
+        found = self._schemas.schema(int.from_bytes(frame[1:]), read_s)
         return self._readers.setdefault(frame, _reader_of(found))
 
 

@@ -1,10 +1,12 @@
 """Schemas by id, asked of a schema registry once and kept for ever."""
 
 import json
+import math
 import ssl
 import threading
 import time
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -33,7 +35,18 @@ Whoever takes its answer to that for a registry that is away asks again for ever
 """
 
 UNKNOWN_S: Final = 10.0
-"""How long an id that no schema has is taken as unknown before the registry is asked again."""
+"""How long an id that no schema has is taken as unknown before the registry is asked again.
+
+Not for who tells when a value was read: ids are dense, so garbage may have named the one that is
+given next.
+"""
+
+AGAIN_S: Final = 0.5
+"""How long after one question for an id that was unknown the next one waits.
+
+Garbage that names it again and again costs two requests a second, and what comes behind it waits
+no longer than this.
+"""
 
 UNKNOWN_MAX: Final = 10_000
 """Unknown ids that are remembered: values full of garbage name a new one each."""
@@ -68,69 +81,83 @@ class SchemaLookup:
         )
         self._lock = threading.Lock()
         self._found: dict[int, FoundSchema] = {}
-        self._unknown_until_s: dict[int, float] = {}
+        # Ids that no schema had when they were asked for, no earlier than this.
+        self._unknown_s: dict[int, float] = {}
         self._asked: dict[int, Future[FoundSchema]] = {}
 
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
 
-    def is_settled(self, schema_id: int) -> bool:
+    def is_settled(self, schema_id: int, read_s: float | None = None) -> bool:
         """Whether `schema` would answer without asking the registry."""
-        return schema_id in self._found or self._is_unknown(schema_id)
+        return schema_id in self._found or self._is_unknown(schema_id, read_s)
 
-    def schema(self, schema_id: int) -> FoundSchema:
-        """The schema of an id.
+    def schema(self, schema_id: int, read_s: float | None = None) -> FoundSchema:
+        """The schema of an id, which a value names that was read at `read_s` of `time.monotonic`.
+
+        Whoever writes a value has registered its schema before: an id that is unknown to a
+        question after `read_s` is one for ever, for this value. Of ids that were unknown before,
+        one is asked for again, after `AGAIN_S`.
 
         Raises:
             RegistryUnavailable: the registry does not answer.
-            UnknownSchema: it has no such schema, or had none within the last `UNKNOWN_S`; or the
-                id is 0 or above `ID_MAX`.
+            UnknownSchema: it has no such schema; without `read_s`, also if it had none within the
+                last `UNKNOWN_S`. Or the id is 0 or above `ID_MAX`.
             UndecodableValue: it has one that is not Avro, or that nobody can put together.
         """
         found = self._found.get(schema_id)
-        return found if found is not None else self._asked_once(schema_id)
+        return found if found is not None else self._asked_once(schema_id, read_s)
 
-    def _asked_once(self, schema_id: int) -> FoundSchema:
-        with self._lock:
-            if schema_id in self._found:
-                return self._found[schema_id]
-            if self._is_unknown(schema_id):
-                raise _unknown(schema_id)
-            question = self._asked.get(schema_id)
-            is_mine = question is None
-            if question is None:
-                question = self._asked[schema_id] = Future()
-        if is_mine:
-            self._ask(schema_id, question)
-        return question.result()
+    def _asked_once(self, schema_id: int, read_s: float | None) -> FoundSchema:
+        while True:
+            with self._lock:
+                if schema_id in self._found:
+                    return self._found[schema_id]
+                if self._is_unknown(schema_id, read_s):
+                    raise _unknown(schema_id)
+                question = self._asked.get(schema_id)
+                is_mine = question is None
+                if question is None:
+                    question = self._asked[schema_id] = Future()
+            if is_mine:
+                self._ask(schema_id, question)
+                return question.result()
+            # Another's question may be older than the value.
+            with suppress(UnknownSchema):
+                return question.result()
 
     def _ask(self, schema_id: int, question: "Future[FoundSchema]") -> None:
+        asked_s = max(time.monotonic(), self._unknown_s.get(schema_id, -math.inf) + AGAIN_S)
         try:
+            time.sleep(max(0.0, asked_s - time.monotonic()))
             found = self._schema(schema_id)
         except BaseException as error:
             # Whatever it is, those who wait for the same answer must not wait for ever.
-            self._remember(schema_id, error)
+            self._remember(schema_id, error, asked_s)
             question.set_exception(error)
         else:
-            self._remember(schema_id, found)
+            self._remember(schema_id, found, asked_s)
             question.set_result(found)
 
-    def _remember(self, schema_id: int, answer: FoundSchema | BaseException) -> None:
+    def _remember(
+        self, schema_id: int, answer: FoundSchema | BaseException, asked_s: float
+    ) -> None:
         with self._lock:
             del self._asked[schema_id]
             if isinstance(answer, FoundSchema):
                 self._found[schema_id] = answer
             elif isinstance(answer, UnknownSchema):
-                self._unknown_until_s.pop(schema_id, None)
-                while len(self._unknown_until_s) >= UNKNOWN_MAX:
-                    del self._unknown_until_s[next(iter(self._unknown_until_s))]
-                self._unknown_until_s[schema_id] = time.monotonic() + UNKNOWN_S
+                self._unknown_s.pop(schema_id, None)
+                while len(self._unknown_s) >= UNKNOWN_MAX:
+                    del self._unknown_s[next(iter(self._unknown_s))]
+                self._unknown_s[schema_id] = asked_s
 
-    def _is_unknown(self, schema_id: int) -> bool:
+    def _is_unknown(self, schema_id: int, read_s: float | None) -> bool:
         if not 0 < schema_id <= ID_MAX:
             return True
-        return time.monotonic() < self._unknown_until_s.get(schema_id, 0.0)
+        counts_from_s = time.monotonic() - UNKNOWN_S if read_s is None else read_s
+        return self._unknown_s.get(schema_id, -math.inf) >= counts_from_s
 
     def _schema(self, schema_id: int) -> FoundSchema:
         document = self._document(f"/schemas/ids/{schema_id}")

@@ -31,7 +31,11 @@ class KnownSchemas:
     def __init__(self, schemas: Mapping[int, FoundSchema | NoSchema]) -> None:
         self._schemas = schemas
 
-    def schema(self, schema_id: int) -> FoundSchema:
+    def schema(
+        self,
+        schema_id: int,
+        read_s: float | None = None,  # noqa: ARG002  of the protocol
+    ) -> FoundSchema:
         """The schema of an id.
 
         Raises:
@@ -42,7 +46,11 @@ class KnownSchemas:
             raise UndecodableValue(found.reason)
         return found
 
-    def is_settled(self, schema_id: int) -> bool:  # noqa: ARG002  of the protocol
+    def is_settled(
+        self,
+        schema_id: int,  # noqa: ARG002  of the protocol
+        read_s: float | None = None,  # noqa: ARG002
+    ) -> bool:
         """There is nobody to ask."""
         return True
 

@@ -123,9 +123,12 @@ def test_what_cannot_be_read_is_passed_over_with_its_place_and_the_rest_goes_on(
     scene.webhook(receiver, "*")
     live = scene.live(schema_registry=registry.url)
     good = platform.encoded(FIRST, happened(0))
-    unknown = b"\0" + (10_000).to_bytes(4) + good[5:]
+    unknown = b"\0" + (2).to_bytes(4) + good[5:]
     scene.produce(EVENTS, [(None, {}, value) for value in (good[:-3], unknown, good)])
     until(lambda: receiver.taken == ["evt_0"], "the good one came")
+    # Its schema gets the id that was unknown.
+    platform.publish(SECOND, happened(1, score=1.0))
+    until(lambda: receiver.taken == ["evt_0", "evt_1"], "so did the one that was written later")
     assert scrape(live.metrics_port)[MALFORMED] == 2
     places = [
         line["place"]

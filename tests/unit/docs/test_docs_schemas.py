@@ -22,8 +22,8 @@ from logbroker.schemas.decisions import (
     VERSIONS_MAX,
 )
 from logbroker.schemas.decoder import VALUE_BYTES_MAX
+from logbroker.schemas.lookup import AGAIN_S, ID_MAX, UNKNOWN_S
 from logbroker.schemas.lookup import REFERENCES_MAX as LOOKUP_REFERENCES_MAX
-from logbroker.schemas.lookup import UNKNOWN_S
 from logbroker.schemas.service import (
     ALLOWED_TYPES,
     BODY_BYTES_MAX,
@@ -128,6 +128,8 @@ def test_what_reading_may_cost_is_told() -> None:
     reading = section(SCHEMAS_PAGE, "## Reading")
     assert f"more than {_SMALL_EXPONENT:,} digits" in reading
     assert f"nobody has, for {UNKNOWN_S:g} s" in reading
+    assert f"above {ID_MAX:,}, nobody" in reading
+    assert f"asked for again, {AGAIN_S:g} s after" in reading
 
 
 def limits(heading: str) -> dict[str, str]:

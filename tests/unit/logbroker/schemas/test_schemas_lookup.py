@@ -2,6 +2,7 @@
 
 import base64
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,6 +14,7 @@ from registry_stub import RegistryStub
 from logbroker.errors import ConfigurationError
 from logbroker.schemas import lookup
 from logbroker.schemas.lookup import (
+    AGAIN_S,
     ANSWER_BYTES_MAX,
     ID_MAX,
     REFERENCES_MAX,
@@ -81,6 +83,58 @@ def test_an_unknown_id_is_asked_for_again_after_a_while(
     assert not asked.is_settled(1)
     assert registry.add('"int"') == 1
     assert asked.schema(1).text == '"int"'
+
+
+def test_no_answer_from_before_a_value_was_read_makes_its_id_unknown(
+    registry: RegistryStub, asked: SchemaLookup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookup, "AGAIN_S", 0.0)
+    early_s = time.monotonic()
+    with pytest.raises(UnknownSchema):
+        asked.schema(1, early_s)
+    assert registry.add('"int"') == 1
+    # One that had been read by then could not have been written with this schema.
+    assert asked.is_settled(1, early_s)
+    with pytest.raises(UnknownSchema):
+        asked.schema(1, early_s)
+    late_s = time.monotonic()
+    assert not asked.is_settled(1, late_s)
+    assert asked.schema(1, late_s).text == '"int"'
+
+
+def test_a_question_that_is_older_than_a_value_is_not_shared_with_it(
+    registry: RegistryStub, asked: SchemaLookup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookup, "AGAIN_S", 0.0)
+    registry.gate.clear()
+    began = threading.Barrier(5)
+
+    def ask(read_s: float) -> None:
+        began.wait()
+        with pytest.raises(UnknownSchema):
+            asked.schema(1, read_s)
+
+    with ThreadPoolExecutor(5) as threads:
+        early = threads.submit(asked.schema, 1)
+        until(lambda: registry.asked, "the registry is asked")
+        late = [threads.submit(ask, time.monotonic()) for _ in range(4)]
+        began.wait()
+        registry.gate.set()
+        assert isinstance(early.exception(), UnknownSchema)
+        for each in late:
+            each.result()
+    assert len(registry.asked) == 2
+
+
+def test_values_that_name_an_unknown_id_again_and_again_make_few_questions(
+    asked: SchemaLookup,
+) -> None:
+    """A machine that is slow only takes longer."""
+    start_s = time.monotonic()
+    for _ in range(2):
+        with pytest.raises(UnknownSchema):
+            asked.schema(1, time.monotonic())
+    assert time.monotonic() - start_s >= AGAIN_S
 
 
 def test_unknown_ids_are_remembered_within_bounds(
