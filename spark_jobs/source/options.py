@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Final
 
 from logbroker.client.raw import EARLIEST, LATEST
@@ -17,18 +18,25 @@ from spark_jobs.source.option_values import OptionReader, read_assigned, refused
 _log: Final = logging.getLogger(__name__)
 
 CHOICES: Final = ("assign", "subscribe", "subscribePattern")
-_ENDINGS: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
-LIMITS: Final = frozenset(
-    name.lower()
-    for name in (
-        *("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets"),
-        *("startingOffsetsByTimestampStrategy", *_ENDINGS),
-    )
+_STARTINGS: Final = (
+    *("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets"),
+    "startingOffsetsByTimestampStrategy",
 )
+_ENDINGS: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+LIMITS: Final = frozenset(name.lower() for name in (*_STARTINGS, *_ENDINGS))
 """The options, in small letters, that say between which offsets is read."""
 
 _OF_STREAMS: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _OF_GROUPS: Final = ("groupIdPrefix", "kafka.group.id")
+NAMES: Final = (
+    *(*CHOICES, *_STARTINGS, *_ENDINGS, *_OF_STREAMS, "groupIdPrefix"),
+    *("failOnDataLoss", "includeHeaders", "minPartitions", "maxRecordsPerPartition"),
+    *("kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
+)
+"""All there are but those of the client, `kafka.…`."""
+
+_OF_OTHERS: Final = ("topic", "path", "paths")
+"""A sink's, and what Spark makes of `load("...")`: the connector passes over them as well."""
 
 POLL_TIMEOUT_MS: Final = 120_000
 """What `spark.network.timeout` is unless somebody sets it: the connector's default follows it."""
@@ -90,11 +98,14 @@ def read_source_options(options: Mapping[str, str]) -> SourceOptions:
         InvalidOption: an option is missing, malformed, or not for a source.
     """
     reader = OptionReader(options)
+    _refuse_unknown(options)
     properties = reader.prefixed("kafka.")
     _refuse_properties(properties)
     isolation = reader.choice("kafka.isolation.level", ("read_uncommitted", "read_committed"))
     if reader.given(_OF_GROUPS):
         _log.warning("groupIdPrefix and kafka.group.id mean nothing here: no group is joined")
+    for name in reader.given(_OF_OTHERS):
+        _log.warning("%s means nothing here: %s name topics", name, ", ".join(CHOICES))
     return SourceOptions(
         properties=properties,
         choice=_choice(reader),
@@ -145,6 +156,23 @@ def read_stream_options(options: Mapping[str, str]) -> StreamOptions:
         )
     delay_ms = reader.span_ms("maxTriggerDelay", MAX_TRIGGER_DELAY_MS)
     return StreamOptions(_starting(reader, LATEST), most, least, delay_ms / 1000)
+
+
+def _refuse_unknown(options: Mapping[str, str]) -> None:
+    """One that is misspelt would be passed over, and other records read than were asked for."""
+    if "provider" in options:
+        return  # `CREATE TABLE ... USING rewind` hands over all that a table has.
+    known = {name.lower(): name for name in (*NAMES, *_OF_OTHERS)}
+    unknown = []
+    for name in sorted(options):
+        if name.lower() not in known and not name.lower().startswith("kafka."):
+            near = get_close_matches(name.lower(), known, n=1)
+            unknown.append(f"{name} ({known[near[0]]}?)" if near else name)
+    if unknown:
+        raise InvalidOption(
+            f"no options are {', '.join(unknown)}; allowed are {', '.join(NAMES)}, "
+            "and a client's properties as kafka.NAME"
+        )
 
 
 def _refuse_properties(properties: Mapping[str, str]) -> None:

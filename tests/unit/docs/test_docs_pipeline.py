@@ -48,6 +48,7 @@ def test_the_options_are_those_that_are_read() -> None:
     assert shown <= words | limits | {"startingOffsetsByTimestamp", "kafka.bootstrap.servers"}
     camel = {word for word in words if re.fullmatch(r"[a-z]+(?:[A-Z][a-z]+)+", word)}
     assert camel <= shown
+    assert {name for name in shown if not name.startswith("kafka.")} == set(options.NAMES)
 
 
 def test_the_raw_columns_are_the_contracts() -> None:

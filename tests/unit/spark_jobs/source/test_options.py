@@ -65,7 +65,6 @@ def test_names_are_read_without_regard_to_case_and_values_without_blanks() -> No
         "fetchoffset.numretries": "9",
         "fetchoffset.retryintervalms": "0",
         "kafka.ssl.ca.location": "ca.pem",
-        "something.else": "is passed over",
     }
     assert read_source_options(given) == SourceOptions(
         properties={
@@ -84,6 +83,33 @@ def test_names_are_read_without_regard_to_case_and_values_without_blanks() -> No
         fetch_attempts=9,
         retry_interval_s=0,
     )
+
+
+def test_what_is_no_option_is_refused_with_the_one_that_is_most_like_it() -> None:
+    given = {"endingOffset": '{"t":{"0":5}}', "FAILONDATALOS": "false", "sasl.password": "secret-1"}
+    with pytest.raises(InvalidOption) as refusal:
+        source(**given)
+    text = str(refusal.value)
+    assert text.startswith(
+        "no options are FAILONDATALOS (failOnDataLoss?), endingOffset (endingOffsets?), "
+        "sasl.password; allowed are assign, subscribe, "
+    )
+    assert text.endswith(", fetchOffset.retryIntervalMs, and a client's properties as kafka.NAME")
+    assert "secret-1" not in text
+
+
+@pytest.mark.parametrize("name", ["topic", "path", "paths"])
+def test_what_sparks_connector_passes_over_is_passed_over_and_it_is_said(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert source(**{name: "x"}) == source()
+    assert f"{name} means nothing here: assign, subscribe, subscribePattern name" in caplog.text
+
+
+def test_what_spark_tells_of_a_table_that_is_created_is_no_mistake() -> None:
+    # As Spark 4.3 hands it over for `CREATE TABLE ... OPTIONS (...) TBLPROPERTIES (...)`.
+    told = {"provider": "rewind", "owner": "root", "option.subscribe": "t", "k": "v"}
+    assert source(**told) == source()
 
 
 def test_which_partitions() -> None:
