@@ -33,6 +33,9 @@ WINDOW_MS: Final = 60_000
 LOCAL: Final = ""
 """The origin of what no mirror has brought."""
 
+_MIRROR: Final = "mirror@"
+"""How the tiers of mirrors begin; see `logbroker.mirror.mirror`."""
+
 
 class TooMuch(LogbrokerError):
     """There is more to compare than memory is meant for; a shorter time or fewer topics help."""
@@ -267,7 +270,8 @@ class _Expectations:
 
     A mirror that brings the topic `audit` along brings the words of producers whose messages it
     may not bring. So a tier that receives messages of one origin is not expected to receive those
-    of another, unless it has told of some.
+    of another, unless it has told of some. Nor is a mirror whose data centre is idle expected to
+    bring what another mirror brings.
     """
 
     def __init__(
@@ -292,7 +296,13 @@ class _Expectations:
         from_ms = self._from_ms.get((window.topic, self._origins[window.producer]), {})
         begun = {tier for tier, first in from_ms.items() if first <= window.window_ms}
         silent = self._named - self._tellers.get(window.topic, set())
+        if any(map(_is_mirror, from_ms)):
+            silent -= set(filter(_is_mirror, silent))
         return begun | (self._named & from_ms.keys()) | silent
+
+
+def _is_mirror(tier: str) -> bool:
+    return tier.startswith(_MIRROR)
 
 
 def _ranges(sequences: Iterable[int]) -> Iterator[tuple[int, int]]:

@@ -88,7 +88,7 @@ class Sender:
         counts: MirrorCounts,
         receive: Callable[[str, bytes | None], None],
     ) -> None:
-        """`receive` is given topic and audit mark of each record that has arrived."""
+        """`receive` is given topic and audit mark of each record that the destination has."""
         self.failure: PassageFailed | None = None
         self._provenance = provenance
         self._counts = counts
@@ -108,7 +108,9 @@ class Sender:
         if isinstance(carried, PassedOver):
             lane.progress.skip_to(offset + 1)
             self._counts.pass_over(topic, carried)
-            self._receive(topic, mark)
+            # Of another origin the destination may have nothing: that is not this mirror's to say.
+            if carried is PassedOver.LOOP:
+                self._receive(topic, mark)
             return True
         if not lane.has_room(self._now_s):
             return False

@@ -11,6 +11,8 @@ from confluent_kafka.admin import NewPartitions
 from mirrored_clusters import READY, ClusterClient, MirrorProcess, Record, until_copied
 from processes import DEADLINE_S, BrokerProcess, until
 
+from logbroker.client.audit_event import Received, decode
+from logbroker.client.audit_mark import AUDIT_HEADER, AUDIT_TOPIC, Mark, encode_mark
 from logbroker.records.batch import iter_batches
 from logbroker.records.compression import Codec
 
@@ -111,6 +113,8 @@ def test_two_mirrors_at_once_send_nothing_round(
 ) -> None:
     topic, count = f"both_{with_origins}", 300
     for name, client in (("east", east), ("west", west)):
+        if not client.partitions(AUDIT_TOPIC):
+            client.make_topic(AUDIT_TOPIC, 1)
         client.make_topic(topic, 2)
         client.write(topic, made_in(name, count))
     options = {name: ("--origin", name) if with_origins else () for name in ("east", "west")}
@@ -129,7 +133,11 @@ def test_two_mirrors_at_once_send_nothing_round(
             )
             reason = "origin" if with_origins else "loop"
             assert mirror.metric("passed_over_total", topic=topic, reason=reason) == count
-    for client in (east, west):
+            assert mirror.stop() == 0
+    for own, client in (("east", east), ("west", west)):
+        # Of another origin the other side may have nothing; what came from there it has.
+        known = {own} if with_origins else {"east", "west"}
+        assert told(client, topic) == {(each, number) for each in known for number in range(count)}
         assert sum(client.ends(topic)) == 2 * count
         for partition in client.read(topic):
             for name in ("east", "west"):
@@ -141,10 +149,30 @@ def test_two_mirrors_at_once_send_nothing_round(
 
 
 def made_in(name: str, count: int) -> list[Record]:
+    """Records that are marked for the audit."""
     return [
-        Record(number % 2, TIME_MS, None, b"%s %d" % (name.encode(), number))
+        Record(
+            number % 2,
+            TIME_MS,
+            None,
+            b"%s %d" % (name.encode(), number),
+            ((AUDIT_HEADER, encode_mark(Mark(name, TIME_MS, number))),),
+        )
         for number in range(count)
     ]
+
+
+def told(client: ClusterClient, topic: str) -> set[tuple[str, int]]:
+    """Producer and sequence of all messages that the mirror from here told of."""
+    events = [decode(record.value) for record in client.read(AUDIT_TOPIC)[0]]
+    return {
+        (receipt.producer, sequence)
+        for event in events
+        if isinstance(event, Received)
+        for receipt in event.receipts
+        if receipt.topic == topic
+        for sequence in receipt.sequences
+    }
 
 
 def test_partitions_are_added_and_never_taken(

@@ -159,6 +159,17 @@ def test_what_a_mirror_told_of_is_not_expected_of_who_reads_nothing_of_that_orig
         ]
 
 
+def test_a_mirror_whose_data_centre_is_idle_is_not_expected_to_bring_what_another_brings() -> None:
+    comparison = Comparison(ALL)
+    comparison.add_published(published([0], producer="here/1"), T0)
+    named = ("mirror@here", "mirror@there")
+    rows = comparison.rows(LATE, named)
+    assert [(row.tier, row.missing) for row in rows] == [(tier, 1) for tier in named]
+    comparison.add_received(received([0], producer="here/1", tier="mirror@here"), T0)
+    rows = comparison.rows(LATE, (*named, "silent"))
+    assert [(row.tier, row.missing) for row in rows] == [("mirror@here", 0), ("silent", 1)]
+
+
 def test_what_nobody_published_is_uncovered() -> None:
     (row,) = compared(received([0, 1]))
     assert (row.status, row.window_end_ms, counts(row)) == (
