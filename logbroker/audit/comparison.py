@@ -297,7 +297,7 @@ class _Expectations:
         begun = {tier for tier, first in from_ms.items() if first <= window.window_ms}
         silent = self._named - self._tellers.get(window.topic, set())
         if any(map(_is_mirror, from_ms)):
-            silent -= set(filter(_is_mirror, silent))
+            silent = frozenset(tier for tier in silent if not _is_mirror(tier))
         return begun | (self._named & from_ms.keys()) | silent
 
 
