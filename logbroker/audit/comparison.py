@@ -25,7 +25,7 @@ RANGES_MAX: Final = 10
 """Ranges of missing sequences that are named; the rest is in the count."""
 
 ENTRIES_MAX: Final = 2_000_000
-"""Sets that are compared at once: some gigabyte, however small they are."""
+"""Sets that are compared at once, and who told of what: some gigabyte, however small they are."""
 
 WINDOW_MS: Final = 60_000
 """How long a window is taken to be where its producer has told of none."""
@@ -143,10 +143,12 @@ class Comparison:
         """Take in what a producer told at a time; `origin` says which mirror brought it, if one.
 
         Raises:
-            TooMuch: there are more than `ENTRIES_MAX` sets.
+            TooMuch: there is more to remember than `ENTRIES_MAX`.
         """
         if not self._scope.has_topic(event.topic):
             return
+        if event.producer not in self._origins:
+            self._make_room()
         if self._origins.setdefault(event.producer, origin) != LOCAL and origin == LOCAL:
             self._origins[event.producer] = LOCAL
         if self._scope.holds(event.topic, event.window_ms):
@@ -158,7 +160,7 @@ class Comparison:
         """Take in what a consumer told at a time; an event that was written twice only once.
 
         Raises:
-            TooMuch: there are more than `ENTRIES_MAX` sets.
+            TooMuch: there is more to remember than `ENTRIES_MAX`.
         """
         for receipt in event.receipts:
             if self._scope.has_topic(receipt.topic):
@@ -185,8 +187,10 @@ class Comparison:
                 yield self._unread(window)
 
     def _add_receipt(self, tier: str, receipt: Receipt, told_ms: int) -> None:
-        self.tiers.add(tier)
         place = receipt.topic, tier, receipt.producer
+        if place not in self._first_ms:
+            self._make_room()
+        self.tiers.add(tier)
         first_ms = self._first_ms.get(place, receipt.window_ms)
         self._first_ms[place] = min(first_ms, receipt.window_ms)
         if self._scope.holds(receipt.topic, receipt.window_ms):
@@ -196,14 +200,19 @@ class Comparison:
     def _add(self, key: _Key, sequences: SequenceSet, count: int, told_ms: int) -> None:
         told = self._told.get(key)
         if told is None:
-            if len(self._told) >= ENTRIES_MAX:
-                raise TooMuch(
-                    f"over {ENTRIES_MAX} sets to compare; choose a shorter time, or topics"
-                )
+            self._make_room()
             told = self._told[key] = _Told()
         told.count += count
         told.told_ms = max(told.told_ms, told_ms)
         self._sets.unite(key, sequences)
+
+    def _make_room(self) -> None:
+        """To be called before anything that was not known yet is remembered."""
+        if len(self._told) + len(self._first_ms) + len(self._origins) >= ENTRIES_MAX:
+            raise TooMuch(
+                f"over {ENTRIES_MAX} sets, and who told of what, to compare; "
+                "choose a shorter time, or topics"
+            )
 
     def _row(self, window: _Window, tier: str, patience: Patience) -> Row:
         published = self._sets[window, None]

@@ -1,4 +1,4 @@
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import permutations
 
 import pytest
@@ -242,13 +242,26 @@ def test_only_the_first_ranges_that_are_missing_are_named() -> None:
 
 
 def test_more_sets_than_memory_is_meant_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparison_module, "ENTRIES_MAX", 2)
+    # Two sets, and one origin and one reader of the producer.
+    monkeypatch.setattr(comparison_module, "ENTRIES_MAX", 4)
     comparison = Comparison(ALL)
     add(comparison, published([0]))
     add(comparison, received([0]))
     add(comparison, received([1]))
+    with pytest.raises(TooMuch, match="over 4 sets"):
+        add(comparison, received([0], window_ms=T0 + MINUTE_MS))
+
+
+@pytest.mark.parametrize("event", [published, received])
+def test_windows_that_are_not_compared_take_no_more_memory_than_those_that_are(
+    event: Callable[..., Published | Received], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison_module, "ENTRIES_MAX", 2)
+    comparison = Comparison(Scope(T0 + MINUTE_MS, NOW_MS))
+    for producer in ("web/1", "web/2", "web/1"):
+        add(comparison, event([0], producer=producer))
     with pytest.raises(TooMuch, match="over 2 sets"):
-        add(comparison, received([0], tier="another"))
+        add(comparison, event([0], producer="web/3"))
 
 
 sequences = st.lists(st.integers(0, 20_000), max_size=30)
