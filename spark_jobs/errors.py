@@ -49,7 +49,7 @@ class TasksFailed(PipelineError):
 
 
 class DataLost(PipelineError):
-    """Records that were asked for are not in the log any more; topic, partition and range."""
+    """Records that were asked for are gone, or cannot be read; topic, partition and range."""
 
 
 class TopicReplaced(PipelineError):

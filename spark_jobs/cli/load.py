@@ -51,8 +51,8 @@ _WAYS_ON: Final = (
     "--fail-on-data-loss/--no-fail-on-data-loss",
     default=True,
     show_default=True,
-    help="Stop when the log has deleted what is due, or has a topic that was made anew; or go on, "
-    "and tell what is missing.",
+    help="Stop when the log has deleted what is due, cannot give it whole, or has a topic that was "
+    "made anew; or go on, and tell what is missing.",
 )
 @click.option(
     "--starting-offsets",

@@ -44,6 +44,16 @@ _MAGIC_AT: Final = 16
 _OFFSET_MAX: Final = 2**63 - 1
 
 
+class UnreadableBatch(CorruptBatch):
+    """A batch whose records cannot be had, between others that may be well."""
+
+    def __init__(self, base_offset: int, next_offset: int, fault: str) -> None:
+        super().__init__(f"batch at {base_offset}: {fault}")
+        self.base_offset = base_offset
+        self.next_offset = next_offset
+        """Where to read on behind it."""
+
+
 class BatchTable(NamedTuple):
     """An element a batch, in their order; batches lie from `positions` to `ends` in their chunk."""
 
@@ -77,6 +87,23 @@ class BatchTable(NamedTuple):
     def is_transactional(self) -> Flags:
         """Whether it belongs to a transaction."""
         return self._has(TRANSACTIONAL_FLAG)
+
+    def fault(self, index: int, fault: str) -> UnreadableBatch:
+        """The error that names a batch, which matches its CRC."""
+        return self._unreadable(index, fault, self.next_offsets[index])
+
+    def crc_fault(self, index: int) -> UnreadableBatch:
+        """The error that names a batch, which does not match its CRC.
+
+        Then the number of its offsets may be wrong, too: where the next one has come along, that
+        tells better where it begins.
+        """
+        is_last = index + 1 == len(self.base_offsets)
+        behind = self.next_offsets[index] if is_last else self.base_offsets[index + 1]
+        return self._unreadable(index, "it does not match its CRC", behind)
+
+    def _unreadable(self, index: int, fault: str, next_offset: np.int64) -> UnreadableBatch:
+        return UnreadableBatch(int(self.base_offsets[index]), int(next_offset), fault)
 
     def _has(self, flag: int) -> Flags:
         return (self.attributes & flag).astype(np.bool_)

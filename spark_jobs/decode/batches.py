@@ -42,8 +42,9 @@ def plain_batches(
     at `end` or beyond is the last that is given, since it tells that nothing more comes before.
 
     Raises:
-        CorruptBatch: a batch is older than magic 2, does not match its CRC, names an unknown codec,
-            cannot be decompressed within the bound, or its offsets do not follow those before.
+        CorruptBatch: a batch is older than magic 2, or its offsets do not follow those before.
+        UnreadableBatch: one does not match its CRC, names an unknown codec, or cannot be
+            decompressed within the bound.
     """
     view = memoryview(data).cast("B")
     table = read_table(view)
@@ -75,27 +76,26 @@ def _bodies(
     view: memoryview, table: BatchTable, is_empty: Sequence[bool], bytes_max: int
 ) -> Iterator[Buffer]:
     codecs = table.attributes & COMPRESSION_MASK
-    columns = (table.positions, table.ends, table.base_offsets, table.crcs, codecs)
+    columns = (table.positions, table.ends, table.crcs, codecs)
     batches = zip(is_empty, *(column.tolist() for column in columns), strict=True)
-    for has_none, position, end, base_offset, crc, codec in batches:
+    for index, (has_none, position, end, crc, codec) in enumerate(batches):
         if has_none:
             yield b""
             continue
         if crc32c(view[position + CRC_START : end]) != crc:
-            raise CorruptBatch(f"batch at {base_offset} does not match its CRC")
+            raise table.crc_fault(index)
         body = view[position + HEADER_BYTES : end]
         if codec == Codec.NONE and len(body) <= bytes_max:
             yield body
         else:
-            yield _decompressed(body, codec, base_offset, bytes_max)
+            try:
+                plain = _decompressed(body, codec, bytes_max)
+            except CorruptBatch as error:
+                raise table.fault(index, str(error)) from None
+            yield plain
 
 
-def _decompressed(body: memoryview, codec: int, base_offset: int, bytes_max: int) -> bytes:
+def _decompressed(body: memoryview, codec: int, bytes_max: int) -> bytes:
     if codec > _CODEC_MAX:
-        raise CorruptBatch(
-            f"batch at {base_offset} names codec {codec}; allowed is 0 to {_CODEC_MAX:d}"
-        )
-    try:
-        return decompress(Codec(codec), body, bytes_max)
-    except CorruptBatch as error:
-        raise CorruptBatch(f"batch at {base_offset}: {error}") from None
+        raise CorruptBatch(f"it names codec {codec}; allowed is 0 to {_CODEC_MAX:d}")
+    return decompress(Codec(codec), body, bytes_max)

@@ -61,8 +61,9 @@ def decode(
     more; meanwhile the whole of one batch is kept, which may have `decompressed_bytes_max`.
 
     Raises:
-        CorruptBatch: a batch cannot be read; the message names its base offset. Chunks of batches
-            before it may have been given.
+        UnreadableBatch: a batch cannot be read; the message names its base offset. Of batches
+            before it, those of the same chunk were not given.
+        CorruptBatch: the same, and its header does not even tell where the next one is.
     """
     assert max(decompressed_bytes_max, chunk_bytes) + len(PADDING) <= SPANS_BYTES_MAX
     groups = plain_batches(

@@ -38,7 +38,7 @@ def read_fields(records: RecordBytes, numbers: VarintBytes) -> Fields:
     """The fields of `records`, all but their headers, which are not looked at.
 
     Raises:
-        CorruptBatch: a record is not as long as it says, or a field reaches past its end.
+        UnreadableBatch: a record is not as long as it says, or a field reaches past its end.
     """
     ends = np.empty_like(records.starts)
     ends[:-1], ends[-1:] = records.starts[1:], records.end

@@ -39,7 +39,7 @@ def read_headers(
     """The headers of each record, in their order; null for a record without.
 
     Raises:
-        CorruptBatch: headers end elsewhere than their record, or a key is null.
+        UnreadableBatch: headers end elsewhere than their record, or a key is null.
     """
     counts, at, is_bad = numbers.int32(fields.headers_at)
     is_bad |= (counts < 0) | (counts * _HEADER_BYTES_MIN > fields.ends - at)
@@ -71,7 +71,7 @@ class _FlatHeaders:
         """Read `left` headers of each record from `at` to `ends`, the first of them into `slots`.
 
         Raises:
-            CorruptBatch: see `read_headers`.
+            UnreadableBatch: see `read_headers`.
         """
         while len(at := _kept(at, left)) >= _ROUND_MIN:
             ends, slots, left = _kept(ends, left), _kept(slots, left), _kept(left, left)

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from logbroker.errors import CorruptBatch
-from spark_jobs.decode.batch_table import BatchTable
+from spark_jobs.decode.batch_table import BatchTable, UnreadableBatch
 from spark_jobs.decode.batches import PlainBatches
 from spark_jobs.decode.record_chain import walk, walk_in_step
 from spark_jobs.decode.varints import PADDING, Flags, Longs
@@ -38,19 +38,15 @@ class RecordBytes(NamedTuple):
         """Name the batch of the first record that is bad; `ends` are those of the records.
 
         Raises:
-            CorruptBatch: one is.
+            UnreadableBatch: one is.
         """
         if is_bad.any():
             raise self.fault(int(ends[is_bad.argmax()]), fault)
 
-    def fault(self, end: int, fault: str) -> CorruptBatch:
+    def fault(self, end: int, fault: str) -> UnreadableBatch:
         """The error that names the batch of the record that ends at `end`."""
         index = int(np.searchsorted(self.bodies, end - 1, side="right")) - 1
-        return _fault(self.batches, index, fault)
-
-
-def _fault(batches: BatchTable, index: int, fault: str) -> CorruptBatch:
-    return CorruptBatch(f"batch at {batches.base_offsets[index]}: {fault}")
+        return self.batches.fault(index, fault)
 
 
 _NOT_AS_ANNOUNCED: Final = "its records are not as many as it announces, or are cut off"
@@ -62,13 +58,13 @@ def record_bytes(batches: PlainBatches, bytes_max: int) -> Iterator[RecordBytes]
     A part has its last record whole, so it may be larger by nearly that.
 
     Raises:
-        CorruptBatch: a batch's records are not as many, or not as long, as it says.
+        UnreadableBatch: a batch's records are not as many, or not as long, as it says.
     """
     sizes = np.array([len(body) for body in batches.bodies], np.int64)
     # Before anything is made in the size that a batch only announces.
     is_bad = batches.table.record_counts * _RECORD_BYTES_MIN > sizes
     if is_bad.any():
-        raise _fault(batches.table, int(is_bad.argmax()), _NOT_AS_ANNOUNCED)
+        raise batches.table.fault(int(is_bad.argmax()), _NOT_AS_ANNOUNCED)
     data = b"".join([*batches.bodies, PADDING])
     if len(sizes) == 1:
         yield from _parts(data, batches.table, bytes_max)
@@ -94,7 +90,7 @@ def _one_by_one(data: bytes, batches: BatchTable, bodies: Longs, ends: Longs) ->
     for index, (body, end) in enumerate(places):
         found, position = _walk(data, body, end, batches, index)
         if len(found) != counts[index] or position != end:
-            raise _fault(batches, index, _NOT_AS_ANNOUNCED)
+            raise batches.fault(index, _NOT_AS_ANNOUNCED)
         starts += found
     return _longs(starts)
 
@@ -107,7 +103,7 @@ def _parts(data: bytes, batch: BatchTable, bytes_max: int) -> Iterator[RecordByt
         left -= len(starts)
         has_last = position >= end
         if position > end or left < 0 or (has_last and left):
-            raise _fault(batch, 0, _NOT_AS_ANNOUNCED)
+            raise batch.fault(0, _NOT_AS_ANNOUNCED)
         here = np.zeros(1, np.int64), np.array([len(starts)])
         yield RecordBytes(data, _longs(starts), position, batch, *here, has_last)
 
@@ -118,10 +114,10 @@ def _walk(
     try:
         starts, position = walk(data, begin, end)
     except CorruptBatch as error:
-        raise _fault(batches, index, str(error)) from None
+        raise batches.fault(index, str(error)) from None
     # Before each of millions that are next to nothing takes its place in twenty columns.
     if len(starts) * _RECORD_BYTES_MIN > position - begin:
-        raise _fault(batches, index, "its records are too short to be any")
+        raise batches.fault(index, "its records are too short to be any")
     return starts, position
 
 

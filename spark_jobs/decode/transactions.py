@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from logbroker.errors import CorruptBatch
-from logbroker.records.batch import crc_matches, read_header
+from logbroker.records.batch import crc_matches
 from logbroker.records.record import decode_records
 from spark_jobs.decode.batch_table import BatchTable
 from spark_jobs.decode.varints import Flags
@@ -27,7 +27,7 @@ def is_dropped(view: memoryview, table: BatchTable, aborted: Sequence[tuple[int,
     that offset on, until its producer's abort marker.
 
     Raises:
-        CorruptBatch: a marker that ends one of these cannot be read.
+        UnreadableBatch: a marker that ends one of these cannot be read.
 
     Source: KIP-98, "READ_COMMITTED" fetches.
     """
@@ -46,18 +46,18 @@ def is_dropped(view: memoryview, table: BatchTable, aborted: Sequence[tuple[int,
             continue
         if not table.is_control[index]:
             dropped[index] = True
-        elif _is_abort(view[table.positions[index] : table.ends[index]]):
+        elif _is_abort(view, table, index):
             producers.discard(producer_id)
     return dropped
 
 
-def _is_abort(batch: memoryview) -> bool:
-    header = read_header(batch)
-    if not crc_matches(batch, header.crc):
-        raise CorruptBatch(f"batch at {header.base_offset} does not match its CRC")
+def _is_abort(view: memoryview, table: BatchTable, index: int) -> bool:
+    batch = view[table.positions[index] : table.ends[index]]
+    if not crc_matches(batch, int(table.crcs[index])):
+        raise table.crc_fault(index)
     try:
         key = decode_records(batch, _MARKER_BYTES_MAX)[0].key
         _, kind = _CONTROL_KEY.unpack_from(key or b"")
     except (CorruptBatch, IndexError, struct.error) as error:
-        raise CorruptBatch(f"batch at {header.base_offset} is no marker: {error}") from None
+        raise table.fault(index, f"it is no marker: {error}") from None
     return bool(kind == _ABORT)

@@ -20,7 +20,7 @@ class LoadReport:
     run: str
     outcomes: Sequence[RangeOutcome]
     missing: Sequence[OffsetRange]
-    """Offsets that the log had deleted before they were loaded, in order."""
+    """Offsets that the log had deleted before they were loaded, or had in damaged batches."""
 
     replaced: Sequence[str]
     """Topics that were made anew, and begun again."""
@@ -78,7 +78,7 @@ def lines(report: LoadReport) -> Iterator[str]:
     for place in report.gone:
         yield f"{place} is not there any more: later loads pass over it"
     for each in report.missing:
-        yield f"missing: {each}, {each.size} offsets that the log has deleted before"
+        yield f"missing: {each}, {each.size} offsets that the log has deleted, or not readable"
     if report.version is None:
         yield f"nothing new: {report.table} has all that the log had when this run began"
         return

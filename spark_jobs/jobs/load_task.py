@@ -45,7 +45,7 @@ class RangeOutcome(NamedTuple):
 
     files: tuple[DataFile, ...] = ()
     missing: tuple[OffsetRange, ...] = ()
-    """Offsets that the log had deleted before they were read."""
+    """Offsets that the log had deleted before they were read, or had in damaged batches."""
 
     refusal: str | None = None
     """Why the load must not go on: something is missing, and nothing may be."""

@@ -1,4 +1,4 @@
-"""Records that were asked for and are not in the log any more."""
+"""Records that were asked for and are not in the log any more, or cannot be read."""
 
 from dataclasses import dataclass, field
 

@@ -1,5 +1,6 @@
 """Reads a range of offsets as Arrow batches: what each task does, and nothing of it needs Spark."""
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -10,11 +11,13 @@ import pyarrow as pa
 
 from logbroker.client.errors import OffsetGone, UnknownTopic
 from logbroker.client.raw import RawCluster, RawReader, TopicPartition
-from spark_jobs.decode import DecodedChunk, decode
+from spark_jobs.decode import DecodedChunk, UnreadableBatch, decode
 from spark_jobs.log.columns import arrow_schema, timestamps
 from spark_jobs.log.failures import translated
 from spark_jobs.log.losses import Losses
 from spark_jobs.log.ranges import OffsetRange
+
+_log: Final = logging.getLogger(__name__)
 
 BATCH_BYTES: Final = 3 * 1024 * 1024
 """Of records in a batch: Spark takes batches of 2 to 4 MB fastest, as measured."""
@@ -41,27 +44,38 @@ def read_range(
 
     Raises:
         InvalidOption: the properties cannot be.
-        DataLost: offsets of the range, or the topic, are gone, and `losses` allows none.
-        SourceFailed: the log did not answer for `timeout_s`, or refused, or is damaged.
+        DataLost: offsets of the range, or the topic, are gone, or a batch cannot be read, and
+            `losses` allows none.
+        SourceFailed: the log did not answer for `timeout_s`, or refused, or is so damaged that
+            nobody can tell where it goes on.
     """
-    at = wanted.start
+    place = TopicPartition(wanted.topic, wanted.partition)
+    at, end = wanted.start, wanted.end
     with (
         translated(f"{wanted} cannot be read"),
         RawCluster(properties, timeout_s=timeout_s) as cluster,
     ):
         while at < wanted.end:
-            place = TopicPartition(wanted.topic, wanted.partition)
             reader = RawReader(
-                cluster, place, at, wanted.end, read_committed=read_committed, topic_id=topic_id
+                cluster, place, at, end, read_committed=read_committed, topic_id=topic_id
             )
             try:
-                for chunk in _chunks(reader, wanted.end, columns, batch_bytes):
-                    at = chunk.next_offset
-                    if len(chunk.offsets):
-                        yield _as_batch(chunk, place, columns)
-                return
+                with reader:
+                    for chunk in _chunks(reader, end, columns, batch_bytes):
+                        at = chunk.next_offset
+                        if len(chunk.offsets):
+                            yield _as_batch(chunk, place, columns)
+                at, end = end, wanted.end
+            except UnreadableBatch as bad:
+                if bad.base_offset > at:
+                    # What was decoded together with it has not come: it is read by itself first.
+                    end = bad.base_offset
+                else:
+                    at = _pass_over_batch(replace(wanted, start=at), bad, losses)
+                    end = wanted.end
             except OffsetGone as gone:
                 at = _pass_over(replace(wanted, start=at), gone, losses)
+                end = wanted.end
             except UnknownTopic as error:
                 losses.add(replace(wanted, start=at), str(error))
                 return
@@ -87,6 +101,15 @@ def _pass_over(left: OffsetRange, gone: OffsetGone, losses: Losses) -> int:
     next_offset = min(gone.log_start, left.end) if is_behind else left.end
     lost = OffsetRange(left.topic, left.partition, left.start, next_offset)
     losses.add(lost, f"the log has offsets [{gone.log_start}, {gone.log_end})")
+    return next_offset
+
+
+def _pass_over_batch(left: OffsetRange, bad: UnreadableBatch, losses: Losses) -> int:
+    """The offset to go on at, with the batch that `left` begins in noted as missing."""
+    next_offset = min(bad.next_offset, left.end)
+    lost = replace(left, end=next_offset)
+    losses.add(lost, str(bad))
+    _log.warning("%s is passed over: %s", lost, bad)
     return next_offset
 
 

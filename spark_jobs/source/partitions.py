@@ -59,4 +59,4 @@ def read_partition(
 def tell_of(losses: Losses) -> None:
     """Log what was passed over."""
     for each in losses.ranges:
-        _log.warning("%s is not in the log any more, and was passed over", each)
+        _log.warning("%s is gone, or cannot be read, and was passed over", each)

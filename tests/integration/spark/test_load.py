@@ -21,7 +21,6 @@ from spark_jobs.errors import (
     DataLost,
     InvalidOption,
     RunSuperseded,
-    SourceFailed,
     TopicReplaced,
 )
 from spark_jobs.jobs.compact import compact
@@ -288,13 +287,19 @@ def test_what_is_damaged_in_the_log_is_not_loaded(
 ) -> None:
     scene.make_topic(partitions=1)
     scene.publish(300)
+    first = scene.in_log()
+    scene.publish(40)
     (segment,) = tmp_path.glob("log/orders-0/*.log")
     data = bytearray(segment.read_bytes())
     data[-1] ^= 1
     segment.write_bytes(data)
-    with pytest.raises(SourceFailed, match=r"orders-0 \[0, 300\).*CRC"):
+    with pytest.raises(DataLost, match=r"orders-0 \[300, 340\) .*batch at 300: .*CRC"):
         scene.load(spark)
     assert scene.table.head().version == 0
+    report = scene.load(spark, may_lose=True)
+    assert report.missing == [OffsetRange("orders", 0, 300, 340)]
+    assert scene.in_table() == first
+    assert load(scene.request(), no_session).version is None
 
 
 @pytest.mark.parametrize("kill", [kill_python_workers, kill_executor])

@@ -1,7 +1,11 @@
 """Ranges are fixed by what the brokers tell, and read by tasks, without Spark."""
 
+from itertools import chain
+
 import pytest
+from log_batches import LogRecord, batch_around, framed, record_body
 from processes import BrokerProcess
+from raw_connection import RawConnection
 from written_log import Row, Sent, WrittenLog
 
 from logbroker.client.raw import EARLIEST, LATEST, RawCluster, TopicPartition
@@ -68,6 +72,48 @@ def test_what_is_gone_when_a_task_reads_is_counted_or_fails_it(log: WrittenLog) 
     for wanted in (OffsetRange(TOPIC, 0, 10, 30), OffsetRange("none", 0, 0, 4)):
         with pytest.raises(DataLost, match=rf"{wanted.topic}-0 \["):
             read(log, wanted, Losses(are_allowed=False), 1_000_000)
+
+
+def test_a_batch_that_cannot_be_read_is_passed_over_alone_or_fails_a_task(log: WrittenLog) -> None:
+    write(log, 20)
+    with RawConnection(log.bootstrap_servers) as connection:
+
+        def garbage(offsets: int, begin: bytes = b"", partition: int = 0) -> None:
+            """What a broker takes: its header holds."""
+            last = {"record_count": offsets, "last_offset_delta": offsets - 1}
+            batch = batch_around(begin + b"\1garbage", **last)
+            connection.produce(TOPIC, batch, acks=-1, partition=partition)
+            assert connection.produced()[1] == 0
+
+        garbage(5)
+        write(log, 10)
+        garbage(1)
+        garbage(1)
+        write(log, 3)
+        good = b"".join(framed(record_body(LogRecord(n, n, b"k", b"v"))) for n in range(2))
+        garbage(3, begin=good, partition=1)
+    for batch_bytes in (1, 1_000_000):
+        some = Losses(are_allowed=True)
+        found = read(log, OffsetRange(TOPIC, 0, 2, 40), some, batch_bytes)
+        assert [*chain(*found)] == [*range(2, 20), *range(25, 35), *range(37, 40)]
+        assert some.ranges == [
+            OffsetRange(TOPIC, 0, 20, 25),
+            OffsetRange(TOPIC, 0, 35, 36),
+            OffsetRange(TOPIC, 0, 36, 37),
+        ]
+    # Ranges that share a batch have their part of it each.
+    part = Losses(are_allowed=True)
+    assert read(log, OffsetRange(TOPIC, 0, 15, 22), part, 1_000_000) == [list(range(15, 20))]
+    assert read(log, OffsetRange(TOPIC, 0, 22, 26), part, 1_000_000) == [[25]]
+    assert part.ranges == [OffsetRange(TOPIC, 0, 20, 22), OffsetRange(TOPIC, 0, 22, 25)]
+    # What came of a large one before the damage was found is not told as missing.
+    rest = Losses(are_allowed=True)
+    assert read(log, OffsetRange(TOPIC, 1, 0, 3), rest, 1) == [[0], [1]]
+    assert rest.ranges == [OffsetRange(TOPIC, 1, 2, 3)]
+    strict = Losses(are_allowed=False)
+    with pytest.raises(DataLost, match=r"orders-0 \[20, 25\) cannot be read: batch at 20: its rec"):
+        read(log, OffsetRange(TOPIC, 0, 2, 38), strict, 1_000_000)
+    assert read(log, OffsetRange(TOPIC, 0, 25, 35), strict, 1_000_000) == [list(range(25, 35))]
 
 
 def test_a_task_tells_what_is_wrong_with_the_log_or_with_its_options(log: WrittenLog) -> None:

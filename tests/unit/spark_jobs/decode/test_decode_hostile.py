@@ -15,7 +15,7 @@ from logbroker.records.batch import iter_batches
 from logbroker.records.compression import Codec
 from logbroker.records.record import NewRecord, decode_records, encode_batch
 from logbroker.records.varint import encode_varint
-from spark_jobs.decode import DecodedChunk, decode
+from spark_jobs.decode import DecodedChunk, UnreadableBatch, decode
 
 BASE = 4_711
 INT32_MAX = 2**31 - 1
@@ -264,5 +264,42 @@ def test_the_batches_before_a_damaged_one_may_come_first() -> None:
     whole = encode_batch([NewRecord(7, b"k", b"v")] * 2, base_offset=BASE - 2)
     damaged = encode_batch([NewRecord(7, b"k", b"v")] * 2, base_offset=BASE)[:-1] + b"\xff"
     chunks = decode(whole + damaged, start=0, end=2**62, wanted=set(), chunk_bytes=1)
-    with pytest.raises(CorruptBatch, match=f"batch at {BASE} does not match its CRC"):
+    with pytest.raises(CorruptBatch, match=f"batch at {BASE}: it does not match its CRC"):
         list(chunks)
+
+
+def damaged(batch: bytes, at: int, octet: int) -> bytes:
+    return batch[:at] + bytes([octet]) + batch[at + 1 :]
+
+
+LAST_OFFSET_DELTA_AT = 26
+THREE = encode_batch([NewRecord(7, b"k", b"v")] * 3, base_offset=BASE)
+BEHIND = encode_batch([NewRecord(7, b"k", b"v")], base_offset=BASE + 20)
+
+
+@pytest.mark.parametrize(
+    ("log", "next_offset"),
+    [
+        pytest.param(around(b"garbage", last_offset_delta=4), BASE + 5, id="no records"),
+        pytest.param(
+            around(b"garbage", last_offset_delta=4) + BEHIND, BASE + 5, id="offsets behind it"
+        ),
+        pytest.param(around(b"garbage", flags=7) + BEHIND, BASE + 1, id="no codec"),
+        pytest.param(around(b"garbage", flags=Codec.GZIP), BASE + 1, id="no block of GZIP"),
+        pytest.param(damaged(THREE, len(THREE) - 1, 255), BASE + 3, id="another CRC"),
+        # Its CRC says that nothing in it is sure; the next one is.
+        pytest.param(
+            damaged(THREE, LAST_OFFSET_DELTA_AT, 1) + BEHIND, BASE + 20, id="fewer offsets"
+        ),
+        pytest.param(
+            damaged(THREE, LAST_OFFSET_DELTA_AT, 9) + BEHIND, BASE + 20, id="more offsets"
+        ),
+    ],
+)
+def test_a_batch_that_cannot_be_read_tells_where_to_read_on(log: bytes, next_offset: int) -> None:
+    before = encode_batch([NewRecord(7, b"k", b"v")] * 2, base_offset=BASE - 2)
+    with pytest.raises(UnreadableBatch) as refusal:
+        decoded(before + log)
+    assert (refusal.value.base_offset, refusal.value.next_offset) == (BASE, next_offset)
+    (chunk, *_) = decode(before + log, start=0, end=BASE, wanted=set())
+    assert (chunk.offsets.tolist(), chunk.next_offset) == ([BASE - 2, BASE - 1], BASE)

@@ -63,8 +63,8 @@ def test_the_report_for_people_says_what_is_missing_first() -> None:
     assert list(lines(REPORT)) == [
         "topic b was made anew: loaded from its first offset",
         "c-3 is not there any more: later loads pass over it",
-        "missing: a-0 [0, 2), 2 offsets that the log has deleted before",
-        "missing: a-0 [2, 3), 1 offsets that the log has deleted before",
+        "missing: a-0 [0, 2), 2 offsets that the log has deleted, or not readable",
+        "missing: a-0 [2, 3), 1 offsets that the log has deleted, or not readable",
         "a: 10 records; 1 offsets without a record (compacted, or markers)",
         "b: 2 records",
         "loaded 12 records (205 bytes) into 2 files (450 bytes) in 1.2 s; /t is at version 4",
