@@ -12,6 +12,7 @@ answers nothing from then on, for its ids may mean something else by now.
 """
 
 import logging
+import math
 import threading
 import time
 import uuid
@@ -102,6 +103,7 @@ class SchemaJournal:
         self._state = RegistryState()
         self._reading = threading.Lock()
         self._appending = threading.Lock()
+        self._turned_down_s = -math.inf
         self._cluster = ""
         self._branch_told = 0
         self._producer: Producer | None = None
@@ -173,8 +175,9 @@ class SchemaJournal:
         key, value = encode(decided)
         if len(key) + len(value) > RECORD_BYTES_MAX - 1_024:
             raise InvalidSchema(f"The schema takes {len(value)} bytes in the log, which are many.")
+        came_s = time.monotonic()
         with self._appending:
-            self.catch_up()
+            self._catch_up_in_turn(came_s)
             with self.reading() as state:
                 if state.last != decided.after:
                     return False
@@ -195,6 +198,17 @@ class SchemaJournal:
         self._expect_readable()
         if not is_done or asked.problem is not None:
             raise StoreUnavailable(f"The log does not answer: {asked.problem or 'too late'}.")
+
+    def _catch_up_in_turn(self, came_s: float) -> None:
+        """Catch up, unless that failed for another change after this one had come."""
+        # While the log hangs it fails after a while: all who wait for their turn are told at once.
+        if self._turned_down_s >= came_s:
+            raise StoreUnavailable("The log does not answer: it did not for the change before.")
+        try:
+            self.catch_up()
+        except StoreUnavailable:
+            self._turned_down_s = time.monotonic()
+            raise
 
     def close(self) -> None:
         """Stop reading, and leave the brokers; closing again changes nothing."""

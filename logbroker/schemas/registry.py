@@ -40,7 +40,7 @@ from logbroker.schemas.log_records import (
     VersionDeleted,
     VersionRegistered,
 )
-from logbroker.schemas.schema_log import SchemaLog
+from logbroker.schemas.schema_log import LogAsRead, SchemaLog
 from logbroker.schemas.schema_text import Reference, RegisteredSchema, SchemaText
 from logbroker.schemas.state import Outcome, RegistryState
 
@@ -62,6 +62,10 @@ class SchemaRegistry:
     def __init__(self, log: SchemaLog, *, is_read_only: bool = False) -> None:
         self.is_read_only = is_read_only
         self._log = log
+
+    def as_read(self) -> "SchemaRegistry":
+        """The same registry for those who must not wait: LogNeeded is raised where it would."""
+        return SchemaRegistry(LogAsRead(self._log), is_read_only=self.is_read_only)
 
     def subjects(self, prefix: str = "", *, deleted: Deleted = "none") -> list[str]:
         """The subjects whose names begin so; sorted.

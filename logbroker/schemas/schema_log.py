@@ -1,7 +1,7 @@
 """What a registry needs of its log."""
 
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Never, Protocol
 
 from logbroker.schemas.log_records import Decided
 from logbroker.schemas.state import RegistryState
@@ -37,3 +37,31 @@ class SchemaLog(Protocol):
         Raises:
             StoreUnavailable: the log does not answer.
         """
+
+
+class LogNeeded(Exception):
+    """What was read so far does not tell: the log has to be asked, or written."""
+
+
+class LogAsRead:
+    """What a log says so far, for those who must not wait for it: they get LogNeeded."""
+
+    def __init__(self, log: SchemaLog) -> None:
+        self._log = log
+
+    @property
+    def cluster(self) -> str:
+        """The id of the log's cluster; empty as long as no broker has told it."""
+        return self._log.cluster
+
+    def reading(self) -> AbstractContextManager[RegistryState]:
+        """See `SchemaLog`."""
+        return self._log.reading()
+
+    def append(self, _decided: Decided) -> Never:
+        """Raises LogNeeded."""
+        raise LogNeeded
+
+    def catch_up(self) -> Never:
+        """Raises LogNeeded."""
+        raise LogNeeded

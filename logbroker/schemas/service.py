@@ -1,7 +1,8 @@
 """The registry's REST interface as an ASGI application, with bounds on what a request may cost.
 
-Registry calls block, on the log or on a schema's parsing, so they run on threads: look-ups on
-others than changes, for those wait for the log.
+Registry calls block, on the log or on a schema's parsing, so they run on threads. Changes
+and ids that are unknown may wait for the log for long, and have their own: while it hangs, what
+was read is told all the same.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from logbroker.schemas.registry import SchemaRegistry
 from logbroker.schemas.rest_refusals import Refused
 from logbroker.schemas.rest_request import RestRequest
 from logbroker.schemas.routing import Routing, query_of
+from logbroker.schemas.schema_log import LogNeeded
 from logbroker.schemas.service_metrics import ServiceMetrics
 
 URL_BYTES_MAX: Final = 8 * 1024
@@ -35,6 +37,14 @@ BODY_S: Final = 30.0
 """How long a body may take to come."""
 
 LOOKUP_THREADS: Final = 4
+"""For what was read, and is looked up in a moment."""
+
+CHECK_THREADS: Final = 4
+"""For questions with a schema, which has to be parsed."""
+
+NEWEST_THREADS: Final = 16
+"""For ids that are unknown until the log was asked."""
+
 CHANGE_THREADS: Final = 16
 UNDER_WAY_MAX: Final = 200
 """Requests on or before the threads of one kind; one more is told to come back."""
@@ -95,13 +105,16 @@ class RegistryService:
         self._ask_log = ask_log
         self._log_asker = ThreadPoolExecutor(1, "log-asker")
         self._routing = Routing([*ROUTES, *self._operations()])
+        self._as_read = registry.as_read()
         self._lookups = _Desk(LOOKUP_THREADS)
+        self._checks = _Desk(CHECK_THREADS)
+        self._newest = _Desk(NEWEST_THREADS)
         self._changes = _Desk(CHANGE_THREADS)
 
     def close(self) -> None:
         """Wait for the threads."""
-        self._lookups.close()
-        self._changes.close()
+        for desk in (self._lookups, self._checks, self._newest, self._changes):
+            desk.close()
         self._log_asker.shutdown(cancel_futures=True)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -133,12 +146,20 @@ class RegistryService:
         return answer, route
 
     async def _handled(self, route: Route, request: RestRequest) -> Answer:
-        desk = self._lookups if route.method == "GET" else self._changes
-        value = await desk.do(lambda: route.handler(self._registry, request))
+        value = await self._value(route, request)
         if isinstance(value, Answer):
             return value
         text = value if isinstance(value, SchemaItself) else json.dumps(value)
         return Answer(200, text.encode())
+
+    async def _value(self, route: Route, request: RestRequest) -> Any:
+        if route.is_change:
+            return await self._changes.do(lambda: route.handler(self._registry, request))
+        desk = self._lookups if route.method == "GET" else self._checks
+        try:
+            return await desk.do(lambda: route.handler(self._as_read, request))
+        except LogNeeded:
+            return await self._newest.do(lambda: route.handler(self._registry, request))
 
     def _operations(self) -> list[Route]:
         return [

@@ -110,9 +110,7 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert told["the URL"] == f"{URL_BYTES_MAX // 1024} KiB"
     assert told["the headers"] == f"{HEADERS_BYTES_MAX // 1024} KiB, within {HEAD_S:g} s"
     assert told["connections of one process"] == f"{CONNECTIONS_MAX}; more are closed"
-    assert told["requests that wait for a thread"].startswith(
-        f"{UNDER_WAY_MAX} look-ups and {UNDER_WAY_MAX} changes"
-    )
+    assert told["requests that wait for a thread"].startswith(f"{UNDER_WAY_MAX} each: look-ups")
 
 
 def test_what_reading_may_cost_is_told() -> None:

@@ -12,8 +12,10 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from async_until import until as async_until
 from hypothesis import given
 from hypothesis import strategies as st
+from processes import DEADLINE_S
 from schema_memory import MemoryLog
 from starlette.types import Message
 
@@ -25,8 +27,10 @@ from logbroker.schemas.registry import SchemaRegistry
 from logbroker.schemas.service import (
     ALLOWED_TYPES,
     BODY_BYTES_MAX,
+    CHANGE_THREADS,
     CONTENT_TYPE,
     HEADERS_BYTES_MAX,
+    NEWEST_THREADS,
     UNDER_WAY_MAX,
     URL_BYTES_MAX,
     RegistryService,
@@ -375,16 +379,51 @@ def test_more_requests_than_can_wait_are_told_to_come_back(desk: Desk) -> None:
         asked = [
             asyncio.ensure_future(desk._ask("GET", "/schemas/ids/1")) for _ in range(UNDER_WAY_MAX)
         ]
-        for _ in range(100_000):
-            await asyncio.sleep(0)
-            if desk.service._lookups._under_way == UNDER_WAY_MAX:
-                break
-        assert refusal(await desk._ask("GET", "/subjects")) == (503, 503)
-        may_go.set()
+        try:
+            newest = desk.service._newest
+            await async_until(lambda: newest._under_way == UNDER_WAY_MAX, "all wait")
+            assert refusal(await desk._ask("GET", "/schemas/ids/1")) == (503, 503)
+        finally:
+            may_go.set()
         return [(await each).status_code for each in asked]
 
     assert asyncio.run(ask_many()) == [404] * UNDER_WAY_MAX
-    assert desk.ask("GET", "/subjects").status_code == 200
+    assert desk.ask("GET", "/schemas/ids/1").status_code == 404
+
+
+def test_what_was_read_is_told_while_others_wait_for_the_log(desk: Desk) -> None:
+    desk.register("s", '"string"')
+    may_go = threading.Event()
+    desk.log.catch_up = may_go.wait  # type: ignore[assignment,method-assign]
+    desk.log.append = lambda _decided: may_go.wait()  # type: ignore[method-assign]
+    crowd = CHANGE_THREADS + NEWEST_THREADS
+
+    async def ask_known() -> list[int]:
+        posted = {"content": json.dumps(STRING), "headers": {"content-type": CONTENT_TYPE}}
+        waiting = [
+            asyncio.ensure_future(each)
+            for number in range(crowd)
+            for each in (
+                desk._ask("GET", "/schemas/ids/2"),
+                desk._ask("POST", f"/subjects/new-{number}/versions", **posted),
+            )
+        ]
+        desks = (desk.service._newest, desk.service._changes)
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                await async_until(lambda: all(d._under_way == crowd for d in desks), "all wait")
+                known = [
+                    await desk._ask("GET", "/schemas/ids/1"),
+                    await desk._ask("POST", "/subjects/s", **posted),
+                    await desk._ask("POST", "/compatibility/subjects/s/versions", **posted),
+                ]
+                assert not any(each.done() for each in waiting)
+        finally:
+            may_go.set()
+        await asyncio.gather(*waiting)
+        return [each.status_code for each in known]
+
+    assert asyncio.run(ask_known()) == [200, 200, 200]
 
 
 def test_requests_are_counted_by_route_and_status(desk: Desk) -> None:
