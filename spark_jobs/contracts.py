@@ -119,7 +119,7 @@ DELIVERY_JOIN: Final = StructType(
         column("date", DateType(), "The day of `eventTime`"),
     ]
 )
-"""Each owed event with what became of it live, by its first outcome."""
+"""Each owed event that came in time with what became of it live, by its first outcome."""
 
 DELIVERY_HOURS: Final = StructType(
     [

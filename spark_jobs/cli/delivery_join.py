@@ -44,7 +44,7 @@ from spark_jobs.session import running_session
     default="20 minutes",
     show_default=True,
     help="How far behind the latest one an event, or an outcome, may come; at least --within and "
-    "five minutes.",
+    "five minutes. What comes later is left out, and not counted.",
 )
 @stream_options
 @client_config_option
@@ -71,7 +71,8 @@ def delivery_join(
     """Join what is owed with what became of it, a row for each event, while they come.
 
     The table has each event of this data centre once, whatever crashes: with its first outcome and
-    the delay, or without an outcome, if it was not settled in time.
+    the delay, or without an outcome, if it was not settled in time. An event that comes later than
+    --watermark allows has no row; delivery-report counts it.
     """
     totals = BatchTotals(JoinedBatch._fields[1:])
     with plain_refusals():

@@ -2,8 +2,10 @@
 
 `delivery_log` is joined with `delivery_outcomes` on the place of the event: origin, partition and
 offset. An event waits for its outcome for as long as `within_s` after its own time, and a bit
-longer until the watermark has passed that; what has none by then was not settled in time. Each
-event has one row, by its first outcome: who is to say when it was settled cannot wait for another.
+longer until the watermark has passed that; what has none by then was not settled in time. An event
+has one row, by its first outcome: who is to say when it was settled cannot wait for another. One
+that comes when the watermark has passed its own time already is too late for any, and Spark drops
+it without telling anybody: `delivery-report`, which reads what was loaded, has it.
 
 What a mirror brought is left out: its outcomes name places in another log, where it is joined.
 

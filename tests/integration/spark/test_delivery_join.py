@@ -108,7 +108,16 @@ SECOND: Sequence[Owed | Told | Garbage] = [
     Owed(6_000, "evt_6"),
     Told(6, 6_000.5),
 ]
-THIRD: Sequence[Owed | Told | Garbage] = [Owed(12_000, "evt_7"), Told(7, 12_001)]
+THIRD: Sequence[Owed | Told | Garbage] = [
+    Owed(12_000, "evt_7"),
+    Told(7, 12_001),
+    # The watermark has passed its time, and not that of its outcome.
+    Owed(4_700, "evt_8"),
+    Told(8, 4_950),
+    # And this one has not.
+    Owed(4_900, "evt_9"),
+    Told(9, 4_901),
+]
 
 ROWS = {
     0: ("evt_0", "delivered", 200, 1_250),
@@ -119,7 +128,10 @@ LATER = ROWS | {
     3: ("evt_3", "left", None, 900_000),
     6: ("evt_6", "delivered", 200, 500),
 }
-LAST = LATER | {7: ("evt_7", "delivered", 200, 1_000)}
+LAST = LATER | {
+    7: ("evt_7", "delivered", 200, 1_000),
+    9: ("evt_9", "delivered", 200, 1_000),
+}
 
 
 class Scene:
@@ -172,7 +184,7 @@ class Scene:
                 path.unlink()
 
 
-def test_each_owed_event_has_one_row_with_its_outcome_or_without(
+def test_each_owed_event_that_came_in_time_has_one_row_with_its_outcome_or_without(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
     scene = Scene(spark, broker, tmp_path)
@@ -192,5 +204,5 @@ def test_each_owed_event_has_one_row_with_its_outcome_or_without(
     scene.publish(THIRD)
     scene.join()
     assert scene.rows() == LAST
-    assert [(each.settled, each.unsettled) for each in scene.told] == [(1, 0)]
+    assert [(each.settled, each.unsettled) for each in scene.told] == [(2, 0)]
     assert scene.quarantine() == ["delivery_log", "delivery_outcomes"]
