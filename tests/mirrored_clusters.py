@@ -37,7 +37,8 @@ class ClusterClient:
         self.servers = servers
         settings |= {"bootstrap.servers": servers, "log_level": 0}
         self.admin = AdminClient(settings)
-        self._producer = Producer(settings)
+        # Without it, a request that is tried again comes behind those after it.
+        self._producer = Producer(settings | {"enable.idempotence": True})
         self._settings = settings
 
     def make_topic(self, topic: str, partitions: int, **settings: str) -> None:
