@@ -78,7 +78,7 @@ def test_what_is_counted_while_receipts_are_under_way_is_told_at_the_end(
     note(publisher, "stopped/1", 0)
     publisher.begin()
     note(publisher, "stopped/1", 1)
-    publisher.finish()
+    until(publisher.finish, "receipts are taken")
     assert told(source, "stopped/1") == {0, 1}
 
 
@@ -105,7 +105,7 @@ def test_receipts_that_were_refused_for_long_are_all_told_at_the_end(
         note(publisher, "long/1", commit)
         publish(publisher)
     take_again(refusing)
-    assert publisher.finish()
+    until(publisher.finish, "receipts are taken")
     assert told(refusing, "long/1") == set(range(300))
 
 
@@ -129,7 +129,7 @@ def test_receipts_that_are_given_up_are_named(
     assert "receipts lost topic=audit events=1" in caplog.messages
     assert "receipts lost topic=audit events=2" in caplog.messages
     take_again(refusing)
-    publisher.finish()
+    until(publisher.finish, "receipts are taken")
     assert told(refusing, "many/1") == {1, 2}
 
 
