@@ -17,6 +17,9 @@ READY: Final = "logbroker mirror ready"
 SESSION_MS: Final = 3_000
 """Whoever comes after a killed mirror waits for as long."""
 
+LONG_SESSION_MS: Final = 60_000
+"""Of a mirror that is to keep its partitions, however busy the machine is."""
+
 Headers = tuple[tuple[str, bytes | None], ...]
 
 

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions
-from mirrored_clusters import READY, ClusterClient, MirrorProcess, Record, until_copied
+from mirrored_clusters import (
+    LONG_SESSION_MS,
+    READY,
+    ClusterClient,
+    MirrorProcess,
+    Record,
+    until_copied,
+)
 from processes import DEADLINE_S, BrokerProcess, until
 
 from logbroker.client.audit_event import Received, decode
@@ -179,7 +186,8 @@ def test_partitions_are_added_and_never_taken(
     east: ClusterClient, west: ClusterClient, tmp_path: Path
 ) -> None:
     east.make_topic("grows", 1)
-    with MirrorProcess(tmp_path / "1", east.servers, west.servers, "grows,later") as mirror:
+    route = (east.servers, west.servers, "grows,later")
+    with MirrorProcess(tmp_path / "1", *route, session_ms=LONG_SESSION_MS) as mirror:
         mirror.launch()
         until(lambda: west.partitions("grows") == 1, "the topic is made")
         mirror.until_says("not at the source yet topic=later")
@@ -191,6 +199,7 @@ def test_partitions_are_added_and_never_taken(
         assert west.ends("grows") == [0, 0, 1]
         assert west.ends("later") == [0, 1]
         assert mirror.metric("restarts_total") == 0
+        assert mirror.stop() == 0
     with MirrorProcess(tmp_path / "2", west.servers, east.servers, "grows") as back:
         west.admin.create_partitions([NewPartitions("grows", 4)])["grows"].result(DEADLINE_S)
         back.launch()
@@ -212,7 +221,8 @@ def test_patterns_find_what_is_there_and_what_is_made_later(
     pattern = "^found_[a-z]+"
     for topic in ("found_1", "not_found_a"):
         east.make_topic(topic, 1)
-    with MirrorProcess(tmp_path / "1", east.servers, west.servers, pattern) as mirror:
+    route = (east.servers, west.servers, pattern)
+    with MirrorProcess(tmp_path / "1", *route, session_ms=LONG_SESSION_MS) as mirror:
         # That there is nothing yet is no reason not to begin.
         mirror.serve()
         for topic in ("found_a", "found_b"):
@@ -310,7 +320,8 @@ def test_what_the_source_deleted_before_it_was_copied_is_told(
     east.write("trimmed", [Record(0, TIME_MS, None, b"%d" % each) for each in range(10, 30)])
     place = TopicPartition("trimmed", 0, 25)
     east.admin.delete_records([place])[place].result(DEADLINE_S)
-    with MirrorProcess(tmp_path / "2", east.servers, west.servers, *options) as mirror:
+    route = (east.servers, west.servers, *options)
+    with MirrorProcess(tmp_path / "2", *route, session_ms=LONG_SESSION_MS) as mirror:
         mirror.serve()
         until_copied(west, "trimmed", 15)
         assert mirror.metric("records_lost_total", topic="trimmed") == 15

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from mirrored_clusters import (
+    LONG_SESSION_MS,
     READY,
     ClusterClient,
     MirrorProcess,
@@ -106,8 +107,8 @@ def test_a_destination_that_dies_and_comes_back_has_everything_once(
     east.make_topic("orders", PARTITIONS)
     route = (east.servers, west.servers, "orders")
     with (
-        MirrorProcess(tmp_path / "mirror-1", *route) as mirror,
-        MirrorProcess(tmp_path / "mirror-2", *route) as another,
+        MirrorProcess(tmp_path / "mirror-1", *route, session_ms=LONG_SESSION_MS) as mirror,
+        MirrorProcess(tmp_path / "mirror-2", *route, session_ms=LONG_SESSION_MS) as another,
     ):
         mirror.serve()
         another.launch()
