@@ -44,6 +44,16 @@ def compared(values: Iterable[bytes]) -> Counts:
     )
 
 
+def received(bootstrap_servers: str) -> set[tuple[str, str, int]]:
+    """Topic, producer and sequence of all that was told, which consumers alone have done."""
+    found = set[tuple[str, str, int]]()
+    for event in map(decode, audit_values(bootstrap_servers)):
+        assert isinstance(event, Received)
+        for each in event.receipts:
+            found |= {(each.topic, each.producer, number) for number in each.sequences}
+    return found
+
+
 def audit_values(bootstrap_servers: str) -> list[bytes]:
     """All values of the topic `audit` up to its present end; none if it is not there."""
     consumer = Consumer(

@@ -11,6 +11,7 @@ from app.log.errors import HistoryLost, LogUnavailable
 from app.log.event import LoggedEvent, header_text, is_presentable
 from app.replay.model import OffsetRange, Window
 from logbroker.client.record_headers import readable_headers
+from logbroker.client.unjoined_group import OF_UNJOINED_GROUP
 
 _WAIT_S: Final = 0.2
 """The longest a read blocks; whoever wants to stop waits no longer than that."""
@@ -19,12 +20,6 @@ _RECORDS_MAX: Final = 1_000
 
 _END_PATIENCE: Final = 4
 """A new leader may take a while to show all it has, and that records are lost is a final word."""
-
-
-_OF_THE_GROUP: Final = frozenset(
-    (KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.GROUP_AUTHORIZATION_FAILED)
-)
-"""What the client is refused when it looks for the coordinator of a group that is never joined."""
 
 
 class Passage(NamedTuple):
@@ -164,7 +159,7 @@ class ReplayReader:
             raise HistoryLost(
                 f"{self._place} has no offset {self._position} any more: {error.str()}"
             )
-        elif code not in _OF_THE_GROUP:
+        elif code not in OF_UNJOINED_GROUP:
             raise LogUnavailable(f"{self._place} at offset {self._position}: {error.str()}")
 
     def _stalled(self, waited_s: float) -> None:

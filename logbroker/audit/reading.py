@@ -12,6 +12,7 @@ from logbroker.audit.comparison import LOCAL
 from logbroker.audit.intake import AuditEntry
 from logbroker.client.fetching import make_consumer
 from logbroker.client.record_headers import readable_headers
+from logbroker.client.unjoined_group import OF_UNJOINED_GROUP
 from logbroker.errors import LogbrokerError
 
 REQUEST_TIMEOUT_S: Final = 10.0
@@ -29,9 +30,7 @@ _PASSING: Final = frozenset(
     (
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
-        # The client looks for the coordinator of a group that is never joined.
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        *OF_UNJOINED_GROUP,
         KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001  the client's public names
         KafkaError._TIMED_OUT,  # noqa: SLF001
         KafkaError._TRANSPORT,  # noqa: SLF001

@@ -11,6 +11,7 @@ from logbroker.client.errors import FetchFailed
 from logbroker.client.message import Message
 from logbroker.client.record_headers import readable_headers
 from logbroker.client.share import Share
+from logbroker.client.unjoined_group import OF_UNJOINED_GROUP
 from logbroker.errors import ConfigurationError
 
 _log: Final = logging.getLogger(__name__)
@@ -35,11 +36,6 @@ _PASSING: Final = frozenset(
     )
 )
 """What librdkafka tells and then goes on by itself, once the partition is to be had again."""
-
-_OF_THE_GROUP: Final = frozenset(
-    (KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.GROUP_AUTHORIZATION_FAILED)
-)
-"""What it is refused when it looks for the coordinator of a group that is never joined."""
 
 
 class LogEnd(NamedTuple):
@@ -137,7 +133,7 @@ def _item(message: "confluent_kafka.Message") -> Fetched | None:
         assert partition is not None
         assert offset is not None
         return LogEnd(partition, offset)
-    if error.code() in _OF_THE_GROUP:
+    if error.code() in OF_UNJOINED_GROUP:
         return None
     if error.code() in _PASSING:
         _log.warning("cannot read %s-%s at present: %s", topic, partition, error.str())

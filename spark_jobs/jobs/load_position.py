@@ -82,13 +82,8 @@ def moved_on(
         joined[topic] = replace(known, gone=known.gone | {partition})
     for topic, now in after.items():
         known = joined.get(topic, now)
-        joined[topic] = now if is_other_topic(known, now) else _joined(known, now)
+        joined[topic] = now if known.is_of_another(now.topic_id) else _joined(known, now)
     return joined
-
-
-def is_other_topic(known: TopicPosition, now: TopicPosition) -> bool:
-    """Whether a topic was made anew, as far as ids tell."""
-    return None not in (known.topic_id, now.topic_id) and known.topic_id != now.topic_id
 
 
 def went_back(known: TopicPosition, now: TopicPosition) -> bool:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as sql
 
 from spark_jobs.contracts import RECORDS
 from spark_jobs.errors import TopicReplaced
-from spark_jobs.jobs.load_position import is_other_topic, went_back
+from spark_jobs.jobs.load_position import went_back
 from spark_jobs.log.planning import TopicPosition
 from spark_jobs.tables import DataFile, Snapshot, Table, read_files
 
@@ -37,7 +37,7 @@ def require_same_topics(seen: Positions, loaded: Positions) -> None:
 
 def _means_others(seen: TopicPosition, now: TopicPosition) -> bool:
     # Loads of before did not count how often logs were cut.
-    return is_other_topic(seen, now) or now.cuts != seen.cuts or went_back(seen, now)
+    return seen.is_of_another(now.topic_id) or now.cuts != seen.cuts or went_back(seen, now)
 
 
 def new_records(

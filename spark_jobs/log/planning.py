@@ -33,6 +33,10 @@ class TopicPosition:
     gone: frozenset[int] = frozenset()
     """Partitions that were not there any more, which was passed over."""
 
+    def is_of_another(self, topic_id: UUID | None) -> bool:
+        """Whether the topic was made anew, as far as ids tell."""
+        return None not in (self.topic_id, topic_id) and self.topic_id != topic_id
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -195,7 +199,7 @@ def _onward(
     """Where to go on in a partition of a topic that was read before."""
     start = known.offsets.get(place.partition)
     topic_id = topics[place.topic].topic_id
-    is_other = None not in (known.topic_id, topic_id) and known.topic_id != topic_id
+    is_other = known.is_of_another(topic_id)
     if start is None:
         # It came up after the last run. Its records began at 0, and those that are gone are lost.
         return bounds[place].first if is_other else 0

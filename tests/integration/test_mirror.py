@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from audit_counts import received
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions
 from mirrored_clusters import (
@@ -18,7 +19,6 @@ from mirrored_clusters import (
 )
 from processes import DEADLINE_S, BrokerProcess, until
 
-from logbroker.client.audit_event import Received, decode
 from logbroker.client.audit_mark import AUDIT_HEADER, AUDIT_TOPIC, Mark, encode_mark
 from logbroker.records.batch import iter_batches
 from logbroker.records.compression import Codec
@@ -171,15 +171,8 @@ def made_in(name: str, count: int) -> list[Record]:
 
 def told(client: ClusterClient, topic: str) -> set[tuple[str, int]]:
     """Producer and sequence of all messages that the mirror from here told of."""
-    events = [decode(record.value) for record in client.read(AUDIT_TOPIC)[0]]
-    return {
-        (receipt.producer, sequence)
-        for event in events
-        if isinstance(event, Received)
-        for receipt in event.receipts
-        if receipt.topic == topic
-        for sequence in receipt.sequences
-    }
+    places = received(client.servers)
+    return {(producer, sequence) for name, producer, sequence in places if name == topic}
 
 
 def test_partitions_are_added_and_never_taken(

@@ -6,11 +6,10 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from audit_counts import audit_values
+from audit_counts import received
 from mirrored_clusters import ClusterClient, Record, until_copied
 from processes import BrokerProcess, until
 
-from logbroker.client.audit_event import Received, decode
 from logbroker.client.audit_mark import AUDIT_HEADER, AUDIT_TOPIC, Mark, encode_mark
 from logbroker.client.receipts import ReceiptBook
 from logbroker.mirror import receipts
@@ -62,13 +61,8 @@ def publish(publisher: ReceiptPublisher) -> None:
 
 def told(source: BrokerProcess, producer: str) -> set[int]:
     """The messages of a producer that were told of as received."""
-    found: set[int] = set()
-    for event in map(decode, audit_values(source.bootstrap_servers)):
-        assert isinstance(event, Received)
-        for each in event.receipts:
-            if each.producer == producer:
-                found.update(each.sequences)
-    return found
+    places = received(source.bootstrap_servers)
+    return {sequence for _, name, sequence in places if name == producer}
 
 
 def test_what_is_counted_while_receipts_are_under_way_is_told_at_the_end(
