@@ -6,11 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
-from kafka_server import KafkaServer
-from mariadb import MariaDbServer, require_mariadb
-from processes import BrokerProcess
-from warm_start import warm_start
-from zookeeper import SharedZooKeeper, ZooKeeperEnsemble, ZooKeeperServer, require_zookeeper
+
+from tests.support.database.mariadb import MariaDbServer, require_mariadb
+from tests.support.kafka.apache_kafka import KafkaServer
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.zookeeper import (
+    SharedZooKeeper,
+    ZooKeeperEnsemble,
+    ZooKeeperServer,
+    require_zookeeper,
+)
+from tests.support.processes.fork_server import fork_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,10 +28,10 @@ settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def end_of_warm_starts() -> Iterator[None]:
-    """At the end of all tests, ends the process that programs of ours are forked from."""
+def end_of_fork_server() -> Iterator[None]:
+    """At the end of all tests, end the process that our programs are forked from."""
     yield
-    warm_start.close()
+    fork_server.close()
 
 
 @pytest.fixture
@@ -97,7 +103,7 @@ def zookeeper_ensemble(tmp_path: Path) -> Iterator[ZooKeeperEnsemble]:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """One session for all tests of this process: they carry `xdist_group("spark")`."""
     # Half a second, which tests of other rooms do without.
-    from spark_session import running_spark
+    from tests.support.spark.spark_session import running_spark
 
     with running_spark(tmp_path_factory.mktemp("spark")) as session:
         yield session

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
-from kafka_server import TEST_TIMEOUT_S, KafkaServer
-from live_scene import LiveScene, events, ids
-from processes import DEADLINE_S, until
-from receiver_thread import ReceiverThread
-from replay_stage import ENVIRONMENT, EVENTS, SLOW_S, Job, Stage
 
 from app.config import DAY_MS
 from app.log import topics
 from app.webhooks.receiver import Verdict
+from tests.support.http.receiver_thread import ReceiverThread
+from tests.support.kafka.apache_kafka import TEST_TIMEOUT_S, KafkaServer
+from tests.support.processes.waiting import DEADLINE_S, until
+from tests.support.service.live_service import LiveScene, events, ids
+from tests.support.service.worker_service import ENVIRONMENT, EVENTS, SLOW_S, Job, Stage
 
 pytestmark = [pytest.mark.xdist_group("apache_kafka"), pytest.mark.timeout(TEST_TIMEOUT_S)]
 

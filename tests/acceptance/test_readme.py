@@ -14,15 +14,17 @@ from pathlib import Path
 import httpx
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from mariadb import MariaDbServer
-from ports import free_port
-from processes import DEADLINE_S, BrokerProcess, ShellProcess, require_program, until
 from pyspark.sql import SparkSession
-from spark_session import spark_environment
-from zookeeper import SharedZooKeeper
 
 from app.log.topics import ensure_topics
 from app.replay.windows import format_time, parse_time
+from tests.support.database.mariadb import MariaDbServer
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.zookeeper import SharedZooKeeper
+from tests.support.processes.ports import free_port
+from tests.support.processes.server_process import ShellProcess, require_program
+from tests.support.processes.waiting import DEADLINE_S, until
+from tests.support.spark.spark_session import spark_environment
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

@@ -5,13 +5,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from broker_cluster import BrokerCluster
-from processes import DEADLINE_S, BrokerProcess, until
-from replay_stage import EVENTS, SLOW_S, Job, Stage
-from zookeeper import SharedZooKeeper
 
 from app.log.topics import DELIVERY_LOG
 from logbroker.client.partitioner import partition_for_key
+from tests.support.kafka.broker_cluster import BrokerCluster
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.zookeeper import SharedZooKeeper
+from tests.support.processes.waiting import DEADLINE_S, until
+from tests.support.service.worker_service import EVENTS, SLOW_S, Job, Stage
 
 SOME = 150
 """Events that a receiver has when its broker dies."""

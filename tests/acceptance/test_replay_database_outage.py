@@ -8,9 +8,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from mariadb import MariaDbServer, require_mariadb
-from processes import BrokerProcess, ServerProcess, until
-from receiver_thread import ReceiverThread
 
 from app.log.event import OwedEvent
 from app.log.publisher import EventPublisher
@@ -20,6 +17,11 @@ from app.replay.options import ReplayOptions
 from app.replay.states import TERMINAL, ReplayState
 from app.store import Store, migrate
 from app.webhooks.signing import new_secret
+from tests.support.database.mariadb import MariaDbServer, require_mariadb
+from tests.support.http.receiver_thread import ReceiverThread
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.processes.server_process import ServerProcess
+from tests.support.processes.waiting import until
 
 REPLAYS = 4
 EVENTS = 400

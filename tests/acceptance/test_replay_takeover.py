@@ -5,10 +5,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from processes import until
-from replay_stage import EVENTS, IN_FLIGHT, LEASE_S, MINUTE_MS, SLOW_S, Job, Stage
 
 from app.replay.windows import format_time
+from tests.support.processes.waiting import until
+from tests.support.service.worker_service import (
+    EVENTS,
+    IN_FLIGHT,
+    LEASE_S,
+    MINUTE_MS,
+    SLOW_S,
+    Job,
+    Stage,
+)
 
 DAY_MS = 24 * 60 * MINUTE_MS
 SOME = 150

@@ -7,15 +7,15 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from data_centres import LATENESS_MS, DataCentre, Row, TwoDataCentres
-from live_scene import LogRecord, now_ms
-from logbroker_command import logbroker_command
-from processes import until
-from receiver_thread import ReceiverThread, is_event
 
 from app.log.outcomes import LiveOutcome, decode_outcome
 from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES, EVENTS
 from app.replay.windows import format_time, parse_time
+from tests.support.http.receiver_thread import ReceiverThread, is_event
+from tests.support.kafka.logbroker_command import logbroker_command
+from tests.support.processes.waiting import until
+from tests.support.service.data_centres import LATENESS_MS, DataCentre, Row, TwoDataCentres
+from tests.support.service.live_service import LogRecord, now_ms
 
 HOUR_MS = 3_600_000
 ROUNDS = 10

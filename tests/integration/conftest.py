@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from receiver_thread import ReceiverThread
+
+from tests.support.http.receiver_thread import ReceiverThread
 
 
 @pytest.fixture

@@ -9,17 +9,18 @@ from typing import Any
 
 import httpx
 import pytest
-from api_process import ApiProcess
 from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from processes import DEADLINE_S, BrokerProcess, until
-from receiver_thread import ReceiverThread
 
 from app.config import Settings
 from app.log.topics import DELIVERY_LOG, EVENTS, ensure_topics
 from app.replay.windows import MINUTE_MS, format_time
 from logbroker.client.audit_mark import AUDIT_TOPIC
 from logbroker.client.partitioner import partition_for_key
+from tests.support.http.receiver_thread import ReceiverThread
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.processes.waiting import DEADLINE_S, until
+from tests.support.service.api_process import ApiProcess
 
 RETENTION_MS = 6 * 86_400_000
 PARTITIONS = 4

@@ -7,12 +7,8 @@ from typing import Any
 
 import httpx
 import pytest
-from api_clients import client_of
 from confluent_kafka import Consumer, TopicPartition
 from fastapi import FastAPI
-from migrated import make_migrated
-from processes import BrokerProcess
-from written_log import Sent, WrittenLog
 
 from app.api.application import create_app
 from app.api.metrics import Metrics
@@ -23,6 +19,10 @@ from app.replay.accounts import Scope
 from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.sender import WebhookSender
+from tests.support.database.migrated import make_migrated
+from tests.support.http.api_clients import client_of
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.written_log import Sent, WrittenLog
 
 pytestmark = pytest.mark.anyio
 

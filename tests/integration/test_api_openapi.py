@@ -12,14 +12,15 @@ from typing import Any
 
 import httpx
 import pytest
-from migrated import make_migrated
-from processes import BrokerProcess, ServerProcess
-from receiver_thread import ReceiverThread
 
 from app.log.topics import ensure_topics
 from app.replay.accounts import Scope
 from app.replay.windows import format_time
 from app.store import Store
+from tests.support.database.migrated import make_migrated
+from tests.support.http.receiver_thread import ReceiverThread
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.processes.server_process import ServerProcess
 
 RETENTION_MS = 6 * 86_400_000
 PARTITIONS = 2

@@ -10,9 +10,6 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from logbroker_command import Run, logbroker_command
-from paper_group import make_topic
-from processes import DEADLINE_S, BrokerProcess
 
 from logbroker.audit.reading import AuditLog, CannotRead
 from logbroker.cli.rfc3339 import format_time
@@ -25,6 +22,10 @@ from logbroker.client.audit_event import (
     encode_received,
 )
 from logbroker.client.sequence_set import SequenceSet
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.logbroker_command import Run, logbroker_command
+from tests.support.kafka.paper_group import make_topic
+from tests.support.processes.waiting import DEADLINE_S
 
 PARTITIONS = 3
 MINUTE_MS = 60_000

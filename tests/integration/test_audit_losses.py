@@ -8,18 +8,20 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-import counting_consumer
 import pytest
 from confluent_kafka import KafkaException
-from counting_consumer import CountingConsumer
-from kafka_server import TEST_TIMEOUT_S, KafkaServer
-from logbroker_command import Run, logbroker_command
-from lossy_link import LossyLink, Place
-from paper_group import make_topic
-from processes import BrokerProcess, ServerProcess, until
 
 from logbroker.client import AuditedProducer, NewMessage
 from logbroker.client.audit_mark import find_mark_header, parse_mark
+from tests.support.kafka import counting_consumer
+from tests.support.kafka.apache_kafka import TEST_TIMEOUT_S, KafkaServer
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.counting_consumer import CountingConsumer
+from tests.support.kafka.logbroker_command import Run, logbroker_command
+from tests.support.kafka.lossy_proxy import LossyLink, Place
+from tests.support.kafka.paper_group import make_topic
+from tests.support.processes.server_process import ServerProcess
+from tests.support.processes.waiting import until
 
 TOPIC = "clicks"
 PARTITIONS = 3
@@ -198,8 +200,7 @@ def test_what_a_killed_producer_has_not_told_is_uncovered_and_no_loss(
 
 
 def dying_consumer(servers: str, audit_servers: str, folder: Path) -> ServerProcess:
-    script = str(Path(counting_consumer.__file__))
-    arguments = [script, servers, audit_servers, TOPIC, TIER, "dying"]
+    arguments = ["-m", counting_consumer.__name__, servers, audit_servers, TOPIC, TIER, "dying"]
     return ServerProcess(arguments, folder / "consumer.log")
 
 

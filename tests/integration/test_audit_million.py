@@ -2,14 +2,13 @@
 
 import json
 
-from counting_consumer import CountingConsumer
-from logbroker_command import logbroker_command
-from lossy_link import LossyLink, Place
-from paper_group import make_topic
-from processes import BrokerProcess
-
 from logbroker.client import AuditedProducer
 from logbroker.client.audit_mark import find_mark_header, parse_mark
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.counting_consumer import CountingConsumer
+from tests.support.kafka.logbroker_command import logbroker_command
+from tests.support.kafka.lossy_proxy import LossyLink, Place
+from tests.support.kafka.paper_group import make_topic
 
 TOPIC = "clicks"
 PARTITIONS = 4

@@ -4,14 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from counting_consumer import CountingConsumer
-from logbroker_command import logbroker_command
-from lossy_link import LossyLink, Place
-from mirrored_clusters import ClusterClient, MirrorProcess, until_copied
-from processes import BrokerProcess
-
 from logbroker.audit.reading import AuditLog
 from logbroker.client import AuditedProducer
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.counting_consumer import CountingConsumer
+from tests.support.kafka.logbroker_command import logbroker_command
+from tests.support.kafka.lossy_proxy import LossyLink, Place
+from tests.support.kafka.mirrored_clusters import ClusterClient, MirrorProcess, until_copied
 
 TOPIC = "clicks"
 COUNT = 1_000

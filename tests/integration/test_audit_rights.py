@@ -14,9 +14,10 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from kafka_server import ADMIN, TEST_TIMEOUT_S, KafkaSecurity, KafkaServer
-from logbroker_command import logbroker_command
-from processes import DEADLINE_S
+
+from tests.support.kafka.apache_kafka import ADMIN, TEST_TIMEOUT_S, KafkaSecurity, KafkaServer
+from tests.support.kafka.logbroker_command import logbroker_command
+from tests.support.processes.waiting import DEADLINE_S
 
 PASSWORDS = {ADMIN: "word-of-the-admin", "auditor": "word-of-the-auditor"}
 

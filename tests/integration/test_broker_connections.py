@@ -14,8 +14,9 @@ from kafka.protocol.metadata import (
     MetadataRequest,
     MetadataResponse,
 )
-from processes import BrokerProcess, until
-from raw_connection import (
+
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.raw_connection import (
     ACKS_ALL,
     ACKS_LEADER,
     ACKS_NONE,
@@ -23,6 +24,7 @@ from raw_connection import (
     batch_of,
     produce_request,
 )
+from tests.support.processes.waiting import until
 
 REQUEST_BYTES_MAX = 2 * 2**20
 UNSUPPORTED_VERSION = 35

@@ -8,8 +8,16 @@ from uuid import UUID, uuid4
 import pytest
 from kafka.protocol.admin.topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
-from processes import BrokerProcess, until
-from raw_connection import ACKS_ALL, ACKS_LEADER, RawConnection, batch_of, produce_request
+
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.raw_connection import (
+    ACKS_ALL,
+    ACKS_LEADER,
+    RawConnection,
+    batch_of,
+    produce_request,
+)
+from tests.support.processes.waiting import until
 
 UNKNOWN_TOPIC_OR_PARTITION = 3
 INVALID_REQUEST = 42

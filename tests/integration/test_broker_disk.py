@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ports import free_port
-from processes import BrokerProcess
-from raw_connection import (
+
+from tests.support.http.scraped_metrics import scrape
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.raw_connection import (
     ACKS_ALL,
     ACKS_LEADER,
     ACKS_NONE,
@@ -15,7 +16,7 @@ from raw_connection import (
     batch_of,
     produce_request,
 )
-from scraped_metrics import scrape
+from tests.support.processes.ports import free_port
 
 FILE_BYTES_MAX = 256 * 1024
 STORAGE_ERROR = 56

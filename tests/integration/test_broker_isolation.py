@@ -6,10 +6,10 @@ import struct
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from processes import BrokerProcess
-from raw_connection import ACKS_LEADER, RawConnection, produce_request
 
 from logbroker.records.record import NewRecord, encode_batch
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.raw_connection import ACKS_LEADER, RawConnection, produce_request
 
 CUT_PRODUCE = struct.pack(">ihhi", 10, 0, 9, 1) + b"\0\0"
 """A frame that says it is a produce request, and ends where its body should begin."""

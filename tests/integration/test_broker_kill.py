@@ -9,8 +9,10 @@ from typing import Self
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
-from logbroker_command import logbroker_command
-from processes import DEADLINE_S, BrokerProcess, until
+
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.logbroker_command import logbroker_command
+from tests.support.processes.waiting import DEADLINE_S, until
 
 ROUNDS = 8
 PRODUCERS = 4

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from processes import DEADLINE_S, BrokerProcess
-from raw_connection import ACKS_ALL, ACKS_LEADER, RawConnection, batch_of
-from stock_clients import ConfluentClient, ReadRecord, sample_records
 
 from logbroker.embedded import ChildDidNotStart, EmbeddedBroker
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.raw_connection import ACKS_ALL, ACKS_LEADER, RawConnection, batch_of
+from tests.support.kafka.stock_clients import ConfluentClient, ReadRecord, sample_records
+from tests.support.processes.waiting import DEADLINE_S
 
 START_MS = 1_700_000_000_000
 COUNT = 500

@@ -11,13 +11,14 @@ from confluent_kafka.admin import AdminClient
 from kafka.protocol.consumer.group import JoinGroupRequest, JoinGroupResponse
 from kafka.protocol.consumer.offsets import ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
-from ports import free_port
-from processes import DEADLINE_S, BrokerProcess, until
-from raw_connection import ACKS_ALL, ACKS_LEADER, RawConnection, batch_of
-from scraped_metrics import scrape
-from stock_clients import ConfluentClient, sample_records
 
 from logbroker.server.metrics.families import FAMILIES, PREFIX
+from tests.support.http.scraped_metrics import scrape
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.raw_connection import ACKS_ALL, ACKS_LEADER, RawConnection, batch_of
+from tests.support.kafka.stock_clients import ConfluentClient, sample_records
+from tests.support.processes.ports import free_port
+from tests.support.processes.waiting import DEADLINE_S, until
 
 COUNT = 500
 START_MS = 1_700_000_000_000

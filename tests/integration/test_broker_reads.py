@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from processes import BrokerProcess
-from raw_connection import ACKS_ALL, ACKS_LEADER, RawConnection, batch_of
+
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.raw_connection import ACKS_ALL, ACKS_LEADER, RawConnection, batch_of
 
 OFFSET_OUT_OF_RANGE = 1
 UNKNOWN_TOPIC_OR_PARTITION = 3

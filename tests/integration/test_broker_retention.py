@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from processes import DEADLINE_S, BrokerProcess, until
-from raw_connection import ACKS_ALL, RawConnection, batch_of
+
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.raw_connection import ACKS_ALL, RawConnection, batch_of
+from tests.support.processes.waiting import DEADLINE_S, until
 
 HOUR_MS = 3_600_000
 LONG_AGO_MS = 1_700_000_000_000

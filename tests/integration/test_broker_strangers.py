@@ -18,8 +18,9 @@ from kafka.protocol.consumer.group import (
     OffsetFetchResponse,
 )
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
-from processes import BrokerProcess
-from raw_connection import RawConnection
+
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.raw_connection import RawConnection
 
 TOPIC = 2
 UNKNOWN_MEMBER_ID = 25

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from logbroker_command import Run, logbroker_command
-from processes import DEADLINE_S, BrokerProcess, until
+
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.logbroker_command import Run, logbroker_command
+from tests.support.processes.waiting import DEADLINE_S, until
 
 TOPIC = "clicks"
 START_MS = 1_795_248_000_000

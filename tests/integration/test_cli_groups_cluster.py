@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker_cluster import NO_LEADER, BrokerCluster
 from confluent_kafka import Consumer, Producer, TopicPartition
-from logbroker_command import Run, logbroker_command
-from processes import DEADLINE_S, until
-from zookeeper import SharedZooKeeper
 
 from logbroker.cli.group_admin import GroupAdmin
 from logbroker.client import ConsumerConnector
+from tests.support.kafka.broker_cluster import NO_LEADER, BrokerCluster
+from tests.support.kafka.logbroker_command import Run, logbroker_command
+from tests.support.kafka.zookeeper import SharedZooKeeper
+from tests.support.processes.waiting import DEADLINE_S, until
 
 TOPIC = "clicks"
 MESSAGES = 3

@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from api_process import ApiProcess
 from click.testing import CliRunner, Result
-from processes import BrokerProcess
 
 from app.cli import main
 from app.cli.progress_bar import describe
@@ -18,6 +16,8 @@ from app.replay.accounts import Scope
 from app.replay.model import Counts, Failure, NewWebhook, OffsetRange, Webhook
 from app.replay.windows import MINUTE_MS, format_time
 from app.webhooks.signing import new_secret
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.service.api_process import ApiProcess
 
 NOW_MS = time.time_ns() // 1_000_000
 WINDOW = ("--from", format_time(NOW_MS - 60 * MINUTE_MS), "--to", format_time(NOW_MS - MINUTE_MS))

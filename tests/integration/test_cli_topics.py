@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker_cluster import NO_LEADER, BrokerCluster
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from logbroker_command import Run, logbroker_command
-from processes import DEADLINE_S, BrokerProcess
-from zookeeper import SharedZooKeeper
+
+from tests.support.kafka.broker_cluster import NO_LEADER, BrokerCluster
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.logbroker_command import Run, logbroker_command
+from tests.support.kafka.zookeeper import SharedZooKeeper
+from tests.support.processes.waiting import DEADLINE_S
 
 
 @pytest.fixture

@@ -15,12 +15,13 @@ from pathlib import Path
 import httpx
 import pytest
 from confluent_kafka.admin import AdminClient
-from ports import adjacent_ports, free_port
-from processes import DEADLINE_S, ServerProcess, until
-from receiver_thread import ReceiverThread
-from zookeeper import SharedZooKeeper
 
 from app.store import migrate
+from tests.support.http.receiver_thread import ReceiverThread
+from tests.support.kafka.zookeeper import SharedZooKeeper
+from tests.support.processes.ports import adjacent_ports, free_port
+from tests.support.processes.server_process import ServerProcess
+from tests.support.processes.waiting import DEADLINE_S, until
 
 READY = "rewind ready on "
 

@@ -34,9 +34,11 @@ from kafka.admin import ConfigResourceType as PythonResourceType
 from kafka.admin import KafkaAdminClient
 from kafka.errors import InvalidConfigurationError, TopicAlreadyExistsError
 from kafka.protocol.admin.configs import DescribeConfigsRequest, DescribeConfigsResponse
-from processes import DEADLINE_S, BrokerProcess
-from raw_connection import RawConnection
-from stock_clients import ConfluentClient, KcatClient, sample_records
+
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.raw_connection import RawConnection
+from tests.support.kafka.stock_clients import ConfluentClient, KcatClient, sample_records
+from tests.support.processes.waiting import DEADLINE_S
 
 SETTINGS = {
     "retention.ms",

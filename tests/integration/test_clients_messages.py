@@ -6,11 +6,17 @@ from contextlib import closing
 import pytest
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
-from processes import BrokerProcess
-from stock_clients import CODECS, LIBRARIES, KcatClient, StockClient, sample_records
 
 from logbroker.records.batch import BatchHeader, iter_batches
 from logbroker.records.compression import Codec
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.stock_clients import (
+    CODECS,
+    LIBRARIES,
+    KcatClient,
+    StockClient,
+    sample_records,
+)
 
 START_MS = 1_700_000_000_000
 COUNT = 60

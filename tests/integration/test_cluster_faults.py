@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker_cluster import NO_LEADER, SESSION_S, BrokerCluster
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 from kafka.protocol.producer.transaction import InitProducerIdRequest, InitProducerIdResponse
 from kazoo.client import KazooClient
-from partition_clients import PARTITION_CLIENTS, ConfluentPartitions, Values
-from processes import DEADLINE_S, until
-from raw_connection import ACKS_ALL, batch_of
-from zookeeper import ZooKeeperServer
+
+from tests.support.kafka.broker_cluster import NO_LEADER, SESSION_S, BrokerCluster
+from tests.support.kafka.partition_clients import PARTITION_CLIENTS, ConfluentPartitions, Values
+from tests.support.kafka.raw_connection import ACKS_ALL, batch_of
+from tests.support.kafka.zookeeper import ZooKeeperServer
+from tests.support.processes.waiting import DEADLINE_S, until
 
 NOT_LEADER_OR_FOLLOWER = 6
 REQUEST_TIMED_OUT = 7

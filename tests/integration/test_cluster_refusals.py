@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import pytest
-from broker_cluster import BrokerCluster
 from kazoo.client import KazooClient
-from ports import free_port
-from processes import DEADLINE_S, BrokerProcess, until
-from zookeeper import SharedZooKeeper, ZooKeeperServer
+
+from tests.support.kafka.broker_cluster import BrokerCluster
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.zookeeper import SharedZooKeeper, ZooKeeperServer
+from tests.support.processes.ports import free_port
+from tests.support.processes.waiting import DEADLINE_S, until
 
 
 def refusal(broker: BrokerProcess) -> str:

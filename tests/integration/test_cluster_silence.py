@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker_cluster import METADATA_VERSION, BrokerCluster
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
-from ports import free_port
-from processes import DEADLINE_S, until
-from raw_connection import RawConnection
-from scraped_metrics import scrape
-from zookeeper import ZooKeeperServer
+
+from tests.support.http.scraped_metrics import scrape
+from tests.support.kafka.broker_cluster import METADATA_VERSION, BrokerCluster
+from tests.support.kafka.raw_connection import RawConnection
+from tests.support.kafka.zookeeper import ZooKeeperServer
+from tests.support.processes.ports import free_port
+from tests.support.processes.waiting import DEADLINE_S, until
 
 REQUEST_TIMED_OUT = 7
 ASKERS = 30

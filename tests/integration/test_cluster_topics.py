@@ -7,7 +7,6 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from broker_cluster import BrokerCluster
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kafka.protocol.admin.topics import DeleteRecordsRequest, DeleteRecordsResponse
@@ -19,10 +18,12 @@ from kafka.protocol.consumer.offsets import (
 )
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer.transaction import InitProducerIdRequest, InitProducerIdResponse
-from partition_clients import PARTITION_CLIENTS
-from processes import DEADLINE_S, until
-from raw_connection import ACKS_ALL, RawConnection, batch_of
-from zookeeper import SharedZooKeeper
+
+from tests.support.kafka.broker_cluster import BrokerCluster
+from tests.support.kafka.partition_clients import PARTITION_CLIENTS
+from tests.support.kafka.raw_connection import ACKS_ALL, RawConnection, batch_of
+from tests.support.kafka.zookeeper import SharedZooKeeper
+from tests.support.processes.waiting import DEADLINE_S, until
 
 UNKNOWN_TOPIC_OR_PARTITION = 3
 LEADER_NOT_AVAILABLE = 5

@@ -9,18 +9,19 @@ from pathlib import Path
 
 import httpx
 import pytest
-from mariadb import MariaDbServer
-from migrated import make_migrated
-from processes import DEADLINE_S, ServerProcess
 from sqlalchemy import delete
 from sqlalchemy.engine import make_url
-from tcp_link import TcpLink
 
 from app.config import Settings
 from app.replay.accounts import Scope
 from app.store import Store
 from app.store.engine import ANSWER_S, patient_engine
 from app.store.tables import console_sessions
+from tests.support.database.mariadb import MariaDbServer
+from tests.support.database.migrated import make_migrated
+from tests.support.processes.server_process import ServerProcess
+from tests.support.processes.tcp_proxy import TcpLink
+from tests.support.processes.waiting import DEADLINE_S
 
 PROGRAM = """
 import sys

@@ -6,10 +6,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from console_clients import ConsoleClient
 from fastapi import FastAPI
-from migrated import make_migrated
-from processes import DEADLINE_S, BrokerProcess, until
 
 from app.api.application import create_app
 from app.api.metrics import Metrics
@@ -23,6 +20,10 @@ from app.replay.presence import ProcessKind
 from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.sender import WebhookSender
+from tests.support.database.migrated import make_migrated
+from tests.support.http.console_clients import ConsoleClient
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.processes.waiting import DEADLINE_S, until
 
 pytestmark = pytest.mark.anyio
 

@@ -16,13 +16,15 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
-from group_recorder import GroupRecorder, send
 from kafka.admin import KafkaAdminClient, MemberToRemove
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaTopicPartition
-from ports import free_port
-from processes import DEADLINE_S, BrokerProcess, until
-from scraped_metrics import scrape
+
+from tests.support.http.scraped_metrics import scrape
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.group_recorder import GroupRecorder, send
+from tests.support.processes.ports import free_port
+from tests.support.processes.waiting import DEADLINE_S, until
 
 PLACES = [("events", 0), ("events", 1)]
 

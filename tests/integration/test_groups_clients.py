@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from group_recorder import GroupMember, GroupRecorder, send
 from kafka.admin import KafkaAdminClient
-from processes import BrokerProcess
+
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.group_recorder import GroupMember, GroupRecorder, send
 
 LIBRARIES = ("confluent-kafka", "kafka-python", "aiokafka")
 PARTITIONS = 6

@@ -5,16 +5,21 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from broker_cluster import BrokerCluster
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
-from group_recorder import GroupRecorder, send
 from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse
-from processes import DEADLINE_S, until
-from raw_group import COORDINATOR_NOT_AVAILABLE, NONE, NOT_COORDINATOR, RawMember
-from zookeeper import ZooKeeperServer
 
 from logbroker.registry.cluster import COORDINATION_SLOTS, coordination_slot
+from tests.support.kafka.broker_cluster import BrokerCluster
+from tests.support.kafka.group_recorder import GroupRecorder, send
+from tests.support.kafka.raw_group import (
+    COORDINATOR_NOT_AVAILABLE,
+    NONE,
+    NOT_COORDINATOR,
+    RawMember,
+)
+from tests.support.kafka.zookeeper import ZooKeeperServer
+from tests.support.processes.waiting import DEADLINE_S, until
 
 LIBRARIES = ("confluent-kafka", "kafka-python", "aiokafka")
 PARTITIONS = 6

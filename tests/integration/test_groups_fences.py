@@ -1,12 +1,12 @@
 """What a coordinator writes follows from what it has read, and from nothing older."""
 
 import pytest
-from registry_seats import cluster_at, settle
-from zookeeper import SharedZooKeeper
 
 from logbroker.errors import NotCoordinator
 from logbroker.groups.stored import CommittedOffset
 from logbroker.registry.cluster import COORDINATION_SLOTS, coordination_slot
+from tests.support.kafka.registry_members import cluster_at, settle
+from tests.support.kafka.zookeeper import SharedZooKeeper
 
 
 def test_a_slot_that_was_lost_and_won_again_must_be_read_again(zookeeper: SharedZooKeeper) -> None:

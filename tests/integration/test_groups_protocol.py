@@ -21,9 +21,10 @@ from kafka.protocol.consumer.group import (
     OffsetFetchResponse,
 )
 from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse
-from processes import DEADLINE_S, BrokerProcess, until
-from raw_connection import RawConnection
-from raw_group import (
+
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.raw_connection import RawConnection
+from tests.support.kafka.raw_group import (
     FENCED_INSTANCE_ID,
     GROUP_ID_NOT_FOUND,
     GROUP_MAX_SIZE_REACHED,
@@ -44,6 +45,7 @@ from raw_group import (
     RawMember,
     offsets_in,
 )
+from tests.support.processes.waiting import DEADLINE_S, until
 
 OPTIONS = ("--group-initial-rebalance-delay-ms", "0", "--group-max-size", "3")
 EVENTS = ("events", 0)

@@ -11,7 +11,6 @@ from typing import Any
 import click
 import pytest
 import yaml
-from processes import DEADLINE_S
 
 from app.cli import main as rewind
 from app.config import Settings
@@ -19,6 +18,7 @@ from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES, EVENTS, REPLAY_OUTCO
 from logbroker.cli import main as logbroker
 from logbroker.client.audit_mark import AUDIT_TOPIC
 from spark_jobs.cli import main as rewind_jobs
+from tests.support.processes.waiting import DEADLINE_S
 
 ROOT = Path(__file__).parents[2]
 PASSWORD = "p4ss"

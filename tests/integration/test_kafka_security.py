@@ -21,10 +21,6 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from kafka_server import ADMIN, TEST_TIMEOUT_S, KafkaSecurity, KafkaServer
-from migrated import make_migrated
-from processes import DEADLINE_S, ServerProcess, until
-from receiver_thread import ReceiverThread
 
 from app.config import DAY_MS, Settings, kafka_variable
 from app.log.browser import BrowseQuestion, LogBrowser
@@ -41,6 +37,11 @@ from logbroker.client.fetching import Fetcher
 from logbroker.client.lease import SessionLease
 from logbroker.client.message import Message
 from logbroker.client.share import Share
+from tests.support.database.migrated import make_migrated
+from tests.support.http.receiver_thread import ReceiverThread
+from tests.support.kafka.apache_kafka import ADMIN, TEST_TIMEOUT_S, KafkaSecurity, KafkaServer
+from tests.support.processes.server_process import ServerProcess
+from tests.support.processes.waiting import DEADLINE_S, until
 
 pytestmark = [pytest.mark.xdist_group("apache_kafka"), pytest.mark.timeout(TEST_TIMEOUT_S)]
 

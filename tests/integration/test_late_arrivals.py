@@ -4,14 +4,14 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from migrated import make_migrated
-from processes import BrokerProcess
-from replay_service import Service
 
 from app.config import Settings
 from app.replay.model import Counts, OffsetRange
 from app.replay.states import ReplayState
 from app.replay.windows import MINUTE_MS
+from tests.support.database.migrated import make_migrated
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.service.replay_service import Service
 
 HOUR_MS = 60 * MINUTE_MS
 

@@ -9,12 +9,6 @@ from typing import NamedTuple
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
-from live_scene import LiveScene, ids, now_ms
-from logbroker_command import logbroker_command
-from lossy_link import LossyLink, Place
-from processes import DEADLINE_S, BrokerProcess, until
-from receiver_thread import ReceiverThread
-from scraped_metrics import scrape
 
 from app.config import Settings
 from app.log.event import OwedEvent
@@ -24,6 +18,13 @@ from logbroker.client import audit_event
 from logbroker.client.audit_event import Published
 from logbroker.client.audit_mark import AUDIT_TOPIC
 from logbroker.client.sequence_set import SequenceSet
+from tests.support.http.receiver_thread import ReceiverThread
+from tests.support.http.scraped_metrics import scrape
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.logbroker_command import logbroker_command
+from tests.support.kafka.lossy_proxy import LossyLink, Place
+from tests.support.processes.waiting import DEADLINE_S, until
+from tests.support.service.live_service import LiveScene, ids, now_ms
 
 MATCHER, DELIVERER = "rewind-live@here", "rewind-delivery@here"
 

@@ -10,13 +10,15 @@ import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
-from live_scene import LiveScene, event
-from processes import DEADLINE_S, BrokerProcess, ServerProcess, until
-from receiver_thread import ReceiverThread
-from registry_process import RegistryProcess
-from scraped_metrics import scrape
 
 from app.log.topics import DELIVERY_LOG, EVENTS
+from tests.support.http.receiver_thread import ReceiverThread
+from tests.support.http.scraped_metrics import scrape
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.processes.server_process import ServerProcess
+from tests.support.processes.waiting import DEADLINE_S, until
+from tests.support.schemas.registry_process import RegistryProcess
+from tests.support.service.live_service import LiveScene, event
 
 MATCHER = "rewind-live"
 MALFORMED = 'rewind_live_events_total{result="malformed"}'

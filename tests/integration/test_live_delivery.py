@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from live_scene import RETENTION_MS, LiveScene, event, events, ids, now_ms
-from processes import BrokerProcess, until
-from receiver_thread import ReceiverThread
-from scraped_metrics import scrape
 
 from app.log.outcomes import LiveOutcome
 from app.log.topics import DELIVERY_LOG, EVENTS
 from app.replay.model import WebhookStatus, Window
 from logbroker.client.partitioner import partition_for_key
+from tests.support.http.receiver_thread import ReceiverThread
+from tests.support.http.scraped_metrics import scrape
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.processes.waiting import until
+from tests.support.service.live_service import RETENTION_MS, LiveScene, event, events, ids, now_ms
 
 
 @pytest.fixture

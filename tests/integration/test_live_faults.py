@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from live_scene import READY, LiveScene, event, events, ids
-from mariadb import MariaDbServer, require_mariadb
-from processes import BrokerProcess, until
-from receiver_thread import ReceiverThread
-from scraped_metrics import scrape
 
 from app.log.outcomes import LiveOutcome
 from app.log.topics import DELIVERY_LOG, EVENTS
 from app.store import migrate
+from tests.support.database.mariadb import MariaDbServer, require_mariadb
+from tests.support.http.receiver_thread import ReceiverThread
+from tests.support.http.scraped_metrics import scrape
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.processes.waiting import until
+from tests.support.service.live_service import READY, LiveScene, event, events, ids
 
 DELIVERY = "rewind-delivery"
 

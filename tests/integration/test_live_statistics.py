@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from live_scene import LiveScene, event, now_ms
-from processes import BrokerProcess, until
-from receiver_thread import ReceiverThread
-
 from app.replay.tallies import Span, summed
+from tests.support.http.receiver_thread import ReceiverThread
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.processes.waiting import until
+from tests.support.service.live_service import LiveScene, event, now_ms
 
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000

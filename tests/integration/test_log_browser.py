@@ -12,10 +12,6 @@ from confluent_kafka import Producer
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
-from kafka_server import TEST_TIMEOUT_S, KafkaServer
-from processes import DEADLINE_S, BrokerProcess
-from registry_process import RegistryProcess
-from written_log import Sent, WrittenLog
 
 from app.config import Settings
 from app.log.browser import BrowseQuestion, LogBrowser, Message, MessagePage, Order
@@ -24,6 +20,11 @@ from app.log.browser.content import VALUE_BYTES_MAX
 from app.log.browser.message import PartitionSpan
 from app.log.errors import BrowseRefused, InspectionsBusy, NotInLog
 from app.log.inspection import LogInspector
+from tests.support.kafka.apache_kafka import TEST_TIMEOUT_S, KafkaServer
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.written_log import Sent, WrittenLog
+from tests.support.processes.waiting import DEADLINE_S
+from tests.support.schemas.registry_process import RegistryProcess
 
 TIME_MS = 1_763_712_000_000
 MEGABYTE = 10**6

@@ -8,9 +8,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from live_scene import LiveScene, event, now_ms
-from processes import DEADLINE_S, BrokerProcess
-from receiver_thread import ReceiverThread
 
 from app.config import Settings
 from app.log.delivered import Delivered, LiveDeliveries
@@ -23,6 +20,10 @@ from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES, ensure_topics
 from app.replay.dedupe import lasting_digest
 from app.replay.model import OffsetRange, Window
 from logbroker.client.partitioner import partition_for_key
+from tests.support.http.receiver_thread import ReceiverThread
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.processes.waiting import DEADLINE_S
+from tests.support.service.live_service import LiveScene, event, now_ms
 
 PARTITIONS = 3
 KEY = "wh_1"

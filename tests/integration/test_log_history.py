@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from processes import DEADLINE_S, BrokerProcess
 
 from app.log.errors import LogUnavailable, WindowNotRetained
 from app.log.event import OwedEvent
@@ -15,6 +14,8 @@ from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_LOG, EVENTS, ensure_topics
 from app.replay.model import OffsetRange, Window
 from logbroker.client.partitioner import partition_for_key
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.processes.waiting import DEADLINE_S
 
 PARTITIONS = 3
 KEY = "wh_1"

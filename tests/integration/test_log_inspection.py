@@ -6,19 +6,20 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from broker_cluster import BrokerCluster
 from confluent_kafka import Consumer, TopicPartition
-from kafka_server import TEST_TIMEOUT_S, KafkaServer
-from mirrored_clusters import MirrorProcess
-from processes import DEADLINE_S, BrokerProcess, until
-from written_log import Sent, WrittenLog
-from zookeeper import SharedZooKeeper
 
 from app.config import Settings
 from app.log.browser import BrowseQuestion, LogBrowser
 from app.log.errors import InspectionsBusy, LogUnavailable, NotInLog
 from app.log.history import LogHistory
 from app.log.inspection import Gap, GroupPartition, LogInspector, Retention
+from tests.support.kafka.apache_kafka import TEST_TIMEOUT_S, KafkaServer
+from tests.support.kafka.broker_cluster import BrokerCluster
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.mirrored_clusters import MirrorProcess
+from tests.support.kafka.written_log import Sent, WrittenLog
+from tests.support.kafka.zookeeper import SharedZooKeeper
+from tests.support.processes.waiting import DEADLINE_S, until
 
 TIME_MS = 1_763_712_000_000
 FOREVER_MS = 10**12

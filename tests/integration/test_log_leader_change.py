@@ -5,15 +5,15 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from broker_cluster import BrokerCluster
 from confluent_kafka.admin import AdminClient, NewTopic
-from processes import DEADLINE_S, until
-from zookeeper import SharedZooKeeper
 
 from app.log.errors import LogUnavailable
 from app.log.history import LogHistory
 from app.log.topics import DELIVERY_LOG
 from app.replay.model import OffsetRange, Window
+from tests.support.kafka.broker_cluster import BrokerCluster
+from tests.support.kafka.zookeeper import SharedZooKeeper
+from tests.support.processes.waiting import DEADLINE_S, until
 
 TIMEOUT_S = 2.0
 """What one look-up that asks a dead leader takes."""

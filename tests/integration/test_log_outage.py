@@ -5,7 +5,6 @@ import shutil
 from contextlib import closing
 
 import pytest
-from processes import BrokerProcess
 
 from app.log.event import LoggedEvent, OwedEvent
 from app.log.history import LogHistory
@@ -14,6 +13,7 @@ from app.log.reader import ReplayReader
 from app.log.topics import DELIVERY_LOG, ensure_topics
 from app.replay.model import OffsetRange, Window
 from logbroker.client.partitioner import partition_for_key
+from tests.support.kafka.broker_process import BrokerProcess
 
 RETENTION_MS = 6 * 86_400_000
 PARTITIONS = 2

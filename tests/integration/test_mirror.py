@@ -6,10 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from audit_counts import received
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions
-from mirrored_clusters import (
+
+from logbroker.client.audit_mark import AUDIT_HEADER, AUDIT_TOPIC, Mark, encode_mark
+from logbroker.records.batch import iter_batches
+from logbroker.records.compression import Codec
+from tests.support.kafka.audit_counts import received
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.mirrored_clusters import (
     LONG_SESSION_MS,
     READY,
     ClusterClient,
@@ -17,11 +22,7 @@ from mirrored_clusters import (
     Record,
     until_copied,
 )
-from processes import DEADLINE_S, BrokerProcess, until
-
-from logbroker.client.audit_mark import AUDIT_HEADER, AUDIT_TOPIC, Mark, encode_mark
-from logbroker.records.batch import iter_batches
-from logbroker.records.compression import Codec
+from tests.support.processes.waiting import DEADLINE_S, until
 
 pytestmark = pytest.mark.xdist_group("mirror")
 

@@ -5,7 +5,11 @@ from itertools import chain, pairwise
 from pathlib import Path
 
 import pytest
-from mirrored_clusters import (
+
+from logbroker.client.audit_event import Received, decode
+from logbroker.client.audit_mark import AUDIT_HEADER, AUDIT_TOPIC, Mark, encode_mark
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.mirrored_clusters import (
     LONG_SESSION_MS,
     READY,
     ClusterClient,
@@ -14,10 +18,7 @@ from mirrored_clusters import (
     until_copied,
     without_repeats,
 )
-from processes import DEADLINE_S, BrokerProcess, until
-
-from logbroker.client.audit_event import Received, decode
-from logbroker.client.audit_mark import AUDIT_HEADER, AUDIT_TOPIC, Mark, encode_mark
+from tests.support.processes.waiting import DEADLINE_S, until
 
 pytestmark = pytest.mark.xdist_group("mirror")
 

@@ -4,9 +4,17 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from kafka_server import TEST_TIMEOUT_S, KafkaServer
-from mirrored_clusters import READY, ClusterClient, MirrorProcess, Record, until_copied
-from processes import DEADLINE_S, BrokerProcess, until
+
+from tests.support.kafka.apache_kafka import TEST_TIMEOUT_S, KafkaServer
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.mirrored_clusters import (
+    READY,
+    ClusterClient,
+    MirrorProcess,
+    Record,
+    until_copied,
+)
+from tests.support.processes.waiting import DEADLINE_S, until
 
 pytestmark = [pytest.mark.xdist_group("apache_kafka"), pytest.mark.timeout(TEST_TIMEOUT_S)]
 

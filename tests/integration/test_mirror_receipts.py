@@ -6,9 +6,6 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from audit_counts import received
-from mirrored_clusters import ClusterClient, Record, until_copied
-from processes import BrokerProcess, until
 
 from logbroker.client.audit_mark import AUDIT_HEADER, AUDIT_TOPIC, Mark, encode_mark
 from logbroker.client.receipts import ReceiptBook
@@ -17,6 +14,10 @@ from logbroker.mirror.metrics import MirrorCounts
 from logbroker.mirror.mirror import Mirror
 from logbroker.mirror.receipts import LOST, REASON, ReceiptPublisher
 from logbroker.mirror.settings import Cluster, MirrorSettings
+from tests.support.kafka.audit_counts import received
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.mirrored_clusters import ClusterClient, Record, until_copied
+from tests.support.processes.waiting import until
 
 pytestmark = pytest.mark.xdist_group("mirror")
 

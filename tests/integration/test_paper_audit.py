@@ -7,11 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from audit_counts import Counts, audit_values, compared
 from confluent_kafka import Consumer, Message, TopicPartition
-from paper_group import PaperConsumer, make_topic, until_handed
-from processes import DEADLINE_S, POLL_S, BrokerProcess, until
-from zookeeper import SharedZooKeeper
 
 from logbroker.client import (
     AuditedProducer,
@@ -29,6 +25,11 @@ from logbroker.client.audit_event import Published, decode
 from logbroker.client.audit_mark import find_mark_header, parse_mark
 from logbroker.client.audit_publisher import AuditPublisher
 from logbroker.client.receipts import ReceiptBook
+from tests.support.kafka.audit_counts import Counts, audit_values, compared
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.paper_group import PaperConsumer, make_topic, until_handed
+from tests.support.kafka.zookeeper import SharedZooKeeper
+from tests.support.processes.waiting import DEADLINE_S, POLL_S, until
 
 TOPIC = "clicks"
 PARTITIONS = 4

@@ -4,13 +4,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from broker_cluster import BrokerCluster
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
-from paper_group import Flow, PaperConsumer, check_deliveries, make_topic, until_handed
-from processes import DEADLINE_S, until
-from zookeeper import SharedZooKeeper
 
 from logbroker.client import Producer
+from tests.support.kafka.broker_cluster import BrokerCluster
+from tests.support.kafka.paper_group import (
+    Flow,
+    PaperConsumer,
+    check_deliveries,
+    make_topic,
+    until_handed,
+)
+from tests.support.kafka.zookeeper import SharedZooKeeper
+from tests.support.processes.waiting import DEADLINE_S, until
 
 TOPIC = "clicks"
 NEVER_S = 10_000.0

@@ -11,11 +11,6 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 from kazoo.client import KazooClient
-from paper_group import make_topic
-from ports import free_port
-from processes import DEADLINE_S, BrokerProcess, until
-from tcp_link import TcpLink
-from zookeeper import SharedZooKeeper, ZooKeeperServer
 
 from logbroker.client import (
     BrokersUnavailable,
@@ -30,6 +25,12 @@ from logbroker.client import (
 )
 from logbroker.client.lease_keeper import boot_clock_s
 from logbroker.errors import ConfigurationError
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.paper_group import make_topic
+from tests.support.kafka.zookeeper import SharedZooKeeper, ZooKeeperServer
+from tests.support.processes.ports import free_port
+from tests.support.processes.tcp_proxy import TcpLink
+from tests.support.processes.waiting import DEADLINE_S, until
 
 TOPIC = "clicks"
 

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from audit_counts import Counts, audit_values, compared
 from confluent_kafka import TopicPartition
-from paper_group import make_topic
-from processes import DEADLINE_S, BrokerProcess, until
-from zookeeper import SharedZooKeeper
 
 from logbroker.client import AuditedProducer, ConsumerConnector, Producer
+from tests.support.kafka.audit_counts import Counts, audit_values, compared
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.paper_group import make_topic
+from tests.support.kafka.zookeeper import SharedZooKeeper
+from tests.support.processes.waiting import DEADLINE_S, until
 
 PAGE = (Path(__file__).parents[2] / "docs" / "client.md").read_text()
 

@@ -6,12 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from paper_group import Flow, PaperConsumer, check_deliveries, make_topic, until_handed
-from processes import BrokerProcess, until
-from tcp_link import TcpLink
-from zookeeper import SharedZooKeeper, ZooKeeperEnsemble, ZooKeeperServer
 
 from logbroker.client import Producer
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.paper_group import (
+    Flow,
+    PaperConsumer,
+    check_deliveries,
+    make_topic,
+    until_handed,
+)
+from tests.support.kafka.zookeeper import SharedZooKeeper, ZooKeeperEnsemble, ZooKeeperServer
+from tests.support.processes.tcp_proxy import TcpLink
+from tests.support.processes.waiting import until
 
 TOPIC = "clicks"
 PARTITIONS = 6

@@ -9,12 +9,13 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from paper_group import make_topic
-from processes import DEADLINE_S, BrokerProcess
 
 from logbroker.client import ClientClosed, NewMessage, Producer, SendFailed, SentSet
 from logbroker.client.partitioner import partition_for_key
 from logbroker.errors import ConfigurationError
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.paper_group import make_topic
+from tests.support.processes.waiting import DEADLINE_S
 
 TOPIC = "clicks"
 PARTITIONS = 4

@@ -1,9 +1,9 @@
 import random
 
 from confluent_kafka import KafkaError, Message, Producer
-from processes import DEADLINE_S
 
 from logbroker.client.partitioner import partition_for_key
+from tests.support.processes.waiting import DEADLINE_S
 
 PARTITIONS = 4
 """What librdkafka's own broker gives a topic that it creates."""

@@ -8,15 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker_cluster import BrokerCluster
 from confluent_kafka import Consumer, Producer, TopicCollection
 from confluent_kafka import TopicPartition as StockPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from kafka_server import TEST_TIMEOUT_S, KafkaServer
-from mirrored_clusters import ClusterClient, Record
-from processes import DEADLINE_S, BrokerProcess, until
-from stock_clients import CODECS
-from zookeeper import SharedZooKeeper
 
 from logbroker.client.errors import BrokersUnavailable, OffsetGone, TopicReplaced, UnknownTopic
 from logbroker.client.raw import (
@@ -30,6 +24,13 @@ from logbroker.client.raw import (
 )
 from logbroker.records.batch import iter_batches
 from logbroker.records.record import decode_records
+from tests.support.kafka.apache_kafka import TEST_TIMEOUT_S, KafkaServer
+from tests.support.kafka.broker_cluster import BrokerCluster
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.mirrored_clusters import ClusterClient, Record
+from tests.support.kafka.stock_clients import CODECS
+from tests.support.kafka.zookeeper import SharedZooKeeper
+from tests.support.processes.waiting import DEADLINE_S, until
 
 TIME_MS = 1_763_712_000_000
 BATCH_RECORDS = 20

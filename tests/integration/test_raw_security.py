@@ -12,12 +12,18 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
-from kafka_server import ADMIN, SCRAM, TEST_TIMEOUT_S, KafkaSecurity, KafkaServer
-from mirrored_clusters import ClusterClient, Record
-from processes import DEADLINE_S, until
 
 from logbroker.client.errors import BrokersUnavailable, NotAuthorized
 from logbroker.client.raw import LATEST, RawCluster, RawReader, TopicPartition
+from tests.support.kafka.apache_kafka import (
+    ADMIN,
+    SCRAM,
+    TEST_TIMEOUT_S,
+    KafkaSecurity,
+    KafkaServer,
+)
+from tests.support.kafka.mirrored_clusters import ClusterClient, Record
+from tests.support.processes.waiting import DEADLINE_S, until
 
 pytestmark = [pytest.mark.xdist_group("apache_kafka"), pytest.mark.timeout(TEST_TIMEOUT_S)]
 

@@ -13,8 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.errors import for_code
 from kafka.protocol.consumer.fetch import FetchResponse
-from processes import until
-from scripted_broker import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, TOPIC, ScriptedBroker
 
 from logbroker.client.errors import (
     BrokersUnavailable,
@@ -35,6 +33,15 @@ from logbroker.client.raw import (
     TopicPartition,
 )
 from logbroker.records.batch import read_header
+from tests.support.kafka.scripted_broker import (
+    API_VERSIONS,
+    FETCH,
+    LIST_OFFSETS,
+    METADATA,
+    TOPIC,
+    ScriptedBroker,
+)
+from tests.support.processes.waiting import until
 
 PLACE = TopicPartition(TOPIC, 0)
 SHORT_S = 0.5

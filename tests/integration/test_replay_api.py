@@ -10,9 +10,6 @@ from typing import Any
 
 import httpx
 import pytest
-from api_process import ApiProcess
-from processes import BrokerProcess, ServerProcess, until
-from receiver_thread import ReceiverThread
 
 from app.config import Settings
 from app.log.event import OwedEvent
@@ -36,6 +33,11 @@ from app.replay.options import ReplayOptions
 from app.replay.windows import MINUTE_MS, format_time
 from app.webhooks.signing import new_secret
 from logbroker.client.partitioner import partition_for_key
+from tests.support.http.receiver_thread import ReceiverThread
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.processes.server_process import ServerProcess
+from tests.support.processes.waiting import until
+from tests.support.service.api_process import ApiProcess
 
 PARTITIONS = 4
 BEGIN_MS = time.time_ns() // 1_000_000 - 60 * MINUTE_MS

@@ -7,12 +7,8 @@ from typing import Any
 
 import httpx
 import pytest
-from async_until import until
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from migrated import make_migrated
-from processes import DEADLINE_S, BrokerProcess, pause_s
-from replay_service import Service
 
 from app.config import Settings
 from app.log.event import OwedEvent
@@ -20,6 +16,10 @@ from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_ARCHIVE
 from app.replay.model import Webhook
 from app.replay.windows import DAY_MS, MINUTE_MS, format_time
+from tests.support.database.migrated import make_migrated
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.processes.waiting import DEADLINE_S, pause_s, until_async
+from tests.support.service.replay_service import Service
 
 HOUR_MS = 60 * MINUTE_MS
 
@@ -165,6 +165,6 @@ def test_a_replay_of_the_archive_waits_until_its_events_are_there(settings: Sett
             archive.clear(2)
             refused = await client.post(f"{path}/retry")
             assert refused.json()["type"] == "urn:rewind:problem:window-refused"
-            await until(lambda: not service.store.claim("nobody", 1), "no replay is left")
+            await until_async(lambda: not service.store.claim("nobody", 1), "no replay is left")
 
     asyncio.run(scenario())

@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
-from kafka_server import TEST_TIMEOUT_S, KafkaServer
-from processes import DEADLINE_S, BrokerProcess, until
 
 from logbroker.errors import ConfigurationError
 from logbroker.schemas.errors import LogReplaced, StoreFailed, StoreUnavailable
@@ -20,6 +18,9 @@ from logbroker.schemas.log_records import Decided, LevelSet, encode
 from logbroker.schemas.registry import SchemaRegistry
 from logbroker.schemas.schema_text import SchemaText
 from logbroker.schemas.state import Outcome
+from tests.support.kafka.apache_kafka import TEST_TIMEOUT_S, KafkaServer
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.processes.waiting import DEADLINE_S, until
 
 INT = SchemaText('"int"')
 LONG = SchemaText('"long"')

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import ConfigResource, ResourceType
-from mirrored_clusters import ClusterClient, MirrorProcess, until_copied
-from processes import DEADLINE_S, BrokerProcess, until
-from registry_process import RegistryProcess
 
 from logbroker.schemas.journal import SCHEMAS_TOPIC
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.mirrored_clusters import ClusterClient, MirrorProcess, until_copied
+from tests.support.processes.waiting import DEADLINE_S, until
+from tests.support.schemas.registry_process import RegistryProcess
 
 pytestmark = pytest.mark.xdist_group("mirror")
 

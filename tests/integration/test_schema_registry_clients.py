@@ -15,11 +15,12 @@ from confluent_kafka.schema_registry import (
 )
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
-from processes import DEADLINE_S, BrokerProcess
-from registry_process import RegistryProcess
 
 from logbroker.schemas.decoder import AvroDecoder
 from logbroker.schemas.lookup import SchemaLookup
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.processes.waiting import DEADLINE_S
+from tests.support.schemas.registry_process import RegistryProcess
 
 TOPIC = "events"
 SUBJECT = "events-value"

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-from logbroker_command import logbroker_command
-from processes import BrokerProcess, until
-from registry_process import RegistryProcess
+
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.logbroker_command import logbroker_command
+from tests.support.processes.waiting import until
+from tests.support.schemas.registry_process import RegistryProcess
 
 
 @pytest.fixture

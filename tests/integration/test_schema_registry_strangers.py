@@ -8,13 +8,13 @@ from contextlib import suppress
 import httpx
 import pytest
 import uvicorn
-from processes import DEADLINE_S, until
-from schema_memory import MemoryLog
 
 from logbroker.schemas import bounded_http, service
 from logbroker.schemas.bounded_http import HEAD_BYTES_MAX, BoundedHttp
 from logbroker.schemas.registry import SchemaRegistry
 from logbroker.schemas.service import BODY_BYTES_MAX, RegistryService
+from tests.support.processes.waiting import DEADLINE_S, until
+from tests.support.schemas.memory_log import MemoryLog
 
 POST = (
     b"POST /subjects/s/versions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"

@@ -3,11 +3,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from processes import until
-from table_crew import Member, check_claims, check_content
-from table_runs import paths, stored_paths
 
 from spark_jobs.tables import Table, open_table
+from tests.support.processes.waiting import until
+from tests.support.spark.table_runs import paths, stored_paths
+from tests.support.spark.table_writers import Member, check_claims, check_content
 
 ROLES = ("load", "load", "compact", "collect")
 KINDS = {"load", "compact"}

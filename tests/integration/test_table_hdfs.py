@@ -8,15 +8,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hdfs_native import Client
-from hdfs_server import TEST_TIMEOUT_S, HdfsServer
-from processes import until
-from table_crew import Member, check_claims, check_content
-from table_runs import compact, load, paths, stored_paths, wrote
 
 from spark_jobs.errors import RunSuperseded, StorageFailed
 from spark_jobs.storage import TableStore, open_store
 from spark_jobs.storage.hdfs import HdfsStore
 from spark_jobs.tables import open_table
+from tests.support.processes.waiting import until
+from tests.support.spark.hdfs_server import TEST_TIMEOUT_S, HdfsServer
+from tests.support.spark.table_runs import compact, load, paths, stored_paths, wrote
+from tests.support.spark.table_writers import Member, check_claims, check_content
 
 pytestmark = [pytest.mark.timeout(TEST_TIMEOUT_S), pytest.mark.xdist_group("hdfs")]
 DATA = b'{"all": "or nothing"}'

@@ -7,12 +7,6 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from live_scene import PARTITIONS, READY, LiveScene, event, events, ids, now_ms
-from migrated import make_migrated
-from processes import DEADLINE_S, BrokerProcess, until
-from receiver_thread import ReceiverThread
-from replay_service import Service
-from scraped_metrics import scrape
 from sqlalchemy import create_engine, text
 
 from app.config import Settings
@@ -27,6 +21,21 @@ from app.replay.options import Only, ReplayOptions
 from app.replay.states import ReplayState
 from app.replay.windows import MINUTE_MS, format_time
 from logbroker.client.partitioner import partition_for_key
+from tests.support.database.migrated import make_migrated
+from tests.support.http.receiver_thread import ReceiverThread
+from tests.support.http.scraped_metrics import scrape
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.processes.waiting import DEADLINE_S, until
+from tests.support.service.live_service import (
+    PARTITIONS,
+    READY,
+    LiveScene,
+    event,
+    events,
+    ids,
+    now_ms,
+)
+from tests.support.service.replay_service import Service
 
 HOUR_MS = 60 * MINUTE_MS
 MIRRORED = "rewind_live_mirrored_total"

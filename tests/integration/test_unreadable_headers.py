@@ -3,14 +3,15 @@
 from pathlib import Path
 
 from kafka import KafkaProducer
-from live_scene import LiveScene, event
-from mirrored_clusters import ClusterClient, MirrorProcess, Record, until_copied
-from processes import DEADLINE_S, BrokerProcess, until
-from receiver_thread import ReceiverThread
-from registry_process import RegistryProcess
 
 from app.log.topics import DELIVERY_LOG, EVENTS
 from logbroker.audit.reading import AuditLog
+from tests.support.http.receiver_thread import ReceiverThread
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.mirrored_clusters import ClusterClient, MirrorProcess, Record, until_copied
+from tests.support.processes.waiting import DEADLINE_S, until
+from tests.support.schemas.registry_process import RegistryProcess
+from tests.support.service.live_service import LiveScene, event
 
 TIME_MS = 1_763_712_000_000
 OPTIONS = ("--group-initial-rebalance-delay-ms", "0", "--group-min-session-timeout-ms", "1000")

@@ -7,9 +7,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from migrated import make_migrated
-from processes import BrokerProcess, ServerProcess, until
-from receiver_thread import ReceiverThread
 
 from app.log.event import OwedEvent
 from app.log.publisher import EventPublisher
@@ -19,6 +16,11 @@ from app.replay.options import EVENTS_PER_SECOND_MAX, ReplayOptions
 from app.replay.states import TERMINAL
 from app.store import Store
 from app.webhooks.signing import new_secret
+from tests.support.database.migrated import make_migrated
+from tests.support.http.receiver_thread import ReceiverThread
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.processes.server_process import ServerProcess
+from tests.support.processes.waiting import until
 
 REPLAYS = 4
 EVENTS = 60_000

@@ -8,9 +8,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from async_until import until
-from migrated import make_migrated
-from processes import BrokerProcess, ServerProcess
 
 from app.log.event import OwedEvent
 from app.log.publisher import EventPublisher
@@ -20,6 +17,10 @@ from app.replay.states import TERMINAL, ReplayState
 from app.store import Store
 from app.webhooks.receiver import ReceivedWebhook, WebhookReceiver
 from app.webhooks.signing import new_secret
+from tests.support.database.migrated import make_migrated
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.processes.server_process import ServerProcess
+from tests.support.processes.waiting import until_async
 
 RETENTION_MS = 6 * 86_400_000
 EVENTS = 1_500
@@ -117,10 +118,10 @@ class Scene:
             return True
 
     async def delivered(self, count: int) -> None:
-        await until(lambda: len(self.event_ids) >= count, f"{count} events came")
+        await until_async(lambda: len(self.event_ids) >= count, f"{count} events came")
 
     async def finished(self, replay: Replay) -> Replay:
-        await until(lambda: self.store.replay(replay.id).state in TERMINAL, "it was finished")
+        await until_async(lambda: self.store.replay(replay.id).state in TERMINAL, "it was finished")
         return self.store.replay(replay.id)
 
     def close(self) -> None:
@@ -174,7 +175,7 @@ def test_a_frozen_worker_that_wakes_after_a_take_over_lets_go(scene: Scene) -> N
         assert sorted(set(scene.event_ids)) == scene.expected
         count = len(scene.event_ids)
         first.resume()
-        await until(lambda: '"event": "lost"' in first.said, "the first worker let go")
+        await until_async(lambda: '"event": "lost"' in first.said, "the first worker let go")
         # One request at most may have been frozen between its last look at the lease and the
         # socket: receivers know events by their ids.
         assert len(scene.event_ids) - count <= 1

@@ -5,15 +5,15 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from processes import until
-from registry_seats import UNENDING_S, Cluster, Seat, cluster_at, settle
-from tcp_link import TcpLink
-from zookeeper import SharedZooKeeper, ZooKeeperEnsemble, ZooKeeperServer
 
 from logbroker.errors import NotCoordinator, RegistryUnavailable
 from logbroker.groups.stored import CommittedOffset, StoredGroup
 from logbroker.registry.cluster import coordination_slot
 from logbroker.registry.zookeeper.groups import GroupStore
+from tests.support.kafka.registry_members import UNENDING_S, Cluster, Seat, cluster_at, settle
+from tests.support.kafka.zookeeper import SharedZooKeeper, ZooKeeperEnsemble, ZooKeeperServer
+from tests.support.processes.tcp_proxy import TcpLink
+from tests.support.processes.waiting import until
 
 SHORT_S = 5.0
 """A session timeout that a test waits for."""

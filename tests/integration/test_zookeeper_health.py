@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 import pytest
-from ports import free_port
-from processes import until
-from zookeeper import SharedZooKeeper
 
 from app.log.zookeeper_health import SERVERS_MAX, ZooKeeperServer, zookeeper_health
+from tests.support.kafka.zookeeper import SharedZooKeeper
+from tests.support.processes.ports import free_port
+from tests.support.processes.waiting import until
 
 # As ZooKeeper 3.9.5 said `srvr`, three servers running.
 LEADER = b"""Zookeeper version: 3.9.5-293c895a8d966a3ecb92872be4a1daf87d725da2, built on \

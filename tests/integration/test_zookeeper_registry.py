@@ -8,10 +8,6 @@ from threading import Barrier
 from uuid import uuid4
 
 import pytest
-from ports import free_port
-from processes import until
-from registry_seats import Cluster, Seat, cluster_at, settle
-from zookeeper import SharedZooKeeper
 
 from logbroker.errors import (
     ConfigurationError,
@@ -26,6 +22,10 @@ from logbroker.registry.cluster import COORDINATION_SLOTS, coordination_slot
 from logbroker.registry.topic import Topic
 from logbroker.registry.zookeeper.payloads import format_settings, format_topic
 from logbroker.registry.zookeeper.registry import ZooKeeperRegistry
+from tests.support.kafka.registry_members import Cluster, Seat, cluster_at, settle
+from tests.support.kafka.zookeeper import SharedZooKeeper
+from tests.support.processes.ports import free_port
+from tests.support.processes.waiting import until
 
 
 @pytest.fixture

@@ -5,9 +5,10 @@ from contextlib import contextmanager
 
 import pytest
 from kazoo.client import KazooClient, KazooState
-from processes import DEADLINE_S, until
-from tcp_link import TcpLink
-from zookeeper import SharedZooKeeper, ZooKeeperEnsemble, ZooKeeperServer
+
+from tests.support.kafka.zookeeper import SharedZooKeeper, ZooKeeperEnsemble, ZooKeeperServer
+from tests.support.processes.tcp_proxy import TcpLink
+from tests.support.processes.waiting import DEADLINE_S, until
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 Made `compatibility.json`, with Java 17 and Maven, by
 
-    PYTHONPATH=tests python tests/golden/avro/capture.py
+    python tests/golden/avro/capture.py
 """
 
 import json
@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from avro_pairs import SchemaMaker
+from tests.support.schemas.avro_pairs import SchemaMaker
 
 HERE = Path(__file__).parent
 PAIRS = 120

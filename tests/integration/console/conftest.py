@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
-from browser import Chromium
-from console_scene import ConsoleScene
-from mariadb import MariaDbServer
-from processes import BrokerProcess
+
+from tests.support.database.mariadb import MariaDbServer
+from tests.support.http.browser import Chromium
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.service.console_service import ConsoleScene
 
 
 @pytest.fixture(scope="package")

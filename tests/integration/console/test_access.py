@@ -6,14 +6,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 import pytest
-from browser import LOOPBACK, Chromium
-from console_scene import ConsoleScene, sign_in
 from playwright.sync_api import Page, expect
-from receiver_thread import ReceiverThread
 
 from app.replay.accounts import Scope
 from app.replay.model import Replay, Window
 from app.replay.states import ReplayState
+from tests.support.http.browser import LOOPBACK, Chromium
+from tests.support.http.receiver_thread import ReceiverThread
+from tests.support.service.console_service import ConsoleScene, sign_in
 
 pytestmark = pytest.mark.xdist_group("console")
 

@@ -5,8 +5,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 import pytest
-from axe import assert_accessible
-from browser import LOOPBACK, Chromium
+
+from tests.support.http.axe import assert_accessible
+from tests.support.http.browser import LOOPBACK, Chromium
 
 pytestmark = pytest.mark.xdist_group("console")
 

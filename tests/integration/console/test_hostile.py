@@ -12,16 +12,16 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from browser import LOOPBACK, Chromium
-from console_scene import ConsoleScene, sign_in
 from playwright.sync_api import Page, expect
-from processes import until
-from receiver_thread import ReceiverThread
 
 from app.log.topics import DELIVERY_LOG
 from app.replay.accounts import Scope
 from app.replay.model import Window
 from app.replay.states import TERMINAL
+from tests.support.http.browser import LOOPBACK, Chromium
+from tests.support.http.receiver_thread import ReceiverThread
+from tests.support.processes.waiting import until
+from tests.support.service.console_service import ConsoleScene, sign_in
 
 pytestmark = pytest.mark.xdist_group("console")
 

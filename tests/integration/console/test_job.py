@@ -6,17 +6,17 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import pytest
-from browser import Chromium, Visitor
-from console_scene import ConsoleScene, brought_by_replays, sign_in
-from live_scene import events, ids
 from playwright.sync_api import Locator, Page, expect
-from processes import until
-from receiver_thread import ReceiverThread
-from tcp_link import TcpLink
 
 from app.replay.accounts import Scope
 from app.replay.model import Replay
 from app.replay.states import TERMINAL, ReplayState
+from tests.support.http.browser import Chromium, Visitor
+from tests.support.http.receiver_thread import ReceiverThread
+from tests.support.processes.tcp_proxy import TcpLink
+from tests.support.processes.waiting import until
+from tests.support.service.console_service import ConsoleScene, brought_by_replays, sign_in
+from tests.support.service.live_service import events, ids
 
 pytestmark = pytest.mark.xdist_group("console")
 

@@ -3,18 +3,18 @@
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from axe import assert_usable
-from browser import Chromium
-from console_scene import ConsoleScene, brought_by_replays, sign_in
-from live_scene import events, ids
 from playwright.sync_api import Page, expect
-from processes import until
-from receiver_thread import ReceiverThread
 
 from app.replay.accounts import Scope
 from app.replay.model import Replay, Window
 from app.replay.states import TERMINAL, ReplayState
 from benchmarks.console_client import PageReader
+from tests.support.http.axe import assert_usable
+from tests.support.http.browser import Chromium
+from tests.support.http.receiver_thread import ReceiverThread
+from tests.support.processes.waiting import until
+from tests.support.service.console_service import ConsoleScene, brought_by_replays, sign_in
+from tests.support.service.live_service import events, ids
 
 pytestmark = pytest.mark.xdist_group("console")
 

@@ -4,15 +4,15 @@ import json
 from datetime import UTC, datetime
 
 import pytest
-from browser import Chromium
-from console_scene import ConsoleScene, sign_in
-from live_scene import event
 from playwright.sync_api import expect
-from receiver_thread import ReceiverThread
 
 from app.live import deliverer
 from app.log.topics import DELIVERY_LOG
 from app.replay.accounts import Scope
+from tests.support.http.browser import Chromium
+from tests.support.http.receiver_thread import ReceiverThread
+from tests.support.service.console_service import ConsoleScene, sign_in
+from tests.support.service.live_service import event
 
 pytestmark = pytest.mark.xdist_group("console")
 

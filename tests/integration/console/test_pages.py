@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
-from axe import assert_usable
-from browser import Chromium, Visitor
-from console_scene import ConsoleScene, sign_in
-from live_scene import event, now_ms
 from playwright.sync_api import Page, expect
-from processes import until
-from receiver_thread import ReceiverThread
 
 from app.replay.accounts import Scope
 from app.replay.model import Replay, Webhook, Window
 from app.replay.pipeline import PipelineRun, RunOutcome
 from app.replay.states import TERMINAL
+from tests.support.http.axe import assert_usable
+from tests.support.http.browser import Chromium, Visitor
+from tests.support.http.receiver_thread import ReceiverThread
+from tests.support.processes.waiting import until
+from tests.support.service.console_service import ConsoleScene, sign_in
+from tests.support.service.live_service import event, now_ms
 
 pytestmark = pytest.mark.xdist_group("console")
 

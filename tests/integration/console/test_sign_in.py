@@ -3,10 +3,11 @@
 import re
 
 import pytest
-from axe import assert_usable
-from browser import Chromium
-from console_scene import ConsoleScene, sign_in
 from playwright.sync_api import expect
+
+from tests.support.http.axe import assert_usable
+from tests.support.http.browser import Chromium
+from tests.support.service.console_service import ConsoleScene, sign_in
 
 pytestmark = pytest.mark.xdist_group("console")
 

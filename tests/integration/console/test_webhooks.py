@@ -3,15 +3,15 @@
 import re
 
 import pytest
-from axe import assert_usable
-from browser import Chromium
-from console_scene import ConsoleScene, sign_in
 from playwright.sync_api import Page, expect
-from receiver_thread import ReceiverThread
 
 from app.replay.accounts import Scope
 from app.replay.model import WebhookStatus
 from app.store.errors import WebhookNotFound
+from tests.support.http.axe import assert_usable
+from tests.support.http.browser import Chromium
+from tests.support.http.receiver_thread import ReceiverThread
+from tests.support.service.console_service import ConsoleScene, sign_in
 
 pytestmark = pytest.mark.xdist_group("console")
 

@@ -13,7 +13,6 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
-from registry_process import RegistryProcess
 
 from logbroker.client import AuditedProducer, NewMessage
 from logbroker.client.audit_mark import AUDIT_TOPIC
@@ -25,6 +24,7 @@ from spark_jobs.jobs.decode import Decoded, DecodeJob
 from spark_jobs.jobs.load import LoadRequest, load
 from spark_jobs.log.limits import Subscribed
 from spark_jobs.tables import open_table, read_table
+from tests.support.schemas.registry_process import RegistryProcess
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Producer
-from processes import DEADLINE_S, BrokerProcess
 from pyspark.sql import SparkSession
 
 from spark_jobs.contracts import DELIVERY_JOIN, QUARANTINE
 from spark_jobs.jobs.delivery_join import DeliveryJoin, JoinedBatch
 from spark_jobs.jobs.streaming import StreamRun, StreamSource
 from spark_jobs.tables import read_table
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.processes.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.xdist_group("spark")
 

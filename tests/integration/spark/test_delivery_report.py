@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from raw_table import LoadedRecord, at, load_records
 
 from spark_jobs.contracts import DELIVERY_HOURS, QUARANTINE
 from spark_jobs.errors import InvalidOption
 from spark_jobs.jobs.delivery_records import lasting_digest
 from spark_jobs.jobs.delivery_report.job import DeliveryReport
 from spark_jobs.tables import open_table, read_table
+from tests.support.spark.raw_table import LoadedRecord, at, load_records
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -8,11 +8,8 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from load_scene import BEGIN_MS, LoadScene, interposed
-from processes import until
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
-from spark_session import kill_executor, kill_python_workers
 
 from logbroker.client.raw import LATEST, RawCluster
 from logbroker.embedded import EmbeddedBroker
@@ -29,6 +26,9 @@ from spark_jobs.jobs.load_task import LoadTask, load_range
 from spark_jobs.log.limits import Matching
 from spark_jobs.log.ranges import OffsetRange
 from spark_jobs.tables import read_table
+from tests.support.processes.waiting import until
+from tests.support.spark.loaded_table import BEGIN_MS, LoadScene, interposed
+from tests.support.spark.spark_session import kill_executor, kill_python_workers
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -7,15 +7,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from api_process import ApiProcess
 from click.testing import CliRunner, Result
-from load_scene import LoadScene
 
 from app.config import Settings
 from app.replay.accounts import Scope
 from logbroker.embedded import EmbeddedBroker
 from spark_jobs.cli import main
 from spark_jobs.cli.refusal import MISUSED, REFUSED
+from tests.support.service.api_process import ApiProcess
+from tests.support.spark.loaded_table import LoadScene
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 from pathlib import Path
 
 import pytest
-from hdfs_server import TEST_TIMEOUT_S, HdfsServer
-from load_scene import LoadScene
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
 
@@ -12,6 +10,8 @@ from logbroker.embedded import EmbeddedBroker
 from spark_jobs.contracts import RECORDS
 from spark_jobs.jobs.compact import compact
 from spark_jobs.tables import open_table, read_table
+from tests.support.spark.hdfs_server import TEST_TIMEOUT_S, HdfsServer
+from tests.support.spark.loaded_table import LoadScene
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(TEST_TIMEOUT_S)]
 

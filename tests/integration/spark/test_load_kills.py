@@ -7,20 +7,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from load_scene import LoadScene
-from processes import until
 from pyspark.sql import SparkSession
-from spark_session import JobProcess
 
 from logbroker.embedded import EmbeddedBroker
 from spark_jobs.jobs.load import load
+from tests.support.processes.waiting import until
+from tests.support.spark.loaded_table import LoadScene
+from tests.support.spark.spark_session import JobProcess
 
 pytestmark = pytest.mark.xdist_group("spark")
 
 SPARK_START_S = 180.0
 """Of a JVM, on a machine that is busy with other tests."""
 
-DYING = str(Path(__file__).parents[2] / "dying")
+DYING = str(Path(__file__).parents[2] / "support" / "processes" / "kill_at_link")
 KILLED = -9
 
 

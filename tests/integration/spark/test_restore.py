@@ -10,10 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from load_scene import LoadScene
-from processes import DEADLINE_S, BrokerProcess, ServerProcess, until
 from pyspark.sql import SparkSession
-from receiver_thread import ReceiverThread
 
 from spark_jobs.cli.restore import Rounds, _one_window
 from spark_jobs.jobs.restore.archive import ArchiveTopic
@@ -21,6 +18,11 @@ from spark_jobs.jobs.restore.job import Done, Restore, restore_all
 from spark_jobs.jobs.restore.records import Record
 from spark_jobs.jobs.restore.service import ReplayService
 from spark_jobs.jobs.service import ServiceAddress
+from tests.support.http.receiver_thread import ReceiverThread
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.processes.server_process import ServerProcess
+from tests.support.processes.waiting import DEADLINE_S, until
+from tests.support.spark.loaded_table import LoadScene
 
 pytestmark = pytest.mark.xdist_group("spark")
 

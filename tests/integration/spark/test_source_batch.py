@@ -11,12 +11,12 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from kafka_server import TEST_TIMEOUT_S
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, lit
-from written_log import Row, Sent, WrittenLog
 
 from spark_jobs.source.batch import with_fixed_offsets
+from tests.support.kafka.apache_kafka import TEST_TIMEOUT_S
+from tests.support.kafka.written_log import Row, Sent, WrittenLog
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(TEST_TIMEOUT_S)]
 

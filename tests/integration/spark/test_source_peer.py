@@ -8,14 +8,15 @@ from uuid import uuid4
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from kafka_server import TEST_TIMEOUT_S, KafkaServer
-from processes import DEADLINE_S, until
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, spark_partition_id
-from spark_kafka_connector import add_connector
-from written_log import Row, Sent, WrittenLog, produce
+
+from tests.support.kafka.apache_kafka import TEST_TIMEOUT_S, KafkaServer
+from tests.support.kafka.written_log import Row, Sent, WrittenLog, produce
+from tests.support.processes.waiting import DEADLINE_S, until
+from tests.support.spark.kafka_connector import add_connector
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(TEST_TIMEOUT_S)]
 

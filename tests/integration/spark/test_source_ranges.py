@@ -3,10 +3,6 @@
 from itertools import chain
 
 import pytest
-from log_batches import LogRecord, batch_around, framed, record_body
-from processes import BrokerProcess
-from raw_connection import RawConnection
-from written_log import Row, Sent, WrittenLog
 
 from logbroker.client.raw import EARLIEST, LATEST, RawCluster, TopicPartition
 from spark_jobs.errors import DataLost, InvalidOption, SourceFailed, TopicReplaced
@@ -15,6 +11,10 @@ from spark_jobs.log.losses import Losses
 from spark_jobs.log.planning import LogView, TopicPosition, plan_between, plan_onward
 from spark_jobs.log.ranges import OffsetRange
 from spark_jobs.log.reading import read_range
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.raw_connection import RawConnection
+from tests.support.kafka.record_batches import LogRecord, batch_around, framed, record_body
+from tests.support.kafka.written_log import Row, Sent, WrittenLog
 
 TOPIC = "orders"
 

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from processes import BrokerProcess
-from written_log import Sent, WrittenLog
 
 from pyspark_rewind import DefaultSource
 from spark_jobs.source.columns import schema
 from spark_jobs.source.partitions import RangePartition
 from spark_jobs.source.stream import Json, StreamReader
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.written_log import Sent, WrittenLog
 
 TOPIC = "orders"
 

@@ -8,11 +8,13 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from processes import DEADLINE_S, BrokerProcess, until
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
-from written_log import Sent, WrittenLog
+
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.written_log import Sent, WrittenLog
+from tests.support.processes.waiting import DEADLINE_S, until
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
-from processes import until
 from pyspark.sql import SparkSession
-from spark_session import executors, kill_executor
+
+from tests.support.processes.waiting import until
+from tests.support.spark.spark_session import executors, kill_executor
 
 pytestmark = pytest.mark.xdist_group("spark")
 

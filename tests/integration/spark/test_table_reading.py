@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hdfs_server import TEST_TIMEOUT_S, HdfsServer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType, StructType, TimestampType
 
 from spark_jobs.errors import InvalidOption
 from spark_jobs.tables import DataFile, Table, open_table, read_table
+from tests.support.spark.hdfs_server import TEST_TIMEOUT_S, HdfsServer
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(TEST_TIMEOUT_S)]
 

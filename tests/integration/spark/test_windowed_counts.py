@@ -9,16 +9,17 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from partition_clients import ConfluentPartitions
-from processes import DEADLINE_S, BrokerProcess, until
 from pyspark.sql import SparkSession
-from spark_session import JobProcess
 
 from spark_jobs.contracts import QUARANTINE, WINDOWED_COUNTS
 from spark_jobs.errors import InvalidOption
 from spark_jobs.jobs.streaming import StreamRun, StreamSource
 from spark_jobs.jobs.windowed_counts.job import CountedBatch, WindowedCounts
 from spark_jobs.tables import open_table, read_table
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.partition_clients import ConfluentPartitions
+from tests.support.processes.waiting import DEADLINE_S, until
+from tests.support.spark.spark_session import JobProcess
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from processes import DEADLINE_S
+
+from tests.support.processes.waiting import DEADLINE_S
 
 
 @pytest.fixture(scope="session")

@@ -5,13 +5,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from processes import until
 
 from benchmarks.cold_requests import cold_connection
 from benchmarks.fetch_load import StoredLog, fetch_spread
 from benchmarks.frames import ACKS_ALL, batch_of, encode_produce
 from benchmarks.produce_load import Load, produce_spread, send_once
 from benchmarks.running_broker import RunningBroker, running_broker
+from tests.support.processes.waiting import until
 
 TIME_MS = 1_795_000_000_000
 RECORDS = 50

@@ -4,9 +4,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from processes import until
-
 from benchmarks.group_member import Members, Subscription, group_members
+from tests.support.processes.waiting import until
 
 PACE_S = 0.005
 """Members would else deliver faster than one process can listen."""

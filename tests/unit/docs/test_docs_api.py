@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import click
-from doc_pages import page, section, table
 from fastapi import FastAPI
 
 from app.api import (
@@ -31,6 +30,7 @@ from app.json_log import JsonLines
 from app.log.estimate import AT_A_TIME
 from app.replay.accounts import Scope as KeyScope
 from app.replay.rules import KINDS_PER_WEBHOOK_MAX, RULES_PER_WEBHOOK_MAX
+from tests.unit.docs.doc_pages import page, section, table
 
 API_PAGE, ACCESS_PAGE = page("api.md"), page("access.md")
 TOLD_ROUTES = table(API_PAGE, "## Routes")

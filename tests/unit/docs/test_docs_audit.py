@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import click
-from doc_pages import page, shown, table
 
 from logbroker.audit.comparison import Comparison, Patience, Scope, Status
 from logbroker.audit.report import EVENTS, document
@@ -20,6 +19,7 @@ from logbroker.client.audit_event import (
     encode_received,
 )
 from logbroker.client.sequence_set import SequenceSet
+from tests.unit.docs.doc_pages import page, shown, table
 
 PAGE = page("audit.md")
 T0 = 1_763_712_000_000

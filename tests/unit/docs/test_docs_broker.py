@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 import pytest
-from doc_pages import page, shown, table
 
 from logbroker.cli.group_report import GroupPartition
 from logbroker.cli.groups import groups
@@ -16,6 +15,7 @@ from logbroker.cli.topics import topics
 from logbroker.config import _BROKER_RANGES, LOG_CONFIG_DEFAULTS, TOPIC_SETTINGS
 from logbroker.server.metrics.families import FAMILIES, PREFIX
 from logbroker.wire.apis import SERVED
+from tests.unit.docs.doc_pages import page, shown, table
 
 BROKER_PAGE = page("broker.md")
 

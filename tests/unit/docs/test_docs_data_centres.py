@@ -2,12 +2,11 @@
 
 import re
 
-from doc_pages import page, section
-
 from app.api.models.replays import ReplayDocument
 from app.config import ORIGIN_CHARS_MAX, Settings, _variable
 from app.live.mirrored import WAITING_MAX
 from app.replay.digest_set import ENTRIES_MAX
+from tests.unit.docs.doc_pages import page, section
 
 PAGE = page("data-centres.md")
 SERVICE = page("service.md")

@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from doc_pages import DOCS
+
+from tests.unit.docs.doc_pages import DOCS
 
 ROOT = DOCS.parent
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted(DOCS.rglob("*.md"))]

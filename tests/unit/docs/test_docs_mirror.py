@@ -3,7 +3,6 @@
 import re
 
 import click
-from doc_pages import page, shown, table
 
 from logbroker.cli.mirror import mirror
 from logbroker.mirror import passage, receipts
@@ -13,6 +12,7 @@ from logbroker.mirror.metrics import FAMILIES, PREFIX
 from logbroker.mirror.provenance import PassedOver
 from logbroker.mirror.settings import COMPRESSIONS
 from logbroker.mirror.topics import NOT_COPIED
+from tests.unit.docs.doc_pages import page, shown, table
 
 MIRROR_PAGE = page("mirror.md")
 

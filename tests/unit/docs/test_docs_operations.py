@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import yaml
-from doc_pages import DOCS, page, section, table
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.metrics import MetricWrapperBase
 
@@ -31,6 +30,7 @@ from app.webhooks.sender import WebhookSender
 from logbroker.mirror import metrics as mirror_metrics
 from logbroker.schemas.service_metrics import ServiceMetrics
 from logbroker.server.metrics.families import FAMILIES, PREFIX
+from tests.unit.docs.doc_pages import DOCS, page, section, table
 
 OPERATIONS = DOCS / "operations"
 INDEX, METRICS = page("operations/README.md"), page("operations/metrics.md")

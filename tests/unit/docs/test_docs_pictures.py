@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from doc_pages import DOCS
+
+from tests.unit.docs.doc_pages import DOCS
 
 PAGES = sorted(DOCS.rglob("*.md"))
 PNG = b"\x89PNG\r\n\x1a\n"

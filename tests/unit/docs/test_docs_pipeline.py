@@ -7,7 +7,6 @@ import shlex
 
 import click
 import pytest
-from doc_pages import page, table
 from pyspark.sql.types import StructType
 
 from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES, EVENTS, REPLAY_OUTCOMES
@@ -15,6 +14,7 @@ from logbroker.client.audit_mark import AUDIT_TOPIC
 from spark_jobs import contracts
 from spark_jobs.cli import COMMANDS, main
 from spark_jobs.source import columns, option_values, options
+from tests.unit.docs.doc_pages import page, table
 
 PAGE = page("pipeline.md")
 READ = "## Read the log from Spark"

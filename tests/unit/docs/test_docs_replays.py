@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 from annotated_types import MaxLen
-from doc_pages import page, section, shown, table
-from migrated import make_migrated
 
 from app.api import twitter_errors
 from app.api.dry_run import ESTIMATES_PER_ACCOUNT_MAX
@@ -26,6 +24,8 @@ from app.replay.windows import TIME_ALLOWED
 from app.replay.windows import parse_time as time_ms
 from app.store import Store
 from app.webhooks.signing import new_secret
+from tests.support.database.migrated import make_migrated
+from tests.unit.docs.doc_pages import page, section, shown, table
 
 PAGE = page("replays.md")
 OPTIONS = {row["member"]: row for row in table(PAGE, "## Options")}

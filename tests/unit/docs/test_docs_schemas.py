@@ -4,7 +4,6 @@ import re
 from inspect import getsource
 
 import click
-from doc_pages import page, section, table
 
 from logbroker.cli.registry import registry
 from logbroker.schemas import api, errors, rest_refusals, rest_request
@@ -33,6 +32,7 @@ from logbroker.schemas.service import (
     URL_BYTES_MAX,
     RegistryService,
 )
+from tests.unit.docs.doc_pages import page, section, table
 
 SCHEMAS_PAGE = page("schemas.md")
 

@@ -4,10 +4,10 @@ import re
 
 import click
 from annotated_types import Ge, Le
-from doc_pages import page, shown, table
 
 from app.cli import main as rewind
 from app.config import KAFKA_PREFIX, Settings, _variable
+from tests.unit.docs.doc_pages import page, shown, table
 
 SETTINGS = table(page("service.md"), "## Settings")
 

@@ -4,7 +4,6 @@ import time
 
 import pytest
 from annotated_types import MaxLen, MinLen
-from doc_pages import function_shown, page, section, table
 from pydantic import BaseModel
 
 from app.api.models.rules import RuleRequest
@@ -30,6 +29,7 @@ from app.webhooks.http_connection import EXCERPT_BYTES
 from app.webhooks.request import webhook_headers
 from app.webhooks.signing import SECRET_BYTES_MAX, SECRET_BYTES_MIN, new_secret
 from app.webhooks.trial import TRIAL_ID_PREFIX, TRIAL_TIME_S
+from tests.unit.docs.doc_pages import function_shown, page, section, table
 
 PAGE = page("webhooks.md")
 

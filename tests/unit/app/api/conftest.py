@@ -12,10 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from api_clients import Issued, client_of
 from fastapi import FastAPI
-from migrated import make_migrated
-from receiver_thread import ReceiverThread
 
 from app.api.application import create_app
 from app.api.metrics import Metrics
@@ -28,6 +25,9 @@ from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.sender import WebhookSender
 from app.webhooks.signing import new_secret
+from tests.support.database.migrated import make_migrated
+from tests.support.http.api_clients import Issued, client_of
+from tests.support.http.receiver_thread import ReceiverThread
 
 
 @pytest.fixture

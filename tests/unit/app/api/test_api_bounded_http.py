@@ -2,13 +2,13 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from processes import DEADLINE_S
 from starlette.responses import PlainTextResponse
 from uvicorn import Config
 from uvicorn.server import ServerState
 
 from app.api import bounded_http
 from app.api.bounded_http import HEAD_BYTES_MAX, BoundedHttp
+from tests.support.processes.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.anyio
 

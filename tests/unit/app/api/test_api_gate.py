@@ -2,13 +2,13 @@ from collections.abc import AsyncIterator
 
 import httpx
 import pytest
-from api_clients import Issued, client_of
 from fastapi import FastAPI
 from httpx import AsyncClient, Response
 
 from app.api.head_limit import HEADERS_BYTES_MAX, URL_BYTES_MAX
 from app.config import Settings
 from app.store import Store
+from tests.support.http.api_clients import Issued, client_of
 
 pytestmark = pytest.mark.anyio
 

@@ -2,10 +2,10 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from api_clients import Issued
 
 from app.api.keyring import FRESH_S, STALE_S, Keyring
 from app.store import Store, StoreUnavailable
+from tests.support.http.api_clients import Issued
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from api_clients import client_of
 from fastapi import FastAPI
 from httpx import AsyncClient
 
@@ -22,6 +21,7 @@ from app.replay.model import NewReplay, Webhook, Window
 from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.sender import WebhookSender
+from tests.support.http.api_clients import client_of
 
 pytestmark = pytest.mark.anyio
 

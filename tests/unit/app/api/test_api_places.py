@@ -1,7 +1,6 @@
 import time
 
 import pytest
-from api_clients import Issued
 from fastapi import FastAPI
 from httpx import AsyncClient
 
@@ -9,6 +8,7 @@ from app.api.places import Places
 from app.api.problems import Problem
 from app.replay.model import Webhook
 from app.replay.windows import MINUTE_MS, format_time
+from tests.support.http.api_clients import Issued
 
 NOW_MS = time.time_ns() // 1_000_000
 

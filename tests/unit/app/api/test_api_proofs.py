@@ -4,15 +4,15 @@ import asyncio
 from typing import Any
 
 import pytest
-from api_clients import Issued
 from httpx import AsyncClient
-from receiver_thread import ReceiverThread
 
 from app.api import proofs
 from app.api.proofs import PROOFS_PER_ACCOUNT_MAX
 from app.replay.model import Webhook, WebhookStatus
 from app.store import Store
 from app.webhooks.signing import new_secret
+from tests.support.http.api_clients import Issued
+from tests.support.http.receiver_thread import ReceiverThread
 
 pytestmark = pytest.mark.anyio
 

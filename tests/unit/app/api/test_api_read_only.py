@@ -2,12 +2,12 @@
 
 import httpx
 import pytest
-from api_clients import client_of
 from fastapi import FastAPI
 
 from app.replay.accounts import Scope
 from app.replay.model import Webhook
 from app.store import Store
+from tests.support.http.api_clients import client_of
 
 pytestmark = pytest.mark.anyio
 

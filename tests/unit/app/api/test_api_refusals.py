@@ -6,7 +6,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-from api_clients import Issued
 from fastapi import FastAPI
 from httpx import AsyncClient, Response
 
@@ -14,6 +13,7 @@ from app.api.limits import DOCUMENT_BYTES_MAX
 from app.config import Settings
 from app.replay.model import NewReplay, Webhook, Window
 from app.store import Store
+from tests.support.http.api_clients import Issued
 
 pytestmark = pytest.mark.anyio
 

@@ -7,12 +7,8 @@ from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 
 import pytest
-from mariadb import MariaDbServer
-from migrated import make_migrated
-from processes import DEADLINE_S
 from sqlalchemy import make_url
 from starlette.types import Message
-from tcp_link import TcpLink
 
 from app.api.problems import BUSY, TOO_MANY_STREAMS, Problem
 from app.api.progress_watch import ProgressWatch
@@ -21,6 +17,10 @@ from app.config import Settings
 from app.replay.model import NewReplay, NewWebhook, Replay, Webhook, Window
 from app.store import Store, StoreUnavailable
 from app.webhooks.signing import new_secret
+from tests.support.database.mariadb import MariaDbServer
+from tests.support.database.migrated import make_migrated
+from tests.support.processes.tcp_proxy import TcpLink
+from tests.support.processes.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.anyio
 

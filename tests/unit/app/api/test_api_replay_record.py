@@ -1,7 +1,6 @@
 """What the API tells of what happened to a replay, and lists of replays in several states."""
 
 import pytest
-from api_clients import Issued
 from httpx import AsyncClient
 
 from app.replay.model import (
@@ -18,6 +17,7 @@ from app.replay.options import Source
 from app.replay.windows import parse_time
 from app.store import Store
 from app.webhooks.signing import new_secret
+from tests.support.http.api_clients import Issued
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from api_clients import Issued
 from fastapi import FastAPI
 from httpx import AsyncClient
 
@@ -17,6 +16,7 @@ from app.json_log import JsonLines
 from app.replay.model import NewReplay, Webhook, Window
 from app.replay.rules import Rule
 from app.store import Store
+from tests.support.http.api_clients import Issued
 
 pytestmark = pytest.mark.anyio
 

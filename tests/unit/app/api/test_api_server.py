@@ -8,10 +8,10 @@ from typing import IO
 
 import httpx
 import pytest
-from api_clients import Issued
 
 from app.config import Settings
 from app.store import Store
+from tests.support.http.api_clients import Issued
 
 PROGRAM = """
 import sys

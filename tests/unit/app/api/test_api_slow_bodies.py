@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 from httpx import AsyncClient, Response
-from processes import DEADLINE_S
 
 from app.api import gate, limits
+from tests.support.processes.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.anyio
 

@@ -4,9 +4,7 @@ import asyncio
 import time
 
 import pytest
-from api_clients import Issued
 from httpx import AsyncClient
-from receiver_thread import ReceiverThread
 
 from app.api import proofs
 from app.api.proofs import PROOFS_PER_ACCOUNT_MAX
@@ -16,6 +14,8 @@ from app.replay.tallies import CountedTally, DeliveryTally, Span
 from app.replay.windows import format_time, parse_time
 from app.store import Store
 from app.webhooks.signing import new_secret
+from tests.support.http.api_clients import Issued
+from tests.support.http.receiver_thread import ReceiverThread
 
 pytestmark = pytest.mark.anyio
 

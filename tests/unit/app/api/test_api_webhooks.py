@@ -1,13 +1,13 @@
 import re
 
 import pytest
-from api_clients import Issued
 from httpx import AsyncClient
-from receiver_thread import ReceiverThread
 
 from app.replay.model import NewReplay, Webhook, Window
 from app.replay.states import ReplayState
 from app.store import Store
+from tests.support.http.api_clients import Issued
+from tests.support.http.receiver_thread import ReceiverThread
 
 pytestmark = pytest.mark.anyio
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from migrated import make_migrated
 
 from app.cli import main
 from app.replay.accounts import Scope
 from app.store import Store
+from tests.support.database.migrated import make_migrated
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from processes import DEADLINE_S
 
 from app.replay.delivery import Delivered, Outcome, Refused
 from app.webhooks.challenge import ping_body
@@ -19,6 +18,7 @@ from app.webhooks.guard import Guard
 from app.webhooks.request import webhook_headers
 from app.webhooks.sender import WebhookSender
 from app.webhooks.signing import new_secret
+from tests.support.processes.waiting import DEADLINE_S
 
 SECRET = new_secret()
 LISTEN = [sys.executable, "-m", "app", "listen", "--port", "0"]

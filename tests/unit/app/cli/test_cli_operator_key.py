@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from migrated import make_migrated
 
 from app.cli import main, operator_key
 from app.config import Settings
 from app.replay.accounts import Scope
 from app.store import Store
+from tests.support.database.migrated import make_migrated
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 from click.testing import CliRunner, Result
-from processes import until
 
 from app.cli.replay import replay
+from tests.support.processes.waiting import until
 
 NOTHING = {"delivered": 0, "duplicates": 0, "failed": 0}
 JOB = {"id": "rpl_1", "state": "OPEN", "counts": NOTHING}

@@ -9,11 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from api_clients import Issued
-from console_clients import ConsoleClient, enabled_webhook
 from fastapi import FastAPI
-from migrated import make_migrated
-from receiver_thread import ReceiverThread
 
 from app.api.application import create_app
 from app.api.metrics import Metrics
@@ -25,6 +21,10 @@ from app.replay.model import Webhook
 from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.sender import WebhookSender
+from tests.support.database.migrated import make_migrated
+from tests.support.http.api_clients import Issued
+from tests.support.http.console_clients import ConsoleClient, enabled_webhook
+from tests.support.http.receiver_thread import ReceiverThread
 
 
 @pytest.fixture

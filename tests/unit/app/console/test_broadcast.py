@@ -5,11 +5,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from api_clients import Issued
-from async_until import until
-from console_clients import ConsoleClient
 from fastapi import FastAPI, Request
-from html_page import text_of
 
 from app.api.doors import Doors
 from app.api.problems import Problem
@@ -23,6 +19,10 @@ from app.console.live.stream import LiveStream
 from app.replay.filters import ReplayFilter
 from app.replay.model import NewReplay, Webhook, Window
 from app.store import Store
+from tests.support.http.api_clients import Issued
+from tests.support.http.console_clients import ConsoleClient
+from tests.support.http.html_page import text_of
+from tests.support.processes.waiting import until_async
 
 pytestmark = pytest.mark.anyio
 
@@ -49,7 +49,7 @@ def changes(events: str) -> dict[str, Any]:
 
 
 async def told(seat: Seat) -> dict[str, Any]:
-    await until(seat.woken.is_set, "the page is told of something")
+    await until_async(seat.woken.is_set, "the page is told of something")
     return changes(seat.take())
 
 
@@ -73,7 +73,7 @@ async def test_who_shows_a_replay_is_told_when_it_changes_and_others_are_not(
     ):
         store.pause_replay(replay.id)
         for each in (operators, owners):
-            await until(lambda each=each: len(each.pending) == 2, "row and page are told of")
+            await until_async(lambda each=each: len(each.pending) == 2, "row and page are told of")
         heard = changes(operators.take())
         assert heard == changes(owners.take())
         assert "PAUSED" in heard[replay.id]["state"]
@@ -167,4 +167,4 @@ async def test_one_key_cannot_take_all_places(broadcaster: Broadcaster) -> None:
 async def test_nobody_looks_once_no_page_is_open(broadcaster: Broadcaster) -> None:
     with broadcaster.seat(Seat(None, EVERYTHING, {}), "key_1"):
         assert broadcaster._looking is not None
-    await until(lambda: broadcaster._looking is None, "it stops looking")
+    await until_async(lambda: broadcaster._looking is None, "it stops looking")

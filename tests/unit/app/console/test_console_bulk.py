@@ -6,10 +6,6 @@ from typing import Any
 
 import httpx
 import pytest
-from api_clients import Issued
-from console_clients import ConsoleClient, enabled_webhook
-from html_page import HtmlPage, text_of
-from stored_jobs import store_jobs
 
 from app.config import Settings
 from app.console import bulk_work
@@ -19,6 +15,10 @@ from app.replay.model import NewReplay, Replay, Webhook, Window
 from app.replay.moves import MoveEvent
 from app.replay.states import ReplayState
 from app.store import Store
+from tests.support.http.api_clients import Issued
+from tests.support.http.console_clients import ConsoleClient, enabled_webhook
+from tests.support.http.html_page import HtmlPage, text_of
+from tests.unit.app.console.stored_jobs import store_jobs
 
 pytestmark = pytest.mark.anyio
 

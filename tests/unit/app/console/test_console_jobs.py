@@ -4,11 +4,8 @@ from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from console_clients import ConsoleClient
-from html_page import HtmlPage, text_of
 from hypothesis import given
 from hypothesis import strategies as st
-from stored_jobs import plan_of, statements, store_jobs
 
 from app.api.replay_progress import event_id
 from app.config import Settings
@@ -22,6 +19,9 @@ from app.replay.model import Counts, Failure, Lease, NewReplay, OffsetRange, Rep
 from app.replay.states import ReplayState
 from app.replay.windows import parse_time
 from app.store import Store
+from tests.support.http.console_clients import ConsoleClient
+from tests.support.http.html_page import HtmlPage, text_of
+from tests.unit.app.console.stored_jobs import plan_of, statements, store_jobs
 
 pytestmark = pytest.mark.anyio
 

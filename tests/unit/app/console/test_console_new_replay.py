@@ -7,11 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from api_clients import Issued
-from console_clients import ConsoleClient, enabled_webhook
-from html_page import HtmlPage, text_of
-from live_scene import LiveScene, events
-from processes import BrokerProcess
 
 from app.config import Settings
 from app.console.form_times import field_time, input_type, read_time
@@ -22,6 +17,11 @@ from app.replay.options import Only, ReplayOptions
 from app.replay.windows import DAY_MS, MINUTE_MS, TimeUnreadable, format_time, parse_time
 from app.store import Store
 from app.webhooks.signing import new_secret
+from tests.support.http.api_clients import Issued
+from tests.support.http.console_clients import ConsoleClient, enabled_webhook
+from tests.support.http.html_page import HtmlPage, text_of
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.service.live_service import LiveScene, events
 
 pytestmark = pytest.mark.anyio
 

@@ -6,8 +6,6 @@ from contextlib import ExitStack
 
 import httpx
 import pytest
-from api_clients import Issued
-from console_clients import ConsoleClient
 from fastapi import FastAPI
 
 from app.api.application import create_app
@@ -18,6 +16,8 @@ from app.console.gate import Gate, Viewer
 from app.console.headers import HEADERS
 from app.replay.accounts import Scope
 from app.store import Store
+from tests.support.http.api_clients import Issued
+from tests.support.http.console_clients import ConsoleClient
 
 pytestmark = pytest.mark.anyio
 

@@ -4,9 +4,6 @@ import logging
 
 import httpx
 import pytest
-from api_clients import Issued
-from console_clients import ConsoleClient
-from html_page import HtmlPage, text_of
 
 from app.config import Settings
 from app.console.formats import NOTHING
@@ -16,6 +13,9 @@ from app.replay.model import Claim, Counts, Failure, NewReplay, OffsetRange, Rep
 from app.replay.options import Only, ReplayOptions
 from app.replay.states import ReplayState
 from app.store import Store
+from tests.support.http.api_clients import Issued
+from tests.support.http.console_clients import ConsoleClient
+from tests.support.http.html_page import HtmlPage, text_of
 
 pytestmark = pytest.mark.anyio
 

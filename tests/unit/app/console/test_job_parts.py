@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from html_page import HtmlPage, text_of
 from jinja2 import Environment
 
 from app.console.job_parts import (
@@ -22,6 +21,7 @@ from app.replay.moves import Move, MoveEvent
 from app.replay.options import NoticeStyle, ReplayOptions, Source
 from app.replay.samples import Sample
 from app.replay.states import ReplayState
+from tests.support.http.html_page import HtmlPage, text_of
 
 NINE_MS = 1_795_338_000_000
 """2026-11-22 09:00:00."""

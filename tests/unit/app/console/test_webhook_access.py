@@ -3,15 +3,15 @@
 from typing import Final
 
 import pytest
-from console_clients import ConsoleClient
 from fastapi.routing import APIRoute
-from receiver_thread import ReceiverThread
 
 from app.console import webhook as webhook_page
 from app.console import webhook_actions, webhook_registration, webhooks
 from app.replay.model import Webhook
 from app.store import Store
 from app.webhooks.signing import new_secret
+from tests.support.http.console_clients import ConsoleClient
+from tests.support.http.receiver_thread import ReceiverThread
 
 pytestmark = pytest.mark.anyio
 

@@ -4,9 +4,6 @@ import asyncio
 import logging
 
 import pytest
-from console_clients import ConsoleClient
-from html_page import HtmlPage
-from receiver_thread import ReceiverThread
 
 from app.api import proofs
 from app.json_log import JsonLines
@@ -14,6 +11,9 @@ from app.replay.model import NewReplay, Webhook, WebhookStatus, Window
 from app.replay.states import ReplayState
 from app.store import Store, WebhookNotFound
 from app.webhooks.signing import new_secret
+from tests.support.http.console_clients import ConsoleClient
+from tests.support.http.html_page import HtmlPage
+from tests.support.http.receiver_thread import ReceiverThread
 
 pytestmark = pytest.mark.anyio
 

@@ -1,8 +1,6 @@
 """The list of webhooks in the console."""
 
 import pytest
-from api_clients import Issued
-from console_clients import ConsoleClient
 
 from app.api.doors import now_ms
 from app.console import webhooks
@@ -12,6 +10,8 @@ from app.replay.model import NewReplay, NewWebhook, Webhook, Window
 from app.replay.tallies import CountedTally, DeliveryTally, Span
 from app.store import Store
 from app.webhooks.signing import new_secret
+from tests.support.http.api_clients import Issued
+from tests.support.http.console_clients import ConsoleClient
 
 pytestmark = pytest.mark.anyio
 

@@ -3,7 +3,6 @@
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from console_clients import ConsoleClient
 
 from app.api.doors import now_ms
 from app.console import webhook as webhook_pages
@@ -14,6 +13,7 @@ from app.replay.tallies import CountedTally, DeliveryTally, Span
 from app.replay.windows import format_time
 from app.store import Store
 from app.webhooks.signing import new_secret
+from tests.support.http.console_clients import ConsoleClient
 
 pytestmark = pytest.mark.anyio
 

@@ -3,14 +3,14 @@
 import logging
 
 import pytest
-from api_clients import Issued
-from console_clients import ConsoleClient
-from html_page import HtmlPage
-from receiver_thread import ReceiverThread
 
 from app.json_log import JsonLines
 from app.replay.model import Validation, Webhook
 from app.store import Store
+from tests.support.http.api_clients import Issued
+from tests.support.http.console_clients import ConsoleClient
+from tests.support.http.html_page import HtmlPage
+from tests.support.http.receiver_thread import ReceiverThread
 
 pytestmark = pytest.mark.anyio
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from migrated import make_migrated
 
 from app.store import Store
+from tests.support.database.migrated import make_migrated
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from registry_stub import RegistryStub
 
 from app.live.avro_events import AvroEvents
 from app.live.metrics import LiveMetrics
@@ -14,6 +13,7 @@ from app.log.event import LoggedEvent
 from logbroker.schemas import lookup
 from logbroker.schemas.decoder import AvroDecoder
 from logbroker.schemas.lookup import SchemaLookup
+from tests.support.schemas.registry_stub import RegistryStub
 
 SCHEMA = '{"type": "record", "name": "C", "fields": [{"name": "user", "type": "string"}]}'
 GARBAGE = b"\0\0\0\0\1garbage"

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 
 import pytest
-from processes import DEADLINE_S
 
 from app.live.failure_run import FAILURES_TO_BE_DOWN, FailureRun
 from app.live.metrics import LiveMetrics
@@ -14,6 +13,7 @@ from app.live.standing import Standing
 from app.replay.model import NewWebhook, Webhook, WebhookStatus
 from app.store import Store
 from app.webhooks.signing import new_secret
+from tests.support.processes.waiting import DEADLINE_S
 
 BEGIN_MS = 1_795_000_000_000
 

@@ -4,10 +4,6 @@ import time
 from contextlib import closing
 
 import pytest
-from async_until import until
-from mariadb import MariaDbServer
-from migrated import make_migrated
-from tcp_link import TcpLink
 
 from app.live.tallies import Settled, Tallies
 from app.live.tally_writer import SETTLED_KEPT_MS, TallyWriter
@@ -17,6 +13,10 @@ from app.replay.tallies import CountedTally, DeliveryTally, Span
 from app.store import Store, StoreUnavailable
 from app.store.tallies import ROWS_PER_ADD
 from app.webhooks.signing import new_secret
+from tests.support.database.mariadb import MariaDbServer
+from tests.support.database.migrated import make_migrated
+from tests.support.processes.tcp_proxy import TcpLink
+from tests.support.processes.waiting import until_async
 
 pytestmark = pytest.mark.anyio
 
@@ -127,7 +127,7 @@ async def test_what_nobody_asks_for_any_more_is_deleted(counting: Counting) -> N
         origin="here",
     )
     running = asyncio.create_task(counting.writer.run())
-    await until(lambda: counting.stored() + counting.stored(Span.EVENT) == 2, "two are deleted")
+    await until_async(lambda: counting.stored() + counting.stored(Span.EVENT) == 2, "two deleted")
     running.cancel()
     for span, (young_ms, _) in ages_ms.items():
         (left,) = counting.store.tallies(counting.webhook_id, span, 0)

@@ -4,9 +4,9 @@ import socket
 
 import pytest
 from confluent_kafka import Consumer, KafkaError
-from processes import until
 
 from app.log.complaints import CLIENT_LOG, COMPLAINTS
+from tests.support.processes.waiting import until
 
 
 def test_a_complaint_is_written_for_operators(caplog: pytest.LogCaptureFixture) -> None:

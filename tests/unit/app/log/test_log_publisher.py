@@ -7,7 +7,6 @@ from contextlib import closing
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
-from processes import DEADLINE_S
 
 from app.log.audit_trail import Marks, PlacedSpan
 from app.log.errors import PublishFailed
@@ -20,6 +19,7 @@ from logbroker.client.audit_event import Published
 from logbroker.client.audit_mark import AUDIT_TOPIC, parse_mark
 from logbroker.client.partitioner import partition_for_key
 from logbroker.client.stamper import Stamper
+from tests.support.processes.waiting import DEADLINE_S
 
 PARTITIONS = 4
 OTHER = "wh_2"

@@ -6,7 +6,6 @@ from contextlib import closing
 
 import pytest
 from confluent_kafka import Producer
-from processes import DEADLINE_S
 
 from app.log.errors import HistoryLost, LogUnavailable
 from app.log.event import LoggedEvent, OwedEvent
@@ -14,6 +13,7 @@ from app.log.publisher import EventPublisher
 from app.log.reader import ReplayReader
 from app.replay.model import OffsetRange, Window
 from logbroker.client.partitioner import partition_for_key
+from tests.support.processes.waiting import DEADLINE_S
 
 KEY = b"wh_1"
 PARTITION = partition_for_key(KEY, 4)

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from migrated import make_migrated
-from processes import DEADLINE_S, BrokerProcess
-from worker_bench import PARTITIONS, Bench
 
 from app.config import Settings
 from app.log.topics import ensure_topics
 from app.store import Store
+from tests.support.database.migrated import make_migrated
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.processes.waiting import DEADLINE_S
+from tests.unit.app.replay_workers.worker_bench import PARTITIONS, Bench
 
 
 @pytest.fixture

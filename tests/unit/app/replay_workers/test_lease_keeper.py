@@ -7,13 +7,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from migrated import make_migrated
 
 from app.replay.model import Claim, Counts, Lease, NewReplay, NewWebhook, OffsetRange, Window
 from app.replay_workers.errors import LeaseLost
 from app.replay_workers.lease_keeper import LeaseKeeper, boot_clock_s
 from app.store import Store
 from app.webhooks.signing import new_secret
+from tests.support.database.migrated import make_migrated
 
 LEASE_S = 60.0
 

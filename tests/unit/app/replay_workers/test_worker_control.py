@@ -4,12 +4,12 @@ import asyncio
 import logging
 
 import pytest
-from async_until import until
-from worker_bench import Bench
 
 from app.replay.model import Counts, WebhookStatus
 from app.replay.states import ReplayState
 from app.webhooks.signing import new_secret
+from tests.support.processes.waiting import until_async
+from tests.unit.app.replay_workers.worker_bench import Bench
 
 
 @pytest.fixture(autouse=True)
@@ -28,9 +28,9 @@ def test_a_paused_replay_stands_still_and_goes_on_where_it_stopped(
         replay = bench.replay(webhook)
         bench.receiver.answer(204, delay_s=0.02)
         async with bench.worker():
-            await until(lambda: len(bench.received) >= 50, "delivery has begun")
+            await until_async(lambda: len(bench.received) >= 50, "delivery has begun")
             bench.store.pause_replay(replay.id)
-            await until(lambda: "stopped" in caplog.messages, "the worker let go")
+            await until_async(lambda: "stopped" in caplog.messages, "the worker let go")
             paused = bench.store.replay(replay.id)
             assert paused.state is ReplayState.PAUSED
             # Requests under way were answered, and what was answered is written down.
@@ -56,9 +56,9 @@ def test_a_cancelled_replay_sends_no_more_and_says_what_it_sent(
         replay = bench.replay(webhook)
         bench.receiver.answer(204, delay_s=0.05)
         async with bench.worker():
-            await until(lambda: len(bench.received) >= 50, "delivery has begun")
+            await until_async(lambda: len(bench.received) >= 50, "delivery has begun")
             bench.store.cancel_replay(replay.id)
-            await until(lambda: "stopped" in caplog.messages, "the worker let go")
+            await until_async(lambda: "stopped" in caplog.messages, "the worker let go")
             count = len(bench.received)
         # With the worker ended, nothing can be on its way.
         assert len(bench.received) == count < 5_000
@@ -79,9 +79,9 @@ def test_it_is_noticed_while_the_receiver_is_down(
         replay = bench.replay(webhook)
         bench.receiver.answer(503)
         async with bench.worker():
-            await until(lambda: len(bench.received) == 10, "every courier waits")
+            await until_async(lambda: len(bench.received) == 10, "every courier waits")
             getattr(bench.store, change)(replay.id)
-            await until(lambda: "stopped" in caplog.messages, "the worker let go")
+            await until_async(lambda: "stopped" in caplog.messages, "the worker let go")
 
     asyncio.run(scenario())
 
@@ -94,9 +94,9 @@ def test_it_is_noticed_while_a_slow_pace_is_kept(
         await bench.publish(bench.events(webhook.id, 0, 1_000))
         replay = bench.replay(webhook, max_events_per_second=1)
         async with bench.worker():
-            await until(lambda: len(bench.received) >= 1, "delivery has begun")
+            await until_async(lambda: len(bench.received) >= 1, "delivery has begun")
             bench.store.pause_replay(replay.id)
-            await until(lambda: "stopped" in caplog.messages, "the worker let go")
+            await until_async(lambda: "stopped" in caplog.messages, "the worker let go")
 
     asyncio.run(scenario())
 
@@ -108,7 +108,7 @@ def test_a_webhook_that_is_disabled_ends_its_replay_with_the_reason(bench: Bench
         replay = bench.replay(webhook)
         bench.receiver.answer(204, delay_s=0.02)
         async with bench.worker():
-            await until(lambda: len(bench.received) >= 50, "delivery has begun")
+            await until_async(lambda: len(bench.received) >= 50, "delivery has begun")
             bench.store.disable_webhook(webhook.id, "its owner wants it so")
             replay = await bench.finished(replay)
         assert replay.state is ReplayState.FAILED
@@ -141,7 +141,7 @@ def test_a_webhook_that_is_not_validated_yet_has_its_replay_wait(bench: Bench) -
         moved = f"{bench.receiver.url}/moved"
         bench.store.update_webhook(webhook.id, url=moved)
         async with bench.worker():
-            await until(
+            await until_async(
                 lambda: bench.store.replay(replay.id).waiting_for is not None, "it was put off"
             )
             waiting = bench.store.replay(replay.id)
@@ -163,16 +163,16 @@ def test_a_secret_that_is_rotated_signs_in_a_running_replay(bench: Bench) -> Non
         replay = bench.replay(webhook)
         bench.receiver.answer(204, delay_s=0.02)
         async with bench.worker():
-            await until(lambda: len(bench.received) >= 50, "delivery has begun")
+            await until_async(lambda: len(bench.received) >= 50, "delivery has begun")
             rotated = bench.store.rotate_secret(webhook.id, new_secret(), 3_600_000)
-            await until(
+            await until_async(
                 lambda: bench.received[-1].headers["webhook-signature"].count(" ") == 1,
                 "both secrets sign",
             )
             assert bench.received[-1].status == 204  # the receiver still has the former
             bench.receiver.secret = rotated.secret
             count = len(bench.received)
-            await until(lambda: len(bench.received) >= count + 50, "delivery goes on")
+            await until_async(lambda: len(bench.received) >= count + 50, "delivery goes on")
             bench.store.cancel_replay(replay.id)
         assert {received.status for received in bench.received} == {204}
 

@@ -4,8 +4,6 @@ import asyncio
 from contextlib import closing
 from pathlib import Path
 
-from migrated import make_migrated
-
 from app.log.event import LoggedEvent
 from app.replay.checkpointing import DeliveryLedger
 from app.replay.health import ReceiverHealth
@@ -23,6 +21,7 @@ from app.webhooks.guard import Guard
 from app.webhooks.receiver import WebhookReceiver
 from app.webhooks.sender import WebhookSender
 from app.webhooks.signing import new_secret
+from tests.support.database.migrated import make_migrated
 
 
 def test_a_lease_that_ends_while_a_connection_is_made_costs_no_attempt(tmp_path: Path) -> None:

@@ -2,11 +2,10 @@
 
 import asyncio
 
-from async_until import until
-from worker_bench import BEGIN_MS, Bench
-
 from app.replay.model import Counts, Window
 from app.replay.states import ReplayState
+from tests.support.processes.waiting import until_async
+from tests.unit.app.replay_workers.worker_bench import BEGIN_MS, Bench
 
 
 def test_every_event_of_the_window_comes_once_and_no_other(bench: Bench) -> None:
@@ -68,7 +67,7 @@ def test_one_request_at_a_time_keeps_the_order_even_over_retries(bench: Bench) -
         replay = bench.replay(webhook)
         bench.receiver.answer(503)
         async with bench.worker():
-            await until(lambda: len(bench.received) >= 2, "two attempts were made")
+            await until_async(lambda: len(bench.received) >= 2, "two attempts were made")
             bench.receiver.answer(204)
             replay = await bench.finished(replay)
         assert replay.counts == Counts(delivered=60)
@@ -93,7 +92,7 @@ def test_a_receiver_that_comes_back_gets_everything(bench: Bench) -> None:
 
         closed = await asyncio.start_server(slam, bench.receiver.host, bench.receiver.port)
         async with bench.worker():
-            await until(lambda: len(knocks) >= 30, "it was tried in vain")
+            await until_async(lambda: len(knocks) >= 30, "it was tried in vain")
             closed.close()
             await closed.wait_closed()
             await bench.receiver.start()
@@ -112,7 +111,7 @@ def test_while_a_receiver_is_down_it_is_asked_one_request_at_a_time(bench: Bench
         replay = bench.replay(webhook)
         bench.receiver.answer(503)
         async with bench.worker():
-            await until(lambda: len(bench.received) >= 20, "probes were sent")
+            await until_async(lambda: len(bench.received) >= 20, "probes were sent")
             bench.receiver.answer(204)
             replay = await bench.finished(replay)
         refused = [webhook for webhook in bench.received if webhook.status == 503]

@@ -3,12 +3,12 @@
 import asyncio
 
 import pytest
-from async_until import until
-from worker_bench import BEGIN_MS, Bench
 
 from app.replay.model import Counts, OffsetRange, Window
 from app.replay.states import ReplayState
 from app.replay_workers.job import CLAIMS_IN_VAIN_MAX
+from tests.support.processes.waiting import until_async
+from tests.unit.app.replay_workers.worker_bench import BEGIN_MS, Bench
 
 
 def test_a_take_over_goes_on_at_the_checkpoint(bench: Bench) -> None:
@@ -33,7 +33,7 @@ def test_a_stopped_worker_gives_its_replay_back_and_another_finishes_it(bench: B
         replay = bench.replay(webhook)
         bench.receiver.answer(204, delay_s=0.02)
         async with bench.worker() as stopping:
-            await until(lambda: len(bench.received) >= 50, "delivery has begun")
+            await until_async(lambda: len(bench.received) >= 50, "delivery has begun")
             stopping.set()
         given_back = bench.store.replay(replay.id)
         assert given_back.state is ReplayState.OPEN
@@ -56,7 +56,7 @@ def test_a_worker_that_waits_for_a_retry_stops_at_once(bench: Bench) -> None:
         replay = bench.replay(webhook)
         bench.receiver.answer(503)
         async with bench.worker() as stopping:
-            await until(lambda: len(bench.received) == 16, "every courier waits")
+            await until_async(lambda: len(bench.received) == 16, "every courier waits")
             stopping.set()
         assert bench.store.replay(replay.id).state is ReplayState.OPEN
 
@@ -72,8 +72,8 @@ def test_a_worker_without_a_lease_sends_nothing_until_it_has_it_again(bench: Ben
         replay = bench.replay(webhook)
         bench.receiver.answer(204, delay_s=0.02)
         async with bench.worker() as stopping:
-            await until(lambda: len(bench.received) >= 16, "delivery has begun")
-            await until(
+            await until_async(lambda: len(bench.received) >= 16, "delivery has begun")
+            await until_async(
                 lambda: bench.store.claim("another worker", 60.0, bench.settings.origin),
                 "it was taken over",
             )
@@ -135,7 +135,7 @@ def test_an_unexpected_error_leaves_the_replay_to_the_end_of_its_lease(
         assert bench.store.begin_delivery(claim.lease, OffsetRange(2**40, 0, 10))
         assert bench.store.release(claim.lease)
         async with bench.worker():
-            await until(lambda: caplog.messages.count("error") >= 2, "it was claimed twice")
+            await until_async(lambda: caplog.messages.count("error") >= 2, "it was claimed twice")
         assert "Traceback" in caplog.text
         left = bench.store.replay(replay.id)
         assert (left.state, left.error) == (ReplayState.ONGOING, None)

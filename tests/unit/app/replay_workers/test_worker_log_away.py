@@ -5,15 +5,15 @@ import logging
 from pathlib import Path
 
 import pytest
-from async_until import until
 from confluent_kafka.admin import AdminClient
-from processes import DEADLINE_S, BrokerProcess
-from worker_bench import BEGIN_MS, PARTITIONS, Bench
 
 from app.log.topics import DELIVERY_OUTCOMES, ensure_topics
 from app.replay.model import Counts, Window
 from app.replay.options import Only
 from app.replay.states import ReplayState
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.processes.waiting import DEADLINE_S, until_async
+from tests.unit.app.replay_workers.worker_bench import BEGIN_MS, PARTITIONS, Bench
 
 WINDOW = Window(BEGIN_MS, BEGIN_MS + 1_000_000)
 
@@ -32,7 +32,9 @@ def test_a_replay_waits_for_the_log_and_says_so(
         replay = bench.new_replay(webhook, WINDOW)
         bench.bootstrap_servers = "127.0.0.1:1"
         async with bench.worker():
-            await until(lambda: caplog.messages.count("postponed") >= 2, "it was put off twice")
+            await until_async(
+                lambda: caplog.messages.count("postponed") >= 2, "it was put off twice"
+            )
         waiting = bench.store.replay(replay.id)
         assert (waiting.state, waiting.error) == (ReplayState.OPEN, None)
         assert waiting.waiting_for is not None
@@ -57,7 +59,7 @@ def test_replays_that_wait_hold_no_place_of_others(
         bench.bootstrap_servers = "127.0.0.1:1"
         async with bench.worker():
             done = await bench.finished(replay)
-            await until(lambda: "postponed" in caplog.messages, "the other was put off")
+            await until_async(lambda: "postponed" in caplog.messages, "the other was put off")
         assert done.counts == Counts(delivered=50)
         assert bench.store.replay(waiting[0].id).state is ReplayState.OPEN
 
@@ -82,12 +84,12 @@ def test_a_log_that_goes_away_under_a_replay_costs_no_event(
             replay = bench.new_replay(webhook, WINDOW)
             bench.receiver.answer(204, delay_s=0.01)
             async with bench.worker():
-                await until(lambda: len(bench.received) >= 100, "delivery has begun")
+                await until_async(lambda: len(bench.received) >= 100, "delivery has begun")
                 bench.store.pause_replay(replay.id)
-                await until(lambda: "stopped" in caplog.messages, "the worker let go")
+                await until_async(lambda: "stopped" in caplog.messages, "the worker let go")
                 await asyncio.to_thread(broker.kill)
                 bench.store.resume_replay(replay.id)
-                await until(lambda: "postponed" in caplog.messages, "it was put off")
+                await until_async(lambda: "postponed" in caplog.messages, "it was put off")
                 waiting = bench.store.replay(replay.id)
                 assert (waiting.state, waiting.error) == (ReplayState.OPEN, None)
                 await asyncio.to_thread(broker.serve)

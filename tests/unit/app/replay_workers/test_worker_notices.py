@@ -5,11 +5,11 @@ import json
 import logging
 
 import pytest
-from async_until import until
-from worker_bench import BEGIN_MS, Bench
 
 from app.replay.model import NewReplay, Webhook, Window
 from app.replay.options import NoticeStyle, ReplayOptions
+from tests.support.processes.waiting import until_async
+from tests.unit.app.replay_workers.worker_bench import BEGIN_MS, Bench
 
 WINDOW = Window(BEGIN_MS, BEGIN_MS + 1_000)
 
@@ -28,7 +28,7 @@ def test_a_replay_that_completes_is_told_of_with_its_counts(bench: Bench) -> Non
         await bench.publish(bench.events(webhook.id, 0, 30))
         replay = bench.replay(webhook)
         async with bench.worker():
-            await until(lambda: bool(bench.notices), "it was told")
+            await until_async(lambda: bool(bench.notices), "it was told")
         (notice,) = bench.notices
         assert notice.status == 204  # the receiver verifies signatures
         assert (notice.event_id, notice.replay_id) == (f"{replay.id}-completed", replay.id)
@@ -51,7 +51,7 @@ def test_it_is_told_once_however_many_workers_there_are(
             replays.append(await asked(bench, webhook))
             bench.store.cancel_replay(replays[-1])
         async with bench.worker(), bench.worker():
-            await until(lambda: caplog.messages.count("notice-told") == 20, "all were told")
+            await until_async(lambda: caplog.messages.count("notice-told") == 20, "all were told")
         assert sorted(notice.replay_id or "" for notice in bench.notices) == sorted(replays)
         assert bench.store.claim_notice(1.0) is None
 
@@ -64,7 +64,7 @@ def test_the_form_of_twitter_is_told_where_it_was_asked_for(bench: Bench) -> Non
         replay_id = await asked(bench, webhook, notice=NoticeStyle.TWITTER)
         bench.store.cancel_replay(replay_id)
         async with bench.worker():
-            await until(lambda: bool(bench.notices), "it was told")
+            await until_async(lambda: bool(bench.notices), "it was told")
         (status,) = json.loads(bench.notices[0].body).values()
         assert (status["job_id"], status["job_state"]) == (replay_id, "Incomplete")
 
@@ -77,10 +77,10 @@ def test_a_receiver_that_does_not_take_it_is_told_again_under_the_same_id(bench:
         bench.receiver.answer(503)
         bench.store.cancel_replay(await asked(bench, webhook))
         async with bench.worker():
-            await until(lambda: len(bench.notices) == 1, "it was told in vain")
+            await until_async(lambda: len(bench.notices) == 1, "it was told in vain")
             bench.receiver.answer(204)
             # The first pause is one of three seconds.
-            await until(lambda: len(bench.notices) == 2, "it was told again")
+            await until_async(lambda: len(bench.notices) == 2, "it was told again")
         first, second = bench.notices
         assert (first.status, second.status) == (503, 204)
         assert (first.event_id, first.body) == (second.event_id, second.body)
@@ -94,7 +94,7 @@ def test_it_goes_to_the_target_of_the_replay(bench: Bench) -> None:
         target_url = f"{bench.receiver.url}/elsewhere"
         bench.store.cancel_replay(await asked(bench, webhook, target_url=target_url))
         async with bench.worker():
-            await until(lambda: bool(bench.notices), "it was told")
+            await until_async(lambda: bool(bench.notices), "it was told")
         assert bench.notices[0].path == "/elsewhere"
 
     asyncio.run(scenario())
@@ -119,7 +119,7 @@ def test_a_receiver_that_hangs_holds_up_no_replay(bench: Bench) -> None:
         await bench.publish(bench.events(webhook.id, 0, 50))
         replay = bench.replay(webhook)
         async with bench.worker():
-            await until(lambda: len(sessions) == 8, "as many wait as may at a time")
+            await until_async(lambda: len(sessions) == 8, "as many wait as may at a time")
             replay = await bench.finished(replay)
             assert len(sessions) == 8
             for writer in sessions:

@@ -8,8 +8,6 @@ from dataclasses import replace
 from hashlib import sha256
 
 import pytest
-from async_until import until
-from worker_bench import BEGIN_MS, Bench
 
 from app.log.event import OwedEvent
 from app.log.outcomes import DeliveryOutcome, LiveOutcome, encode_outcome
@@ -19,6 +17,8 @@ from app.replay.model import Counts, NewReplay, Webhook, Window
 from app.replay.options import Only, ReplayOptions
 from app.replay.pace import SLACK_S
 from app.replay.states import ReplayState
+from tests.support.processes.waiting import until_async
+from tests.unit.app.replay_workers.worker_bench import BEGIN_MS, Bench
 
 ALL = Window(BEGIN_MS, BEGIN_MS + 1_000_000)
 
@@ -239,7 +239,7 @@ def test_a_batch_is_tried_again_under_the_same_id(bench: Bench) -> None:
         replay = bench.replay(webhook, batch_size=10, max_in_flight=1)
         bench.receiver.answer(503)
         async with bench.worker():
-            await until(lambda: len(bench.received) >= 3, "attempts were made")
+            await until_async(lambda: len(bench.received) >= 3, "attempts were made")
             bench.receiver.answer(204)
             replay = await bench.finished(replay)
         assert len(set(bench.event_ids)) == 2
@@ -363,9 +363,9 @@ def test_a_replay_has_as_many_requests_in_flight_as_it_asks_for(
         replay = bench.replay(webhook, max_in_flight=100)
         bench.receiver.answer(204, delay_s=3_600)
         async with bench.worker():
-            await until(lambda: len(bench.received) == 100, "a hundred wait for their answer")
+            await until_async(lambda: len(bench.received) == 100, "a hundred wait for their answer")
             bench.store.cancel_replay(replay.id)
-            await until(lambda: "stopped" in caplog.messages, "the worker let go")
+            await until_async(lambda: "stopped" in caplog.messages, "the worker let go")
         assert len(bench.received) == 100
 
     asyncio.run(scenario())

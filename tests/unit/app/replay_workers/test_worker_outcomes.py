@@ -4,9 +4,7 @@ import asyncio
 from collections import Counter
 
 import pytest
-from async_until import until
 from confluent_kafka import Consumer, TopicPartition
-from worker_bench import BEGIN_MS, Bench
 
 from app.log.event import OwedEvent
 from app.log.replay_outcomes import ReplayOutcome, decode_replay_outcome
@@ -16,6 +14,8 @@ from app.replay.model import Counts, Webhook, Window
 from app.replay.options import Source
 from app.replay_workers import outcome_book
 from app.webhooks.receiver import ReceivedWebhook
+from tests.support.processes.waiting import until_async
+from tests.unit.app.replay_workers.worker_bench import BEGIN_MS, Bench
 
 HOUR = BEGIN_MS // HOUR_MS
 
@@ -93,7 +93,7 @@ def test_a_log_that_is_not_told_stops_no_replay(
         replay = bench.replay(webhook, max_events_per_second=60)
         bench.book_servers = "127.0.0.1:1"
         async with bench.worker():
-            await until(lambda: len(bench.received) >= 20, "delivery has begun")
+            await until_async(lambda: len(bench.received) >= 20, "delivery has begun")
             done = await bench.finished(replay)
         assert done.counts == Counts(60)
 

@@ -2,12 +2,11 @@
 
 import asyncio
 
-from async_until import until
-from worker_bench import Bench
-
 from app.replay.model import Counts, Failure, Replay
 from app.replay.moves import MoveEvent
 from app.replay.states import ReplayState
+from tests.support.processes.waiting import until_async
+from tests.unit.app.replay_workers.worker_bench import Bench
 
 
 def moves(bench: Bench, replay: Replay) -> list[tuple[MoveEvent, str | None]]:
@@ -26,7 +25,7 @@ def test_answers_add_up_to_the_counts_over_several_workers(bench: Bench) -> None
         await bench.publish([*events, *events[:10]])
         replay = bench.replay(webhook, max_in_flight=4, max_events_per_second=400)
         async with bench.worker() as stopping:
-            await until(lambda: len(bench.received) >= 50, "delivery has begun")
+            await until_async(lambda: len(bench.received) >= 50, "delivery has begun")
             stopping.set()
         half_way = bench.store.replay(replay.id)
         assert half_way.state is ReplayState.OPEN

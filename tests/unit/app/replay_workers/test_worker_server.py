@@ -9,12 +9,12 @@ from pathlib import Path
 
 import httpx
 import pytest
-from migrated import make_migrated
-from ports import free_port
-from processes import DEADLINE_S, until
 
 from app.replay.presence import Process
 from app.store import Store
+from tests.support.database.migrated import make_migrated
+from tests.support.processes.ports import free_port
+from tests.support.processes.waiting import DEADLINE_S, until
 
 RUN = """
 import os, sys

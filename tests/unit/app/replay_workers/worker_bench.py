@@ -6,10 +6,7 @@ from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from typing import Any
 
-from async_until import until
 from confluent_kafka import Consumer, TopicPartition
-from ports import free_port
-from processes import DEADLINE_S
 
 from app.config import Settings
 from app.log.event import OwedEvent
@@ -39,6 +36,8 @@ from app.webhooks.receiver import ReceivedWebhook, WebhookReceiver
 from app.webhooks.sender import WebhookSender
 from app.webhooks.signing import new_secret
 from logbroker.client.partitioner import partition_for_key
+from tests.support.processes.ports import free_port
+from tests.support.processes.waiting import DEADLINE_S, until_async
 
 PARTITIONS = 4
 """What librdkafka's broker gives a topic that it creates."""
@@ -197,7 +196,7 @@ class Bench:
 
     async def finished(self, replay: Replay) -> Replay:
         """The replay once it is over."""
-        await until(
+        await until_async(
             lambda: self.store.replay(replay.id).state in TERMINAL, "the replay came to an end"
         )
         return self.store.replay(replay.id)

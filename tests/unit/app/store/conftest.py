@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
-from migrated import make_migrated
 
 from app.replay.model import Claim, NewReplay, NewWebhook, Webhook, Window
 from app.store import Store
 from app.webhooks.signing import new_secret
+from tests.support.database.migrated import make_migrated
 
 WINDOW = Window(1_000, 2_000)
 

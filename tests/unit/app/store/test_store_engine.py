@@ -6,9 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from mariadb import MariaDbServer, require_mariadb
-from ports import free_port
-from processes import DEADLINE_S
 from sqlalchemy import Connection, select, text, update
 
 from app.replay.model import NewReplay, NewWebhook, Webhook, Window
@@ -18,6 +15,9 @@ from app.store.clock import now_ms
 from app.store.engine import Database
 from app.store.tables import webhooks
 from app.webhooks.signing import new_secret
+from tests.support.database.mariadb import MariaDbServer, require_mariadb
+from tests.support.processes.ports import free_port
+from tests.support.processes.waiting import DEADLINE_S
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from processes import until
 from sqlalchemy import func, select
 
 from app.replay.lateness import LateSpan
@@ -10,6 +9,7 @@ from app.store import Store
 from app.store.engine import open_engine
 from app.store.late_arrivals import EXPIRED_PER_NOTE
 from app.store.tables import late_arrivals
+from tests.support.processes.waiting import until
 
 FOREVER_MS = 10**15
 HOUR_MS = 3_600_000

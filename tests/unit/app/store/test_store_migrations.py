@@ -6,7 +6,6 @@ import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from mariadb import MariaDbServer
 from sqlalchemy import Connection, Engine, event, text
 
 from app.replay.accounts import DEFAULT_ACCOUNT
@@ -16,6 +15,7 @@ from app.replay.states import ReplayState
 from app.store import Store, is_migrated, migrate, migration
 from app.store.engine import open_engine
 from app.store.tables import metadata
+from tests.support.database.mariadb import MariaDbServer
 
 SECRET = "whsec_c2VjcmV0"
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from processes import until
 
 from app.replay.model import (
     Claim,
@@ -21,6 +20,7 @@ from app.replay.states import ReplayState
 from app.store import Store
 from app.store.notices import DROPPED_PER_CLAIM
 from app.webhooks.signing import new_secret
+from tests.support.processes.waiting import until
 
 WINDOW = Window(1_000, 2_000)
 HOUR_S = 3_600

@@ -3,11 +3,11 @@ import socket
 from contextlib import closing
 
 import pytest
-from async_until import until
 
 from app.replay.presence import Process, ProcessKind
 from app.store import Store, migrate
 from app.store.presence import Presence
+from tests.support.processes.waiting import until_async
 
 pytestmark = pytest.mark.anyio
 
@@ -36,18 +36,18 @@ def known(store: Store) -> Process | None:
 async def test_a_process_is_known_while_it_lives_with_what_it_does_now(store: Store) -> None:
     jobs: list[int] = []
     async with presence(store, jobs):
-        await until(lambda: known(store), "it is known")
+        await until_async(lambda: known(store), "it is known")
         jobs += [1, 2]
-        await until(lambda: (now := known(store)) and now.details["jobs"] == 2, "two jobs")
+        await until_async(lambda: (now := known(store)) and now.details["jobs"] == 2, "two jobs")
     assert known(store) is None
 
 
 async def test_heartbeats_follow_one_another(store: Store) -> None:
     async with presence(store):
-        await until(lambda: known(store), "it is known")
+        await until_async(lambda: known(store), "it is known")
         first = known(store)
         assert first is not None
-        await until(
+        await until_async(
             lambda: (now := known(store)) and now.heartbeat_ms > first.heartbeat_ms, "a next beat"
         )
 
@@ -58,7 +58,7 @@ async def test_a_process_whose_database_is_not_migrated_yet_is_known_once_it_is(
     with closing(Store.open(database_url)) as store:
         async with presence(store):
             await asyncio.to_thread(migrate, database_url)
-            await until(lambda: known(store), "it is known")
+            await until_async(lambda: known(store), "it is known")
 
 
 async def test_who_never_could_say_that_it_lives_leaves_nothing_behind(database_url: str) -> None:

@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import pytest
-from ports import free_port
 
 from app.webhooks.guard import Guard
 from app.webhooks.receiver import ReceivedWebhook, WebhookReceiver
 from app.webhooks.sender import WebhookSender
+from tests.support.processes.ports import free_port
 
 
 @pytest.fixture

@@ -5,11 +5,8 @@ from email.utils import formatdate
 from time import time
 
 import pytest
-from faulty_peer import Behaviour, FaultyPeer, drip, flood, hang, reset, say
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from scripted_peer import until
-from webhook_to_prove import webhook_at
 
 from app.replay.delivery import Delivered, Outcome, Refused, Unreachable
 from app.replay.model import Validation
@@ -17,6 +14,9 @@ from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
 from app.webhooks.proof import NotProved, Proved, prove
 from app.webhooks.sender import WebhookSender
+from tests.unit.app.webhooks.faulty_peer import Behaviour, FaultyPeer, drip, flood, hang, reset, say
+from tests.unit.app.webhooks.scripted_peer import until
+from tests.unit.app.webhooks.webhook_to_prove import webhook_at
 
 pytestmark = pytest.mark.anyio
 

@@ -8,10 +8,7 @@ from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from faulty_peer import Behaviour, FaultyPeer, hang
-from scripted_peer import ScriptedPeer
 from standardwebhooks import Webhook as StandardWebhook
-from webhook_to_prove import OLD_SECRET, webhook_at
 
 from app.replay.delivery import Delivered, Refused
 from app.replay.model import Validation, Webhook
@@ -21,6 +18,9 @@ from app.webhooks.proof import CRC_ANSWER_BYTES_MAX, NotProved, Proved, prove
 from app.webhooks.receiver import ReceivedWebhook, Verdict, WebhookReceiver
 from app.webhooks.sender import WebhookSender
 from app.webhooks.signing import new_secret
+from tests.unit.app.webhooks.faulty_peer import Behaviour, FaultyPeer, hang
+from tests.unit.app.webhooks.scripted_peer import ScriptedPeer
+from tests.unit.app.webhooks.webhook_to_prove import OLD_SECRET, webhook_at
 
 pytestmark = pytest.mark.anyio
 

@@ -1,12 +1,12 @@
 """What is kept of the body of an answer: its first words, as text, whatever it is."""
 
 import pytest
-from scripted_peer import ScriptedPeer
 
 from app.replay.delivery import Delivered, Refused, Unreachable
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
 from app.webhooks.sender import WebhookSender
+from tests.unit.app.webhooks.scripted_peer import ScriptedPeer
 
 pytestmark = pytest.mark.anyio
 

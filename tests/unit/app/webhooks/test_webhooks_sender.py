@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from scripted_peer import ScriptedPeer, until
 
 from app.replay.delivery import Delivered, Refused, Unreachable
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
 from app.webhooks.receiver import ReceivedWebhook, WebhookReceiver
 from app.webhooks.sender import WebhookSender
+from tests.unit.app.webhooks.scripted_peer import ScriptedPeer, until
 
 pytestmark = pytest.mark.anyio
 

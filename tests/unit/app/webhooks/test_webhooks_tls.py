@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from faulty_peer import Behaviour, FaultyPeer, hang
-from scripted_peer import ScriptedPeer, until
 
 from app.replay.delivery import Delivered, Unreachable
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
 from app.webhooks.receiver import WebhookReceiver
 from app.webhooks.sender import WebhookSender
+from tests.unit.app.webhooks.faulty_peer import Behaviour, FaultyPeer, hang
+from tests.unit.app.webhooks.scripted_peer import ScriptedPeer, until
 
 pytestmark = pytest.mark.anyio
 

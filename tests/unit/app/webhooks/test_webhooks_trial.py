@@ -3,10 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from faulty_peer import FaultyPeer, hang
-from scripted_peer import ScriptedPeer
 from standardwebhooks import Webhook as StandardWebhook
-from webhook_to_prove import webhook_at
 
 from app.replay.model import Validation, WebhookStatus
 from app.webhooks import trial
@@ -14,6 +11,9 @@ from app.webhooks.guard import Guard
 from app.webhooks.receiver import ReceivedWebhook, Verdict, WebhookReceiver
 from app.webhooks.sender import WebhookSender
 from app.webhooks.trial import try_out
+from tests.unit.app.webhooks.faulty_peer import FaultyPeer, hang
+from tests.unit.app.webhooks.scripted_peer import ScriptedPeer
+from tests.unit.app.webhooks.webhook_to_prove import webhook_at
 
 pytestmark = pytest.mark.anyio
 

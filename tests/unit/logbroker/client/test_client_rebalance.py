@@ -1,10 +1,15 @@
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from simulated_group import BACKOFF_S, SESSION_S, Registries, SimulatedConsumer
 
 from logbroker.client.assignment import GroupView, thread_of
 from logbroker.client.rebalance import Begin, Claim, Read, Rebalancer, Register, Release, Rest
+from tests.unit.logbroker.client.simulated_group import (
+    BACKOFF_S,
+    SESSION_S,
+    Registries,
+    SimulatedConsumer,
+)
 
 TOPICS = ("clicks", "views")
 CONSUMERS_MAX = 5

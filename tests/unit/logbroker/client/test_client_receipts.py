@@ -1,7 +1,6 @@
 from collections.abc import Iterable
 
 import pytest
-from audit_counts import compared
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from logbroker.client.receipts import ReceiptBook
 from logbroker.client.sequence_set import SequenceSet
 from logbroker.client.stamper import Stamper
 from logbroker.errors import ConfigurationError
+from tests.support.kafka.audit_counts import compared
 
 MINUTE_MS = 60_000
 T0 = 1_763_712_000_000

@@ -4,8 +4,6 @@ from contextlib import ExitStack
 
 import pytest
 from kazoo.client import KazooClient
-from processes import DEADLINE_S, until
-from zookeeper import SharedZooKeeper
 
 from logbroker.client.registries import (
     GroupRegistries,
@@ -16,6 +14,8 @@ from logbroker.client.registries import (
 from logbroker.client.settings import GROUP_ID_LENGTH_MAX
 from logbroker.groups.stored import TopicPartition
 from logbroker.registry.zookeeper.session import ZooKeeperSession
+from tests.support.kafka.zookeeper import SharedZooKeeper
+from tests.support.processes.waiting import DEADLINE_S, until
 
 TOPIC = "clicks"
 

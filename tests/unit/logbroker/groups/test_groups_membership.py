@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from group_desk import LIMITS, REBALANCE_S, SESSION_S, Desk
 
 from logbroker.errors import NotCoordinator, RegistryUnavailable
 from logbroker.groups.exchanges import Commit, MemberIdentity, Refused
 from logbroker.groups.states import GroupState
+from tests.unit.logbroker.groups.group_desk import LIMITS, REBALANCE_S, SESSION_S, Desk
 
 RANGE_AND_STICKY = (("range", b"r"), ("sticky", b"s"))
 STICKY_AND_RANGE = (("sticky", b"s"), ("range", b"r"))

@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from group_desk import LIMITS, RANGE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -34,6 +33,7 @@ from logbroker.groups.exchanges import (
 from logbroker.groups.group import Group
 from logbroker.groups.states import GroupState
 from logbroker.groups.stored import StoredMembership
+from tests.unit.logbroker.groups.group_desk import LIMITS, RANGE
 
 CLIENTS = 5
 PARTITIONS = 7

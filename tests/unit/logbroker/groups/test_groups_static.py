@@ -1,12 +1,12 @@
 """Static members: an instance id keeps its place over restarts (KIP-345)."""
 
 import pytest
-from group_desk import REBALANCE_S, SESSION_S, Desk
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
 from logbroker.errors import RegistryUnavailable
 from logbroker.groups.exchanges import Commit, MemberIdentity
 from logbroker.groups.states import GroupState
+from tests.unit.logbroker.groups.group_desk import REBALANCE_S, SESSION_S, Desk
 
 
 def subscription(*topics: str, owned: bytes = b"") -> tuple[tuple[str, bytes], ...]:

@@ -4,8 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from registry_clusters import LocalCluster, RegistryCluster, ZooKeeperCluster
-from zookeeper import SharedZooKeeper
+
+from tests.support.kafka.zookeeper import SharedZooKeeper
+from tests.unit.logbroker.registry.registry_clusters import (
+    LocalCluster,
+    RegistryCluster,
+    ZooKeeperCluster,
+)
 
 
 @pytest.fixture(params=["local", "zookeeper"])

@@ -3,12 +3,11 @@
 from pathlib import Path
 from typing import Protocol
 
-from processes import until
-
 from logbroker.registry.cluster import COORDINATION_SLOTS, BrokerEndpoint, ClusterView
 from logbroker.registry.local.registry import LocalRegistry
 from logbroker.registry.registry import Registry
 from logbroker.registry.zookeeper.registry import ZooKeeperRegistry
+from tests.support.processes.waiting import until
 
 SESSION_TIMEOUT_S = 30.0
 """So long that no machine is busy enough to end a session by it."""

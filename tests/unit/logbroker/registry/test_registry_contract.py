@@ -6,7 +6,6 @@ from dataclasses import replace
 from threading import Barrier
 
 import pytest
-from registry_clusters import ENDPOINT, RegistryCluster
 
 from logbroker.errors import (
     InvalidConfig,
@@ -25,6 +24,7 @@ from logbroker.groups.stored import (
 )
 from logbroker.registry.cluster import COORDINATION_SLOTS, coordination_slot
 from logbroker.registry.registry import Registry, Settings
+from tests.unit.logbroker.registry.registry_clusters import ENDPOINT, RegistryCluster
 
 ALONE = ((0,),)
 

@@ -3,9 +3,6 @@ from collections.abc import Iterator
 
 import pytest
 from kazoo.client import KazooClient
-from ports import free_port
-from processes import DEADLINE_S
-from zookeeper import SharedZooKeeper
 
 from logbroker.errors import ConfigurationError
 from logbroker.registry.zookeeper.consumers import (
@@ -13,6 +10,9 @@ from logbroker.registry.zookeeper.consumers import (
     PaperGroup,
     read_paper_groups,
 )
+from tests.support.kafka.zookeeper import SharedZooKeeper
+from tests.support.processes.ports import free_port
+from tests.support.processes.waiting import DEADLINE_S
 
 
 @pytest.fixture

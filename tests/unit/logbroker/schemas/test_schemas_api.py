@@ -12,11 +12,8 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from async_until import until as async_until
 from hypothesis import given
 from hypothesis import strategies as st
-from processes import DEADLINE_S
-from schema_memory import MemoryLog
 from starlette.types import Message
 
 from logbroker.schemas.api import LISTED_CHARS_MAX
@@ -35,6 +32,8 @@ from logbroker.schemas.service import (
     URL_BYTES_MAX,
     RegistryService,
 )
+from tests.support.processes.waiting import DEADLINE_S, until_async
+from tests.support.schemas.memory_log import MemoryLog
 
 STRING = {"schema": '"string"'}
 
@@ -381,7 +380,7 @@ def test_more_requests_than_can_wait_are_told_to_come_back(desk: Desk) -> None:
         ]
         try:
             newest = desk.service._newest
-            await async_until(lambda: newest._under_way == UNDER_WAY_MAX, "all wait")
+            await until_async(lambda: newest._under_way == UNDER_WAY_MAX, "all wait")
             assert refusal(await desk._ask("GET", "/schemas/ids/1")) == (503, 503)
         finally:
             may_go.set()
@@ -411,7 +410,7 @@ def test_what_was_read_is_told_while_others_wait_for_the_log(desk: Desk) -> None
         desks = (desk.service._newest, desk.service._changes)
         try:
             async with asyncio.timeout(DEADLINE_S):
-                await async_until(lambda: all(d._under_way == crowd for d in desks), "all wait")
+                await until_async(lambda: all(d._under_way == crowd for d in desks), "all wait")
                 known = [
                     await desk._ask("GET", "/schemas/ids/1"),
                     await desk._ask("POST", "/subjects/s", **posted),

@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import pytest
-from avro_pairs import SchemaMaker
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ from logbroker.schemas.avro_schema import REFERENCES_MAX, TEXT_BYTES_MAX, parse
 from logbroker.schemas.canonical_text import canonical_text
 from logbroker.schemas.errors import InvalidSchema
 from logbroker.schemas.schema_text import Reference, SchemaText
+from tests.support.schemas.avro_pairs import SchemaMaker
 
 
 def nothing(reference: Reference) -> SchemaText:

@@ -7,13 +7,13 @@ from typing import Any
 
 import fastavro
 import pytest
-from avro_pairs import SchemaMaker
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logbroker.schemas.avro_parser import AvroParser
 from logbroker.schemas.compatibility import Compatibility, incompatibilities
 from logbroker.schemas.resolution import PAIRS_MAX, mismatches
+from tests.support.schemas.avro_pairs import SchemaMaker
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "avro" / "compatibility.json"
 

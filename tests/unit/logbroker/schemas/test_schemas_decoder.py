@@ -15,13 +15,13 @@ import pytest
 from fastavro import parse_schema, schemaless_writer
 from hypothesis import given
 from hypothesis import strategies as st
-from registry_stub import RegistryStub
 
 from logbroker.schemas.avro_json import JSON_BYTES_MAX
 from logbroker.schemas.avro_walk import DECIMAL_BYTES_MAX, DEPTH_MAX, EMPTY_FIELDS_MAX
 from logbroker.schemas.decoder import VALUE_BYTES_MAX, AvroDecoder
 from logbroker.schemas.lookup import SchemaLookup
 from logbroker.schemas.reading_errors import RegistryUnavailable, UndecodableValue, UnknownSchema
+from tests.support.schemas.registry_stub import RegistryStub
 
 
 @pytest.fixture

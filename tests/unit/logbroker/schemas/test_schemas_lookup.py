@@ -8,8 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from processes import until
-from registry_stub import RegistryStub
 
 from logbroker.errors import ConfigurationError
 from logbroker.schemas import lookup
@@ -22,6 +20,8 @@ from logbroker.schemas.lookup import (
     SchemaLookup,
 )
 from logbroker.schemas.reading_errors import RegistryUnavailable, UndecodableValue, UnknownSchema
+from tests.support.processes.waiting import until
+from tests.support.schemas.registry_stub import RegistryStub
 
 TIMEOUT_S = 30.0
 

@@ -5,12 +5,12 @@ import json
 import tracemalloc
 
 import pytest
-from schema_memory import MemoryLog
 
 from logbroker.schemas.compatibility import TOLD_MAX, Compatibility
 from logbroker.schemas.registry import SchemaRegistry
 from logbroker.schemas.resolution import MISMATCHES_MAX
 from logbroker.schemas.schema_text import SchemaText
+from tests.support.schemas.memory_log import MemoryLog
 
 
 @pytest.fixture

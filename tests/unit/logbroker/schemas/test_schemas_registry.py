@@ -6,7 +6,6 @@ from functools import partial
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from schema_memory import MemoryLog, Written
 
 from logbroker.schemas import errors
 from logbroker.schemas.compatibility import Compatibility
@@ -22,6 +21,7 @@ from logbroker.schemas.log_records import (
 from logbroker.schemas.registry import ATTEMPTS_MAX, SchemaRegistry
 from logbroker.schemas.schema_text import Reference, RegisteredSchema, SchemaText
 from logbroker.schemas.state import Outcome, RegistryState
+from tests.support.schemas.memory_log import MemoryLog, Written
 
 INT = SchemaText('"int"')
 LONG = SchemaText('"long"')

@@ -1,13 +1,13 @@
 """What a registry takes in at most: whoever reaches it may register."""
 
 import pytest
-from schema_memory import MemoryLog
 
 from logbroker.schemas import decisions
 from logbroker.schemas.compatibility import Compatibility
 from logbroker.schemas.errors import RegistryFull
 from logbroker.schemas.registry import SchemaRegistry
 from logbroker.schemas.schema_text import SchemaText
+from tests.support.schemas.memory_log import MemoryLog
 
 TEXT_BYTES = 900_000
 

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from schema_memory import Written
 
 from logbroker.schemas.compatibility import Compatibility
 from logbroker.schemas.log_records import (
@@ -22,6 +21,7 @@ from logbroker.schemas.log_records import (
 )
 from logbroker.schemas.schema_text import Reference, SchemaText
 from logbroker.schemas.state import Outcome, RegistryState
+from tests.support.schemas.memory_log import Written
 
 INT = SchemaText('"int"')
 LONG = SchemaText('"long"')

@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
-from raw_connection import (
+
+from logbroker.config import BrokerConfig
+from logbroker.server.broker import Broker
+from logbroker.wire.apis import ApiKey
+from tests.support.kafka.raw_connection import (
     ACKS_ALL,
     ACKS_LEADER,
     FETCH_VERSION,
@@ -15,10 +19,6 @@ from raw_connection import (
     fetch_request,
     produce_request,
 )
-
-from logbroker.config import BrokerConfig
-from logbroker.server.broker import Broker
-from logbroker.wire.apis import ApiKey
 
 MANY = 400
 IN_FLIGHT_MAX = 50

@@ -7,8 +7,6 @@ from uuid import UUID
 
 import pytest
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
-from processes import until
-from raw_connection import ACKS_ALL, ACKS_LEADER, RawConnection, batch_of
 
 from logbroker.config import BrokerConfig, LogConfig
 from logbroker.errors import RequestRefused, UnknownGroup
@@ -17,6 +15,8 @@ from logbroker.groups.stored import CommittedOffset, TopicPartition
 from logbroker.registry.cluster import ClusterView
 from logbroker.server.broker import Broker
 from logbroker.server.connection import Connection
+from tests.support.kafka.raw_connection import ACKS_ALL, ACKS_LEADER, RawConnection, batch_of
+from tests.support.processes.waiting import until
 
 DAY_MS = 86_400_000
 NOT_LEADER_OR_FOLLOWER = 6

@@ -8,7 +8,6 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import pytest
-from processes import DEADLINE_S, until
 
 from logbroker.config import BrokerConfig
 from logbroker.errors import NotCoordinator, RegistryUnavailable, RequestRefused
@@ -20,6 +19,7 @@ from logbroker.server.groups import slots
 from logbroker.server.groups.coordinator import GroupCoordinator
 from logbroker.server.loop import SocketLoop
 from logbroker.server.metrics.counters import Counters
+from tests.support.processes.waiting import DEADLINE_S, until
 
 T = TypeVar("T")
 

@@ -9,13 +9,13 @@ from uuid import UUID
 import pytest
 from kafka.protocol.admin.cluster import DescribeClusterRequest, DescribeClusterResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
-from raw_connection import RawConnection
 
 from logbroker.config import BrokerConfig
 from logbroker.registry.cluster import BrokerEndpoint, ClusterView
 from logbroker.registry.topic import Topic
 from logbroker.server.broker import Broker
 from logbroker.server.metrics.collector import BrokerCollector
+from tests.support.kafka.raw_connection import RawConnection
 
 LEADER_NOT_AVAILABLE = 5
 UNKNOWN_TOPIC_OR_PARTITION = 3

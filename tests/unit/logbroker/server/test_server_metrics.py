@@ -8,9 +8,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from processes import until
 from prometheus_client.metrics_core import Metric
-from raw_connection import ACKS_ALL, ACKS_LEADER, RawConnection, batch_of
 
 from logbroker.config import BrokerConfig
 from logbroker.registry.topic import Topic
@@ -18,6 +16,8 @@ from logbroker.server.broker import Broker
 from logbroker.server.metrics.collector import BrokerCollector
 from logbroker.server.metrics.counters import SECONDS_BOUNDS, Histogram
 from logbroker.wire.error_codes import ERROR_CODES, name_of
+from tests.support.kafka.raw_connection import ACKS_ALL, ACKS_LEADER, RawConnection, batch_of
+from tests.support.processes.waiting import until
 
 HERE = 0
 STORAGE_ERROR = 56

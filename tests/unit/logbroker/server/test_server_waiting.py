@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
-from processes import until
-from raw_connection import ACKS_ALL, RawConnection, batch_of, produce_request
 
 from logbroker.config import BrokerConfig, LogConfig
 from logbroker.server.broker import Broker
 from logbroker.server.connection import Connection
+from tests.support.kafka.raw_connection import ACKS_ALL, RawConnection, batch_of, produce_request
+from tests.support.processes.waiting import until
 
 DAY_MS = 86_400_000
 CLIENTS = 20

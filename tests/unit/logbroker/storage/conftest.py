@@ -1,11 +1,11 @@
 from pathlib import Path
 
 import pytest
-from storage_content import TOPIC_ID, OpenLog
 
 from logbroker.config import LogConfig
 from logbroker.storage.partition_log import PartitionLog
 from logbroker.storage.recovery import KnownOffsets, create_folder, load_folder
+from tests.unit.logbroker.storage.storage_content import TOPIC_ID, OpenLog
 
 NOW_MS = 1_700_000_000_000
 

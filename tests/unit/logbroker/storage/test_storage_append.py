@@ -3,15 +3,6 @@ import struct
 import pytest
 from crc32c import crc32c
 from kafka.record import MemoryRecords
-from storage_content import (
-    BASE_MS,
-    OpenLog,
-    append_all,
-    batch,
-    file_content,
-    headers_of,
-    make_visible,
-)
 
 from logbroker.errors import (
     CorruptBatch,
@@ -26,6 +17,15 @@ from logbroker.errors import (
 )
 from logbroker.records.batch import CRC_START, HEADER_BYTES, crc_matches, read_header
 from logbroker.records.record import decode_records
+from tests.unit.logbroker.storage.storage_content import (
+    BASE_MS,
+    OpenLog,
+    append_all,
+    batch,
+    file_content,
+    headers_of,
+    make_visible,
+)
 
 NOW_MS = 1_700_000_000_000
 

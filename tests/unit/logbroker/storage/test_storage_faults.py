@@ -12,7 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from storage_content import (
+
+from logbroker.config import LogConfig
+from logbroker.errors import StorageFailed, UnknownTopicOrPartition
+from logbroker.storage.partition_log import PartitionLog
+from logbroker.storage.recovery import KnownOffsets, create_folder, load_folder
+from tests.unit.logbroker.storage.storage_content import (
     TOPIC_ID,
     OpenLog,
     append_all,
@@ -21,11 +26,6 @@ from storage_content import (
     make_visible,
     values_of,
 )
-
-from logbroker.config import LogConfig
-from logbroker.errors import StorageFailed, UnknownTopicOrPartition
-from logbroker.storage.partition_log import PartitionLog
-from logbroker.storage.recovery import KnownOffsets, create_folder, load_folder
 
 NOW_MS = 1_700_000_000_000
 

@@ -5,12 +5,18 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from storage_content import append_all, batch, make_visible, open_directory, values_of
 
 from logbroker.config import LogConfig
 from logbroker.errors import ConfigurationError
 from logbroker.storage.identity import DirectoryIdentity, new_directory_id
 from logbroker.storage.log_directory import LogDirectory
+from tests.unit.logbroker.storage.storage_content import (
+    append_all,
+    batch,
+    make_visible,
+    open_directory,
+    values_of,
+)
 
 CONFIG = LogConfig()
 FIRST, SECOND = UUID(int=1), UUID(int=2)

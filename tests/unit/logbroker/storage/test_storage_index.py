@@ -3,10 +3,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from storage_content import BASE_MS, OpenLog, append_all, batch
 
 from logbroker.storage.offset_index import OffsetIndex
 from logbroker.storage.time_index import TimeIndex
+from tests.unit.logbroker.storage.storage_content import BASE_MS, OpenLog, append_all, batch
 
 
 def filled_offset_index(path: Path, *entries: tuple[int, int]) -> OffsetIndex:

@@ -6,7 +6,11 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from storage_content import (
+
+from logbroker.config import LogConfig
+from logbroker.errors import ConfigurationError, DataDirectoryInUse, StorageFailed
+from logbroker.storage.log_directory import LogDirectory, NewLog
+from tests.unit.logbroker.storage.storage_content import (
     TOPIC_ID,
     append_all,
     batch,
@@ -14,10 +18,6 @@ from storage_content import (
     open_directory,
     values_of,
 )
-
-from logbroker.config import LogConfig
-from logbroker.errors import ConfigurationError, DataDirectoryInUse, StorageFailed
-from logbroker.storage.log_directory import LogDirectory, NewLog
 
 CONFIG = LogConfig(segment_bytes=1024)
 

@@ -4,7 +4,13 @@ from threading import Event, Thread
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from storage_content import (
+
+from logbroker.config import LogConfig
+from logbroker.errors import OffsetOutOfRange, StorageFailed
+from logbroker.records.batch import iter_batches
+from logbroker.storage.partition_log import PartitionLog
+from logbroker.storage.recovery import create_folder
+from tests.unit.logbroker.storage.storage_content import (
     TOPIC_ID,
     OpenLog,
     append_all,
@@ -16,12 +22,6 @@ from storage_content import (
     records_of,
     values_of,
 )
-
-from logbroker.config import LogConfig
-from logbroker.errors import OffsetOutOfRange, StorageFailed
-from logbroker.records.batch import iter_batches
-from logbroker.storage.partition_log import PartitionLog
-from logbroker.storage.recovery import create_folder
 
 NOW_MS = 1_700_000_000_000
 

@@ -5,7 +5,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from storage_content import (
+
+from logbroker.config import LogConfig
+from logbroker.errors import OutOfOrderSequence
+from logbroker.storage.checkpoints import LeaderEpochCheckpoint
+from logbroker.storage.partition_log import PartitionLog
+from logbroker.storage.recovery import KnownOffsets, create_folder, load_folder
+from tests.unit.logbroker.storage.storage_content import (
     BASE_MS,
     TOPIC_ID,
     OpenLog,
@@ -16,12 +22,6 @@ from storage_content import (
     make_visible,
     values_of,
 )
-
-from logbroker.config import LogConfig
-from logbroker.errors import OutOfOrderSequence
-from logbroker.storage.checkpoints import LeaderEpochCheckpoint
-from logbroker.storage.partition_log import PartitionLog
-from logbroker.storage.recovery import KnownOffsets, create_folder, load_folder
 
 NOW_MS = 1_700_000_000_000
 SEGMENT_BYTES = 1024

@@ -3,7 +3,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from storage_content import BASE_MS, OpenLog, append_all, batch, make_visible, values_of
 
 from logbroker.config import LogConfig
 from logbroker.errors import OffsetOutOfRange
@@ -13,6 +12,14 @@ from logbroker.storage.retention import (
     RetentionRules,
     SegmentExtent,
     segments_to_delete,
+)
+from tests.unit.logbroker.storage.storage_content import (
+    BASE_MS,
+    OpenLog,
+    append_all,
+    batch,
+    make_visible,
+    values_of,
 )
 
 DAY_MS = 86_400_000

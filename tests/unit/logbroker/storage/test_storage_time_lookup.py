@@ -3,13 +3,21 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from storage_content import BASE_MS, TOPIC_ID, OpenLog, append_all, batch, make_visible, records_of
 
 from logbroker.config import LogConfig
 from logbroker.records.compression import Codec
 from logbroker.storage.log_view import TimestampOffset
 from logbroker.storage.partition_log import PartitionLog
 from logbroker.storage.recovery import KnownOffsets, create_folder, load_folder
+from tests.unit.logbroker.storage.storage_content import (
+    BASE_MS,
+    TOPIC_ID,
+    OpenLog,
+    append_all,
+    batch,
+    make_visible,
+    records_of,
+)
 
 NOW_MS = 1_700_000_000_000
 

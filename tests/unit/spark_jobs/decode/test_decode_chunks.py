@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from log_batches import LogRecord, batch_of, marker
 
 from logbroker.errors import CorruptBatch
 from logbroker.records.batch import TIMESTAMP_TYPE_FLAG, iter_batches, stamp_append_time
 from logbroker.records.compression import Codec
 from logbroker.records.record import NewRecord, decode_records, encode_batch
 from spark_jobs.decode import DecodedChunk, decode
+from tests.support.kafka.record_batches import LogRecord, batch_of, marker
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "records"
 EVERYTHING = frozenset({"key", "value", "headers"})

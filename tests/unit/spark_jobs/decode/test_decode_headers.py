@@ -1,12 +1,12 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from log_batches import LogRecord, RawHeaders, batch_of
 from pyspark.sql.pandas.types import to_arrow_type
 
 from spark_jobs.contracts import HEADERS as SPARKS_HEADERS
 from spark_jobs.decode import decode
 from spark_jobs.decode.header_lists import HEADERS
+from tests.support.kafka.record_batches import LogRecord, RawHeaders, batch_of
 
 Found = list[list[tuple[str, bytes | None]] | None]
 

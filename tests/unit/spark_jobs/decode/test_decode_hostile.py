@@ -8,7 +8,6 @@ import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
-from log_batches import LogRecord, batch_around, batch_of, batch_packed, framed, marker, record_body
 
 from logbroker.errors import CorruptBatch
 from logbroker.records.batch import iter_batches
@@ -16,6 +15,15 @@ from logbroker.records.compression import Codec
 from logbroker.records.record import NewRecord, decode_records, encode_batch
 from logbroker.records.varint import encode_varint
 from spark_jobs.decode import DecodedChunk, UnreadableBatch, decode
+from tests.support.kafka.record_batches import (
+    LogRecord,
+    batch_around,
+    batch_of,
+    batch_packed,
+    framed,
+    marker,
+    record_body,
+)
 
 BASE = 4_711
 INT32_MAX = 2**31 - 1

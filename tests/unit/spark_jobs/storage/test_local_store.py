@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from killed_children import ends_when_killed_at_line
 
 from spark_jobs.errors import StorageFailed, UnsupportedStorage
 from spark_jobs.storage import open_store
 from spark_jobs.storage.local import LocalStore
+from tests.support.processes.killed_children import ends_when_killed_at_line
 
 NAME = "_commits/0/1.json"
 DATA = b'{"all": "or nothing"}'

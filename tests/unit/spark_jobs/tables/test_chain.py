@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
-from killed_children import ends_when_killed_at_line
-from table_runs import compact, load, paths
 
 from spark_jobs.errors import StorageFailed
 from spark_jobs.storage import StoredFile, open_store
 from spark_jobs.tables import Table, open_table
 from spark_jobs.tables.chain import checkpoint_path
+from tests.support.processes.killed_children import ends_when_killed_at_line
+from tests.support.spark.table_runs import compact, load, paths
 
 LENGTH = 317
 

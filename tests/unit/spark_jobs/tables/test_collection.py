@@ -5,11 +5,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from killed_children import ends_when_killed_at_line
-from table_runs import compact, load, paths, stored_paths, wrote
 
 from spark_jobs.errors import InvalidOption, RunSuperseded
 from spark_jobs.tables import Collected, Snapshot, Table, open_table
+from tests.support.processes.killed_children import ends_when_killed_at_line
+from tests.support.spark.table_runs import compact, load, paths, stored_paths, wrote
 
 HOUR_S = 3_600.0
 

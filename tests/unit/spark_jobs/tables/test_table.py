@@ -1,7 +1,6 @@
 from pathlib import Path
 
 import pytest
-from table_runs import compact, load, paths, stored_paths, wrote
 
 from spark_jobs.errors import (
     CorruptTable,
@@ -12,6 +11,7 @@ from spark_jobs.errors import (
 )
 from spark_jobs.tables import Snapshot, Table, open_table
 from spark_jobs.tables.chain import manifest_path
+from tests.support.spark.table_runs import compact, load, paths, stored_paths, wrote
 
 
 @pytest.fixture

@@ -1,10 +1,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from raw_connection import batch_of
 
 from logbroker.client.errors import FetchFailed
 from logbroker.client.raw.chunk import Cut, cut_to_range
+from tests.support.kafka.raw_connection import batch_of
 
 
 def batch(base_offset: int, count: int) -> bytes:

@@ -1,0 +1,1 @@
+"""Tests, by kind; `support` holds what several of them share, by subject."""

@@ -1,0 +1,134 @@
+"""A MariaDB server of our own: started in a temporary folder on a free port, killed at the end."""
+
+import itertools
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pymysql
+import pytest
+
+from tests.support.processes.ports import free_port
+from tests.support.processes.waiting import DEADLINE_S
+
+# Debian keeps servers out of an ordinary user's path.
+SERVER_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
+
+
+def require_mariadb() -> None:
+    """Skip the test where no server is installed; in CI that is a failure."""
+    if find_program("mariadbd") and find_program("mariadb-install-db"):
+        return
+    reason = "mariadbd is not installed; `make services` installs it"
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def find_program(name: str) -> str | None:
+    """Where the program `name` is, also if only root has it in the path."""
+    return shutil.which(name, path=SERVER_PATH)
+
+
+class MariaDbServer:
+    """One server process; its databases are empty until a test migrates them."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self._folder = Path()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._numbers = itertools.count(1)
+
+    def start(self, folder: Path) -> None:
+        """Serve from `folder`, which is filled when it is empty; ready when this returns."""
+        self._folder = folder
+        # The path of a socket may have 107 characters: it is relative to the data folder.
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / "mysql").exists():
+            self._install()
+        self.port = self.port or free_port()
+        self._process = self._launch()
+        self._wait_until_ready()
+
+    def _install(self) -> None:
+        subprocess.run(
+            [
+                find_program("mariadb-install-db") or "mariadb-install-db",
+                "--no-defaults",
+                f"--datadir={self._folder}",
+                "--auth-root-authentication-method=normal",
+                "--skip-test-db",
+                "--innodb-log-file-size=8M",
+                *self._user(),
+            ],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+
+    def _launch(self) -> subprocess.Popen[bytes]:
+        command = [
+            find_program("mariadbd") or "mariadbd",
+            "--no-defaults",
+            f"--datadir={self._folder}",
+            "--socket=s.sock",
+            "--pid-file=pid",
+            "--bind-address=127.0.0.1",
+            f"--port={self.port}",
+            "--skip-name-resolve",
+            "--innodb-buffer-pool-size=64M",
+            "--innodb-log-file-size=8M",
+            # What was committed outlives the server: no test takes the whole machine down.
+            "--innodb-flush-log-at-trx-commit=2",
+            "--performance-schema=0",
+            *self._user(),
+        ]
+        with (self._folder / "server.log").open("ab") as log:
+            return subprocess.Popen(command, stdout=log, stderr=log)
+
+    def _user(self) -> list[str]:
+        # The server refuses to run as root unless it is told so.
+        return ["--user=root"] if os.geteuid() == 0 else []
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        while not self._answers():
+            assert self._process is not None
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                log = (self._folder / "server.log").read_text(errors="replace")
+                raise RuntimeError(f"MariaDB did not start:\n{log[-4_000:]}")
+            time.sleep(0.02)
+
+    def _answers(self) -> bool:
+        try:
+            self._connect().close()
+        except pymysql.err.OperationalError:
+            return False
+        return True
+
+    def _connect(self) -> "pymysql.Connection[pymysql.cursors.Cursor]":
+        return pymysql.connect(host="127.0.0.1", port=self.port, user="root")
+
+    def create_database(self) -> str:
+        """The SQLAlchemy URL of a new, empty database."""
+        name = f"rewind_{next(self._numbers)}"
+        connection = self._connect()
+        with connection.cursor() as cursor:
+            cursor.execute(f"CREATE DATABASE {name}")
+        connection.close()
+        return f"mysql+pymysql://root@127.0.0.1:{self.port}/{name}"
+
+    def kill(self) -> None:
+        """End the process with no chance to write anything; `start` recovers its folder."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def stop(self) -> None:
+        """End the process in good order."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
+            self._process = None

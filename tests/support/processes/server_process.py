@@ -1,0 +1,173 @@
+"""Servers as processes of their own, and the faults that befall processes."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from tests.support.processes.fork_server import ForkedProcess, fork_server
+from tests.support.processes.waiting import DEADLINE_S, until
+
+STDOUT = 1
+"""The descriptor."""
+
+SAID_LINES = 40
+"""Of a process, shown where a test fails."""
+
+
+def require_program(name: str, package: str) -> str:
+    """The path of a program that a Debian package brings: without it, fail in CI, else skip."""
+    found = shutil.which(name)
+    if found is not None:
+        return found
+    reason = f"{name} is not installed; `make services` installs {package}"
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+class ServerProcess:
+    """`python ARGUMENTS` with its standard error in the file `said`, and ways to harm it.
+
+    A context manager: at its end the process is gone, whatever state it is in. A test that fails
+    meanwhile shows what the process said last.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        said: Path,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._command = [sys.executable, *arguments]
+        self._folder: Path | None = None
+        self._said = said
+        self._environment = {**os.environ, **(environment or {})}
+        self._stdout: int | None = None
+        self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._process is not None:
+            self.kill()
+        if any(error):
+            print(f"{self._said}:", *self.said.splitlines()[-SAID_LINES:], sep="\n")
+
+    @property
+    def said(self) -> str:
+        """Everything on standard error so far."""
+        return self._said.read_text(errors="replace") if self._said.exists() else ""
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def launch(self) -> None:
+        """Start the process and do not wait."""
+        with self._said.open("w") as said:
+            if fork_server.can_start(self._command):
+                self._process = fork_server.start(
+                    self._command, self._environment, STDOUT, said.fileno()
+                )
+                return
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=self._stdout,
+                stderr=said,
+                env=self._environment,
+                cwd=self._folder,
+            )
+
+    def start(self, ready: str) -> str:
+        """Start the process and wait for its line that begins with `ready`: the rest of it."""
+        self.launch()
+        until(lambda: self._line(ready) is not None or self.exit_code is not None, ready)
+        line = self._line(ready)
+        assert line is not None, f"exit code {self.exit_code}: {self.said}"
+        return line
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while the process runs."""
+        assert self._process is not None
+        return self._process.poll()
+
+    def wait(self, deadline_s: float = DEADLINE_S) -> int:
+        """Wait for the process to end by itself: its exit code."""
+        assert self._process is not None
+        code = self._process.wait(deadline_s)
+        self._close_stdin()
+        return code
+
+    def resident_bytes(self) -> int:
+        """The memory that the process occupies right now."""
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def until_says(self, text: str) -> None:
+        until(lambda: text in self.said, f"{text!r} in {self._said}")
+
+    def kill(self) -> None:
+        """SIGKILL: no chance to write anything."""
+        self._signal(signal.SIGKILL)
+        self.wait()
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Ask the process to end, and wait: its exit code."""
+        self._signal(number)
+        return self.wait()
+
+    def pause(self) -> None:
+        """SIGSTOP, and wait until the kernel has really stopped it."""
+        self._signal(signal.SIGSTOP)
+        until(lambda: self._state() == "T", "the process is stopped")
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def close_stdin(self) -> None:
+        """What happens to a child when its parent dies."""
+        self._close_stdin()
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        if self._process.poll() is None:
+            self._process.send_signal(number)
+
+    def _state(self) -> str:
+        # The command name before it may hold anything, so what counts is the last bracket.
+        return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+    def _line(self, prefix: str) -> str | None:
+        for line in self.said.splitlines():
+            if line.startswith(prefix):
+                return line.removeprefix(prefix).strip()
+        return None
+
+    def _close_stdin(self) -> None:
+        assert self._process is not None
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+
+class ShellProcess(ServerProcess):
+    """A server started by a command line, as a person types it, in `folder`."""
+
+    def __init__(
+        self, command: str, folder: Path, said: Path, environment: Mapping[str, str]
+    ) -> None:
+        super().__init__([], said, environment)
+        # The shell gives its place to the program, so that signals reach that.
+        self._command = ["sh", "-c", f"exec {command}"]
+        self._folder = folder
+        self._stdout = subprocess.DEVNULL

@@ -1,0 +1,52 @@
+"""The API as a process of its own, with its database at hand and keys to its doors."""
+
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Self
+
+import httpx
+
+from app.config import Settings
+from app.replay.accounts import Scope
+from app.store import Store
+from tests.support.database.migrated import make_migrated
+from tests.support.processes.server_process import ServerProcess
+from tests.support.processes.waiting import DEADLINE_S
+
+PROGRAM = """
+import sys
+from app.api.server import serve
+from app.config import Settings
+sys.exit(serve(Settings.model_validate_json(sys.argv[1])))
+"""
+
+
+class ApiProcess:
+    """An API on a free port. A context manager; `store` is its database, seen from here."""
+
+    def __init__(self, settings: Settings, folder: Path) -> None:
+        self.settings = settings.model_copy(update={"port": 0})
+        self._said = folder / "api.stderr"
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        make_migrated(self.settings.database)
+        self.store = self._open.enter_context(closing(Store.open(self.settings.database)))
+        self.process = self._open.enter_context(
+            ServerProcess(["-c", PROGRAM, self.settings.model_dump_json()], self._said)
+        )
+        self.url = self.process.start("rewind api ready on ").strip()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def client(self, scope: Scope = Scope.OPERATOR, account: str = "platform") -> httpx.Client:
+        """A client with a new key of an account; closed with everything else."""
+        _, token = self.store.create_key(account, scope, "")
+        client = httpx.Client(
+            base_url=self.url,
+            timeout=DEADLINE_S,
+            headers={"authorization": f"Bearer {token}"},
+        )
+        return self._open.enter_context(client)

@@ -1,0 +1,126 @@
+"""The whole service on MariaDB, each program a process, with people who look at its console."""
+
+from pathlib import Path
+from typing import Any, Final
+
+from app.replay.accounts import Scope
+from app.replay.model import NewReplay, NewWebhook, Replay, Webhook, Window
+from app.replay.options import ReplayOptions
+from app.webhooks.signing import new_secret
+from tests.support.http.browser import Visitor
+from tests.support.http.receiver_thread import ReceiverThread, is_event
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.processes.ports import free_port
+from tests.support.processes.server_process import ServerProcess
+from tests.support.service.live_service import LiveScene, now_ms
+
+READY: Final = {"api": "rewind api ready on ", "worker": "rewind worker ready"}
+
+SETTINGS: Final = {
+    "allow_private_targets": True,
+    "origin": "here",
+    "server": "test",
+    # What a replay does is seen soon, and what no receiver takes is given up soon.
+    "checkpoint_interval_s": 0.1,
+    "heartbeat_s": 0.5,
+    "poll_interval_s": 0.1,
+    "retry_attempts_max": 2,
+    "retry_base_s": 0.01,
+    # Browsers of many tests come from one place.
+    "unauthorized_requests_per_minute": 1_000,
+    "operator_requests_per_minute": 100_000,
+    "developer_requests_per_minute": 100_000,
+}
+
+
+class ConsoleScene(LiveScene):
+    """A log, a database, and the processes of the service on them; the API keeps its port."""
+
+    def __init__(self, folder: Path, broker: BrokerProcess, database_url: str) -> None:
+        super().__init__(folder, broker.bootstrap_servers, database_url)
+        self.broker = broker
+        self.port = free_port()
+        self._account_ids: dict[str, str] = {}
+        self.api = self._process("api", {"port": self.port})
+        self.worker = self._process("worker", {})
+
+    def __exit__(self, *error: object) -> None:
+        self.worker.__exit__(*error)
+        self.api.__exit__(*error)
+        super().__exit__(*error)
+
+    @property
+    def origin(self) -> str:
+        """Where the console is, as a browser names it."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def serve(self) -> None:
+        """Start API, worker and live path on tables and topics that are made first."""
+        self.make()
+        self.worker.launch()
+        self.start_api()
+        # Missed events are told of at once.
+        self.live(live_delays_s="0")
+        self.worker.until_says(READY["worker"])
+
+    def start_api(self) -> None:
+        """Start the API at its port, and wait until it listens."""
+        self.api.start(READY["api"])
+
+    def key(
+        self, account: str = "platform", scope: Scope = Scope.OPERATOR, *, read_only: bool = False
+    ) -> str:
+        """The text of a new key."""
+        key, token = self.store.create_key(account, scope, "", is_read_only=read_only)
+        self._account_ids[account] = key.account.id
+        return token
+
+    def webhook_of(self, account: str, receiver: ReceiverThread) -> Webhook:
+        """An enabled webhook of an account that has a key."""
+        # Several webhooks may share a receiver, whose secrets differ.
+        receiver.expect(None)
+        return self.webhook_at(account, receiver.url)
+
+    def webhook_at(self, account: str, url: str, description: str = "test") -> Webhook:
+        """An enabled webhook of an account that has a key, wherever it is."""
+        new = NewWebhook(url, description, new_secret(), self._account_ids[account])
+        webhook = self.store.create_webhook(new)
+        return self.store.enable_webhook(webhook.id, webhook.url)
+
+    def missed(self, webhook: Webhook, *events: dict[str, Any], ago_s: float = 60) -> Window:
+        """Put events into the log as of some time ago: a window that holds them and no others."""
+        at_ms = now_ms() - round(ago_s * 1_000)
+        self.owe(webhook, *events, time_ms=at_ms)
+        return Window(at_ms, at_ms + 1)
+
+    def replay(
+        self, webhook: Webhook, window: Window, *, origin: str = "here", **options: Any
+    ) -> Replay:
+        """A replay that waits for the worker of a data centre; only "here" is one."""
+        new = NewReplay(webhook.id, window, ReplayOptions(**options), origin=origin)
+        return self.store.create_replay(new)[0]
+
+    def _process(self, name: str, settings: dict[str, object]) -> ServerProcess:
+        given = SETTINGS | settings
+        given |= {"database": self._database_url, "bootstrap_servers": self.bootstrap_servers}
+        given |= {"partitions": self.partitions}
+        environment = {f"REWIND_{name.upper()}": str(value) for name, value in given.items()}
+        command = ["-m", "app", name, "--stop-on-stdin-close"]
+        return ServerProcess(command, self._folder / f"{name}.log", environment)
+
+
+def sign_in(visitor: Visitor, key: str, page: str = "/console/jobs") -> None:
+    """Ask for a page, show a key instead, and come to the page."""
+    visitor.go(page)
+    visitor.page.get_by_label("API key").fill(key)
+    visitor.page.get_by_role("button", name="Sign in").click()
+    visitor.page.wait_for_url(page)
+
+
+def brought_by_replays(receiver: ReceiverThread) -> list[str]:
+    """The ids of the events that replays brought and the receiver took, sorted."""
+    return sorted(
+        each.event_id
+        for each in receiver.webhooks
+        if each.replay_id is not None and is_event(each) and 200 <= each.status < 300
+    )

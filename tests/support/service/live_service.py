@@ -1,0 +1,236 @@
+"""A platform, its developers and the live path between them, each a process or a thread."""
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from app.config import kafka_variable
+from app.log.outcomes import DeliveryOutcome, LiveOutcome, decode_outcome
+from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES, EVENTS, ensure_topics
+from app.replay.model import NewWebhook, Webhook
+from app.replay.rules import Rule
+from app.store import Store
+from app.webhooks.signing import new_secret
+from tests.support.database.migrated import make_migrated
+from tests.support.http.receiver_thread import ReceiverThread
+from tests.support.processes.ports import free_port
+from tests.support.processes.server_process import ServerProcess
+from tests.support.processes.waiting import DEADLINE_S, until
+
+READY = "rewind live ready"
+PARTITIONS = 4
+RETENTION_MS = 6 * 86_400_000
+
+
+class LogRecord(NamedTuple):
+    partition: int
+    offset: int
+    key: str | None
+    time_ms: int
+    headers: dict[str, str]
+    value: bytes
+
+
+class LiveProcess(ServerProcess):
+    """`rewind live`; what it counts is at `metrics_port`."""
+
+    def __init__(self, said: Path, environment: dict[str, str]) -> None:
+        self.metrics_port = int(environment["REWIND_LIVE_METRICS_PORT"])
+        super().__init__(["-m", "app", "live", "--stop-on-stdin-close"], said, environment)
+
+
+class LiveScene:
+    """A log and a database, webhooks in it, and live processes to come; a context manager."""
+
+    def __init__(
+        self, folder: Path, bootstrap_servers: str, database_url: str, partitions: int = PARTITIONS
+    ) -> None:
+        self._folder = folder
+        self.bootstrap_servers = bootstrap_servers
+        self._database_url = database_url
+        self.partitions = partitions
+        self._processes: list[LiveProcess] = []
+        self.store = Store.open(database_url)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for process in self._processes:
+            process.__exit__(*error)
+        self.store.close()
+
+    def make(self) -> None:
+        """Make the tables and the topics."""
+        make_migrated(self._database_url)
+        self.make_topics()
+
+    def make_topics(self) -> None:
+        ensure_topics(self.bootstrap_servers, partitions=self.partitions, retention_ms=RETENTION_MS)
+
+    def webhook(
+        self, receiver: ReceiverThread, *event_types: str, where: dict[str, Any] | None = None
+    ) -> Webhook:
+        """An enabled webhook of a receiver, with a rule if it wants any events."""
+        webhook = self.store.create_webhook(NewWebhook(receiver.url, "test", new_secret()))
+        receiver.expect(webhook.secret)
+        if event_types:
+            self.put_rule(webhook, *event_types, where=where)
+        return self.store.enable_webhook(webhook.id, webhook.url)
+
+    def put_rule(
+        self, webhook: Webhook, *event_types: str, where: dict[str, Any] | None = None
+    ) -> None:
+        conditions = tuple((where or {}).items())
+        self.store.put_rule(Rule(webhook.id, "default", event_types, conditions))
+
+    def live(self, *, launch_only: bool = False, **settings: object) -> LiveProcess:
+        """A live process; ready, unless it is to be launched only. Settings as in `Settings`."""
+        given = {
+            "database": self._database_url,
+            "bootstrap_servers": self.bootstrap_servers,
+            "partitions": self.partitions,
+            "allow_private_targets": True,
+            "origin": "here",
+            "server": "test",
+            "live_metrics_port": free_port(),
+        } | settings
+        environment = {f"REWIND_{name.upper()}": str(value) for name, value in given.items()}
+        # Who comes after a crash waits for as long.
+        environment[kafka_variable("session.timeout.ms")] = "6000"
+        said = self._folder / f"live-{len(self._processes)}.log"
+        process = LiveProcess(said, environment)
+        self._processes.append(process)
+        if launch_only:
+            process.launch()
+        else:
+            process.start(READY)
+        return process
+
+    def publish(self, *events: dict[str, Any]) -> None:
+        """Put events into `events`, with the headers that the API gives them."""
+        self.produce(EVENTS, [(None, _headers(event), _body(event)) for event in events])
+
+    def owe(self, webhook: Webhook, *events: dict[str, Any], time_ms: int | None = None) -> None:
+        """Put events into `delivery_log`, as the API does when they name a webhook."""
+        records = [(webhook.id, _headers(event), _body(event)) for event in events]
+        self.produce(DELIVERY_LOG, records, time_ms=time_ms)
+
+    def produce(
+        self,
+        topic: str,
+        records: Sequence[tuple[str | None, dict[str, Any], bytes | None]],
+        *,
+        time_ms: int | None = None,
+    ) -> None:
+        """Write records of (key, headers, value) with a stock client."""
+        producer = Producer(
+            {
+                "bootstrap.servers": self.bootstrap_servers,
+                "partitioner": "murmur2_random",
+                "log_level": 0,
+            }
+        )
+        for key, headers, value in records:
+            producer.produce(
+                topic, value, key, timestamp=time_ms or now_ms(), headers=list(headers.items())
+            )
+            producer.poll(0)
+        assert producer.flush(DEADLINE_S) == 0
+
+    def read(self, topic: str, partitions: int | None = None) -> list[LogRecord]:
+        """Every record of a topic, by partition and offset."""
+        with closing(
+            Consumer(
+                {"bootstrap.servers": self.bootstrap_servers, "group.id": "test", "log_level": 0}
+            )
+        ) as consumer:
+            ends = {}
+            for partition in range(partitions or self.partitions):
+                place = TopicPartition(topic, partition)
+                _, ends[partition] = consumer.get_watermark_offsets(place, DEADLINE_S)
+            consumer.assign([TopicPartition(topic, each, 0) for each in ends])
+            records = list(_read_to(consumer, sum(ends.values())))
+        return sorted(records)
+
+    def outcomes(self) -> list[DeliveryOutcome]:
+        """What `delivery_outcomes` holds."""
+        found = [decode_outcome(record.value) for record in self.read(DELIVERY_OUTCOMES)]
+        assert None not in found
+        return [each for each in found if each is not None]
+
+    def outcome_counts(self) -> dict[LiveOutcome, int]:
+        kinds = [each.outcome for each in self.outcomes()]
+        return {kind: kinds.count(kind) for kind in kinds}
+
+    def until_outcomes(self, count: int) -> list[DeliveryOutcome]:
+        until(lambda: len(self.outcomes()) >= count, f"{count} outcomes")
+        outcomes = self.outcomes()
+        assert len(outcomes) == count
+        return outcomes
+
+    def uncommitted(self, group: str, topic: str) -> int:
+        """Records that a group has not committed yet."""
+        with closing(
+            Consumer(
+                {"bootstrap.servers": self.bootstrap_servers, "group.id": group, "log_level": 0}
+            )
+        ) as consumer:
+            places = _partitions(consumer, topic)
+            committed = consumer.committed(places, DEADLINE_S)
+            ends = [consumer.get_watermark_offsets(place, DEADLINE_S)[1] for place in places]
+        return sum(end - max(0, place.offset) for place, end in zip(committed, ends, strict=True))
+
+
+def event(number: int, event_type: str = "follow.created", **data: Any) -> dict[str, Any]:
+    """An event of the platform."""
+    return {"id": f"evt_{number}", "type": event_type, "data": data}
+
+
+def events(start: int, end: int) -> list[dict[str, Any]]:
+    return [event(number) for number in range(start, end)]
+
+
+def ids(start: int, end: int) -> list[str]:
+    return [f"evt_{number}" for number in range(start, end)]
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _headers(event: dict[str, Any]) -> dict[str, Any]:
+    return {"event-id": event["id"], "event-type": event["type"]}
+
+
+def _body(event: dict[str, Any]) -> bytes:
+    return json.dumps(event).encode()
+
+
+def _partitions(consumer: Consumer, topic: str) -> list[TopicPartition]:
+    found = consumer.list_topics(topic, DEADLINE_S).topics[topic].partitions
+    return [TopicPartition(topic, each) for each in found]
+
+
+def _read_to(consumer: Consumer, count: int) -> Iterator[LogRecord]:
+    end_s = time.monotonic() + DEADLINE_S
+    while count:
+        assert time.monotonic() < end_s, f"{count} records did not come"
+        message = consumer.poll(0.1)
+        if message is None or message.error():
+            continue
+        count -= 1
+        key = message.key()
+        yield LogRecord(
+            message.partition(),
+            message.offset(),
+            None if key is None else key.decode(),
+            message.timestamp()[1],
+            {name: value.decode() for name, value in message.headers() or ()},
+            message.value(),
+        )

@@ -1,0 +1,136 @@
+"""API and worker of one data centre in this process, and a receiver of what they deliver."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from functools import partial
+from typing import Any, Self
+
+import httpx
+from sqlalchemy import create_engine, text
+
+from app.api.application import create_app
+from app.api.metrics import Metrics
+from app.config import Settings
+from app.log.history import LogHistory
+from app.log.publisher import EventPublisher
+from app.log.topics import DELIVERY_OUTCOMES, ensure_topics
+from app.replay.accounts import Scope
+from app.replay.model import NewReplay, NewWebhook, Replay, Webhook, Window
+from app.replay.states import TERMINAL
+from app.replay.windows import format_time
+from app.replay_workers.equipment import Equipment
+from app.replay_workers.metrics import WorkerMetrics
+from app.replay_workers.outcome_book import OutcomeBook
+from app.replay_workers.worker import ReplayWorker
+from app.store import Store
+from app.webhooks.guard import Guard
+from app.webhooks.receiver import ReceivedWebhook, WebhookReceiver
+from app.webhooks.sender import WebhookSender
+from app.webhooks.signing import new_secret
+from tests.support.http.api_clients import client_of
+from tests.support.http.receiver_thread import is_event
+from tests.support.processes.waiting import until_async
+
+
+class Service:
+    """API and worker on a database and a log of one partition, and a receiver."""
+
+    def __init__(self, settings: Settings, store: Store, client: httpx.AsyncClient) -> None:
+        self._settings = settings
+        self.client = client
+        self.store = store
+        self.now_ms = time.time_ns() // 1_000_000
+        self.event_ids: list[str] = []
+        self._receiver = WebhookReceiver(on_webhook=self._keep)
+
+    def _keep(self, got: ReceivedWebhook) -> None:
+        if is_event(got):
+            self.event_ids.append(got.event_id)
+
+    @classmethod
+    @asynccontextmanager
+    async def running(cls, settings: Settings) -> AsyncIterator[Self]:
+        guard = Guard(allow_private=True)
+        history = LogHistory(settings.bootstrap_servers)
+        publisher = EventPublisher(
+            settings.bootstrap_servers,
+            origin=settings.origin,
+            server="test",
+            make_topics=partial(
+                ensure_topics,
+                settings.bootstrap_servers,
+                partitions=settings.partitions,
+                retention_ms=settings.retention_ms,
+            ),
+        )
+        stopping = asyncio.Event()
+        with closing(Store.open(settings.database)) as store:
+            operator = store.create_key("platform", Scope.OPERATOR, "")
+            async with (
+                publisher,
+                WebhookSender(guard) as sender,
+                client_of(
+                    create_app(settings, store, publisher, history, guard, sender, Metrics()),
+                    operator,
+                ) as client,
+            ):
+                outcomes = LogHistory(settings.bootstrap_servers, topic=DELIVERY_OUTCOMES)
+                metrics = WorkerMetrics()
+                book = OutcomeBook(publisher, metrics)
+                equipment = Equipment(
+                    settings, store, history, outcomes, guard, sender, metrics, book
+                )
+                service = cls(settings, store, client)
+                await service._receiver.start()
+                worker = asyncio.create_task(ReplayWorker(equipment).run(stopping))
+                try:
+                    yield service
+                finally:
+                    stopping.set()
+                    await worker
+                    await service._receiver.stop()
+
+    def webhook(self) -> Webhook:
+        webhook = self.store.create_webhook(
+            NewWebhook(f"{self._receiver.url}/hook", "test", new_secret())
+        )
+        webhook = self.store.enable_webhook(webhook.id, webhook.url)
+        self._receiver.secret = webhook.secret
+        return webhook
+
+    async def post(self, webhook: Webhook, times_ms: dict[str, int]) -> httpx.Response:
+        """One request of events, by id; times are relative to the present."""
+        events: list[dict[str, Any]] = [
+            {
+                "id": event_id,
+                "type": "test.happened",
+                "time": format_time(self.now_ms + time_ms),
+                "webhookId": webhook.id,
+                "data": {},
+            }
+            for event_id, time_ms in times_ms.items()
+        ]
+        return await self.client.post("/events", json=events)
+
+    async def publish(self, webhook: Webhook, **times_ms: int) -> None:
+        assert (await self.post(webhook, times_ms)).status_code == 202
+
+    async def replay(self, webhook: Webhook, from_ms: int, to_ms: int) -> Replay:
+        """A replay that is over, of a window relative to the present."""
+        window = Window(self.now_ms + from_ms, self.now_ms + to_ms)
+        replay, _ = self.store.create_replay(NewReplay(webhook.id, window))
+        return await self.finished(replay.id)
+
+    async def finished(self, replay_id: str) -> Replay:
+        """The replay once it is over."""
+        await until_async(lambda: self.store.replay(replay_id).state in TERMINAL, "it was finished")
+        return self.store.replay(replay_id)
+
+    def lose_notes(self) -> None:
+        """Make the database refuse every note from now on."""
+        engine = create_engine(self._settings.database)
+        with engine.begin() as connection:
+            connection.execute(text("DROP TABLE late_arrivals"))
+        engine.dispose()

@@ -1,0 +1,148 @@
+"""Processes that write one table at once, and are killed while they do.
+
+The source is the natural numbers. A load takes the next few, a compaction puts one file in the
+place of several, a collection deletes what dead runs left. So a table whose position is N has
+each number below N once.
+"""
+
+import multiprocessing
+import os
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spark_jobs.errors import RunSuperseded, StorageFailed, UnsupportedStorage
+from spark_jobs.tables import DataFile, Run, Snapshot, Table, open_table
+from tests.support.processes.killed_children import die_at_line
+
+SMALL: Final = 100
+"""Records of a file that a compaction takes up."""
+
+DEAD_S: Final = 1.0
+KEEP_S: Final = 600.0
+
+_context: Final = multiprocessing.get_context("forkserver")
+# Children begin with all of this loaded, in a process without threads.
+_context.set_forkserver_preload(["table_crew"])
+
+
+class Member:
+    """One process of the crew, started again whenever it has been killed."""
+
+    def __init__(self, role: str, uri: str, claims: Path, chance: random.Random) -> None:
+        self._arguments = (role, uri, str(claims))
+        self._chance = chance
+        self._process: BaseProcess | None = None
+
+    def start(self) -> None:
+        """Run, if it does not; every third time to be killed at some line of ours."""
+        if self._process is not None and self._process.is_alive():
+            return
+        assert self._process is None or self._process.exitcode == -9, self._process.exitcode
+        line = self._chance.randrange(1_500) if self._chance.random() < 1 / 3 else None
+        seed = self._chance.randrange(2**32)
+        self._process = _context.Process(target=work, args=(*self._arguments, seed, line))
+        self._process.start()
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+
+
+def work(role: str, uri: str, claims: str, seed: int, line: int | None) -> None:
+    """Do what the role says until killed; what was committed is told in a file of `claims`."""
+    table, chance = open_table(uri), random.Random(seed)
+    if line is not None:
+        die_at_line(line, "spark_jobs/")
+    with (Path(claims) / f"{os.getpid()}-{seed}").open("a", buffering=1) as told:
+        while True:
+            # Another has the version, or has taken this run for dead and its files away.
+            with suppress(RunSuperseded, UnsupportedStorage, StorageFailed):
+                for run, version in _ROLES[role](table, chance):
+                    told.write(f"{version} {run.id}\n")
+
+
+def _load(table: Table, chance: random.Random) -> Iterator[tuple[Run, int]]:
+    base, run = table.head(), table.new_run()
+    start = base.position.get("end", 0)
+    ends = [start + chance.randint(1, 20)]
+    ends.append(ends[0] + chance.randint(1, 20))
+    added = [
+        _wrote(table, run, str(part), range(first, last))
+        for part, (first, last) in enumerate([(start, ends[0]), (ends[0], ends[1])])
+    ]
+    position = {"end": ends[1]}
+    yield (
+        run,
+        table.commit(
+            base, kind="load", run=run, position=position, added=added, may_rebase=lambda _: True
+        ),
+    )
+
+
+def _compact(table: Table, chance: random.Random) -> Iterator[tuple[Run, int]]:
+    base, run = table.head(), table.new_run()
+    small = [file for file in base.files if file.records < SMALL]
+    chosen = chance.sample(small, min(len(small), 4))
+    if len(chosen) < 4:
+        return
+    numbers = [number for file in chosen for number in numbers_of(table, file)]
+    added = [_wrote(table, run, "compacted", numbers)]
+    removed = [file.path for file in chosen]
+    version = table.commit(
+        base,
+        kind="compact",
+        run=run,
+        position=None,
+        added=added,
+        removed=removed,
+        may_rebase=lambda _: True,
+    )
+    yield run, version
+
+
+def _collect(table: Table, _chance: random.Random) -> Iterator[tuple[Run, int]]:
+    table.collect_orphans(DEAD_S, keep_s=KEEP_S)
+    return iter(())
+
+
+_ROLES: Final[dict[str, Any]] = {"load": _load, "compact": _compact, "collect": _collect}
+
+
+def _wrote(table: Table, run: Run, name: str, numbers: Any) -> DataFile:
+    path = f"{run.folder}/{name}.parquet"
+    column = pa.array(numbers, pa.int64())
+    with table.store.create(path) as stream:
+        pq.write_table(pa.table({"number": column}), stream)
+        size = stream.tell()
+    return DataFile(path, len(column), size)
+
+
+def numbers_of(table: Table, file: DataFile) -> list[int]:
+    """What a file of the table holds."""
+    stored = pa.BufferReader(table.store.read(file.path))
+    numbers = pq.ParquetFile(stored).read(use_threads=False).column("number").to_pylist()
+    assert len(numbers) == file.records
+    return numbers
+
+
+def check_content(table: Table, snapshot: Snapshot) -> None:
+    """The table has each number below its position once, and no other."""
+    numbers = sorted(number for file in snapshot.files for number in numbers_of(table, file))
+    assert numbers == list(range(snapshot.position.get("end", 0)))
+
+
+def check_claims(table: Table, claims: Path) -> None:
+    """Whoever was told that its run is a version was told so alone, and rightly."""
+    told = [line.split() for file in claims.iterdir() for line in file.read_text().splitlines()]
+    versions = {int(version): run for version, run in told}
+    assert len(versions) == len(told) > 0
+    commits = {commit.version: commit.run for commit in table.commits()}
+    assert versions.items() <= commits.items()
