@@ -1,6 +1,10 @@
 # Two images of one house: `rewind ...` and `logbroker ...`, and the pipeline with Spark and a Java runtime:
 #
 #   docker build .                          docker build --target pipeline .
+#
+# The build context has no .git, so the version is `fallback_version` of pyproject.toml. A release names its own:
+#
+#   docker build --build-arg SETUPTOOLS_SCM_PRETEND_VERSION_FOR_REWIND=0.1.0 .
 FROM python:3.11-slim AS source
 
 # A user without rights; its home holds the data of a log, of `rewind up`, or of the pipeline.
@@ -20,6 +24,7 @@ FROM source AS pipeline
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends default-jre-headless procps \
     && rm -r /var/lib/apt/lists/*
+ARG SETUPTOOLS_SCM_PRETEND_VERSION_FOR_REWIND
 RUN pip install --no-cache-dir --constraint constraints.txt '.[spark,hdfs]' && rm -r /src/*
 
 USER rewind
@@ -28,6 +33,7 @@ VOLUME /var/lib/rewind/tables
 CMD ["rewind-jobs", "--help"]
 
 FROM source AS service
+ARG SETUPTOOLS_SCM_PRETEND_VERSION_FOR_REWIND
 RUN pip install --no-cache-dir --constraint constraints.txt . && rm -r /src/*
 
 USER rewind
