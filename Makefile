@@ -10,10 +10,22 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 help:  ## List the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-$(BIN)/python:
-	$(PYTHON) -m venv $(VENV)
+# An environment is made again when its Python is too old or gone, or has no pip. PHONY: the rule then
+# runs although the file is there, and so do the rules of all that was installed into it.
+IS_SUPPORTED := import sys; sys.exit(sys.version_info < (3, 11))
+ifneq ($(shell $(BIN)/python -c 'import pip; $(IS_SUPPORTED)' 2>/dev/null || echo unusable),)
+.PHONY: $(BIN)/python
+endif
 
-$(VENV)/.run: pyproject.toml constraints.txt | $(BIN)/python
+$(BIN)/python:
+	@$(PYTHON) -c '$(IS_SUPPORTED)' 2>/dev/null || { \
+	    version=$$($(PYTHON) -c 'import sys; print(sys.version.split()[0])' 2>/dev/null || echo not found); \
+	    echo "Python 3.11 or newer is required; $(PYTHON) is $$version." \
+	        "Set PYTHON=..., for example: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; \
+	    exit 1; }
+	$(PYTHON) -m venv --clear $(VENV) || { rm -rf $(VENV); exit 1; }
+
+$(VENV)/.run: pyproject.toml constraints.txt $(BIN)/python
 	$(INSTALL) --editable .
 	@touch $@
 
