@@ -1,8 +1,10 @@
 """The console as an application: its pages, behind its own gate, beside the API it stands on."""
 
+from functools import cache
 from typing import Final
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.doors import Doors
@@ -90,6 +92,14 @@ def create_console(doors: Doors) -> FastAPI:
     application.add_middleware(SecurityHeaders)
     application.add_middleware(RequestLog, metrics=doors.metrics)
     refusals.install(application)
-    for pages in PAGES:
-        application.include_router(pages.router, prefix=PREFIX)
+    application.router.routes.extend(_routes())
     return application
+
+
+@cache
+def _routes() -> list[BaseRoute]:
+    """The routes of all pages, which hold no state: every application of a process shares them."""
+    router = APIRouter()
+    for module in PAGES:
+        router.include_router(module.router, prefix=PREFIX)
+    return router.routes

@@ -15,7 +15,11 @@ from tests.support.processes.waiting import DEADLINE_S, until
 from tests.support.service.live_service import LiveScene, events, ids
 from tests.support.service.worker_service import ENVIRONMENT, EVENTS, SLOW_S, Job, Stage
 
-pytestmark = [pytest.mark.xdist_group("apache_kafka"), pytest.mark.timeout(TEST_TIMEOUT_S)]
+pytestmark = [
+    pytest.mark.xdist_group("apache_kafka"),
+    pytest.mark.timeout(TEST_TIMEOUT_S),
+    pytest.mark.long,
+]
 
 SOME = 150
 """Events that a receiver has when something happens: enough that checkpoints lie behind."""

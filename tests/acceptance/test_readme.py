@@ -274,6 +274,7 @@ def _replaced(line: str, replacements: dict[str, str]) -> str:
     return line
 
 
+@pytest.mark.long
 def test_beyond_one_machine(terminal: Terminal, mariadb: MariaDbServer, tmp_path: Path) -> None:
     port = free_port()
     terminal.environment["REWIND_PORT"] = str(port)
@@ -296,6 +297,7 @@ def test_beyond_one_machine(terminal: Terminal, mariadb: MariaDbServer, tmp_path
         assert api.stop() == 0
 
 
+@pytest.mark.long
 def test_two_data_centres_audit_and_avro(terminal: Terminal, tmp_path: Path) -> None:
     ports = {str(port): str(free_port()) for port in (9092, 9192, 8081)}
     terminal.environment |= {"REWIND_PORT": str(free_port()), "REWIND_BROKER_PORT": ports["9092"]}
@@ -340,6 +342,7 @@ def test_make_spark() -> None:
     assert "--editable '.[spark]'" in told
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("spark")
 def test_the_nightly_pipeline(
     terminal: Terminal,

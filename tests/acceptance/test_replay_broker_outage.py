@@ -14,6 +14,8 @@ from tests.support.kafka.zookeeper import SharedZooKeeper
 from tests.support.processes.waiting import DEADLINE_S, until
 from tests.support.service.worker_service import EVENTS, SLOW_S, Job, Stage
 
+pytestmark = pytest.mark.long
+
 SOME = 150
 """Events that a receiver has when its broker dies."""
 

@@ -23,6 +23,8 @@ from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.processes.server_process import ServerProcess
 from tests.support.processes.waiting import until
 
+pytestmark = pytest.mark.long
+
 REPLAYS = 4
 EVENTS = 400
 SLOW_S = 0.01

@@ -17,6 +17,8 @@ from tests.support.processes.waiting import until
 from tests.support.service.data_centres import LATENESS_MS, DataCentre, Row, TwoDataCentres
 from tests.support.service.live_service import LogRecord, now_ms
 
+pytestmark = pytest.mark.long
+
 HOUR_MS = 3_600_000
 ROUNDS = 10
 PER_ROUND = 16

@@ -22,6 +22,8 @@ from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.processes.server_process import ServerProcess
 
+pytestmark = pytest.mark.long
+
 RETENTION_MS = 6 * 86_400_000
 PARTITIONS = 2
 MANY = "1000000"

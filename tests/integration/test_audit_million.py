@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from logbroker.client import AuditedProducer
 from logbroker.client.audit_mark import find_mark_header, parse_mark
 from tests.support.kafka.broker_process import BrokerProcess
@@ -9,6 +11,8 @@ from tests.support.kafka.counting_consumer import CountingConsumer
 from tests.support.kafka.logbroker_command import logbroker_command
 from tests.support.kafka.lossy_proxy import LossyLink, Place
 from tests.support.kafka.paper_group import make_topic
+
+pytestmark = pytest.mark.long
 
 TOPIC = "clicks"
 PARTITIONS = 4

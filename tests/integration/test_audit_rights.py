@@ -1,6 +1,5 @@
 """`logbroker audit` on an Apache Kafka that lets in only whom it knows: the rights it needs."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,22 +14,19 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from tests.support.http.certificates import self_signed
 from tests.support.kafka.apache_kafka import ADMIN, TEST_TIMEOUT_S, KafkaSecurity, KafkaServer
 from tests.support.kafka.logbroker_command import logbroker_command
 from tests.support.processes.waiting import DEADLINE_S
+
+pytestmark = pytest.mark.long
 
 PASSWORDS = {ADMIN: "word-of-the-admin", "auditor": "word-of-the-auditor"}
 
 
 def certificate(folder: Path) -> Path:
     """A self-signed certificate of 127.0.0.1, with its key in the same file."""
-    both = folder / "both.pem"
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
-    subject = "-subj /CN=kafka -addext subjectAltName=IP:127.0.0.1"
-    files = ["-keyout", folder / "key.pem", "-out", folder / "certificate.pem"]
-    subprocess.run([*command.split(), *subject.split(), *files], check=True, capture_output=True)
-    both.write_text("".join((folder / f"{n}.pem").read_text() for n in ("key", "certificate")))
-    return both
+    return self_signed(folder, "127.0.0.1").both
 
 
 def grant(server: KafkaServer, *operations: AclOperation) -> None:

@@ -147,6 +147,7 @@ def crash(broker: BrokerProcess, number: int) -> None:
     broker.serve()
 
 
+@pytest.mark.long
 def test_what_was_acknowledged_outlives_every_crash_once_and_in_order(
     broker: BrokerProcess,
 ) -> None:

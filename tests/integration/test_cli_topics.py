@@ -94,6 +94,7 @@ def test_records_that_were_deleted_are_not_described(topics: Run, broker: Broker
     assert partition["first_time"] == partition["newest_time"] == "1970-01-01T00:00:03.000Z"
 
 
+@pytest.mark.long
 def test_a_log_whose_broker_is_gone_is_unknown_and_the_others_are_not(
     tmp_path: Path, zookeeper: SharedZooKeeper
 ) -> None:

@@ -21,6 +21,8 @@ from tests.support.kafka.raw_connection import ACKS_ALL, batch_of
 from tests.support.kafka.zookeeper import ZooKeeperServer
 from tests.support.processes.waiting import DEADLINE_S, until
 
+pytestmark = pytest.mark.long
+
 NOT_LEADER_OR_FOLLOWER = 6
 REQUEST_TIMED_OUT = 7
 PARTITIONS = 6

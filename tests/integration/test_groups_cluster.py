@@ -21,6 +21,8 @@ from tests.support.kafka.raw_group import (
 from tests.support.kafka.zookeeper import ZooKeeperServer
 from tests.support.processes.waiting import DEADLINE_S, until
 
+pytestmark = pytest.mark.long
+
 LIBRARIES = ("confluent-kafka", "kafka-python", "aiokafka")
 PARTITIONS = 6
 PLACES = [("events", number) for number in range(PARTITIONS)]

@@ -20,6 +20,8 @@ from logbroker.client.audit_mark import AUDIT_TOPIC
 from spark_jobs.cli import main as rewind_jobs
 from tests.support.processes.waiting import DEADLINE_S
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 PASSWORD = "p4ss"
 COMMANDS = {"rewind": rewind, "logbroker": logbroker, "rewind-jobs": rewind_jobs}

@@ -2,7 +2,6 @@
 
 import itertools
 import re
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
@@ -38,12 +37,17 @@ from logbroker.client.lease import SessionLease
 from logbroker.client.message import Message
 from logbroker.client.share import Share
 from tests.support.database.migrated import make_migrated
+from tests.support.http.certificates import self_signed
 from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.kafka.apache_kafka import ADMIN, TEST_TIMEOUT_S, KafkaSecurity, KafkaServer
 from tests.support.processes.server_process import ServerProcess
 from tests.support.processes.waiting import DEADLINE_S, until
 
-pytestmark = [pytest.mark.xdist_group("apache_kafka"), pytest.mark.timeout(TEST_TIMEOUT_S)]
+pytestmark = [
+    pytest.mark.xdist_group("apache_kafka"),
+    pytest.mark.timeout(TEST_TIMEOUT_S),
+    pytest.mark.long,
+]
 
 USER = "rewind"
 UNAUDITED = "unaudited"
@@ -70,15 +74,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "kafka.md"
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A self-signed certificate of 127.0.0.1, with its key in the same file."""
-    folder = tmp_path_factory.mktemp("tls")
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
-    subject = "-subj /CN=kafka -addext subjectAltName=IP:127.0.0.1"
-    files = ["-keyout", folder / "key.pem", "-out", folder / "certificate.pem"]
-    subprocess.run([*command.split(), *subject.split(), *files], check=True, capture_output=True)
-    both = folder / "both.pem"
-    parts = [folder / "key.pem", folder / "certificate.pem"]
-    both.write_text("".join(part.read_text() for part in parts))
-    return both
+    return self_signed(tmp_path_factory.mktemp("tls"), "127.0.0.1").both
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,8 @@ from tests.support.database.migrated import make_migrated
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.service.replay_service import Service
 
+pytestmark = pytest.mark.long
+
 HOUR_MS = 60 * MINUTE_MS
 
 

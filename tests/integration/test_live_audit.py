@@ -26,6 +26,8 @@ from tests.support.kafka.lossy_proxy import LossyLink, Place
 from tests.support.processes.waiting import DEADLINE_S, until
 from tests.support.service.live_service import LiveScene, ids, now_ms
 
+pytestmark = pytest.mark.long
+
 MATCHER, DELIVERER = "rewind-live@here", "rewind-delivery@here"
 
 

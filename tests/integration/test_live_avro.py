@@ -20,6 +20,8 @@ from tests.support.processes.waiting import DEADLINE_S, until
 from tests.support.schemas.registry_process import RegistryProcess
 from tests.support.service.live_service import LiveScene, event
 
+pytestmark = pytest.mark.long
+
 MATCHER = "rewind-live"
 MALFORMED = 'rewind_live_events_total{result="malformed"}'
 

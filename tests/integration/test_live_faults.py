@@ -17,6 +17,8 @@ from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.processes.waiting import until
 from tests.support.service.live_service import READY, LiveScene, event, events, ids
 
+pytestmark = pytest.mark.long
+
 DELIVERY = "rewind-delivery"
 
 

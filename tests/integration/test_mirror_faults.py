@@ -20,7 +20,7 @@ from tests.support.kafka.mirrored_clusters import (
 )
 from tests.support.processes.waiting import DEADLINE_S, until
 
-pytestmark = pytest.mark.xdist_group("mirror")
+pytestmark = [pytest.mark.xdist_group("mirror"), pytest.mark.long]
 
 TIME_MS = 1_763_712_000_000
 PARTITIONS = 3

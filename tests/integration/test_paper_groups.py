@@ -20,6 +20,8 @@ from tests.support.kafka.zookeeper import SharedZooKeeper, ZooKeeperEnsemble, Zo
 from tests.support.processes.tcp_proxy import TcpLink
 from tests.support.processes.waiting import until
 
+pytestmark = pytest.mark.long
+
 TOPIC = "clicks"
 PARTITIONS = 6
 SESSION_S = 3.0

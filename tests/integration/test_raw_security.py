@@ -1,7 +1,6 @@
 """The raw client and an Apache Kafka that lets in only whom it knows."""
 
 import logging
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from confluent_kafka.admin import (
 
 from logbroker.client.errors import BrokersUnavailable, NotAuthorized
 from logbroker.client.raw import LATEST, RawCluster, RawReader, TopicPartition
+from tests.support.http.certificates import self_signed
 from tests.support.kafka.apache_kafka import (
     ADMIN,
     SCRAM,
@@ -25,7 +25,11 @@ from tests.support.kafka.apache_kafka import (
 from tests.support.kafka.mirrored_clusters import ClusterClient, Record
 from tests.support.processes.waiting import DEADLINE_S, until
 
-pytestmark = [pytest.mark.xdist_group("apache_kafka"), pytest.mark.timeout(TEST_TIMEOUT_S)]
+pytestmark = [
+    pytest.mark.xdist_group("apache_kafka"),
+    pytest.mark.timeout(TEST_TIMEOUT_S),
+    pytest.mark.long,
+]
 
 STRANGER = "stranger"
 """Who is known, and may do nothing."""
@@ -40,15 +44,7 @@ MODULES = {"PLAIN": "plain.PlainLoginModule", **dict.fromkeys(SCRAM, "scram.Scra
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A self-signed certificate of 127.0.0.1, with its key in the same file."""
-    folder = tmp_path_factory.mktemp("tls")
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
-    subject = "-subj /CN=kafka -addext subjectAltName=IP:127.0.0.1"
-    files = ["-keyout", folder / "key.pem", "-out", folder / "certificate.pem"]
-    subprocess.run([*command.split(), *subject.split(), *files], check=True, capture_output=True)
-    both = folder / "both.pem"
-    parts = [folder / "key.pem", folder / "certificate.pem"]
-    both.write_text("".join(part.read_text() for part in parts))
-    return both
+    return self_signed(tmp_path_factory.mktemp("tls"), "127.0.0.1").both
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """The raw client and brokers that are cut off, silent, throttled, old, moved, or no brokers."""
 
 import ssl
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +32,7 @@ from logbroker.client.raw import (
     TopicPartition,
 )
 from logbroker.records.batch import read_header
+from tests.support.http.certificates import self_signed
 from tests.support.kafka.scripted_broker import (
     API_VERSIONS,
     FETCH,
@@ -494,14 +494,7 @@ def test_a_broker_that_does_not_take_a_mechanism_says_which_it_takes() -> None:
 @pytest.fixture(scope="module")
 def identity(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A self-signed certificate of 127.0.0.1, with its key in the same file."""
-    folder = tmp_path_factory.mktemp("tls")
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
-    subject = "-subj /CN=broker -addext subjectAltName=IP:127.0.0.1"
-    files = ["-keyout", folder / "key", "-out", folder / "certificate"]
-    subprocess.run([*command.split(), *subject.split(), *files], check=True, capture_output=True)
-    both = folder / "both.pem"
-    both.write_text((folder / "key").read_text() + (folder / "certificate").read_text())
-    return both
+    return self_signed(tmp_path_factory.mktemp("tls"), "127.0.0.1").both
 
 
 def test_a_client_shows_its_own_certificate_where_a_broker_asks_for_one(identity: Path) -> None:

@@ -19,6 +19,8 @@ from app.webhooks.signing import new_secret
 from tests.support.processes.waiting import until
 from tests.support.service.api_process import ApiProcess
 
+pytestmark = pytest.mark.long
+
 
 @contextmanager
 def running(folder: Path, **settings: str) -> Iterator[ApiProcess]:

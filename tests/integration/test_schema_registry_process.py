@@ -15,6 +15,8 @@ from tests.support.kafka.logbroker_command import logbroker_command
 from tests.support.processes.waiting import until
 from tests.support.schemas.registry_process import RegistryProcess
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def one(tmp_path: Path, broker: BrokerProcess) -> Iterator[RegistryProcess]:

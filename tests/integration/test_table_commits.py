@@ -9,6 +9,8 @@ from tests.support.processes.waiting import until
 from tests.support.spark.table_runs import paths, stored_paths
 from tests.support.spark.table_writers import Member, check_claims, check_content
 
+pytestmark = pytest.mark.long
+
 ROLES = ("load", "load", "compact", "collect")
 KINDS = {"load", "compact"}
 

@@ -18,7 +18,11 @@ from tests.support.spark.hdfs_server import TEST_TIMEOUT_S, HdfsServer
 from tests.support.spark.table_runs import compact, load, paths, stored_paths, wrote
 from tests.support.spark.table_writers import Member, check_claims, check_content
 
-pytestmark = [pytest.mark.timeout(TEST_TIMEOUT_S), pytest.mark.xdist_group("hdfs")]
+pytestmark = [
+    pytest.mark.timeout(TEST_TIMEOUT_S),
+    pytest.mark.xdist_group("hdfs"),
+    pytest.mark.long,
+]
 DATA = b'{"all": "or nothing"}'
 
 

@@ -37,6 +37,8 @@ from tests.support.service.live_service import (
 )
 from tests.support.service.replay_service import Service
 
+pytestmark = pytest.mark.long
+
 HOUR_MS = 60 * MINUTE_MS
 MIRRORED = "rewind_live_mirrored_total"
 

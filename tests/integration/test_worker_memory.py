@@ -22,6 +22,8 @@ from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.processes.server_process import ServerProcess
 from tests.support.processes.waiting import until
 
+pytestmark = pytest.mark.long
+
 REPLAYS = 4
 EVENTS = 60_000
 BODY = b'{"type":"follow.created","data":{"text":"' + b"x" * 100 + b'"}}'

@@ -22,6 +22,8 @@ from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.processes.server_process import ServerProcess
 from tests.support.processes.waiting import until_async
 
+pytestmark = pytest.mark.long
+
 RETENTION_MS = 6 * 86_400_000
 EVENTS = 1_500
 

@@ -15,6 +15,8 @@ from tests.support.kafka.zookeeper import SharedZooKeeper, ZooKeeperEnsemble, Zo
 from tests.support.processes.tcp_proxy import TcpLink
 from tests.support.processes.waiting import until
 
+pytestmark = pytest.mark.long
+
 SHORT_S = 5.0
 """A session timeout that a test waits for."""
 

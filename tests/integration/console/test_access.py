@@ -15,7 +15,7 @@ from tests.support.http.browser import LOOPBACK, Chromium
 from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.service.console_service import ConsoleScene, sign_in
 
-pytestmark = pytest.mark.xdist_group("console")
+pytestmark = [pytest.mark.xdist_group("console"), pytest.mark.long]
 
 
 def waiting_job(scene: ConsoleScene, receiver: ReceiverThread, account: str) -> Replay:

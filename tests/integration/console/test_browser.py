@@ -9,7 +9,7 @@ import pytest
 from tests.support.http.axe import assert_accessible
 from tests.support.http.browser import LOOPBACK, Chromium
 
-pytestmark = pytest.mark.xdist_group("console")
+pytestmark = [pytest.mark.xdist_group("console"), pytest.mark.long]
 
 GOOD = "<h1>Good</h1>"
 PAGES = {

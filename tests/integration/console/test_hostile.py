@@ -23,7 +23,7 @@ from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.processes.waiting import until
 from tests.support.service.console_service import ConsoleScene, sign_in
 
-pytestmark = pytest.mark.xdist_group("console")
+pytestmark = [pytest.mark.xdist_group("console"), pytest.mark.long]
 
 SIGN = "<script>alert('ran')</script>"
 """A part of what follows, as a reader sees it."""

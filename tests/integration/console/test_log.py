@@ -14,7 +14,7 @@ from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.service.console_service import ConsoleScene, sign_in
 from tests.support.service.live_service import event
 
-pytestmark = pytest.mark.xdist_group("console")
+pytestmark = [pytest.mark.xdist_group("console"), pytest.mark.long]
 
 
 def test_a_message_is_found_read_and_replayed_from_without_a_script(

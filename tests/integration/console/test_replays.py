@@ -13,7 +13,7 @@ from tests.support.processes.waiting import until
 from tests.support.service.console_service import ConsoleScene, brought_by_replays, sign_in
 from tests.support.service.live_service import events, ids
 
-pytestmark = pytest.mark.xdist_group("console")
+pytestmark = [pytest.mark.xdist_group("console"), pytest.mark.long]
 
 EVENTS = 25
 

@@ -13,7 +13,7 @@ from tests.support.http.browser import Chromium
 from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.service.console_service import ConsoleScene, sign_in
 
-pytestmark = pytest.mark.xdist_group("console")
+pytestmark = [pytest.mark.xdist_group("console"), pytest.mark.long]
 
 SECRET = re.compile(r"whsec_[A-Za-z0-9+/=]+")
 

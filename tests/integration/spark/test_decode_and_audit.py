@@ -26,7 +26,7 @@ from spark_jobs.log.limits import Subscribed
 from spark_jobs.tables import open_table, read_table
 from tests.support.schemas.registry_process import RegistryProcess
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.long]
 
 FIRST: dict[str, Any] = {
     "type": "record",

@@ -18,7 +18,7 @@ from spark_jobs.tables import read_table
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.processes.waiting import DEADLINE_S
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.long]
 
 START_S = int(time.time()) - 86_400
 HERE = "east"

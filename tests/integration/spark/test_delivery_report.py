@@ -15,7 +15,7 @@ from spark_jobs.jobs.delivery_report.job import DeliveryReport
 from spark_jobs.tables import open_table, read_table
 from tests.support.spark.raw_table import LoadedRecord, at, load_records
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.long]
 
 DAY = date(2026, 11, 21)
 HERE, ELSEWHERE = "east", "west"

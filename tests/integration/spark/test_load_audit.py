@@ -13,7 +13,7 @@ from logbroker.client.sequence_set import SequenceSet
 from spark_jobs.contracts import RECORDS
 from spark_jobs.jobs.load_audit import AuditScope, compare
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.long]
 
 WINDOW_MS = 1_795_000_020_000 // 60_000 * 60_000
 LOADED_MS = WINDOW_MS + 3_600_000

@@ -13,7 +13,11 @@ from spark_jobs.tables import open_table, read_table
 from tests.support.spark.hdfs_server import TEST_TIMEOUT_S, HdfsServer
 from tests.support.spark.loaded_table import LoadScene
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(TEST_TIMEOUT_S)]
+pytestmark = [
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.timeout(TEST_TIMEOUT_S),
+    pytest.mark.long,
+]
 
 
 def test_a_table_on_hdfs_is_loaded_merged_and_read(

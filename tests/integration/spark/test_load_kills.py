@@ -15,7 +15,7 @@ from tests.support.processes.waiting import until
 from tests.support.spark.loaded_table import LoadScene
 from tests.support.spark.spark_session import JobProcess
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.long]
 
 SPARK_START_S = 180.0
 """Of a JVM, on a machine that is busy with other tests."""

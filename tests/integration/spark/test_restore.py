@@ -24,7 +24,7 @@ from tests.support.processes.server_process import ServerProcess
 from tests.support.processes.waiting import DEADLINE_S, until
 from tests.support.spark.loaded_table import LoadScene
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.long]
 
 LOG, ARCHIVE = "delivery_log", "delivery_archive"
 EVENTS = 240

@@ -18,7 +18,11 @@ from spark_jobs.source.batch import with_fixed_offsets
 from tests.support.kafka.apache_kafka import TEST_TIMEOUT_S
 from tests.support.kafka.written_log import Row, Sent, WrittenLog
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(TEST_TIMEOUT_S)]
+pytestmark = [
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.timeout(TEST_TIMEOUT_S),
+    pytest.mark.long,
+]
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 NOW_MS = time.time_ns() // 1_000_000

@@ -18,7 +18,11 @@ from tests.support.kafka.written_log import Row, Sent, WrittenLog, produce
 from tests.support.processes.waiting import DEADLINE_S, until
 from tests.support.spark.kafka_connector import add_connector
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(TEST_TIMEOUT_S)]
+pytestmark = [
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.timeout(TEST_TIMEOUT_S),
+    pytest.mark.long,
+]
 
 NOW_MS = time.time_ns() // 1_000_000
 

@@ -16,7 +16,7 @@ from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.kafka.written_log import Sent, WrittenLog
 from tests.support.processes.waiting import DEADLINE_S, until
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.long]
 
 NOTHING_NEW = "spark.sql.streaming.noDataProgressEventInterval"
 

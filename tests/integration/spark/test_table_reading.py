@@ -15,7 +15,11 @@ from spark_jobs.errors import InvalidOption
 from spark_jobs.tables import DataFile, Table, open_table, read_table
 from tests.support.spark.hdfs_server import TEST_TIMEOUT_S, HdfsServer
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(TEST_TIMEOUT_S)]
+pytestmark = [
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.timeout(TEST_TIMEOUT_S),
+    pytest.mark.long,
+]
 
 BEFORE = (
     StructType()

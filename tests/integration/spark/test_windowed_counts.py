@@ -21,7 +21,7 @@ from tests.support.kafka.partition_clients import ConfluentPartitions
 from tests.support.processes.waiting import DEADLINE_S, until
 from tests.support.spark.spark_session import JobProcess
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.long]
 
 START_S = int(time.time()) // 60 * 60 - 7_200
 """A whole minute, two hours ago: events of the future are not counted."""

@@ -1,24 +1,20 @@
 """librdkafka's own broker: a foreign one, in this process, that knows no controller."""
 
 import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
+from tests.support.http.certificates import self_signed
 from tests.support.processes.waiting import DEADLINE_S
 
 
 @pytest.fixture(scope="session")
 def an_authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The certificate of an authority that vouches for nobody."""
-    folder = tmp_path_factory.mktemp("authority")
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=none"
-    files = ["-keyout", folder / "key.pem", "-out", folder / "certificate.pem"]
-    subprocess.run([*command.split(), *files], check=True, capture_output=True)
-    return folder / "certificate.pem"
+    """The certificate of an authority that signed no other certificate."""
+    return self_signed(tmp_path_factory.mktemp("authority"), "none.example").certificate
 
 
 @pytest.fixture(autouse=True)

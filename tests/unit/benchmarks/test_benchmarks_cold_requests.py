@@ -13,6 +13,8 @@ from benchmarks.produce_load import Load, produce_spread, send_once
 from benchmarks.running_broker import RunningBroker, running_broker
 from tests.support.processes.waiting import until
 
+pytestmark = pytest.mark.processes
+
 TIME_MS = 1_795_000_000_000
 RECORDS = 50
 

@@ -102,6 +102,7 @@ async def test_a_stream_of_a_deleted_replay_ends(store: Store, replay: Replay) -
         assert "event: end" not in answer.text
 
 
+@pytest.mark.processes
 async def test_a_database_that_goes_away_and_comes_back_ends_no_stream(
     mariadb: MariaDbServer,
 ) -> None:

@@ -13,6 +13,8 @@ from app.config import Settings
 from app.store import Store
 from tests.support.http.api_clients import Issued
 
+pytestmark = pytest.mark.processes
+
 PROGRAM = """
 import sys
 from app.api.server import serve

@@ -67,6 +67,7 @@ def post(url: str, event_id: str, body: bytes, secret: str = SECRET) -> Outcome:
     return asyncio.run(send())
 
 
+@pytest.mark.processes
 def test_each_webhook_is_a_line_and_ctrl_c_sums_them_up() -> None:
     with listener() as (process, url):
         assert post(url, "evt_1", b'{"type": "follow"}') == Delivered(204)
@@ -90,6 +91,7 @@ def get(url: str) -> int:
     return outcome.status
 
 
+@pytest.mark.processes
 def test_without_a_secret_a_ping_is_taken_and_a_challenge_is_not() -> None:
     with listener(secret=None) as (process, url):
         assert post(url, "ping_1", ping_body("wh_1", 0)) == Delivered(204)
@@ -101,6 +103,7 @@ def test_without_a_secret_a_ping_is_taken_and_a_challenge_is_not() -> None:
     assert "0 webhooks received: 0 verified, 0 refused, 0 unchecked; 1 pings, 1 challenges" in err
 
 
+@pytest.mark.processes
 def test_with_a_secret_a_challenge_is_answered_and_shown() -> None:
     with listener("--json", "--status", "503") as (process, url):
         assert get(url + "/a") == 200
@@ -110,6 +113,7 @@ def test_with_a_secret_a_challenge_is_answered_and_shown() -> None:
     assert line == {"path": "/a?crc_token=x", "type": "challenge", "isAnswered": True}
 
 
+@pytest.mark.processes
 def test_bodies_are_shown_on_request_and_move_no_cursor() -> None:
     body = '{"type": "follow", "who": "\u00fc \\n"}\n\x1b[2J'.encode()
     with listener("--body") as (process, url):
@@ -124,6 +128,7 @@ def test_bodies_are_shown_on_request_and_move_no_cursor() -> None:
     assert [json.loads(each)["body"] for each in out.splitlines()] == [body.decode(), "\ufffd"]
 
 
+@pytest.mark.processes
 def test_json_lines_and_another_status_can_be_asked_for() -> None:
     with listener("--json", "--status", "503") as (process, url):
         assert isinstance(post(url + "/a", "evt_1", b'{"type": 5}'), Refused)
@@ -141,6 +146,7 @@ def test_json_lines_and_another_status_can_be_asked_for() -> None:
     }
 
 
+@pytest.mark.processes
 def test_no_event_commands_the_terminal() -> None:
     with listener() as (process, url):
         post(url, "evt_1", json.dumps({"type": "\x1b[2J\n"}).encode())
@@ -149,6 +155,7 @@ def test_no_event_commands_the_terminal() -> None:
     assert len(out.splitlines()) == 1
 
 
+@pytest.mark.processes
 def test_a_reader_that_leaves_ends_it() -> None:
     with listener() as (process, url):
         assert process.stdout is not None
@@ -157,6 +164,7 @@ def test_a_reader_that_leaves_ends_it() -> None:
         assert process.wait(timeout=DEADLINE_S) == 0
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("secret", ["word", "whsec_AAAA"])
 def test_a_secret_that_is_none_is_refused_and_not_repeated(secret: str) -> None:
     ended = run("--secret", secret)
@@ -165,6 +173,7 @@ def test_a_secret_that_is_none_is_refused_and_not_repeated(secret: str) -> None:
     assert secret not in ended.stderr
 
 
+@pytest.mark.processes
 def test_a_port_that_is_taken_is_named() -> None:
     with listener() as (_, url):
         port = url.rpartition(":")[2]

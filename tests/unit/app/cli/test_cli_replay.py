@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
+import pytest
 from click.testing import CliRunner, Result
 
 from app.cli.replay import replay
@@ -79,6 +80,7 @@ def test_a_replay_that_did_not_bring_all_says_why_and_what_to_do() -> None:
     assert "`rewind replays retry rpl_1`" in result.stderr
 
 
+@pytest.mark.processes
 def test_ctrl_c_says_that_the_replay_goes_on() -> None:
     answers = [(202, json.dumps(JOB).encode())] + 1_000 * [(200, json.dumps(JOB).encode())]
     with server(answers) as url:

@@ -74,6 +74,7 @@ def test_an_outage_is_told_of_once_it_is_one(receiver: Receiver) -> None:
     receiver.run(work, lambda: receiver.webhook.failing_since_ms == BEGIN_MS)
 
 
+@pytest.mark.processes
 def test_a_receiver_that_takes_again_is_no_longer_said_to_fail(receiver: Receiver) -> None:
     receiver.run(
         lambda run: receiver.fail(run, BEGIN_MS), lambda: receiver.webhook.failing_since_ms

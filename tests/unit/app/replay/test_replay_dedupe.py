@@ -2,6 +2,7 @@
 
 import tracemalloc
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -70,6 +71,7 @@ def test_tables_that_are_used_again_know_nothing_of_before() -> None:
     assert not any(map(seen.add, digests[20_000:30_000]))
 
 
+@pytest.mark.long
 def test_half_a_million_take_nine_megabytes() -> None:
     tracemalloc.start()
     try:

@@ -60,6 +60,7 @@ def url(tmp_path: Path) -> str:
     return url
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_with_code_zero(url: str, number: int) -> None:
     with worker(url) as process:
@@ -68,6 +69,7 @@ def test_a_signal_ends_it_with_code_zero(url: str, number: int) -> None:
         assert process.wait(DEADLINE_S) == 0
 
 
+@pytest.mark.processes
 def test_a_database_without_the_schema_is_refused(tmp_path: Path) -> None:
     with worker(f"sqlite:///{tmp_path}/empty.db") as process:
         assert process.wait(DEADLINE_S) == 1
@@ -75,6 +77,7 @@ def test_a_database_without_the_schema_is_refused(tmp_path: Path) -> None:
         assert "run `rewind migrate`" in process.stderr.read()
 
 
+@pytest.mark.processes
 def test_metrics_are_shown_where_a_port_is_set(url: str) -> None:
     port = free_port()
     with worker(url, REWIND_WORKER_METRICS_PORT=str(port)) as process:
@@ -88,6 +91,7 @@ def at_work(store: Store) -> tuple[Process, ...]:
     return store.processes()
 
 
+@pytest.mark.processes
 def test_it_tells_that_it_is_at_work_until_it_ends(url: str) -> None:
     options = {"REWIND_ORIGIN": "east", "REWIND_JOBS_PER_WORKER": "7"}
     with closing(Store.open(url)) as store, worker(url, **options) as process:
@@ -101,6 +105,7 @@ def test_it_tells_that_it_is_at_work_until_it_ends(url: str) -> None:
         assert store.processes() == ()
 
 
+@pytest.mark.processes
 def test_one_that_is_killed_is_missed(url: str) -> None:
     with closing(Store.open(url)) as store:
         with worker(url):

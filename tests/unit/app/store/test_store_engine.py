@@ -187,6 +187,7 @@ def test_a_folder_is_no_database(tmp_path: Path) -> None:
         migrate(f"sqlite:///{tmp_path}")
 
 
+@pytest.mark.processes
 def test_a_store_goes_on_when_its_database_comes_back(tmp_path: Path) -> None:
     require_mariadb()
     server = MariaDbServer()

@@ -267,6 +267,7 @@ class Writer:
         return self._chance.choice(NAMES)
 
 
+@pytest.mark.long
 def test_a_reader_beside_four_writers_ends_with_the_very_table(store: Store) -> None:
     webhooks = [new_webhook(store) for _ in range(WRITERS)]
     is_over = threading.Event()

@@ -32,6 +32,7 @@ def test_a_database_is_migrated_once(database_url: str) -> None:
     assert is_migrated(database_url)
 
 
+@pytest.mark.processes
 def test_processes_that_migrate_at_once_take_turns(database_url: str) -> None:
     program = "import sys; from app.store import migrate; migrate(sys.argv[1])"
     command = [sys.executable, "-c", program, database_url]
@@ -80,6 +81,7 @@ def test_the_revision_of_the_tables_is_that_of_the_last_migration() -> None:
     assert scripts.get_current_head() == REVISION
 
 
+@pytest.mark.processes
 def test_a_process_that_migrates_nothing_does_without_alembic(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/rewind.db"
     migrate(url)

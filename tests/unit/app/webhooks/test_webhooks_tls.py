@@ -3,7 +3,6 @@
 import asyncio
 import socket
 import ssl
-import subprocess
 import warnings
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
 from app.webhooks.receiver import WebhookReceiver
 from app.webhooks.sender import WebhookSender
+from tests.support.http.certificates import CertificateFiles, self_signed
 from tests.unit.app.webhooks.faulty_peer import Behaviour, FaultyPeer, hang
 from tests.unit.app.webhooks.scripted_peer import ScriptedPeer, until
 
@@ -24,14 +24,9 @@ HEADERS = {"webhook-id": "evt_1"}
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A self-signed certificate of hooks.example and 127.0.0.2; its key lies beside it."""
-    path = tmp_path_factory.mktemp("tls") / "hooks.pem"
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
-    subject = "-subj /CN=hooks.example -addext subjectAltName=DNS:hooks.example,IP:127.0.0.2"
-    files = ["-keyout", path.with_suffix(".key"), "-out", path]
-    subprocess.run([*command.split(), *subject.split(), *files], check=True, capture_output=True)
-    return path
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
+    """A self-signed certificate of hooks.example and 127.0.0.2."""
+    return self_signed(tmp_path_factory.mktemp("tls"), "hooks.example", "127.0.0.2")
 
 
 @pytest.fixture
@@ -40,9 +35,11 @@ def names_asked_for() -> list[str]:
 
 
 @pytest.fixture
-async def receiver(certificate: Path, names_asked_for: list[str]) -> AsyncIterator[WebhookReceiver]:
+async def receiver(
+    certificate: CertificateFiles, names_asked_for: list[str]
+) -> AsyncIterator[WebhookReceiver]:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(certificate, certificate.with_suffix(".key"))
+    context.load_cert_chain(certificate.both)
     context.sni_callback = lambda _socket, name, _context: names_asked_for.append(name)
     receiver = WebhookReceiver("0.0.0.0", tls=context)
     await receiver.start()
@@ -51,8 +48,8 @@ async def receiver(certificate: Path, names_asked_for: list[str]) -> AsyncIterat
 
 
 @pytest.fixture
-async def trusting(certificate: Path) -> AsyncIterator[WebhookSender]:
-    context = ssl.create_default_context(cafile=str(certificate))
+async def trusting(certificate: CertificateFiles) -> AsyncIterator[WebhookSender]:
+    context = ssl.create_default_context(cafile=certificate.certificate)
     async with WebhookSender(Guard(allow_private=True), tls=context) as sender:
         yield sender
 
@@ -117,9 +114,9 @@ async def test_a_handshake_that_does_not_end_is_left_in_time() -> None:
         await peer.closed_by_sender.wait()
 
 
-def context_of(certificate: Path) -> ssl.SSLContext:
+def context_of(certificate: CertificateFiles) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(certificate, certificate.with_suffix(".key"))
+    context.load_cert_chain(certificate.both)
     return context
 
 
@@ -130,29 +127,23 @@ async def reason_of(sender: WebhookSender, url: str) -> str:
 
 
 @pytest.fixture
-def ended_certificate(tmp_path: Path) -> Path:
-    """A self-signed certificate of 127.0.0.1 that ended yesterday; its key lies beside it."""
-    path, request = tmp_path / "ended.pem", tmp_path / "ended.csr"
-    key = path.with_suffix(".key")
-    new = "openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=ended"
-    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", request]
-    subprocess.run([*new.split(), *names], check=True, capture_output=True)
-    sign = "openssl x509 -req -days -1 -copy_extensions copy"
-    files = ["-in", request, "-signkey", key, "-out", path]
-    subprocess.run([*sign.split(), *files], check=True, capture_output=True)
-    return path
+def expired_certificate(tmp_path: Path) -> CertificateFiles:
+    """A self-signed certificate of 127.0.0.1 that ended yesterday."""
+    return self_signed(tmp_path, "127.0.0.1", expired=True)
 
 
-async def test_a_certificate_that_has_ended_is_not_trusted(ended_certificate: Path) -> None:
-    trusting = ssl.create_default_context(cafile=str(ended_certificate))
+async def test_a_certificate_that_has_ended_is_not_trusted(
+    expired_certificate: CertificateFiles,
+) -> None:
+    trusting = ssl.create_default_context(cafile=expired_certificate.certificate)
     async with (
         WebhookSender(Guard(allow_private=True), tls=trusting) as sender,
-        FaultyPeer(hang(), context_of(ended_certificate)) as peer,
+        FaultyPeer(hang(), context_of(expired_certificate)) as peer,
     ):
         assert await reason_of(sender, peer.url) == "tls: certificate has expired"
 
 
-async def test_a_receiver_of_tls_1_0_alone_is_not_spoken_to(certificate: Path) -> None:
+async def test_a_receiver_of_tls_1_0_alone_is_not_spoken_to(certificate: CertificateFiles) -> None:
     context = context_of(certificate)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -223,13 +214,13 @@ async def test_a_handshake_that_hangs_in_its_middle_is_left_in_time() -> None:
 
 
 async def test_a_connection_over_tls_that_is_cut_without_a_goodbye_is_one_attempt(
-    certificate: Path,
+    certificate: CertificateFiles,
 ) -> None:
     async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.transport.abort()
 
-    trusting = ssl.create_default_context(cafile=str(certificate))
+    trusting = ssl.create_default_context(cafile=certificate.certificate)
     trusting.check_hostname = False
     async with (
         WebhookSender(Guard(allow_private=True), tls=trusting) as sender,

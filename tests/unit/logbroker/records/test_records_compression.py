@@ -67,6 +67,7 @@ def test_what_is_packed_kafka_python_unpacks(codec, decode, plain) -> None:  # t
 TOOLS = [(Codec.GZIP, "gzip"), (Codec.LZ4, "lz4"), (Codec.ZSTD, "zstd")]
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(("codec", "tool"), TOOLS)
 def test_the_codecs_own_tool_is_understood_both_ways(codec: Codec, tool: str) -> None:
     if shutil.which(tool) is None:
@@ -170,6 +171,7 @@ except CorruptBatch:
 """
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(("codec", "bomb"), BOMBS)
 def test_a_bomb_is_corrupt_and_takes_no_memory(codec: Codec, bomb: Callable[[], bytes]) -> None:
     command = [sys.executable, "-c", DEFUSE, str(int(codec))]

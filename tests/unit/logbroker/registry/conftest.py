@@ -13,7 +13,7 @@ from tests.unit.logbroker.registry.registry_clusters import (
 )
 
 
-@pytest.fixture(params=["local", "zookeeper"])
+@pytest.fixture(params=["local", pytest.param("zookeeper", marks=pytest.mark.processes)])
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RegistryCluster]:
     """A cluster without topics and groups."""
     started: RegistryCluster

@@ -53,6 +53,7 @@ def test_a_refused_topic_leaves_the_file_as_it_was(registry: LocalRegistry, path
     assert path.read_bytes() == before
 
 
+@pytest.mark.processes
 def test_a_kill_wastes_producer_ids_and_repeats_none(data_dir: Path) -> None:
     script = (
         "import os, sys; from pathlib import Path; "
@@ -75,6 +76,7 @@ def test_a_kill_wastes_producer_ids_and_repeats_none(data_dir: Path) -> None:
     assert LocalRegistry.open(data_dir, 0).allocate_producer_ids(1).start >= last
 
 
+@pytest.mark.processes
 def test_a_kill_leaves_each_group_as_it_was_or_as_it_became(data_dir: Path) -> None:
     script = (
         "import os, sys; from pathlib import Path; "

@@ -156,6 +156,7 @@ def test_a_default_that_fits_nowhere_is_judged_in_no_time() -> None:
     )
 
 
+@pytest.mark.long
 def test_defaults_that_could_be_of_too_many_branches_are_refused() -> None:
     branches = [{"type": "fixed", "name": f"F{n}", "size": 1} for n in range(1_000)]
     inner = {"type": "record", "name": "I", "fields": [{"name": "u", "type": branches}]}

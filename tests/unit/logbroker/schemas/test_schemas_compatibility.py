@@ -194,6 +194,7 @@ def test_a_loop_cannot_be_read_where_something_in_it_cannot() -> None:
     ]
 
 
+@pytest.mark.long
 def test_unions_too_large_to_compare_are_refused_in_bounded_time() -> None:
     def union(prefix: str) -> list[Any]:
         records = [record(name=f"{prefix}{n}") for n in range(700)]
@@ -209,6 +210,7 @@ def test_unions_too_large_to_compare_are_refused_in_bounded_time() -> None:
     assert told(deep, deep) == [f"/: more than {PAIRS_MAX} pairs of types to compare (TOO_LARGE)"]
 
 
+@pytest.mark.long
 def test_as_many_fields_as_a_text_holds_are_compared() -> None:
     """Looking for each among all the others would take minutes."""
     many = record(*(field(f"f{n}", "int") for n in range(25_000)))

@@ -18,6 +18,7 @@ def registry() -> SchemaRegistry:
     return SchemaRegistry(MemoryLog())
 
 
+@pytest.mark.long
 def test_a_check_against_many_versions_keeps_one_at_a_time(registry: SchemaRegistry) -> None:
     fields = ",".join(f'{{"name":"f{n}","type":"int"}}' for n in range(500))
 

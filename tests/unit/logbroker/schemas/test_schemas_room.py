@@ -28,6 +28,7 @@ def large(number: int) -> SchemaText:
     return SchemaText(f'{{"type":"int","doc":"{str(number).ljust(TEXT_BYTES, "x")}"}}')
 
 
+@pytest.mark.long
 def test_a_subject_has_so_many_versions(registry: SchemaRegistry) -> None:
     for number in range(decisions.VERSIONS_MAX):
         registry.register("s", fixed(number))

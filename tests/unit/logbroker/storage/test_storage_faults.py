@@ -275,6 +275,7 @@ WRITER = textwrap.dedent(
 )
 
 
+@pytest.mark.processes
 def test_a_writer_killed_again_and_again_keeps_all_it_acknowledged(tmp_path: Path) -> None:
     acknowledged = 0
     for turn in range(12):

@@ -111,6 +111,7 @@ def test_an_unreadable_checkpoint_stops_the_opening(tmp_path: Path, text: str) -
     opened(tmp_path).close()
 
 
+@pytest.mark.processes
 def test_one_process_holds_the_directory(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     with pytest.raises(DataDirectoryInUse, match="in use"):

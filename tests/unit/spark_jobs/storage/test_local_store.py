@@ -50,6 +50,7 @@ def create_often(uri: str, gate: Any, won: Any) -> None:
     won.put(None)
 
 
+@pytest.mark.processes
 def test_of_many_processes_exactly_one_creates(store: LocalStore) -> None:
     context = multiprocessing.get_context("fork")
     gate, won = context.Barrier(4), context.Queue()
@@ -64,6 +65,8 @@ def test_of_many_processes_exactly_one_creates(store: LocalStore) -> None:
         assert store.read(f"_commits/{number}") == str(winner).encode()
 
 
+@pytest.mark.long
+@pytest.mark.processes
 def test_killed_between_any_two_steps_all_of_it_is_there_or_nothing(tmp_path: Path) -> None:
     seen = set()
     for number in itertools.count():
@@ -85,6 +88,8 @@ def test_killed_between_any_two_steps_all_of_it_is_there_or_nothing(tmp_path: Pa
     assert number > 20
 
 
+@pytest.mark.long
+@pytest.mark.processes
 def test_a_data_file_of_a_killed_writer_does_not_keep_another_from_writing(tmp_path: Path) -> None:
     def write(store: LocalStore) -> None:
         with store.create("data/run=1/a.parquet") as stream:

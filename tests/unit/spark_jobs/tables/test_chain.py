@@ -126,6 +126,8 @@ def test_a_checkpoint_that_was_not_written_is_written_with_the_next_commit(tmp_p
     assert (head.version, head.checkpoint, head.records) == (101, 100, 303)
 
 
+@pytest.mark.long
+@pytest.mark.processes
 def test_killed_anywhere_a_commit_is_there_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     begun = open_table(str(tmp_path / "begun"))
     for end in range(1, 100):

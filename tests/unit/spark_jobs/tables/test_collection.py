@@ -149,6 +149,8 @@ def test_what_is_not_of_a_run_is_nobodys_business(table: Table) -> None:
     assert len(stored_paths(table)) == 3
 
 
+@pytest.mark.long
+@pytest.mark.processes
 def test_killed_anywhere_a_collection_takes_nothing_of_the_table(tmp_path: Path) -> None:
     for number in itertools.count():
         table = open_table(str(tmp_path / str(number)))

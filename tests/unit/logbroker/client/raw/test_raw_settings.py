@@ -1,5 +1,4 @@
 import logging
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -7,6 +6,7 @@ import pytest
 from logbroker.client.raw.settings import Address, Login, read_settings
 from logbroker.client.raw.tls import make_context
 from logbroker.errors import ConfigurationError
+from tests.support.http.certificates import self_signed
 
 PLACE = {"bootstrap.servers": "log:9092"}
 SECRET = "secret-word"
@@ -178,15 +178,8 @@ def test_times_and_sizes_have_two_names() -> None:
 @pytest.fixture(scope="module")
 def pem(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """A key with a password, its certificate, and a file with both."""
-    folder = tmp_path_factory.mktemp("pem")
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -days 2 -subj /CN=me"
-    files = ["-keyout", str(folder / "key"), "-out", str(folder / "certificate")]
-    subprocess.run(
-        [*command.split(), "-passout", f"pass:{SECRET}", *files], check=True, capture_output=True
-    )
-    both = (folder / "key").read_text() + (folder / "certificate").read_text()
-    (folder / "both").write_text(both)
-    return {name: str(folder / name) for name in ("key", "certificate", "both")}
+    files = self_signed(tmp_path_factory.mktemp("pem"), "me", password=SECRET)
+    return {name: str(path) for name, path in files._asdict().items()}
 
 
 def context_of(properties: dict[str, str]) -> None:

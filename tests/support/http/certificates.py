@@ -1,0 +1,59 @@
+"""Self-signed certificates, made in this process."""
+
+import datetime as dt
+import ipaddress
+from pathlib import Path
+from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+DAY = dt.timedelta(days=1)
+
+
+class CertificateFiles(NamedTuple):
+    """PEM files of one certificate."""
+
+    key: Path
+    certificate: Path
+    both: Path
+
+
+def self_signed(
+    folder: Path, *names: str, password: str | None = None, expired: bool = False
+) -> CertificateFiles:
+    """A certificate of some host names and addresses, valid for two days or until yesterday."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
+    now = dt.datetime.now(dt.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - 2 * DAY)
+        .not_valid_after(now - DAY if expired else now + 2 * DAY)
+        .add_extension(x509.SubjectAlternativeName([_general_name(each) for each in names]), False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
+    if password is not None:
+        encryption = serialization.BestAvailableEncryption(password.encode())
+    files = CertificateFiles(folder / "key.pem", folder / "certificate.pem", folder / "both.pem")
+    files.key.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+    )
+    files.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    files.both.write_bytes(files.key.read_bytes() + files.certificate.read_bytes())
+    return files
+
+
+def _general_name(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)

@@ -1,0 +1,61 @@
+"""Brokers of ours, Apache Kafka and ZooKeeper, as fixtures."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.kafka.apache_kafka import KafkaServer
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.zookeeper import (
+    SharedZooKeeper,
+    ZooKeeperEnsemble,
+    ZooKeeperServer,
+    require_zookeeper,
+)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A broker of our own on a free port, with its data in the test's folder."""
+    # No group of a test on this broker waits for a second member.
+    options = ("--stop-on-stdin-close", "--group-initial-rebalance-delay-ms", "0")
+    with BrokerProcess(tmp_path / "log", *options) as broker:
+        yield broker.serve()
+
+
+@pytest.fixture(scope="session")
+def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    """One Apache Kafka for all tests of this process, with the topics that they make in it."""
+    with KafkaServer(tmp_path_factory.mktemp("kafka")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedZooKeeper]:
+    """One ZooKeeper for all tests of this process; each takes a `fresh_chroot()`."""
+    require_zookeeper()
+    server = SharedZooKeeper(tmp_path_factory.mktemp("zookeeper"))
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def own_zookeeper(tmp_path: Path) -> Iterator[ZooKeeperServer]:
+    """A ZooKeeper that a test may kill, pause and restart."""
+    require_zookeeper()
+    server = ZooKeeperServer(tmp_path / "zookeeper")
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def zookeeper_ensemble(tmp_path: Path) -> Iterator[ZooKeeperEnsemble]:
+    """Three ZooKeepers, of which a test may kill one."""
+    require_zookeeper()
+    ensemble = ZooKeeperEnsemble(tmp_path / "ensemble")
+    ensemble.start()
+    yield ensemble
+    ensemble.stop()
