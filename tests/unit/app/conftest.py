@@ -16,7 +16,7 @@ def an_authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The certificate of an authority that vouches for nobody."""
     folder = tmp_path_factory.mktemp("authority")
     command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=none"
-    files = ["-keyout", folder / "key.pem", "-out", folder / "certificate.pem"]
+    files: list[str | Path] = ["-keyout", folder / "key.pem", "-out", folder / "certificate.pem"]
     subprocess.run([*command.split(), *files], check=True, capture_output=True)
     return folder / "certificate.pem"
 

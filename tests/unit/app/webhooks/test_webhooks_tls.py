@@ -29,7 +29,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tls") / "hooks.pem"
     command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
     subject = "-subj /CN=hooks.example -addext subjectAltName=DNS:hooks.example,IP:127.0.0.2"
-    files = ["-keyout", path.with_suffix(".key"), "-out", path]
+    files: list[str | Path] = ["-keyout", path.with_suffix(".key"), "-out", path]
     subprocess.run([*command.split(), *subject.split(), *files], check=True, capture_output=True)
     return path
 
@@ -135,10 +135,11 @@ def ended_certificate(tmp_path: Path) -> Path:
     path, request = tmp_path / "ended.pem", tmp_path / "ended.csr"
     key = path.with_suffix(".key")
     new = "openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=ended"
-    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", request]
+    name = "-addext subjectAltName=IP:127.0.0.1"
+    names: list[str | Path] = [*name.split(), "-keyout", key, "-out", request]
     subprocess.run([*new.split(), *names], check=True, capture_output=True)
     sign = "openssl x509 -req -days -1 -copy_extensions copy"
-    files = ["-in", request, "-signkey", key, "-out", path]
+    files: list[str | Path] = ["-in", request, "-signkey", key, "-out", path]
     subprocess.run([*sign.split(), *files], check=True, capture_output=True)
     return path
 
