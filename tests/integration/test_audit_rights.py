@@ -27,14 +27,14 @@ def certificate(folder: Path) -> Path:
     both = folder / "both.pem"
     command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
     subject = "-subj /CN=kafka -addext subjectAltName=IP:127.0.0.1"
-    files = ["-keyout", folder / "key.pem", "-out", folder / "certificate.pem"]
+    files: list[str | Path] = ["-keyout", folder / "key.pem", "-out", folder / "certificate.pem"]
     subprocess.run([*command.split(), *subject.split(), *files], check=True, capture_output=True)
     both.write_text("".join((folder / f"{n}.pem").read_text() for n in ("key", "certificate")))
     return both
 
 
 def grant(server: KafkaServer, *operations: AclOperation) -> None:
-    admin = AdminClient(server.client_properties)
+    admin = AdminClient({**server.client_properties})
     rights = [
         AclBinding(
             ResourceType.TOPIC,
@@ -65,7 +65,7 @@ def test_reading_the_topic_is_the_only_right_that_it_needs(tmp_path: Path) -> No
     )
     with KafkaServer(tmp_path / "kafka", security) as server:
         audit = logbroker_command(server.bootstrap_servers, "audit")
-        admin = AdminClient(server.client_properties)
+        admin = AdminClient({**server.client_properties})
         admin.create_topics([NewTopic("audit", 1, 1)])["audit"].result(DEADLINE_S)
         producer = Producer(server.client_properties)
         producer.produce("audit", b"{}")

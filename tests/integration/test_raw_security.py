@@ -43,7 +43,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tls")
     command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
     subject = "-subj /CN=kafka -addext subjectAltName=IP:127.0.0.1"
-    files = ["-keyout", folder / "key.pem", "-out", folder / "certificate.pem"]
+    files: list[str | Path] = ["-keyout", folder / "key.pem", "-out", folder / "certificate.pem"]
     subprocess.run([*command.split(), *subject.split(), *files], check=True, capture_output=True)
     both = folder / "both.pem"
     parts = [folder / "key.pem", folder / "certificate.pem"]
@@ -122,7 +122,7 @@ def test_a_name_may_have_the_signs_of_the_mechanism_in_it(
     password = "p=a,s s=2Cwörd"
     credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
     upsertion = UserScramCredentialUpsertion(name, credential, password.encode())
-    admin = AdminClient(kafka.client_properties)
+    admin = AdminClient({**kafka.client_properties})
     admin.alter_user_scram_credentials([upsertion])[name].result(DEADLINE_S)
     properties = librdkafka(kafka, certificate, "SCRAM-SHA-512", name, password=password)
 
