@@ -148,7 +148,7 @@ class Settings(BaseModel):
         repr=False,  # it may hold a password
     )
     bootstrap_servers: Name = "127.0.0.1:9092"
-    kafka_properties: Mapping[str, str] = Field({}, repr=False)  # they hold passwords
+    kafka_properties: Mapping[str, str] = Field(default={}, repr=False)  # they hold passwords
     """What every client of the log takes besides: TLS, SASL and the like, by librdkafka's names."""
     host: Name = "127.0.0.1"
     port: Port = 8000
@@ -163,7 +163,7 @@ class Settings(BaseModel):
     console: bool = True
     """Whether the API serves the operators' console, at /console."""
     api_url: Name = "http://127.0.0.1:8000"
-    api_key: str = Field("", repr=False)
+    api_key: str = Field(default="", repr=False)
     """What commands show the API; without it, the file `operator.key` of the data directory."""
 
     server: Name = Field(default_factory=socket.gethostname)
@@ -208,7 +208,7 @@ class Settings(BaseModel):
     live_queue_max: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000
     """Events that wait for one webhook; those that come on top are left to replays."""
     live_metrics_port: Port = 0
-    schema_registry: Annotated[str, AfterValidator(_check_registry)] = Field("", repr=False)
+    schema_registry: Annotated[str, AfterValidator(_check_registry)] = Field(default="", repr=False)
     """Where Avro schemas are looked up, http(s)://[USER:PASSWORD@]HOST[:PORT]; without one, events
     are JSON."""
     audit: bool = True

@@ -6,7 +6,7 @@ nothing; what is left is what a client in Python costs for a message read and wr
 
 from contextlib import AbstractContextManager
 from multiprocessing.connection import Connection
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
@@ -61,7 +61,9 @@ def _serve(control: Connection, task: Task) -> None:
     control.send(None)
     while True:
         first = consumer.poll(WAIT_S)
-        messages = [] if first is None else [first, *consumer.consume(CONSUMED_AT_ONCE, 0)]
+        messages: list[Any] = (
+            [] if first is None else [first, *consumer.consume(CONSUMED_AT_ONCE, 0)]
+        )
         for message in messages:
             producer.produce(
                 task.copy,

@@ -134,7 +134,12 @@ def _behind(bench: Bench, topic: str, rate: float, seconds: float) -> Latencies:
             _produce(bench.producer, name, number)
             if number % STAMPED_EVERY == 0:
                 published[name] = time.monotonic()
-        until(lambda: arrivals.look() or arrivals.has(published), "all arrive", period_s=0.001)
+
+        def has_all() -> bool:
+            arrivals.look()
+            return arrivals.has(published)
+
+        until(has_all, "all arrive", period_s=0.001)
         return latencies(published, arrivals.at_s, published)
 
 

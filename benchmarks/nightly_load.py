@@ -63,8 +63,8 @@ def measure(scale: Scale, folder: Path) -> list[Line]:
             ways = _Ways(spark, broker, folder, has_connector=bool(jars))
             ways.round("warm")
             rounds = [ways.round("many") for _ in range(scale.rounds)]
-        peaks = [_driver_peak_mb(broker, topic, folder) for topic in ("few", "many")]
-    return [*_speed_lines(rounds), *_memory_lines(*peaks, scale.loaded_records)]
+        few_mb, many_mb = (_driver_peak_mb(broker, topic, folder) for topic in ("few", "many"))
+    return [*_speed_lines(rounds), *_memory_lines(few_mb, many_mb, scale.loaded_records)]
 
 
 def fill(broker: RunningBroker, topic: str, records: int) -> None:
@@ -137,7 +137,7 @@ class _Ways:
         count = size = 0
         while count < total:
             for message in consumer.consume(_POLLED_AT_ONCE, 10.0):
-                size += len(message.value())
+                size += len(message.value() or b"")
                 count += 1
         consumer.close()
         assert size == total * VALUE_BYTES

@@ -31,7 +31,10 @@ class RunningBroker:
         self.address = (host, int(port))
         self.process = psutil.Process(broker.pid)
         self.data_dir = data_dir
-        client = {"bootstrap.servers": self.bootstrap_servers, "log_level": 0}
+        client: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": self.bootstrap_servers,
+            "log_level": 0,
+        }
         self._admin = AdminClient(client)
         self._consumer = Consumer(client | {"group.id": "bench"})
 

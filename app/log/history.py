@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, if not by name
+from confluent_kafka.admin import (
     ListOffsetsResultInfo,
     OffsetSpec,
 )
@@ -17,8 +17,8 @@ from app.log.topics import DELIVERY_LOG
 from app.replay.model import OffsetRange, Window
 from logbroker.client.partitioner import partition_for_key
 
-_EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-_LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_EARLIEST: Final = OffsetSpec.earliest()
+_LATEST: Final = OffsetSpec.latest()
 
 _SILENCE_MS: Final = 4_000
 

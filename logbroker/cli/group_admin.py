@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka import TopicPartition as ClientPlace
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs re-export nothing
+from confluent_kafka.admin import (
     ConsumerGroupDescription,
     MemberDescription,
 )

@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from typing import Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs re-export nothing
+from confluent_kafka.admin import (
     AdminClient,
     ListOffsetsResultInfo,
     OffsetSpec,
@@ -16,13 +16,13 @@ from logbroker.cli.admin_command import REQUEST_TIMEOUT_S, UNREACHABLE
 Place = tuple[str, int]
 """A topic and the number of one of its partitions."""
 
-EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+EARLIEST: Final = OffsetSpec.earliest()
 """The first offset that can be read."""
 
-LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+LATEST: Final = OffsetSpec.latest()
 """The offset behind the last record that can be read."""
 
-NEWEST: Final = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
+NEWEST: Final = OffsetSpec.max_timestamp()
 """The record with the greatest timestamp, which need not be the last."""
 
 _NO_RECORD: Final = -1

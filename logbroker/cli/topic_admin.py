@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not said to be public
+from confluent_kafka.admin import NewTopic
 
 from logbroker.cli.admin_command import REQUEST_TIMEOUT_S, admin_client
 from logbroker.cli.log_positions import (

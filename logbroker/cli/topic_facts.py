@@ -71,7 +71,7 @@ class TopicFactsClient:
 
     def changed_settings(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
         """Of each topic the settings that are no defaults, by name."""
-        resources = [ConfigResource("TOPIC", name) for name in names]  # type: ignore[no-untyped-call]
+        resources = [ConfigResource("TOPIC", name) for name in names]
         answers = _translated(lambda: self._client.describe_configs(resources))
         return {
             topic: {name: entry["value"] for name, entry in sorted(settings.items())}
@@ -92,7 +92,7 @@ class TopicFactsClient:
         }
 
     def _connect(self) -> KafkaAdminClient:
-        return KafkaAdminClient(  # type: ignore[no-untyped-call]
+        return KafkaAdminClient(
             bootstrap_servers=self._bootstrap_servers,
             bootstrap_timeout_ms=_TIMEOUT_MS,
             request_timeout_ms=_TIMEOUT_MS,

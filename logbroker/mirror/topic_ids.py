@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from typing import Final
 
 from confluent_kafka import KafkaException, TopicCollection
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs re-export nothing
+from confluent_kafka.admin import (
     AdminClient,
     TopicDescription,
 )

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs re-export nothing
+from confluent_kafka.admin import (
     AdminClient,
     ClusterMetadata,
     ConfigEntry,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, if not by name
+from confluent_kafka.admin import (
     AdminClient,
     ConfigResource,
     ResourceType,

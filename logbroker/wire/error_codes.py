@@ -120,7 +120,7 @@ def code_of(error: RequestRefused) -> int:
 
 def name_of(code: int) -> str:
     """A code by Kafka's word for it."""
-    return str(for_code(code).message)  # type: ignore[no-untyped-call]
+    return str(for_code(code).message)
 
 
 def code_and_message(error: RequestRefused | None) -> tuple[int, str | None]:

@@ -122,7 +122,7 @@ def test_a_job_waits_for_kafka_to_come_back(
 
 def check_topics(server: KafkaServer) -> None:
     """They are made for good by the first API, with what the service needs."""
-    admin = AdminClient(server.client_properties)
+    admin = AdminClient({**server.client_properties})
     made = admin.list_topics(timeout=DEADLINE_S).topics
     partitions = int(ENVIRONMENT["REWIND_PARTITIONS"])
     for name in (topics.EVENTS, topics.DELIVERY_LOG, topics.DELIVERY_OUTCOMES):

@@ -358,8 +358,13 @@ def test_the_nightly_pipeline(
             broker.bootstrap_servers, partitions=2, retention_ms=86_400_000, is_audited=True
         )
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
-        headers = [("event-id", b"evt_1"), ("event-type", b"follow.created")]
-        producer.produce("delivery_log", b"{}", b"wh_1", timestamp=noon_ms, headers=headers)
+        producer.produce(
+            "delivery_log",
+            b"{}",
+            b"wh_1",
+            timestamp=noon_ms,
+            headers=[("event-id", b"evt_1"), ("event-type", b"follow.created")],
+        )
         for _ in range(3):
             producer.produce("events", b"{}", timestamp=noon_ms)
         assert producer.flush(DEADLINE_S) == 0

@@ -30,7 +30,7 @@ def certificate(folder: Path) -> Path:
 
 
 def grant(server: KafkaServer, *operations: AclOperation) -> None:
-    admin = AdminClient(server.client_properties)
+    admin = AdminClient({**server.client_properties})
     rights = [
         AclBinding(
             ResourceType.TOPIC,
@@ -61,7 +61,7 @@ def test_reading_the_topic_is_the_only_right_that_it_needs(tmp_path: Path) -> No
     )
     with KafkaServer(tmp_path / "kafka", security) as server:
         audit = logbroker_command(server.bootstrap_servers, "audit")
-        admin = AdminClient(server.client_properties)
+        admin = AdminClient({**server.client_properties})
         admin.create_topics([NewTopic("audit", 1, 1)])["audit"].result(DEADLINE_S)
         producer = Producer(server.client_properties)
         producer.produce("audit", b"{}")

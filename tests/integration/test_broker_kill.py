@@ -4,6 +4,7 @@ import random
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -77,12 +78,13 @@ class NumberingProducer:
             self.errors.append("not everything was acknowledged")
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        offset = message.offset()
         if error is not None:
             self.errors.append(str(error))
-        elif message.value() != self.value(len(self.acked)):
+        elif offset is None or message.value() != self.value(len(self.acked)):
             self.errors.append(f"acknowledged {message.value()!r} out of its turn")
         else:
-            self.acked.append(message.offset())
+            self.acked.append(offset)
 
 
 class RememberingConsumer:
@@ -125,7 +127,10 @@ class RememberingConsumer:
     def _take(self, message: Message) -> None:
         error = message.error()
         if error is None:
-            self.seen.append((message.offset(), message.value()))
+            offset, value = message.offset(), message.value()
+            assert offset is not None
+            assert value is not None
+            self.seen.append((offset, value))
         elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             self.errors.append(str(error))
 
@@ -167,7 +172,7 @@ def test_what_was_acknowledged_outlives_every_crash_once_and_in_order(
             for number in range(ROUNDS):
                 enough = chance.randint(20, 400)
                 goals = {each: len(each.acked) + enough for each in producers}
-                until(lambda goals=goals: are_reached(goals), "acknowledgements")
+                until(partial(are_reached, goals), "acknowledgements")
                 crash(broker, number)
         assert [each.errors for each in producers] == [[]] * PRODUCERS
         totals = [

@@ -31,7 +31,7 @@ def groups(broker: BrokerProcess) -> Run:
 def topic(broker: BrokerProcess) -> str:
     """A topic of two partitions with messages in both."""
     config = {"bootstrap.servers": broker.bootstrap_servers}
-    admin = AdminClient(config)
+    admin = AdminClient({**config})
     admin.create_topics([NewTopic(TOPIC, len(MESSAGES))])[TOPIC].result(DEADLINE_S)
     producer = Producer(config)
     for partition, count in enumerate(MESSAGES):
@@ -66,7 +66,12 @@ def member(broker: BrokerProcess, group: str, client_id: str) -> Iterator[Consum
     )
     consumer.subscribe([TOPIC])
     seen = []
-    until(lambda: seen.append(consumer.poll(0.1)) or sum(map(bool, seen)) == sum(MESSAGES), "all")
+
+    def has_read_all() -> bool:
+        seen.append(consumer.poll(0.1))
+        return sum(map(bool, seen)) == sum(MESSAGES)
+
+    until(has_read_all, "all")
     yield consumer
     consumer.close()
 
@@ -172,8 +177,8 @@ def test_a_reset_is_shown_first_and_done_when_asked(
     groups: Run, broker: BrokerProcess, topic: str, target: list[str], expected: dict[int, int]
 ) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    (done,) = admin.delete_records([TopicPartition(topic, 0, 1)]).values()
-    done.result(DEADLINE_S)
+    (deleted,) = admin.delete_records([TopicPartition(topic, 0, 1)]).values()
+    deleted.result(DEADLINE_S)
     commit(broker, "readers", 3, 1)
     asked = ("reset", "readers", *target, "--topic", topic, "--json")
     shown = groups(*asked)

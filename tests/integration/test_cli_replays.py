@@ -144,7 +144,7 @@ def test_failures_are_listed_and_tried_again(
 def test_replays_are_listed_a_line_each_the_latest_first(
     terminal: Terminal, webhook: Webhook
 ) -> None:
-    ids = []
+    ids: list[str] = []
     for _ in range(3):
         job = terminal.rewind("replay", webhook.id, *WINDOW, "--no-wait")
         terminal.rewind("replays", "cancel", job["id"])

@@ -109,7 +109,7 @@ def test_a_log_whose_broker_is_gone_is_unknown_and_the_others_are_not(
             producer.produce("events", b"value", partition=partition, timestamp=0)
         assert producer.flush(DEADLINE_S) == 0
         # The worst to lose: until its session ends, all are told to ask it about the cluster.
-        gone = AdminClient(client).list_topics(timeout=DEADLINE_S).controller_id
+        gone = AdminClient({**client}).list_topics(timeout=DEADLINE_S).controller_id
         left = {1: 2, 2: 1}[gone]
 
         def described() -> dict[int, dict[str, Any]]:

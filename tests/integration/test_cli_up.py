@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -240,9 +241,10 @@ def test_several_brokers_share_the_log_and_keep_it_over_a_restart(
             metadata = AdminClient({"bootstrap.servers": bootstrap_servers}).list_topics(
                 timeout=DEADLINE_S
             )
-            assert {
+            addresses: dict[int, tuple[Any, int]] = {
                 number: (broker.host, broker.port) for number, broker in metadata.brokers.items()
-            } == {number: ("127.0.0.1", first_port + number) for number in (0, 1)}
+            }
+            assert addresses == {number: ("127.0.0.1", first_port + number) for number in (0, 1)}
             partitions = metadata.topics["delivery_log"].partitions.values()
             assert Counter(each.leader for each in partitions) == {0: 8, 1: 8}
             assert up.stop(signal.SIGINT) == 0

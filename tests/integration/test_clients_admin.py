@@ -369,7 +369,8 @@ def test_aiokafka_administers_a_topic(
 
     async def delete(admin: AIOKafkaAdminClient) -> list[str]:
         await admin.delete_topics([topic])
-        return await admin.list_topics()
+        left: list[str] = await admin.list_topics()
+        return left
 
     assert aiokafka(create) == [0]
     assert aiokafka(create) == [36]  # TOPIC_ALREADY_EXISTS
@@ -407,7 +408,8 @@ def test_aiokafka_describes_and_alters_settings(aiokafka: Aiokafka[Any], topic: 
 
 def test_aiokafka_describes_the_cluster(aiokafka: Aiokafka[Any], broker: BrokerProcess) -> None:
     async def describe(admin: AIOKafkaAdminClient) -> dict[str, Any]:
-        return await admin.describe_cluster()
+        described: dict[str, Any] = await admin.describe_cluster()
+        return described
 
     cluster = aiokafka(describe)
     assert cluster["controller_id"] == 7

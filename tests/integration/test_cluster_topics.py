@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -20,6 +21,7 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer.transaction import InitProducerIdRequest, InitProducerIdResponse
 
 from tests.support.kafka.broker_cluster import BrokerCluster
+from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.kafka.partition_clients import PARTITION_CLIENTS
 from tests.support.kafka.raw_connection import ACKS_ALL, RawConnection, batch_of
 from tests.support.kafka.zookeeper import SharedZooKeeper
@@ -51,6 +53,11 @@ def admin_at(cluster: BrokerCluster, broker_id: int) -> AdminClient:
     return AdminClient({"bootstrap.servers": cluster.brokers[broker_id].bootstrap_servers})
 
 
+def has_folders(broker: BrokerProcess, pattern: str, names: set[str]) -> bool:
+    """Whether the folders of `pattern` in the data directory are those of `names`."""
+    return {path.name for path in broker.data_dir.glob(pattern)} == names
+
+
 def refusal(asked: Any) -> int:
     """The error code that the one future of an admin call ends with."""
     (future,) = asked.values()
@@ -69,12 +76,7 @@ def test_a_topic_made_at_any_broker_is_spread_over_all(
     cluster.until_leaders(topic, leaders)
     for broker_id, broker in cluster.brokers.items():
         wanted = {f"{topic}-{n}" for n, leader in enumerate(leaders) if leader == broker_id}
-        until(
-            lambda wanted=wanted, broker=broker: (
-                {path.name for path in broker.data_dir.glob(f"{topic}-*")} == wanted
-            ),
-            "each broker has its own folders",
-        )
+        until(partial(has_folders, broker, f"{topic}-*", wanted), "each broker has its own folders")
 
 
 @pytest.mark.parametrize("library", PARTITION_CLIENTS)
@@ -156,7 +158,7 @@ def test_a_topic_deleted_at_one_broker_is_gone_at_all(cluster: BrokerCluster, to
         assert waiting.fetched().error_code == UNKNOWN_TOPIC_OR_PARTITION
     until(lambda: not cluster.leaders_at(3, topic), "broker 3 knows")
     for broker in cluster.brokers.values():
-        until(lambda broker=broker: not list(broker.data_dir.glob(f"{topic}-?")), "folders go")
+        until(partial(has_folders, broker, f"{topic}-?", set()), "folders go")
 
 
 def test_a_topic_grown_at_one_broker_is_served_by_all(cluster: BrokerCluster, topic: str) -> None:

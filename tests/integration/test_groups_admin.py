@@ -61,7 +61,8 @@ def alter(confluent: AdminClient, place: TopicPartition) -> KafkaError | None:
     wanted = ConsumerGroupTopicPartitions("readers", [place])
     altered = confluent.alter_consumer_group_offsets([wanted])["readers"].result(DEADLINE_S)
     (answer,) = altered.topic_partitions
-    return answer.error
+    error: KafkaError | None = answer.error
+    return error
 
 
 def test_librdkafka_lists_describes_resets_and_deletes_a_group(
@@ -159,7 +160,7 @@ def test_a_new_group_begins_where_its_consumer_wants(
         "group.id": f"new {reset}",
         "auto.offset.reset": reset,
     }
-    found: list[bytes] = []
+    found: list[bytes | None] = []
     with closing(Consumer(settings)) as consumer:
         consumer.subscribe(["more"])
 

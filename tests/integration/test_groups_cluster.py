@@ -220,9 +220,9 @@ def test_every_broker_coordinates_for_stock_clients(cluster: BrokerCluster) -> N
         }
         with closing(Consumer(settings)) as consumer:
             consumer.subscribe(["events"])
-            found: list[bytes] = []
+            found: list[object] = []
 
-            def read(consumer: Consumer = consumer, found: list[bytes] = found) -> bool:
+            def read(consumer: Consumer = consumer, found: list[object] = found) -> bool:
                 messages = consumer.consume(10, 0.1)
                 found += [each.value() for each in messages if each.error() is None]
                 return len(found) == PARTITIONS

@@ -91,7 +91,7 @@ def kafka(certificate: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
             properties=properties,
             is_audited=True,
         )
-        admin = AdminClient(server.client_properties)
+        admin = AdminClient({**server.client_properties})
         admin.create_topics([NewTopic(OTHER)])[OTHER].result(DEADLINE_S)
         rights = rights_told()
         grant(server, [*rights_of(OPERATORS, rights), *sights_of(OPERATORS)])
@@ -142,7 +142,7 @@ def sights_of(user: str) -> list[AclBinding]:
 def grant(server: KafkaServer, rights: list[AclBinding]) -> None:
     assert rights, "the page tells none"
     # One that nobody holds ends before it has its answers.
-    admin = AdminClient(server.client_properties)
+    admin = AdminClient({**server.client_properties})
     for granted in admin.create_acls(rights).values():
         granted.result(DEADLINE_S)
 
@@ -213,13 +213,14 @@ def check_live_and_replay(api: httpx.Client, receiver: ReceiverThread) -> None:
     until(lambda: "evt_owed" in receiver.taken, "it came live")
     # A rule holds a moment later.
     numbers = itertools.count()
-    until(
-        lambda: (
-            any(event_id.startswith("evt_found") for event_id in receiver.taken)
-            or publish(api, start, f"evt_found_{next(numbers)}", "found.one")
-        ),
-        "what a rule finds came live",
-    )
+
+    def is_found() -> bool:
+        if any(event_id.startswith("evt_found") for event_id in receiver.taken):
+            return True
+        publish(api, start, f"evt_found_{next(numbers)}", "found.one")
+        return False
+
+    until(is_found, "what a rule finds came live")
     asked = {"webhookId": webhook["id"], **window}
     replay = replayed(api, asked)
     again = [each.event_id for each in receiver.webhooks if each.replay_id == replay["id"]]

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -84,7 +85,7 @@ def deliveries(servers: str) -> LiveDeliveries:
     return LiveDeliveries(settings, LogHistory(servers, topic=DELIVERY_OUTCOMES), KEY, ALL)
 
 
-def estimate(servers: str, end: int, **bounds: int) -> Estimate:
+def estimate(servers: str, end: int, **bounds: Any) -> Estimate:
     """What is still missing of the first `end` records."""
     offsets = OffsetRange(PARTITION, 0, end)
     question = Question(offsets, KEY.encode(), ALL, lambda _: True, deliveries(servers))

@@ -193,11 +193,11 @@ def test_a_mirror_is_known_by_its_group_or_by_itself(broker: BrokerProcess, tmp_
     with BrokerProcess(tmp_path / "other") as other:
         other.serve()
         servers = (broker.bootstrap_servers, other.bootstrap_servers)
-        session = {"session_ms": SESSION_MS}
+        names = (*servers, "clicks")
         named = MirrorProcess(
-            tmp_path / "named", *servers, "clicks", "--group", "my-own", **session
+            tmp_path / "named", *names, "--group", "my-own", session_ms=SESSION_MS
         )
-        plain = MirrorProcess(tmp_path / "plain", *servers, "clicks", **session)
+        plain = MirrorProcess(tmp_path / "plain", *names, session_ms=SESSION_MS)
         inspector = inspector_of(broker.bootstrap_servers)
         with named, plain:
             named.launch()

@@ -1,6 +1,7 @@
 """Mirrors that are killed, and a destination that is: nothing is lost, and order is kept."""
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import chain, pairwise
 from pathlib import Path
 
@@ -88,6 +89,10 @@ def test_mirrors_killed_again_and_again_lose_nothing_and_repeat_only_what_was_no
     assert received(east) == set(range(written))
 
 
+def has_no_lag(mirror: MirrorProcess) -> bool:
+    return mirror.metric("lag_records") == 0
+
+
 def received(client: ClusterClient) -> set[int]:
     """The messages of `api/1` that the mirrors say they have brought over."""
     found: set[int] = set()
@@ -126,7 +131,7 @@ def test_a_destination_that_dies_and_comes_back_has_everything_once(
         brokers[1].serve()
         until_copied(west, "orders", 12_000)
         for each in (mirror, another):
-            until(lambda each=each: each.metric("lag_records") == 0, "nothing lags behind")
+            until(partial(has_no_lag, each), "nothing lags behind")
             assert each.metric("restarts_total") == 0
             assert each.metric("delay_seconds_count") == each.metric("records_total")
             assert each.metric("bytes_total") >= 200 * each.metric("records_total") > 0

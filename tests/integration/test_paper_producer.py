@@ -99,7 +99,11 @@ def test_a_message_keeps_its_headers_its_time_and_its_set_its_key(
 ) -> None:
     headers = [("trace", b"1"), ("none", None)]
     before_ms = time.time_ns() // 1_000_000
-    messages = [NewMessage(b"a", headers, 1_000), NewMessage(None), b"plain"]
+    messages: list[bytes | NewMessage] = [
+        NewMessage(b"a", headers, 1_000),
+        NewMessage(None),
+        b"plain",
+    ]
     first, second, third = read(broker, sent(producer.send(TOPIC, messages, b"key")))
     assert first.headers() == headers
     assert first.timestamp()[1] == 1_000

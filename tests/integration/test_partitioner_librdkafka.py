@@ -21,8 +21,11 @@ def test_librdkafka_places_every_key_alike() -> None:
     placed: dict[bytes, int] = {}
 
     def note(error: KafkaError | None, message: Message) -> None:
+        key, partition = message.key(), message.partition()
         assert error is None
-        placed[message.key()] = message.partition()
+        assert key is not None
+        assert partition is not None
+        placed[key] = partition
 
     source = random.Random(2011)
     keys = {b"wh_%d" % number for number in range(500)}

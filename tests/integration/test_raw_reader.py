@@ -152,7 +152,7 @@ def test_times_are_looked_up_to_the_record_even_inside_compressed_batches(
 
 def test_topics_are_told_as_a_stock_client_tells_them(server: Server, cluster: RawCluster) -> None:
     topic = new_topic(server, 3)
-    admin = AdminClient(properties_of(server))
+    admin = AdminClient({**properties_of(server)})
     described = admin.describe_topics(_collection(topic))[topic].result(DEADLINE_S)
 
     plan = cluster.topics([topic])[topic]
@@ -174,7 +174,7 @@ def _collection(topic: str) -> Any:
 
 def _bits(stock_id: Any) -> int:
     halves = stock_id.get_most_significant_bits(), stock_id.get_least_significant_bits()
-    most, least = (half % 2**64 for half in halves)
+    most, least = (int(half) % 2**64 for half in halves)
     return most << 64 | least
 
 
@@ -203,7 +203,7 @@ def test_offsets_that_were_deleted_are_told_with_the_range_of_the_log(
 ) -> None:
     topic = new_topic(server)
     write(server, topic, numbered(100))
-    admin = AdminClient(properties_of(server))
+    admin = AdminClient({**properties_of(server)})
     for deleted in admin.delete_records([StockPartition(topic, 0, 30)]).values():
         deleted.result(DEADLINE_S)
     place = TopicPartition(topic, 0)
@@ -223,7 +223,7 @@ def test_a_topic_that_was_made_anew_is_not_read_for_the_former_one(
 ) -> None:
     topic = new_topic(server)
     write(server, topic, numbered(100))
-    admin = AdminClient(properties_of(server))
+    admin = AdminClient({**properties_of(server)})
     former = cluster.topics([topic])[topic].topic_id
     with RawReader(cluster, TopicPartition(topic, 0), 0, 100, bytes_max=1) as reader:
         next(reader)

@@ -118,7 +118,7 @@ def test_a_name_may_have_the_signs_of_the_mechanism_in_it(
     password = "p=a,s s=2Cwörd"
     credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
     upsertion = UserScramCredentialUpsertion(name, credential, password.encode())
-    admin = AdminClient(kafka.client_properties)
+    admin = AdminClient({**kafka.client_properties})
     admin.alter_user_scram_credentials([upsertion])[name].result(DEADLINE_S)
     properties = librdkafka(kafka, certificate, "SCRAM-SHA-512", name, password=password)
 

@@ -3,6 +3,8 @@
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -233,7 +235,7 @@ def test_an_answer_that_is_cut_anywhere_is_asked_for_again(api_key: int) -> None
     with ScriptedBroker(3, 2) as broker:
         sizes = _answer_sizes(broker, api_key)
         for size in range(sizes):
-            broker.changes[api_key].append(lambda frame, size=size: frame[:size])
+            broker.changes[api_key].append(itemgetter(slice(size)))
 
             assert read_all(broker) == broker.batches, f"cut behind {size} bytes"
             assert not broker.changes[api_key]
@@ -242,7 +244,7 @@ def test_an_answer_that_is_cut_anywhere_is_asked_for_again(api_key: int) -> None
 def test_offsets_that_are_cut_anywhere_are_asked_for_again() -> None:
     with ScriptedBroker(3, 2) as broker:
         for size in range(_answer_sizes(broker, LIST_OFFSETS)):
-            broker.changes[LIST_OFFSETS].append(lambda frame, size=size: frame[:size])
+            broker.changes[LIST_OFFSETS].append(itemgetter(slice(size)))
 
             with RawCluster(broker.properties) as cluster:
                 assert cluster.offsets({PLACE: LATEST}) == {PLACE: 5}
@@ -558,8 +560,7 @@ def test_whatever_happens_on_the_way_the_records_come_once_and_in_order(
     with ScriptedBroker(3, 2, 1, 2) as broker:
         for fault in happens:
             if fault is not None and fault[0] == "cut":
-                share: float = fault[1]
-                broker.changes[FETCH].append(lambda frame, share=share: _cut(frame, share))
+                broker.changes[FETCH].append(partial(_cut, share=fault[1]))
             else:
                 broker.fetches.append(dict([fault]) if fault else {})
 

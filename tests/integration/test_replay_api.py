@@ -205,7 +205,7 @@ def test_a_dry_run_at_a_slower_pace_takes_longer(client: httpx.Client, webhook: 
 def test_a_replay_is_queued_with_all_its_options(
     api: ApiProcess, client: httpx.Client, webhook: Webhook
 ) -> None:
-    options = {
+    options: dict[str, Any] = {
         "eventTypes": ["follow.*"],
         "only": "failed",
         "maxEventsPerSecond": 100,

@@ -138,9 +138,13 @@ def test_a_broker_killed_midway_loses_and_repeats_nothing(
                 continue
 
     with ThreadPoolExecutor(1) as threads:
-        registering = threads.submit(lambda: [register(number) for number in range(1, 25)])
+        registering = threads.submit(lambda: list(map(register, range(1, 25))))
         for many in (5, 12):
-            until(lambda many=many: len(given) >= many, "some are registered")
+
+            def are_registered(many: int = many) -> bool:
+                return len(given) >= many
+
+            until(are_registered, "some are registered")
             own_broker.kill()
             own_broker.serve()
         registering.result(DEADLINE_S)

@@ -121,6 +121,7 @@ def test_what_the_serializer_wrote_reaches_a_consumer_and_the_decoder(
     assert message is not None
     assert message.error() is None
     value = message.value()
+    assert value is not None
     assert AvroDeserializer(client)(value, context()) == {"id": "a", "count": 7}
     decoder = AvroDecoder(SchemaLookup(registry.url))
     assert decoder.to_json(value) == b'{"id":"a","count":7}'
@@ -145,9 +146,9 @@ def test_levels_decide_what_may_follow(client: SchemaRegistryClient) -> None:
     assert client.get_compatibility() == "BACKWARD"
     without_count = avro(record(ID))
     assert client.test_compatibility(SUBJECT, without_count)
-    assert client.set_compatibility(SUBJECT, "FULL_TRANSITIVE") == {
-        "compatibility": "FULL_TRANSITIVE"
-    }
+    # It is annotated as a `str`, and returns the parsed response.
+    answered: Any = client.set_compatibility(SUBJECT, "FULL_TRANSITIVE")
+    assert answered == {"compatibility": "FULL_TRANSITIVE"}
     assert client.get_compatibility(SUBJECT) == "FULL_TRANSITIVE"
     assert not client.test_compatibility(SUBJECT, without_count, verbose=True)
     assert not client.test_compatibility_all_versions(SUBJECT, without_count)

@@ -57,7 +57,7 @@ def rest(connection: socket.socket) -> bytes:
 def is_served(address: tuple[str, int]) -> bool:
     host, port = address
     try:
-        return httpx.get(f"http://{host}:{port}/subjects", timeout=DEADLINE_S).json() == []
+        return bool(httpx.get(f"http://{host}:{port}/subjects", timeout=DEADLINE_S).json() == [])
     except httpx.TransportError:
         return False
 

@@ -28,7 +28,11 @@ def kill_often(table: Table, claims: Path, chance: random.Random, kills: int) ->
             for member in crew:
                 member.start()
             wanted = table.head().version + chance.randint(1, 3)
-            until(lambda wanted=wanted: table.head().version >= wanted, f"version {wanted}")
+
+            def is_reached(wanted: int = wanted) -> bool:
+                return table.head().version >= wanted
+
+            until(is_reached, f"version {wanted}")
             chance.choice(crew).kill()
             head = table.head()
             assert head.records == head.position["end"]

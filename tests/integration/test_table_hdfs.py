@@ -79,7 +79,7 @@ def test_a_store_on_hdfs_keeps_the_same_promises(store: TableStore) -> None:
 
 def test_a_file_whose_writer_fails_is_gone(store: TableStore) -> None:
     with pytest.raises(TypeError), store.create("data/a") as stream:
-        stream.write("text")  # type: ignore[arg-type]
+        stream.write("text")  # type: ignore[call-overload]
     assert list(store.list("data")) == []
 
 
@@ -141,7 +141,11 @@ def test_of_many_processes_exactly_one_commits_each_version(
             for member in crew:
                 member.start()
             wanted = table.head().version + chance.randint(1, 3)
-            until(lambda wanted=wanted: table.head().version >= wanted, f"version {wanted}")
+
+            def is_reached(wanted: int = wanted) -> bool:
+                return table.head().version >= wanted
+
+            until(is_reached, f"version {wanted}")
             chance.choice(crew).kill()
     finally:
         for member in crew:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -224,7 +225,7 @@ def test_a_registration_that_was_removed_by_hand_is_made_again(cluster: Cluster)
     client = cluster.client()
     for path in ("/brokers/ids/1", "/controller", "/logbroker/coordination/3/holder"):
         client.delete(path)
-        until(lambda path=path: client.exists(path), f"{path} is there again")
+        until(partial(client.exists, path), f"{path} is there again")
     settle(broker)
 
 

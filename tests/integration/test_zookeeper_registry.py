@@ -4,7 +4,9 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from threading import Barrier
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -18,7 +20,7 @@ from logbroker.errors import (
     UnknownTopicOrPartition,
 )
 from logbroker.groups.stored import CommittedOffset, StoredMember, StoredMembership
-from logbroker.registry.cluster import COORDINATION_SLOTS, coordination_slot
+from logbroker.registry.cluster import COORDINATION_SLOTS, ClusterView, coordination_slot
 from logbroker.registry.topic import Topic
 from logbroker.registry.zookeeper.payloads import format_settings, format_topic
 from logbroker.registry.zookeeper.registry import ZooKeeperRegistry
@@ -39,6 +41,10 @@ def group_of(slot: int) -> str:
     """The name of a group that falls into a slot."""
     names = (f"group-{number}" for number in range(100_000))
     return next(name for name in names if coordination_slot(name) == slot)
+
+
+def has_topic(name: str, view: ClusterView) -> bool:
+    return name in view.topics
 
 
 def requests_for(registry: ZooKeeperRegistry, group: str) -> list[Callable[[], object]]:
@@ -128,7 +134,7 @@ def test_of_two_brokers_that_create_one_topic_one_wins(cluster: Cluster) -> None
             created = [each for each in threads.map(create, brokers * 2) if each is not None]
         assert len(created) == 1
         for broker in brokers:
-            broker.sees(lambda view, name=name: name in view.topics, "the topic")
+            broker.sees(partial(has_topic, name), "the topic")
             assert broker.view.topic(name) == created[0]
 
 
@@ -215,7 +221,7 @@ def test_nodes_look_as_kafkas_and_the_papers_do(cluster: Cluster) -> None:
     broker.registry.allocate_producer_ids(1000)
     client = cluster.client()
 
-    def content(path: str) -> object:
+    def content(path: str) -> Any:
         return json.loads(client.get(path)[0])
 
     assert content("/brokers/topics/t")["partitions"] == {"0": [1], "1": [1]}

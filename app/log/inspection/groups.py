@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from typing import Final, NamedTuple
 
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, if not by name
+from confluent_kafka.admin import (
     ConsumerGroupDescription,
     MemberDescription,
 )

@@ -14,7 +14,7 @@ from confluent_kafka import (
     KafkaException,
     TopicPartition,
 )
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, if not by name
+from confluent_kafka.admin import (
     AdminClient,
     ClusterMetadata,
     ConfigEntry,
@@ -38,13 +38,13 @@ T = TypeVar("T")
 Place = tuple[str, int]
 """A topic and the number of one of its partitions."""
 
-EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+EARLIEST: Final = OffsetSpec.earliest()
+LATEST: Final = OffsetSpec.latest()
 
 FIRST: Final = OffsetSpec.for_timestamp(0)
 """The first record there is, with its time: the broker looks at one batch, and sends none."""
 
-YOUNGEST: Final = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
+YOUNGEST: Final = OffsetSpec.max_timestamp()
 """The record with the latest time, which need not be the last one; Kafka before 3.0 cannot tell."""
 
 

@@ -23,6 +23,6 @@ def refusal(what: str, code: int) -> ClientError | AttemptFailed:
     if code == _INVALID_TOPIC:
         return UnknownTopic(text)
     # A broker that stumbles over something of its own may do better the next time.
-    if code == _UNKNOWN_SERVER_ERROR or for_code(code).retriable:  # type: ignore[no-untyped-call]
+    if code == _UNKNOWN_SERVER_ERROR or for_code(code).retriable:
         return AttemptFailed(text)
     return FetchFailed(text)

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka import TopicPartition as Place
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, if not by name
+from confluent_kafka.admin import (
     AdminClient,
     ConfigResource,
     ResourceType,

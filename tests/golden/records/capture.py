@@ -50,7 +50,12 @@ def produced_by_librdkafka(codec: str) -> bytes:
     )
     for timestamp_ms, key, value, headers in records():
         producer.produce(
-            "golden", partition=0, timestamp=timestamp_ms, key=key, value=value, headers=headers
+            "golden",
+            partition=0,
+            timestamp=timestamp_ms,
+            key=key,
+            value=value,
+            headers=[*headers],
         )
     assert producer.flush(10) == 0
     (broker,) = producer.list_topics(timeout=10).brokers.values()

@@ -88,11 +88,13 @@ class Night:
         load(self._request, self._session)
 
     def decode(self) -> Decoded:
-        names = ("records", "decoded", "quarantine")
-        places = (self.tables[name] for name in names)
-        return DecodeJob(*places, topics=("events",), registry_url=self._registry_url).run(
-            self._session
-        )
+        return DecodeJob(
+            self.tables["records"],
+            self.tables["decoded"],
+            self.tables["quarantine"],
+            topics=("events",),
+            registry_url=self._registry_url,
+        ).run(self._session)
 
     def json_values(self) -> Counter[str]:
         rows = read_table(self.spark, self.tables["decoded"], DECODED).collect()

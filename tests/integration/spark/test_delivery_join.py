@@ -65,8 +65,11 @@ class Told(NamedTuple):
             "time": settled.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         }
         # Its timestamp is the event's, of which nothing is asked here.
-        headers = [("origin", self.origin.encode())]
-        producer.produce("delivery_outcomes", json.dumps(members).encode(), headers=headers)
+        producer.produce(
+            "delivery_outcomes",
+            json.dumps(members).encode(),
+            headers=[("origin", self.origin.encode())],
+        )
 
 
 class Garbage(NamedTuple):

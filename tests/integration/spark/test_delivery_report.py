@@ -144,8 +144,8 @@ HOURS = {
 
 
 def job(folder: Path) -> DeliveryReport:
-    tables = (str(folder / name) for name in ("raw", "hours", "quarantine"))
-    return DeliveryReport(*tables, page=folder / "pages", origin=HERE)
+    raw, hours, quarantine = (str(folder / name) for name in ("raw", "hours", "quarantine"))
+    return DeliveryReport(raw, hours, quarantine, page=folder / "pages", origin=HERE)
 
 
 def hours(spark: SparkSession, folder: Path, day: date) -> dict[tuple[str, int], tuple[Any, ...]]:

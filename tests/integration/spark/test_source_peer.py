@@ -201,8 +201,10 @@ def test_batches_are_those_of_sparks_connector(peers: SparkSession, topics: Topi
     told = {name: batches(topics)["offsets"][name] for name in ("startingOffsets", "endingOffsets")}
     for split in ({"minPartitions": 7}, {"maxRecordsPerPartition": 90, **told}):
         options = {"subscribe": topics.plain, **split}
-        ours, theirs = (tasks(read(peers, topics, form, options)) for form in ("rewind", "kafka"))
-        assert ours == theirs, split
+        split_ours, split_theirs = (
+            tasks(read(peers, topics, form, options)) for form in ("rewind", "kafka")
+        )
+        assert split_ours == split_theirs, split
 
 
 def test_what_sparks_connector_refuses_is_refused(peers: SparkSession, topics: Topics) -> None:
@@ -219,7 +221,7 @@ def test_what_sparks_connector_refuses_is_refused(peers: SparkSession, topics: T
 def test_streams_write_the_checkpoints_of_sparks_connector(
     peers: SparkSession, topics: Topics, tmp_path: Path
 ) -> None:
-    options = {
+    options: dict[str, str | int] = {
         "kafka.bootstrap.servers": topics.log.bootstrap_servers,
         "subscribe": topics.plain,
         "startingOffsets": "earliest",
@@ -236,7 +238,7 @@ def test_streams_write_the_checkpoints_of_sparks_connector(
             .trigger(availableNow=True)
             .start(str(folder / "rows"))
         )
-        assert query.awaitTermination(DEADLINE_S * 2)
+        assert query.awaitTermination(round(DEADLINE_S * 2))
         logged = sorted((folder / "checkpoint/offsets").glob("[0-9]*"), key=lambda it: int(it.name))
         ends[form] = [json.loads(each.read_text().splitlines()[2]) for each in logged]
     assert len(ends["rewind"]) == 3

@@ -80,8 +80,9 @@ def test_a_batch_that_cannot_be_read_is_passed_over_alone_or_fails_a_task(log: W
 
         def garbage(offsets: int, begin: bytes = b"", partition: int = 0) -> None:
             """What a broker takes: its header holds."""
-            last = {"record_count": offsets, "last_offset_delta": offsets - 1}
-            batch = batch_around(begin + b"\1garbage", **last)
+            batch = batch_around(
+                begin + b"\1garbage", record_count=offsets, last_offset_delta=offsets - 1
+            )
             connection.produce(TOPIC, batch, acks=-1, partition=partition)
             assert connection.produced()[1] == 0
 

@@ -55,14 +55,15 @@ class Stream:
             .load()
             .writeStream.foreachBatch(self._take)
             .option("checkpointLocation", str(self._checkpoint))
-            .trigger(**trigger)  # type: ignore[arg-type]
+            .trigger(**trigger)
             .start()
         )
         return self._query
 
     def run(self, **options: Any) -> None:
         """All that there is."""
-        assert self.start(available_now=True, **options).awaitTermination(DEADLINE_S * 2)
+        query = self.start(available_now=True, **options)
+        assert query.awaitTermination(round(DEADLINE_S * 2))
 
     def stop(self) -> None:
         if self._query is not None:
@@ -161,9 +162,9 @@ def test_a_batch_waits_for_enough_records(
         log.publish(topic, some(60))
 
         def has_seen(query: StreamingQuery) -> bool:
-            source = (query.lastProgress or {"sources": [{}]})["sources"][0]
-            latest = source.get("latestOffset") or "{}"
-            return json.loads(latest) == {topic: {"0": 70}}
+            progress: Any = query.lastProgress or {"sources": [{}]}
+            latest = progress["sources"][0].get("latestOffset") or "{}"
+            return bool(json.loads(latest) == {topic: {"0": 70}})
 
         stream.until(has_seen, "60 records were seen")
         log.publish(topic, some(60))

@@ -97,7 +97,9 @@ class CountingConsumer:
         error = message.error()
         if error is None:
             self.received += 1
-            self._book.note(self._topic, find_mark_header(message.headers()))
+            headers = message.headers()
+            assert not isinstance(headers, dict)
+            self._book.note(self._topic, find_mark_header(headers))
             self._ended.discard(message.partition() or 0)
         elif error.code() == KafkaError._PARTITION_EOF:
             self._ended.add(message.partition() or 0)

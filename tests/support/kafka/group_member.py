@@ -122,7 +122,13 @@ def run_confluent(options: dict[str, Any], notes: Notes, stopping: Stopping) -> 
             log.info("error: %s", message.error())
             continue
         if message is not None:
-            notes.read(message.topic(), message.partition(), message.offset(), message.value())
+            topic, partition, offset = message.topic(), message.partition(), message.offset()
+            value = message.value()
+            assert topic is not None
+            assert partition is not None
+            assert offset is not None
+            assert value is not None
+            notes.read(topic, partition, offset, value)
             consumer.store_offsets(message)
             count += 1
         if count and (message is None or count >= BATCH):
@@ -182,7 +188,7 @@ def run_kafka_python(options: dict[str, Any], notes: Notes, stopping: Stopping) 
     consumer.close()
 
 
-class AiokafkaListener(aiokafka.ConsumerRebalanceListener):
+class AiokafkaListener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]  # untyped
     def __init__(self, consumer: aiokafka.AIOKafkaConsumer, notes: Notes) -> None:
         self._consumer = consumer
         self._notes = notes

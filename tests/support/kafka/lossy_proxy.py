@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 from crc32c import crc32c
+from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer.fetch import FetchResponse
 from kafka.protocol.metadata import FindCoordinatorResponse, MetadataResponse
 
@@ -37,7 +38,7 @@ from logbroker.wire.request import RequestHeader
 SIZE = struct.Struct(">i")
 REQUEST_START = struct.Struct(">hhi")
 
-RESPONSES = {
+RESPONSES: dict[ApiKey, type[ApiMessage]] = {
     ApiKey.FETCH: FetchResponse,
     ApiKey.METADATA: MetadataResponse,
     ApiKey.FIND_COORDINATOR: FindCoordinatorResponse,
@@ -119,7 +120,8 @@ class LossyLink:
     ) -> None:
         with self._closing(near, far):
             for frame in _frames(near):
-                header = RequestHeader(*REQUEST_START.unpack_from(frame), None)
+                api_key, api_version, number = REQUEST_START.unpack_from(frame)
+                header = RequestHeader(api_key, api_version, number, None)
                 asked[header.correlation_id] = header
                 far.sendall(SIZE.pack(len(frame)) + frame)
 

@@ -1,6 +1,6 @@
 """Two brokers, mirrors between them as processes, and what lies at either end."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -76,8 +76,11 @@ class ClusterClient:
             while any(at < end for at, end in zip(reached, ends, strict=True)):
                 for message in reader.consume(500, 1.0):
                     assert message.error() is None, message.error()
-                    found[message.partition()].append(_record(message))
-                    reached[message.partition()] = message.offset() + 1
+                    partition, offset = message.partition(), message.offset()
+                    assert partition is not None
+                    assert offset is not None
+                    found[partition].append(_record(message))
+                    reached[partition] = offset + 1
         return found
 
     def ends(self, topic: str) -> list[int]:
@@ -135,7 +138,7 @@ class MirrorProcess(ServerProcess):
 
     def metrics(self, name: str) -> Mapping[str, float]:
         """What is counted under a name, by its labels as they are written."""
-        found: Counter[str] = Counter()
+        found: defaultdict[str, float] = defaultdict(float)
         for sample, value in scrape(self._port).items():
             full, _, labels = sample.partition("{")
             if full == f"logbroker_mirror_{name}":

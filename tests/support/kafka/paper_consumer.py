@@ -29,7 +29,7 @@ class Notes:
 
 
 def read(number: int, stream: MessageStream, notes: Notes, stop_after: int) -> None:
-    shares = []
+    shares: list[object] = []
     for count, message in enumerate(stream, start=1):
         assert stream._handed is not None
         share = stream._handed[0]

@@ -46,8 +46,11 @@ class ConfluentPartitions:
             end_s = time.monotonic() + DEADLINE_S
             while _lacks(found, counts) and time.monotonic() < end_s:
                 for message in consumer.consume(100, 0.2):
+                    partition, value = message.partition(), message.value()
                     if message.error() is None:
-                        found[message.partition()].append(message.value())
+                        assert partition is not None
+                        assert value is not None
+                        found[partition].append(value)
         return found
 
     def read_to_end(self, topic: str, partition: int) -> list[bytes]:

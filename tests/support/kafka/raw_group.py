@@ -216,7 +216,9 @@ class RawMember:
         wanted = None
         if topics is not None:
             wanted = [
-                OffsetFetchRequest.OffsetFetchRequestTopic(name=topic, partition_indexes=numbers)
+                OffsetFetchRequest.OffsetFetchRequestTopic(
+                    name=topic, partition_indexes=list(numbers)
+                )
                 for topic, numbers in topics.items()
             ]
         request = OffsetFetchRequest(

@@ -70,7 +70,7 @@ class ScriptedBroker:
             FETCH: (4, 17),
             SASL_HANDSHAKE: (0, 1),
         }
-        self.topic_id: UUID | None = UUID(int=1)
+        self.topic_id = UUID(int=1)
         self.topic_error = NONE
         self.leaders: deque[int] = deque()
         self.fetches: deque[dict[str, Any]] = deque()

@@ -91,7 +91,7 @@ class ConfluentClient:
         self._bootstrap = {"bootstrap.servers": bootstrap_servers}
 
     def create_topic(self, topic: str) -> None:
-        admin = confluent_admin.AdminClient(self._bootstrap)
+        admin = confluent_admin.AdminClient({**self._bootstrap})
         new = confluent_admin.NewTopic(topic, num_partitions=1, replication_factor=1)
         admin.create_topics([new])[topic].result(DEADLINE_S)
 
@@ -141,13 +141,16 @@ class ConfluentClient:
             while len(found) < count and time.monotonic() < end_s:
                 for message in consumer.consume(count - len(found), 0.2):
                     assert message.error() is None
+                    offset = message.offset()
+                    headers: Any = message.headers() or ()
+                    assert offset is not None
                     found.append(
                         ReadRecord(
-                            message.offset(),
+                            offset,
                             message.timestamp()[1],
                             message.key(),
                             message.value(),
-                            tuple(message.headers() or ()),
+                            tuple(headers),
                         )
                     )
         return found

@@ -8,7 +8,7 @@ the total of each folder.
 
 import os
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -107,7 +107,7 @@ class Summary:
         self._received.append(getattr(node, "workeroutput", {}))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        rows = [[*key, *value] for key, value in self._own.times.items()]
+        rows: list[Any] = [[*key, *value] for key, value in self._own.times.items()]
         rows += [row for each in self._received for row in each.get("processor_time", [])]
         totals: Times = {}
         for kind, name, count, seconds in rows:
@@ -120,12 +120,12 @@ class Summary:
         self._write_folders(terminalreporter, totals)
 
     def _write_folders(self, reporter: pytest.TerminalReporter, totals: Times) -> None:
-        folders: Counter[str] = Counter()
+        folders: defaultdict[str, float] = defaultdict(float)
         for (kind, name), (_, seconds) in totals.items():
             folder = name.partition("::")[0].rpartition("/")[0] or "(conftest)"
             folders[f"{folder} ({kind}s)"] += seconds
         reporter.section("processor time")
-        for folder, seconds in folders.most_common():
+        for folder, seconds in sorted(folders.items(), key=lambda item: -item[1]):
             reporter.write_line(f"{seconds:8.1f} s  {folder}")
         reporter.write_line(f"{sum(folders.values()):8.1f} s  all; by test: {self._file}")
 

@@ -127,7 +127,7 @@ class SchemaMaker:
         match self._random.choice(["add", "add", "remove", "rename", "shuffle", "name"]):
             case "add":
                 kind = self._random.choice(PRIMITIVES)
-                field = {"name": self._name("n"), "type": kind}
+                field: dict[str, Any] = {"name": self._name("n"), "type": kind}
                 if self._random.random() < 0.7:
                     field["default"] = DEFAULTS[kind]
                 fields.insert(self._random.randint(0, len(fields)), field)

@@ -225,12 +225,17 @@ def _read_to(consumer: Consumer, count: int) -> Iterator[LogRecord]:
         if message is None or message.error():
             continue
         count -= 1
-        key = message.key()
+        partition, offset = message.partition(), message.offset()
+        key, value = message.key(), message.value()
+        headers: Any = message.headers() or ()
+        assert partition is not None
+        assert offset is not None
+        assert value is not None
         yield LogRecord(
-            message.partition(),
-            message.offset(),
+            partition,
+            offset,
             None if key is None else key.decode(),
             message.timestamp()[1],
-            {name: value.decode() for name, value in message.headers() or ()},
-            message.value(),
+            {name: content.decode() for name, content in headers},
+            value,
         )

@@ -80,7 +80,7 @@ class LoadScene:
         begin_ms: int = BEGIN_MS,
         step_ms: int = 1_000,
         value_bytes: int = 0,
-        **place: int,
+        **place: Any,
     ) -> None:
         """Publish records of which no two are alike, `step_ms` apart; acknowledged at the end.
 

@@ -139,7 +139,7 @@ class JobProcess(ServerProcess):
     ) -> None:
         """Describe the process; with `submit` it is one of `spark-submit`, with these options."""
         folder.mkdir(parents=True)
-        surroundings = spark_environment(folder) | (environment or {})
+        surroundings = {**spark_environment(folder), **(environment or {})}
         super().__init__(["-m", "spark_jobs", *arguments], folder / "said", surroundings)
         if submit is not None:
             program = f"{surroundings['SPARK_HOME']}/bin/spark-submit"
@@ -185,6 +185,7 @@ class JobProcess(ServerProcess):
         """SIGKILL to the job's Python, to its JVM, and to all that these started, at once."""
         if self._process is None:
             return
+        assert isinstance(self._process, subprocess.Popen)
         _kill(self.family())
         self._process.wait()
 

@@ -128,7 +128,7 @@ def _wrote(table: Table, run: Run, name: str, numbers: Any) -> DataFile:
 def numbers_of(table: Table, file: DataFile) -> list[int]:
     """What a file of the table holds."""
     stored = pa.BufferReader(table.store.read(file.path))
-    numbers = pq.ParquetFile(stored).read(use_threads=False).column("number").to_pylist()
+    numbers: list[int] = pq.ParquetFile(stored).read(use_threads=False).column("number").to_pylist()
     assert len(numbers) == file.records
     return numbers
 

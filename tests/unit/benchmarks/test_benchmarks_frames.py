@@ -43,6 +43,8 @@ def test_a_fetch_asks_at_its_offset_and_finds_the_records_of_the_answer(tmp_path
     segment.write_bytes(batch)
     span = FileSpan(SegmentFile(segment), 0, len(batch))
     before, _, after = encode_fetch_answer(request, [FetchOutcome(wanted, 0, 5, 0, span)])
+    assert isinstance(before, bytes)
+    assert isinstance(after, bytes)
     answer = memoryview(before + batch + after)
     found = frames.read(answer)
     assert answer[found.records_at : found.records_at + found.records_bytes] == batch

@@ -5,12 +5,13 @@ DIE_AT says when: `before-link` or `after-link`. As by SIGKILL, nothing is flush
 
 import os
 import signal
+from typing import Any
 
 _link = os.link
 _when = os.environ.get("DIE_AT")
 
 
-def _link_and_die(*arguments: object, **options: object) -> None:
+def _link_and_die(*arguments: Any, **options: Any) -> None:
     if _when == "after-link":
         _link(*arguments, **options)
     os.kill(os.getpid(), signal.SIGKILL)

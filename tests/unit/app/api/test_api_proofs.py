@@ -139,8 +139,9 @@ async def test_a_webhook_is_disabled_with_its_reason(
     path = f"/webhooks/{webhook.id}/disable"
     disabled = (await developers_client.post(path, json={"reason": "we move"})).json()
     assert (disabled["status"], disabled["statusReason"]) == ("DISABLED", "we move")
-    for kwargs in ({}, {"json": {}}):
-        answer = await developers_client.post(path, **kwargs)
+    bodies: list[dict[str, Any]] = [{}, {"json": {}}]
+    for body in bodies:
+        answer = await developers_client.post(path, **body)
         assert answer.json()["statusReason"] == "disabled by its owner"
 
 

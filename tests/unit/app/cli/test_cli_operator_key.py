@@ -73,7 +73,8 @@ class Door:
     """A server that takes every request and keeps the keys it was shown."""
 
     def __init__(self) -> None:
-        shown = self.shown = []
+        shown: list[str] = []
+        self.shown = shown
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:

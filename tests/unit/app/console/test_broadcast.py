@@ -73,7 +73,11 @@ async def test_who_shows_a_replay_is_told_when_it_changes_and_others_are_not(
     ):
         store.pause_replay(replay.id)
         for each in (operators, owners):
-            await until_async(lambda each=each: len(each.pending) == 2, "row and page are told of")
+
+            def has_both(seat: Seat = each) -> bool:
+                return len(seat.pending) == 2
+
+            await until_async(has_both, "row and page are told of")
         heard = changes(operators.take())
         assert heard == changes(owners.take())
         assert "PAUSED" in heard[replay.id]["state"]

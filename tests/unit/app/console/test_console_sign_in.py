@@ -3,6 +3,7 @@
 import logging
 import re
 from contextlib import ExitStack
+from typing import Any
 
 import httpx
 import pytest
@@ -285,7 +286,8 @@ async def test_who_signs_in_and_out_is_noted_and_no_secret_is(
         await anonymous.http.post("/console/sign-in", data={"key": operator[1]})
         cookie = anonymous.http.cookies["rewind-console"]
         await anonymous.post("/console/sign-out")
-    actions = [record.action for record in caplog.records if record.name == "rewind.audit"]
+    records: list[Any] = [record for record in caplog.records if record.name == "rewind.audit"]
+    actions = [record.action for record in records]
     assert actions == ["signIn", "signOut"]
     told = " ".join(str(vars(record)) for record in caplog.records)
     assert operator[1] not in told

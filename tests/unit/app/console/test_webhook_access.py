@@ -20,7 +20,7 @@ ROUTES: Final = [
     for pages in (webhooks, webhook_registration, webhook_page, webhook_actions)
     for route in pages.router.routes
     if isinstance(route, APIRoute)
-    for method in sorted(route.methods)
+    for method in sorted(route.methods or ())
 ]
 OF_ONE: Final = [each for each in ROUTES if "{webhook_id}" in each[1]]
 FORMS: Final = [path for method, path in ROUTES if method == "POST"]

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 
@@ -275,11 +276,8 @@ async def test_every_change_is_told_to_the_audit_without_a_secret(
         ("delete", {}),
     ):
         await developers_client.post(f"{path}/{action}", form)
-    changes = [
-        (record.action, record.target, record.status)
-        for record in caplog.records
-        if record.name == "rewind.audit"
-    ]
+    records: list[Any] = [record for record in caplog.records if record.name == "rewind.audit"]
+    changes = [(record.action, record.target, record.status) for record in records]
     assert changes == [
         ("testWebhook", reached.id, 200),
         ("rotateSecret", reached.id, 200),

@@ -1,5 +1,6 @@
 """A webhook's own page in the console."""
 
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -31,7 +32,7 @@ def hour_ms(hours_ago: int) -> int:
     return (now_ms() // HOUR_MS - hours_ago) * HOUR_MS
 
 
-def missed(webhook: Webhook, start_ms: int, **counts: int) -> CountedTally:
+def missed(webhook: Webhook, start_ms: int, **counts: Any) -> CountedTally:
     """Events of an hour that were missed within its first minute."""
     tally = DeliveryTally(
         start_ms, **counts, missed_until_ms=start_ms + 60_000, missed_at_ms=start_ms + 60_000

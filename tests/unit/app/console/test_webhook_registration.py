@@ -1,6 +1,7 @@
 """Registering a webhook in the console."""
 
 import logging
+from typing import Any
 
 import pytest
 
@@ -150,11 +151,8 @@ async def test_no_line_of_a_log_has_the_secret(
     webhook = the_webhook(store)
     lines = [JsonLines().format(record) for record in caplog.records]
     assert not [line for line in lines if webhook.secret.removeprefix("whsec_") in line]
-    changes = [
-        (record.action, record.target, record.status, record.key_id)
-        for record in caplog.records
-        if record.name == "rewind.audit"
-    ]
+    records: list[Any] = [record for record in caplog.records if record.name == "rewind.audit"]
+    changes = [(record.action, record.target, record.status, record.key_id) for record in records]
     key_id = developer[0].id
     assert changes[-2:] == [
         ("createWebhook", webhook.id, 200, key_id),

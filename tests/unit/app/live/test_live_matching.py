@@ -114,7 +114,7 @@ RULES = st.builds(
     event_types=st.lists(st.sampled_from(["*", "a.*", "?.b", "a.b"]), min_size=1).map(tuple),
     where=CONDITIONS.map(lambda conditions: tuple(conditions.items())),
 )
-EVENTS = st.fixed_dictionaries(
+EVENTS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {"type": st.sampled_from(["a.b", "c.b", "a"])},
     optional={"data": st.dictionaries(st.sampled_from(["a", "b"]), SCALARS | st.just([]))},
 )

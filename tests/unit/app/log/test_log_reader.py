@@ -89,7 +89,7 @@ def test_a_stretch_that_belongs_to_others_moves_the_position(foreign_broker: str
 
 @pytest.mark.parametrize("headers", [[], [("event-id", b"")], [("event-id", "tör".encode())]])
 def test_a_record_without_a_usable_id_is_named_by_its_place(
-    foreign_broker: str, headers: list[tuple[str, bytes]]
+    foreign_broker: str, headers: list[tuple[str, str | bytes | None]]
 ) -> None:
     producer = Producer({"bootstrap.servers": foreign_broker})
     producer.produce("owed", b"{}", KEY, PARTITION, headers=headers)

@@ -35,7 +35,7 @@ def replay(
 ) -> PastReplay:
     name = f"rpl_{next(_numbers)}"
     window = Window(from_ms, to_ms)
-    return PastReplay(name, window, failed, retry_of and retry_of.id, created_ms)
+    return PastReplay(name, window, failed, retry_of.id if retry_of else None, created_ms)
 
 
 def is_replayed(*replays: PastReplay) -> bool:

@@ -10,7 +10,7 @@ from app.replay.checkpointing import DeliveryLedger, Entry
 from app.replay.hours import HOUR_MS
 from app.replay.model import Counts
 from app.replay_workers import backlog as backlog_module
-from app.replay_workers.backlog import Backlog
+from app.replay_workers.backlog import Backlog, Consignment
 from app.replay_workers.packing import BYTES_MAX, Packed, Packer
 
 RECORDS = st.lists(st.sampled_from("ed-") | st.just("e"), max_size=60)
@@ -119,14 +119,15 @@ def test_what_is_read_waits_until_enough_is_delivered() -> None:
         for offset in range(6):
             packer.add(event(offset, size))
         reading = asyncio.create_task(backlog.take_in(packer.take(6)))
-        taken = []
+        taken: list[Consignment] = []
         while len(taken) < 3:  # a fourth would be over by its comma
-            taken.append(await backlog.next())
+            consignment = await backlog.next()
+            assert consignment is not None
+            taken.append(consignment)
         await asyncio.sleep(0)
         assert not reading.done()
         assert ledger.ahead == 3
         for consignment in taken:
-            assert consignment is not None
             backlog.settle(consignment, {200: 1}, ())
         await asyncio.wait_for(reading, 10)
         assert ledger.ahead == 3

@@ -1,6 +1,6 @@
 """The end of a replay, told to its webhook: by one worker at a time, until it is taken."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -68,7 +68,7 @@ def notices(store: Store) -> Iterator[Notice]:
 @pytest.mark.parametrize("end", [ReplayState.COMPLETED, ReplayState.FAILED, ReplayState.CANCELLED])
 def test_every_end_of_a_replay_is_told_once(store: Store, running: Claim, end: ReplayState) -> None:
     assert store.claim_notice(HOUR_S) is None
-    ends = {
+    ends: dict[ReplayState, Callable[[], object]] = {
         ReplayState.COMPLETED: lambda: store.complete(running.lease),
         ReplayState.FAILED: lambda: store.fail(running.lease, "broken"),
         ReplayState.CANCELLED: lambda: store.cancel_replay(running.replay.id),
@@ -204,7 +204,7 @@ def test_many_workers_tell_many_ends_each_once(store: Store) -> None:
         ids.add(replay.id)
 
     def tell(_: int) -> list[str]:
-        told = []
+        told: list[str] = []
         # None may also mean that others are just looking at all that is due.
         while len(told) < 30 and (notice := store.claim_notice(HOUR_S)):
             store.notice_told(notice.replay.id, notice.attempt)

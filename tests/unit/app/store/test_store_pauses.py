@@ -1,5 +1,7 @@
 """Pause and resume, last words, postponed jobs, and claims that bring a job no further."""
 
+from collections.abc import Callable
+
 import pytest
 
 from app.replay.model import Claim, Counts, Failure, NewReplay, OffsetRange, Webhook, Window
@@ -100,7 +102,7 @@ def test_what_is_over_can_be_neither_paused_nor_resumed(
     store: Store, claimed: Claim, end: str
 ) -> None:
     assert store.begin_delivery(claimed.lease, OFFSETS)
-    ends = {
+    ends: dict[str, Callable[[], object]] = {
         "complete": lambda: store.complete(claimed.lease),
         "fail": lambda: store.fail(claimed.lease, "broken"),
         "cancel": lambda: store.cancel_replay(claimed.replay.id),

@@ -2,6 +2,7 @@
 
 import random
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 
@@ -86,7 +87,7 @@ def test_a_reader_learns_what_changed_since_it_looked_last(store: Store, table: 
 
 def test_every_change_of_a_webhook_is_learned(store: Store, table: Table) -> None:
     webhook = new_webhook(store)
-    for change in (
+    changes: list[Callable[[], Webhook]] = [
         lambda: webhook,
         lambda: store.refuse_webhook(webhook.id, webhook.url, "answered 500"),
         lambda: store.enable_webhook(webhook.id, webhook.url),
@@ -94,7 +95,8 @@ def test_every_change_of_a_webhook_is_learned(store: Store, table: Table) -> Non
         lambda: store.rotate_secret(webhook.id, new_secret(), 60_000),
         lambda: store.disable_webhook(webhook.id, "answered 410"),
         lambda: store.update_webhook(webhook.id, url="https://example.com/new"),
-    ):
+    ]
+    for change in changes:
         assert (change(),) == table.refresh().webhooks
 
 

@@ -98,7 +98,8 @@ def test_rules_are_listed_by_name_a_page_at_a_time(store: Store, webhook: Webhoo
     for name in names:
         store.put_rule(rule_of(webhook, name))
     store.delete_rule(webhook.id, "gone")
-    pages, cursor = [], None
+    pages: list[list[str]] = []
+    cursor = None
     while not pages or cursor is not None:
         page = store.rules(webhook.id, cursor, limit=2)
         pages.append([rule.name for rule in page.items])

@@ -1,5 +1,7 @@
 """A webhook from its registration on: proved, refused, disabled, moved, and with a new secret."""
 
+from collections.abc import Callable
+
 import pytest
 
 from app.replay.model import NewWebhook, Validation, Webhook, WebhookStatus
@@ -154,11 +156,12 @@ def test_a_webhook_that_is_gone_cannot_be_changed(store: Store, webhook: Webhook
     store.delete_webhook(webhook.id)
     store.note_failing(webhook.id, 1_000)
     for webhook_id in (webhook.id, "wh_none"):
-        for change in (
+        changes: list[Callable[[], object]] = [
             lambda: store.enable_webhook(webhook_id, URL),  # noqa: B023
             lambda: store.refuse_webhook(webhook_id, URL, "why"),  # noqa: B023
             lambda: store.disable_webhook(webhook_id, "why"),  # noqa: B023
             lambda: store.rotate_secret(webhook_id, new_secret(), 0),  # noqa: B023
-        ):
+        ]
+        for change in changes:
             with pytest.raises(WebhookNotFound):
                 change()

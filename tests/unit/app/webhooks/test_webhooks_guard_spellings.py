@@ -2,6 +2,7 @@
 
 import socket
 from ipaddress import IPv4Address, IPv6Address
+from typing import cast
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -48,8 +49,10 @@ def v6_spellings(draw: st.DrawFn, address: IPv6Address) -> str:
     return draw(st.sampled_from([f"[{text}{zone}]", f"[{text}{zone}].", f"{text}{zone}"]))
 
 
-ADDRESSES_V4 = st.sampled_from(NOT_PUBLIC_V4).map(IPv4Address) | st.ip_addresses(v=4)
-ADDRESSES_V6 = st.sampled_from(NOT_PUBLIC_V6).map(IPv6Address) | st.ip_addresses(v=6)
+ANY_V4 = cast("st.SearchStrategy[IPv4Address]", st.ip_addresses(v=4))
+ANY_V6 = cast("st.SearchStrategy[IPv6Address]", st.ip_addresses(v=6))
+ADDRESSES_V4 = st.sampled_from(NOT_PUBLIC_V4).map(IPv4Address) | ANY_V4
+ADDRESSES_V6 = st.sampled_from(NOT_PUBLIC_V6).map(IPv6Address) | ANY_V6
 SPELLINGS = ADDRESSES_V4.flatmap(v4_spellings) | ADDRESSES_V6.flatmap(v6_spellings)
 FRONTS = ["https://{}", "HTTPS://{}:443", "https://{}:0443", "https://a@{}", "https:{}"]
 REARS = ["", "/", "/hook?a=b", "?@8.8.8.8", "\\@8.8.8.8", "#@8.8.8.8", "\t", "%00"]

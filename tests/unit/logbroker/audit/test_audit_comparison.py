@@ -74,7 +74,7 @@ def test_a_row_counts_by_which_messages_came_and_not_by_how_many() -> None:
 
 
 def test_events_are_united_in_whatever_order_they_come() -> None:
-    events = [
+    events: list[Published | Received] = [
         published([0, 1]),
         published([0, 1, 2, 3]),
         received([0, 2]),

@@ -1,6 +1,7 @@
 """Joining, leaving and being silent, as Kafka's classic groups have it."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -339,7 +340,7 @@ def test_the_protocol_is_one_that_all_know_and_most_prefer() -> None:
         {"protocol_type": ""},
     ],
 )
-def test_who_shares_no_protocol_is_refused(stranger: dict[str, object]) -> None:
+def test_who_shares_no_protocol_is_refused(stranger: dict[str, Any]) -> None:
     desk = Desk()
     (first,) = desk.stable(1)
     assert desk.refusal(desk.join(**stranger)) == "InconsistentGroupProtocol"
@@ -491,7 +492,8 @@ def test_the_next_coordinator_goes_on_with_the_same_generation_and_members() -> 
     first, second = desk.stable(2)
     desk.later(SESSION_S - 0.1)
     desk.take_over()
-    assert desk.group.state is GroupState.STABLE
+    state = desk.group.state
+    assert state is GroupState.STABLE
     desk.later(SESSION_S - 0.1)
     assert desk.heartbeat(first, 2) == desk.heartbeat(second, 2) == "ok"
     assert desk.assignment(desk.sync(second)) == second.encode()

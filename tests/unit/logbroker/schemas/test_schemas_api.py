@@ -285,7 +285,13 @@ def test_whoever_looks_schemas_up_takes_the_largest_that_is_kept(desk: Desk) -> 
 
 
 def test_what_javas_client_writes_for_nothing_is_nothing(desk: Desk) -> None:
-    nothing = {"version": 0, "id": -1, "metadata": None, "ruleSet": None, "references": []}
+    nothing: dict[str, Any] = {
+        "version": 0,
+        "id": -1,
+        "metadata": None,
+        "ruleSet": None,
+        "references": [],
+    }
     assert desk.register("s", '"string"', schemaType="AVRO", **nothing) == 1
 
 
@@ -394,7 +400,7 @@ def test_what_was_read_is_told_while_others_wait_for_the_log(desk: Desk) -> None
     desk.register("s", '"string"')
     may_go = threading.Event()
     desk.log.catch_up = may_go.wait  # type: ignore[assignment,method-assign]
-    desk.log.append = lambda _decided: may_go.wait()  # type: ignore[method-assign]
+    desk.log.append = lambda decided: may_go.wait()  # type: ignore[method-assign]
     crowd = CHANGE_THREADS + NEWEST_THREADS
 
     async def ask_known() -> list[int]:

@@ -53,7 +53,7 @@ def record(*fields: dict[str, Any], **others: Any) -> dict[str, Any]:
         ),
         (record({"name": "1a", "type": "int"}), "'1a' is no field name"),
         (record({"type": "int"}), "None is no field name"),
-        (record("int"), "'int' is no field."),
+        (record("int"), "'int' is no field."),  # type: ignore[arg-type]
         ({"type": "record", "name": "R"}, "the record R has no list of fields"),
         ({"type": "record", "fields": []}, "a record without a name"),
         (record(name="1R"), "'1R' is no name"),

@@ -181,7 +181,7 @@ def test_a_subject_takes_its_level_with_it(registry: SchemaRegistry) -> None:
 def test_deletions_go_from_soft_to_permanent(registry: SchemaRegistry) -> None:
     registry.register("s", INT)
     registry.register("s", LONG)
-    for refused, delete in [
+    refusals: list[tuple[type[Exception], Callable[[], object]]] = [
         (errors.SubjectNotFound, partial(registry.delete_subject, "t")),
         (errors.SubjectNotFound, partial(registry.delete_version, "t", 1)),
         (errors.VersionNotFound, partial(registry.delete_version, "s", 3)),
@@ -190,7 +190,8 @@ def test_deletions_go_from_soft_to_permanent(registry: SchemaRegistry) -> None:
             errors.SchemaVersionNotSoftDeleted,
             partial(registry.delete_version, "s", 1, permanent=True),
         ),
-    ]:
+    ]
+    for refused, delete in refusals:
         with pytest.raises(refused):
             delete()
     registry.delete_version("s", 1)

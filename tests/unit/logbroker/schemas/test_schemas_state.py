@@ -67,7 +67,8 @@ FULL, NONE = (LevelSet("s", each) for each in (Compatibility.FULL, Compatibility
 
 def history() -> Written:
     """What counts in a log: the same change several times among it, with another before each."""
-    changes = [FIRST, FULL, NONE, FULL, NONE, VersionRegistered("s", 2, 2, LONG), FULL, FULL]
+    other = VersionRegistered("s", 2, 2, LONG)
+    changes: list[Change] = [FIRST, FULL, NONE, FULL, NONE, other, FULL, FULL]
     return chained(*zip(changes, [None, *range(len(changes))], strict=False))
 
 
@@ -171,7 +172,7 @@ def test_an_id_is_not_given_again_after_its_schema_is_gone() -> None:
     assert state.schema(1) is None
 
 
-CHANGES = [
+CHANGES: list[Change] = [
     FIRST,
     VersionRegistered('ü "', 7, 9, SchemaText('"int"', (Reference("a.B", "b", 3),))),
     VersionDeleted("s", 1, 1, is_permanent=False),

@@ -20,7 +20,12 @@ def loop() -> Iterator[SocketLoop]:
 
 def test_timers_run_in_the_order_of_their_times(loop: SocketLoop) -> None:
     seen: list[str] = []
-    loop.call_at(loop.now_s + 0.02, lambda: (seen.append("late"), loop.stop()))
+
+    def end_late() -> None:
+        seen.append("late")
+        loop.stop()
+
+    loop.call_at(loop.now_s + 0.02, end_late)
     loop.call_at(loop.now_s + 0.01, lambda: seen.append("early"))
     loop.call_at(loop.now_s + 0.015, lambda: seen.append("cancelled")).cancel()
 
@@ -60,9 +65,11 @@ def test_a_turn_ends_after_every_ready_socket_was_handled(loop: SocketLoop) -> N
     pairs = [socket.socketpair() for _ in range(3)]
     seen: list[str] = []
     for number, (near, far) in enumerate(pairs):
-        loop.register(
-            near, READ, lambda _, near=near, n=number: seen.append(f"{n}{near.recv(9)!r}")
-        )
+
+        def receive(_: int, near: socket.socket = near, number: int = number) -> None:
+            seen.append(f"{number}{near.recv(9)!r}")
+
+        loop.register(near, READ, receive)
         far.send(b"x")
 
     def end() -> None:

@@ -66,11 +66,12 @@ def ask(
     wanted += [
         MetadataRequest.MetadataRequestTopic(name=None, topic_id=one) for one in by_id.values()
     ]
-    every = [] if version == 0 else None
+    every: list[Any] | None = [] if version == 0 else None
     request = MetadataRequest(topics=wanted or every, allow_auto_topic_creation=True)
     connection.send(request, version)
     broker._loop._turn()
-    return connection.receive(MetadataResponse, version)[1]
+    answer: MetadataResponse = connection.receive(MetadataResponse, version)[1]
+    return answer
 
 
 def partitions_of(topic: Any) -> list[tuple[int, int, int, list[int], list[int]]]:

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ def folder(tmp_path: Path) -> Path:
 def new_log(folder: Path) -> OpenLog:
     """A new log with the given topic settings."""
 
-    def open_new(**settings: int | str) -> PartitionLog:
+    def open_new(**settings: Any) -> PartitionLog:
         return PartitionLog(
             folder, "events", 0, LogConfig(**settings), create_folder(folder, TOPIC_ID)
         )
@@ -37,7 +38,7 @@ def reopened(folder: Path) -> OpenLog:
         log_start_offset: int = 0,
         is_clean: bool = False,
         now_ms: int = NOW_MS,
-        **settings: int | str,
+        **settings: Any,
     ) -> PartitionLog:
         known = KnownOffsets(recovery_point, log_start_offset)
         loaded = load_folder(folder, known, now_ms, is_clean=is_clean)

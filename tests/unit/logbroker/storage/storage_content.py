@@ -56,7 +56,8 @@ def make_visible(log: PartitionLog) -> None:
     log.advance_high_watermark(log.flush())
 
 
-def content(span: FileSpan) -> bytes:
+def content(span: FileSpan | None) -> bytes:
+    assert span is not None
     return os.pread(span.file.fileno(), span.length, span.position)
 
 

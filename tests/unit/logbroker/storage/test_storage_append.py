@@ -1,4 +1,5 @@
 import struct
+from collections.abc import Callable
 
 import pytest
 from crc32c import crc32c
@@ -102,7 +103,7 @@ def test_append_time_replaces_every_timestamp_and_renews_the_crc(new_log: OpenLo
     assert log.segments[0].newest_timestamp_ms == NOW_MS
 
 
-REFUSALS = {
+REFUSALS: dict[str, tuple[Callable[[memoryview], memoryview], type[Exception]]] = {
     "cut inside the header": (lambda one: one[: HEADER_BYTES - 1], CorruptBatch),
     "empty": (lambda one: one[:0], CorruptBatch),
     "cut inside the records": (lambda one: one[:-1], CorruptBatch),

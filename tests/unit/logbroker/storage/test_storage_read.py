@@ -86,7 +86,7 @@ def test_a_span_does_not_pass_the_end_of_its_segment(new_log: OpenLog) -> None:
     make_visible(log)
     assert len(log.segments) == 3
     spans = [log.read(offset, 1 << 20, whole_batch=True) for offset in (0, 1, 2, 4)]
-    assert [span.length for span in spans] == [940, 470, 940, 470]
+    assert [span and span.length for span in spans] == [940, 470, 940, 470]
 
 
 def test_a_span_outlives_the_deletion_of_its_segment(new_log: OpenLog) -> None:

@@ -106,7 +106,9 @@ def test_a_search_behind_a_long_stretch_of_old_times_reads_little(new_log: OpenL
     append_all(log, [batch(b"x" * 100, timestamps=[BASE_MS]) for _ in range(100)])
     make_visible(log)
     segment = log.segments[0]
-    place, _ = segment.find(2000, segment.size_bytes)
+    found = segment.find(2000, segment.size_bytes)
+    assert found is not None
+    place, _ = found
     assert place - 5000 < segment.position_before_time(late - 5) <= place
     assert log.offset_for_time(late - 5) == (late, 2000, 0)
     assert log.offset_of_max_timestamp() == (late, 2000, 0)

@@ -49,7 +49,7 @@ from logbroker.wire.apis import SERVED, ApiKey, is_flexible
 from logbroker.wire.cold import BODY_BYTES_MAX, REQUESTS, decode_cold, encode_cold
 from logbroker.wire.request import RequestHeader, read_request_header
 
-RESPONSES = {
+RESPONSES: dict[ApiKey, Any] = {
     ApiKey.LIST_OFFSETS: ListOffsetsResponse,
     ApiKey.METADATA: MetadataResponse,
     ApiKey.OFFSET_COMMIT: OffsetCommitResponse,
@@ -244,7 +244,11 @@ def before_array(api_key: ApiKey, version: int) -> bytes | None:
     return None
 
 
-WITH_ARRAY = [param for param in EVERY_VERSION if before_array(*param.values) is not None]
+def has_array(param: Any) -> bool:
+    return before_array(*param.values) is not None
+
+
+WITH_ARRAY = [param for param in EVERY_VERSION if has_array(param)]
 
 
 # As a legacy count, 2**31 and 2**32 - 2 are negative, and not the -1 of null.

@@ -1,4 +1,5 @@
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -87,7 +88,9 @@ def request_of(
         cluster_id=cluster_id,
         replica_id=-1,
         replica_state=(
-            _State(version=version, replica_id=replica[0], replica_epoch=replica[1])
+            _State(  # type: ignore[arg-type]  # which is nullable
+                version=version, replica_id=replica[0], replica_epoch=replica[1]
+            )
             if replica and version >= 15
             else None
         ),
@@ -123,7 +126,10 @@ def request_of(
         ],
         rack_id=rack,
     )
-    request.with_header(correlation_id=correlation_id, client_id=client_id)
+    request.with_header(
+        correlation_id=correlation_id,
+        client_id=client_id,  # type: ignore[arg-type]  # which is nullable
+    )
     return bytes(request.encode(version=version, header=True))
 
 
@@ -251,13 +257,13 @@ def test_a_hostile_count_allocates_nothing(count: int) -> None:
             decoded(hostile)
 
 
-def answer_of(parts: list[bytes | MemorySpan]) -> bytes:
+def answer_of(parts: list[Any]) -> bytes:
     whole = b"".join(part if isinstance(part, bytes) else part.data for part in parts)
     assert int.from_bytes(whole[:4], "big") == len(whole) - 4
     return whole
 
 
-outcomes = st.tuples(
+outcomes: st.SearchStrategy[tuple[int, int, int, Any]] = st.tuples(
     st.integers(-1, 120),
     int64s,
     int64s,
@@ -270,7 +276,9 @@ def test_kafka_python_understands_the_answer(
     version: int, topics: Topics, correlation_id: int, error_code: int, data: st.DataObject
 ) -> None:
     request = decoded(request_of(version, topics, correlation_id=correlation_id))
-    results = [FetchOutcome(partition, *data.draw(outcomes)) for partition in request.partitions]
+    results: list[Any] = [
+        FetchOutcome(partition, *data.draw(outcomes)) for partition in request.partitions
+    ]
     parts = encode_fetch_answer(request, results, error_code)
     spans = [part for part in parts if not isinstance(part, bytes)]
     assert spans == [result.records for result in results if result.records and result.records.data]
@@ -316,7 +324,8 @@ def test_spans_lie_between_bytes_and_none_is_read(version: int) -> None:
         length = 1000
 
     request = decoded(request_of(version, TWO_TOPICS))
-    first, second = Unreadable(), Unreadable()
+    first: Any = Unreadable()
+    second: Any = Unreadable()
     wanted = request.partitions
     parts = encode_fetch_answer(
         request,
@@ -330,7 +339,9 @@ def test_spans_lie_between_bytes_and_none_is_read(version: int) -> None:
     end = [bytes] if version >= 12 else []
     assert kinds == [bytes, first, bytes, second, *end]
     size = sum(len(part) if isinstance(part, bytes) else part.length for part in parts)
-    assert int.from_bytes(parts[0][:4], "big") == size - 4
+    head = parts[0]
+    assert isinstance(head, bytes)
+    assert int.from_bytes(head[:4], "big") == size - 4
 
 
 def test_a_topic_without_a_name_is_answered() -> None:

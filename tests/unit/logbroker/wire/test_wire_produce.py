@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -64,11 +65,14 @@ def request_of(
             for name, partitions in topics
         ],
     )
-    request.with_header(correlation_id=correlation_id, client_id=client_id)
+    request.with_header(
+        correlation_id=correlation_id,
+        client_id=client_id,  # type: ignore[arg-type]  # which is nullable
+    )
     return bytes(request.encode(version=version, header=True))
 
 
-def single(version: int, data: bytes = b"batch", partition: int = 0, **fields: int) -> bytes:
+def single(version: int, data: bytes = b"batch", partition: int = 0, **fields: Any) -> bytes:
     return request_of(version, [("events", [(partition, data)])], **fields)
 
 
@@ -337,7 +341,7 @@ def outcome_fields(version: int, outcome: ProduceOutcome) -> tuple[object, ...]:
     )
 
 
-def answered(version: int, answer: bytes) -> tuple[int, list[object]]:
+def answered(version: int, answer: bytes) -> tuple[int, list[Any]]:
     assert int.from_bytes(answer[:4], "big") == len(answer) - 4
     response = KafkaProduceResponse.decode(answer, version=version, header=True, framed=True)
     assert bytes(response.encode(header=True, framed=True)) == answer

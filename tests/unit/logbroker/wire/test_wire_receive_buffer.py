@@ -83,7 +83,7 @@ def test_frames_are_writable_in_place_and_stay_until_compact() -> None:
     frame[0:1] = b"X"
     read_into(buffer, framed(b"abcdefghij"))
     assert taken(buffer) == [b"abcdefghij"]
-    assert frame == b"X123456789"
+    assert bytes(frame) == b"X123456789"
 
 
 @pytest.mark.parametrize("size", [-1, 0, 9, 1001, 2**31 - 1, -(2**31)])

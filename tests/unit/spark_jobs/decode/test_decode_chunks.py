@@ -72,7 +72,7 @@ def plainly(data: bytes, start: int = 0, end: int = FAR) -> list[Row]:
     ]
 
 
-def at_once(data: bytes, start: int = 0, end: int = FAR, **limits: int) -> list[Row]:
+def at_once(data: bytes, start: int = 0, end: int = FAR, **limits: Any) -> list[Row]:
     return rows(decode(data, start=start, end=end, wanted=EVERYTHING, **limits))
 
 

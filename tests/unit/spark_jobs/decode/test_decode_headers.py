@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from tests.support.kafka.record_batches import LogRecord, RawHeaders, batch_of
 Found = list[list[tuple[str, bytes | None]] | None]
 
 
-def found(headers: list[RawHeaders], **limits: int) -> Found:
+def found(headers: list[RawHeaders], **limits: Any) -> Found:
     records = [LogRecord(n, 0, b"k", b"v", each) for n, each in enumerate(headers)]
     chunks = decode(batch_of(records), start=0, end=len(headers), wanted={"headers"}, **limits)
     lists: Found = []

@@ -1,5 +1,6 @@
 """Which tables a job may write to: those of its own, and none whose rows it would remove."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ RAW = write_position({"orders": TopicPosition(None, {0: 5})}, {"orders": 0})
 QUERY = {"query": "q-1", "batch": 3}
 
 
-def kept_by(uri: str, position: dict[str, Any]) -> None:
+def kept_by(uri: str, position: Mapping[str, Any]) -> None:
     table = open_table(uri)
     run = table.new_run()
     table.commit(table.head(), kind="some", run=run, position=position, added=())

@@ -33,7 +33,8 @@ def test_a_position_names_its_topics_and_partitions_in_order() -> None:
 
 
 def test_an_empty_table_has_no_position() -> None:
-    assert read_position({}) == read_times({}) == {}
+    assert read_position({}) == {}
+    assert read_times({}) == {}
 
 
 @pytest.mark.parametrize(

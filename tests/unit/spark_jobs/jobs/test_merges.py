@@ -1,6 +1,7 @@
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,7 +19,7 @@ from spark_jobs.tables import DataFile
 MIB = 1 << 20
 
 
-def small(path: str, size: int = MIB, **fields: object) -> DataFile:
+def small(path: str, size: int = MIB, **fields: Any) -> DataFile:
     place = {"topic": "a", "partition": 0, "date": "2026-03-01", "hour": 7, **fields}
     return DataFile(path, 1, size)._replace(**place)
 

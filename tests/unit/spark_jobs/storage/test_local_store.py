@@ -176,7 +176,7 @@ def test_what_was_created_is_flushed_before_its_name_and_its_folders_after(
 
 def test_a_file_whose_writer_fails_is_gone(store: LocalStore) -> None:
     with pytest.raises(TypeError), store.create("data/a") as stream:
-        stream.write("text")  # type: ignore[arg-type]
+        stream.write("text")  # type: ignore[call-overload]
     assert not list(store.list("data"))
 
 

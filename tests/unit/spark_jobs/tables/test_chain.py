@@ -3,11 +3,11 @@
 import itertools
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -100,7 +100,7 @@ def test_who_asks_again_reads_nothing_again(long_table: str) -> None:
 def test_checkpoints_say_what_the_commits_say(long_table: str, version: int) -> None:
     table = open_table(long_table)
     files: dict[str, int] = {}
-    position = {}
+    position: Mapping[str, Any] = {}
     for commit in table.commits():
         if commit.version <= version:
             position = commit.position

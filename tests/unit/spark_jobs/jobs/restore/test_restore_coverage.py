@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -23,7 +24,10 @@ ID = UUID(int=1)
 
 def file(start: int, end: int, hour: int, topic: str = TOPIC, partition: int = 3) -> DataFile:
     """A file of the offsets `[start, end)`, all of one hour."""
-    times = {"time_min_ms": hour * HOUR_MS, "time_max_ms": (hour + 1) * HOUR_MS - 1}
+    times: dict[str, Any] = {
+        "time_min_ms": hour * HOUR_MS,
+        "time_max_ms": (hour + 1) * HOUR_MS - 1,
+    }
     path = f"data/{topic}-{partition}-{start}.parquet"
     return DataFile(
         path, end - start, 1, topic, partition, offset_min=start, offset_max=end - 1, **times
