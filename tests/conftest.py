@@ -9,6 +9,7 @@ from tests.support.processes.fork_server import fork_server
 
 pytest_plugins = (
     "tests.support.database.fixtures",
+    "tests.support.http.fixtures",
     "tests.support.kafka.fixtures",
     "tests.support.spark.fixtures",
     "tests.support.processes.process_marks",

@@ -2,25 +2,16 @@
 
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
-from tests.support.http.certificates import self_signed
 from tests.support.processes.waiting import DEADLINE_S
 
 
-@pytest.fixture(scope="session")
-def an_authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The certificate of an authority that signed no other certificate."""
-    return self_signed(tmp_path_factory.mktemp("authority"), "none.example").certificate
-
-
 @pytest.fixture(autouse=True)
-def few_authorities(an_authority: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each sender and client loads the authorities that the machine trusts: here it is one."""
-    monkeypatch.setenv("SSL_CERT_FILE", str(an_authority))
+def one_authority(few_authorities: None) -> None:
+    """No test of the service needs the authorities of the machine."""
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 from app.replay.model import Counts, OffsetRange, Window
 from app.replay.states import ReplayState
 from app.replay_workers.job import CLAIMS_IN_VAIN_MAX
+from tests.integration.replay_workers.worker_bench import BEGIN_MS, Bench
 from tests.support.processes.waiting import until_async
-from tests.unit.app.replay_workers.worker_bench import BEGIN_MS, Bench
 
 
 def test_a_take_over_goes_on_at_the_checkpoint(bench: Bench) -> None:

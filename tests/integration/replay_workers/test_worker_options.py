@@ -17,8 +17,8 @@ from app.replay.model import Counts, NewReplay, Webhook, Window
 from app.replay.options import Only, ReplayOptions
 from app.replay.pace import SLACK_S
 from app.replay.states import ReplayState
+from tests.integration.replay_workers.worker_bench import BEGIN_MS, Bench
 from tests.support.processes.waiting import until_async
-from tests.unit.app.replay_workers.worker_bench import BEGIN_MS, Bench
 
 ALL = Window(BEGIN_MS, BEGIN_MS + 1_000_000)
 

@@ -10,10 +10,15 @@ from confluent_kafka import Producer
 from app.config import Settings
 from app.log.topics import ensure_topics
 from app.store import Store
+from tests.integration.replay_workers.worker_bench import PARTITIONS, Bench
 from tests.support.database.migrated import make_migrated
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.processes.waiting import DEADLINE_S
-from tests.unit.app.replay_workers.worker_bench import PARTITIONS, Bench
+
+
+@pytest.fixture(autouse=True)
+def one_authority(few_authorities: None) -> None:
+    """No worker of a test needs the authorities of the machine."""
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 
 from app.replay.model import NewReplay, Webhook, Window
 from app.replay.options import NoticeStyle, ReplayOptions
+from tests.integration.replay_workers.worker_bench import BEGIN_MS, Bench
 from tests.support.processes.waiting import until_async
-from tests.unit.app.replay_workers.worker_bench import BEGIN_MS, Bench
 
 WINDOW = Window(BEGIN_MS, BEGIN_MS + 1_000)
 

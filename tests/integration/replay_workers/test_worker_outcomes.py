@@ -14,8 +14,8 @@ from app.replay.model import Counts, Webhook, Window
 from app.replay.options import Source
 from app.replay_workers import outcome_book
 from app.webhooks.receiver import ReceivedWebhook
+from tests.integration.replay_workers.worker_bench import BEGIN_MS, Bench
 from tests.support.processes.waiting import until_async
-from tests.unit.app.replay_workers.worker_bench import BEGIN_MS, Bench
 
 HOUR = BEGIN_MS // HOUR_MS
 

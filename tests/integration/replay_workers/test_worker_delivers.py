@@ -4,8 +4,8 @@ import asyncio
 
 from app.replay.model import Counts, Window
 from app.replay.states import ReplayState
+from tests.integration.replay_workers.worker_bench import BEGIN_MS, Bench
 from tests.support.processes.waiting import until_async
-from tests.unit.app.replay_workers.worker_bench import BEGIN_MS, Bench
 
 
 def test_every_event_of_the_window_comes_once_and_no_other(bench: Bench) -> None:

@@ -11,9 +11,9 @@ from app.log.topics import DELIVERY_OUTCOMES, ensure_topics
 from app.replay.model import Counts, Window
 from app.replay.options import Only
 from app.replay.states import ReplayState
+from tests.integration.replay_workers.worker_bench import BEGIN_MS, PARTITIONS, Bench
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.processes.waiting import DEADLINE_S, until_async
-from tests.unit.app.replay_workers.worker_bench import BEGIN_MS, PARTITIONS, Bench
 
 WINDOW = Window(BEGIN_MS, BEGIN_MS + 1_000_000)
 

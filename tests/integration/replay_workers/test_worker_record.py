@@ -5,8 +5,8 @@ import asyncio
 from app.replay.model import Counts, Failure, Replay
 from app.replay.moves import MoveEvent
 from app.replay.states import ReplayState
+from tests.integration.replay_workers.worker_bench import Bench
 from tests.support.processes.waiting import until_async
-from tests.unit.app.replay_workers.worker_bench import Bench
 
 
 def moves(bench: Bench, replay: Replay) -> list[tuple[MoveEvent, str | None]]:
