@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo spark up test check bench clean services
+.PHONY: help demo spark up unit test test-all coverage check bench clean services
 
 help:  ## List the commands
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 # An environment is made again when its Python is too old or gone, or has no pip. PHONY: the rule then
 # runs although the file is there, and so do the rules of all that was installed into it.
@@ -48,13 +48,27 @@ up: $(VENV)/.run  ## Run broker, API and worker until Ctrl-C, data in ./.rewind
 services:  ## Install what the tests need from Debian: MariaDB's server, Chromium, kcat and more
 	tests/install-services
 
-# Hundreds of processes that load our code: the first one compiles it for all, whatever the
-# environment says.
-test: export PYTHONDONTWRITEBYTECODE =
-test: $(VENV)/.test services  ## Install what the tests need, then run all of them
-	$(BIN)/python -m pytest -n 4 --dist loadgroup
+# Hundreds of processes load our code: the first one compiles it for all, whatever the environment
+# says.
+unit test test-all coverage: export PYTHONDONTWRITEBYTECODE =
 
-check: $(VENV)/.test  ## Lint, types and floors
+T := tests/unit
+unit: $(VENV)/.test  ## Test without starting a process: all, or a part with T=path
+	$(BIN)/python -m pytest -n 2 -m "not processes and not long" $(T)
+
+test: $(VENV)/.test services  ## Install what the tests need, then run all but the long ones
+	$(BIN)/python -m pytest -n 4 --dist loadgroup -m "not long"
+
+test-all: $(VENV)/.test services  ## Run the long tests, which `make test` leaves out
+	$(BIN)/python -m pytest -n 4 --dist loadgroup -m long
+
+coverage: $(VENV)/.test services  ## Run the tests of `make test`, then show branch coverage by package
+	$(BIN)/python -m coverage erase
+	$(BIN)/python -m coverage run -m pytest -n 4 --dist loadgroup -m "not long"
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m tests.coverage_by_package
+
+check: $(VENV)/.test  ## Check style, types and the layers of packages
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy

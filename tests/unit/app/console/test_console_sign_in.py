@@ -86,6 +86,7 @@ async def test_a_wrong_key_is_refused_and_too_many_are_not_even_looked_up(
         assert "retry-after" in answer.headers
 
 
+@pytest.mark.long
 async def test_cookies_that_stand_for_nobody_are_not_looked_up_for_ever(
     client: ConsoleClient, anonymous: ConsoleClient, settings: Settings, operator: Issued
 ) -> None:

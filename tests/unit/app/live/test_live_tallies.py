@@ -99,6 +99,7 @@ def test_what_was_taken_is_not_counted_again() -> None:
     assert {(each.tally.delivered, each.tally.failed) for each in tallies.take()()} == {(0, 1)}
 
 
+@pytest.mark.long
 def test_counts_are_bounded_and_what_finds_no_room_is_told() -> None:
     lost: list[None] = []
     tallies = Tallies(HISTORY_MS, lambda: lost.append(None))

@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
 
+import pytest
+
 from app.replay.model import (
     Claim,
     Counts,
@@ -49,6 +51,7 @@ def claim_until_none(store: Store, worker: str, lease_s: float = 3_600) -> list[
     return claims
 
 
+@pytest.mark.long
 def test_eight_workers_claim_a_hundred_jobs_each_exactly_once(store: Store) -> None:
     for number in range(100):
         webhook = store.create_webhook(

@@ -128,6 +128,7 @@ def test_a_set_that_cannot_be_packed_is_published_in_parts() -> None:
     assert united == larger
 
 
+@pytest.mark.long
 def test_receipts_are_split_by_size_with_every_message_and_repeat_in_just_one() -> None:
     chance = random.Random(2)
     counted = tuple(

@@ -152,7 +152,7 @@ class GroupMachine(RuleBasedStateMachine):
 
 
 TestAnyGroup = GroupMachine.TestCase
-TestAnyGroup.settings = settings(max_examples=200, stateful_step_count=60, deadline=None)
+TestAnyGroup.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
 
 ALONE = GroupView({"a": {"clicks": 1}}, {"clicks": [0, 1]})
 SHARED = GroupView({"a": {"clicks": 1}, "b": {"clicks": 1}}, {"clicks": [0, 1]})

@@ -347,6 +347,7 @@ def test_long_names_do_not_make_long_json_of_few_bytes(
         decoder.to_json(framed(schema_id, number(10_000) + b"\0" * 10_001))
 
 
+@pytest.mark.long
 def test_records_of_a_byte_each_are_refused_before_they_are_made(
     registry: RegistryStub, decoder: AvroDecoder
 ) -> None:

@@ -416,6 +416,7 @@ def ask(registry: SchemaRegistry, change: Change) -> None:
             registry.set_compatibility(subject, level)
 
 
+@pytest.mark.long
 @given(
     st.lists(st.tuples(st.integers(0, 1), MOVES, st.lists(MOVES, max_size=3)), max_size=15),
     st.booleans(),

@@ -28,7 +28,10 @@ def address(tmp_path: Path) -> Iterator[str]:
     address = f"127.0.0.1:{broker.port}"
     with RawConnection(address) as connection:
         make_topic(connection, "events")
+    # What is there already is not searched by `connections`: all modules of the tests.
+    gc.freeze()
     yield address
+    gc.unfreeze()
     broker.stop()
     thread.join()
 

@@ -185,6 +185,7 @@ class Consumer(Thread):
             self.batches += 1
 
 
+@pytest.mark.long
 def test_readers_see_whole_batches_while_the_log_is_written_rolled_and_cut(
     new_log: OpenLog,
 ) -> None:

@@ -245,6 +245,7 @@ def test_no_memory_is_taken_for_what_is_only_announced() -> None:
         assert peak_bytes(partial(refused, log)) < MB
 
 
+@pytest.mark.long
 def test_a_bomb_of_records_without_bytes_is_refused_in_its_first_part() -> None:
     packed = zlib.compress(bytes(16 * MB), wbits=31)
     log = batch_packed(

@@ -128,6 +128,7 @@ def test_whatever_times_records_claim_each_is_written_once_and_in_order(
     assert [found[offset] for offset in range(len(expected))] == expected
 
 
+@pytest.mark.long
 def test_further_hours_than_have_files_of_their_own_share_one(tmp_path: Path) -> None:
     hours = range(HOURS_MAX + 200)
     with files_of(tmp_path) as writer:
@@ -139,6 +140,7 @@ def test_further_hours_than_have_files_of_their_own_share_one(tmp_path: Path) ->
     assert sum(file.records for file in written) == len(hours)
 
 
+@pytest.mark.long
 def test_memory_is_bounded_by_bytes_and_not_by_hours(tmp_path: Path) -> None:
     before = pa.total_allocated_bytes()
     most = 0
