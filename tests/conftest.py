@@ -17,8 +17,8 @@ pytest_plugins = (
 )
 
 # A busy machine takes its time; no test here is about time.
-# Half of the library's hundred examples: each run has others, and everybody runs them often.
-settings.register_profile("untimed", deadline=None, max_examples=50)
+# Fewer than the hundred examples of the library: each run has others, and everybody runs them often.
+settings.register_profile("untimed", deadline=None, max_examples=30)
 settings.load_profile("untimed")
 
 
