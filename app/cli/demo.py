@@ -34,12 +34,12 @@ CHOSEN: Final = 0
 
 @click.command()
 def demo() -> None:
-    """Show the whole story on this machine in under a minute; exit 0 only if the proof holds.
+    """Run an end-to-end demo on this machine; exit 0 only if the proof holds.
 
-    A broker, the API, the live path and a worker start on a temporary folder. A platform
-    publishes an hour of account activity, which is delivered to whom it concerns; one receiver
-    goes down for part of it. A replay is asked for, and then the receiver's own record is
-    compared, by event id, with what it was owed.
+    It takes less than a minute. A broker, the API, the live path and a worker start on a temporary
+    folder. A platform publishes an hour of account activity, and each event is delivered to the
+    webhooks that it concerns; one receiver goes down for part of the hour. The demo requests a
+    replay, and compares, by event id, what this receiver got with what it should have got.
     """
     metrics_port = free_port()
     with tempfile.TemporaryDirectory(prefix="rewind-demo-") as folder:

@@ -22,7 +22,7 @@ database_option = setting_options(database="SQLAlchemy URL of the database.")
 
 @click.group()
 def keys() -> None:
-    """Make, list and revoke the keys that open the API."""
+    """Create, list and revoke API keys."""
     # The audit's lines are JSON, as those of the servers are.
     dictConfig(CONFIG)
 

@@ -52,7 +52,7 @@ def api(stop_on_stdin_close: bool, **overrides: str | None) -> None:
 )
 @stop_on_stdin_close_option
 def worker(stop_on_stdin_close: bool, **overrides: str | None) -> None:
-    """Run replays until SIGTERM or Ctrl-C; what is unfinished is left to other workers."""
+    """Run replays until SIGTERM or Ctrl-C; other workers take over unfinished ones."""
     from app.replay_workers.server import run
 
     settings = load_settings(**overrides)

@@ -46,7 +46,7 @@ def compact(
     master: str | None,
     as_json: bool,
 ) -> None:
-    """Merge the small files of each topic, date and hour, and delete what is nobody's any more.
+    """Merge the small files of each topic, date and hour, and delete orphaned files.
 
     May run beside a load, and beside readers: those that began before find their files for a week.
     """

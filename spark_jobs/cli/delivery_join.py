@@ -68,7 +68,7 @@ def delivery_join(
     master: str | None,
     as_json: bool,
 ) -> None:
-    """Join what is owed with what became of it, a row for each event, while they come.
+    """Join events with their outcomes as they come, a row for each event.
 
     The table has each event of this data centre once, whatever crashes: with its first outcome and
     the delay, or without an outcome, if it was not settled in time. An event that comes later than

@@ -57,7 +57,7 @@ def delivery_report(
     master: str | None,
     as_json: bool,
 ) -> None:
-    """Tell what became of a day's events, by webhook and hour, as a table and as a page.
+    """Report the outcomes of a day's events, by webhook and hour, as a table and as a page.
 
     It reads delivery_log, delivery_outcomes and replay_outcomes in the table that `load` keeps. A
     report takes the place of the one that was there of that day: run it again when more has been

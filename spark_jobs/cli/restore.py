@@ -86,7 +86,7 @@ def restore(
     master: str | None,
     as_json: bool,
 ) -> None:
-    """Publish events that the log has deleted anew, out of the raw table, for replays of them.
+    """Publish deleted events again, from the raw table, for replays that wait for them.
 
     With --api, the service is asked which replays wait, and told where their events lie. What no
     replay needs any more is deleted from the topic, which else keeps everything. By hand, with
