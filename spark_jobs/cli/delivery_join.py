@@ -17,10 +17,6 @@ from spark_jobs.cli.options import (
     table_option,
 )
 from spark_jobs.cli.stream_options import BatchTotals, session_settings, stream_options, stream_run
-from spark_jobs.jobs.delivery_join import DeliveryJoin, JoinedBatch
-from spark_jobs.jobs.derived_tables import quarantine_of
-from spark_jobs.jobs.streaming import StreamSource
-from spark_jobs.session import running_session
 
 
 @click.command()
@@ -74,6 +70,11 @@ def delivery_join(
     the delay, or without an outcome, if it was not settled in time. An event that comes later than
     --watermark allows has no row; delivery-report counts it.
     """
+    from spark_jobs.jobs.delivery_join import DeliveryJoin, JoinedBatch
+    from spark_jobs.jobs.derived_tables import quarantine_of
+    from spark_jobs.jobs.streaming import StreamSource
+    from spark_jobs.session import running_session
+
     totals = BatchTotals(JoinedBatch._fields[1:])
     with plain_refusals():
         job = DeliveryJoin(
