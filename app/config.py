@@ -13,10 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-PREFIX: Final = "REWIND_"
-
-KAFKA_PREFIX: Final = "REWIND_KAFKA_"
-"""What begins the variables whose rest is a property of the Kafka client, with `_` for its dots."""
+from app.variables import KAFKA_PREFIX, PREFIX
 
 DATABASE_SCHEMES: Final = ("sqlite", "mysql+pymysql")
 """SQLAlchemy's names of the databases the store knows; the second is MySQL and MariaDB."""

@@ -6,11 +6,12 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from app.config import PREFIX, Settings
+from app.config import Settings
 from app.log.topics import DELIVERY_LOG, ensure_topics
 from app.replay.model import NewReplay, NewWebhook, Replay, Webhook
 from app.replay.states import TERMINAL, ReplayState
 from app.store import Store, migrate
+from app.variables import PREFIX
 from app.webhooks.signing import new_secret
 from benchmarks.delivery_history import History, load
 from benchmarks.running_broker import RunningBroker, fresh_broker, until

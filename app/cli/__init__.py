@@ -3,44 +3,66 @@
 import atexit
 import gc
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Final
 
 import click
 
-COMMANDS: Final[Mapping[str, str]] = {
-    "up": "up",
-    "demo": "demo",
-    "api": "servers",
-    "worker": "servers",
-    "live": "servers",
-    "replay": "replay",
-    "replays": "replays",
-    "publish": "publish",
-    "listen": "listen",
-    "migrate": "migrate",
-    "keys": "keys",
+from logbroker.lazy_group import LazyCommand, LazyGroup
+
+COMMANDS: Final[Mapping[str, LazyCommand]] = {
+    "up": LazyCommand(
+        "app.cli.up:up",
+        "Run brokers, API, live path and worker until Ctrl-C; the data stays in the data "
+        "directory.",
+    ),
+    "demo": LazyCommand(
+        "app.cli.demo:demo",
+        "Run an end-to-end demo on this machine; exit 0 only if the proof holds.",
+    ),
+    "api": LazyCommand(
+        "app.cli.servers:api",
+        "Serve the HTTP API, and the operators' console at /console, until SIGTERM or Ctrl-C.",
+    ),
+    "worker": LazyCommand(
+        "app.cli.servers:worker",
+        "Run replays until SIGTERM or Ctrl-C; other workers take over unfinished ones.",
+    ),
+    "live": LazyCommand(
+        "app.cli.servers:live",
+        "Match events against the rules and deliver them, until SIGTERM or Ctrl-C.",
+    ),
+    "replay": LazyCommand(
+        "app.cli.replay:replay",
+        "Replay to WEBHOOK_ID its events of a window of event time.",
+    ),
+    "replays": LazyCommand(
+        "app.cli.replays:replays",
+        "List and show replays, and pause, resume, cancel or retry them.",
+    ),
+    "publish": LazyCommand(
+        "app.cli.publish:publish",
+        "Publish the events of FILE, one JSON object in each line; `-` is standard input.",
+    ),
+    "listen": LazyCommand(
+        "app.cli.listen:listen",
+        "Take webhooks on every path and print a line for each, until Ctrl-C.",
+    ),
+    "migrate": LazyCommand(
+        "app.cli.migrate:migrate",
+        "Create or upgrade the tables; running it twice does nothing more.",
+    ),
+    "keys": LazyCommand(
+        "app.cli.keys:keys",
+        "Create, list and revoke API keys.",
+    ),
 }
-"""The module that each command is in, as the function of its name."""
 
 
-class _Commands(click.Group):
-    """Loads a subcommand when it is asked for: a worker starts without what the others need."""
-
-    def list_commands(self, _ctx: click.Context) -> list[str]:
-        """The names, in the order of the help."""
-        return list(COMMANDS)
-
-    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The subcommand of a name; None where there is none."""
-        if cmd_name not in COMMANDS:
-            return None
-        command = getattr(import_module(f"app.cli.{COMMANDS[cmd_name]}"), cmd_name)
-        assert isinstance(command, click.Command)
-        return command
-
-
-@click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    cls=LazyGroup,
+    lazy_commands=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(package_name="rewind")
 def main() -> None:
     """Replay-as-a-service over a log: webhooks that were missed are delivered again."""

@@ -2,14 +2,18 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import quote
 
-import httpx
-
-from app.cli import operator_key
+from app.cli import operator_key_file
 from app.cli.options import refuse
-from app.config import PREFIX, Settings
+from app.variables import PREFIX
+
+if TYPE_CHECKING:
+    # It takes longer to load than all the rest of a command, whose help does without it.
+    import httpx
+
+    from app.config import Settings
 
 TIMEOUT_S: Final = 60.0
 
@@ -26,11 +30,13 @@ class ApiClient:
 
     def __init__(self, url: str, key: str) -> None:
         """Without a key (an empty text), the API answers little."""
+        import httpx
+
         headers = {"authorization": f"Bearer {key}"} if key else {}
         self._client = httpx.Client(base_url=url, timeout=TIMEOUT_S, headers=headers)
 
     @classmethod
-    def of(cls, settings: Settings) -> Self:
+    def of(cls, settings: "Settings") -> Self:
         """A client of the API that the settings name, with their key or else the operator's.
 
         Ends the process when what should be a key cannot be one.
@@ -95,6 +101,8 @@ class ApiClient:
         return self._ask("GET", f"/replays/{quote(replay_id, safe='')}")
 
     def _ask(self, method: str, path: str, **request: Any) -> dict[str, Any]:
+        import httpx
+
         try:
             response = self._client.request(method, path, **request)
         except httpx.HTTPError as error:
@@ -104,7 +112,7 @@ class ApiClient:
             raise ApiRefused(_problem_text(response))
         return self._document(response)
 
-    def _document(self, response: httpx.Response) -> dict[str, Any]:
+    def _document(self, response: "httpx.Response") -> dict[str, Any]:
         try:
             answer: dict[str, Any] = response.json()
         except ValueError:
@@ -114,18 +122,18 @@ class ApiClient:
         return answer
 
 
-def _key_of(settings: Settings) -> str:
+def _key_of(settings: "Settings") -> str:
     key = settings.api_key
     if not key:
         # Many are not the operator, or on another machine: the API says whether it takes a key.
         with suppress(OSError):
-            key = operator_key.read(settings.data_dir)
+            key = operator_key_file.read(settings.data_dir)
     if not (key.isascii() and key.isprintable()) or " " in key:
-        refuse(f"{PREFIX}API_KEY or {operator_key.FILE_NAME} holds no API key")
+        refuse(f"{PREFIX}API_KEY or {operator_key_file.FILE_NAME} holds no API key")
     return key
 
 
-def _problem_text(response: httpx.Response) -> str:
+def _problem_text(response: "httpx.Response") -> str:
     try:
         problem = response.json()
         return f"{response.status_code} {problem['title']}: {problem.get('detail', '')}"

@@ -4,25 +4,30 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from logging.config import dictConfig
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from app.cli.audit import note_key
 from app.cli.options import load_settings, refuse, setting_options
 from app.cli.printable import printable
-from app.json_log import CONFIG
 from app.replay.accounts import ACCOUNT_NAME, ApiKey, Scope
 from app.replay.windows import format_time
-from app.store import Store, StoreError
+from logbroker.lazy_group import imports_without_gc
+
+if TYPE_CHECKING:
+    from app.store import Store
 
 database_option = setting_options(database="SQLAlchemy URL of the database.")
 
 
 @click.group()
 def keys() -> None:
-    """Make, list and revoke the keys that open the API."""
+    """Create, list and revoke API keys."""
+    from logging.config import dictConfig
+
+    from app.json_log import CONFIG
+
     # The audit's lines are JSON, as those of the servers are.
     dictConfig(CONFIG)
 
@@ -86,8 +91,11 @@ def revoke(key_id: str, **overrides: str | None) -> None:
 
 
 @contextmanager
-def _store(overrides: dict[str, str | None]) -> Iterator[Store]:
+def _store(overrides: dict[str, str | None]) -> "Iterator[Store]":
     """The store of the settings; what it refuses ends the process."""
+    with imports_without_gc():
+        from app.store import Store, StoreError
+
     store = Store.open(load_settings(**overrides).database)
     try:
         store.check()

@@ -3,14 +3,17 @@
 import click
 
 from app.cli.options import load_settings, refuse, setting_options
-from app.store import StoreError
-from app.store import migrate as migrate_database
+from logbroker.lazy_group import imports_without_gc
 
 
 @click.command()
 @setting_options(database="SQLAlchemy URL of the database.")
 def migrate(**overrides: str | None) -> None:
     """Create or upgrade the tables; running it twice does nothing more."""
+    with imports_without_gc():
+        from app.store import StoreError
+        from app.store import migrate as migrate_database
+
     settings = load_settings(**overrides)
     try:
         migrate_database(settings.database)

@@ -3,11 +3,14 @@
 import os
 import sys
 from collections.abc import Callable
-from typing import NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import click
 
-from app.config import PREFIX, ConfigurationError, Settings
+from app.variables import PREFIX
+
+if TYPE_CHECKING:
+    from app.config import Settings
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -35,8 +38,11 @@ api_options = setting_options(
 )
 
 
-def load_settings(**overrides: object) -> Settings:
+def load_settings(**overrides: object) -> "Settings":
     """The settings of the environment with the options in front; ends the process if refused."""
+    # They load Pydantic, which the help of a command does not need.
+    from app.config import ConfigurationError, Settings
+
     try:
         settings = Settings.load(os.environ, **overrides)
         if settings.kafka_properties:

@@ -85,7 +85,7 @@ def replay(
     wait: bool,
     **overrides: str | None,
 ) -> None:
-    """Replay to WEBHOOK_ID what it was owed in a window of event time.
+    """Replay to WEBHOOK_ID its events of a window of event time.
 
     Times are RFC 3339 or yyyymmddhhmm in UTC. The job goes to standard output as JSON; the
     exit code is 0 when every event was delivered.

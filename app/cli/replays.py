@@ -22,7 +22,7 @@ _VERBS: Final = {
 
 @click.group()
 def replays() -> None:
-    """Look at replays, and pause, resume, cancel or retry them.
+    """List and show replays, and pause, resume, cancel or retry them.
 
     Replays go to standard output as JSON, one in each line.
     """

@@ -10,6 +10,7 @@ import click
 
 from app.cli.options import load_settings, setting_options
 from app.cli.stdin_watch import stop_when_stdin_closes
+from logbroker.lazy_group import imports_without_gc
 
 stop_on_stdin_close_option = click.option(
     "--stop-on-stdin-close",
@@ -30,14 +31,16 @@ stop_on_stdin_close_option = click.option(
 @stop_on_stdin_close_option
 def api(stop_on_stdin_close: bool, **overrides: str | None) -> None:
     """Serve the HTTP API, and the operators' console at /console, until SIGTERM or Ctrl-C."""
-    from app.api.server import serve
+    with imports_without_gc():
+        from app.api.server import serve
 
     settings = load_settings(**overrides)
     if stop_on_stdin_close:
         stop_when_stdin_closes()
     if not settings.console:
         sys.exit(serve(settings))
-    from app.console.application import with_console
+    with imports_without_gc():
+        from app.console.application import with_console
 
     sys.exit(serve(settings, with_console))
 
@@ -52,8 +55,9 @@ def api(stop_on_stdin_close: bool, **overrides: str | None) -> None:
 )
 @stop_on_stdin_close_option
 def worker(stop_on_stdin_close: bool, **overrides: str | None) -> None:
-    """Run replays until SIGTERM or Ctrl-C; what is unfinished is left to other workers."""
-    from app.replay_workers.server import run
+    """Run replays until SIGTERM or Ctrl-C; other workers take over unfinished ones."""
+    with imports_without_gc():
+        from app.replay_workers.server import run
 
     settings = load_settings(**overrides)
     if stop_on_stdin_close:
@@ -77,7 +81,8 @@ def live(stop_on_stdin_close: bool, **overrides: str | None) -> None:
 
     Any number of these processes share the work.
     """
-    from app.live.server import run
+    with imports_without_gc():
+        from app.live.server import run
 
     settings = load_settings(**overrides)
     if stop_on_stdin_close:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Final, Self
 
 from app.cli import operator_key
-from app.config import PREFIX, Settings, kafka_variable
+from app.config import Settings, kafka_variable
 from app.store import migrate
+from app.variables import PREFIX
 from logbroker.embedded import ChildProcess, EmbeddedBroker
 
 POLL_S: Final = 0.2

@@ -2,17 +2,13 @@
 
 import os
 import signal
-from logging.config import dictConfig
 from types import FrameType
 
 import click
 
 from app.cli.options import load_settings, refuse, setting_options
-from app.cli.service import LocalService, ServiceStopped
-from app.config import PREFIX
-from app.json_log import CONFIG, said_in
-from app.store import StoreError
-from logbroker.embedded import ChildDidNotStart
+from app.variables import PREFIX
+from logbroker.lazy_group import imports_without_gc
 
 
 class _Stopped(BaseException):
@@ -41,6 +37,14 @@ def up(**overrides: str | None) -> None:
 
     One broker needs nothing beside it. Several, with --brokers, use several cores.
     """
+    from logging.config import dictConfig
+
+    with imports_without_gc():
+        from app.cli.service import LocalService, ServiceStopped
+        from app.json_log import CONFIG, said_in
+        from app.store import StoreError
+        from logbroker.embedded import ChildDidNotStart
+
     settings = load_settings(**overrides)
     given = overrides["bootstrap_servers"] or os.environ.get(f"{PREFIX}BOOTSTRAP_SERVERS")
     signal.signal(signal.SIGTERM, _stop)

@@ -9,10 +9,11 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, Producer
 
-from app.config import KAFKA_PREFIX, ConfigurationError, kafka_variable
+from app.config import ConfigurationError, kafka_variable
 from app.log.group_reader import group_configuration
 from app.log.publisher import publisher_configuration
 from app.log.reader import reader_configuration
+from app.variables import KAFKA_PREFIX
 from logbroker.client.properties import (
     BINDING,
     NOWHERE,

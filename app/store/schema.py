@@ -1,8 +1,9 @@
 """Which schema a database has, and whether it is that of this version."""
 
+from pathlib import Path
 from typing import Final
 
-from sqlalchemy import Connection, column, inspect, select, table
+from sqlalchemy import Connection, column, inspect, make_url, select, table
 
 from app.store.engine import patient_engine, translated
 from app.store.tables import REVISION
@@ -20,10 +21,25 @@ def migrate(url: str) -> None:
         StoreUnavailable: the database does not answer, or somebody else migrates it for long.
         SchemaUnknown: a later version has migrated it.
     """
+    if _exists(url) and is_migrated(url):
+        return
     # To load Alembic takes a fifth of the time in which a process starts, and few migrate.
     from app.store.migration import upgrade
 
     upgrade(url)
+
+
+def _exists(url: str) -> bool:
+    """Whether a SQLite file has content; of a server only its answer can say.
+
+    An empty file may be one that another process just made to migrate it: a reader would stand in
+    the way when that process switches the file to write-ahead logging.
+    """
+    place = make_url(url)
+    if place.get_backend_name() != "sqlite":
+        return True
+    file = Path(place.database or "")
+    return file.is_file() and file.stat().st_size > 0
 
 
 def is_migrated(url: str) -> bool:

@@ -2,32 +2,50 @@
 
 import atexit
 import gc
-from importlib import import_module
+from collections.abc import Mapping
 from typing import Final
 
 import click
 
-COMMANDS: Final = ("serve", "topics", "groups", "dump", "mirror", "registry", "audit")
-"""Each is the function of its name in the module of its name."""
+from logbroker.lazy_group import LazyCommand, LazyGroup
+
+COMMANDS: Final[Mapping[str, LazyCommand]] = {
+    "serve": LazyCommand(
+        "logbroker.cli.serve:serve",
+        "Serve the Kafka protocol from a data directory until SIGTERM or Ctrl-C.",
+    ),
+    "topics": LazyCommand(
+        "logbroker.cli.topics:topics",
+        "Create, list, describe and delete topics of a running broker.",
+    ),
+    "groups": LazyCommand(
+        "logbroker.cli.groups:groups",
+        "List, describe, reset and delete consumer groups of a running cluster.",
+    ),
+    "dump": LazyCommand(
+        "logbroker.cli.dump:dump",
+        "Print and check each batch of log segments, and the indexes next to each segment.",
+    ),
+    "mirror": LazyCommand(
+        "logbroker.cli.mirror:mirror",
+        "Copy topics from one cluster to another until SIGTERM or Ctrl-C.",
+    ),
+    "registry": LazyCommand(
+        "logbroker.cli.registry:registry",
+        "Serve the REST interface of Confluent's Schema Registry until SIGTERM or Ctrl-C.",
+    ),
+    "audit": LazyCommand(
+        "logbroker.cli.audit:audit",
+        "Compare what was published with what was received, by the topic `audit` of a cluster.",
+    ),
+}
 
 
-class _Commands(click.Group):
-    """Loads a subcommand when it is asked for: a broker starts without what a mirror needs."""
-
-    def list_commands(self, _ctx: click.Context) -> list[str]:
-        """The names, in the order of the help."""
-        return list(COMMANDS)
-
-    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The subcommand of a name; None where there is none."""
-        if cmd_name not in COMMANDS:
-            return None
-        command = getattr(import_module(f"logbroker.cli.{cmd_name}"), cmd_name)
-        assert isinstance(command, click.Command)
-        return command
-
-
-@click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    cls=LazyGroup,
+    lazy_commands=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(package_name="rewind")
 def main() -> None:
     """A log broker that speaks the Apache Kafka protocol and keeps its disk format."""

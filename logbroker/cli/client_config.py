@@ -1,19 +1,24 @@
 """The options that name a file of properties for the Kafka clients of a command."""
 
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from logbroker.client.properties import PropertyRules, read_properties
+if TYPE_CHECKING:
+    from logbroker.client.properties import PropertyRules
 
 CLIENT_CONFIG: Final = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
-def read_client_config(option: str, path: Path | None, rules: PropertyRules) -> dict[str, str]:
+def read_client_config(option: str, path: Path | None, rules: "PropertyRules") -> dict[str, str]:
     """The properties of the file that `option` names; none where it names no file.
 
     Raises:
         ConfigurationError: it cannot be read, or one line for each problem in it.
     """
-    return {} if path is None else read_properties(option, path, rules)
+    if path is None:
+        return {}
+    from logbroker.client.properties import read_properties
+
+    return read_properties(option, path, rules)

@@ -53,7 +53,7 @@ def _check_names(
 )
 @click.option("--records", "with_records", is_flag=True, help="Print every record, too.")
 def dump(segments: tuple[Path, ...], with_records: bool) -> None:
-    """Print each batch of log segments and check it, with the indexes beside the segment.
+    """Print and check each batch of log segments, and the indexes next to each segment.
 
     Ends with 0 when everything is right, 1 when something is wrong, 2 when misused.
     """

@@ -8,7 +8,7 @@ from logbroker.cli.group_report import GroupPartition, GroupReport
 from logbroker.cli.log_positions import Place
 from logbroker.cli.offset_reset import PlannedOffset
 from logbroker.cli.text_table import UNKNOWN, table_lines
-from logbroker.registry.zookeeper.consumers import PaperConsumer
+from logbroker.registry.paper_group import PaperConsumer
 
 _PARTITION_HEADINGS: Final = (
     "TOPIC",

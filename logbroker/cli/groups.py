@@ -28,7 +28,7 @@ from logbroker.cli.offset_reset import (
 )
 from logbroker.cli.rfc3339 import parse_time
 from logbroker.cli.text_table import table_lines
-from logbroker.registry.zookeeper.consumers import PaperGroup, read_paper_groups
+from logbroker.registry.paper_group import PaperGroup
 
 _zookeeper_option = click.option(
     "--zookeeper",
@@ -191,7 +191,11 @@ def _target(
 
 
 def _paper_groups(zookeeper: str | None) -> Mapping[str, PaperGroup] | None:
-    return None if zookeeper is None else read_paper_groups(zookeeper)
+    if zookeeper is None:
+        return None
+    from logbroker.registry.zookeeper.consumers import read_paper_groups
+
+    return read_paper_groups(zookeeper)
 
 
 def _reports(

@@ -18,9 +18,6 @@ from logbroker.cli.server_command import (
 )
 from logbroker.config import PORT_MAX
 from logbroker.errors import ConfigurationError
-from logbroker.mirror.client_properties import RULES
-from logbroker.mirror.metrics import serve_metrics
-from logbroker.mirror.mirror import Mirror
 from logbroker.mirror.settings import COMPRESSIONS, Cluster, MirrorSettings
 
 _METRICS_HOST: Final = "127.0.0.1"
@@ -124,6 +121,9 @@ def mirror(
     Partitions, order, keys, values, headers and times are kept. The line `logbroker mirror ready`
     on standard error says that it has its share of the partitions.
     """
+    from logbroker.mirror.metrics import serve_metrics
+    from logbroker.mirror.mirror import Mirror
+
     open_log(log_format)
     metrics = metrics_address(_METRICS_HOST, metrics_port, metrics_listen)
     try:
@@ -150,4 +150,6 @@ def mirror(
 
 
 def _cluster(servers: str, option: str, config: Path | None) -> Cluster:
+    from logbroker.mirror.client_properties import RULES
+
     return Cluster(servers, read_client_config(option, config, RULES))

@@ -15,9 +15,6 @@ from logbroker.cli.server_command import (
     stop_on_stdin_close_option,
 )
 from logbroker.errors import LogbrokerError
-from logbroker.schemas.client_properties import RULES
-from logbroker.schemas.journal import SchemaJournal
-from logbroker.schemas.server import RegistryServer
 
 
 @click.command()
@@ -61,6 +58,10 @@ def registry(
     Schemas live in the topic `_schemas`. The line `logbroker registry ready on HOST:PORT` on
     standard error says that all of it was read.
     """
+    from logbroker.schemas.client_properties import RULES
+    from logbroker.schemas.journal import SchemaJournal
+    from logbroker.schemas.server import RegistryServer
+
     open_log(log_format)
     try:
         properties = read_client_config("--client-config", client_config, RULES)

@@ -21,7 +21,6 @@ from logbroker.cli.server_command import (
 )
 from logbroker.config import TOPIC_SETTINGS, BrokerConfig, LogConfig, apply_topic_settings
 from logbroker.errors import InvalidConfig, LogbrokerError, StorageFailed
-from logbroker.server.broker import Broker
 
 SWITCH_INTERVAL_S = 0.001
 """How long another thread may keep the interpreter while the loop's thread waits for it. With
@@ -141,6 +140,8 @@ def serve(
 
     The line `logbroker ready on HOST:PORT` on standard error says that it serves.
     """
+    from logbroker.server.broker import Broker
+
     open_log(log_format)
     host, port = listen
     metrics = metrics_address(host, settings["metrics_port"], metrics_listen)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from confluent_kafka.admin import NewTopic
 
@@ -17,7 +17,9 @@ from logbroker.cli.log_positions import (
     since,
 )
 from logbroker.cli.rfc3339 import format_time
-from logbroker.cli.topic_facts import TopicFacts, TopicFactsClient
+
+if TYPE_CHECKING:
+    from logbroker.cli.topic_facts import TopicFacts, TopicFactsClient
 
 PARTITIONS_MAX: Final = 100_000
 """The most that the client can ask for."""
@@ -92,6 +94,9 @@ class TopicAdmin:
 
     def describe(self, names: Sequence[str]) -> list[TopicState]:
         """The state of each named topic in their order; of all, by name, where none is named."""
+        # It loads kafka-python, which takes as long as all that the other calls load together.
+        from logbroker.cli.topic_facts import TopicFactsClient
+
         with TopicFactsClient(self._bootstrap_servers) as client:
             topics = client.describe(names or None)
             settings = client.changed_settings([topic.name for topic in topics])
@@ -106,7 +111,7 @@ class TopicAdmin:
             for topic in topics
         ]
 
-    def _logs(self, topics: Sequence[TopicFacts], client: TopicFactsClient) -> _Logs:
+    def _logs(self, topics: "Sequence[TopicFacts]", client: "TopicFactsClient") -> _Logs:
         led_by: dict[int, set[Place]] = {}
         for topic in topics:
             for number, leader, _ in topic.partitions:
@@ -117,7 +122,7 @@ class TopicAdmin:
         return _Logs(client.sizes(led_by), *positions)
 
 
-def _partition_states(topic: TopicFacts, logs: _Logs) -> list[PartitionState]:
+def _partition_states(topic: "TopicFacts", logs: _Logs) -> list[PartitionState]:
     return [
         PartitionState(
             partition=number,

@@ -33,9 +33,8 @@ from logbroker.server.housekeeping import Housekeeping
 from logbroker.server.listener import Listener
 from logbroker.server.loop import SocketLoop
 from logbroker.server.membership import Membership
-from logbroker.server.metrics.collector import Watched
 from logbroker.server.metrics.counters import Counters
-from logbroker.server.metrics.endpoint import serve_metrics
+from logbroker.server.metrics.watched import Watched
 from logbroker.server.opening import open_data
 from logbroker.server.partition import Partition, Partitions
 from logbroker.server.produce import ProduceHandler
@@ -104,6 +103,9 @@ class Broker:
         Raises:
             ConfigurationError: the address cannot be bound.
         """
+        # Prometheus' client loads Python's HTTP server, and most brokers serve no metrics.
+        from logbroker.server.metrics.endpoint import serve_metrics
+
         serve_metrics(self._watched(), host, port)
 
     def _build(self, view: ClusterView) -> None:

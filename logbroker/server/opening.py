@@ -8,7 +8,6 @@ from logbroker.errors import ConfigurationError, StorageFailed, UnknownTopicId
 from logbroker.registry.cluster import ClusterView
 from logbroker.registry.local.registry import REGISTRY_FILE, LocalRegistry
 from logbroker.registry.registry import Registry
-from logbroker.registry.zookeeper.registry import ZooKeeperRegistry
 from logbroker.server.catalog import log_config
 from logbroker.storage.identity import META_NAME, DirectoryIdentity, new_directory_id
 from logbroker.storage.log_directory import LogDirectory, Owner
@@ -86,6 +85,9 @@ def _check(config: BrokerConfig, name: str, found: str, wanted: str) -> None:
 def _open_registry(config: BrokerConfig, directory_id: str) -> Registry:
     if config.zookeeper is None:
         return LocalRegistry.open(config.data_dir, config.broker_id)
+    # A lone broker starts without Kazoo.
+    from logbroker.registry.zookeeper.registry import ZooKeeperRegistry
+
     return ZooKeeperRegistry.open(
         config.zookeeper, config.broker_id, config.zookeeper_session_timeout_s, directory_id
     )

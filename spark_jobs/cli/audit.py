@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,10 +19,10 @@ from spark_jobs.cli.options import (
 )
 from spark_jobs.cli.refusal import refuse
 from spark_jobs.cli.telling import service_address, service_options, told
-from spark_jobs.jobs.audit import COUNTS, AuditedDay, LoadAudit
-from spark_jobs.jobs.load_audit import MISSING
 from spark_jobs.jobs.telling import Facts, Scalar
-from spark_jobs.session import running_session
+
+if TYPE_CHECKING:
+    from spark_jobs.jobs.audit import AuditedDay
 
 
 @click.command()
@@ -61,6 +62,9 @@ def audit(
     It reads the topic audit and those of the messages in the table that `load` keeps. The exit code
     is 1 when a message is missing, and when the topic audit was not loaded past the day's end.
     """
+    from spark_jobs.jobs.audit import LoadAudit
+    from spark_jobs.session import running_session
+
     with plain_refusals(), told("audit", table, service_address(api, api_key_file)) as run:
         days = days_of(day, first, end, datetime.now(UTC))
         job = LoadAudit(table, report_table, name_list(topics), lateness_s * 1_000)
@@ -79,11 +83,14 @@ def audit(
         )
 
 
-def facts(found: Sequence[AuditedDay]) -> Facts:
+def facts(found: "Sequence[AuditedDay]") -> Facts:
     """What the service is told of some days: `missing` is what should have been loaded by now.
 
     Of what is pending, nobody can say that yet.
     """
+    from spark_jobs.jobs.audit import COUNTS
+    from spark_jobs.jobs.load_audit import MISSING
+
     sums: Counter[str] = Counter(dict.fromkeys(COUNTS, 0))
     topics: dict[str, Counter[str]] = defaultdict(lambda: Counter(dict.fromkeys(COUNTS, 0)))
     for total in (total for day in found for total in day.totals):
@@ -99,7 +106,7 @@ def facts(found: Sequence[AuditedDay]) -> Facts:
     return Facts(summary, topics)
 
 
-def _tell(found: Sequence[AuditedDay], as_json: bool) -> None:
+def _tell(found: "Sequence[AuditedDay]", as_json: bool) -> None:
     if as_json:
         echo_json([each.as_json() for each in found])
         return

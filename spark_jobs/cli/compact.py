@@ -1,6 +1,7 @@
 """`rewind-jobs compact`: small files of a table become fewer, and orphans go."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,10 +13,11 @@ from spark_jobs.cli.options import (
     table_option,
 )
 from spark_jobs.cli.telling import service_address, service_options, told
-from spark_jobs.jobs.compact import ORPHANS_S, SMALL_BYTES, CompactReport, document, lines
-from spark_jobs.jobs.compact import compact as run_compact
+from spark_jobs.jobs.defaults import ORPHANS_S, SMALL_BYTES
 from spark_jobs.jobs.telling import Facts
-from spark_jobs.session import session_on_demand
+
+if TYPE_CHECKING:
+    from spark_jobs.jobs.compact import CompactReport
 
 
 @click.command()
@@ -46,10 +48,14 @@ def compact(
     master: str | None,
     as_json: bool,
 ) -> None:
-    """Merge the small files of each topic, date and hour, and delete what is nobody's any more.
+    """Merge the small files of each topic, date and hour, and delete orphaned files.
 
     May run beside a load, and beside readers: those that began before find their files for a week.
     """
+    from spark_jobs.jobs.compact import compact as run_compact
+    from spark_jobs.jobs.compact import document, lines
+    from spark_jobs.session import session_on_demand
+
     with plain_refusals(), told("compact", table, service_address(api, api_key_file)) as run:
         with session_on_demand("compact", master=master) as session:
             report = run_compact(
@@ -66,7 +72,9 @@ def compact(
         click.echo(line)
 
 
-def _facts(report: CompactReport) -> Facts:
+def _facts(report: "CompactReport") -> Facts:
+    from spark_jobs.jobs.compact import document
+
     found = document(report)
     names = ("version", "merged", "files", "fileBytes", "records")
     return Facts({name: found[name] for name in names} | {"collected": report.collected.files})

@@ -1,6 +1,7 @@
 """`rewind-jobs decode`: what has been loaded since, with Avro values turned into JSON."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,10 +15,10 @@ from spark_jobs.cli.options import (
     table_option,
 )
 from spark_jobs.cli.telling import service_address, service_options, told
-from spark_jobs.jobs.decode import Decoded, DecodeJob
-from spark_jobs.jobs.derived_tables import quarantine_of
 from spark_jobs.jobs.telling import Facts
-from spark_jobs.session import session_on_demand
+
+if TYPE_CHECKING:
+    from spark_jobs.jobs.decode import Decoded
 
 
 @click.command()
@@ -52,6 +53,10 @@ def decode(
     What cannot be decoded goes to the quarantine, with the reason. A run that was killed has added
     nothing that the next one adds again.
     """
+    from spark_jobs.jobs.decode import DecodeJob
+    from spark_jobs.jobs.derived_tables import quarantine_of
+    from spark_jobs.session import session_on_demand
+
     with plain_refusals(), told("decode", table, service_address(api, api_key_file)) as run:
         job = DecodeJob(
             table=table,
@@ -69,7 +74,7 @@ def decode(
         click.echo(_line(decoded, decoded_table))
 
 
-def _line(decoded: Decoded, table: str) -> str:
+def _line(decoded: "Decoded", table: str) -> str:
     if decoded.version is None:
         return f"nothing new: {table} has all that was loaded when this run began"
     return (

@@ -17,10 +17,6 @@ from spark_jobs.cli.options import (
     table_option,
 )
 from spark_jobs.cli.stream_options import BatchTotals, session_settings, stream_options, stream_run
-from spark_jobs.jobs.delivery_join import DeliveryJoin, JoinedBatch
-from spark_jobs.jobs.derived_tables import quarantine_of
-from spark_jobs.jobs.streaming import StreamSource
-from spark_jobs.session import running_session
 
 
 @click.command()
@@ -68,12 +64,17 @@ def delivery_join(
     master: str | None,
     as_json: bool,
 ) -> None:
-    """Join what is owed with what became of it, a row for each event, while they come.
+    """Join events with their outcomes as they come, a row for each event.
 
     The table has each event of this data centre once, whatever crashes: with its first outcome and
     the delay, or without an outcome, if it was not settled in time. An event that comes later than
     --watermark allows has no row; delivery-report counts it.
     """
+    from spark_jobs.jobs.delivery_join import DeliveryJoin, JoinedBatch
+    from spark_jobs.jobs.derived_tables import quarantine_of
+    from spark_jobs.jobs.streaming import StreamSource
+    from spark_jobs.session import running_session
+
     totals = BatchTotals(JoinedBatch._fields[1:])
     with plain_refusals():
         job = DeliveryJoin(

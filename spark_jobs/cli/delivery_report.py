@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,11 +19,11 @@ from spark_jobs.cli.options import (
     table_option,
 )
 from spark_jobs.cli.telling import service_address, service_options, told
-from spark_jobs.jobs.delivery_report.job import DeliveryReport, WrittenReport
 from spark_jobs.jobs.delivery_report.texts import count_text, delay_text, share_text
-from spark_jobs.jobs.derived_tables import quarantine_of
 from spark_jobs.jobs.telling import Facts
-from spark_jobs.session import running_session
+
+if TYPE_CHECKING:
+    from spark_jobs.jobs.delivery_report.job import WrittenReport
 
 
 @click.command()
@@ -57,12 +58,16 @@ def delivery_report(
     master: str | None,
     as_json: bool,
 ) -> None:
-    """Tell what became of a day's events, by webhook and hour, as a table and as a page.
+    """Report the outcomes of a day's events, by webhook and hour, as a table and as a page.
 
     It reads delivery_log, delivery_outcomes and replay_outcomes in the table that `load` keeps. A
     report takes the place of the one that was there of that day: run it again when more has been
     loaded.
     """
+    from spark_jobs.jobs.delivery_report.job import DeliveryReport
+    from spark_jobs.jobs.derived_tables import quarantine_of
+    from spark_jobs.session import running_session
+
     with (
         plain_refusals(),
         told("delivery-report", table, service_address(api, api_key_file)) as run,
@@ -76,7 +81,7 @@ def delivery_report(
     _tell(reports, as_json)
 
 
-def facts(reports: Sequence[WrittenReport]) -> Facts:
+def facts(reports: "Sequence[WrittenReport]") -> Facts:
     """What the service is told of the reports of some days, added up."""
     sums: Counter[str] = Counter()
     for each in reports:
@@ -85,7 +90,7 @@ def facts(reports: Sequence[WrittenReport]) -> Facts:
     return Facts({"days": days, **sums, "unread": sum(each.unread for each in reports)})
 
 
-def _tell(reports: Sequence[WrittenReport], as_json: bool) -> None:
+def _tell(reports: "Sequence[WrittenReport]", as_json: bool) -> None:
     if as_json:
         echo_json([each.as_json() for each in reports])
         return

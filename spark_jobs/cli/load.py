@@ -1,11 +1,10 @@
 """`rewind-jobs load`: what the log has had since the last load, into a table."""
 
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from logbroker.client.raw import EARLIEST, LATEST
 from spark_jobs.cli.options import (
     bootstrap_servers_option,
     client_config_option,
@@ -20,15 +19,13 @@ from spark_jobs.cli.options import (
 )
 from spark_jobs.cli.telling import service_address, service_options, told
 from spark_jobs.errors import DataLost, InvalidOption, TopicReplaced
-from spark_jobs.jobs.load import RECORDS_MAX, LoadRequest
-from spark_jobs.jobs.load import load as run_load
-from spark_jobs.jobs.load_report import LoadReport, document, facts, lines
-from spark_jobs.jobs.record_files import CODECS
+from spark_jobs.jobs.defaults import CODECS, RECORDS_MAX
 from spark_jobs.jobs.telling import Facts
-from spark_jobs.log.limits import Matching, Subscribed
-from spark_jobs.session import session_on_demand
 
-_STARTS: Final = {"earliest": EARLIEST, "latest": LATEST}
+if TYPE_CHECKING:
+    from spark_jobs.jobs.load_report import LoadReport
+    from spark_jobs.log.limits import Matching, Subscribed
+
 _WAYS_ON: Final = (
     "nothing was loaded; with --no-fail-on-data-loss the load goes on with what there is, tells "
     "how many offsets are missing, notes for later loads that a topic is gone, and begins one that "
@@ -56,7 +53,7 @@ _WAYS_ON: Final = (
 )
 @click.option(
     "--starting-offsets",
-    type=click.Choice(list(_STARTS)),
+    type=click.Choice(["earliest", "latest"]),
     default="earliest",
     show_default=True,
     help="Where the first load into a table begins. Later ones begin where the last one ended; "
@@ -100,13 +97,18 @@ def load(
     Data and offsets become visible together, and only at the end. A load that was killed, or that
     another one was quicker than, has changed nothing: run it again.
     """
+    from logbroker.client.raw import EARLIEST, LATEST
+    from spark_jobs.jobs.load import LoadRequest
+    from spark_jobs.jobs.load import load as run_load
+    from spark_jobs.session import session_on_demand
+
     with plain_refusals(), told("load", table, service_address(api, api_key_file)) as run:
         request = LoadRequest(
             properties=client_properties(bootstrap_servers, client_config),
             choice=_choice(topics, subscribe_pattern),
             table=table,
             may_lose=not fail_on_data_loss,
-            first_start=_STARTS[starting_offsets],
+            first_start=EARLIEST if starting_offsets == "earliest" else LATEST,
             records_max=records_max,
             codec=codec,
         )
@@ -119,7 +121,9 @@ def load(
     _tell(report, as_json)
 
 
-def _choice(topics: str | None, pattern: str | None) -> Subscribed | Matching:
+def _choice(topics: str | None, pattern: str | None) -> "Subscribed | Matching":
+    from spark_jobs.log.limits import Matching, Subscribed
+
     if (topics is None) == (pattern is None):
         raise InvalidOption("one of --topics and --subscribe-pattern says what to load")
     if pattern is not None:
@@ -130,7 +134,9 @@ def _choice(topics: str | None, pattern: str | None) -> Subscribed | Matching:
     return Subscribed(names)
 
 
-def _facts(report: LoadReport) -> Facts:
+def _facts(report: "LoadReport") -> Facts:
+    from spark_jobs.jobs.load_report import facts
+
     found = facts(report)
     names = ("records", "readBytes", "files", "fileBytes")
     return Facts(
@@ -147,7 +153,9 @@ def _facts(report: LoadReport) -> Facts:
     )
 
 
-def _tell(report: LoadReport, as_json: bool) -> None:
+def _tell(report: "LoadReport", as_json: bool) -> None:
+    from spark_jobs.jobs.load_report import document, lines
+
     if as_json:
         echo_json(document(report))
         return

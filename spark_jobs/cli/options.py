@@ -9,7 +9,6 @@ from typing import Final
 
 import click
 
-from logbroker.client.properties import read_lines
 from logbroker.errors import ConfigurationError
 from spark_jobs.cli.refusal import MISUSED, refuse
 from spark_jobs.errors import InvalidOption, PipelineError
@@ -65,8 +64,12 @@ def client_properties(bootstrap_servers: str, client_config: Path | None) -> dic
     Raises:
         InvalidOption: the file has a line that is no property.
     """
+    properties: dict[str, str] = {}
     try:
-        properties = {} if client_config is None else read_lines("--client-config", client_config)
+        if client_config is not None:
+            from logbroker.client.properties import read_lines
+
+            properties = read_lines("--client-config", client_config)
     except ConfigurationError as error:
         raise InvalidOption(str(error)) from error
     return {**properties, "bootstrap.servers": bootstrap_servers}

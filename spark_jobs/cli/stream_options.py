@@ -2,14 +2,16 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from spark_jobs.cli.durations import Duration
 from spark_jobs.cli.options import echo_json
 from spark_jobs.errors import InvalidOption
-from spark_jobs.jobs.streaming import StreamRun
+
+if TYPE_CHECKING:
+    from spark_jobs.jobs.streaming import StreamRun
 
 _TRIGGER_S: Final = 60
 _PARTITIONS: Final = 8
@@ -77,12 +79,14 @@ def stream_options(command: Command) -> Command:
     return command
 
 
-def stream_run(checkpoint: str, trigger_s: int | None, *, available_now: bool) -> StreamRun:
+def stream_run(checkpoint: str, trigger_s: int | None, *, available_now: bool) -> "StreamRun":
     """How the query runs, by the options.
 
     Raises:
         InvalidOption: they contradict each other.
     """
+    from spark_jobs.jobs.streaming import StreamRun
+
     if not available_now:
         return StreamRun(checkpoint, _TRIGGER_S if trigger_s is None else trigger_s)
     if trigger_s is not None:

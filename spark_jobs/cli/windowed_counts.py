@@ -16,10 +16,6 @@ from spark_jobs.cli.options import (
     table_option,
 )
 from spark_jobs.cli.stream_options import BatchTotals, session_settings, stream_options, stream_run
-from spark_jobs.jobs.derived_tables import quarantine_of
-from spark_jobs.jobs.streaming import StreamSource
-from spark_jobs.jobs.windowed_counts.job import CountedBatch, WindowedCounts
-from spark_jobs.session import running_session
 
 
 @click.command()
@@ -80,6 +76,11 @@ def windowed_counts(
     and their number is told. An event's type is its header event-type, or else the member `type`
     of its JSON object; what has neither goes to the quarantine.
     """
+    from spark_jobs.jobs.derived_tables import quarantine_of
+    from spark_jobs.jobs.streaming import StreamSource
+    from spark_jobs.jobs.windowed_counts.job import CountedBatch, WindowedCounts
+    from spark_jobs.session import running_session
+
     totals = BatchTotals(CountedBatch._fields[1:])
     with plain_refusals():
         job = WindowedCounts(

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import CorruptTable
+from spark_jobs.jobs.defaults import ORPHANS_S, SMALL_BYTES
 from spark_jobs.jobs.merges import Merge, plan_merges
 from spark_jobs.jobs.record_files import ROW_GROUP_BYTES, open_writer
 from spark_jobs.jobs.task_errors import told_plainly
@@ -26,10 +27,6 @@ from spark_jobs.storage import TableStore, open_store
 from spark_jobs.tables import Collected, DataFile, Snapshot, open_table
 
 KIND: Final = "compact"
-SMALL_BYTES: Final = 32 << 20
-ORPHANS_S: Final = 2 * 86_400.0
-"""Longer than any run takes; one that is alive after all is refused its commit."""
-
 CODEC: Final = "zstd"
 
 Batches = Iterator[pa.RecordBatch]

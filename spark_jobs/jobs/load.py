@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from logbroker.client.raw import EARLIEST, RawCluster
 from spark_jobs.errors import DataLost, InvalidOption
+from spark_jobs.jobs.defaults import RECORDS_MAX
 from spark_jobs.jobs.load_position import moved_on, read_position, read_times, write_position
 from spark_jobs.jobs.load_report import LoadReport, facts
 from spark_jobs.jobs.load_task import (
@@ -38,9 +39,6 @@ from spark_jobs.log.ranges import OffsetRange, split
 from spark_jobs.tables import Run, Table, open_table
 
 KIND: Final = "load"
-RECORDS_MAX: Final = 10_000_000
-"""Of a task: what is done again when one fails, and at most what a range's files have."""
-
 WORTH_A_TASK: Final = 250_000
 """Records: fewer are not shared out, since each task adds a file for each hour."""
 

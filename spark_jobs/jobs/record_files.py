@@ -23,8 +23,6 @@ ROW_GROUP_BYTES: Final = 64 << 20
 FILE_BYTES_MAX: Final = 1 << 30
 """As written; a row group may lie beyond. So no reader has to take more than this at once."""
 
-CODECS: Final = ("zstd", "snappy", "gzip", "none")
-
 SCHEMA: Final[pa.Schema] = to_arrow_schema(RECORDS, timezone="UTC")
 
 _DIFFERENCES: Final = dict.fromkeys(("offset", "timestamp"), "DELTA_BINARY_PACKED")

@@ -1,10 +1,13 @@
 """Where the replay service is, and which key opens it."""
 
 from dataclasses import dataclass, field
-
-import httpx
+from typing import TYPE_CHECKING
 
 from spark_jobs.errors import InvalidOption
+
+if TYPE_CHECKING:
+    # Most runs have no service to report to.
+    import httpx
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +24,18 @@ class ServiceAddress:
     def __post_init__(self) -> None:
         _check(self.url, self.key)
 
-    def client(self, timeout_s: float) -> httpx.Client:
+    def client(self, timeout_s: float) -> "httpx.Client":
         """A client that shows the key; whoever asks for it closes it."""
+        import httpx
+
         headers = {"authorization": f"Bearer {self.key}"} if self.key else {}
         return httpx.Client(base_url=self.url, headers=headers, timeout=timeout_s)
 
 
 def _check(url: str, key: str) -> None:
     """Refuse what a client would only fail by, with the key or a password in what it says."""
+    import httpx
+
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL:

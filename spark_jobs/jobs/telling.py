@@ -5,9 +5,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
-
-import httpx
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from spark_jobs.errors import (
     CorruptTable,
@@ -21,6 +19,9 @@ from spark_jobs.errors import (
     UnsupportedStorage,
 )
 from spark_jobs.jobs.service import ServiceAddress
+
+if TYPE_CHECKING:
+    import httpx
 
 Scalar = str | int | bool | None
 
@@ -107,7 +108,9 @@ def tell(service: ServiceAddress, run: JobRun) -> None:
             _tell(client, document)
 
 
-def _tell(client: httpx.Client, document: dict[str, Any]) -> None:
+def _tell(client: "httpx.Client", document: dict[str, Any]) -> None:
+    import httpx
+
     try:
         answer = client.post(PATH, json=document)
     except httpx.HTTPError as error:

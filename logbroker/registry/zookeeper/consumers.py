@@ -4,12 +4,12 @@ Source: the paper, section 3.2: the consumer, ownership and offset registries.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
 from logbroker.groups.stored import TopicPartition
 from logbroker.registry.group_payloads import parse_offset
+from logbroker.registry.paper_group import PaperConsumer, PaperGroup
 from logbroker.registry.zookeeper import paths
 from logbroker.registry.zookeeper.session import ZooKeeperSession, children, get
 
@@ -17,23 +17,6 @@ SESSION_S: Final = 6.0
 """The session owns nothing, so it is all the same how long it outlives this process."""
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class PaperConsumer:
-    """A registered consumer; `streams` is how many it reads of each topic."""
-
-    consumer_id: str
-    streams: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class PaperGroup:
-    """What the three registries have of one group; owners are streams of its consumers."""
-
-    consumers: list[PaperConsumer]
-    owners: Mapping[TopicPartition, str]
-    offsets: Mapping[TopicPartition, int]
 
 
 def read_paper_groups(address: str) -> dict[str, PaperGroup]:

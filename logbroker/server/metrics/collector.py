@@ -4,25 +4,17 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from logbroker.config import BrokerConfig
 from logbroker.groups.states import GroupState
 from logbroker.registry.cluster import ClusterView
-from logbroker.registry.registry import Registry
-from logbroker.server.group_commit import GroupCommit
-from logbroker.server.groups.coordinator import GroupCoordinator
-from logbroker.server.listener import Listener
-from logbroker.server.metrics.counters import Counters, Histogram
+from logbroker.server.metrics.counters import Histogram
 from logbroker.server.metrics.families import FAMILIES, histogram, numbers
 from logbroker.server.metrics.logs import log_metrics
-from logbroker.server.partition import Partitions
-from logbroker.server.produce import ProduceHandler
-from logbroker.storage.log_directory import LogDirectory
+from logbroker.server.metrics.watched import Watched
 from logbroker.wire.apis import ApiKey
 from logbroker.wire.error_codes import name_of
 
@@ -32,21 +24,6 @@ SINGLE_COUNTS: Final = tuple(
     if family.kind == "counter" and not family.labels and name != "flushes_total"
 )
 """Counters that are a field of `Counters` each."""
-
-
-@dataclass(frozen=True, slots=True)
-class Watched:
-    """The parts of a broker that a scrape looks at, all of which any thread may ask."""
-
-    config: BrokerConfig
-    counters: Counters
-    partitions: Partitions
-    coordinator: GroupCoordinator
-    registry: Registry
-    logs: LogDirectory
-    produce: ProduceHandler
-    commit: GroupCommit
-    listener: Listener
 
 
 class BrokerCollector:

@@ -3,7 +3,8 @@
 from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
 
 from logbroker.errors import ConfigurationError
-from logbroker.server.metrics.collector import BrokerCollector, Watched
+from logbroker.server.metrics.collector import BrokerCollector
+from logbroker.server.metrics.watched import Watched
 
 
 def serve_metrics(watched: Watched, host: str, port: int) -> None:

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.cli.restore import Rounds, _one_window
+from spark_jobs.cli.restore_rounds import Rounds, restore_window
 from spark_jobs.jobs.restore.archive import ArchiveTopic
 from spark_jobs.jobs.restore.job import Done, Restore, restore_all
 from spark_jobs.jobs.restore.records import Record
@@ -213,6 +213,6 @@ def test_what_the_log_has_deleted_comes_again_out_of_the_table(
     restore = Restore(str(scene.log.table_folder), scene.archive, lambda: spark)
     window = (scene.strangers[0], scene.begin_ms, scene.begin_ms + 7 * MINUTE_MS)
     properties = {"bootstrap.servers": scene.log.bootstrap_servers}
-    _one_window(restore, window, properties, as_json=True)
+    restore_window(restore, window, properties, as_json=True)
     place = json.loads(capsys.readouterr().out)
     assert place["records"] == place["end"] - place["start"] == 7

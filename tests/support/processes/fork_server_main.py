@@ -26,6 +26,16 @@ LOADED_WHEN_RUN: Final = (
     "app.console.application",
     "app.live.server",
     "app.replay_workers.server",
+    "app.store.migration",
+    "logbroker.mirror.client_properties",
+    "logbroker.mirror.metrics",
+    "logbroker.mirror.mirror",
+    "logbroker.registry.zookeeper.consumers",
+    "logbroker.registry.zookeeper.registry",
+    "logbroker.schemas.client_properties",
+    "logbroker.schemas.server",
+    "logbroker.server.broker",
+    "logbroker.server.metrics.endpoint",
 )
 """What no module of a command line imports before its command is called."""
 

@@ -6,7 +6,8 @@ import click
 from annotated_types import Ge, Le
 
 from app.cli import main as rewind
-from app.config import KAFKA_PREFIX, Settings, _variable
+from app.config import Settings, _variable
+from app.variables import KAFKA_PREFIX
 from tests.unit.docs.doc_pages import page, shown, table
 
 SETTINGS = table(page("service.md"), "## Settings")

@@ -82,6 +82,17 @@ def test_the_revision_of_the_tables_is_that_of_the_last_migration() -> None:
 
 
 @pytest.mark.processes
+def test_a_database_that_is_current_is_not_migrated_again(database_url: str) -> None:
+    migrate(database_url)
+    program = (
+        "import sys; from app.store import migrate;"
+        " migrate(sys.argv[1]); sys.exit('alembic' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, database_url], check=False)
+    assert done.returncode == 0
+
+
+@pytest.mark.processes
 def test_a_process_that_migrates_nothing_does_without_alembic(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/rewind.db"
     migrate(url)
