@@ -17,7 +17,7 @@ pytest_plugins = (
 )
 
 # A busy machine takes its time; no test here is about time.
-# Fewer than the hundred examples of the library: each run has others, and everybody runs them often.
+# Fewer than the hundred examples of the library: each run has others, and many run them.
 settings.register_profile("untimed", deadline=None, max_examples=30)
 settings.load_profile("untimed")
 
