@@ -1,5 +1,6 @@
 """Settings of every test, and the fixtures of `tests.support`, by subject."""
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -20,6 +21,12 @@ pytest_plugins = (
 # Fewer than the hundred examples of the library: each run has others, and many run them.
 settings.register_profile("untimed", deadline=None, max_examples=30)
 settings.load_profile("untimed")
+
+
+def pytest_collection_finish() -> None:
+    """Leave modules and collected tests out of garbage collection, which would visit them all."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -10,9 +10,9 @@ from confluent_kafka.admin import (
     OffsetSpec,
 )
 
-from app.log.asking_clients import asking_clients
 from app.log.errors import LogUnavailable, TopicMissing, WindowNotRetained
 from app.log.group_position import Bounds
+from app.log.lookup_clients import LookupClients
 from app.log.topics import DELIVERY_LOG
 from app.replay.model import OffsetRange, Window
 from logbroker.client.partitioner import partition_for_key
@@ -41,9 +41,7 @@ class LogHistory:
         topic: str = DELIVERY_LOG,
         timeout_s: float = 10.0,
     ) -> None:
-        self._admin, self._consumer = asking_clients(
-            bootstrap_servers, properties, "rewind-history", _SILENCE_MS
-        )
+        self._clients = LookupClients(bootstrap_servers, properties, "rewind-history", _SILENCE_MS)
         self._topic = topic
         self._timeout_s = timeout_s
 
@@ -63,7 +61,7 @@ class LogHistory:
             LogUnavailable: the log does not answer.
         """
         try:
-            topics = self._consumer.list_topics(self._topic, self._timeout_s).topics
+            topics = self._clients.consumer.list_topics(self._topic, self._timeout_s).topics
         except KafkaException as refusal:
             raise self._unavailable(refusal.args[0]) from refusal
         topic = topics[self._topic]
@@ -142,7 +140,7 @@ class LogHistory:
         self, partition: int, spec: OffsetSpec, topic: str | None = None
     ) -> "Future[ListOffsetsResultInfo]":
         place = TopicPartition(topic or self._topic, partition)
-        answers = self._admin.list_offsets({place: spec}, request_timeout=self._timeout_s)
+        answers = self._clients.admin.list_offsets({place: spec}, request_timeout=self._timeout_s)
         return answers[place]
 
     def _found(self, future: "Future[ListOffsetsResultInfo]") -> "ListOffsetsResultInfo":
@@ -156,7 +154,7 @@ class LogHistory:
         return found
 
     def _unavailable(self, error: KafkaError) -> LogUnavailable:
-        self._consumer.poll(0)  # it may say why
+        self._clients.consumer.poll(0)  # it may say why
         return LogUnavailable(f"topic {self._topic}: {error.str()}")
 
 

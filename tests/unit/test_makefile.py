@@ -12,7 +12,7 @@ pytestmark = pytest.mark.processes
 
 MAKEFILE = Path(__file__).parents[2] / "Makefile"
 DEADLINE_S = 60
-TARGETS = ("demo", "spark", "up", "test", "check", "bench")
+TARGETS = ("demo", "spark", "up", "unit", "test", "test-all", "coverage", "check", "bench")
 """Those that need the environment."""
 
 OLD = f"""#!/bin/sh
@@ -20,7 +20,7 @@ OLD = f"""#!/bin/sh
 [ "$1" = -c ] || exec {sys.executable} "$@"
 exec {sys.executable} -c '
 import sys
-
+sys.version_info, sys.version = (3, 10, 13, "final", 0), "3.10.13 (main)"
 exec(sys.argv[1])
 ' "$2"
 """

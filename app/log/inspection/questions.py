@@ -1,13 +1,11 @@
 """What brokers are asked, by a stock client; every answer is waited for until a deadline."""
 
 import re
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Final, NamedTuple, TypeVar
 
 from confluent_kafka import (
-    Consumer,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
@@ -15,7 +13,6 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import (
-    AdminClient,
     ClusterMetadata,
     ConfigEntry,
     ConfigResource,
@@ -28,10 +25,10 @@ from confluent_kafka.admin import (
 )
 
 from app.config import Settings
-from app.log.asking_clients import asking_clients
 from app.log.errors import LogUnavailable, NotInLog
 from app.log.inspection.deadline import Deadline
 from app.log.inspection.gaps import Gaps
+from app.log.lookup_clients import LookupClients
 
 T = TypeVar("T")
 
@@ -68,17 +65,17 @@ class Position(NamedTuple):
 
 
 class LogQuestions:
-    """Asks brokers. Safe to use from any thread; the clients are made when they are first needed.
+    """Asks brokers. Safe to use from any thread.
 
     Questions that return futures are asked at once, so that many can be under way together; what
     comes of them is taken with `answer`.
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._bootstrap_servers = settings.bootstrap_servers
-        self._properties = {"client.id": "rewind-inspector", **settings.kafka_properties}
-        self._lock = threading.Lock()
-        self._made: tuple[AdminClient, Consumer] | None = None
+        properties = {"client.id": "rewind-inspector", **settings.kafka_properties}
+        self._clients = LookupClients(
+            settings.bootstrap_servers, properties, "rewind-inspector", _SILENCE_MS
+        )
 
     def metadata(self, deadline: Deadline) -> ClusterMetadata:
         """Brokers and all topics that the user may see.
@@ -109,12 +106,12 @@ class LogQuestions:
             try:
                 return self._told(name, deadline)
             except KafkaException as refusal:
-                self._clients()[1].poll(0)  # it may say why
+                self._clients.consumer.poll(0)  # it may say why
                 reason = refusal.args[0].str()
                 raise LogUnavailable(f"topics are not told: {reason}") from refusal
 
     def _told(self, name: str | None, deadline: Deadline) -> ClusterMetadata:
-        told: ClusterMetadata = self._clients()[1].list_topics(name, deadline.asking_s)
+        told: ClusterMetadata = self._clients.consumer.list_topics(name, deadline.asking_s)
         return told
 
     def offsets(
@@ -132,7 +129,7 @@ class LogQuestions:
         asked = {TopicPartition(*place): spec for place in places}
         level = IsolationLevel.READ_COMMITTED if is_committed else IsolationLevel.READ_UNCOMMITTED
         return (
-            self._clients()[0].list_offsets(
+            self._clients.admin.list_offsets(
                 asked, isolation_level=level, request_timeout=deadline.asking_s
             )
             if asked
@@ -146,12 +143,12 @@ class LogQuestions:
         resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         if not resources:
             return {}
-        answers = self._clients()[0].describe_configs(resources, request_timeout=deadline.asking_s)
+        answers = self._clients.admin.describe_configs(resources, request_timeout=deadline.asking_s)
         return {resource.name: answer for resource, answer in answers.items()}
 
     def groups(self, deadline: Deadline) -> "Future[ListConsumerGroupsResult]":
         """All groups that the user may see, and the errors of brokers that did not tell theirs."""
-        return self._clients()[0].list_consumer_groups(request_timeout=deadline.asking_s)
+        return self._clients.admin.list_consumer_groups(request_timeout=deadline.asking_s)
 
     def described(
         self, groups: Sequence[str], deadline: Deadline
@@ -159,7 +156,7 @@ class LogQuestions:
         """State and members of groups, by group."""
         if not groups:
             return {}
-        return self._clients()[0].describe_consumer_groups(
+        return self._clients.admin.describe_consumer_groups(
             list(groups), request_timeout=deadline.asking_s
         )
 
@@ -167,20 +164,12 @@ class LogQuestions:
         self, groups: Sequence[str], deadline: Deadline
     ) -> "dict[str, Future[ConsumerGroupTopicPartitions]]":
         """The positions of groups, by group."""
-        admin = self._clients()[0]
+        admin = self._clients.admin
         answers: dict[str, Future[ConsumerGroupTopicPartitions]] = {}
         for group in groups:
             asked = [ConsumerGroupTopicPartitions(group)]
             answers |= admin.list_consumer_group_offsets(asked, request_timeout=deadline.asking_s)
         return answers
-
-    def _clients(self) -> tuple[AdminClient, Consumer]:
-        with self._lock:
-            if self._made is None:
-                self._made = asking_clients(
-                    self._bootstrap_servers, self._properties, "rewind-inspector", _SILENCE_MS
-                )
-            return self._made
 
 
 def answer(future: "Future[T]", figure: str, deadline: Deadline, gaps: Gaps) -> T | None:

@@ -2,7 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Self
+from typing import Final, Self
+
+METHOD: Final = b"POST "
+"""What every request of a sender begins with."""
 
 
 class ScriptedPeer:
@@ -30,6 +33,10 @@ class ScriptedPeer:
         await self._server.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if await reader.read(len(METHOD)) != METHOD:
+            # A Kafka client of another test, whose broker had this port before.
+            writer.close()
+            return
         script = self._script[min(self.connections, len(self._script) - 1)]
         self.connections += 1
         try:
@@ -47,8 +54,10 @@ class ScriptedPeer:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        for answer in script:
+        for index, answer in enumerate(script):
             head = await reader.readuntil(b"\r\n\r\n")
+            if index == 0:
+                head = METHOD + head
             length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
             self.requests.append(head + await reader.readexactly(int(length or 0)))
             if answer is None:
