@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, Self
 
-METHOD: Final = b"POST "
-"""What every request of a sender begins with."""
+KAFKA: Final = b"\0"
+"""What a request of a Kafka client begins with: its size, in four bytes."""
 
 
 class ScriptedPeer:
@@ -33,14 +33,15 @@ class ScriptedPeer:
         await self._server.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if await reader.read(len(METHOD)) != METHOD:
-            # A Kafka client of another test, whose broker had this port before.
+        first = await reader.read(1)
+        if first == KAFKA:
+            # A client of another test, whose broker had this port before.
             writer.close()
             return
         script = self._script[min(self.connections, len(self._script) - 1)]
         self.connections += 1
         try:
-            await self._follow(script, reader, writer)
+            await self._follow(first, script, reader, writer)
             if self._lingers and not await reader.read(1):
                 self.closed_by_sender.set()
         except (ConnectionError, asyncio.IncompleteReadError):
@@ -50,14 +51,14 @@ class ScriptedPeer:
 
     async def _follow(
         self,
+        first: bytes,
         script: Sequence[bytes | None],
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        for index, answer in enumerate(script):
-            head = await reader.readuntil(b"\r\n\r\n")
-            if index == 0:
-                head = METHOD + head
+        for answer in script:
+            head = first + await reader.readuntil(b"\r\n\r\n")
+            first = b""
             length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
             self.requests.append(head + await reader.readexactly(int(length or 0)))
             if answer is None:
