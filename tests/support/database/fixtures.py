@@ -2,10 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from tests.support.database.mariadb import MariaDbServer, require_mariadb
+from tests.support.database.migrated import ReusedDatabases, make_migrated
+
+BOTH: Final = ("sqlite", pytest.param("mariadb", marks=pytest.mark.processes))
 
 
 @pytest.fixture(scope="session")
@@ -18,10 +22,36 @@ def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDbServer]
     server.stop()
 
 
-@pytest.fixture(params=["sqlite", pytest.param("mariadb", marks=pytest.mark.processes)])
+@pytest.fixture(scope="session")
+def reused_databases(mariadb: MariaDbServer) -> ReusedDatabases:
+    return ReusedDatabases(mariadb)
+
+
+@pytest.fixture(params=BOTH)
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty database, once on SQLite and once on MariaDB."""
+    return create_database(request, tmp_path)
+
+
+@pytest.fixture(params=BOTH)
+def migrated_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A database with the current tables, once on SQLite and once on MariaDB."""
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/rewind.db"
+        make_migrated(sqlite_url(tmp_path))
+        yield sqlite_url(tmp_path)
+    else:
+        databases: ReusedDatabases = request.getfixturevalue("reused_databases")
+        with databases.one() as url:
+            yield url
+
+
+def create_database(request: pytest.FixtureRequest, folder: Path) -> str:
+    """An empty database of the kind that the parameter names."""
+    if request.param == "sqlite":
+        return sqlite_url(folder)
     server: MariaDbServer = request.getfixturevalue("mariadb")
     return server.create_database()
+
+
+def sqlite_url(folder: Path) -> str:
+    return f"sqlite:///{folder}/rewind.db"

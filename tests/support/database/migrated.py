@@ -5,15 +5,20 @@ That migrations work is shown in tests/unit/app/store; every other test only wan
 
 import functools
 import itertools
+import re
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from sqlalchemy import Connection, create_engine, inspect, text
 
 from app.store import migrate
+from tests.support.database.mariadb import MariaDbServer
 
 _SQLITE: Final = "sqlite:///"
+_CREATED: Final = re.compile(r"CREATE TABLE (`\w+`)")
 
 
 def make_migrated(url: str) -> None:
@@ -52,6 +57,37 @@ def _mariadb_script(server: str) -> list[str]:
         script = _statements(connection, database)
     engine.dispose()
     return script
+
+
+class ReusedDatabases:
+    """Migrated databases of one server. A test that is done leaves its own to the next one.
+
+    To clear the tables costs a tenth of what it costs to create them.
+    """
+
+    def __init__(self, server: MariaDbServer) -> None:
+        self._server = server
+        self._free: list[str] = []
+
+    @contextmanager
+    def one(self) -> Iterator[str]:
+        """A database with the rows of the migrations, for one test."""
+        url = self._free.pop() if self._free else self._created()
+        yield url
+        _run(url, self._clearing(url))
+        self._free.append(url)
+
+    def _created(self) -> str:
+        url = self._server.create_database()
+        make_migrated(url)
+        return url
+
+    @staticmethod
+    def _clearing(url: str) -> list[str]:
+        script = _mariadb_script(url.rpartition("/")[0])
+        tables = [match[1] for match in map(_CREATED.match, script) if match]
+        rows = [statement for statement in script if statement.startswith("INSERT")]
+        return [script[0], *(f"DELETE FROM {table}" for table in tables), *rows]
 
 
 def _statements(connection: Connection, database: str) -> list[str]:

@@ -6,11 +6,9 @@ from contextlib import closing
 import pytest
 
 from app.store import Store
-from tests.support.database.migrated import make_migrated
 
 
 @pytest.fixture
-def store(database_url: str) -> Iterator[Store]:
-    make_migrated(database_url)
-    with closing(Store.open(database_url)) as store:
+def store(migrated_url: str) -> Iterator[Store]:
+    with closing(Store.open(migrated_url)) as store:
         yield store

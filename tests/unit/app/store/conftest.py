@@ -1,23 +1,35 @@
 """Every test of the store runs on both databases: SQLite in a file, and a real MariaDB."""
 
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from app.replay.model import Claim, NewReplay, NewWebhook, Webhook, Window
 from app.store import Store
 from app.webhooks.signing import new_secret
-from tests.support.database.migrated import make_migrated
+from tests.support.database.fixtures import BOTH, create_database
 
 WINDOW = Window(1_000, 2_000)
 
 
+@pytest.fixture(params=BOTH)
+def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database without tables."""
+    return create_database(request, tmp_path)
+
+
+@pytest.fixture
+def database_url(migrated_url: str) -> str:
+    """The database of the store."""
+    return migrated_url
+
+
 @pytest.fixture
 def store(database_url: str) -> Iterator[Store]:
-    make_migrated(database_url)
-    opened = Store.open(database_url)
-    yield opened
-    opened.close()
+    with closing(Store.open(database_url)) as store:
+        yield store
 
 
 @pytest.fixture

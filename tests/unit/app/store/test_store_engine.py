@@ -206,9 +206,9 @@ def test_a_store_goes_on_when_its_database_comes_back(tmp_path: Path) -> None:
     server.stop()
 
 
-def test_an_error_of_the_database_shows_no_secret(database_url: str) -> None:
+def test_an_error_of_the_database_shows_no_secret(empty_database_url: str) -> None:
     new = NewWebhook("https://example.com/", "", new_secret())
-    database = Database(database_url)
+    database = Database(empty_database_url)
     with pytest.raises(Exception, match="webhooks") as refused:  # its tables are not there
         database.write(lambda db: webhooks_table.create(db, new, revision=1))
     database.close()

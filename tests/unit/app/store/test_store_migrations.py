@@ -42,8 +42,8 @@ def migrate_to(url: str, revision: str) -> None:
 
 
 @pytest.fixture
-def engine(database_url: str) -> Iterator[Engine]:
-    opened = open_engine(database_url)
+def engine(empty_database_url: str) -> Iterator[Engine]:
+    opened = open_engine(empty_database_url)
     yield opened
     opened.dispose()
 
@@ -69,12 +69,12 @@ def check_old(store: Store, webhook_id: str, replay_id: str) -> None:
 
 
 def test_what_was_stored_before_there_were_accounts_is_the_operators(
-    database_url: str, engine: Engine
+    empty_database_url: str, engine: Engine
 ) -> None:
-    migrate_to(database_url, "0002")
+    migrate_to(empty_database_url, "0002")
     ids = insert_old(engine, 1)
-    migrate(database_url)
-    store = Store.open(database_url)
+    migrate(empty_database_url)
+    store = Store.open(empty_database_url)
     check_old(store, *ids)
     claim = store.claim("one", 60)
     assert claim is not None
@@ -87,9 +87,11 @@ def test_what_was_stored_before_there_were_accounts_is_the_operators(
     store.close()
 
 
-def test_the_version_before_goes_on_beside_this_one(database_url: str, engine: Engine) -> None:
-    migrate(database_url)
-    store = Store.open(database_url)
+def test_the_version_before_goes_on_beside_this_one(
+    empty_database_url: str, engine: Engine
+) -> None:
+    migrate(empty_database_url)
+    store = Store.open(empty_database_url)
     check_old(store, *insert_old(engine, 1))
     with engine.execution_options(rewind_writes=True).begin() as connection:
         ended = text(
@@ -104,13 +106,13 @@ def test_the_version_before_goes_on_beside_this_one(database_url: str, engine: E
 
 
 def test_what_was_stored_before_data_centres_were_told_apart_is_anybodys(
-    database_url: str, engine: Engine
+    empty_database_url: str, engine: Engine
 ) -> None:
-    migrate_to(database_url, "0003")
+    migrate_to(empty_database_url, "0003")
     _, replay_id = insert_old(engine, 1)
     note_late_as_before(engine)
-    migrate(database_url)
-    store = Store.open(database_url)
+    migrate(empty_database_url)
+    store = Store.open(empty_database_url)
     assert store.replay(replay_id).origin == ""
     assert [store.late_end(1, Window(10, 20), origin=each) for each in ("a", "b")] == [500, 500]
     claim = store.claim("one", 0, "b")
@@ -122,14 +124,14 @@ def test_what_was_stored_before_data_centres_were_told_apart_is_anybodys(
 
 
 def test_the_version_before_claims_and_notes_beside_this_one(
-    database_url: str, engine: Engine
+    empty_database_url: str, engine: Engine
 ) -> None:
-    migrate(database_url)
-    store = Store.open(database_url)
+    migrate(empty_database_url)
+    store = Store.open(empty_database_url)
     insert_old(engine, 1)
     note_late_as_before(engine)
     assert store.late_end(1, Window(10, 20), origin="a") == 500
-    hint = "" if database_url.startswith("sqlite") else "FORCE INDEX (ix_replays_claimable) "
+    hint = "" if empty_database_url.startswith("sqlite") else "FORCE INDEX (ix_replays_claimable) "
     claimable = (
         f"SELECT id FROM replays {hint}WHERE claimable_ms <= 2000 AND state IN ('OPEN')"
         " ORDER BY claimable_ms, id LIMIT 1"
@@ -150,20 +152,22 @@ def note_late_as_before(engine: Engine) -> None:
 
 
 def test_a_reader_of_the_routing_table_learns_of_webhooks_from_before(
-    database_url: str, engine: Engine
+    empty_database_url: str, engine: Engine
 ) -> None:
-    migrate_to(database_url, "0002")
+    migrate_to(empty_database_url, "0002")
     webhook_id, _ = insert_old(engine, 1)
-    migrate(database_url)
-    store = Store.open(database_url)
+    migrate(empty_database_url)
+    store = Store.open(empty_database_url)
     changes = store.routing_changes(0)
     assert [webhook.id for webhook in changes.webhooks] == [webhook_id]
     assert store.routing_changes(changes.revision).webhooks == ()
     store.close()
 
 
-def test_an_idempotency_key_from_before_is_an_operators(database_url: str, engine: Engine) -> None:
-    migrate_to(database_url, "0002")
+def test_an_idempotency_key_from_before_is_an_operators(
+    empty_database_url: str, engine: Engine
+) -> None:
+    migrate_to(empty_database_url, "0002")
     _, replay_id = insert_old(engine, 1)
     # By `printf outage-7 | sha256sum`.
     digest = "15d226e73b959c53183cf9d64cd96d4c95ff2a878a9e192b24851c5076c34314"
@@ -173,8 +177,8 @@ def test_an_idempotency_key_from_before_is_an_operators(database_url: str, engin
             text("UPDATE replays SET idempotency_digest = :digest, request_fingerprint = :print"),
             {"digest": digest, "print": key.fingerprint},
         )
-    migrate(database_url)
-    store = Store.open(database_url)
+    migrate(empty_database_url)
+    store = Store.open(empty_database_url)
     named = store.replay_named_by(key)
     assert named is not None
     assert named.id == replay_id

@@ -53,19 +53,21 @@ async def test_heartbeats_follow_one_another(store: Store) -> None:
 
 
 async def test_a_process_whose_database_is_not_migrated_yet_is_known_once_it_is(
-    database_url: str,
+    empty_database_url: str,
 ) -> None:
-    with closing(Store.open(database_url)) as store:
+    with closing(Store.open(empty_database_url)) as store:
         async with presence(store):
-            await asyncio.to_thread(migrate, database_url)
+            await asyncio.to_thread(migrate, empty_database_url)
             await until_async(lambda: known(store), "it is known")
 
 
-async def test_who_never_could_say_that_it_lives_leaves_nothing_behind(database_url: str) -> None:
-    with closing(Store.open(database_url)) as store:
+async def test_who_never_could_say_that_it_lives_leaves_nothing_behind(
+    empty_database_url: str,
+) -> None:
+    with closing(Store.open(empty_database_url)) as store:
         async with presence(store, beat_s=60):
             pass
-        await asyncio.to_thread(migrate, database_url)
+        await asyncio.to_thread(migrate, empty_database_url)
         assert known(store) is None
 
 

@@ -17,63 +17,63 @@ from app.store.tables import REVISION, metadata
 ALEMBIC_INI = Path(__file__).parents[4] / "alembic.ini"
 
 
-def test_migrations_lead_to_the_declared_tables(database_url: str) -> None:
-    migrate(database_url)
-    engine = open_engine(database_url)
+def test_migrations_lead_to_the_declared_tables(empty_database_url: str) -> None:
+    migrate(empty_database_url)
+    engine = open_engine(empty_database_url)
     with engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
     engine.dispose()
 
 
-def test_a_database_is_migrated_once(database_url: str) -> None:
-    assert not is_migrated(database_url)
-    migrate(database_url)
-    migrate(database_url)
-    assert is_migrated(database_url)
+def test_a_database_is_migrated_once(empty_database_url: str) -> None:
+    assert not is_migrated(empty_database_url)
+    migrate(empty_database_url)
+    migrate(empty_database_url)
+    assert is_migrated(empty_database_url)
 
 
 @pytest.mark.processes
-def test_processes_that_migrate_at_once_take_turns(database_url: str) -> None:
+def test_processes_that_migrate_at_once_take_turns(empty_database_url: str) -> None:
     program = "import sys; from app.store import migrate; migrate(sys.argv[1])"
-    command = [sys.executable, "-c", program, database_url]
+    command = [sys.executable, "-c", program, empty_database_url]
     processes = [subprocess.Popen(command) for _ in range(4)]
     assert [process.wait() for process in processes] == [0] * 4
-    assert is_migrated(database_url)
+    assert is_migrated(empty_database_url)
 
 
-def test_threads_that_migrate_at_once_take_turns(database_url: str) -> None:
+def test_threads_that_migrate_at_once_take_turns(empty_database_url: str) -> None:
     with ThreadPoolExecutor(4) as threads:
-        list(threads.map(migrate, [database_url] * 4))
-    assert is_migrated(database_url)
+        list(threads.map(migrate, [empty_database_url] * 4))
+    assert is_migrated(empty_database_url)
 
 
 def test_the_command_of_alembic_takes_the_database_from_the_environment(
-    database_url: str, monkeypatch: pytest.MonkeyPatch
+    empty_database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("REWIND_DATABASE", database_url)
+    monkeypatch.setenv("REWIND_DATABASE", empty_database_url)
     alembic.config.main(["--config", str(ALEMBIC_INI), "upgrade", "head"])
-    assert is_migrated(database_url)
+    assert is_migrated(empty_database_url)
     alembic.config.main(["--config", str(ALEMBIC_INI), "downgrade", "base"])
-    assert not is_migrated(database_url)
+    assert not is_migrated(empty_database_url)
 
 
-def test_a_store_says_that_its_database_lacks_a_migration(database_url: str) -> None:
-    store = Store.open(database_url)
+def test_a_store_says_that_its_database_lacks_a_migration(empty_database_url: str) -> None:
+    store = Store.open(empty_database_url)
     with pytest.raises(SchemaOutdated, match=f"schema is None; needed is {REVISION}"):
         store.check()
-    migrate(database_url)
+    migrate(empty_database_url)
     store.check()
     store.close()
 
 
-def test_a_database_of_a_later_version_is_left_alone(database_url: str) -> None:
-    migrate(database_url)
-    engine = open_engine(database_url)
+def test_a_database_of_a_later_version_is_left_alone(empty_database_url: str) -> None:
+    migrate(empty_database_url)
+    engine = open_engine(empty_database_url)
     with engine.execution_options(rewind_writes=True).begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     engine.dispose()
     with pytest.raises(SchemaUnknown, match="schema is 9999, which this version does not know"):
-        migrate(database_url)
+        migrate(empty_database_url)
 
 
 def test_the_revision_of_the_tables_is_that_of_the_last_migration() -> None:
@@ -82,13 +82,13 @@ def test_the_revision_of_the_tables_is_that_of_the_last_migration() -> None:
 
 
 @pytest.mark.processes
-def test_a_database_that_is_current_is_not_migrated_again(database_url: str) -> None:
-    migrate(database_url)
+def test_a_database_that_is_current_is_not_migrated_again(empty_database_url: str) -> None:
+    migrate(empty_database_url)
     program = (
         "import sys; from app.store import migrate;"
         " migrate(sys.argv[1]); sys.exit('alembic' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", program, database_url], check=False)
+    done = subprocess.run([sys.executable, "-c", program, empty_database_url], check=False)
     assert done.returncode == 0
 
 
