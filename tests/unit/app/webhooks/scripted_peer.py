@@ -1,7 +1,7 @@
 """A peer that follows a script byte by byte."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, Self
 
 KAFKA: Final = b"\0"
@@ -65,10 +65,3 @@ class ScriptedPeer:
                 return
             writer.write(answer)
             await writer.drain()
-
-
-async def until(condition: Callable[[], object], deadline_s: float = 10.0) -> None:
-    """Return once `condition` holds."""
-    async with asyncio.timeout(deadline_s):
-        while not condition():  # noqa: ASYNC110  any condition, not one event
-            await asyncio.sleep(0.001)

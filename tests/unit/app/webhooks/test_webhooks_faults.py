@@ -14,8 +14,8 @@ from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
 from app.webhooks.proof import NotProved, Proved, prove
 from app.webhooks.sender import WebhookSender
+from tests.support.processes.waiting import until_async
 from tests.unit.app.webhooks.faulty_peer import Behaviour, FaultyPeer, drip, flood, hang, reset, say
-from tests.unit.app.webhooks.scripted_peer import until
 from tests.unit.app.webhooks.webhook_to_prove import webhook_at
 
 pytestmark = pytest.mark.anyio
@@ -26,10 +26,11 @@ CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"
 BAD_CHUNK = CHUNKED + b"4\r\nbody\r\nzz\r\n"
 HUGE_LENGTH = OK + b"content-length: " + b"9" * 40 + b"\r\n\r\n"
 
-# Small enough to fill soon, and large enough that a drip does not.
-LIMITS = SenderLimits(total_s=1.5, response_head_bytes=4096, response_body_bytes=32 * 1024)
+# Sizes small enough to fill soon, and large enough that a drip does not fill them. The time is
+# longer than a busy machine freezes a process.
+LIMITS = SenderLimits(total_s=4.0, response_head_bytes=4096, response_body_bytes=32 * 1024)
 
-SILENT = Unreachable("timeout: no answer within 1.5 s")
+SILENT = Unreachable("timeout: no answer within 4 s")
 HEAD_TOO_LONG = Unreachable("malformed answer: its head is above 4096 bytes")
 CLOSED = Unreachable("reset: the connection was closed without an answer")
 RESET = Unreachable("reset: Connection reset by peer")
@@ -63,7 +64,10 @@ async def test_a_fault_has_its_outcome_and_is_left(behaviour: Behaviour, outcome
     async with WebhookSender(Guard(allow_private=True), LIMITS) as sender:
         async with FaultyPeer(behaviour) as peer:
             assert await sender.send(peer.url, {"webhook-id": "evt_1"}, b"{}") == outcome
-            await until(lambda: peer.connections == 1 and peer.is_left_alone)
+            await until_async(
+                lambda: peer.connections == 1 and peer.is_left_alone,
+                "the sender closes its one connection",
+            )
         (pool,) = sender._pools.values()
         assert pool.is_unused
 

@@ -12,7 +12,8 @@ from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
 from app.webhooks.receiver import ReceivedWebhook, WebhookReceiver
 from app.webhooks.sender import WebhookSender
-from tests.unit.app.webhooks.scripted_peer import ScriptedPeer, until
+from tests.support.processes.waiting import until_async
+from tests.unit.app.webhooks.scripted_peer import ScriptedPeer
 
 pytestmark = pytest.mark.anyio
 
@@ -306,7 +307,7 @@ async def test_a_cancelled_attempt_leaves_no_answer_to_the_next() -> None:
         ScriptedPeer([[b""], [NO_CONTENT]], lingers=True) as peer,
     ):
         attempt = asyncio.create_task(sender.send(peer.url, HEADERS, b"{}"))
-        await until(lambda: peer.requests)
+        await until_async(lambda: peer.requests, "a request arrives")
         attempt.cancel()
         with pytest.raises(asyncio.CancelledError):
             await attempt
@@ -333,7 +334,7 @@ async def test_a_slow_receiver_holds_nobody_else_up(receiver: WebhookReceiver) -
         ScriptedPeer([[b""]], lingers=True) as peer,
     ):
         stuck = [asyncio.create_task(sender.send(peer.url, HEADERS, b"{}")) for _ in range(20)]
-        await until(lambda: peer.connections == 2)
+        await until_async(lambda: peer.connections == 2, "two connections are made")
         fast = [await sender.send(receiver.url, HEADERS, b"{}") for _ in range(50)]
         assert fast == [Delivered(204)] * 50
         assert not any(attempt.done() for attempt in stuck)

@@ -15,8 +15,9 @@ from app.webhooks.limits import SenderLimits
 from app.webhooks.receiver import WebhookReceiver
 from app.webhooks.sender import WebhookSender
 from tests.support.http.certificates import CertificateFiles, self_signed
+from tests.support.processes.waiting import until_async
 from tests.unit.app.webhooks.faulty_peer import Behaviour, FaultyPeer, hang
-from tests.unit.app.webhooks.scripted_peer import ScriptedPeer, until
+from tests.unit.app.webhooks.scripted_peer import ScriptedPeer
 
 pytestmark = pytest.mark.anyio
 
@@ -210,7 +211,7 @@ async def test_a_handshake_that_hangs_in_its_middle_is_left_in_time() -> None:
     ):
         found = await reason_of(sender, peer.url.replace("http:", "https:"))
         assert found.startswith("timeout: no connection")
-        await until(lambda: peer.is_left_alone)
+        await until_async(lambda: peer.is_left_alone, "the sender closes the connection")
 
 
 async def test_a_connection_over_tls_that_is_cut_without_a_goodbye_is_one_attempt(
