@@ -219,7 +219,7 @@ def test_a_consumer_killed_before_its_commit_makes_repeats(
 ) -> None:
     publish(servers, 1_000)
     with dying_consumer(servers, servers, tmp_path) as consumer:
-        assert consumer.start("told ") == "1000"
+        assert consumer.start("reported ") == "1000"
         consumer.kill()
     assert read_again(servers, servers) == 1_000
     found = report(audit, exit_code=0)
@@ -234,7 +234,7 @@ def test_repeats_do_not_hide_a_loss(servers: str, audit: Run, tmp_path: Path) ->
 
     with link(servers, one_place) as lossy:
         with dying_consumer(lossy.address, servers, tmp_path) as consumer:
-            assert consumer.start("told ") == "999"
+            assert consumer.start("reported ") == "999"
             consumer.kill()
         assert read_again(lossy.address, servers) == 999
     # Far more arrived than were published, and still one did not.

@@ -88,7 +88,7 @@ class MariaDbServer:
             return subprocess.Popen(command, stdout=log, stderr=log)
 
     def _user(self) -> list[str]:
-        # The server refuses to run as root unless it is told so.
+        # The server refuses to run as root without this option.
         return ["--user=root"] if os.geteuid() == 0 else []
 
     def _wait_until_ready(self) -> None:

@@ -90,7 +90,7 @@ def _violations(page: Page, rules: Mapping[str, object]) -> Iterator[str]:
     doubts = [each for each in results["incomplete"] if each["id"] == "color-contrast"]
     unclear = [node for each in doubts for node in each["nodes"] if not _is_sign(node)]
     if unclear:
-        yield "color-contrast (cannot be told):"
+        yield "color-contrast (undecided):"
         yield from (f"    {_place(node)}" for node in unclear)
 
 

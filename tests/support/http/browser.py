@@ -1,4 +1,4 @@
-"""Debian's chromium, driven as a person would drive it: nobody but the loopback can be reached.
+"""Debian's chromium, driven as a person would drive it. It can reach loopback addresses only.
 
 Playwright's synchronous interface keeps a loop in the main thread as long as it runs, so a test
 that uses a browser runs no loop of its own there; `tests/integration/console` keeps to it.
@@ -33,7 +33,7 @@ NARROW: Final = (360, 740)
 """A small telephone; pages are to be readable on it."""
 
 TABS_MAX: Final = 100
-"""Steps of a page that nobody would take more of."""
+"""The limit of key presses on one page."""
 
 IDLE_MAX: Final = 2
 """One context with scripts, one without."""
@@ -175,7 +175,7 @@ class Visitor:
         else:
             raise AssertionError(f"Tab does not lead to {target}")
         outline = target.evaluate("each => getComputedStyle(each).outlineStyle")
-        assert outline != "none", f"nobody sees that the focus is on {target}"
+        assert outline != "none", f"the focus on {target} is invisible"
 
     def go(self, path: str) -> Response:
         """Open a page of the site: the answer, after redirects."""
@@ -195,7 +195,7 @@ class Visitor:
         assert not bad, "the browser complained:\n" + "\n".join(bad)
 
     def _note_request(self, request: Request) -> None:
-        # What a document carries within itself is asked of nobody.
+        # What a document carries within itself causes no request.
         if not request.url.startswith("data:"):
             self.requests.append(request.url)
 

@@ -69,7 +69,7 @@ class ReceiverThread:
         self._run(self._receiver.start())
 
     def go_down(self) -> None:
-        """Nobody listens any more, and connections are cut."""
+        """Close the listening socket and all connections."""
         self._run(self._receiver.stop())
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:

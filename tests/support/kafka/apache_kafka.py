@@ -41,13 +41,13 @@ def require_kafka() -> Path:
 
 @dataclass(frozen=True)
 class KafkaSecurity:
-    """What a server needs to let in only whom it knows, over TLS."""
+    """What a server needs to admit only known users, over TLS."""
 
     key_and_certificate: Path
     """A PEM file with both, for 127.0.0.1."""
 
     passwords: Mapping[str, str]
-    """Of each user, for PLAIN and for both kinds of SCRAM alike; `ADMIN` is one of them.
+    """Of each user, for PLAIN and both kinds of SCRAM; `ADMIN` is one of them.
 
     What the others may do is for a test to say: without an ACL they may do nothing.
     """

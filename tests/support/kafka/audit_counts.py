@@ -45,7 +45,7 @@ def compared(values: Iterable[bytes]) -> Counts:
 
 
 def received(bootstrap_servers: str) -> set[tuple[str, str, int]]:
-    """Topic, producer and sequence of all that was told, which consumers alone have done."""
+    """Topic, producer and sequence of all that consumers reported."""
     found = set[tuple[str, str, int]]()
     for event in map(decode, audit_values(bootstrap_servers)):
         assert isinstance(event, Received)

@@ -1,7 +1,7 @@
 """A stock consumer that counts for the audit, here or as a process that may be killed.
 
-As a process it reads a topic to its end, publishes its receipts, says `told COUNT` on standard
-error, and neither commits nor ends.
+As a process it reads a topic to its end, publishes its receipts, prints `reported COUNT` on
+standard error, and neither commits nor ends.
 """
 
 import signal
@@ -21,7 +21,7 @@ POLL_S = 0.1
 class CountingConsumer:
     """One member of a group; a context manager.
 
-    `servers` is where it reads, which may be behind a lossy link; `audit_servers` where it tells.
+    `servers` is where it reads, which may be behind a lossy link; `audit_servers` where it reports.
     """
 
     def __init__(self, servers: str, audit_servers: str, topic: str, tier: str, name: str) -> None:
@@ -32,7 +32,7 @@ class CountingConsumer:
             {
                 "bootstrap.servers": servers,
                 "group.id": tier,
-                # Whoever comes with the name of one that was killed has its place at once.
+                # A member with the name of one that was killed takes its place at once.
                 "group.instance.id": name,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
@@ -85,7 +85,7 @@ class CountingConsumer:
         until(is_read, f"{self._topic} is read to its end")
 
     def tell(self) -> None:
-        """Publish what it received since it told last, and have it acknowledged."""
+        """Publish what it received since its last report, acknowledged."""
         for record in self._book.take():
             self._auditing.produce(AUDIT_TOPIC, record.value, record.key)
         assert self._auditing.flush(DEADLINE_S) == 0
@@ -112,7 +112,7 @@ def main(servers: str, audit_servers: str, topic: str, tier: str, name: str) -> 
     consumer.join()
     consumer.read_to_end()
     consumer.tell()
-    print(f"told {consumer.received}", file=sys.stderr, flush=True)
+    print(f"reported {consumer.received}", file=sys.stderr, flush=True)
     signal.pause()
 
 

@@ -87,7 +87,7 @@ class GroupMember(ServerProcess):
         for note in self.notes:
             if note["kind"] == "assigned":
                 for place in note["partitions"]:
-                    # A client that keeps a partition is told of it again.
+                    # A client that keeps a partition is assigned it again.
                     since.setdefault(tuple(place), note["at_s"])
             elif note["kind"] in ("given up", "closing"):
                 gone = since if note["kind"] == "closing" else map(tuple, note["partitions"])

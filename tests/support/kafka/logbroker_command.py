@@ -1,4 +1,4 @@
-"""`logbroker` as its users run it, told by the environment where the brokers are."""
+"""`logbroker` as its users run it, with the address of the brokers in the environment."""
 
 import os
 import subprocess

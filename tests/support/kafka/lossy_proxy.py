@@ -1,7 +1,7 @@
 """A way between clients and a broker on which single records get lost, and nothing else does.
 
-It sits between the two and speaks their protocol: addresses that the broker tells are replaced by
-its own, so that whoever begins behind it stays behind it, and records are taken out of the answers
+It sits between the two and speaks their protocol: addresses in the answers of the broker are
+replaced by its own, so that its clients stay behind it, and records are taken out of the answers
 to Fetch. A batch that loses some keeps its offsets, as a compacted one does, and has a right CRC;
 one that loses none passes as it is.
 """

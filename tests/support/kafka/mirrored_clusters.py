@@ -17,7 +17,7 @@ from tests.support.processes.waiting import DEADLINE_S, until
 READY: Final = "logbroker mirror ready"
 
 SESSION_MS: Final = 3_000
-"""Whoever comes after a killed mirror waits for as long."""
+"""The successor of a killed mirror waits for as long."""
 
 LONG_SESSION_MS: Final = 60_000
 """Of a mirror that is to keep its partitions, however busy the machine is."""

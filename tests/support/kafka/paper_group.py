@@ -42,12 +42,12 @@ class PaperConsumer(ServerProcess):
     ) -> None:
         self.name = name
         self._notes = folder / f"{name}.notes"
-        told = options | {
+        given = options | {
             "streams": {topic: streams},
             "notes": str(self._notes),
             "stop_after": stop_after,
         }
-        super().__init__(["-m", PROGRAM, json.dumps(told)], folder / f"{name}.log")
+        super().__init__(["-m", PROGRAM, json.dumps(given)], folder / f"{name}.log")
 
     def join(self) -> None:
         """Start, and wait until it has tried to claim its share."""

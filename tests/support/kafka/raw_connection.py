@@ -65,7 +65,7 @@ class RawConnection:
         return self._receive_exactly(size)
 
     def is_readable(self) -> bool:
-        """Whether something came that nobody has read, or the connection is closed."""
+        """Whether unread bytes have arrived, or the connection is closed."""
         return bool(select.select([self.socket], [], [], 0)[0])
 
     def until_closed(self) -> None:

@@ -85,7 +85,7 @@ class RawMember:
         self.connection.send(request, version)
 
     def joined(self, version: int = JOIN) -> Any:
-        """The next answer, to a `send_join`; the member takes what it is told."""
+        """The next answer, to a `send_join`; the member takes what it contains."""
         _, answer = self.connection.receive(JoinGroupResponse, version)
         if answer.error_code in (NONE, MEMBER_ID_REQUIRED):
             self.member_id = answer.member_id

@@ -55,7 +55,7 @@ class ScriptedBroker:
     """Partition 0 of `TOPIC` with a few batches; a context manager, at whose end all is closed.
 
     The next Fetch answers take fields of the partition from `fetches`, besides `throttle_time_ms`,
-    `answer_error_code`, and `is_empty` for one that tells of no partition; the later ones tell what
+    `answer_error_code`, and `is_empty` for one that lists no partition; the later ones say what
     is in the log. The next Metadata answers take the leader from `leaders`. `changes` has for each
     API what is done to its next answers.
     """

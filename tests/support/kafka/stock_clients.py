@@ -347,16 +347,16 @@ class KcatClient:
         )
 
     def offset_for_time(self, topic: str, timestamp_ms: int) -> int | None:
-        told = self.run("-Q", "-t", f"{topic}:0:{timestamp_ms}")
-        offset = int(told.split()[-1])
+        printed = self.run("-Q", "-t", f"{topic}:0:{timestamp_ms}")
+        offset = int(printed.split()[-1])
         return offset if offset >= 0 else None
 
     def read(self, topic: str, start: int, count: int) -> list[ReadRecord]:
-        told = self.run(
+        printed = self.run(
             *("-C", "-t", topic, "-p", "0", "-o", str(start), "-c", str(count), "-e", "-q", "-J"),
             *("-X", "check.crcs=true"),
         )
-        return [_of_kcat(json.loads(line)) for line in told.splitlines()]
+        return [_of_kcat(json.loads(line)) for line in printed.splitlines()]
 
 
 def _as_read(record: Any) -> ReadRecord:

@@ -107,7 +107,7 @@ class ZooKeeperServer:
             )
 
     def answers(self, word: str, timeout_s: float = DEADLINE_S) -> str:
-        """What the server says to a four-letter word; nothing while it serves nobody."""
+        """What the server says to a four-letter word; nothing while it does not serve."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout_s) as connection:
                 connection.sendall(word.encode())
@@ -123,7 +123,7 @@ class ZooKeeperServer:
 
     @property
     def mode(self) -> str:
-        """`standalone`, `leader` or `follower`; empty while the server serves nobody."""
+        """`standalone`, `leader` or `follower`; empty while the server does not serve."""
         _, _, rest = self.answers("srvr", timeout_s=0.5).partition("Mode: ")
         return rest.partition("\n")[0].strip()
 
@@ -159,7 +159,7 @@ class ZooKeeperServer:
         self.start()
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay, and nobody answers."""
+        """SIGSTOP: connections stay open without answers."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
@@ -255,10 +255,10 @@ class ZooKeeperEnsemble:
 
 
 class SharedZooKeeper(ZooKeeperServer):
-    """A server for many tests, each of which has a tree of its own in it; nobody harms it."""
+    """A server for many tests, each of which has a tree of its own in it; no test harms it."""
 
     _numbers = itertools.count(1)
 
     def fresh_chroot(self) -> str:
-        """`HOST:PORT/<path>`, a connection string whose path nobody had before."""
+        """`HOST:PORT/<path>`, a connection string whose path is new."""
         return f"{self.address}/test-{next(self._numbers)}"

@@ -74,8 +74,8 @@ def _jars(
 
 
 def _java_version() -> int:
-    told = subprocess.run([find_java(), "-version"], capture_output=True, text=True, check=False)
-    found = re.search(r'version "(?:1\.)?([0-9]+)', told.stderr)
+    printed = subprocess.run([find_java(), "-version"], capture_output=True, text=True, check=False)
+    found = re.search(r'version "(?:1\.)?([0-9]+)', printed.stderr)
     return int(found[1]) if found else 0
 
 
@@ -113,5 +113,5 @@ def _fetch(folder: Path, dependencies: Sequence[str], are_alone: bool) -> str | 
 def _dependency(coordinates: str, is_alone: bool) -> str:
     tags = ("groupId", "artifactId", "version", "type")
     values = zip(tags, coordinates.split(":"), strict=False)
-    told = "".join(f"<{tag}>{value}</{tag}>" for tag, value in values)
-    return f"<dependency>{told}{_NOTHING_ELSE if is_alone else ''}</dependency>"
+    printed = "".join(f"<{tag}>{value}</{tag}>" for tag, value in values)
+    return f"<dependency>{printed}{_NOTHING_ELSE if is_alone else ''}</dependency>"

@@ -31,17 +31,17 @@ _turns = itertools.islice(itertools.cycle(_share()), random.randrange(len(_share
 
 
 def free_port() -> int:
-    """A port that nobody listens on right now."""
+    """A port without a listener."""
     return free_ports(1)[0]
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on right now, all different."""
+    """Different ports without a listener."""
     return list(itertools.islice(filter(_is_free, _turns), count))
 
 
 def adjacent_ports(count: int) -> int:
-    """The first of several ports in a row that nobody listens on right now."""
+    """The first of several ports in a row without a listener."""
     return next(first for first in _turns if all(map(_is_free, range(first, first + count))))
 
 

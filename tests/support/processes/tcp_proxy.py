@@ -21,7 +21,7 @@ class TcpLink:
         self._is_whole = True
         self._is_deaf = False
         self.ignored: list[socket.socket] = []
-        """Connections that were taken and that nobody will ever answer."""
+        """Accepted connections that are never answered."""
         self._sockets: set[socket.socket] = set()
         self._near: set[socket.socket] = set()
         self._changing = Lock()

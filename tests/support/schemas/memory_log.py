@@ -12,7 +12,7 @@ Written = list[tuple[bytes, bytes]]
 class MemoryLog:
     """What one registry knows of `written`, which several may share.
 
-    It reads what others wrote only when it has to, as late as may be. `meanwhile` are what others
+    It reads what others wrote as late as possible. `meanwhile` are what others
     do between a decision and its append, the last one first. `writes_twice` is a producer that
     took a lost acknowledgement for a failure.
     """

@@ -1,4 +1,4 @@
-"""A registry that answers what a test tells it to, and notes what it is asked."""
+"""A registry whose answers a test sets, and which records its requests."""
 
 import json
 import threading
@@ -75,7 +75,7 @@ class RegistryStub:
                 stub.headers.append({name.lower(): value for name, value in self.headers.items()})
                 stub.gate.wait()
                 status, body = stub._answers.get(self.path, _NOT_FOUND)
-                # Whoever gave up has left.
+                # The client gave up and left.
                 with suppress(ConnectionError):
                     self._answer(status, body)
 

@@ -1,4 +1,4 @@
-"""The API as a process of its own, with its database at hand and keys to its doors."""
+"""The API as a process of its own, with its database and API keys."""
 
 from contextlib import ExitStack, closing
 from pathlib import Path

@@ -59,7 +59,7 @@ class ConsoleScene(LiveScene):
         self.make()
         self.worker.launch()
         self.start_api()
-        # Missed events are told of at once.
+        # Missed events are reported at once.
         self.live(live_delays_s="0")
         self.worker.until_says(READY["worker"])
 

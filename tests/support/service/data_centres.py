@@ -210,7 +210,7 @@ class TwoDataCentres:
     def is_level(self) -> bool:
         """Whether nothing is under way, in a data centre or between them."""
         mirrors = (self.to_a, self.to_b)
-        # What the live path does is told in topics that are mirrored, so these are asked again.
+        # What the live path does is in topics that are mirrored, so these are read again.
         return (
             all(each.is_level for each in mirrors)
             and all(each.is_settled() for each in (self.a, self.b))

@@ -172,7 +172,7 @@ class Stage:
         return other
 
     def _can_write(self) -> bool:
-        """Whether nobody holds a lock on the jobs."""
+        """Whether the jobs are not locked."""
         is_sqlite = self._database_url.startswith("sqlite")
         lock = "BEGIN IMMEDIATE" if is_sqlite else "SELECT id FROM replays FOR UPDATE NOWAIT"
         engine = create_engine(self._database_url, isolation_level="AUTOCOMMIT")

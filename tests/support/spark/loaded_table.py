@@ -82,7 +82,7 @@ class LoadScene:
         value_bytes: int = 0,
         **place: Any,
     ) -> None:
-        """Publish records of which no two are alike, `step_ms` apart; acknowledged at the end.
+        """Publish records that all differ, `step_ms` apart; acknowledged at the end.
 
         Some have no key, some no value, some headers. `partition` puts all in one.
         """

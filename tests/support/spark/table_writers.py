@@ -57,16 +57,16 @@ class Member:
 
 
 def work(role: str, uri: str, claims: str, seed: int, line: int | None) -> None:
-    """Do what the role says until killed; what was committed is told in a file of `claims`."""
+    """Do what the role says until killed; what was committed is written to a file of `claims`."""
     table, chance = open_table(uri), random.Random(seed)
     if line is not None:
         die_at_line(line, "spark_jobs/")
-    with (Path(claims) / f"{os.getpid()}-{seed}").open("a", buffering=1) as told:
+    with (Path(claims) / f"{os.getpid()}-{seed}").open("a", buffering=1) as claimed:
         while True:
             # Another has the version, or has taken this run for dead and its files away.
             with suppress(RunSuperseded, UnsupportedStorage, StorageFailed):
                 for run, version in _ROLES[role](table, chance):
-                    told.write(f"{version} {run.id}\n")
+                    claimed.write(f"{version} {run.id}\n")
 
 
 def _load(table: Table, chance: random.Random) -> Iterator[tuple[Run, int]]:
@@ -140,9 +140,9 @@ def check_content(table: Table, snapshot: Snapshot) -> None:
 
 
 def check_claims(table: Table, claims: Path) -> None:
-    """Whoever was told that its run is a version was told so alone, and rightly."""
-    told = [line.split() for file in claims.iterdir() for line in file.read_text().splitlines()]
-    versions = {int(version): run for version, run in told}
-    assert len(versions) == len(told) > 0
+    """Each version was claimed by one run, and the table has it."""
+    claimed = [line.split() for file in claims.iterdir() for line in file.read_text().splitlines()]
+    versions = {int(version): run for version, run in claimed}
+    assert len(versions) == len(claimed) > 0
     commits = {commit.version: commit.run for commit in table.commits()}
     assert versions.items() <= commits.items()

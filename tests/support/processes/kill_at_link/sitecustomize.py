@@ -1,6 +1,6 @@
 """For a process that has this folder in PYTHONPATH: its first hard link is its end.
 
-DIE_AT says when: `before-link` or `after-link`. As by SIGKILL, nothing is flushed or told.
+DIE_AT says when: `before-link` or `after-link`. As by SIGKILL, nothing is flushed or reported.
 """
 
 import os
