@@ -4,7 +4,7 @@ import json
 import logging
 from typing import Any, Final
 
-from app.replay.windows import format_time
+from app.domain.windows import format_time
 
 _STANDARD_FIELDS: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "color_message"}
 

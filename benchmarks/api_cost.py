@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from app.replay.accounts import DEFAULT_ACCOUNT_NAME, Scope
-from app.replay.model import NewReplay, Window
+from app.domain.accounts import DEFAULT_ACCOUNT_NAME, Scope
+from app.domain.model import NewReplay, Window
 from benchmarks.http_load import HttpRequest, ask_for, encode
 from benchmarks.live_load import EventSource
 from benchmarks.running_broker import cpu_s

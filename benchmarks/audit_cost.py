@@ -19,9 +19,9 @@ from benchmarks.frames import MESSAGE
 from benchmarks.running_broker import RunningBroker, fresh_broker
 from benchmarks.scale import Scale, median
 from benchmarks.table import Baseline, Line
-from logbroker.client import AuditedProducer, Producer
 from logbroker.client.audit_mark import AUDIT_HEADER
 from logbroker.client.receipts import ReceiptBook
+from logbroker.consumer import AuditedProducer, Producer
 
 PLAIN: Final = "plain"
 AUDITED: Final = "audited"

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 
-from app.replay.delivery import Delivered
+from app.domain.delivery import Delivered
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
 from app.webhooks.request import webhook_headers

@@ -19,8 +19,8 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, insert, select, update
 
-from app.replay.model import NewReplay, NewWebhook, Window
-from app.replay.states import ReplayState
+from app.domain.model import NewReplay, NewWebhook, Window
+from app.domain.states import ReplayState
 from app.store import Store, leases, migrate
 from app.store import replays as replays_table
 from app.store import webhooks as webhooks_table

@@ -16,10 +16,10 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, insert, select
 
-from app.replay.accounts import DEFAULT_ACCOUNT_NAME, Scope
-from app.replay.model import NewReplay, Replay
-from app.replay.options import ReplayOptions
-from app.replay.states import ReplayState
+from app.domain.accounts import DEFAULT_ACCOUNT_NAME, Scope
+from app.domain.model import NewReplay, Replay
+from app.domain.options import ReplayOptions
+from app.domain.states import ReplayState
 from app.store.engine import Database
 from app.store.tables import replays
 from benchmarks.console_client import PageReader, get, open_pages, sign_in

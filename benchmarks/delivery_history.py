@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
+from app.domain.model import Window
 from app.log.topics import DELIVERY_LOG
-from app.replay.model import Window
 from benchmarks.frames import ACKS_LEADER, encode_produce
 from benchmarks.produce_load import Address
 from logbroker.client.partitioner import partition_for_key

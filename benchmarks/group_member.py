@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer
 
-from logbroker.client import ConsumerConnector
+from logbroker.consumer import ConsumerConnector
 
 POLL_S: Final = 0.1
 

@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from app.domain.model import Webhook
+from app.domain.rules import DEFAULT_RULE, Rule
 from app.log.topics import EVENTS
-from app.replay.model import Webhook
-from app.replay.rules import DEFAULT_RULE, Rule
 from benchmarks.bare_live import Task, bare_live
 from benchmarks.live_load import EventSource, Latencies, latencies
 from benchmarks.running_broker import cpu_s, until

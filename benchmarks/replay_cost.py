@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 
 from app.cli.api_client import ApiClient
 from app.cli.service import LocalService
-from app.replay.options import EVENTS_PER_SECOND_MAX
-from app.replay.states import TERMINAL
-from app.replay.windows import format_time
+from app.domain.options import EVENTS_PER_SECOND_MAX
+from app.domain.states import TERMINAL
+from app.domain.windows import format_time
 from benchmarks.delivery_history import History
 from benchmarks.running_broker import until
 from benchmarks.scale import Scale, median

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from app.config import Settings
+from app.domain.model import NewReplay, NewWebhook, Replay, Webhook
+from app.domain.states import TERMINAL, ReplayState
 from app.log.topics import DELIVERY_LOG, ensure_topics
-from app.replay.model import NewReplay, NewWebhook, Replay, Webhook
-from app.replay.states import TERMINAL, ReplayState
 from app.store import Store, migrate
 from app.variables import PREFIX
 from app.webhooks.signing import new_secret

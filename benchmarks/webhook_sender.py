@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 import httpx
 
-from app.replay.delivery import Delivered
+from app.domain.delivery import Delivered
 from app.webhooks.guard import Guard
 from app.webhooks.receiver import WebhookReceiver
 from app.webhooks.request import encode_post, webhook_headers

@@ -12,8 +12,8 @@ from typing import Final
 
 import psutil
 
-from app.replay.model import NewReplay, Replay
-from app.replay.options import EVENTS_PER_SECOND_MAX, ReplayOptions
+from app.domain.model import NewReplay, Replay
+from app.domain.options import EVENTS_PER_SECOND_MAX, ReplayOptions
 from benchmarks.delivery_history import History
 from benchmarks.running_broker import until
 from benchmarks.scale import Scale

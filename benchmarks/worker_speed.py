@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, TopicPartition
 
+from app.domain.model import NewReplay
+from app.domain.options import EVENTS_PER_SECOND_MAX, ReplayOptions
 from app.log.topics import DELIVERY_LOG
-from app.replay.model import NewReplay
-from app.replay.options import EVENTS_PER_SECOND_MAX, ReplayOptions
 from app.webhooks.guard import Guard
 from app.webhooks.sender import WebhookSender
 from benchmarks.delivery_history import BODY_BYTES, History

@@ -24,6 +24,8 @@ LogbrokerError
     └── the rest                 mend the request
 """
 
+from collections.abc import Iterable
+
 
 class LogbrokerError(Exception):
     """The root: nothing raises it as such."""
@@ -31,6 +33,13 @@ class LogbrokerError(Exception):
 
 class ConfigurationError(LogbrokerError):
     """Settings are missing, malformed or contradict each other; the message lists all."""
+
+    @classmethod
+    def raise_if_any(cls, problems: Iterable[str]) -> None:
+        """Raise one error that lists all `problems`, if there are any."""
+        found = list(problems)
+        if found:
+            raise cls("; ".join(found))
 
 
 class DataDirectoryInUse(LogbrokerError):

@@ -5,7 +5,7 @@ from typing import Annotated, cast
 from fastapi import Depends, Query, Request
 
 from app.api.problems import FORBIDDEN, FieldError, Problem
-from app.replay.accounts import ApiKey, Scope
+from app.domain.accounts import ApiKey, Scope
 
 _CHALLENGE = {"www-authenticate": 'Bearer realm="rewind", error="insufficient_scope"'}
 

@@ -5,13 +5,13 @@ from typing import Final
 from app.api.doors import Doors
 from app.api.models.replays import EstimateDocument
 from app.api.replay_requests import check, look_up
+from app.domain.accounts import ApiKey
+from app.domain.forecast import duration_s
+from app.domain.globs import glob_matches
+from app.domain.model import NewReplay
+from app.domain.options import Only
 from app.log.delivered import LiveDeliveries
 from app.log.estimate import Question
-from app.replay.accounts import ApiKey
-from app.replay.forecast import duration_s
-from app.replay.globs import glob_matches
-from app.replay.model import NewReplay
-from app.replay.options import Only
 
 ESTIMATES_PER_ACCOUNT_MAX: Final = 2
 """Of those that are made at a time, one developer's: half are left to the others."""

@@ -23,10 +23,10 @@ from app.api.problems import (
     Problem,
 )
 from app.api.refusals import media_type_refused
+from app.domain.lateness import Arrival
 from app.log.event import OwedEvent
 from app.log.late_notes import note_late
 from app.log.topics import DELIVERY_LOG, EVENTS
-from app.replay.lateness import Arrival
 
 router = APIRouter(prefix="/events", tags=["events"])
 

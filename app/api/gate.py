@@ -19,8 +19,8 @@ from app.api.quotas import Quotas, Standing
 from app.api.refusals import refuse
 from app.api.strangers import CALLERS_MAX, Strangers
 from app.config import Settings
-from app.replay.accounts import ApiKey
-from app.replay.accounts import Scope as KeyScope
+from app.domain.accounts import ApiKey
+from app.domain.accounts import Scope as KeyScope
 from app.store import StoreUnavailable
 
 OPEN_PATHS: Final = frozenset(("/healthz", "/readyz", "/openapi.json"))

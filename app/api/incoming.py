@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, Valid
 from app.api.models.documents import Time
 from app.api.problems import BODY_TOO_LARGE, INVALID_REQUEST, FieldError, Problem, field_errors
 from app.config import Settings
+from app.domain.lateness import AHEAD_MS_MAX
+from app.domain.windows import format_time
 from app.log.event import OwedEvent
-from app.replay.lateness import AHEAD_MS_MAX
-from app.replay.windows import format_time
 
 # Both become HTTP headers of the webhook. A full stop in the id would let a signed request be
 # cut in another place (Standard Webhooks 1.0.0, "Signature scheme").

@@ -5,8 +5,8 @@ from functools import partial
 from typing import Final
 
 from app.api.single_flight import SingleFlight
+from app.domain.model import JobStatistics
 from app.process import on_own_thread
-from app.replay.model import JobStatistics
 from app.store import Store, StoreError
 
 PATIENCE_S: Final = 1.0

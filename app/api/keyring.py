@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Final
 
 from app.api.single_flight import SingleFlight
-from app.replay.accounts import ApiKey
+from app.domain.accounts import ApiKey
 from app.store import StoreUnavailable
 
 FRESH_S: Final = 2.0

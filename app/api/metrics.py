@@ -5,8 +5,8 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from app.replay.model import JobStatistics
-from app.replay.states import ReplayState
+from app.domain.model import JobStatistics
+from app.domain.states import ReplayState
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 

@@ -11,7 +11,7 @@ from app.api.models.pipeline import PipelineRunDocument, PipelineRunRequest
 from app.api.openapi import refusals
 from app.api.paging import Cursor, Limit
 from app.api.problems import FORBIDDEN, INVALID_REQUEST, MEDIA_TYPE_REFUSED
-from app.replay.pipeline import JOB, SUBJECT, SUBJECT_CHARS_MAX
+from app.domain.pipeline import JOB, SUBJECT, SUBJECT_CHARS_MAX
 
 router = APIRouter(prefix="/pipeline/runs", tags=["operations"], dependencies=[OperatorOnly])
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from app.api.problems import RATE_LIMITED, Problem
-from app.replay.accounts import ApiKey
+from app.domain.accounts import ApiKey
 
 
 class Places:

@@ -10,8 +10,8 @@ from typing import Final
 from anyio import CapacityLimiter, to_thread
 
 from app.api.problems import BUSY, TOO_MANY_STREAMS, Problem
-from app.replay.model import Replay
-from app.replay.states import TERMINAL
+from app.domain.model import Replay
+from app.domain.states import TERMINAL
 from app.store import Store
 from app.store.errors import NotFound, StoreUnavailable
 

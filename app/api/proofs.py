@@ -10,8 +10,8 @@ from starlette.concurrency import run_in_threadpool
 from app.api.places import Places
 from app.api.problems import NOT_VALIDATED, RATE_LIMITED, Problem
 from app.api.quotas import Quotas
-from app.replay.accounts import ApiKey
-from app.replay.model import Webhook
+from app.domain.accounts import ApiKey
+from app.domain.model import Webhook
 from app.store import Store
 from app.webhooks.proof import NotProved, Proved, prove
 from app.webhooks.sender import WebhookSender

@@ -36,6 +36,8 @@ from app.api.problems import (
 )
 from app.api.request_log import LOGGER
 from app.api.twitter_errors import PATH_PREFIX, twitter_response
+from app.domain.states import TERMINAL, ReplayState, moves
+from app.domain.windows import WindowRefused, not_retained
 from app.log.errors import (
     BrowseRefused,
     EstimatesBusy,
@@ -45,8 +47,6 @@ from app.log.errors import (
     PublishFailed,
     WindowNotRetained,
 )
-from app.replay.states import TERMINAL, ReplayState, moves
-from app.replay.windows import WindowRefused, not_retained
 from app.store.errors import (
     ActiveReplayExists,
     IdempotencyConflict,

@@ -19,8 +19,8 @@ from app.api.models.replays import ReplayDocument
 from app.api.openapi import refusals
 from app.api.problems import BUSY, NOT_FOUND, TOO_MANY_STREAMS, UNAVAILABLE
 from app.api.progress_watch import ProgressWatch, Watched
-from app.replay.model import Replay
-from app.replay.states import TERMINAL
+from app.domain.model import Replay
+from app.domain.states import TERMINAL
 
 HEARTBEAT_S: Final = 15.0
 """Proxies cut connections that are silent, often after a minute or less."""

@@ -18,9 +18,9 @@ from app.api.problems import (
     Problem,
 )
 from app.api.restores import check_still_restored, what_to_restore
-from app.replay.accounts import ApiKey
-from app.replay.lateness import disorder_ms
-from app.replay.model import (
+from app.domain.accounts import ApiKey
+from app.domain.lateness import disorder_ms
+from app.domain.model import (
     IdempotencyKey,
     NewReplay,
     OffsetRange,
@@ -28,8 +28,8 @@ from app.replay.model import (
     Webhook,
     WebhookStatus,
 )
-from app.replay.options import Only, ReplayOptions, Source
-from app.replay.windows import check_stretch, check_window
+from app.domain.options import Only, ReplayOptions, Source
+from app.domain.windows import check_stretch, check_window
 from app.webhooks.guard import UrlRefused
 from app.webhooks.proof import NotProved, Proved
 

@@ -40,9 +40,9 @@ from app.api.problems import (
     WINDOW_REFUSED,
 )
 from app.api.replay_requests import check_options, queue_replay, queue_retry
-from app.replay.filters import ReplayFilter
-from app.replay.model import Replay
-from app.replay.states import ReplayState
+from app.domain.filters import ReplayFilter
+from app.domain.model import Replay
+from app.domain.states import ReplayState
 
 router = APIRouter(prefix="/replays", tags=["replays"])
 

@@ -25,8 +25,8 @@ from app.api.problems import (
     FieldError,
     Problem,
 )
+from app.domain.model import OffsetRange, Replay
 from app.log.topics import DELIVERY_ARCHIVE
-from app.replay.model import OffsetRange, Replay
 
 AT_A_TIME_MAX = 1_000
 

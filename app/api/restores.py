@@ -2,9 +2,9 @@
 
 from app.api.doors import Doors, now_ms
 from app.api.problems import WINDOW_REFUSED, Problem
+from app.domain.model import AwaitedRestore, NewReplay
+from app.domain.restores import all_arrived_by_ms
 from app.log.topics import DELIVERY_ARCHIVE
-from app.replay.model import AwaitedRestore, NewReplay
-from app.replay.restores import all_arrived_by_ms
 
 
 def what_to_restore(doors: Doors, new: NewReplay) -> AwaitedRestore:

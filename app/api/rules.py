@@ -11,7 +11,7 @@ from app.api.models.rules import RuleDocument, RuleRequest
 from app.api.openapi import refusals
 from app.api.paging import Cursor, Limit
 from app.api.problems import INVALID_REQUEST, MEDIA_TYPE_REFUSED, NOT_FOUND, TOO_MANY_RULES
-from app.replay.rules import RULE_NAME
+from app.domain.rules import RULE_NAME
 
 router = APIRouter(prefix="/webhooks/{webhook_id}/rules", tags=["webhooks"])
 

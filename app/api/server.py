@@ -20,11 +20,11 @@ from app.api.bounded_http import CONNECTIONS_MAX, BoundedHttp
 from app.api.metrics import Metrics
 from app.api.progress_watch import ProgressWatch
 from app.config import Settings
+from app.domain.presence import ProcessKind
 from app.log.errors import LogUnavailable
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
 from app.process import allow_many_connections
-from app.replay.presence import ProcessKind
 from app.store import Store
 from app.store.presence import Presence, process_name
 from app.webhooks.guard import Guard

@@ -10,7 +10,7 @@ from app.api.doors import Doors, DoorsDependency
 from app.api.models.webhook_statistics import TrialDocument
 from app.api.openapi import refusals
 from app.api.problems import NOT_FOUND
-from app.replay.accounts import ApiKey
+from app.domain.accounts import ApiKey
 from app.webhooks.trial import Trial
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"])

@@ -15,9 +15,9 @@ from app.api.doors import DoorsDependency, now_ms
 from app.api.problems import INVALID_REQUEST, FieldError, Problem
 from app.api.replay_requests import queue_replay
 from app.api.twitter_errors import NEGATIVE_ID, NOT_PAST, PATH_PREFIX
-from app.replay.model import NewReplay, Replay, Window
-from app.replay.options import NoticeStyle
-from app.replay.windows import TimeUnreadable, parse_time
+from app.domain.model import NewReplay, Replay, Window
+from app.domain.options import NoticeStyle
+from app.domain.windows import TimeUnreadable, parse_time
 
 DATE_ALLOWED: Final = "yyyymmddhhmm in UTC"
 

@@ -9,8 +9,8 @@ from app.api.access import account_meant
 from app.api.doors import Doors
 from app.api.models.webhooks import Rotation, WebhookChange, WebhookRequest
 from app.api.problems import INVALID_REQUEST, NOT_VALIDATED, FieldError, Problem
-from app.replay.accounts import ApiKey
-from app.replay.model import NewWebhook, Webhook, WebhookStatus
+from app.domain.accounts import ApiKey
+from app.domain.model import NewWebhook, Webhook, WebhookStatus
 from app.webhooks.signing import (
     SECRET_BYTES_MAX,
     SECRET_BYTES_MIN,

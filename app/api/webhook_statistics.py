@@ -7,7 +7,7 @@ from app.api.doors import DoorsDependency, now_ms
 from app.api.models.webhook_statistics import MissedDocument, StatisticsDocument
 from app.api.openapi import refusals
 from app.api.problems import NOT_FOUND
-from app.replay.tallies import Span, last_hour_from_ms, summed
+from app.domain.tallies import Span, last_hour_from_ms, summed
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"])
 

@@ -27,7 +27,7 @@ from app.api.problems import (
     TOO_MANY_WEBHOOKS,
     URL_REFUSED,
 )
-from app.replay.model import Webhook, WebhookStatus
+from app.domain.model import Webhook, WebhookStatus
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"])
 

@@ -4,7 +4,7 @@ import logging
 import os
 from typing import Final
 
-from app.replay.accounts import ApiKey
+from app.domain.accounts import ApiKey
 
 LOGGER: Final = logging.getLogger("rewind.audit")
 

@@ -7,7 +7,7 @@ from typing import Final, Self
 
 from app.cli.api_client import ApiClient
 from app.cli.live_watch import LiveWatch
-from app.replay.windows import format_time
+from app.domain.windows import format_time
 from app.webhooks.receiver import ReceivedWebhook, WebhookReceiver
 from app.webhooks.signing import new_secret
 

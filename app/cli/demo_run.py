@@ -16,7 +16,7 @@ from app.cli.live_watch import LiveWatch, free_port
 from app.cli.options import load_settings, refuse
 from app.cli.progress_bar import follow
 from app.cli.service import LocalService
-from app.replay.windows import format_time
+from app.domain.windows import format_time
 from app.store import StoreError
 from logbroker.embedded import ChildDidNotStart
 

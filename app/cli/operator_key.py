@@ -9,7 +9,7 @@ from contextlib import closing
 from app.cli import operator_key_file
 from app.cli.audit import note_key
 from app.config import Settings
-from app.replay.accounts import DEFAULT_ACCOUNT_NAME, Scope
+from app.domain.accounts import DEFAULT_ACCOUNT_NAME, Scope
 from app.store import Store
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from app.cli.api_client import ApiClient
-from app.replay.states import ACTIVE
+from app.domain.states import ACTIVE
 
 WIDTH: Final = 30
 POLL_S: Final = 0.5

@@ -9,7 +9,7 @@ import click
 from app.cli.api_client import ApiClient, ApiRefused
 from app.cli.options import api_options, load_settings, refuse
 from app.cli.progress_bar import follow
-from app.replay.options import (
+from app.domain.options import (
     BATCH_EVENTS_MAX,
     EVENTS_PER_SECOND,
     EVENTS_PER_SECOND_MAX,

@@ -8,7 +8,7 @@ import click
 
 from app.cli.api_client import ApiClient, ApiRefused
 from app.cli.options import api_options, load_settings, refuse
-from app.replay.states import ReplayState
+from app.domain.states import ReplayState
 
 _LIST_MAX: Final = 200
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from fastapi import Request
 
-from app.replay.accounts import ApiKey
+from app.domain.accounts import ApiKey
 
 LOGGER: Final = logging.getLogger("rewind.audit")
 

@@ -16,7 +16,7 @@ from app.console.gate import ViewerDependency
 from app.console.job_filters import jobs_url
 from app.console.notices import did
 from app.console.rendering import rendered
-from app.replay.states import ReplayState
+from app.domain.states import ReplayState
 
 _DONE: Final = 303
 """The browser is sent on; the audit tells it of a part of an order as well."""

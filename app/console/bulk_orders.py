@@ -9,8 +9,8 @@ from typing import Final, TypeVar
 from app.api.problems import INVALID_REQUEST, FieldError, Problem
 from app.console.forms import Form
 from app.console.job_filters import filter_of, query_of
-from app.replay.filters import ReplayFilter
-from app.replay.states import TERMINAL, ReplayEvent, ReplayState, moves
+from app.domain.filters import ReplayFilter
+from app.domain.states import TERMINAL, ReplayEvent, ReplayState, moves
 
 TICKED_MAX: Final = 500
 

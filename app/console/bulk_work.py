@@ -15,9 +15,9 @@ from app.api.refusals import problem_of
 from app.api.replay_requests import queue_retry
 from app.console.bulk_orders import Action, Order
 from app.console.refused_forms import REFUSALS
-from app.replay.accounts import ApiKey
-from app.replay.model import Replay
-from app.replay.states import ReplayState
+from app.domain.accounts import ApiKey
+from app.domain.model import Replay
+from app.domain.states import ReplayState
 from app.store import Store, StoreUnavailable
 
 BEGIN_S: Final = 5.0

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from app.replay.windows import TimeUnreadable, format_time, parse_time
+from app.domain.windows import TimeUnreadable, format_time, parse_time
 
 _LOCAL: Final = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2})(:[0-9]{2}(?:\.[0-9]+)?)?"

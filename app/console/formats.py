@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 from markupsafe import Markup
 
 from app.console.form_times import input_type
-from app.replay.tallies import TOOK_MS_BOUNDS
-from app.replay.windows import format_time
+from app.domain.tallies import TOOK_MS_BOUNDS
+from app.domain.windows import format_time
 
 NOTHING: Final = "\N{EN DASH}"
 """What stands where there is nothing to tell."""

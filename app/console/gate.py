@@ -38,8 +38,8 @@ from app.api.problems import FORBIDDEN, Problem
 from app.api.quotas import Quotas
 from app.api.single_flight import SingleFlight
 from app.api.strangers import CALLERS_MAX, Strangers
+from app.domain.accounts import ApiKey, Scope
 from app.process import on_own_thread
-from app.replay.accounts import ApiKey, Scope
 from app.store import StoreUnavailable
 
 SIGNED_IN_S: Final = 12 * 3_600.0

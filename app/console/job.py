@@ -28,7 +28,7 @@ from app.console.job_parts import (
 )
 from app.console.notices import did
 from app.console.rendering import environment_of, rendered
-from app.replay.model import Failure, Replay, Webhook
+from app.domain.model import Failure, Replay, Webhook
 from app.store import Store
 from app.store.errors import (
     ActiveReplayExists,

@@ -6,9 +6,9 @@ from urllib.parse import parse_qs, urlencode
 
 from app.api.problems import INVALID_REQUEST, FieldError, Problem
 from app.console.form_times import read_time
-from app.replay.filters import ReplayFilter
-from app.replay.states import ReplayState
-from app.replay.windows import TIME_ALLOWED, format_time
+from app.domain.filters import ReplayFilter
+from app.domain.states import ReplayState
+from app.domain.windows import TIME_ALLOWED, format_time
 
 JOBS: Final = "/console/jobs"
 

@@ -10,11 +10,11 @@ from markupsafe import Markup
 
 from app.console.job_rows import awaited_by, heartbeat
 from app.console.plots import pace_plot
-from app.replay.model import Replay
-from app.replay.moves import Move, MoveEvent
-from app.replay.progress import progress
-from app.replay.samples import Sample
-from app.replay.states import TERMINAL, TRANSITIONS, ReplayEvent
+from app.domain.model import Replay
+from app.domain.moves import Move, MoveEvent
+from app.domain.progress import progress
+from app.domain.samples import Sample
+from app.domain.states import TERMINAL, TRANSITIONS, ReplayEvent
 
 MOVES_SHOWN: Final = 30
 """The latest; whoever wants all of them asks for them, and gets them once."""

@@ -9,10 +9,10 @@ from markupsafe import Markup, escape
 
 from app.api.replay_progress import event_id
 from app.console.formats import NOTHING, count, duration, rate
-from app.replay.model import Replay
-from app.replay.progress import progress
-from app.replay.restores import awaited_in_words
-from app.replay.states import TERMINAL, ReplayState
+from app.domain.model import Replay
+from app.domain.progress import progress
+from app.domain.restores import awaited_in_words
+from app.domain.states import TERMINAL, ReplayState
 
 ALL: Final = "all"
 """The part of the counters that stands for all states together."""

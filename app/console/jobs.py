@@ -19,9 +19,9 @@ from app.console.job_filters import TEXTS, filter_of, jobs_url, query_of
 from app.console.job_rows import ALL, RowStyle, counter_parts, job_rows
 from app.console.refused_forms import Refusal, refusal_of
 from app.console.rendering import environment_of, rendered
-from app.replay.filters import ReplayFilter
-from app.replay.model import Replay
-from app.replay.states import ReplayState
+from app.domain.filters import ReplayFilter
+from app.domain.model import Replay
+from app.domain.states import ReplayState
 from app.store.pages import Page
 
 ROWS: Final = 50

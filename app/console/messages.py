@@ -16,11 +16,11 @@ from app.console.form_times import field_time, read_time
 from app.console.gate import OperatorDependency
 from app.console.refused_forms import refusal_of
 from app.console.rendering import rendered
+from app.domain.options import Source
+from app.domain.windows import TimeUnreadable
 from app.log.browser import BrowseQuestion, Content, Message, MessagePage, Order
 from app.log.errors import BrowseRefused
 from app.log.topics import DELIVERY_ARCHIVE, DELIVERY_LOG
-from app.replay.options import Source
-from app.replay.windows import TimeUnreadable
 
 FIELDS: Final = ("from", "partition", "offset", "time")
 

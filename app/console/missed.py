@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from app.console.addresses import NEW_REPLAY, address
 from app.console.receiver_plots import BarPlot, missed_plot
-from app.replay.missed import MissedHour
-from app.replay.options import Only
-from app.replay.windows import format_time
+from app.domain.missed import MissedHour
+from app.domain.options import Only
+from app.domain.windows import format_time
 
 
 class MissedRow(NamedTuple):

@@ -33,11 +33,11 @@ from app.console.replay_forms import (
     fields_of_replay,
     last_window,
 )
-from app.replay.accounts import ApiKey
-from app.replay.filters import ReplayFilter
-from app.replay.model import NewReplay, Webhook
-from app.replay.options import Source
-from app.replay.states import ACTIVE
+from app.domain.accounts import ApiKey
+from app.domain.filters import ReplayFilter
+from app.domain.model import NewReplay, Webhook
+from app.domain.options import Source
+from app.domain.states import ACTIVE
 from app.store import Store
 from app.store.errors import ActiveReplayExists, NotFound
 

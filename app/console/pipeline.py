@@ -11,7 +11,7 @@ from app.api.paging import Cursor
 from app.console.addresses import address
 from app.console.gate import OperatorDependency
 from app.console.rendering import rendered
-from app.replay.pipeline import SUBJECT_CHARS_MAX
+from app.domain.pipeline import SUBJECT_CHARS_MAX
 
 PIPELINE: Final = "/console/log/pipeline"
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from app.console.formats import count, moment
-from app.replay.samples import Sample
+from app.domain.samples import Sample
 
 WIDTH: Final = 600
 HEIGHT: Final = 100

@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 
 from app.console.formats import count, moment
 from app.console.plots import HEIGHT, WIDTH, axis_end
-from app.replay.hours import HOUR_MS
-from app.replay.missed import MissedHour
-from app.replay.tallies import DeliveryTally, Span
-from app.replay.windows import DAY_MS
+from app.domain.hours import HOUR_MS
+from app.domain.missed import MissedHour
+from app.domain.tallies import DeliveryTally, Span
+from app.domain.windows import DAY_MS
 
 _LOWEST_TOP: Final = 2
 """Of an axis: half of it is a whole number then."""

@@ -15,8 +15,8 @@ from app.console.gate import SignInNeeded
 from app.console.headers import HEADERS
 from app.console.rendering import rendered
 from app.console.sign_in import NEXT_CHARACTERS_MAX
+from app.domain.windows import WindowRefused
 from app.log.errors import LogError
-from app.replay.windows import WindowRefused
 from app.store import StoreError
 from app.webhooks.guard import UrlRefused
 

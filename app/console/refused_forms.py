@@ -8,8 +8,8 @@ from pydantic import BaseModel, ValidationError
 
 from app.api.problems import INVALID_REQUEST, Problem, field_errors
 from app.api.refusals import problem_of
+from app.domain.windows import WindowRefused
 from app.log.errors import LogError
-from app.replay.windows import WindowRefused
 from app.store import StoreError
 from app.webhooks.guard import UrlRefused
 

@@ -5,9 +5,9 @@ from typing import Final
 
 from app.api.problems import INVALID_REQUEST, FieldError, Problem
 from app.console.form_times import field_time, read_time, with_zone
-from app.replay.model import Replay
-from app.replay.options import EVENTS_PER_SECOND, Only, Source
-from app.replay.windows import TimeUnreadable
+from app.domain.model import Replay
+from app.domain.options import EVENTS_PER_SECOND, Only, Source
+from app.domain.windows import TimeUnreadable
 
 DEFAULTS: Final[Mapping[str, str]] = {
     "webhookId": "",

@@ -15,11 +15,11 @@ from app.console.job_rows import RowStyle, job_rows
 from app.console.missed import missed_of
 from app.console.receiver_plots import settled_plot
 from app.console.rendering import environment_of, rendered
-from app.replay.filters import ReplayFilter
-from app.replay.missed import MissedHour
-from app.replay.model import Replay, Webhook
-from app.replay.rules import Rule
-from app.replay.tallies import DeliveryTally, Span, last_hour_from_ms, summed
+from app.domain.filters import ReplayFilter
+from app.domain.missed import MissedHour
+from app.domain.model import Replay, Webhook
+from app.domain.rules import Rule
+from app.domain.tallies import DeliveryTally, Span, last_hour_from_ms, summed
 from app.store.pages import Page
 
 ROW_STYLE: Final = RowStyle(boxes=False, accounts=False, webhooks=False)

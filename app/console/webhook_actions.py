@@ -19,7 +19,7 @@ from app.console.refused_forms import REFUSALS, Refusal, read_body, refusal_of
 from app.console.rendering import rendered
 from app.console.webhook import show
 from app.console.webhooks import WEBHOOKS
-from app.replay.model import Webhook
+from app.domain.model import Webhook
 from app.webhooks.signing import new_secret
 
 CHANGE_FIELDS: Final = ("url", "description")

@@ -13,7 +13,7 @@ from app.console.forms import ChangeForm, Form
 from app.console.gate import ChangerDependency, ViewerDependency
 from app.console.refused_forms import REFUSALS, read_body, refusal_of
 from app.console.rendering import rendered
-from app.replay.model import Validation
+from app.domain.model import Validation
 
 FIELDS: Final = ("url", "description", "validation", "eventTypes")
 

@@ -15,8 +15,8 @@ from app.api.problems import INVALID_REQUEST, FieldError, Problem
 from app.console.addresses import address
 from app.console.gate import ViewerDependency
 from app.console.rendering import rendered
-from app.replay.model import Replay, Webhook, WebhookStatus
-from app.replay.tallies import DeliveryTally, Span, last_hour_from_ms
+from app.domain.model import Replay, Webhook, WebhookStatus
+from app.domain.tallies import DeliveryTally, Span, last_hour_from_ms
 from app.store.pages import Page
 
 ROWS: Final = 50

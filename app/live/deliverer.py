@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
+from app.domain.dedupe import event_digest, lasting_digest
 from app.live.commits import commit_regularly
 from app.live.lane import Lane, Route
 from app.live.metrics import LiveMetrics
@@ -28,7 +29,6 @@ from app.log.group_position import Bounds, Committed, Position
 from app.log.group_reader import GroupReader
 from app.log.outcomes import DeliveryOutcome, LiveOutcome, encode_outcome
 from app.log.topics import DELIVERY_LOG
-from app.replay.dedupe import event_digest, lasting_digest
 
 GROUP: Final = "rewind-delivery"
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Final
 
+from app.domain.model import Webhook
+from app.domain.windows import format_time
 from app.live.standing import Standing
-from app.replay.model import Webhook
-from app.replay.windows import format_time
 
 FAILURES_TO_BE_DOWN: Final = 5
 """Attempts in a row; few enough to tell soon, more than bad luck brings among healthy answers."""

@@ -13,6 +13,9 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from app.domain.delivery import Delivered, Outcome, Refused, Unreachable
+from app.domain.model import Webhook, WebhookStatus
+from app.domain.retry import GONE, is_final
 from app.live.failure_run import FailureRun
 from app.live.metrics import LiveMetrics
 from app.live.pace import Pace
@@ -20,9 +23,6 @@ from app.live.parcel import Parcel, Share
 from app.live.routing import RoutingTable
 from app.live.standing import Standing
 from app.log.outcomes import LiveOutcome
-from app.replay.delivery import Delivered, Outcome, Refused, Unreachable
-from app.replay.model import Webhook, WebhookStatus
-from app.replay.retry import GONE, is_final
 from app.webhooks.request import webhook_headers
 from app.webhooks.sender import WebhookSender
 

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Final, TypedDict
 
 from app.config import Settings
+from app.domain.lateness import Arrival
 from app.log.late_notes import LateBook, note_late, note_unseen
-from app.replay.lateness import Arrival
 from app.store import StoreUnavailable
 
 _log: Final = logging.getLogger(__name__)

@@ -8,8 +8,8 @@ many such sets there are, and not on how many rules or webhooks.
 import json
 from typing import Any, Final
 
-from app.replay.globs import glob_matches
-from app.replay.rules import Rule, Scalar
+from app.domain.globs import glob_matches
+from app.domain.rules import Rule, Scalar
 
 Paths = tuple[str, ...]
 Values = tuple[object, ...]

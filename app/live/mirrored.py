@@ -9,11 +9,11 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from app.domain.lateness import Arrival
 from app.live.late_events import LateEvents
 from app.live.metrics import LiveMetrics
 from app.live.parcel import Share
 from app.log.event import LoggedEvent
-from app.replay.lateness import Arrival
 
 WAITING_MAX: Final = 20_000
 """Late records that wait to be noted; with these, their partitions are read no further."""

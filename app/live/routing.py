@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
+from app.domain.model import Webhook
+from app.domain.rules import RoutingChanges
 from app.live.matching import RuleIndex
-from app.replay.model import Webhook
-from app.replay.rules import RoutingChanges
 from app.store import Store, StoreUnavailable
 
 _log: Final = logging.getLogger(__name__)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from app import json_log
 from app.config import Settings
+from app.domain.presence import Details, ProcessKind
 from app.live import deliverer, matcher
 from app.live.deliverer import Deliverer
 from app.live.lane import Route
@@ -29,7 +30,6 @@ from app.log.group_reader import GroupReader, GroupStage
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_LOG, EVENTS
 from app.process import allow_many_connections, collect_rarely, stop_on_signals
-from app.replay.presence import Details, ProcessKind
 from app.store import Store, StoreError, StoreUnavailable
 from app.store.presence import Presence, process_name
 from app.webhooks.guard import Guard

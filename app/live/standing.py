@@ -5,9 +5,9 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from app.domain.model import Webhook, WebhookStatus
 from app.live.metrics import LiveMetrics
 from app.live.routing import RoutingTable
-from app.replay.model import Webhook, WebhookStatus
 from app.store import NotFound, Store, StoreUnavailable
 
 _log: Final = logging.getLogger(__name__)

@@ -4,15 +4,15 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from app.log.outcomes import LiveOutcome
-from app.replay.hours import HOUR_MS
-from app.replay.tallies import (
+from app.domain.hours import HOUR_MS
+from app.domain.tallies import (
     TOOK_CLASSES,
     TOOK_MS_BOUNDS,
     CountedTally,
     DeliveryTally,
     Span,
 )
+from app.log.outcomes import LiveOutcome
 
 CELLS_MAX: Final = 100_000
 """Counts that wait for the database, of each span: one for each webhook and stretch of time in

@@ -8,10 +8,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
+from app.domain.hours import HOUR_MS
+from app.domain.tallies import CountedTally, Span
 from app.live.tallies import Tallies
 from app.process import on_own_thread
-from app.replay.hours import HOUR_MS
-from app.replay.tallies import CountedTally, Span
 from app.store import Store, StoreUnavailable
 from app.store.tallies import ROWS_PER_ADD
 

@@ -7,13 +7,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from app.domain.dedupe import SeenHashes, event_digest
+from app.domain.model import OffsetRange, Window
 from app.log.delivered import DeliveredEvents, LiveDeliveries
 from app.log.errors import EstimatesBusy, LogUnavailable
 from app.log.event import LoggedEvent
 from app.log.reader import ReplayReader
 from app.log.topics import DELIVERY_LOG
-from app.replay.dedupe import SeenHashes, event_digest
-from app.replay.model import OffsetRange, Window
 
 RECORDS_MAX: Final = 200_000
 """So many are read within a second or so; of a longer range, so many are read as samples."""

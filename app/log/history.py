@@ -10,11 +10,11 @@ from confluent_kafka.admin import (
     OffsetSpec,
 )
 
+from app.domain.model import OffsetRange, Window
 from app.log.errors import LogUnavailable, TopicMissing, WindowNotRetained
 from app.log.group_position import Bounds
 from app.log.lookup_clients import LookupClients
 from app.log.topics import DELIVERY_LOG
-from app.replay.model import OffsetRange, Window
 from logbroker.client.partitioner import partition_for_key
 
 _EARLIEST: Final = OffsetSpec.earliest()

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from app.replay.lateness import Arrival, LateSpan, late_spans, unseen_spans
+from app.domain.lateness import Arrival, LateSpan, late_spans, unseen_spans
 
 
 class LateBook(Protocol):

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from app.replay.windows import format_time, parse_time
+from app.domain.windows import format_time, parse_time
 
 _DIGEST: Final = re.compile("[0-9a-f]{16}")
 

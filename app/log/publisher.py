@@ -12,13 +12,13 @@ from typing import Any, Final, Self
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from app.config import Settings
+from app.domain.lateness import Arrival
 from app.log.audit_outbox import Settle
 from app.log.audit_trail import AuditTrail, Header, Marks
 from app.log.complaints import CLIENT_LOG, COMPLAINTS
 from app.log.errors import PublishFailed
 from app.log.event import OwedEvent
 from app.log.topics import ensure_topics
-from app.replay.lateness import Arrival
 from logbroker.client.audit_event import AuditRecord
 from logbroker.client.audit_mark import AUDIT_TOPIC
 from logbroker.client.stamper import SERVER_BYTES_MAX, Stamper

@@ -6,12 +6,12 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
+from app.domain.model import OffsetRange, Window
 from app.log.complaints import CLIENT_LOG
 from app.log.errors import HistoryLost, LogUnavailable
 from app.log.event import LoggedEvent, header_text, is_presentable
-from app.replay.model import OffsetRange, Window
+from logbroker.client.groupless_consumer import COORDINATOR_ERRORS
 from logbroker.client.record_headers import readable_headers
-from logbroker.client.unjoined_group import OF_UNJOINED_GROUP
 
 _WAIT_S: Final = 0.2
 """The longest a read blocks; whoever wants to stop waits no longer than that."""
@@ -159,7 +159,7 @@ class ReplayReader:
             raise HistoryLost(
                 f"{self._place} has no offset {self._position} any more: {error.str()}"
             )
-        elif code not in OF_UNJOINED_GROUP:
+        elif code not in COORDINATOR_ERRORS:
             raise LogUnavailable(f"{self._place} at offset {self._position}: {error.str()}")
 
     def _stalled(self, waited_s: float) -> None:

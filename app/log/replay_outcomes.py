@@ -24,10 +24,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.replay.hours import hour_of, hour_text
-from app.replay.model import Counts
-from app.replay.options import Source
-from app.replay.windows import format_time, parse_time
+from app.domain.hours import hour_of, hour_text
+from app.domain.model import Counts
+from app.domain.options import Source
+from app.domain.windows import format_time, parse_time
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from app.replay.checkpointing import DeliveryLedger, Entry
-from app.replay.hours import Tally, tally
-from app.replay.model import Failure
+from app.domain.checkpointing import DeliveryLedger, Entry
+from app.domain.hours import Tally, tally
+from app.domain.model import Failure
 from app.replay_workers.packing import Packed, Parcel
 
 BYTES_MAX: Final = 8 * 2**20

@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Final
 
+from app.domain.lateness import disorder_ms
+from app.domain.model import OffsetRange, Replay
+from app.domain.offset_set import OffsetSet
+from app.domain.options import Only
 from app.log.delivered import DeliveredEvents, LiveDeliveries
-from app.replay.lateness import disorder_ms
-from app.replay.model import OffsetRange, Replay
-from app.replay.offset_set import OffsetSet
-from app.replay.options import Only
 from app.replay_workers.equipment import Equipment
 from app.replay_workers.errors import ReplayRefused
 from app.replay_workers.journal import Journal

@@ -9,13 +9,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from app.domain.delivery import Delivered, Outcome, Refused, Unreachable, Withheld
+from app.domain.health import GIVEN_UP_IN_A_ROW_MAX, Health, ReceiverHealth
+from app.domain.model import Failure
+from app.domain.pace import Pace
+from app.domain.retry import GONE, GiveUp, RetryPolicy
+from app.domain.windows import format_time
 from app.log.event import LoggedEvent
-from app.replay.delivery import Delivered, Outcome, Refused, Unreachable, Withheld
-from app.replay.health import GIVEN_UP_IN_A_ROW_MAX, Health, ReceiverHealth
-from app.replay.model import Failure
-from app.replay.pace import Pace
-from app.replay.retry import GONE, GiveUp, RetryPolicy
-from app.replay.windows import format_time
 from app.replay_workers.backlog import Backlog, Consignment
 from app.replay_workers.errors import ReceiverGone, ReplayRefused
 from app.replay_workers.lease_keeper import LeaseKeeper

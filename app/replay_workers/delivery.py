@@ -6,18 +6,18 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Final
 
+from app.domain.checkpointing import Checkpoint, DeliveryLedger
+from app.domain.dedupe import SeenHashes
+from app.domain.health import ReceiverHealth
+from app.domain.model import Claim, OffsetRange, Replay
+from app.domain.options import Source
+from app.domain.pace import Pace
+from app.domain.retry import RetryPolicy
+from app.domain.samples import SamplePace
 from app.log.errors import LogError
 from app.log.reader import ReplayReader
 from app.log.replay_outcomes import ReplayOutcome
 from app.log.topics import DELIVERY_ARCHIVE, DELIVERY_LOG
-from app.replay.checkpointing import Checkpoint, DeliveryLedger
-from app.replay.dedupe import SeenHashes
-from app.replay.health import ReceiverHealth
-from app.replay.model import Claim, OffsetRange, Replay
-from app.replay.options import Source
-from app.replay.pace import Pace
-from app.replay.retry import RetryPolicy
-from app.replay.samples import SamplePace
 from app.replay_workers.backlog import Backlog
 from app.replay_workers.courier import Courier, Route
 from app.replay_workers.equipment import Equipment

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 from app.config import Settings
+from app.domain.postponements import Postponements
 from app.log.history import LogHistory
-from app.replay.postponements import Postponements
 from app.replay_workers.metrics import WorkerMetrics
 from app.replay_workers.outcome_book import OutcomeBook
 from app.store import Store

@@ -5,8 +5,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from app.domain.dedupe import SeenHashes, event_digest
 from app.log.reader import Passage, ReplayReader
-from app.replay.dedupe import SeenHashes, event_digest
 from app.replay_workers.backlog import Backlog
 from app.replay_workers.packing import Packed, Packer
 from app.replay_workers.selection import Selection

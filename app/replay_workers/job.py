@@ -10,8 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from app.domain.model import Claim, Lease, OffsetRange
 from app.log.errors import HistoryLost, LogUnavailable, WindowNotRetained
-from app.replay.model import Claim, Lease, OffsetRange
 from app.replay_workers.choosing import Chooser
 from app.replay_workers.delivery import Delivery
 from app.replay_workers.equipment import Equipment

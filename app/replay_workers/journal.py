@@ -3,7 +3,7 @@
 import logging
 from typing import Final
 
-from app.replay.model import Claim, Webhook
+from app.domain.model import Claim, Webhook
 
 _log: Final = logging.getLogger("app.replay_workers")
 _audit: Final = logging.getLogger("rewind.audit")

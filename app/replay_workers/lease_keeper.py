@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Final, NoReturn, TypeVar
 
-from app.replay.model import Lease
+from app.domain.model import Lease
 from app.replay_workers.errors import LeaseLost
 from app.store import Store, StoreUnavailable
 

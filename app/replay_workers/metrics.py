@@ -6,7 +6,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
-from app.replay.model import Counts
+from app.domain.model import Counts
 from app.webhooks.metrics import DeliveryMetrics
 
 HOWS: Final = ("completed", "failed", "postponed", "released", "stopped", "lost", "abandoned")

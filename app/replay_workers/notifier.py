@@ -6,9 +6,9 @@ import time
 from contextlib import suppress
 from typing import Final
 
-from app.replay.delivery import Delivered, Outcome, Refused, Unreachable
-from app.replay.model import Notice
-from app.replay.notices import notice_body, notice_id, pause_s
+from app.domain.delivery import Delivered, Outcome, Refused, Unreachable
+from app.domain.model import Notice
+from app.domain.notices import notice_body, notice_id, pause_s
 from app.replay_workers.equipment import Equipment
 from app.replay_workers.target import Target
 from app.store import StoreUnavailable

@@ -2,8 +2,8 @@
 
 from typing import Final, NamedTuple
 
+from app.domain.hours import Tally, tally
 from app.log.event import LoggedEvent
-from app.replay.hours import Tally, tally
 
 BYTES_MAX: Final = 2**20
 """A parcel of several events is no larger than that; one event alone may be."""

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Final
 
+from app.domain.globs import glob_matches
+from app.domain.offset_set import OffsetSet
 from app.log.delivered import DeliveredEvents
 from app.log.event import LoggedEvent
-from app.replay.globs import glob_matches
-from app.replay.offset_set import OffsetSet
 
 _TYPES_KEPT: Final = 10_000
 """Types come from producers, who may make up a new one for every event."""

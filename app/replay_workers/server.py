@@ -8,12 +8,12 @@ from typing import Final
 
 from app import json_log
 from app.config import Settings
+from app.domain.options import IN_FLIGHT_MAX
+from app.domain.presence import ProcessKind
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_OUTCOMES
 from app.process import allow_many_connections, collect_rarely, stop_on_signals
-from app.replay.options import IN_FLIGHT_MAX
-from app.replay.presence import ProcessKind
 from app.replay_workers.equipment import Equipment
 from app.replay_workers.metrics import WorkerMetrics
 from app.replay_workers.outcome_book import OutcomeBook

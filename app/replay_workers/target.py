@@ -1,6 +1,6 @@
 """Where the requests of one replay go, and what signs them, as its webhook says it now."""
 
-from app.replay.model import Replay, Webhook, WebhookStatus
+from app.domain.model import Replay, Webhook, WebhookStatus
 from app.replay_workers.errors import ReplayPutOff, ReplayRefused
 from app.webhooks.guard import Guard, UrlRefused
 

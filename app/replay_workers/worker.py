@@ -7,7 +7,7 @@ from contextlib import suppress
 from secrets import token_hex
 from typing import Final
 
-from app.replay.model import Claim
+from app.domain.model import Claim
 from app.replay_workers.delivery import LAST_REQUESTS_S
 from app.replay_workers.equipment import Equipment
 from app.replay_workers.job import ReplayJob

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, Select, func, insert, select, update
 
-from app.replay.accounts import Account, ApiKey, Scope
+from app.domain.accounts import Account, ApiKey, Scope
 from app.store.clock import now_ms
 from app.store.errors import AccountNotFound, KeyNotFound
 from app.store.identity import exactly, new_account_id, new_key_id

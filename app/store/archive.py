@@ -6,11 +6,11 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, and_, case, func, null, or_, select
 
-from app.replay.model import AwaitedRestore, AwaitingRestore, OffsetRange, Replay
-from app.replay.moves import MoveEvent
-from app.replay.options import Source
-from app.replay.states import ReplayEvent, ReplayState
-from app.replay.windows import DAY_MS
+from app.domain.model import AwaitedRestore, AwaitingRestore, OffsetRange, Replay
+from app.domain.moves import MoveEvent
+from app.domain.options import Source
+from app.domain.states import ReplayEvent, ReplayState
+from app.domain.windows import DAY_MS
 from app.store import moves, stored_restore
 from app.store import replays as replays_table
 from app.store.claiming import claimable_from

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import ColumnElement, and_, case, func
 
-from app.replay.options import Source
+from app.domain.options import Source
 from app.store.clock import now_ms
 from app.store.tables import replays
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from sqlalchemy import Connection, Select, delete, insert, select
 
-from app.replay.accounts import ApiKey
+from app.domain.accounts import ApiKey
 from app.store.accounts import digest_of, keys, to_key
 from app.store.clock import ms_from_now, now_ms
 from app.store.tables import api_keys, console_sessions

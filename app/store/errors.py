@@ -22,7 +22,7 @@ StoreError
 └── InvalidCursor            start the list anew
 """
 
-from app.replay.states import ReplayEvent, ReplayState
+from app.domain.states import ReplayEvent, ReplayState
 
 
 class StoreError(Exception):

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, func, select
 
-from app.replay.model import Failure
+from app.domain.model import Failure
 from app.store.errors import NothingToRetry
 from app.store.pages import Page, Position, decode_cursor, page_of
 from app.store.tables import replay_failures

@@ -5,7 +5,7 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from app.replay.model import (
+from app.domain.model import (
     AwaitingRestore,
     Claim,
     Counts,
@@ -18,7 +18,7 @@ from app.replay.model import (
     OffsetRange,
     Replay,
 )
-from app.replay.states import ReplayEvent
+from app.domain.states import ReplayEvent
 from app.store import archive, failures, leases, notices, owner_moves, replays, statistics
 from app.store.calls import Calls
 from app.store.pages import PAGE_LIMIT, Page

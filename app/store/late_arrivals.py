@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, select
 
-from app.replay.lateness import LateSpan
-from app.replay.model import Window
+from app.domain.lateness import LateSpan
+from app.domain.model import Window
 from app.store.clock import now_ms
 from app.store.tables import late_arrivals
 

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, case, func, select, update
 
-from app.replay.model import Claim, Counts, Failure, Lease, OffsetRange, Replay
-from app.replay.moves import MoveEvent
-from app.replay.options import Source
-from app.replay.states import ReplayEvent, moves, next_state
+from app.domain.model import Claim, Counts, Failure, Lease, OffsetRange, Replay
+from app.domain.moves import MoveEvent
+from app.domain.options import Source
+from app.domain.states import ReplayEvent, moves, next_state
 from app.store import failures as failures_table
 from app.store import moves as moves_table
 from app.store import replays as replays_table

@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, delete, func, insert, select
 
-from app.replay.moves import Move, MoveEvent
-from app.replay.states import ReplayState
+from app.domain.moves import Move, MoveEvent
+from app.domain.states import ReplayState
 from app.store.clock import now_ms
 from app.store.tables import replay_moves
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, select, update
 
-from app.replay.model import Notice, WebhookStatus
+from app.domain.model import Notice, WebhookStatus
 from app.store import replays as replays_table
 from app.store import webhooks as webhooks_table
 from app.store.clock import ms_from_now, now_ms

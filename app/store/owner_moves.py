@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, case, null, select
 
-from app.replay.model import Replay
-from app.replay.moves import MoveEvent
-from app.replay.states import TRANSITIONS, ReplayEvent, ReplayState, moves
+from app.domain.model import Replay
+from app.domain.moves import MoveEvent
+from app.domain.states import TRANSITIONS, ReplayEvent, ReplayState, moves
 from app.store import moves as moves_table
 from app.store import replays as replays_table
 from app.store import samples

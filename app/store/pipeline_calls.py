@@ -1,6 +1,6 @@
 """The store as jobs of the data pipeline see it, and who looks after them."""
 
-from app.replay.pipeline import PipelineRun
+from app.domain.pipeline import PipelineRun
 from app.store import pipeline_runs
 from app.store.calls import Calls
 from app.store.pages import PAGE_LIMIT, Page

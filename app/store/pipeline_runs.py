@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, delete, func, insert, select
 
-from app.replay.pipeline import RUNS_KEPT, PipelineRun, RunOutcome
+from app.domain.pipeline import RUNS_KEPT, PipelineRun, RunOutcome
 from app.store.pages import Page, Position, decode_cursor, page_of
 from app.store.tables import pipeline_runs
 

@@ -10,8 +10,8 @@ from functools import partial
 from typing import Final, Self
 
 from app.config import Settings
+from app.domain.presence import BEAT_S, Details, ProcessKind
 from app.process import on_own_thread
-from app.replay.presence import BEAT_S, Details, ProcessKind
 from app.store.errors import StoreError
 from app.store.store import Store
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, and_, delete, select
 
-from app.replay.presence import FORGOTTEN_AFTER_MS, Details, Process, ProcessKind
+from app.domain.presence import FORGOTTEN_AFTER_MS, Details, Process, ProcessKind
 from app.store.clock import now_ms
 from app.store.tables import processes
 from app.store.upsert import insert_or_change

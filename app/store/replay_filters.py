@@ -19,9 +19,9 @@ from sqlalchemy import (
     union_all,
 )
 
-from app.replay.filters import ReplayFilter
-from app.replay.model import Replay
-from app.replay.states import ReplayState
+from app.domain.filters import ReplayFilter
+from app.domain.model import Replay
+from app.domain.states import ReplayState
 from app.store.identity import exactly
 from app.store.pages import Page, after_cursor, first_page
 from app.store.replays import to_replay

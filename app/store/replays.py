@@ -9,10 +9,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, insert, select, true
 
-from app.replay.model import Counts, IdempotencyKey, NewReplay, OffsetRange, Replay, Window
-from app.replay.moves import MoveEvent
-from app.replay.options import NoticeStyle, Source
-from app.replay.states import ACTIVE, ReplayState
+from app.domain.model import Counts, IdempotencyKey, NewReplay, OffsetRange, Replay, Window
+from app.domain.moves import MoveEvent
+from app.domain.options import NoticeStyle, Source
+from app.domain.states import ACTIVE, ReplayState
 from app.store import failures, moves, stored_options, stored_restore, stored_statuses, webhooks
 from app.store.claiming import Queue
 from app.store.clock import now_ms

@@ -10,7 +10,7 @@ from typing import Final
 
 from sqlalchemy import Connection, and_, select, update
 
-from app.replay.rules import RoutingChanges
+from app.domain.rules import RoutingChanges
 from app.store import rules as rules_table
 from app.store.rules import to_rule
 from app.store.tables import revisions, rules, webhooks

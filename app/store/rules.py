@@ -10,7 +10,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, and_, func, insert, not_, select, update
 from sqlalchemy import delete as delete_rows
 
-from app.replay.rules import KINDS_PER_WEBHOOK_MAX, RULES_PER_WEBHOOK_MAX, Rule
+from app.domain.rules import KINDS_PER_WEBHOOK_MAX, RULES_PER_WEBHOOK_MAX, Rule
 from app.store import webhooks
 from app.store.clock import now_ms
 from app.store.errors import RuleNotFound, TooManyRules

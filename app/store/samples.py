@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, select, true
 
-from app.replay.model import Counts
-from app.replay.samples import Sample, is_due
-from app.replay.states import TERMINAL
+from app.domain.model import Counts
+from app.domain.samples import Sample, is_due
+from app.domain.states import TERMINAL
 from app.store.clock import now_ms
 from app.store.tables import replay_samples, replays
 from app.store.upsert import insert_or_change

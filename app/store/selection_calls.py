@@ -5,11 +5,11 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from app.replay.filters import ReplayFilter
-from app.replay.model import Replay
-from app.replay.moves import Move
-from app.replay.samples import Sample
-from app.replay.states import ReplayEvent, ReplayState
+from app.domain.filters import ReplayFilter
+from app.domain.model import Replay
+from app.domain.moves import Move
+from app.domain.samples import Sample
+from app.domain.states import ReplayEvent, ReplayState
 from app.store import moves, owner_moves, replay_filters, replays, samples
 from app.store.calls import Calls
 from app.store.pages import PAGE_LIMIT, Page
@@ -145,7 +145,7 @@ class SelectionCalls(Calls):
         return self._database.read(work)
 
     def samples(self, replay_id: str, *, of_account: str | None = None) -> tuple[Sample, ...]:
-        """How far the replay was over time, the oldest first: see `app.replay.samples`.
+        """How far the replay was over time, the oldest first: see `app.domain.samples`.
 
         Raises:
             ReplayNotFound: there is none, or it is another account's.

@@ -4,8 +4,8 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Select, and_, case, func, select
 
-from app.replay.model import JobStatistics
-from app.replay.states import ReplayEvent, ReplayState, moves
+from app.domain.model import JobStatistics
+from app.domain.states import ReplayEvent, ReplayState, moves
 from app.store.archive import awaits_restore
 from app.store.claiming import claimable_time_ms, waits_since_ms
 from app.store.clock import now_ms

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Self
 
-from app.replay.lateness import LateSpan
-from app.replay.model import Window
+from app.domain.lateness import LateSpan
+from app.domain.model import Window
 from app.store import late_arrivals
 from app.store.engine import Database
 from app.store.errors import SchemaOutdated

@@ -2,7 +2,7 @@
 
 import json
 
-from app.replay.options import Only, ReplayOptions
+from app.domain.options import Only, ReplayOptions
 
 
 def to_column(options: ReplayOptions) -> str | None:

@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict
 
-from app.replay.model import AwaitedRestore
+from app.domain.model import AwaitedRestore
 
 
 def to_column(awaits: AwaitedRestore | None) -> str | None:

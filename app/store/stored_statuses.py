@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 
-from app.replay.model import Counts
+from app.domain.model import Counts
 
 
 def to_column(statuses: Mapping[str, int] | None) -> str | None:

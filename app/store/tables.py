@@ -20,8 +20,8 @@ from sqlalchemy import (
 )
 
 from app.config import ORIGIN_CHARS_MAX
-from app.replay.accounts import DEFAULT_ACCOUNT
-from app.replay.options import Source
+from app.domain.accounts import DEFAULT_ACCOUNT
+from app.domain.options import Source
 
 NAMING: Final = {
     "pk": "pk_%(table_name)s",

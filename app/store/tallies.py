@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, Select, bindparam, delete, func, select
 
-from app.replay.hours import HOUR_MS
-from app.replay.missed import MissedHour, PastReplay, missed_hours
-from app.replay.model import Window
-from app.replay.states import ReplayState
-from app.replay.tallies import CountedTally, DeliveryTally, Span
+from app.domain.hours import HOUR_MS
+from app.domain.missed import MissedHour, PastReplay, missed_hours
+from app.domain.model import Window
+from app.domain.states import ReplayState
+from app.domain.tallies import CountedTally, DeliveryTally, Span
 from app.store import stored_options, webhooks
 from app.store.tables import TOOK_COLUMNS, delivery_tallies, replays
 from app.store.upsert import insert_or_change

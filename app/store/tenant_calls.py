@@ -4,9 +4,9 @@ from collections.abc import Collection, Sequence
 
 from sqlalchemy import Connection
 
-from app.replay.accounts import ApiKey, Scope
-from app.replay.model import NewWebhook, Webhook, WebhookStatus
-from app.replay.rules import DEFAULT_RULE, RoutingChanges, Rule
+from app.domain.accounts import ApiKey, Scope
+from app.domain.model import NewWebhook, Webhook, WebhookStatus
+from app.domain.rules import DEFAULT_RULE, RoutingChanges, Rule
 from app.store import accounts, console_sessions, owner_moves, routing, rules, webhooks
 from app.store.calls import Calls
 from app.store.pages import PAGE_LIMIT, Page

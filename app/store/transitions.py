@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Update, case, literal, update
 
-from app.replay.states import ACTIVE, TERMINAL, ReplayEvent, ReplayState, moves
+from app.domain.states import ACTIVE, TERMINAL, ReplayEvent, ReplayState, moves
 from app.store.clock import ms_from_now, now_ms
 from app.store.tables import replays
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Sequence
 
-from app.replay.missed import MissedHour
-from app.replay.presence import Details, Process, ProcessKind
-from app.replay.tallies import CountedTally, DeliveryTally, Span
+from app.domain.missed import MissedHour
+from app.domain.presence import Details, Process, ProcessKind
+from app.domain.tallies import CountedTally, DeliveryTally, Span
 from app.store import processes, tallies
 from app.store.calls import Calls
 

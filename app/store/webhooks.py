@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, select, true, update
 
-from app.replay.model import NewWebhook, Validation, Webhook, WebhookStatus
+from app.domain.model import NewWebhook, Validation, Webhook, WebhookStatus
 from app.store.clock import now_ms
 from app.store.errors import TooManyWebhooks, WebhookNotFound
 from app.store.identity import exactly, new_webhook_id

@@ -16,7 +16,7 @@ from base64 import b64encode
 from collections.abc import Iterable
 from typing import Any, Final
 
-from app.replay.windows import format_time
+from app.domain.windows import format_time
 
 PING_TYPE: Final = "webhook.ping"
 PING_ID_PREFIX: Final = "ping_"

@@ -4,7 +4,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from app.replay.delivery import Delivered, Outcome, Refused, Withheld
+from app.domain.delivery import Delivered, Outcome, Refused, Withheld
 
 # From a receiver on the same machine to one that takes all the time it has.
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20)

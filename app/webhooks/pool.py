@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from app.replay.delivery import Withheld
+from app.domain.delivery import Withheld
 from app.webhooks.dialer import DialFailed
 from app.webhooks.http_connection import Answer, HttpConnection, NoAnswer
 from app.webhooks.limits import SenderLimits

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from secrets import token_urlsafe
 from typing import Final
 
-from app.replay.delivery import Delivered, Outcome, Withheld
-from app.replay.model import Validation, Webhook
+from app.domain.delivery import Delivered, Outcome, Withheld
+from app.domain.model import Validation, Webhook
 from app.webhooks.challenge import (
     NONCE_PARAMETER,
     PING_ID_PREFIX,

@@ -8,7 +8,7 @@ from functools import lru_cache
 from http.client import responses
 from typing import Final, Self
 
-from app.replay.delivery import Delivered, Outcome, Refused, Unreachable, Withheld
+from app.domain.delivery import Delivered, Outcome, Refused, Unreachable, Withheld
 from app.webhooks.dialer import Dialer
 from app.webhooks.guard import Guard, Origin, UrlRefused
 from app.webhooks.http_connection import EXCERPT_BYTES, Answer, NoAnswer

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from secrets import token_urlsafe
 from typing import Final
 
-from app.replay.delivery import Delivered, Outcome, Refused, Withheld
-from app.replay.model import Webhook
-from app.replay.windows import format_time
+from app.domain.delivery import Delivered, Outcome, Refused, Withheld
+from app.domain.model import Webhook
+from app.domain.windows import format_time
 from app.webhooks.request import webhook_headers
 from app.webhooks.sender import WebhookSender
 

@@ -10,9 +10,8 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from logbroker.audit.comparison import LOCAL
 from logbroker.audit.intake import AuditEntry
-from logbroker.client.fetching import make_consumer
+from logbroker.client.groupless_consumer import COORDINATOR_ERRORS, make_consumer
 from logbroker.client.record_headers import readable_headers
-from logbroker.client.unjoined_group import OF_UNJOINED_GROUP
 from logbroker.errors import LogbrokerError
 
 REQUEST_TIMEOUT_S: Final = 10.0
@@ -30,7 +29,7 @@ _PASSING: Final = frozenset(
     (
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
-        *OF_UNJOINED_GROUP,
+        *COORDINATOR_ERRORS,
         KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001  the client's public names
         KafkaError._TIMED_OUT,  # noqa: SLF001
         KafkaError._TRANSPORT,  # noqa: SLF001

@@ -13,7 +13,7 @@ from logbroker.client.audit_event import (
 )
 from logbroker.client.audit_mark import SEQUENCE_MAX, parse_mark
 from logbroker.client.sequence_set import SequenceSet
-from logbroker.client.settings import refuse
+from logbroker.errors import ConfigurationError
 
 KEPT_BYTES_MAX: Final = 16 * 1024 * 1024
 """About how much memory a book takes when it is full."""
@@ -43,7 +43,7 @@ class ReceiptBook:
         Raises:
             ConfigurationError: a name is empty or too long.
         """
-        refuse(
+        ConfigurationError.raise_if_any(
             f"the audit's {what} has no name, or one of more than {NAME_BYTES_MAX} bytes"
             for what, name in (("tier", tier), ("consumer", consumer))
             if not 0 < len(name.encode()) <= NAME_BYTES_MAX

@@ -13,7 +13,7 @@ from logbroker.client.audit_event import (
 )
 from logbroker.client.audit_mark import SEQUENCE_MAX, TIME_MS_MAX, Mark, MarkSpan
 from logbroker.client.sequence_set import SequenceSet
-from logbroker.client.settings import refuse
+from logbroker.errors import ConfigurationError
 
 WINDOWS_MAX: Final = 1_024
 """Windows of all topics that one name counts; published ones too, as late messages may come."""
@@ -47,7 +47,7 @@ class Stamper:
         Raises:
             ConfigurationError: the name, or a number, cannot be.
         """
-        refuse(_problems(server, window_ms, lateness_ms))
+        ConfigurationError.raise_if_any(_problems(server, window_ms, lateness_ms))
         self._server = server
         self._window_ms = window_ms
         self._lateness_ms = lateness_ms

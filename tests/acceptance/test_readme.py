@@ -16,8 +16,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
+from app.domain.windows import format_time, parse_time
 from app.log.topics import ensure_topics
-from app.replay.windows import format_time, parse_time
 from tests.support.database.mariadb import MariaDbServer
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.kafka.zookeeper import SharedZooKeeper

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.model import Counts, NewReplay, NewWebhook, Webhook, Window
+from app.domain.options import ReplayOptions
+from app.domain.states import TERMINAL, ReplayState
 from app.log.event import OwedEvent
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_LOG, ensure_topics
-from app.replay.model import Counts, NewReplay, NewWebhook, Webhook, Window
-from app.replay.options import ReplayOptions
-from app.replay.states import TERMINAL, ReplayState
 from app.store import Store, migrate
 from app.webhooks.signing import new_secret
 from tests.support.database.mariadb import MariaDbServer, require_mariadb

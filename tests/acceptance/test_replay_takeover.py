@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.replay.windows import format_time
+from app.domain.windows import format_time
 from tests.support.processes.waiting import until
 from tests.support.service.worker_service import (
     EVENTS,

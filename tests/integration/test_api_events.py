@@ -13,8 +13,8 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from app.config import Settings
+from app.domain.windows import MINUTE_MS, format_time
 from app.log.topics import DELIVERY_LOG, EVENTS, ensure_topics
-from app.replay.windows import MINUTE_MS, format_time
 from logbroker.client.audit_mark import AUDIT_TOPIC
 from logbroker.client.partitioner import partition_for_key
 from tests.support.http.receiver_thread import ReceiverThread

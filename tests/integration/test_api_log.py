@@ -13,9 +13,9 @@ from fastapi import FastAPI
 from app.api.application import create_app
 from app.api.metrics import Metrics
 from app.config import Settings
+from app.domain.accounts import Scope
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
-from app.replay.accounts import Scope
 from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.sender import WebhookSender

@@ -13,9 +13,9 @@ from typing import Any
 import httpx
 import pytest
 
+from app.domain.accounts import Scope
+from app.domain.windows import format_time
 from app.log.topics import ensure_topics
-from app.replay.accounts import Scope
-from app.replay.windows import format_time
 from app.store import Store
 from tests.support.database.migrated import make_migrated
 from tests.support.http.receiver_thread import ReceiverThread

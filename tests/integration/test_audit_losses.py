@@ -11,8 +11,8 @@ from zlib import crc32
 import pytest
 from confluent_kafka import KafkaException
 
-from logbroker.client import AuditedProducer, NewMessage
 from logbroker.client.audit_mark import find_mark_header, parse_mark
+from logbroker.consumer import AuditedProducer, NewMessage
 from tests.support.kafka import counting_consumer
 from tests.support.kafka.apache_kafka import TEST_TIMEOUT_S, KafkaServer
 from tests.support.kafka.broker_process import BrokerProcess
@@ -172,7 +172,7 @@ def test_two_consumers_that_share_a_topic_are_one_tier(servers: str, audit: Run)
 
 DYING_PRODUCER = """
 import signal, sys
-from logbroker.client import AuditedProducer, NewMessage
+from logbroker.consumer import AuditedProducer, NewMessage
 producer = AuditedProducer(sys.argv[1], server="web-9")
 sets = [[NewMessage(b"%d" % n, (), int(sys.argv[3]))] for n in range(500)]
 for sending in [producer.send(sys.argv[2], each) for each in sets]:

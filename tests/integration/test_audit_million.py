@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from logbroker.client import AuditedProducer
 from logbroker.client.audit_mark import find_mark_header, parse_mark
+from logbroker.consumer import AuditedProducer
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.kafka.counting_consumer import CountingConsumer
 from tests.support.kafka.logbroker_command import logbroker_command

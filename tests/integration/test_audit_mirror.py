@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from logbroker.audit.reading import AuditLog
-from logbroker.client import AuditedProducer
+from logbroker.consumer import AuditedProducer
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.kafka.counting_consumer import CountingConsumer
 from tests.support.kafka.logbroker_command import logbroker_command

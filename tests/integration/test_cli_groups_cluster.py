@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from logbroker.cli.group_admin import GroupAdmin
-from logbroker.client import ConsumerConnector
+from logbroker.consumer import ConsumerConnector
 from tests.support.kafka.broker_cluster import NO_LEADER, BrokerCluster
 from tests.support.kafka.logbroker_command import Run, logbroker_command
 from tests.support.kafka.zookeeper import SharedZooKeeper

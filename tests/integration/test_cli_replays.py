@@ -11,10 +11,10 @@ from click.testing import CliRunner, Result
 from app.cli import main
 from app.cli.progress_bar import describe
 from app.config import Settings
+from app.domain.accounts import Scope
+from app.domain.model import Counts, Failure, NewWebhook, OffsetRange, Webhook
+from app.domain.windows import MINUTE_MS, format_time
 from app.log.topics import ensure_topics
-from app.replay.accounts import Scope
-from app.replay.model import Counts, Failure, NewWebhook, OffsetRange, Webhook
-from app.replay.windows import MINUTE_MS, format_time
 from app.webhooks.signing import new_secret
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.service.api_process import ApiProcess

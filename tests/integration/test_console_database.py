@@ -13,7 +13,7 @@ from sqlalchemy import delete
 from sqlalchemy.engine import make_url
 
 from app.config import Settings
-from app.replay.accounts import Scope
+from app.domain.accounts import Scope
 from app.store import Store
 from app.store.engine import ANSWER_S, patient_engine
 from app.store.tables import console_sessions

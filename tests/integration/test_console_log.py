@@ -11,12 +11,12 @@ from fastapi import FastAPI
 from app.api.application import create_app
 from app.api.metrics import Metrics
 from app.config import Settings
+from app.domain.accounts import Scope
+from app.domain.pipeline import PipelineRun, RunOutcome
+from app.domain.presence import ProcessKind
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_LOG
-from app.replay.accounts import Scope
-from app.replay.pipeline import PipelineRun, RunOutcome
-from app.replay.presence import ProcessKind
 from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.sender import WebhookSender

@@ -22,20 +22,20 @@ from confluent_kafka.admin import (
 )
 
 from app.config import DAY_MS, Settings, kafka_variable
+from app.domain.accounts import Scope
+from app.domain.model import OffsetRange, Window
 from app.log.browser import BrowseQuestion, LogBrowser
 from app.log.errors import HistoryLost
 from app.log.inspection import LogInspector
 from app.log.reader import ReplayReader, reader_configuration
 from app.log.topics import EVENTS, REPLAY_OUTCOMES, ensure_topics
-from app.replay.accounts import Scope
-from app.replay.model import OffsetRange, Window
 from app.store import Store
 from logbroker.client.audit_mark import AUDIT_TOPIC
 from logbroker.client.errors import FetchFailed
-from logbroker.client.fetching import Fetcher
-from logbroker.client.lease import SessionLease
-from logbroker.client.message import Message
-from logbroker.client.share import Share
+from logbroker.consumer.fetching import Fetcher
+from logbroker.consumer.lease import SessionLease
+from logbroker.consumer.message import Message
+from logbroker.consumer.share import Share
 from tests.support.database.migrated import make_migrated
 from tests.support.http.certificates import self_signed
 from tests.support.http.receiver_thread import ReceiverThread

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from app.config import Settings
-from app.replay.model import Counts, OffsetRange
-from app.replay.states import ReplayState
-from app.replay.windows import MINUTE_MS
+from app.domain.model import Counts, OffsetRange
+from app.domain.states import ReplayState
+from app.domain.windows import MINUTE_MS
 from tests.support.database.migrated import make_migrated
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.service.replay_service import Service

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.model import WebhookStatus, Window
 from app.log.outcomes import LiveOutcome
 from app.log.topics import DELIVERY_LOG, EVENTS
-from app.replay.model import WebhookStatus, Window
 from logbroker.client.partitioner import partition_for_key
 from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.http.scraped_metrics import scrape

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from app.replay.tallies import Span, summed
+from app.domain.tallies import Span, summed
 from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.processes.waiting import until

@@ -11,6 +11,8 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from app.config import Settings
+from app.domain.dedupe import lasting_digest
+from app.domain.model import OffsetRange, Window
 from app.log.delivered import Delivered, LiveDeliveries
 from app.log.estimate import Estimate, Estimator, Question
 from app.log.event import LoggedEvent, OwedEvent
@@ -18,8 +20,6 @@ from app.log.history import LogHistory
 from app.log.outcomes import DeliveryOutcome, LiveOutcome, encode_outcome
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES, ensure_topics
-from app.replay.dedupe import lasting_digest
-from app.replay.model import OffsetRange, Window
 from logbroker.client.partitioner import partition_for_key
 from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.kafka.broker_process import BrokerProcess

@@ -7,12 +7,12 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from app.domain.model import OffsetRange, Window
 from app.log.errors import LogUnavailable, WindowNotRetained
 from app.log.event import OwedEvent
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_LOG, EVENTS, ensure_topics
-from app.replay.model import OffsetRange, Window
 from logbroker.client.partitioner import partition_for_key
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.processes.waiting import DEADLINE_S

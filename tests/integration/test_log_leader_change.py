@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from app.domain.model import OffsetRange, Window
 from app.log.errors import LogUnavailable
 from app.log.history import LogHistory
 from app.log.topics import DELIVERY_LOG
-from app.replay.model import OffsetRange, Window
 from tests.support.kafka.broker_cluster import BrokerCluster
 from tests.support.kafka.zookeeper import SharedZooKeeper
 from tests.support.processes.waiting import DEADLINE_S, until

@@ -6,12 +6,12 @@ from contextlib import closing
 
 import pytest
 
+from app.domain.model import OffsetRange, Window
 from app.log.event import LoggedEvent, OwedEvent
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
 from app.log.reader import ReplayReader
 from app.log.topics import DELIVERY_LOG, ensure_topics
-from app.replay.model import OffsetRange, Window
 from logbroker.client.partitioner import partition_for_key
 from tests.support.kafka.broker_process import BrokerProcess
 

@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from logbroker.client import (
+from logbroker.client import receipts
+from logbroker.client.audit_event import Published, decode
+from logbroker.client.audit_mark import find_mark_header, parse_mark
+from logbroker.client.receipts import ReceiptBook
+from logbroker.consumer import (
     AuditedProducer,
     BrokersUnavailable,
     ClientClosed,
@@ -18,13 +22,9 @@ from logbroker.client import (
     Producer,
     SendFailed,
     audited_producer,
-    receipts,
     stream_receipts,
 )
-from logbroker.client.audit_event import Published, decode
-from logbroker.client.audit_mark import find_mark_header, parse_mark
-from logbroker.client.audit_publisher import AuditPublisher
-from logbroker.client.receipts import ReceiptBook
+from logbroker.consumer.audit_publisher import AuditPublisher
 from tests.support.kafka.audit_counts import Counts, audit_values, compared
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.kafka.paper_group import PaperConsumer, make_topic, until_handed
@@ -348,7 +348,7 @@ def test_a_producer_whose_broker_is_gone_closes_and_says_what_is_not_published(
 ) -> None:
     monkeypatch.setattr(audited_producer, "EVENT_TIMEOUT_S", 1.0)
     bare_broker.make_topic("audit")
-    with caplog.at_level(logging.ERROR, "logbroker.client.audited_producer"):
+    with caplog.at_level(logging.ERROR, "logbroker.consumer.audited_producer"):
         producer = AuditedProducer(bare_broker.bootstrap_servers, delivery_timeout_s=2.0)
         send(producer, *"abc", time_ms=T0)
         bare_broker.kill()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from logbroker.client import Producer
+from logbroker.consumer import Producer
 from tests.support.kafka.broker_cluster import BrokerCluster
 from tests.support.kafka.paper_group import (
     Flow,

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 from kazoo.client import KazooClient
 
-from logbroker.client import (
+from logbroker.consumer import (
     BrokersUnavailable,
     ClientClosed,
     ConsumerConnector,
@@ -23,7 +23,7 @@ from logbroker.client import (
     Producer,
     StreamsExist,
 )
-from logbroker.client.lease_keeper import boot_clock_s
+from logbroker.consumer.lease_keeper import boot_clock_s
 from logbroker.errors import ConfigurationError
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.kafka.paper_group import make_topic

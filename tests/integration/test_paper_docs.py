@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
-from logbroker.client import AuditedProducer, ConsumerConnector, Producer
+from logbroker.consumer import AuditedProducer, ConsumerConnector, Producer
 from tests.support.kafka.audit_counts import Counts, audit_values, compared
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.kafka.paper_group import make_topic

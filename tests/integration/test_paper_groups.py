@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from logbroker.client import Producer
+from logbroker.consumer import Producer
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.kafka.paper_group import (
     Flow,

@@ -10,8 +10,8 @@ import confluent_kafka
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from logbroker.client import ClientClosed, NewMessage, Producer, SendFailed, SentSet
 from logbroker.client.partitioner import partition_for_key
+from logbroker.consumer import ClientClosed, NewMessage, Producer, SendFailed, SentSet
 from logbroker.errors import ConfigurationError
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.kafka.paper_group import make_topic

@@ -12,12 +12,8 @@ import httpx
 import pytest
 
 from app.config import Settings
-from app.log.event import OwedEvent
-from app.log.outcomes import DeliveryOutcome, LiveOutcome, encode_outcome
-from app.log.publisher import EventPublisher
-from app.log.topics import DELIVERY_OUTCOMES, ensure_topics
-from app.replay.accounts import DEFAULT_ACCOUNT
-from app.replay.model import (
+from app.domain.accounts import DEFAULT_ACCOUNT
+from app.domain.model import (
     Claim,
     Counts,
     Failure,
@@ -28,9 +24,13 @@ from app.replay.model import (
     Webhook,
     Window,
 )
-from app.replay.moves import MoveEvent
-from app.replay.options import ReplayOptions
-from app.replay.windows import MINUTE_MS, format_time
+from app.domain.moves import MoveEvent
+from app.domain.options import ReplayOptions
+from app.domain.windows import MINUTE_MS, format_time
+from app.log.event import OwedEvent
+from app.log.outcomes import DeliveryOutcome, LiveOutcome, encode_outcome
+from app.log.publisher import EventPublisher
+from app.log.topics import DELIVERY_OUTCOMES, ensure_topics
 from app.webhooks.signing import new_secret
 from logbroker.client.partitioner import partition_for_key
 from tests.support.http.receiver_thread import ReceiverThread

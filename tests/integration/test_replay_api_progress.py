@@ -13,8 +13,8 @@ import pytest
 
 from app.api.progress_watch import WATCHERS_PER_KEY_MAX
 from app.config import Settings
-from app.replay.accounts import Scope
-from app.replay.model import Counts, NewReplay, NewWebhook, OffsetRange, Replay, Window
+from app.domain.accounts import Scope
+from app.domain.model import Counts, NewReplay, NewWebhook, OffsetRange, Replay, Window
 from app.webhooks.signing import new_secret
 from tests.support.processes.waiting import until
 from tests.support.service.api_process import ApiProcess

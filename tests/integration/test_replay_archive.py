@@ -11,11 +11,11 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from app.config import Settings
+from app.domain.model import Webhook
+from app.domain.windows import DAY_MS, MINUTE_MS, format_time
 from app.log.event import OwedEvent
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_ARCHIVE
-from app.replay.model import Webhook
-from app.replay.windows import DAY_MS, MINUTE_MS, format_time
 from tests.support.database.migrated import make_migrated
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.processes.waiting import DEADLINE_S, pause_s, until_async

@@ -10,16 +10,16 @@ from confluent_kafka import Consumer, TopicPartition
 from sqlalchemy import create_engine, text
 
 from app.config import Settings
+from app.domain.dedupe import lasting_digest
+from app.domain.model import Counts, NewReplay, Webhook, Window
+from app.domain.options import Only, ReplayOptions
+from app.domain.states import ReplayState
+from app.domain.windows import MINUTE_MS, format_time
 from app.live import deliverer, matcher
 from app.live.mirrored import WAITING_MAX
 from app.live.progress import Commit, PartitionProgress
 from app.log.outcomes import DeliveryOutcome, LiveOutcome, encode_outcome
 from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES, EVENTS
-from app.replay.dedupe import lasting_digest
-from app.replay.model import Counts, NewReplay, Webhook, Window
-from app.replay.options import Only, ReplayOptions
-from app.replay.states import ReplayState
-from app.replay.windows import MINUTE_MS, format_time
 from logbroker.client.partitioner import partition_for_key
 from tests.support.database.migrated import make_migrated
 from tests.support.http.receiver_thread import ReceiverThread

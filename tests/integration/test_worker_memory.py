@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.model import Counts, NewReplay, NewWebhook, Window
+from app.domain.options import EVENTS_PER_SECOND_MAX, ReplayOptions
+from app.domain.states import TERMINAL
 from app.log.event import OwedEvent
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_LOG, ensure_topics
-from app.replay.model import Counts, NewReplay, NewWebhook, Window
-from app.replay.options import EVENTS_PER_SECOND_MAX, ReplayOptions
-from app.replay.states import TERMINAL
 from app.store import Store
 from app.webhooks.signing import new_secret
 from tests.support.database.migrated import make_migrated

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.model import Counts, NewReplay, NewWebhook, Replay, Window
+from app.domain.states import TERMINAL, ReplayState
 from app.log.event import OwedEvent
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_LOG, ensure_topics
-from app.replay.model import Counts, NewReplay, NewWebhook, Replay, Window
-from app.replay.states import TERMINAL, ReplayState
 from app.store import Store
 from app.webhooks.receiver import ReceivedWebhook, WebhookReceiver
 from app.webhooks.signing import new_secret

@@ -13,7 +13,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from app.replay.windows import TIME_ALLOWED, TimeUnreadable, format_time, parse_time
+from app.domain.windows import TIME_ALLOWED, TimeUnreadable, format_time, parse_time
 
 Item = TypeVar("Item", bound=BaseModel)
 

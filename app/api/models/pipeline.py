@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from app.api.models.documents import Document, Moment, RequestBody, Time, example
-from app.replay.pipeline import (
+from app.domain.pipeline import (
     COUNT_NAME,
     JOB,
     SUBJECT,

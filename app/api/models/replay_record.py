@@ -6,10 +6,10 @@ from pydantic import Field
 
 from app.api.models.documents import Document, Moment, example
 from app.api.models.replays import CountsDocument
-from app.replay.model import Failure
-from app.replay.moves import Move, MoveEvent
-from app.replay.samples import Sample
-from app.replay.states import ReplayState
+from app.domain.model import Failure
+from app.domain.moves import Move, MoveEvent
+from app.domain.samples import Sample
+from app.domain.states import ReplayState
 
 
 class FailureDocument(Document):

@@ -5,8 +5,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field
 
 from app.api.models.documents import Document, Moment, RequestBody, Time, example
-from app.replay.model import AwaitedRestore, Counts, NewReplay, Replay, Window
-from app.replay.options import (
+from app.domain.model import AwaitedRestore, Counts, NewReplay, Replay, Window
+from app.domain.options import (
     BATCH_EVENTS_MAX,
     EVENT_TYPES_MAX,
     EVENTS_PER_SECOND,
@@ -17,9 +17,9 @@ from app.replay.options import (
     ReplayOptions,
     Source,
 )
-from app.replay.progress import progress
-from app.replay.restores import awaited_in_words
-from app.replay.states import ReplayState
+from app.domain.progress import progress
+from app.domain.restores import awaited_in_words
+from app.domain.states import ReplayState
 
 EventTypeGlob = Annotated[str, Field(pattern=r"^[!-~]{1,256}$")]
 

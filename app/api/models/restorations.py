@@ -5,7 +5,7 @@ from typing import Self
 from pydantic import Field
 
 from app.api.models.documents import Document, Moment, RequestBody, example
-from app.replay.model import AwaitedRestore, Replay
+from app.domain.model import AwaitedRestore, Replay
 
 
 class Restoration(RequestBody):

@@ -15,8 +15,8 @@ from pydantic import (
 )
 
 from app.api.models.documents import Document, EventTypeGlob, RequestBody, example
-from app.replay.options import EVENT_TYPES_MAX
-from app.replay.rules import CONDITIONS_MAX, Rule, Scalar
+from app.domain.options import EVENT_TYPES_MAX
+from app.domain.rules import CONDITIONS_MAX, Rule, Scalar
 
 EventTypes = Annotated[
     list[EventTypeGlob], Field(min_length=1, max_length=EVENT_TYPES_MAX, description="Globs.")

@@ -7,8 +7,8 @@ from typing import Self
 from pydantic import Field
 
 from app.api.models.documents import Document, Moment, example
-from app.replay.missed import MissedHour
-from app.replay.tallies import TOOK_MS_BOUNDS, DeliveryTally
+from app.domain.missed import MissedHour
+from app.domain.tallies import TOOK_MS_BOUNDS, DeliveryTally
 from app.webhooks.trial import Trial
 
 

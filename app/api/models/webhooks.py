@@ -5,8 +5,8 @@ from typing import Annotated, Final, Self
 from pydantic import Field, JsonValue, field_validator
 
 from app.api.models.documents import Document, EventTypeGlob, Moment, RequestBody, example
-from app.replay.model import Validation, Webhook, WebhookStatus
-from app.replay.options import EVENT_TYPES_MAX
+from app.domain.model import Validation, Webhook, WebhookStatus
+from app.domain.options import EVENT_TYPES_MAX
 
 DESCRIPTION_CHARACTERS_MAX: Final = 500
 

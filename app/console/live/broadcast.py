@@ -17,10 +17,10 @@ from app.api.replay_progress import event_id
 from app.console.health import Health, HealthWatch
 from app.console.live.parts import PartMaker
 from app.console.live.seats import COUNTERS, HEALTH, JOB_PREFIX, Change, Seat
+from app.domain.filters import ReplayFilter
+from app.domain.model import Replay
+from app.domain.states import ReplayState
 from app.process import on_own_thread
-from app.replay.filters import ReplayFilter
-from app.replay.model import Replay
-from app.replay.states import ReplayState
 from app.store import StoreError
 
 LOGGER: Final = logging.getLogger("rewind.console")

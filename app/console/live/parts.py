@@ -8,8 +8,8 @@ from app.api.doors import Doors, now_ms
 from app.console.health import Health, health_parts
 from app.console.job_parts import JobView, job_parts
 from app.console.job_rows import counter_parts, row_parts
-from app.replay.model import Replay
-from app.replay.states import ReplayState
+from app.domain.model import Replay
+from app.domain.states import ReplayState
 
 
 class PartMaker:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from app.api.problems import INVALID_REQUEST, FieldError, Problem
-from app.replay.filters import ReplayFilter
+from app.domain.filters import ReplayFilter
 
 WATCHED_MAX: Final = 120
 """Things that a page may show live: fifty rows, and what stands around them."""

@@ -8,9 +8,9 @@ from threading import Thread
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.replay.accounts import Scope
-from app.replay.model import Replay, Window
-from app.replay.states import ReplayState
+from app.domain.accounts import Scope
+from app.domain.model import Replay, Window
+from app.domain.states import ReplayState
 from tests.support.http.browser import LOOPBACK, Chromium
 from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.service.console_service import ConsoleScene, sign_in

@@ -14,10 +14,10 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Page, expect
 
+from app.domain.accounts import Scope
+from app.domain.model import Window
+from app.domain.states import TERMINAL
 from app.log.topics import DELIVERY_LOG
-from app.replay.accounts import Scope
-from app.replay.model import Window
-from app.replay.states import TERMINAL
 from tests.support.http.browser import LOOPBACK, Chromium
 from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.processes.waiting import until

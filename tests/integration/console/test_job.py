@@ -8,9 +8,9 @@ from typing import NamedTuple
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from app.replay.accounts import Scope
-from app.replay.model import Replay
-from app.replay.states import TERMINAL, ReplayState
+from app.domain.accounts import Scope
+from app.domain.model import Replay
+from app.domain.states import TERMINAL, ReplayState
 from tests.support.http.browser import Chromium, Visitor
 from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.processes.tcp_proxy import TcpLink

@@ -5,9 +5,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.replay.accounts import Scope
-from app.replay.model import Replay, Window
-from app.replay.states import TERMINAL, ReplayState
+from app.domain.accounts import Scope
+from app.domain.model import Replay, Window
+from app.domain.states import TERMINAL, ReplayState
 from benchmarks.console_client import PageReader
 from tests.support.http.axe import assert_usable
 from tests.support.http.browser import Chromium

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 import pytest
 from playwright.sync_api import expect
 
+from app.domain.accounts import Scope
 from app.live import deliverer
 from app.log.topics import DELIVERY_LOG
-from app.replay.accounts import Scope
 from tests.support.http.browser import Chromium
 from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.service.console_service import ConsoleScene, sign_in

@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.replay.accounts import Scope
-from app.replay.model import Replay, Webhook, Window
-from app.replay.pipeline import PipelineRun, RunOutcome
-from app.replay.states import TERMINAL
+from app.domain.accounts import Scope
+from app.domain.model import Replay, Webhook, Window
+from app.domain.pipeline import PipelineRun, RunOutcome
+from app.domain.states import TERMINAL
 from tests.support.http.axe import assert_usable
 from tests.support.http.browser import Chromium, Visitor
 from tests.support.http.receiver_thread import ReceiverThread

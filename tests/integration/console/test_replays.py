@@ -3,9 +3,9 @@
 import pytest
 from playwright.sync_api import expect
 
-from app.replay.accounts import Scope
-from app.replay.model import Webhook
-from app.replay.states import TERMINAL
+from app.domain.accounts import Scope
+from app.domain.model import Webhook
+from app.domain.states import TERMINAL
 from tests.support.http.axe import assert_usable
 from tests.support.http.browser import Chromium
 from tests.support.http.receiver_thread import ReceiverThread

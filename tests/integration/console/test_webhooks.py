@@ -5,8 +5,8 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.replay.accounts import Scope
-from app.replay.model import WebhookStatus
+from app.domain.accounts import Scope
+from app.domain.model import WebhookStatus
 from app.store.errors import WebhookNotFound
 from tests.support.http.axe import assert_usable
 from tests.support.http.browser import Chromium

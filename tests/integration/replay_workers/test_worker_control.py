@@ -5,8 +5,8 @@ import logging
 
 import pytest
 
-from app.replay.model import Counts, WebhookStatus
-from app.replay.states import ReplayState
+from app.domain.model import Counts, WebhookStatus
+from app.domain.states import ReplayState
 from app.webhooks.signing import new_secret
 from tests.integration.replay_workers.worker_bench import Bench
 from tests.support.processes.waiting import until_async

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from app.replay.model import Counts, Window
-from app.replay.states import ReplayState
+from app.domain.model import Counts, Window
+from app.domain.states import ReplayState
 from tests.integration.replay_workers.worker_bench import BEGIN_MS, Bench
 from tests.support.processes.waiting import until_async
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from app.replay.model import Counts, OffsetRange, Window
-from app.replay.states import ReplayState
+from app.domain.model import Counts, OffsetRange, Window
+from app.domain.states import ReplayState
 from app.replay_workers.job import CLAIMS_IN_VAIN_MAX
 from tests.integration.replay_workers.worker_bench import BEGIN_MS, Bench
 from tests.support.processes.waiting import until_async

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from app.domain.model import Counts, Window
+from app.domain.options import Only
+from app.domain.states import ReplayState
 from app.log.topics import DELIVERY_OUTCOMES, ensure_topics
-from app.replay.model import Counts, Window
-from app.replay.options import Only
-from app.replay.states import ReplayState
 from tests.integration.replay_workers.worker_bench import BEGIN_MS, PARTITIONS, Bench
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.processes.waiting import DEADLINE_S, until_async

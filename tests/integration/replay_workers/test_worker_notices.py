@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from app.replay.model import NewReplay, Webhook, Window
-from app.replay.options import NoticeStyle, ReplayOptions
+from app.domain.model import NewReplay, Webhook, Window
+from app.domain.options import NoticeStyle, ReplayOptions
 from tests.integration.replay_workers.worker_bench import BEGIN_MS, Bench
 from tests.support.processes.waiting import until_async
 

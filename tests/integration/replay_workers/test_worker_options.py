@@ -9,14 +9,14 @@ from hashlib import sha256
 
 import pytest
 
+from app.domain.dedupe import lasting_digest
+from app.domain.model import Counts, NewReplay, Webhook, Window
+from app.domain.options import Only, ReplayOptions
+from app.domain.pace import SLACK_S
+from app.domain.states import ReplayState
 from app.log.event import OwedEvent
 from app.log.outcomes import DeliveryOutcome, LiveOutcome, encode_outcome
 from app.log.topics import DELIVERY_OUTCOMES
-from app.replay.dedupe import lasting_digest
-from app.replay.model import Counts, NewReplay, Webhook, Window
-from app.replay.options import Only, ReplayOptions
-from app.replay.pace import SLACK_S
-from app.replay.states import ReplayState
 from tests.integration.replay_workers.worker_bench import BEGIN_MS, Bench
 from tests.support.processes.waiting import until_async
 

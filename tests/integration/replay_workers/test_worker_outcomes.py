@@ -6,12 +6,12 @@ from collections import Counter
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from app.domain.hours import HOUR_MS
+from app.domain.model import Counts, Webhook, Window
+from app.domain.options import Source
 from app.log.event import OwedEvent
 from app.log.replay_outcomes import ReplayOutcome, decode_replay_outcome
 from app.log.topics import REPLAY_OUTCOMES
-from app.replay.hours import HOUR_MS
-from app.replay.model import Counts, Webhook, Window
-from app.replay.options import Source
 from app.replay_workers import outcome_book
 from app.webhooks.receiver import ReceivedWebhook
 from tests.integration.replay_workers.worker_bench import BEGIN_MS, Bench

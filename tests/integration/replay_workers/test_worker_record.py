@@ -2,9 +2,9 @@
 
 import asyncio
 
-from app.replay.model import Counts, Failure, Replay
-from app.replay.moves import MoveEvent
-from app.replay.states import ReplayState
+from app.domain.model import Counts, Failure, Replay
+from app.domain.moves import MoveEvent
+from app.domain.states import ReplayState
 from tests.integration.replay_workers.worker_bench import Bench
 from tests.support.processes.waiting import until_async
 

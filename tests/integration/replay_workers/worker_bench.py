@@ -9,11 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer, TopicPartition
 
 from app.config import Settings
-from app.log.event import OwedEvent
-from app.log.history import LogHistory
-from app.log.publisher import EventPublisher
-from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES
-from app.replay.model import (
+from app.domain.model import (
     Claim,
     Lease,
     NewReplay,
@@ -23,8 +19,12 @@ from app.replay.model import (
     Webhook,
     Window,
 )
-from app.replay.options import ReplayOptions
-from app.replay.states import TERMINAL
+from app.domain.options import ReplayOptions
+from app.domain.states import TERMINAL
+from app.log.event import OwedEvent
+from app.log.history import LogHistory
+from app.log.publisher import EventPublisher
+from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES
 from app.replay_workers.equipment import Equipment
 from app.replay_workers.metrics import WorkerMetrics
 from app.replay_workers.outcome_book import OutcomeBook

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from app.config import Settings
-from app.replay.accounts import Scope
+from app.domain.accounts import Scope
 from logbroker.embedded import EmbeddedBroker
 from spark_jobs.cli import main
 from spark_jobs.cli.refusal import MISUSED, REFUSED

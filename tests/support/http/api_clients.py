@@ -3,7 +3,7 @@
 import httpx
 from fastapi import FastAPI
 
-from app.replay.accounts import ApiKey
+from app.domain.accounts import ApiKey
 
 Issued = tuple[ApiKey, str]
 """A key, and its text."""

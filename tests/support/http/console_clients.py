@@ -9,7 +9,7 @@ import httpx
 from fastapi import FastAPI
 
 from app.console.application import with_console
-from app.replay.model import NewWebhook, Webhook
+from app.domain.model import NewWebhook, Webhook
 from app.store import Store
 from app.webhooks.signing import new_secret
 from tests.support.http.api_clients import Issued

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 
-from logbroker.client import ConsumerConnector, MessageStream
+from logbroker.consumer import ConsumerConnector, MessageStream
 
 
 class Notes:

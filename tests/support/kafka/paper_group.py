@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from logbroker.client import Producer
+from logbroker.consumer import Producer
 from tests.support.processes.server_process import ServerProcess
 from tests.support.processes.waiting import DEADLINE_S, until
 

@@ -7,7 +7,7 @@ from typing import Self
 import httpx
 
 from app.config import Settings
-from app.replay.accounts import Scope
+from app.domain.accounts import Scope
 from app.store import Store
 from tests.support.database.migrated import make_migrated
 from tests.support.processes.server_process import ServerProcess

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any, Final
 
-from app.replay.accounts import Scope
-from app.replay.model import NewReplay, NewWebhook, Replay, Webhook, Window
-from app.replay.options import ReplayOptions
+from app.domain.accounts import Scope
+from app.domain.model import NewReplay, NewWebhook, Replay, Webhook, Window
+from app.domain.options import ReplayOptions
 from app.webhooks.signing import new_secret
 from tests.support.http.browser import Visitor
 from tests.support.http.receiver_thread import ReceiverThread, is_event

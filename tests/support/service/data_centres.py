@@ -8,9 +8,9 @@ from typing import Any, Final, Self
 
 import httpx
 
+from app.domain.accounts import Scope
 from app.live import deliverer, matcher
 from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES, EVENTS
-from app.replay.accounts import Scope
 from app.store import Store, migrate
 from app.webhooks.signing import new_secret
 from logbroker.client.audit_mark import AUDIT_TOPIC

@@ -13,13 +13,13 @@ from sqlalchemy import create_engine, text
 from app.api.application import create_app
 from app.api.metrics import Metrics
 from app.config import Settings
+from app.domain.accounts import Scope
+from app.domain.model import NewReplay, NewWebhook, Replay, Webhook, Window
+from app.domain.states import TERMINAL
+from app.domain.windows import format_time
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_OUTCOMES, ensure_topics
-from app.replay.accounts import Scope
-from app.replay.model import NewReplay, NewWebhook, Replay, Webhook, Window
-from app.replay.states import TERMINAL
-from app.replay.windows import format_time
 from app.replay_workers.equipment import Equipment
 from app.replay_workers.metrics import WorkerMetrics
 from app.replay_workers.outcome_book import OutcomeBook

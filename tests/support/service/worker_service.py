@@ -10,8 +10,8 @@ import httpx
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
 
-from app.replay.accounts import Scope
-from app.replay.windows import format_time
+from app.domain.accounts import Scope
+from app.domain.windows import format_time
 from app.store import Store
 from app.webhooks.signing import new_secret
 from tests.support.database.migrated import make_migrated

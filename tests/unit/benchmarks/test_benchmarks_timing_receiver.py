@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 
-from app.replay.delivery import Delivered, Outcome
+from app.domain.delivery import Delivered, Outcome
 from app.webhooks.guard import Guard
 from app.webhooks.request import webhook_headers
 from app.webhooks.sender import WebhookSender

@@ -26,10 +26,10 @@ from app.api.openapi import describe
 from app.api.progress_watch import WATCHERS_MAX, WATCHERS_PER_KEY_MAX
 from app.cli.keys import keys
 from app.config import Settings
+from app.domain.accounts import Scope as KeyScope
+from app.domain.rules import KINDS_PER_WEBHOOK_MAX, RULES_PER_WEBHOOK_MAX
 from app.json_log import JsonLines
 from app.log.estimate import AT_A_TIME
-from app.replay.accounts import Scope as KeyScope
-from app.replay.rules import KINDS_PER_WEBHOOK_MAX, RULES_PER_WEBHOOK_MAX
 from tests.unit.docs.doc_pages import page, section, table
 
 API_PAGE, ACCESS_PAGE = page("api.md"), page("access.md")

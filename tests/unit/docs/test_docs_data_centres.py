@@ -4,8 +4,8 @@ import re
 
 from app.api.models.replays import ReplayDocument
 from app.config import ORIGIN_CHARS_MAX, Settings, _variable
+from app.domain.digest_set import ENTRIES_MAX
 from app.live.mirrored import WAITING_MAX
-from app.replay.digest_set import ENTRIES_MAX
 from tests.unit.docs.doc_pages import page, section
 
 PAGE = page("data-centres.md")

@@ -16,12 +16,12 @@ from prometheus_client.metrics import MetricWrapperBase
 from app.api.metrics import Metrics, _registry_of
 from app.api.models.processes import ProcessDocument
 from app.config import Settings
+from app.domain import presence
+from app.domain.model import JobStatistics
 from app.live.metrics import LiveMetrics
 from app.live.routing import RoutingTable
 from app.live.server import LivePath
 from app.log.publisher import EventPublisher
-from app.replay import presence
-from app.replay.model import JobStatistics
 from app.replay_workers.metrics import WorkerMetrics
 from app.store import Store
 from app.webhooks.guard import Guard

@@ -15,13 +15,13 @@ from app.api.models.replays import AwaitedRestoreDocument, EstimateDocument, Rep
 from app.api.problems import UNAUTHORIZED
 from app.api.progress_watch import WATCHERS_MAX, WATCHERS_PER_KEY_MAX
 from app.api.twitter import TwitterJob
+from app.domain.model import Counts, NewReplay, NewWebhook, Replay, Window
+from app.domain.notices import notice_body, notice_id
+from app.domain.options import NoticeStyle, Only
+from app.domain.states import TERMINAL, TRANSITIONS, ReplayState
+from app.domain.windows import TIME_ALLOWED
+from app.domain.windows import parse_time as time_ms
 from app.log.estimate import AT_A_TIME, RECORDS_MAX
-from app.replay.model import Counts, NewReplay, NewWebhook, Replay, Window
-from app.replay.notices import notice_body, notice_id
-from app.replay.options import NoticeStyle, Only
-from app.replay.states import TERMINAL, TRANSITIONS, ReplayState
-from app.replay.windows import TIME_ALLOWED
-from app.replay.windows import parse_time as time_ms
 from app.store import Store
 from app.webhooks.signing import new_secret
 from tests.support.database.migrated import make_migrated

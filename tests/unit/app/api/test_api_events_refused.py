@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 from httpx import AsyncClient
 
-from app.replay.model import Webhook
-from app.replay.windows import DAY_MS, MINUTE_MS, format_time
+from app.domain.model import Webhook
+from app.domain.windows import DAY_MS, MINUTE_MS, format_time
 
 pytestmark = pytest.mark.anyio
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from app.api.incoming import EventRules, read_json, read_ndjson
 from app.api.problems import Problem
+from app.domain.windows import format_time, parse_time
 from app.log.event import OwedEvent
-from app.replay.windows import format_time, parse_time
 
 NOW_MS = parse_time("2026-11-21T08:00:00Z")
 RULES = EventRules(NOW_MS - 1_000, NOW_MS + 1_000, event_bytes_max=400, events_max=3)

@@ -8,10 +8,10 @@ from httpx import AsyncClient
 
 from app.api.models.replays import ReplayRequest
 from app.api.replay_requests import named
-from app.replay.model import Counts, Failure, NewReplay, OffsetRange, Replay, Webhook, Window
-from app.replay.options import ReplayOptions
-from app.replay.states import ReplayState
-from app.replay.windows import MINUTE_MS, format_time
+from app.domain.model import Counts, Failure, NewReplay, OffsetRange, Replay, Webhook, Window
+from app.domain.options import ReplayOptions
+from app.domain.states import ReplayState
+from app.domain.windows import MINUTE_MS, format_time
 from app.store import Store
 
 pytestmark = pytest.mark.anyio

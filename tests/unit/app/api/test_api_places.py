@@ -6,8 +6,8 @@ from httpx import AsyncClient
 
 from app.api.places import Places
 from app.api.problems import Problem
-from app.replay.model import Webhook
-from app.replay.windows import MINUTE_MS, format_time
+from app.domain.model import Webhook
+from app.domain.windows import MINUTE_MS, format_time
 from tests.support.http.api_clients import Issued
 
 NOW_MS = time.time_ns() // 1_000_000

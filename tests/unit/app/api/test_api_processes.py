@@ -1,8 +1,8 @@
 import pytest
 from httpx import AsyncClient
 
-from app.replay.presence import ProcessKind
-from app.replay.windows import format_time
+from app.domain.presence import ProcessKind
+from app.domain.windows import format_time
 from app.store import Store
 
 pytestmark = pytest.mark.anyio

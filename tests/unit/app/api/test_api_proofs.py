@@ -8,7 +8,7 @@ from httpx import AsyncClient
 
 from app.api import proofs
 from app.api.proofs import PROOFS_PER_ACCOUNT_MAX
-from app.replay.model import Webhook, WebhookStatus
+from app.domain.model import Webhook, WebhookStatus
 from app.store import Store
 from app.webhooks.signing import new_secret
 from tests.support.http.api_clients import Issued

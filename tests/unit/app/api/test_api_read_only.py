@@ -4,8 +4,8 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from app.replay.accounts import Scope
-from app.replay.model import Webhook
+from app.domain.accounts import Scope
+from app.domain.model import Webhook
 from app.store import Store
 from tests.support.http.api_clients import client_of
 

@@ -11,7 +11,7 @@ from httpx import AsyncClient, Response
 
 from app.api.limits import DOCUMENT_BYTES_MAX
 from app.config import Settings
-from app.replay.model import NewReplay, Webhook, Window
+from app.domain.model import NewReplay, Webhook, Window
 from app.store import Store
 from tests.support.http.api_clients import Issued
 

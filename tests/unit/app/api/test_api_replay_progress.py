@@ -14,7 +14,7 @@ from app.api.problems import BUSY, TOO_MANY_STREAMS, Problem
 from app.api.progress_watch import ProgressWatch
 from app.api.replay_progress import ProgressStream, event_id
 from app.config import Settings
-from app.replay.model import NewReplay, NewWebhook, Replay, Webhook, Window
+from app.domain.model import NewReplay, NewWebhook, Replay, Webhook, Window
 from app.store import Store, StoreUnavailable
 from app.webhooks.signing import new_secret
 from tests.support.database.mariadb import MariaDbServer

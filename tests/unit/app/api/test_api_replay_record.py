@@ -3,7 +3,7 @@
 import pytest
 from httpx import AsyncClient
 
-from app.replay.model import (
+from app.domain.model import (
     AwaitedRestore,
     Counts,
     NewReplay,
@@ -13,8 +13,8 @@ from app.replay.model import (
     Webhook,
     Window,
 )
-from app.replay.options import Source
-from app.replay.windows import parse_time
+from app.domain.options import Source
+from app.domain.windows import parse_time
 from app.store import Store
 from app.webhooks.signing import new_secret
 from tests.support.http.api_clients import Issued

@@ -7,7 +7,7 @@ from httpx import AsyncClient
 
 from app.api.models.replays import ReplayDocument
 from app.api.replay_requests import named
-from app.replay.model import (
+from app.domain.model import (
     Counts,
     Failure,
     IdempotencyKey,
@@ -17,9 +17,9 @@ from app.replay.model import (
     Webhook,
     Window,
 )
-from app.replay.options import NoticeStyle, Only, ReplayOptions
-from app.replay.states import ReplayState
-from app.replay.windows import DAY_MS, MINUTE_MS, format_time, parse_time
+from app.domain.options import NoticeStyle, Only, ReplayOptions
+from app.domain.states import ReplayState
+from app.domain.windows import DAY_MS, MINUTE_MS, format_time, parse_time
 from app.store import Store
 from app.webhooks.signing import new_secret
 

@@ -12,9 +12,9 @@ from httpx import AsyncClient
 
 from app.api.audit import CHANGING
 from app.api.gate import OPEN_PATHS
+from app.domain.model import NewReplay, Webhook, Window
+from app.domain.rules import Rule
 from app.json_log import JsonLines
-from app.replay.model import NewReplay, Webhook, Window
-from app.replay.rules import Rule
 from app.store import Store
 from tests.support.http.api_clients import Issued
 

@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 from httpx import AsyncClient
 
-from app.replay.model import Webhook
-from app.replay.rules import Rule
+from app.domain.model import Webhook
+from app.domain.rules import Rule
 from app.store import Store
 
 pytestmark = pytest.mark.anyio

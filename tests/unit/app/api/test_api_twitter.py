@@ -17,8 +17,8 @@ from app.api.problems import (
 )
 from app.api.twitter_errors import twitter_response
 from app.config import Settings
-from app.replay.model import Webhook
-from app.replay.windows import DAY_MS, MINUTE_MS
+from app.domain.model import Webhook
+from app.domain.windows import DAY_MS, MINUTE_MS
 from app.store import Store
 
 pytestmark = pytest.mark.anyio

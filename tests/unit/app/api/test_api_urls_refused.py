@@ -1,7 +1,7 @@
 import pytest
 from httpx import AsyncClient
 
-from app.replay.model import Webhook
+from app.domain.model import Webhook
 from app.webhooks.guard import Guard
 
 pytestmark = pytest.mark.anyio

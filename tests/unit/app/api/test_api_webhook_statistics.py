@@ -9,9 +9,9 @@ from httpx import AsyncClient
 from app.api import proofs
 from app.api.proofs import PROOFS_PER_ACCOUNT_MAX
 from app.config import Settings
-from app.replay.model import NewWebhook, Webhook
-from app.replay.tallies import CountedTally, DeliveryTally, Span
-from app.replay.windows import format_time, parse_time
+from app.domain.model import NewWebhook, Webhook
+from app.domain.tallies import CountedTally, DeliveryTally, Span
+from app.domain.windows import format_time, parse_time
 from app.store import Store
 from app.webhooks.signing import new_secret
 from tests.support.http.api_clients import Issued

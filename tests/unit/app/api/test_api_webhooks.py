@@ -3,8 +3,8 @@ import re
 import pytest
 from httpx import AsyncClient
 
-from app.replay.model import NewReplay, Webhook, Window
-from app.replay.states import ReplayState
+from app.domain.model import NewReplay, Webhook, Window
+from app.domain.states import ReplayState
 from app.store import Store
 from tests.support.http.api_clients import Issued
 from tests.support.http.receiver_thread import ReceiverThread

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from app.cli import main
-from app.replay.accounts import Scope
+from app.domain.accounts import Scope
 from app.store import Store
 from tests.support.database.migrated import make_migrated
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from app.replay.delivery import Delivered, Outcome, Refused
+from app.domain.delivery import Delivered, Outcome, Refused
 from app.webhooks.challenge import ping_body
 from app.webhooks.guard import Guard
 from app.webhooks.request import webhook_headers

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from app.cli import main, operator_key
 from app.config import Settings
-from app.replay.accounts import Scope
+from app.domain.accounts import Scope
 from app.store import Store
 from tests.support.database.migrated import make_migrated
 

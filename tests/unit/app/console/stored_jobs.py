@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, insert, update
 
-from app.replay.model import Webhook
-from app.replay.states import ReplayState
+from app.domain.model import Webhook
+from app.domain.states import ReplayState
 from app.store.tables import replay_failures, replays
 
 ELSEWHERE = "elsewhere"

@@ -16,8 +16,8 @@ from app.console.application import create_console
 from app.console.live.broadcast import Broadcaster
 from app.console.live.seats import COUNTERS, HEALTH, Seat
 from app.console.live.stream import LiveStream
-from app.replay.filters import ReplayFilter
-from app.replay.model import NewReplay, Webhook, Window
+from app.domain.filters import ReplayFilter
+from app.domain.model import NewReplay, Webhook, Window
 from app.store import Store
 from tests.support.http.api_clients import Issued
 from tests.support.http.console_clients import ConsoleClient

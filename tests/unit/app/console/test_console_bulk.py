@@ -10,10 +10,10 @@ import pytest
 from app.config import Settings
 from app.console import bulk_work
 from app.console.bulk_orders import TICKED_MAX, Action
-from app.replay.filters import ReplayFilter
-from app.replay.model import NewReplay, Replay, Webhook, Window
-from app.replay.moves import MoveEvent
-from app.replay.states import ReplayState
+from app.domain.filters import ReplayFilter
+from app.domain.model import NewReplay, Replay, Webhook, Window
+from app.domain.moves import MoveEvent
+from app.domain.states import ReplayState
 from app.store import Store
 from tests.support.http.api_clients import Issued
 from tests.support.http.console_clients import ConsoleClient, enabled_webhook

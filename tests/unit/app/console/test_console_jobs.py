@@ -14,10 +14,10 @@ from app.console.job_filters import filter_of, query_of
 from app.console.job_rows import RowStyle, awaited_by, counter_parts, job_rows, row_parts
 from app.console.rendering import environment
 from app.console.static_files import static_url
-from app.replay.filters import ReplayFilter
-from app.replay.model import Counts, Failure, Lease, NewReplay, OffsetRange, Replay, Webhook, Window
-from app.replay.states import ReplayState
-from app.replay.windows import parse_time
+from app.domain.filters import ReplayFilter
+from app.domain.model import Counts, Failure, Lease, NewReplay, OffsetRange, Replay, Webhook, Window
+from app.domain.states import ReplayState
+from app.domain.windows import parse_time
 from app.store import Store
 from tests.support.http.console_clients import ConsoleClient
 from tests.support.http.html_page import HtmlPage, text_of

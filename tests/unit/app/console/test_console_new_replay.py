@@ -12,9 +12,9 @@ from app.config import Settings
 from app.console.form_times import field_time, input_type, read_time
 from app.console.new_replay import WEBHOOKS_MAX
 from app.console.replay_forms import DEFAULTS, LAST, last_window
-from app.replay.model import NewReplay, NewWebhook, Replay, Webhook, Window
-from app.replay.options import Only, ReplayOptions
-from app.replay.windows import DAY_MS, MINUTE_MS, TimeUnreadable, format_time, parse_time
+from app.domain.model import NewReplay, NewWebhook, Replay, Webhook, Window
+from app.domain.options import Only, ReplayOptions
+from app.domain.windows import DAY_MS, MINUTE_MS, TimeUnreadable, format_time, parse_time
 from app.store import Store
 from app.webhooks.signing import new_secret
 from tests.support.http.api_clients import Issued

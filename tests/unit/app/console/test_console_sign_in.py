@@ -15,7 +15,7 @@ from app.config import Settings
 from app.console.application import create_console
 from app.console.gate import Gate, Viewer
 from app.console.headers import HEADERS
-from app.replay.accounts import Scope
+from app.domain.accounts import Scope
 from app.store import Store
 from tests.support.http.api_clients import Issued
 from tests.support.http.console_clients import ConsoleClient

@@ -9,9 +9,9 @@ from app.config import Settings
 from app.console.formats import NOTHING
 from app.console.job_parts import JobView, job_parts
 from app.console.rendering import environment
-from app.replay.model import Claim, Counts, Failure, NewReplay, OffsetRange, Replay, Webhook, Window
-from app.replay.options import Only, ReplayOptions
-from app.replay.states import ReplayState
+from app.domain.model import Claim, Counts, Failure, NewReplay, OffsetRange, Replay, Webhook, Window
+from app.domain.options import Only, ReplayOptions
+from app.domain.states import ReplayState
 from app.store import Store
 from tests.support.http.api_clients import Issued
 from tests.support.http.console_clients import ConsoleClient

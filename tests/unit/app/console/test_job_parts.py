@@ -16,11 +16,11 @@ from app.console.job_parts import (
     timeline_part,
 )
 from app.console.rendering import environment
-from app.replay.model import Counts, OffsetRange, Replay, Window
-from app.replay.moves import Move, MoveEvent
-from app.replay.options import NoticeStyle, ReplayOptions, Source
-from app.replay.samples import Sample
-from app.replay.states import ReplayState
+from app.domain.model import Counts, OffsetRange, Replay, Window
+from app.domain.moves import Move, MoveEvent
+from app.domain.options import NoticeStyle, ReplayOptions, Source
+from app.domain.samples import Sample
+from app.domain.states import ReplayState
 from tests.support.http.html_page import HtmlPage, text_of
 
 NINE_MS = 1_795_338_000_000

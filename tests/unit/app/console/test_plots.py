@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 
 from app.console.plots import HEIGHT, ROWS_MAX, STEPS_MAX, WIDTH, PacePlot, pace_plot
-from app.replay.model import Counts
-from app.replay.samples import Sample
+from app.domain.model import Counts
+from app.domain.samples import Sample
 
 NINE_MS = 1_795_338_000_000
 """2026-11-22 09:00:00."""

@@ -4,10 +4,10 @@ import pytest
 
 from app.console.plots import HEIGHT, WIDTH
 from app.console.receiver_plots import missed_plot, settled_plot
-from app.replay.hours import HOUR_MS
-from app.replay.missed import MissedHour
-from app.replay.tallies import DeliveryTally, Span
-from app.replay.windows import DAY_MS
+from app.domain.hours import HOUR_MS
+from app.domain.missed import MissedHour
+from app.domain.tallies import DeliveryTally, Span
+from app.domain.windows import DAY_MS
 
 WIDTH_MS = Span.SETTLED.width_ms
 

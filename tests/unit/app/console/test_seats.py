@@ -14,7 +14,7 @@ from app.console.live.seats import (
     Seat,
     parse_watch,
 )
-from app.replay.filters import ReplayFilter
+from app.domain.filters import ReplayFilter
 
 
 def seat(**seen: str) -> Seat:

@@ -7,7 +7,7 @@ from fastapi.routing import APIRoute
 
 from app.console import webhook as webhook_page
 from app.console import webhook_actions, webhook_registration, webhooks
-from app.replay.model import Webhook
+from app.domain.model import Webhook
 from app.store import Store
 from app.webhooks.signing import new_secret
 from tests.support.http.console_clients import ConsoleClient

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from app.api import proofs
+from app.domain.model import NewReplay, Webhook, WebhookStatus, Window
+from app.domain.states import ReplayState
 from app.json_log import JsonLines
-from app.replay.model import NewReplay, Webhook, WebhookStatus, Window
-from app.replay.states import ReplayState
 from app.store import Store, WebhookNotFound
 from app.webhooks.signing import new_secret
 from tests.support.http.console_clients import ConsoleClient

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from app.domain.model import Validation, Webhook
 from app.json_log import JsonLines
-from app.replay.model import Validation, Webhook
 from app.store import Store
 from tests.support.http.api_clients import Issued
 from tests.support.http.console_clients import ConsoleClient

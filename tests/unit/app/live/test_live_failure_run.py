@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from app.domain.model import NewWebhook, Webhook, WebhookStatus
 from app.live.failure_run import FAILURES_TO_BE_DOWN, FailureRun
 from app.live.metrics import LiveMetrics
 from app.live.routing import RoutingTable
 from app.live.standing import Standing
-from app.replay.model import NewWebhook, Webhook, WebhookStatus
 from app.store import Store
 from app.webhooks.signing import new_secret
 from tests.support.processes.waiting import DEADLINE_S

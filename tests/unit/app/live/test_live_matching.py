@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.domain.globs import glob_matches
+from app.domain.rules import Rule, Scalar
 from app.live.matching import RuleIndex
-from app.replay.globs import glob_matches
-from app.replay.rules import Rule, Scalar
 
 
 def index_of(*rules: Rule) -> RuleIndex:

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from app.domain.model import NewWebhook, Webhook, WebhookStatus
+from app.domain.rules import Rule
 from app.live.routing import RoutingTable
-from app.replay.model import NewWebhook, Webhook, WebhookStatus
-from app.replay.rules import Rule
 from app.store import Store
 from app.webhooks.signing import new_secret
 

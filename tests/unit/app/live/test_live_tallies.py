@@ -1,8 +1,8 @@
 import pytest
 
+from app.domain.tallies import NOBODY_TOOK, CountedTally, DeliveryTally, Span
 from app.live.tallies import AHEAD_MS, CELLS_MAX, Settled, Tallies
 from app.log.outcomes import LiveOutcome
-from app.replay.tallies import NOBODY_TOOK, CountedTally, DeliveryTally, Span
 
 HOUR_MS = 3_600_000
 FIVE_MS = 300_000

@@ -5,11 +5,11 @@ from contextlib import closing
 
 import pytest
 
+from app.domain.model import NewWebhook
+from app.domain.tallies import CountedTally, DeliveryTally, Span
 from app.live.tallies import Settled, Tallies
 from app.live.tally_writer import SETTLED_KEPT_MS, TallyWriter
 from app.log.outcomes import LiveOutcome
-from app.replay.model import NewWebhook
-from app.replay.tallies import CountedTally, DeliveryTally, Span
 from app.store import Store, StoreUnavailable
 from app.store.tallies import ROWS_PER_ADD
 from app.webhooks.signing import new_secret

@@ -7,11 +7,11 @@ from itertools import pairwise
 
 import pytest
 
+from app.domain.model import OffsetRange, Window
 from app.log.errors import EstimatesBusy, HistoryLost, LogUnavailable
 from app.log.estimate import STRETCHES, Estimator, Question, stretches
 from app.log.event import OwedEvent
 from app.log.publisher import EventPublisher
-from app.replay.model import OffsetRange, Window
 from logbroker.client.partitioner import partition_for_key
 
 KEY = b"wh_1"

@@ -8,12 +8,12 @@ from contextlib import closing
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
+from app.domain.lateness import Arrival
 from app.log.audit_trail import Marks, PlacedSpan
 from app.log.errors import PublishFailed
 from app.log.event import OwedEvent
 from app.log.publisher import EventPublisher, Publication
 from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES, EVENTS
-from app.replay.lateness import Arrival
 from logbroker.client import audit_event
 from logbroker.client.audit_event import Published
 from logbroker.client.audit_mark import AUDIT_TOPIC, parse_mark

@@ -7,11 +7,11 @@ from contextlib import closing
 import pytest
 from confluent_kafka import Producer
 
+from app.domain.model import OffsetRange, Window
 from app.log.errors import HistoryLost, LogUnavailable
 from app.log.event import LoggedEvent, OwedEvent
 from app.log.publisher import EventPublisher
 from app.log.reader import ReplayReader
-from app.replay.model import OffsetRange, Window
 from logbroker.client.partitioner import partition_for_key
 from tests.support.processes.waiting import DEADLINE_S
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.domain.hours import HOUR_MS, hour_text, tally
+from app.domain.model import Counts
+from app.domain.options import Source
 from app.log.replay_outcomes import ReplayOutcome, decode_replay_outcome, encode_replay_outcome
-from app.replay.hours import HOUR_MS, hour_text, tally
-from app.replay.model import Counts
-from app.replay.options import Source
 
 BROUGHT = ReplayOutcome(
     replay_id="rpl_1",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.replay.model import Claim, Counts, Lease, NewReplay, NewWebhook, OffsetRange, Window
+from app.domain.model import Claim, Counts, Lease, NewReplay, NewWebhook, OffsetRange, Window
 from app.replay_workers.errors import LeaseLost
 from app.replay_workers.lease_keeper import LeaseKeeper, boot_clock_s
 from app.store import Store

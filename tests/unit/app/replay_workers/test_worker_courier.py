@@ -4,12 +4,12 @@ import asyncio
 from contextlib import closing
 from pathlib import Path
 
+from app.domain.checkpointing import DeliveryLedger
+from app.domain.health import ReceiverHealth
+from app.domain.model import Counts, NewReplay, NewWebhook, Window
+from app.domain.pace import Pace
+from app.domain.retry import RetryPolicy
 from app.log.event import LoggedEvent
-from app.replay.checkpointing import DeliveryLedger
-from app.replay.health import ReceiverHealth
-from app.replay.model import Counts, NewReplay, NewWebhook, Window
-from app.replay.pace import Pace
-from app.replay.retry import RetryPolicy
 from app.replay_workers.backlog import Backlog
 from app.replay_workers.courier import Courier, Route
 from app.replay_workers.lease_keeper import LeaseKeeper

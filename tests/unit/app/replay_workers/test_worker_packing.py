@@ -5,10 +5,10 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.domain.checkpointing import DeliveryLedger, Entry
+from app.domain.hours import HOUR_MS
+from app.domain.model import Counts
 from app.log.event import LoggedEvent
-from app.replay.checkpointing import DeliveryLedger, Entry
-from app.replay.hours import HOUR_MS
-from app.replay.model import Counts
 from app.replay_workers import backlog as backlog_module
 from app.replay_workers.backlog import Backlog, Consignment
 from app.replay_workers.packing import BYTES_MAX, Packed, Packer

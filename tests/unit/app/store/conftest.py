@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.replay.model import Claim, NewReplay, NewWebhook, Webhook, Window
+from app.domain.model import Claim, NewReplay, NewWebhook, Webhook, Window
 from app.store import Store
 from app.webhooks.signing import new_secret
 from tests.support.database.fixtures import BOTH, create_database

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import select
 
-from app.replay.accounts import DEFAULT_ACCOUNT, Scope
+from app.domain.accounts import DEFAULT_ACCOUNT, Scope
 from app.store import KeyNotFound, Store
 from app.store.engine import open_engine
 from app.store.tables import api_keys

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text, update
 
-from app.replay.model import (
+from app.domain.model import (
     AwaitedRestore,
     Claim,
     Counts,
@@ -16,9 +16,9 @@ from app.replay.model import (
     Replay,
     Window,
 )
-from app.replay.options import Source
-from app.replay.states import ReplayState
-from app.replay.windows import DAY_MS
+from app.domain.options import Source
+from app.domain.states import ReplayState
+from app.domain.windows import DAY_MS
 from app.store import NothingToRestore, Store
 from app.store.engine import Database
 from app.store.tables import replays

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, select, text, update
 
-from app.replay.model import NewReplay, NewWebhook, Webhook, Window
+from app.domain.model import NewReplay, NewWebhook, Webhook, Window
 from app.store import Store, StoreUnavailable, engine, is_migrated, leases, migrate
 from app.store import webhooks as webhooks_table
 from app.store.clock import now_ms

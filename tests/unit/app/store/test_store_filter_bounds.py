@@ -3,9 +3,9 @@
 import pytest
 from sqlalchemy import create_engine, update
 
-from app.replay.filters import ReplayFilter
-from app.replay.model import Counts, Failure, NewReplay, NewWebhook, OffsetRange, Window
-from app.replay.states import ReplayState
+from app.domain.filters import ReplayFilter
+from app.domain.model import Counts, Failure, NewReplay, NewWebhook, OffsetRange, Window
+from app.domain.states import ReplayState
 from app.store import Store
 from app.store.tables import replays
 from app.webhooks.signing import new_secret

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, insert, select, text
 
-from app.replay.filters import ReplayFilter
-from app.replay.model import NewReplay, NewWebhook, OffsetRange, Replay, Webhook, Window
-from app.replay.moves import MoveEvent
-from app.replay.states import ACTIVE, ReplayState
+from app.domain.filters import ReplayFilter
+from app.domain.model import NewReplay, NewWebhook, OffsetRange, Replay, Webhook, Window
+from app.domain.moves import MoveEvent
+from app.domain.states import ACTIVE, ReplayState
 from app.store import InvalidCursor, Store, replay_filters
 from app.store.engine import Database
 from app.store.replays import to_replay

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from app.replay.model import Claim, Lease, Replay
+from app.domain.model import Claim, Lease, Replay
 from app.store import Store
 
 

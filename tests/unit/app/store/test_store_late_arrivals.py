@@ -3,8 +3,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from sqlalchemy import func, select
 
-from app.replay.lateness import LateSpan
-from app.replay.model import Window
+from app.domain.lateness import LateSpan
+from app.domain.model import Window
 from app.store import Store
 from app.store.engine import open_engine
 from app.store.late_arrivals import EXPIRED_PER_NOTE

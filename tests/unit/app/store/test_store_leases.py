@@ -1,6 +1,6 @@
 import pytest
 
-from app.replay.model import (
+from app.domain.model import (
     Claim,
     Counts,
     Failure,
@@ -12,7 +12,7 @@ from app.replay.model import (
     Webhook,
     Window,
 )
-from app.replay.states import ReplayState
+from app.domain.states import ReplayState
 from app.store import InvalidCursor, Store
 from app.webhooks.signing import new_secret
 

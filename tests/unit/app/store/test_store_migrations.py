@@ -8,10 +8,10 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, Engine, event, text
 
-from app.replay.accounts import DEFAULT_ACCOUNT
-from app.replay.model import Counts, IdempotencyKey, Validation, WebhookStatus, Window
-from app.replay.options import NoticeStyle, ReplayOptions
-from app.replay.states import ReplayState
+from app.domain.accounts import DEFAULT_ACCOUNT
+from app.domain.model import Counts, IdempotencyKey, Validation, WebhookStatus, Window
+from app.domain.options import NoticeStyle, ReplayOptions
+from app.domain.states import ReplayState
 from app.store import Store, is_migrated, migrate, migration
 from app.store.engine import open_engine
 from app.store.tables import metadata

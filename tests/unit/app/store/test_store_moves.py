@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.replay.model import (
+from app.domain.model import (
     AwaitedRestore,
     Claim,
     Counts,
@@ -13,9 +13,9 @@ from app.replay.model import (
     Webhook,
     Window,
 )
-from app.replay.moves import MoveEvent
-from app.replay.options import Source
-from app.replay.states import ReplayEvent, ReplayState
+from app.domain.moves import MoveEvent
+from app.domain.options import Source
+from app.domain.states import ReplayEvent, ReplayState
 from app.store import ReplayNotFound, Store
 from app.webhooks.signing import new_secret
 

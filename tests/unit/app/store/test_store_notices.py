@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from app.replay.model import (
+from app.domain.model import (
     Claim,
     Counts,
     NewReplay,
@@ -15,8 +15,8 @@ from app.replay.model import (
     Webhook,
     Window,
 )
-from app.replay.options import NoticeStyle, ReplayOptions
-from app.replay.states import ReplayState
+from app.domain.options import NoticeStyle, ReplayOptions
+from app.domain.states import ReplayState
 from app.store import Store
 from app.store.notices import DROPPED_PER_CLAIM
 from app.webhooks.signing import new_secret

@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import Connection, insert, text
 
-from app.replay.lateness import LateSpan
-from app.replay.model import Claim, IdempotencyKey, NewReplay, NewWebhook, Replay, Window
-from app.replay.states import ReplayState
+from app.domain.lateness import LateSpan
+from app.domain.model import Claim, IdempotencyKey, NewReplay, NewWebhook, Replay, Window
+from app.domain.states import ReplayState
 from app.store import ActiveReplayExists, Store, late_arrivals, leases
 from app.store.claiming import Queue
 from app.store.engine import Database, open_engine

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from app.replay.model import Claim, Counts, Failure, NewReplay, OffsetRange, Webhook, Window
-from app.replay.options import NoticeStyle, Only, ReplayOptions
-from app.replay.states import ReplayEvent, ReplayState
+from app.domain.model import Claim, Counts, Failure, NewReplay, OffsetRange, Webhook, Window
+from app.domain.options import NoticeStyle, Only, ReplayOptions
+from app.domain.states import ReplayEvent, ReplayState
 from app.store import IllegalMove, NothingToRetry, ReplayNotFound, ReplayNotOver, Store
 
 WINDOW = Window(1_000, 2_000)

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.replay.pipeline import RUNS_KEPT, PipelineRun, RunOutcome
+from app.domain.pipeline import RUNS_KEPT, PipelineRun, RunOutcome
 from app.store import InvalidCursor, Store
 
 LOAD = PipelineRun("load", "/tables/records", RunOutcome.DONE, 1_000, 2_000)

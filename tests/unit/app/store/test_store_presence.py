@@ -4,7 +4,7 @@ from contextlib import closing
 
 import pytest
 
-from app.replay.presence import Process, ProcessKind
+from app.domain.presence import Process, ProcessKind
 from app.store import Store, migrate
 from app.store.presence import Presence
 from tests.support.processes.waiting import until_async

@@ -2,7 +2,7 @@ import time
 
 from sqlalchemy import func, select, update
 
-from app.replay.presence import FORGOTTEN_AFTER_MS, SILENT_AFTER_MS, Process, ProcessKind
+from app.domain.presence import FORGOTTEN_AFTER_MS, SILENT_AFTER_MS, Process, ProcessKind
 from app.store import Store
 from app.store.engine import Database
 from app.store.tables import processes

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from app.replay.model import (
+from app.domain.model import (
     Claim,
     Counts,
     IdempotencyKey,
@@ -19,7 +19,7 @@ from app.replay.model import (
     Webhook,
     Window,
 )
-from app.replay.states import ReplayState
+from app.domain.states import ReplayState
 from app.store import ActiveReplayExists, IllegalMove, Store, WebhookNotFound
 from app.webhooks.signing import new_secret
 

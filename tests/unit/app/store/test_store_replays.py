@@ -1,6 +1,6 @@
 import pytest
 
-from app.replay.model import (
+from app.domain.model import (
     Claim,
     Counts,
     IdempotencyKey,
@@ -10,7 +10,7 @@ from app.replay.model import (
     Webhook,
     Window,
 )
-from app.replay.states import ReplayState
+from app.domain.states import ReplayState
 from app.store import (
     ActiveReplayExists,
     IdempotencyConflict,

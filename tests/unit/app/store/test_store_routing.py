@@ -9,8 +9,8 @@ from contextlib import suppress
 import pytest
 from sqlalchemy import text
 
-from app.replay.model import NewWebhook, Webhook
-from app.replay.rules import RoutingChanges, Rule
+from app.domain.model import NewWebhook, Webhook
+from app.domain.rules import RoutingChanges, Rule
 from app.store import RuleNotFound, Store, TooManyRules, WebhookNotFound, rules
 from app.store.engine import open_engine
 from app.webhooks.signing import new_secret

@@ -1,8 +1,8 @@
 import pytest
 
-from app.replay.model import NewWebhook, Webhook
-from app.replay.options import EVENT_TYPES_MAX
-from app.replay.rules import CONDITIONS_MAX, Rule
+from app.domain.model import NewWebhook, Webhook
+from app.domain.options import EVENT_TYPES_MAX
+from app.domain.rules import CONDITIONS_MAX, Rule
 from app.store import InvalidCursor, RuleNotFound, Store, TooManyRules, WebhookNotFound, rules
 from app.webhooks.signing import new_secret
 

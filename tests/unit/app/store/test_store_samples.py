@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import update
 
-from app.replay.model import Claim, Counts, Failure, Lease, OffsetRange
+from app.domain.model import Claim, Counts, Failure, Lease, OffsetRange
 from app.store import ReplayNotFound, Store
 from app.store.engine import Database
 from app.store.tables import replay_samples, replays

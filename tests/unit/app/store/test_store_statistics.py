@@ -1,7 +1,7 @@
 from sqlalchemy import update
 
-from app.replay.model import NewReplay, NewWebhook, OffsetRange, Replay, Window
-from app.replay.states import ReplayState
+from app.domain.model import NewReplay, NewWebhook, OffsetRange, Replay, Window
+from app.domain.states import ReplayState
 from app.store import Store
 from app.store.engine import Database
 from app.store.tables import replays

@@ -5,10 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import func, select, update
 
-from app.replay.missed import MissedHour
-from app.replay.model import NewReplay, NewWebhook, OffsetRange, Replay, Webhook, Window
-from app.replay.options import ReplayOptions
-from app.replay.tallies import CountedTally, DeliveryTally, Span
+from app.domain.missed import MissedHour
+from app.domain.model import NewReplay, NewWebhook, OffsetRange, Replay, Webhook, Window
+from app.domain.options import ReplayOptions
+from app.domain.tallies import CountedTally, DeliveryTally, Span
 from app.store import Store, WebhookNotFound
 from app.store.engine import Database
 from app.store.tables import delivery_tallies, replays

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from app.replay.accounts import Scope
-from app.replay.model import (
+from app.domain.accounts import Scope
+from app.domain.model import (
     IdempotencyKey,
     NewReplay,
     NewWebhook,
@@ -14,8 +14,8 @@ from app.replay.model import (
     WebhookStatus,
     Window,
 )
-from app.replay.rules import Rule
-from app.replay.states import ReplayState
+from app.domain.rules import Rule
+from app.domain.states import ReplayState
 from app.store import IdempotencyConflict, ReplayNotFound, Store, TooManyWebhooks, WebhookNotFound
 from app.webhooks.signing import new_secret
 

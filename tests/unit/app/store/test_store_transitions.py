@@ -4,8 +4,8 @@ from functools import partial
 import pytest
 from sqlalchemy import Connection, select, update
 
-from app.replay.model import Claim
-from app.replay.states import ACTIVE, TERMINAL, TRANSITIONS, ReplayEvent, ReplayState
+from app.domain.model import Claim
+from app.domain.states import ACTIVE, TERMINAL, TRANSITIONS, ReplayEvent, ReplayState
 from app.store.engine import Database
 from app.store.tables import replays
 from app.store.transitions import moved_by

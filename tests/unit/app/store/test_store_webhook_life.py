@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from app.replay.model import NewWebhook, Validation, Webhook, WebhookStatus
+from app.domain.model import NewWebhook, Validation, Webhook, WebhookStatus
 from app.store import Store, WebhookNotFound
 from app.store.webhooks import REASON_CHARS_MAX
 from app.webhooks.signing import new_secret

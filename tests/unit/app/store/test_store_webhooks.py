@@ -2,8 +2,8 @@ import base64
 
 import pytest
 
-from app.replay.model import Claim, NewReplay, NewWebhook, Webhook, WebhookStatus, Window
-from app.replay.states import ReplayState
+from app.domain.model import Claim, NewReplay, NewWebhook, Webhook, WebhookStatus, Window
+from app.domain.states import ReplayState
 from app.store import InvalidCursor, Store, WebhookNotFound
 from app.webhooks.signing import new_secret
 

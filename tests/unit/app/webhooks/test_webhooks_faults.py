@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from app.replay.delivery import Delivered, Outcome, Refused, Unreachable
-from app.replay.model import Validation
+from app.domain.delivery import Delivered, Outcome, Refused, Unreachable
+from app.domain.model import Validation
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
 from app.webhooks.proof import NotProved, Proved, prove

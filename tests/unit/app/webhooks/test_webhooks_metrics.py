@@ -3,7 +3,7 @@
 import pytest
 from prometheus_client import CollectorRegistry
 
-from app.replay.delivery import Delivered, Outcome, Refused, Unreachable, Withheld
+from app.domain.delivery import Delivered, Outcome, Refused, Unreachable, Withheld
 from app.webhooks.metrics import DeliveryMetrics
 
 

@@ -10,8 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from standardwebhooks import Webhook as StandardWebhook
 
-from app.replay.delivery import Delivered, Refused
-from app.replay.model import Validation, Webhook
+from app.domain.delivery import Delivered, Refused
+from app.domain.model import Validation, Webhook
 from app.webhooks.challenge import crc_answer
 from app.webhooks.guard import Guard
 from app.webhooks.proof import CRC_ANSWER_BYTES_MAX, NotProved, Proved, prove

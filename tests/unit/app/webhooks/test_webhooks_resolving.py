@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.config import Settings
-from app.replay.delivery import Unreachable
+from app.domain.delivery import Unreachable
 from app.webhooks.guard import Guard
 from app.webhooks.sender import WebhookSender
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.replay.delivery import Delivered, Refused, Unreachable
+from app.domain.delivery import Delivered, Refused, Unreachable
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
 from app.webhooks.receiver import ReceivedWebhook, WebhookReceiver

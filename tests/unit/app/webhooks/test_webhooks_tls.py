@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.replay.delivery import Delivered, Unreachable
+from app.domain.delivery import Delivered, Unreachable
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
 from app.webhooks.receiver import WebhookReceiver

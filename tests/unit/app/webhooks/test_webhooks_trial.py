@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from standardwebhooks import Webhook as StandardWebhook
 
-from app.replay.model import Validation, WebhookStatus
+from app.domain.model import Validation, WebhookStatus
 from app.webhooks import trial
 from app.webhooks.guard import Guard
 from app.webhooks.receiver import ReceivedWebhook, Verdict, WebhookReceiver

@@ -1,6 +1,6 @@
 """A webhook whose receiver has yet to prove itself."""
 
-from app.replay.model import Validation, Webhook, WebhookStatus
+from app.domain.model import Validation, Webhook, WebhookStatus
 from app.webhooks.signing import new_secret
 
 OLD_SECRET = new_secret()

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from app.api.models.pipeline import PipelineRunRequest
-from app.replay.pipeline import RunOutcome
+from app.domain.pipeline import RunOutcome
 from spark_jobs.cli import main
 from spark_jobs.cli.audit import facts as facts_of_audit
 from spark_jobs.cli.delivery_report import facts as facts_of_reports

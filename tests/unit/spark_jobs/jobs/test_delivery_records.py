@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.domain import dedupe
+from app.domain.hours import hour_text
+from app.domain.model import Counts
+from app.domain.options import Source
 from app.log import outcomes, replay_outcomes, topics
 from app.log.event import place_name as place_name_of_service
 from app.log.outcomes import DeliveryOutcome, LiveOutcome, encode_outcome
 from app.log.replay_outcomes import ReplayOutcome, encode_replay_outcome
-from app.replay import dedupe
-from app.replay.hours import hour_text
-from app.replay.model import Counts
-from app.replay.options import Source
 from spark_jobs.jobs import delivery_records
 from spark_jobs.jobs.delivery_records import (
     Outcome,

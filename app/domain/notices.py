@@ -1,0 +1,70 @@
+"""What the webhook of a replay is told at its end, and how often that is tried.
+
+Source: Standard Webhooks 1.0.0, "Payload structure"; the other form is `replay_job_status` of
+Twitter's Account Activity Replay API.
+"""
+
+import json
+from typing import Any, Final
+
+from app.domain.model import Replay
+from app.domain.options import NoticeStyle
+from app.domain.states import ReplayState
+from app.domain.windows import format_time
+
+DELAYS_S: Final = (3.0, 27.0, 242.0)
+"""The waits after each attempt that failed: those that Twitter has for live events."""
+
+
+def pause_s(attempt: int) -> float | None:
+    """How long to wait after the `attempt`-th try (from 1) failed; None to give up."""
+    return DELAYS_S[attempt - 1] if attempt <= len(DELAYS_S) else None
+
+
+def notice_id(replay: Replay) -> str:
+    """The `webhook-id`, the same over all attempts."""
+    return f"{replay.id}-{replay.state.lower()}"
+
+
+def notice_body(replay: Replay) -> bytes:
+    """The body that tells how a replay ended, in the form it was asked for with."""
+    is_twitter = replay.notice is NoticeStyle.TWITTER
+    document = _twitter(replay) if is_twitter else _standard(replay)
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _standard(replay: Replay) -> dict[str, Any]:
+    counts = replay.counts
+    return {
+        "type": f"replay.{replay.state.lower()}",
+        "timestamp": format_time(replay.finished_ms or 0),
+        "data": {
+            "replayId": replay.id,
+            "webhookId": replay.webhook_id,
+            "from": format_time(replay.window.from_ms),
+            "to": format_time(replay.window.to_ms),
+            "state": str(replay.state),
+            "counts": {
+                "delivered": counts.delivered,
+                "duplicates": counts.duplicates,
+                "failed": counts.failed,
+            },
+            "error": replay.error,
+        },
+    }
+
+
+def _twitter(replay: Replay) -> dict[str, Any]:
+    is_complete = replay.state is ReplayState.COMPLETED and not replay.counts.failed
+    return {
+        "replay_job_status": {
+            "webhook_id": replay.webhook_id,
+            "job_state": "Complete" if is_complete else "Incomplete",
+            "job_state_description": (
+                "Job completed successfully"
+                if is_complete
+                else "Job failed to deliver all events, please retry your replay job"
+            ),
+            "job_id": replay.id,
+        }
+    }

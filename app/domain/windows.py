@@ -1,0 +1,150 @@
+"""Times as people write them, and which windows may be replayed."""
+
+import re
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Final
+
+from app.domain.model import Window
+
+MINUTE_MS: Final = 60_000
+DAY_MS: Final = 24 * 60 * MINUTE_MS
+
+TIME_ALLOWED: Final = "RFC 3339, such as 2026-11-21T08:00:00Z, or yyyymmddhhmm in UTC"
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_EARLIEST_MS: Final = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
+_LATEST_MS: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
+_RFC_3339: Final = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]+))?"
+    r"(?:[Zz]|([+-])([0-9]{2}):([0-9]{2}))"
+)
+_TWELVE_DIGITS: Final = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})([0-9]{2})([0-9]{2})")
+
+
+class TimeUnreadable(ValueError):
+    """A text is no time, or one outside the years 1 to 9999."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{text!r} is no time; allowed is {TIME_ALLOWED}")
+        self.allowed = TIME_ALLOWED
+
+
+class WindowRefused(ValueError):
+    """A window that cannot be replayed: which field is wrong, its value, and what is allowed."""
+
+    def __init__(self, field: str, value: str, reason: str, allowed: str) -> None:
+        super().__init__(f"{field} is {value}: {reason}; allowed is {allowed}")
+        self.field = field
+        self.value = value
+        self.reason = reason
+        self.allowed = allowed
+
+
+def parse_time(text: str) -> int:
+    """The moment a text names, in milliseconds since 1970 UTC; finer fractions are cut off.
+
+    Two forms are read: RFC 3339 with any offset, and `yyyymmddhhmm` in UTC. A leap second is
+    the first second of the next day, as POSIX clocks have it.
+
+    Raises:
+        TimeUnreadable: the text has neither form, or names a moment that does not exist.
+
+    Source: RFC 3339 section 5.6; the minute form is that of Twitter's replay API.
+    """
+    try:
+        if match := _RFC_3339.fullmatch(text):
+            return _moment_of_rfc_3339(match)
+        if match := _TWELVE_DIGITS.fullmatch(text):
+            return _ms_since_epoch(datetime(*map(int, match.groups()), tzinfo=UTC))  # type: ignore[misc, arg-type]  # five numbers
+    except (ValueError, OverflowError):
+        pass
+    raise TimeUnreadable(text)
+
+
+def format_time(time_ms: int) -> str:
+    """A moment as RFC 3339 in UTC with milliseconds: `2026-11-21T08:00:00.000Z`.
+
+    One outside the years 1 to 9999 is told as the nearest one inside: a record of somebody
+    else's may bear any number for its time, and an estimate may lie as far ahead.
+    """
+    moment = _EPOCH + timedelta(milliseconds=min(max(time_ms, _EARLIEST_MS), _LATEST_MS))
+    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+
+
+def check_window(window: Window, now_ms: int, history_ms: int) -> None:
+    """Refuse a window that is not a non-empty stretch of the last `history_ms`.
+
+    What the log still holds is another question, answered by the log.
+
+    Raises:
+        WindowRefused: the window starts before that history, or see `check_stretch`.
+    """
+    check_stretch(window, now_ms, history_ms)
+    if window.from_ms < now_ms - history_ms:
+        raise not_retained(window.from_ms, now_ms - history_ms)
+
+
+def check_stretch(window: Window, now_ms: int, longest_ms: int) -> None:
+    """Refuse a window that is not a non-empty stretch of the past of up to `longest_ms`.
+
+    Raises:
+        WindowRefused: the window is empty or reversed, ends in the future, or is too long.
+    """
+    start, end = format_time(window.from_ms), format_time(window.to_ms)
+    if window.to_ms <= window.from_ms:
+        reason = "the window is empty" if start == end else "the window is reversed"
+        raise WindowRefused("to", end, reason, f"a time after from, {start}")
+    if window.to_ms > now_ms:
+        raise WindowRefused(
+            "to",
+            end,
+            "the window ends in the future",
+            f"at most the present, {format_time(now_ms)}",
+        )
+    if window.to_ms - window.from_ms > longest_ms:
+        latest = format_time(window.from_ms + longest_ms)
+        days = f"{longest_ms / DAY_MS:g} days"
+        raise WindowRefused(
+            "to", end, f"the window is longer than {days}", f"at most {days} after from, {latest}"
+        )
+
+
+def not_retained(from_ms: int, available_from_ms: int) -> WindowRefused:
+    """The refusal of a window that starts before the first moment still available."""
+    return WindowRefused(
+        "from",
+        format_time(from_ms),
+        "the window starts before the retained history",
+        f"at least {format_time(available_from_ms)}",
+    )
+
+
+def _moment_of_rfc_3339(match: re.Match[str]) -> int:
+    year, month, day, hour, minute, second = map(int, match.groups()[:6])
+    fraction_ms = int((match[7] or "0")[:3].ljust(3, "0"))
+    zone = _zone(match[8], match[9], match[10])
+    moment = datetime(year, month, day, hour, minute, min(second, 59), tzinfo=zone).astimezone(UTC)
+    if second > 59:
+        moment = _second_after_a_leap_second(moment, second)
+    return _ms_since_epoch(moment) + fraction_ms
+
+
+def _second_after_a_leap_second(moment: datetime, second: int) -> datetime:
+    midnight = moment + timedelta(seconds=1)
+    if second > 60 or (midnight.hour, midnight.minute) != (0, 0):
+        raise ValueError(second)
+    return midnight
+
+
+def _zone(sign: str | None, hours: str, minutes: str) -> timezone:
+    if sign is None:
+        return UTC
+    if int(hours) > 23 or int(minutes) > 59:
+        raise ValueError(hours)
+    offset = timedelta(hours=int(hours), minutes=int(minutes))
+    return timezone(-offset if sign == "-" else offset)
+
+
+def _ms_since_epoch(moment: datetime) -> int:
+    return (moment - _EPOCH) // _MILLISECOND

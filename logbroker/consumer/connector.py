@@ -1,0 +1,235 @@
+"""The paper's consumer: message streams whose partitions a group shares through ZooKeeper."""
+
+from collections.abc import Mapping
+from typing import Any, Final, Self
+
+from logbroker.client.errors import ClientClosed, StreamsExist
+from logbroker.consumer.coordinator import Coordinator
+from logbroker.consumer.coordinator_events import Offsets
+from logbroker.consumer.fetching import Fetcher
+from logbroker.consumer.lease_keeper import LeaseKeeper, boot_clock_s
+from logbroker.consumer.registries import watch_brokers
+from logbroker.consumer.settings import STREAMS_MAX, ConsumerSettings
+from logbroker.consumer.stream import MessageStream
+from logbroker.consumer.stream_receipts import (
+    ConsumerReceipts,
+    StreamReceipts,
+    make_publisher,
+    new_stream_name,
+)
+from logbroker.consumer.topic_partitions import PartitionPoll, TopicDirectory
+from logbroker.errors import ConfigurationError, InvalidTopic
+from logbroker.registry.topic import check_topic_name
+from logbroker.registry.zookeeper.session import ZooKeeperSession
+
+COMMIT_S: Final = 30.0
+"""How long an explicit commit waits, which may come in the midst of a rebalance."""
+
+
+class ConsumerConnector:
+    """One consumer of a group by the paper; a context manager that shuts down at its end.
+
+    - `zookeeper`: `HOST:PORT[,HOST:PORT...][/PATH]`, where the group's registries are kept.
+    - `auto_offset_reset`: where a group begins in a partition that it has no offset of, or one
+      that is out of range: at the `smallest` or the `largest`.
+    - `auto_commit_interval_s`: time between two commits; None commits by `commit_offsets` alone.
+    - `session_timeout_s`: how long ZooKeeper waits for a silent consumer until its partitions are
+      free; it may grant another time.
+    - `rebalance_backoff_s`: the mean time after which a refused claim is tried again, if nothing
+      changes before.
+    - `partition_poll_s`: time between two looks for new partitions.
+    - `client_settings`: for librdkafka, such as `security.protocol`.
+    - `audit_tier`: what the audit calls the consumers of this kind; messages are counted for it as
+      they are handed out, and offsets are stored once the topic `audit` has the counts. None counts
+      nothing.
+    """
+
+    def __init__(
+        self,
+        zookeeper: str,
+        group_id: str,
+        bootstrap_servers: str,
+        *,
+        auto_offset_reset: str = "largest",
+        auto_commit_interval_s: float | None = 5.0,
+        session_timeout_s: float = 6.0,
+        rebalance_backoff_s: float = 1.0,
+        partition_poll_s: float = 10.0,
+        client_settings: Mapping[str, Any] | None = None,
+        audit_tier: str | None = None,
+    ) -> None:
+        """Connect to ZooKeeper.
+
+        Raises:
+            ConfigurationError: a setting cannot be, or nobody answers at ZooKeeper's address.
+        """
+        self._settings = ConsumerSettings(
+            zookeeper,
+            group_id,
+            bootstrap_servers,
+            auto_offset_reset,
+            auto_commit_interval_s,
+            session_timeout_s,
+            rebalance_backoff_s,
+            partition_poll_s,
+            client_settings or {},
+            audit_tier,
+        )
+        self._consumption: _Consumption | None = None
+        self._is_shut_down = False
+        self._session = ZooKeeperSession(zookeeper, session_timeout_s)
+        self._session.connect()
+
+    def __enter__(self) -> Self:
+        """Itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Shut down."""
+        self.shutdown()
+
+    def create_message_streams(self, streams: Mapping[str, int]) -> dict[str, list[MessageStream]]:
+        """So many streams of each topic, and from now on this consumer's share of its partitions.
+
+        It waits for the first try to claim them. A topic that is not there yet is read once it is.
+
+        Raises:
+            ConfigurationError: a topic's name, a number or one of `client_settings` cannot be.
+            BrokersUnavailable: no broker answers.
+            StreamsExist: they were created before.
+            ClientClosed: the connector is shut down.
+        """
+        ConfigurationError.raise_if_any(_problems(streams))
+        if self._is_shut_down:
+            raise ClientClosed("the connector is shut down")
+        if self._consumption is not None:
+            raise StreamsExist("a connector creates its streams once")
+        consumption = _Consumption(self._settings, self._session, streams)
+        consumption.start()
+        self._consumption = consumption
+        return consumption.streams
+
+    def commit_offsets(self) -> Offsets:
+        """Store how far this consumer is: the offsets that are stored of what it owns now.
+
+        The message that the calling thread was handed last counts as processed; one that another
+        thread was handed counts once that thread asks for the next. What was read of a partition
+        that has been given up meanwhile is not stored: it comes again, to its new owner.
+
+        Raises:
+            RegistryUnavailable: ZooKeeper does not answer; they may be stored or not.
+            BrokersUnavailable: with an `audit_tier`, the topic `audit` did not take the counts.
+            ClientClosed: the connector is shut down, or failed.
+        """
+        if self._consumption is None or self._is_shut_down:
+            raise ClientClosed("the connector has no streams")
+        return self._consumption.coordinator.commit(COMMIT_S)
+
+    def shutdown(self) -> None:
+        """End the streams, commit (unless that is off), and leave the group.
+
+        A message that its thread has not asked past comes again, unless `commit_offsets` was
+        called for it. Shutting down again changes nothing. Not for a signal handler: let that
+        raise, and shut down where it is caught.
+        """
+        if self._is_shut_down:
+            return
+        self._is_shut_down = True
+        if self._consumption is not None:
+            self._consumption.stop()
+        self._session.close()
+
+
+class _Consumption:
+    """The streams of a connector, and the threads behind them."""
+
+    def __init__(
+        self, settings: ConsumerSettings, session: ZooKeeperSession, streams: Mapping[str, int]
+    ) -> None:
+        topics = list(streams)
+        self._settings = settings
+        self.streams = {
+            topic: [self._stream(topic) for _ in range(count)] for topic, count in streams.items()
+        }
+        self._session = session
+        self._directory = TopicDirectory(settings.librdkafka, topics)
+        self._receipts = self._all_receipts()
+        self.coordinator = Coordinator(
+            settings, session, self._directory, self.streams, self._receipts
+        )
+        self._keeper = LeaseKeeper(session, lambda: self.coordinator.lease, self.coordinator.fail)
+        self._poll = PartitionPoll(
+            self._directory,
+            settings.partition_poll_s,
+            lambda changed: watch_brokers(session, topics, changed),
+            self.coordinator.partitions_changed,
+            self.coordinator.fail,
+        )
+
+    def start(self) -> None:
+        """Claim a share.
+
+        Raises:
+            BrokersUnavailable: no broker answers; then there are no threads.
+        """
+        try:
+            partitions = self._directory.partitions()
+        except BaseException:
+            self._directory.close()
+            for stream in self._all_streams():
+                stream.end()
+            self._close_receipts()
+            raise
+        self._session.add_listener(self._connection_changed)
+        self._keeper.start()
+        self.coordinator.start(partitions)
+        self._poll.start(partitions)
+
+    def stop(self) -> None:
+        """End the streams and the threads."""
+        self.coordinator.leave()
+        self._keeper.stop()
+        self._poll.stop()
+        self._close_receipts()
+
+    def _stream(self, topic: str) -> MessageStream:
+        tier = self._settings.audit_tier
+        receipts = None
+        if tier is not None:
+            receipts = StreamReceipts(tier, new_stream_name(), self._receipts_full)
+        return MessageStream(topic, Fetcher(self._settings.librdkafka), boot_clock_s, receipts)
+
+    def _all_streams(self) -> list[MessageStream]:
+        return [stream for streams in self.streams.values() for stream in streams]
+
+    def _all_receipts(self) -> ConsumerReceipts | None:
+        if self._settings.audit_tier is None:
+            return None
+        publisher = make_publisher(self._settings.bootstrap_servers, self._settings.client_settings)
+        return ConsumerReceipts(
+            publisher,
+            lambda: [record for each in self._all_streams() for record in each.take_receipts()],
+        )
+
+    def _close_receipts(self) -> None:
+        if self._receipts is not None:
+            self._receipts.close()
+
+    def _receipts_full(self) -> None:
+        self.coordinator.receipts_full()
+
+    def _connection_changed(self) -> None:
+        self.coordinator.connection_changed()
+        self._keeper.hurry()
+
+
+def _problems(streams: Mapping[str, int]) -> list[str]:
+    problems = [] if streams else ["no topic is named"]
+    for topic, count in streams.items():
+        try:
+            check_topic_name(topic)
+        except InvalidTopic as error:
+            problems.append(str(error))
+        if not 1 <= count <= STREAMS_MAX:
+            problems.append(f"{topic!r} is to have {count} streams; allowed is 1 to {STREAMS_MAX}")
+    return problems

@@ -1,0 +1,107 @@
+"""What a consumer is told when it is made, and what of it cannot be."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from logbroker.client.audit_event import NAME_BYTES_MAX
+from logbroker.errors import ConfigurationError
+
+GROUP_ID_LENGTH_MAX: Final = 255
+"""In characters: however they are quoted, a hundred paths fit one request to ZooKeeper."""
+
+STREAMS_MAX: Final = 10_000
+"""Streams of one topic; a registration with more is no sensible one."""
+
+OFFSET_RESETS: Final = {"smallest": "earliest", "largest": "latest"}
+"""The paper's names, and librdkafka's for the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSettings:
+    """The settings of one `ConsumerConnector`; its docstring tells what they mean.
+
+    Raises:
+        ConfigurationError: some are out of range; the message lists all of them.
+    """
+
+    zookeeper: str
+    group_id: str
+    bootstrap_servers: str
+    auto_offset_reset: str
+    auto_commit_interval_s: float | None
+    session_timeout_s: float
+    rebalance_backoff_s: float
+    partition_poll_s: float
+    client_settings: Mapping[str, Any] = field(default_factory=dict)
+    audit_tier: str | None = None
+
+    def __post_init__(self) -> None:
+        ConfigurationError.raise_if_any(
+            [
+                *_missing("group_id", self.group_id),
+                *_too_long("group_id", self.group_id, GROUP_ID_LENGTH_MAX),
+                *_missing("bootstrap_servers", self.bootstrap_servers),
+                *_not_one_of("auto_offset_reset", self.auto_offset_reset, OFFSET_RESETS),
+                *_not_positive("auto_commit_interval_s", self.auto_commit_interval_s),
+                *_not_positive("session_timeout_s", self.session_timeout_s),
+                *_not_positive("rebalance_backoff_s", self.rebalance_backoff_s),
+                *_not_positive("partition_poll_s", self.partition_poll_s),
+                *reserved(self.client_settings, RESERVED),
+                *_no_audit_name("audit_tier", self.audit_tier),
+            ]
+        )
+
+    @property
+    def librdkafka(self) -> dict[str, Any]:
+        """What librdkafka is told, whatever it is used for."""
+        return {
+            **self.client_settings,
+            "bootstrap.servers": self.bootstrap_servers,
+            "auto.offset.reset": OFFSET_RESETS[self.auto_offset_reset],
+        }
+
+
+RESERVED: Final = frozenset(
+    (
+        "bootstrap.servers",
+        "group.id",
+        "auto.offset.reset",
+        "enable.auto.commit",
+        "enable.auto.offset.store",
+        "enable.partition.eof",
+        "error_cb",
+    )
+)
+"""What the consumer's own guarantees rest on."""
+
+
+def reserved(given: Mapping[str, Any], names: Iterable[str]) -> Iterator[str]:
+    """A problem for each setting of librdkafka's that is not the user's to choose."""
+    for name in sorted(given.keys() & set(names)):
+        yield f"client_settings has {name!r}, which is not to be set there"
+
+
+def _missing(name: str, value: str) -> Iterator[str]:
+    if not value:
+        yield f"{name} is empty"
+
+
+def _too_long(name: str, value: str, length_max: int) -> Iterator[str]:
+    if len(value) > length_max:
+        yield f"{name} has {len(value)} characters; allowed are {length_max}"
+
+
+def _not_one_of(name: str, value: str, allowed: Iterable[str]) -> Iterator[str]:
+    if value not in allowed:
+        yield f"{name} is {value!r}; allowed is {' or '.join(allowed)}"
+
+
+def _no_audit_name(name: str, value: str | None) -> Iterator[str]:
+    if value is not None and not 0 < len(value.encode(errors="replace")) <= NAME_BYTES_MAX:
+        yield f"{name} is empty, or has more than {NAME_BYTES_MAX} bytes"
+
+
+def _not_positive(name: str, value: float | None) -> Iterator[str]:
+    if value is not None and not value > 0:
+        yield f"{name} is {value!r}; it must be above 0"

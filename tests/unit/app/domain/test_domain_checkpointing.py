@@ -1,0 +1,191 @@
+"""The ledger of deliveries: out of order in, one honest offset out."""
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain.checkpointing import Checkpoint, DeliveryLedger
+from app.domain.hours import HOUR_MS, tally
+from app.domain.model import Counts, Failure
+
+ONE = {0: 1}
+"""A single event, of the first hour."""
+
+TAKEN = {200: 1}
+"""A single event was answered so."""
+
+
+def failure(offset: int) -> Failure:
+    return Failure(offset, f"evt_{offset}", 6, 503, "answered 503")
+
+
+def test_the_checkpoint_waits_for_the_lowest_open_record() -> None:
+    ledger = DeliveryLedger(10, Counts())
+    first, second, third = (ledger.open(offset, offset + 1, ONE) for offset in (11, 14, 17))
+    ledger.read_to(20)
+    ledger.settle(third, TAKEN)
+    ledger.settle(second, TAKEN)
+    assert ledger.checkpoint() == Checkpoint(11, Counts(), ())
+    ledger.settle(first, TAKEN)
+    assert ledger.checkpoint() == Checkpoint(20, Counts(delivered=3), ())
+
+
+def test_counts_count_exactly_what_lies_below_the_checkpoint() -> None:
+    ledger = DeliveryLedger(0, Counts())
+    first = ledger.open(0, 1, ONE)
+    ledger.duplicate(2, ONE)
+    second = ledger.open(2, 3, ONE)
+    ledger.duplicate(4, ONE)
+    ledger.read_to(4)
+    ledger.settle(first, TAKEN)
+    assert ledger.checkpoint() == Checkpoint(2, Counts(delivered=1, duplicates=1), ())
+    ledger.settle(second, {}, [failure(2)])
+    assert ledger.checkpoint() == Checkpoint(4, Counts(1, 2, 1), (failure(2),))
+
+
+def test_a_record_that_is_settled_before_all_is_read_lies_below_the_checkpoint() -> None:
+    ledger = DeliveryLedger(0, Counts())
+    ledger.settle(ledger.open(5, 6, ONE), TAKEN)
+    assert ledger.checkpoint() == Checkpoint(6, Counts(delivered=1), ())
+    last = ledger.open(8, 9, ONE)
+    assert ledger.checkpoint() == Checkpoint(8, Counts(delivered=1), ())
+    ledger.settle(last, TAKEN)
+    assert ledger.checkpoint() == Checkpoint(9, Counts(delivered=2), ())
+
+
+def test_a_stretch_without_records_moves_the_checkpoint() -> None:
+    ledger = DeliveryLedger(100, Counts())
+    ledger.read_to(5_000)
+    assert ledger.checkpoint().offset == 5_000
+
+
+def test_counts_go_on_from_those_of_the_job_taken_over() -> None:
+    ledger = DeliveryLedger(50, Counts(delivered=7, duplicates=2, failed=1))
+    ledger.settle(ledger.open(60, 61, ONE), TAKEN)
+    ledger.read_to(61)
+    assert ledger.checkpoint() == Checkpoint(61, Counts(8, 2, 1), ())
+
+
+def test_failures_come_again_until_they_are_on_record() -> None:
+    ledger = DeliveryLedger(0, Counts())
+    ledger.settle(ledger.open(0, 1, ONE), {}, [failure(0)])
+    lost = ledger.checkpoint()
+    ledger.settle(ledger.open(1, 2, ONE), {}, [failure(1)])
+    again = ledger.checkpoint()
+    assert lost.failures == (failure(0),)
+    assert again.failures == (failure(0), failure(1))
+    ledger.settle(ledger.open(2, 3, ONE), {}, [failure(2)])
+    ledger.recorded(again)
+    assert ledger.checkpoint().failures == (failure(2),)
+
+
+def test_a_failure_above_the_checkpoint_is_not_handed_over_yet() -> None:
+    ledger = DeliveryLedger(0, Counts())
+    blocked = ledger.open(0, 1, ONE)
+    ledger.settle(ledger.open(1, 2, ONE), {}, [failure(1)])
+    assert ledger.checkpoint() == Checkpoint(0, Counts(), ())
+    ledger.settle(blocked, TAKEN)
+    assert ledger.checkpoint().failures == (failure(1),)
+
+
+def test_what_is_beyond_the_checkpoint_is_counted() -> None:
+    ledger = DeliveryLedger(0, Counts())
+    blocked = ledger.open(0, 1, ONE)
+    for offset in (1, 2, 3):
+        ledger.settle(ledger.open(offset, offset + 1, ONE), TAKEN)
+    assert ledger.ahead == 4
+    ledger.settle(blocked, TAKEN)
+    assert ledger.ahead == 0
+
+
+def test_events_of_one_entry_are_settled_together() -> None:
+    ledger = DeliveryLedger(0, Counts())
+    entry = ledger.open(3, 9, {0: 4}, {0: 2})
+    assert ledger.ahead == 4
+    assert ledger.checkpoint() == Checkpoint(3, Counts(), ())
+    ledger.settle(entry, {200: 2}, [failure(5), failure(8)])
+    assert ledger.checkpoint() == Checkpoint(9, Counts(2, 2, 2), (failure(5), failure(8)))
+    assert ledger.ahead == 0
+
+
+def test_answers_are_told_of_what_lies_below_the_checkpoint_alone() -> None:
+    ledger = DeliveryLedger(0, Counts(3, 0, 1), {"200": 2, "204": 1, "none": 1})
+    blocked, batch, silent = (ledger.open(offset, offset + 1, ONE) for offset in (1, 2, 3))
+    ledger.settle(batch, {200: 4, 202: 1}, [failure(2)])
+    ledger.settle(silent, {}, [Failure(3, "evt_3", 6, None, "timeout")])
+    assert ledger.checkpoint().statuses == {"200": 2, "204": 1, "none": 1}
+    ledger.settle(blocked, TAKEN)
+    assert ledger.checkpoint().statuses == {"200": 7, "202": 1, "204": 1, "503": 1, "none": 2}
+
+
+def test_where_answers_were_not_noted_before_none_are_told() -> None:
+    ledger = DeliveryLedger(0, Counts(delivered=1), None)
+    ledger.settle(ledger.open(1, 2, ONE), TAKEN)
+    assert ledger.checkpoint() == Checkpoint(2, Counts(delivered=2), ())
+    assert ledger.checkpoint().statuses is None
+
+
+Run = tuple[str, int, int]
+"""What became of some records in a row: "o" delivered, "f" failed, "d" duplicates, "-" not
+wanted; how many there are; and how many duplicates are among them."""
+
+
+def times(start: int, end: int) -> list[int]:
+    """Times of the records at these offsets: three an hour, in no order over hours."""
+    return [HOUR_MS * (offset // 3 % 4) for offset in range(start, end)]
+
+
+def hours_of(kinds: str, start: int, end: int) -> dict[int, Counts]:
+    """The counts of what lies at these offsets, by hour."""
+    found = {}
+    for hour in range(4):
+        below = [k for n, k in enumerate(kinds[:end]) if n >= start and n // 3 % 4 == hour]
+        counts = Counts(below.count("o"), below.count("d"), below.count("f"))
+        if counts != Counts():
+            found[hour] = counts
+    return found
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("odf-"), st.integers(1, 4), st.integers(0, 2)), max_size=40),
+    st.randoms(use_true_random=False),
+)
+def test_in_any_order_the_checkpoint_is_the_lowest_open_offset(
+    runs: list[Run], random: Random
+) -> None:
+    ledger = DeliveryLedger(0, Counts(), {})
+    entries, kinds = {}, ""
+    for kind, count, among in runs:
+        start, kinds = len(kinds), kinds + kind * count
+        if kind in "of":
+            kinds += "d" * among
+            hours = tally(times(start, start + count))
+            duplicates = tally(times(start + count, len(kinds)))
+            entries[start] = ledger.open(start, len(kinds), hours, duplicates)
+        elif kind == "d":
+            ledger.duplicate(len(kinds), tally(times(start, len(kinds))))
+    ledger.read_to(len(kinds))
+    recorded = 0
+    while entries:
+        offset = random.choice(sorted(entries))
+        entry = entries.pop(offset)
+        is_failed = kinds[offset] == "f"
+        failures = [failure(offset + n) for n in range(entry.events)] if is_failed else []
+        delivered = {} if is_failed else {200 + offset % 3: entry.events}
+        ledger.settle(entry, delivered, failures, entry.hours if is_failed else {})
+        checkpoint = ledger.checkpoint()
+        assert checkpoint.hours == hours_of(kinds, recorded, checkpoint.offset)
+        assert checkpoint.offset == min(entries, default=len(kinds))
+        below = kinds[: checkpoint.offset]
+        assert checkpoint.counts == Counts(below.count("o"), below.count("d"), below.count("f"))
+        assert checkpoint.statuses is not None
+        given_up = checkpoint.statuses.get("503", 0)
+        assert given_up == below.count("f")
+        assert sum(checkpoint.statuses.values()) == below.count("o") + given_up
+        assert [one.offset for one in checkpoint.failures] == [
+            offset for offset, kind in enumerate(below) if recorded <= offset and kind == "f"
+        ]
+        if random.random() < 0.5:
+            ledger.recorded(checkpoint)
+            recorded = checkpoint.offset

@@ -1,0 +1,84 @@
+"""Digests of events, and the bounded memory of them."""
+
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain.dedupe import SeenHashes, event_digest
+
+
+def test_the_same_event_has_the_same_digest() -> None:
+    assert event_digest("evt_1", b"{}") == event_digest("evt_1", b"{}")
+
+
+def test_another_id_or_another_body_is_another_event() -> None:
+    assert event_digest("evt_1", b"{}") != event_digest("evt_2", b"{}")
+    assert event_digest("evt_1", b"{}") != event_digest("evt_1", b"[]")
+
+
+def test_no_id_borrows_from_its_body() -> None:
+    assert event_digest("ab", b"c") != event_digest("a", b"bc")
+    assert event_digest("1", b":x") != event_digest("", b"1:x")
+
+
+def test_what_was_added_is_seen_afterwards() -> None:
+    seen = SeenHashes(10)
+    assert seen.add(7)
+    assert seen.add(8)
+    assert not seen.add(7)
+
+
+def test_the_oldest_are_forgotten_first() -> None:
+    seen = SeenHashes(4)
+    for digest in (1, 2, 3, 4, 5):
+        seen.add(digest)
+    assert not seen.add(5)
+    assert not seen.add(4)
+    assert not seen.add(3)
+    assert seen.add(1)
+
+
+def test_digests_that_want_the_same_slot_and_that_of_zero_are_told_apart() -> None:
+    seen = SeenHashes(16)
+    digests = [0, 2**32, 2**33, -(2**32), -(2**63), 2**63 - 1]
+    assert [seen.add(digest) for digest in digests + digests] == [True] * 6 + [False] * 6
+
+
+@given(st.lists(st.integers(-20, 20)), st.integers(1, 30))
+def test_it_knows_the_last_half_at_least_and_never_more_than_it_may(
+    digests: list[int], entries_max: int
+) -> None:
+    seen = SeenHashes(entries_max)
+    order: list[int] = []  # of the different ones, the latest last
+    for digest in digests:
+        digest = digest or 1
+        is_new = seen.add(digest)
+        if digest in order[-((entries_max + 1) // 2) :]:
+            assert not is_new
+        if digest not in order[-(entries_max + 1) :]:
+            assert is_new
+        if is_new:
+            order.append(digest)
+
+
+def test_tables_that_are_used_again_know_nothing_of_before() -> None:
+    seen = SeenHashes(20_000)
+    digests = [event_digest(f"evt_{number}", b"") for number in range(50_000)]
+    for digest in digests + digests[:30_000]:
+        assert seen.add(digest)
+    assert not any(map(seen.add, digests[20_000:30_000]))
+
+
+@pytest.mark.long
+def test_half_a_million_take_nine_megabytes() -> None:
+    tracemalloc.start()
+    try:
+        seen = SeenHashes(500_000)
+        for number in range(600_000):
+            assert seen.add(event_digest(f"evt_{number}", b""))
+        _, highest_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert highest_bytes < 9_000_000

@@ -1,0 +1,45 @@
+"""Globs over event types."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain.globs import glob_matches
+
+
+@pytest.mark.parametrize(
+    ("glob", "text", "fits"),
+    [
+        ("*", "", True),
+        ("", "", True),
+        ("", "a", False),
+        ("follow.*", "follow.created", True),
+        ("follow.*", "follow.", True),
+        ("follow.*", "follow", False),
+        ("follow.*", "unfollow.created", False),
+        ("*.created", "follow.created", True),
+        ("*.created", "follow.created.again", False),
+        ("follow.create?", "follow.created", True),
+        ("follow.create?", "follow.create", False),
+        ("Follow.*", "follow.created", False),
+        ("follow.[cd]*", "follow.created", False),
+        ("a.c", "abc", False),
+        ("*a*b", "aab", True),
+        ("**", "x", True),
+    ],
+)
+def test_a_glob_fits_the_whole_of_a_type(glob: str, text: str, fits: bool) -> None:
+    assert glob_matches(glob, text) is fits
+
+
+@given(st.text("ab*?", max_size=8), st.text("ab*?", max_size=10))
+def test_a_glob_is_the_regular_expression_that_it_stands_for(glob: str, text: str) -> None:
+    pattern = re.escape(glob).replace(r"\*", ".*").replace(r"\?", ".")
+    assert glob_matches(glob, text) == bool(re.fullmatch(pattern, text, re.DOTALL))
+
+
+def test_many_stars_take_no_time_to_speak_of() -> None:
+    # As a regular expression this would not end within the age of the earth.
+    assert not glob_matches("*a" * 100 + "*b", "a" * 256)

@@ -1,0 +1,96 @@
+import itertools
+
+import pytest
+
+from app.domain.missed import MissedHour, PastReplay, missed_hours
+from app.domain.model import Window
+from app.domain.tallies import DeliveryTally
+
+HOUR_MS = 3_600_000
+START_MS = 100 * HOUR_MS
+LAST_MS = START_MS + HOUR_MS // 2
+"""The time of the last event that was missed."""
+
+SETTLED_MS = START_MS + HOUR_MS
+
+HOUR = DeliveryTally(
+    START_MS,
+    delivered=5,
+    failed=1,
+    left_over=2,
+    missed_until_ms=LAST_MS + 1,
+    missed_at_ms=SETTLED_MS,
+)
+
+_numbers = itertools.count()
+
+
+def replay(
+    from_ms: int = START_MS,
+    to_ms: int = START_MS + HOUR_MS,
+    *,
+    failed: int = 0,
+    retry_of: PastReplay | None = None,
+    created_ms: int = SETTLED_MS + 1,
+) -> PastReplay:
+    name = f"rpl_{next(_numbers)}"
+    window = Window(from_ms, to_ms)
+    return PastReplay(name, window, failed, retry_of.id if retry_of else None, created_ms)
+
+
+def is_replayed(*replays: PastReplay) -> bool:
+    (hour,) = missed_hours([HOUR], replays)
+    return hour.is_replayed
+
+
+def test_an_hour_without_a_replay_is_not_replayed() -> None:
+    assert missed_hours([HOUR], []) == (MissedHour(START_MS, 1, 2, 0, False),)
+    assert (HOUR.missed, missed_hours([HOUR], [])[0].missed) == (3, 3)
+    assert missed_hours([HOUR], [])[0].end_ms == START_MS + HOUR_MS
+
+
+def test_hours_in_which_nothing_was_missed_are_left_out() -> None:
+    assert missed_hours([DeliveryTally(START_MS, delivered=7)], [replay()]) == ()
+
+
+def test_a_replay_of_the_hour_brings_it() -> None:
+    assert is_replayed(replay())
+
+
+def test_a_replay_that_ends_behind_the_last_missed_event_brings_it() -> None:
+    assert is_replayed(replay(to_ms=LAST_MS + 1))
+    assert not is_replayed(replay(to_ms=LAST_MS))
+
+
+def test_a_replay_that_begins_within_the_hour_does_not() -> None:
+    assert is_replayed(replay(START_MS - HOUR_MS))
+    assert not is_replayed(replay(START_MS + 1))
+
+
+def test_a_replay_from_before_the_last_was_settled_does_not() -> None:
+    assert not is_replayed(replay(created_ms=SETTLED_MS))
+
+
+def test_several_replays_bring_it_together_if_nothing_is_between_them() -> None:
+    third = HOUR_MS // 6
+    parts = [replay(START_MS + third * n, START_MS + third * (n + 1)) for n in range(4)]
+    for order in itertools.permutations(parts):
+        assert is_replayed(*order)
+    for missing in parts:
+        assert not is_replayed(*(each for each in parts if each is not missing))
+    assert is_replayed(replay(to_ms=START_MS + 5), *parts[1:], replay(START_MS + 4, LAST_MS + 1))
+
+
+def test_a_replay_that_gave_something_up_does_not_bring_it() -> None:
+    assert not is_replayed(replay(failed=1))
+
+
+@pytest.mark.parametrize("links", [1, 3])
+def test_with_a_retry_that_brought_the_rest_it_does(links: int) -> None:
+    chain = [replay(failed=9)]
+    for left in reversed(range(links)):
+        chain.append(replay(failed=left, retry_of=chain[-1]))
+    assert is_replayed(*chain)
+    assert not is_replayed(*chain[:-1])
+    # What it retried is not known any more.
+    assert not is_replayed(*chain[1:])

@@ -1,0 +1,40 @@
+"""Up to where a log must have been loaded before a window of it can be restored."""
+
+import pytest
+
+from app.domain.model import AwaitedRestore, Window
+from app.domain.restores import all_arrived_by_ms, awaited_in_words
+from app.domain.windows import DAY_MS, MINUTE_MS
+
+NOW_MS = 100 * DAY_MS
+KEPT_MS = 6 * DAY_MS
+
+
+@pytest.mark.parametrize(
+    ("to_ms", "arrived_by_ms"),
+    [
+        # Late events are noted: see `LATENESS_S`, and five minutes for clocks.
+        (NOW_MS, NOW_MS + 15 * MINUTE_MS),
+        (NOW_MS - KEPT_MS + 1, NOW_MS - KEPT_MS + 1 + 15 * MINUTE_MS),
+        # They are not any more, and may have come as long as the notes were kept.
+        (NOW_MS - KEPT_MS, NOW_MS + 5 * MINUTE_MS),
+        (40 * DAY_MS, 46 * DAY_MS + 5 * MINUTE_MS),
+    ],
+)
+def test_all_of_a_window_has_arrived_when_nothing_late_can_come(
+    to_ms: int, arrived_by_ms: int
+) -> None:
+    window = Window(0, to_ms)
+    found = all_arrived_by_ms(window, NOW_MS, lateness_ms=10 * MINUTE_MS, retention_ms=KEPT_MS)
+    assert found == arrived_by_ms
+
+
+def test_what_is_awaited_is_told_with_what_was_missing() -> None:
+    window = Window(1_795_000_000_000, 1_795_000_060_000)
+    words = awaited_in_words("wh_1", window, AwaitedRestore(3, 9))
+    assert words == (
+        "a restore: an operator's run of `rewind-jobs restore` has to bring the records of wh_1 "
+        "from 2026-11-18T11:06:40.000Z to 2026-11-18T11:07:40.000Z back from what was loaded"
+    )
+    told = awaited_in_words("wh_1", window, AwaitedRestore(3, 9, missing="hour 5"))
+    assert told == f"{words}; its last run lacked: hour 5"
