@@ -219,7 +219,9 @@ class ProduceDecoder:
         self._templates: dict[bytes, ProduceTemplate] = {}
 
     def decode(self, buffer: memoryview, start: int, end: int) -> ProduceRequest:
-        """The request in the frame `buffer[start:end]`; its batches are ranges of `buffer`.
+        """Decode the request in the frame `buffer[start:end]`; its batches are ranges of `buffer`.
+
+        The caller has checked that the frame's API key is Produce.
 
         Raises:
             MalformedRequest: the frame is cut or breaks a rule of the protocol.

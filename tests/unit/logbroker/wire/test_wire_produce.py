@@ -21,6 +21,7 @@ from logbroker.wire.produce import (
 
 VERSIONS = range(3, 12)
 FIRST_FLEXIBLE = 9
+API_KEY_BYTES = 2
 GAP = b"other bytes"
 """Lies before and behind each frame, as other requests do in a connection's buffer."""
 
@@ -173,7 +174,8 @@ def test_a_template_sees_in_any_bytes_what_taking_them_apart_sees(
     decoder = ProduceDecoder()
     decoded(bytes(frame), decoder.decode)
     for _ in range(data.draw(st.integers(1, 3))):
-        index = data.draw(st.integers(0, len(frame) - 1))
+        # The first two bytes are the API key: the dispatcher passes only frames of Produce.
+        index = data.draw(st.integers(API_KEY_BYTES, len(frame) - 1))
         frame[index] = data.draw(st.integers(0, 255))
     seen: list[object] = []
     for decode in (decode_produce, decoder.decode):
