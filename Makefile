@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo spark up unit test test-all coverage check bench clean services
+.PHONY: help demo spark up unit test test-all coverage check docs bench clean services
 
 help:  ## List the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -73,6 +73,14 @@ check: $(VENV)/.test  ## Check style, types and the layers of packages
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+$(VENV)/.docs: $(VENV)/.run
+	$(INSTALL) --editable '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs  ## Build the documentation as a site in build/site; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "build/site/index.html"
 
 bench: $(VENV)/.test  ## Measure every speed claim against a baseline of the same run
 	$(BIN)/python -m benchmarks

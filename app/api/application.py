@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from fastapi import APIRouter, FastAPI
 from starlette.routing import BaseRoute
@@ -134,6 +134,13 @@ def create_app(
     refusals.install(application)
     application.router.routes.extend(_routes())
     return application
+
+
+def openapi_document() -> dict[str, Any]:
+    """The OpenAPI description of all routes, without a running service."""
+    application = FastAPI(title=TITLE, version=VERSION, description=DESCRIPTION, openapi_tags=TAGS)
+    application.router.routes.extend(_routes())
+    return describe(application)
 
 
 @cache

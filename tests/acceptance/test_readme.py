@@ -133,6 +133,12 @@ def test_make_bench() -> None:
     assert (ROOT / "benchmarks" / "__main__.py").exists()
 
 
+def test_make_docs() -> None:
+    """`tests/integration/test_docs_site.py` builds the site."""
+    (line,) = recipe("docs")
+    assert line.endswith("mkdocs build --quiet")
+
+
 def test_activating_the_environment(terminal: Terminal) -> None:
     activate = command(". .venv").replace(".venv", sys.prefix)
     terminal.environment["PATH"] = os.environ["PATH"]
@@ -422,6 +428,7 @@ RUN_BY: dict[str, Callable[..., None]] = {
     "rewind-jobs delivery-report": test_the_nightly_pipeline,
     "make check": test_make_check,
     "make bench": test_make_bench,
+    "make docs": test_make_docs,
 }
 """How each command of the README begins, and the test that runs it."""
 
