@@ -7,7 +7,6 @@ from logbroker.client.errors import ClientClosed, StreamsExist
 from logbroker.consumer.coordinator import Coordinator
 from logbroker.consumer.coordinator_events import Offsets
 from logbroker.consumer.fetching import Fetcher
-from logbroker.consumer.lease_keeper import LeaseKeeper, boot_clock_s
 from logbroker.consumer.registries import watch_brokers
 from logbroker.consumer.settings import STREAMS_MAX, ConsumerSettings
 from logbroker.consumer.stream import MessageStream
@@ -20,6 +19,7 @@ from logbroker.consumer.stream_receipts import (
 from logbroker.consumer.topic_partitions import PartitionPoll, TopicDirectory
 from logbroker.errors import ConfigurationError, InvalidTopic
 from logbroker.registry.topic import check_topic_name
+from logbroker.registry.zookeeper.lease import LeaseKeeper, boot_clock_s
 from logbroker.registry.zookeeper.session import ZooKeeperSession
 
 COMMIT_S: Final = 30.0
@@ -220,7 +220,7 @@ class _Consumption:
 
     def _connection_changed(self) -> None:
         self.coordinator.connection_changed()
-        self._keeper.hurry()
+        self._keeper.renew_soon()
 
 
 def _problems(streams: Mapping[str, int]) -> list[str]:

@@ -22,8 +22,6 @@ from logbroker.consumer.coordinator_events import (
     PartitionsChanged,
     ReceiptsFull,
 )
-from logbroker.consumer.lease import SessionLease
-from logbroker.consumer.lease_keeper import boot_clock_s
 from logbroker.consumer.rebalance import (
     Begin,
     Claim,
@@ -42,6 +40,7 @@ from logbroker.consumer.stream_receipts import ConsumerReceipts
 from logbroker.consumer.topic_partitions import Partitions, TopicDirectory
 from logbroker.errors import LogbrokerError, RegistryUnavailable
 from logbroker.groups.stored import TopicPartition
+from logbroker.registry.zookeeper.lease import SessionLease, boot_clock_s
 from logbroker.registry.zookeeper.session import Deadline, ZooKeeperSession
 
 _log: Final = logging.getLogger(__name__)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from logbroker.consumer.lease import SessionLease
+from logbroker.registry.zookeeper.lease import SessionLease
 
 
 class Share:

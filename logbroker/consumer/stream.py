@@ -132,14 +132,14 @@ class MessageStream(Iterator[Message]):
                 if self._share is None:
                     self._fetcher.rest()
                     self._changed.wait()
-                elif self._share.lease.holds(self._clock()):
+                elif self._share.lease.is_valid(self._clock()):
                     return self._share
                 else:
                     self._changed.wait(_LEASE_CHECK_S)
 
     def _hand_out(self, share: Share) -> Message | None:
         """The next message of what was read ahead, unless another may own it by now."""
-        while self._ahead and share.lease.holds(self._clock()):
+        while self._ahead and share.lease.is_valid(self._clock()):
             item = self._ahead.popleft()
             if isinstance(item, Message):
                 self._handed = (share, item, threading.get_ident())

@@ -47,11 +47,11 @@ class Registry(ABC):
         """
 
     @abstractmethod
-    def may_coordinate(self, now_s: float) -> bool:
-        """Whether nobody else can hold this broker's slots at `now_s` of the monotonic clock.
+    def may_coordinate(self) -> bool:
+        """Return whether certainly no other broker owns this broker's coordination slots.
 
-        False once the registry was not heard of for so long that this broker's session may have
-        ended, even if nobody told it yet, as after a pause of the whole process.
+        False once the registry has not answered for so long that the broker's session may have
+        expired, for example after the process or the machine was suspended.
         """
 
     @abstractmethod

@@ -33,9 +33,9 @@ from app.store import Store
 from logbroker.client.audit_mark import AUDIT_TOPIC
 from logbroker.client.errors import FetchFailed
 from logbroker.consumer.fetching import Fetcher
-from logbroker.consumer.lease import SessionLease
 from logbroker.consumer.message import Message
 from logbroker.consumer.share import Share
+from logbroker.registry.zookeeper.lease import SessionLease
 from tests.support.database.migrated import make_migrated
 from tests.support.http.certificates import self_signed
 from tests.support.http.receiver_thread import ReceiverThread

@@ -23,8 +23,8 @@ from logbroker.consumer import (
     Producer,
     StreamsExist,
 )
-from logbroker.consumer.lease_keeper import boot_clock_s
 from logbroker.errors import ConfigurationError
+from logbroker.registry.zookeeper.lease import boot_clock_s
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.kafka.paper_group import make_topic
 from tests.support.kafka.zookeeper import SharedZooKeeper, ZooKeeperServer
@@ -386,7 +386,7 @@ def test_while_zookeeper_is_silent_for_too_long_nothing_is_handed_out(
         assert connector._consumption is not None
         lease = connector._consumption.coordinator.lease
         assert lease is not None
-        until(lambda: not lease.holds(boot_clock_s()), "the lease has run out")
+        until(lambda: not lease.is_valid(boot_clock_s()), "the lease has run out")
         stage.send("meanwhile")
         assert reader.values == ["before"]
         mended_s = boot_clock_s()

@@ -95,8 +95,8 @@ class LocalRegistry(Registry):
             self._on_change = on_change
             self._hand_on()
 
-    def may_coordinate(self, now_s: float) -> bool:  # noqa: ARG002  # others ask for the time
-        """Always: there is nobody else."""
+    def may_coordinate(self) -> bool:
+        """Return True: no other broker exists."""
         return True
 
     def create_topic(self, name: str, replicas: Replicas, settings: Settings) -> Topic:

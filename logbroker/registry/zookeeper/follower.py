@@ -202,7 +202,6 @@ class ClusterFollower:
                 self._own_sessions.add(state.session_id)
             self._publish()
         if not state.is_connected:
-            self._session.revive()
             return False
         if state.connections != self._connections:
             self._check_cluster()

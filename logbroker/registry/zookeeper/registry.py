@@ -5,6 +5,8 @@ thread has read back and handed on what they wrote.
 """
 
 import contextlib
+import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
@@ -25,11 +27,13 @@ from logbroker.registry.topic import Topic
 from logbroker.registry.zookeeper import paths
 from logbroker.registry.zookeeper.follower import ClusterFollower
 from logbroker.registry.zookeeper.groups import GroupStore
-from logbroker.registry.zookeeper.lease import Lease
+from logbroker.registry.zookeeper.lease import LeaseKeeper, SessionLease, boot_clock_s
 from logbroker.registry.zookeeper.payloads import format_cluster_id, parse_cluster_id
 from logbroker.registry.zookeeper.session import Request, ZooKeeperSession, exists, get
 from logbroker.registry.zookeeper.topics import TopicStore
 from logbroker.registry.zookeeper.view_watcher import ALL_SLOTS
+
+_log: Final = logging.getLogger(__name__)
 
 LASTING_PATHS: Final = (
     paths.BROKER_IDS,
@@ -52,11 +56,12 @@ class ZooKeeperRegistry(Registry):
         self, session: ZooKeeperSession, cluster_id: str, broker_id: int, directory_id: str
     ) -> None:
         self._session = session
-        self._lease = Lease(session)
+        self._lease: SessionLease | None = None
+        self._lease_keeper = LeaseKeeper(session, self._current_lease, _log_lease_failure)
         self._follower = ClusterFollower(session, broker_id, directory_id, cluster_id)
         self._topics = TopicStore(session, broker_id, self._follower.check_session)
         self._groups = GroupStore(session, self._follower.fence_of, self._follower.note_refusal)
-        session.add_listener(self._lease.renew_soon)
+        session.add_listener(self._lease_keeper.renew_soon)
         session.add_listener(self._follower.look)
 
     @classmethod
@@ -94,9 +99,14 @@ class ZooKeeperRegistry(Registry):
         """
         self._follower.join(endpoint, on_change)
 
-    def may_coordinate(self, now_s: float) -> bool:
-        """Whether a round trip to ZooKeeper began less than half a session's timeout ago."""
-        return self._lease.holds(now_s)
+    def may_coordinate(self) -> bool:
+        """Return whether the lease on the current session is valid."""
+        lease = self._lease
+        return (
+            lease is not None
+            and lease.session_id == self._session.state.session_id
+            and lease.is_valid(boot_clock_s())
+        )
 
     def create_topic(self, name: str, replicas: Replicas, settings: Settings) -> Topic:
         """A new topic under a new id."""
@@ -149,18 +159,31 @@ class ZooKeeperRegistry(Registry):
 
     def close(self) -> None:
         """End the session, by which everything ephemeral goes at once."""
-        self._lease.close()
+        self._lease_keeper.stop()
         self._follower.stop()
         self._session.close()
         self._follower.finish()
 
     def _start(self, connect: str) -> None:
-        self._lease.start()
+        self._lease_keeper.start()
         try:
             self._follower.start()
         except RegistryUnavailable as error:
             self.close()
             raise ConfigurationError(f"zookeeper is {connect!r}: {error}") from None
+
+    def _current_lease(self) -> SessionLease | None:
+        """Return the lease of the current session; one of a new session awaits its renewal."""
+        session_id = self._session.state.session_id
+        if session_id is None:
+            return None
+        if self._lease is None or self._lease.session_id != session_id:
+            self._lease = SessionLease(session_id, self._session.timeout_s, sent_s=-math.inf)
+        return self._lease
+
+
+def _log_lease_failure(error: Exception) -> None:
+    _log.error("renewing the ZooKeeper lease failed", exc_info=error)
 
 
 def _prepare_cluster(session: ZooKeeperSession) -> str:

@@ -256,7 +256,7 @@ class GroupCoordinator:
         pause of the whole process.
         """
         now_s = time.monotonic()  # the turn may have begun before a pause
-        if not self._registry.may_coordinate(now_s):
+        if not self._registry.may_coordinate():
             if self._is_allowed:
                 self._is_allowed = False
                 log.warning("suspends groups reason=%s", SILENCE)

@@ -1,7 +1,6 @@
 """Turns what a broker counts, and what it holds, into Prometheus metrics at each scrape."""
 
 import os
-import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Final
@@ -85,7 +84,7 @@ class BrokerCollector:
             "partitions_led": len(watched.partitions),
             "topics_unreadable": len(view.unreadable),
             "registered": watched.config.broker_id in view.brokers,
-            "registry_available": watched.registry.may_coordinate(time.monotonic()),
+            "registry_available": watched.registry.may_coordinate(),
             "brokers_alive": len(view.brokers),
             "connections": len(watched.listener),
             "recovery_seconds": recovery.seconds,

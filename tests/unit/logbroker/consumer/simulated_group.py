@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from logbroker.consumer.assignment import Assignment, GroupView
-from logbroker.consumer.lease import SessionLease
 from logbroker.consumer.rebalance import (
     Begin,
     Claim,
@@ -17,6 +16,7 @@ from logbroker.consumer.rebalance import (
     Step,
 )
 from logbroker.groups.stored import TopicPartition
+from logbroker.registry.zookeeper.lease import SessionLease
 
 SESSION_S = 12.0
 BACKOFF_S = 0.5
@@ -84,7 +84,7 @@ class SimulatedConsumer:
         return (
             place in self.delivering
             and self.lease is not None
-            and self.lease.holds(self.world.now_s)
+            and self.lease.is_valid(self.world.now_s)
         )
 
     @property

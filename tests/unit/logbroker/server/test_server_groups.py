@@ -42,7 +42,7 @@ class TroubledRegistry(LocalRegistry):
         self.loads = 0
         self.is_heard_of = True
 
-    def may_coordinate(self, now_s: float) -> bool:
+    def may_coordinate(self) -> bool:
         return self.is_heard_of
 
     def load_groups(self, slot: int) -> list[StoredGroup]:
