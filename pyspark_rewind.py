@@ -27,22 +27,22 @@ class DefaultSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of Spark's Kafka connector."""
-        from spark_jobs.source import columns
+        from spark_jobs.source.query import columns
 
         return columns.schema(include_headers=self._source.include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For a batch with these columns, which may be some of all."""
         from spark_jobs.source.batch import BatchReader
-        from spark_jobs.source.columns import columns_of
         from spark_jobs.source.options import read_batch_options
+        from spark_jobs.source.query.columns import columns_of
 
         return BatchReader(self._source, read_batch_options(self.options), columns_of(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """For a stream with these columns, which may be some of all."""
-        from spark_jobs.source.columns import columns_of
         from spark_jobs.source.options import read_stream_options
+        from spark_jobs.source.query.columns import columns_of
         from spark_jobs.source.stream import StreamReader
 
         return StreamReader(self._source, read_stream_options(self.options), columns_of(schema))

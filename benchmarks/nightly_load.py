@@ -28,7 +28,7 @@ from benchmarks.scale import Scale, median
 from benchmarks.table import Baseline, Line, share_at_least, share_at_most
 from spark_jobs.contracts import RECORDS
 from spark_jobs.jobs.load import LoadRequest, load
-from spark_jobs.log.limits import Subscribed
+from spark_jobs.offsets.limits import Subscribed
 from spark_jobs.tables import read_table
 
 CORES: Final = 2

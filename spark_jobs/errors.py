@@ -15,6 +15,8 @@ PipelineError
 └── RefusedByService       the operator mends what the replay service says
 """
 
+from typing import Final
+
 
 class PipelineError(Exception):
     """The root: nothing raises it as such."""
@@ -66,3 +68,16 @@ class CorruptTable(PipelineError):
 
 class RefusedByService(PipelineError):
     """The replay service answers no to what a job asks of it."""
+
+
+REASON_CHARS_MAX: Final = 300
+"""Reasons quote what they are about, which may be of any length."""
+
+
+class UndecodableRecord(ValueError):
+    """A record is not what its topic holds; the text says why."""
+
+    @property
+    def reason(self) -> str:
+        """The text, not longer than `REASON_CHARS_MAX`."""
+        return str(self)[:REASON_CHARS_MAX]

@@ -15,11 +15,11 @@ from spark_jobs.cli.options import (
     master_option,
     name_list,
     plain_refusals,
+    refuse,
     table_option,
 )
-from spark_jobs.cli.refusal import refuse
-from spark_jobs.cli.telling import service_address, service_options, told
-from spark_jobs.jobs.telling import Facts, Scalar
+from spark_jobs.cli.run_reports import service_address, service_options, told
+from spark_jobs.jobs.service import Facts, Scalar
 
 if TYPE_CHECKING:
     from spark_jobs.jobs.audit import AuditedDay
@@ -89,7 +89,7 @@ def facts(found: "Sequence[AuditedDay]") -> Facts:
     Of what is pending, nobody can say that yet.
     """
     from spark_jobs.jobs.audit import COUNTS
-    from spark_jobs.jobs.load_audit import MISSING
+    from spark_jobs.jobs.audit_comparison import MISSING
 
     sums: Counter[str] = Counter(dict.fromkeys(COUNTS, 0))
     topics: dict[str, Counter[str]] = defaultdict(lambda: Counter(dict.fromkeys(COUNTS, 0)))

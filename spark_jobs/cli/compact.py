@@ -12,9 +12,9 @@ from spark_jobs.cli.options import (
     plain_refusals,
     table_option,
 )
-from spark_jobs.cli.telling import service_address, service_options, told
+from spark_jobs.cli.run_reports import service_address, service_options, told
 from spark_jobs.jobs.defaults import ORPHANS_S, SMALL_BYTES
-from spark_jobs.jobs.telling import Facts
+from spark_jobs.jobs.service import Facts
 
 if TYPE_CHECKING:
     from spark_jobs.jobs.compact import CompactReport

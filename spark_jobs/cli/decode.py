@@ -14,8 +14,8 @@ from spark_jobs.cli.options import (
     quarantine_option,
     table_option,
 )
-from spark_jobs.cli.telling import service_address, service_options, told
-from spark_jobs.jobs.telling import Facts
+from spark_jobs.cli.run_reports import service_address, service_options, told
+from spark_jobs.jobs.service import Facts
 
 if TYPE_CHECKING:
     from spark_jobs.jobs.decode import Decoded

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import click
 
-from spark_jobs.cli.durations import Duration
 from spark_jobs.cli.options import (
     bootstrap_servers_option,
     client_config_option,
@@ -16,7 +15,13 @@ from spark_jobs.cli.options import (
     quarantine_option,
     table_option,
 )
-from spark_jobs.cli.stream_options import BatchTotals, session_settings, stream_options, stream_run
+from spark_jobs.cli.stream_options import (
+    BatchTotals,
+    Duration,
+    session_settings,
+    stream_options,
+    stream_run,
+)
 
 
 @click.command()

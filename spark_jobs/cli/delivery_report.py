@@ -18,9 +18,9 @@ from spark_jobs.cli.options import (
     quarantine_option,
     table_option,
 )
-from spark_jobs.cli.telling import service_address, service_options, told
-from spark_jobs.jobs.delivery_report.texts import count_text, delay_text, share_text
-from spark_jobs.jobs.telling import Facts
+from spark_jobs.cli.run_reports import service_address, service_options, told
+from spark_jobs.jobs.delivery_report.figures import count_text, delay_text, share_text
+from spark_jobs.jobs.service import Facts
 
 if TYPE_CHECKING:
     from spark_jobs.jobs.delivery_report.job import WrittenReport

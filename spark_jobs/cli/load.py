@@ -17,14 +17,14 @@ from spark_jobs.cli.options import (
     regex,
     table_option,
 )
-from spark_jobs.cli.telling import service_address, service_options, told
+from spark_jobs.cli.run_reports import service_address, service_options, told
 from spark_jobs.errors import DataLost, InvalidOption, TopicReplaced
 from spark_jobs.jobs.defaults import CODECS, RECORDS_MAX
-from spark_jobs.jobs.telling import Facts
+from spark_jobs.jobs.service import Facts
 
 if TYPE_CHECKING:
     from spark_jobs.jobs.load_report import LoadReport
-    from spark_jobs.log.limits import Matching, Subscribed
+    from spark_jobs.offsets.limits import Matching, Subscribed
 
 _WAYS_ON: Final = (
     "nothing was loaded; with --no-fail-on-data-loss the load goes on with what there is, tells "
@@ -122,7 +122,7 @@ def load(
 
 
 def _choice(topics: str | None, pattern: str | None) -> "Subscribed | Matching":
-    from spark_jobs.log.limits import Matching, Subscribed
+    from spark_jobs.offsets.limits import Matching, Subscribed
 
     if (topics is None) == (pattern is None):
         raise InvalidOption("one of --topics and --subscribe-pattern says what to load")

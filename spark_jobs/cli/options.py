@@ -2,15 +2,15 @@
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 import click
 
 from logbroker.errors import ConfigurationError
-from spark_jobs.cli.refusal import MISUSED, refuse
 from spark_jobs.errors import InvalidOption, PipelineError
 
 CLIENT_CONFIG: Final = click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -106,3 +106,14 @@ def plain_refusals() -> Iterator[None]:
 def echo_json(value: object) -> None:
     """Print a value for scripts."""
     click.echo(json.dumps(value, indent=2))
+
+
+REFUSED: Final = 1
+MISUSED: Final = 2
+
+
+def refuse(reasons: object, exit_code: int = REFUSED) -> NoReturn:
+    """Tell the reasons, one a line, and end."""
+    for line in str(reasons).splitlines():
+        click.echo(f"rewind-jobs: {line}", err=True)
+    sys.exit(exit_code)

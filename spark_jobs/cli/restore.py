@@ -15,7 +15,7 @@ from spark_jobs.cli.options import (
     plain_refusals,
     table_option,
 )
-from spark_jobs.cli.telling import api_key_file_option, service_address
+from spark_jobs.cli.run_reports import api_key_file_option, service_address
 from spark_jobs.errors import InvalidOption
 
 _TIME: Final = click.DateTime(["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d", "%Y%m%d%H%M"])
@@ -71,7 +71,7 @@ def restore(
     --webhook, --from and --to, nobody is asked, and nothing deleted. The exit code is 1 when the
     table lacks something.
     """
-    from spark_jobs.cli.restore_rounds import Rounds, restore_window
+    from spark_jobs.cli.restore_loop import Rounds, restore_window
     from spark_jobs.jobs.restore.archive import ArchiveTopic
     from spark_jobs.jobs.restore.job import Restore, restore_all
     from spark_jobs.jobs.restore.service import ReplayService

@@ -4,6 +4,7 @@ Batches whose records are not wanted keep their place, as batches without record
 position of a reader moves over them.
 """
 
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -11,10 +12,11 @@ import numpy as np
 from crc32c import crc32c
 
 from logbroker.errors import CorruptBatch
-from logbroker.records.batch import COMPRESSION_MASK, CRC_START, HEADER_BYTES, Buffer
+from logbroker.records.batch import COMPRESSION_MASK, CRC_START, HEADER_BYTES, Buffer, crc_matches
 from logbroker.records.compression import Codec, decompress
+from logbroker.records.record import decode_records
 from spark_jobs.decode.batch_table import BatchTable, read_table
-from spark_jobs.decode.transactions import is_dropped
+from spark_jobs.decode.varints import Flags
 
 _CODEC_MAX: Final = max(Codec)
 
@@ -99,3 +101,54 @@ def _decompressed(body: memoryview, codec: int, bytes_max: int) -> bytes:
     if codec > _CODEC_MAX:
         raise CorruptBatch(f"it names codec {codec}; allowed is 0 to {_CODEC_MAX:d}")
     return decompress(Codec(codec), body, bytes_max)
+
+
+_CONTROL_KEY: Final = struct.Struct(">hh")
+"""Of a marker: version, and the type. Source: KIP-98, "Control Records"."""
+
+_ABORT: Final = 0
+_MARKER_BYTES_MAX: Final = 2**16
+"""A marker has a key of four bytes and a value of six."""
+
+
+def is_dropped(view: memoryview, table: BatchTable, aborted: Sequence[tuple[int, int]]) -> Flags:
+    """Whether each batch of `table`, which lie in `view`, is a marker or was aborted.
+
+    `aborted` has the producer id and the first offset of each aborted transaction: it counts from
+    that offset on, until its producer's abort marker.
+
+    Raises:
+        UnreadableBatch: a marker that ends one of these cannot be read.
+
+    Source: KIP-98, "READ_COMMITTED" fetches.
+    """
+    dropped = table.is_control
+    if not aborted:
+        return dropped
+    to_come = sorted(aborted, key=lambda transaction: transaction[1], reverse=True)
+    producers: set[int] = set()
+    last_offsets = (table.base_offsets + table.last_offset_deltas).tolist()
+    # Batches outside transactions belong to none, whoever wrote them.
+    for index in np.flatnonzero(table.is_control | table.is_transactional).tolist():
+        while to_come and to_come[-1][1] <= last_offsets[index]:
+            producers.add(to_come.pop()[0])
+        producer_id = int(table.producer_ids[index])
+        if producer_id not in producers:
+            continue
+        if not table.is_control[index]:
+            dropped[index] = True
+        elif _is_abort(view, table, index):
+            producers.discard(producer_id)
+    return dropped
+
+
+def _is_abort(view: memoryview, table: BatchTable, index: int) -> bool:
+    batch = view[table.positions[index] : table.ends[index]]
+    if not crc_matches(batch, int(table.crcs[index])):
+        raise table.crc_fault(index)
+    try:
+        key = decode_records(batch, _MARKER_BYTES_MAX)[0].key
+        _, kind = _CONTROL_KEY.unpack_from(key or b"")
+    except (CorruptBatch, IndexError, struct.error) as error:
+        raise table.fault(index, f"it is no marker: {error}") from None
+    return bool(kind == _ABORT)

@@ -11,10 +11,10 @@ from logbroker.client.audit_event import WINDOW_MS_MAX
 from logbroker.client.audit_mark import AUDIT_TOPIC
 from spark_jobs.contracts import AUDIT, RECORDS
 from spark_jobs.errors import InvalidOption
+from spark_jobs.jobs.audit_comparison import MISSING, AuditScope, compare
 from spark_jobs.jobs.days import bounds_ms
 from spark_jobs.jobs.derived_tables import open_source, replace_day
-from spark_jobs.jobs.kept_frames import kept
-from spark_jobs.jobs.load_audit import MISSING, AuditScope, compare
+from spark_jobs.jobs.execution import kept
 from spark_jobs.jobs.load_position import read_times
 from spark_jobs.tables import Snapshot, read_table
 

@@ -9,8 +9,7 @@ from logbroker.errors import ConfigurationError
 from logbroker.schemas.decoder import AvroDecoder
 from logbroker.schemas.lookup import FoundSchema, SchemaLookup
 from logbroker.schemas.reading_errors import RegistryUnavailable, UndecodableValue
-from spark_jobs.errors import InvalidOption, SourceFailed
-from spark_jobs.jobs.undecodable import UndecodableRecord
+from spark_jobs.errors import InvalidOption, SourceFailed, UndecodableRecord
 
 
 class NoSchema(NamedTuple):

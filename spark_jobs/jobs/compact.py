@@ -20,9 +20,9 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.errors import CorruptTable
 from spark_jobs.jobs.defaults import ORPHANS_S, SMALL_BYTES
+from spark_jobs.jobs.execution import told_plainly
 from spark_jobs.jobs.merges import Merge, plan_merges
 from spark_jobs.jobs.record_files import ROW_GROUP_BYTES, open_writer
-from spark_jobs.jobs.task_errors import told_plainly
 from spark_jobs.storage import TableStore, open_store
 from spark_jobs.tables import Collected, DataFile, Snapshot, open_table
 

@@ -13,7 +13,7 @@ from spark_jobs.jobs.delivery_records import (
     settled_delivery,
     webhook_of,
 )
-from spark_jobs.jobs.sifting import TIME, header, sift
+from spark_jobs.jobs.parsing import TIME, header, sift
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -26,9 +26,8 @@ from spark_jobs.contracts import DELIVERY_JOIN, QUARANTINE
 from spark_jobs.errors import InvalidOption
 from spark_jobs.jobs.delivery_columns import owed, settled
 from spark_jobs.jobs.delivery_records import DELIVERY_LOG, DELIVERY_OUTCOMES
-from spark_jobs.jobs.sifting import set_aside, taken
-from spark_jobs.jobs.stream_tables import StreamTable, pass_over
-from spark_jobs.jobs.streaming import StreamRun, StreamSource
+from spark_jobs.jobs.parsing import set_aside, taken
+from spark_jobs.jobs.streaming import StreamRun, StreamSource, StreamTable, pass_over
 
 KIND: Final = "delivery-join"
 

@@ -18,7 +18,7 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
-from spark_jobs.jobs.undecodable import UndecodableRecord
+from spark_jobs.errors import UndecodableRecord
 
 DELIVERY_LOG: Final = "delivery_log"
 DELIVERY_OUTCOMES: Final = "delivery_outcomes"

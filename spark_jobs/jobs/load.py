@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 from logbroker.client.raw import EARLIEST, RawCluster
 from spark_jobs.errors import DataLost, InvalidOption
 from spark_jobs.jobs.defaults import RECORDS_MAX
+from spark_jobs.jobs.execution import told_plainly
 from spark_jobs.jobs.load_position import moved_on, read_position, read_times, write_position
 from spark_jobs.jobs.load_report import LoadReport, facts
 from spark_jobs.jobs.load_task import (
@@ -30,12 +31,10 @@ from spark_jobs.jobs.load_task import (
     read_outcome,
     runner,
 )
-from spark_jobs.jobs.task_errors import told_plainly
-from spark_jobs.log.failures import translated
-from spark_jobs.log.limits import AtOffsets, Matching, Subscribed
-from spark_jobs.log.losses import Losses
+from spark_jobs.log.client_errors import translated
 from spark_jobs.log.planning import LogView, Plan, TopicPosition, plan_onward
-from spark_jobs.log.ranges import OffsetRange, split
+from spark_jobs.offsets.limits import AtOffsets, Matching, Subscribed
+from spark_jobs.offsets.ranges import Losses, OffsetRange, split
 from spark_jobs.tables import Run, Table, open_table
 
 KIND: Final = "load"

@@ -7,7 +7,7 @@ from typing import Any
 
 from logbroker.client.raw import TopicPartition
 from spark_jobs.jobs.load_task import RangeOutcome
-from spark_jobs.log.ranges import OffsetRange
+from spark_jobs.offsets.ranges import OffsetRange
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,8 @@ import pyarrow.compute as pc
 
 from spark_jobs.errors import DataLost, SourceFailed
 from spark_jobs.jobs.hour_files import HourFiles
-from spark_jobs.log.losses import Losses
-from spark_jobs.log.ranges import OffsetRange
 from spark_jobs.log.reading import read_range
+from spark_jobs.offsets.ranges import Losses, OffsetRange
 from spark_jobs.storage import open_store
 from spark_jobs.tables.manifest import DataFile
 

@@ -12,11 +12,10 @@ from uuid import UUID
 from logbroker.client.errors import UnknownTopic
 from logbroker.client.raw import EARLIEST, LATEST, RawCluster, TopicPartition, TopicPlan
 from spark_jobs.errors import InvalidOption, TopicReplaced
-from spark_jobs.log import resolution
-from spark_jobs.log.limits import Assigned, Choice, Limit, Subscribed
-from spark_jobs.log.losses import Losses
-from spark_jobs.log.ranges import OffsetRange
-from spark_jobs.log.resolution import Bound, Bounds, Offsets
+from spark_jobs.offsets import resolution
+from spark_jobs.offsets.limits import Assigned, Choice, Limit, Subscribed
+from spark_jobs.offsets.ranges import Losses, OffsetRange
+from spark_jobs.offsets.resolution import Bound, Bounds, Offsets
 
 _log: Final = logging.getLogger(__name__)
 

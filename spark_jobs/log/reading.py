@@ -12,10 +12,9 @@ import pyarrow as pa
 from logbroker.client.errors import OffsetGone, UnknownTopic
 from logbroker.client.raw import RawCluster, RawReader, TopicPartition
 from spark_jobs.decode import DecodedChunk, UnreadableBatch, decode
-from spark_jobs.log.columns import arrow_schema, timestamps
-from spark_jobs.log.failures import translated
-from spark_jobs.log.losses import Losses
-from spark_jobs.log.ranges import OffsetRange
+from spark_jobs.decode.columns import arrow_schema, timestamps
+from spark_jobs.log.client_errors import translated
+from spark_jobs.offsets.ranges import Losses, OffsetRange
 
 _log: Final = logging.getLogger(__name__)
 

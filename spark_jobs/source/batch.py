@@ -9,11 +9,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from logbroker.client.raw import RawCluster, TopicPartition
-from spark_jobs.log.failures import translated
-from spark_jobs.log.losses import Losses
+from spark_jobs.log.client_errors import translated
 from spark_jobs.log.planning import LogView, Plan, plan_between
-from spark_jobs.source.filters import Narrowing, narrowing
-from spark_jobs.source.option_values import as_json
+from spark_jobs.offsets.ranges import Losses
 from spark_jobs.source.options import (
     LIMITS,
     BatchOptions,
@@ -22,6 +20,8 @@ from spark_jobs.source.options import (
     read_source_options,
 )
 from spark_jobs.source.partitions import as_partitions, read_partition, tell_of
+from spark_jobs.source.query.filters import Narrowing, narrowing
+from spark_jobs.source.query.option_values import as_json
 
 
 class PushedFilters:

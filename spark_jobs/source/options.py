@@ -12,8 +12,16 @@ from typing import Final
 
 from logbroker.client.raw import EARLIEST, LATEST
 from spark_jobs.errors import InvalidOption
-from spark_jobs.log.limits import Assigned, AtOffsets, AtTimes, Choice, Limit, Matching, Subscribed
-from spark_jobs.source.option_values import OptionReader, read_assigned, refused
+from spark_jobs.offsets.limits import (
+    Assigned,
+    AtOffsets,
+    AtTimes,
+    Choice,
+    Limit,
+    Matching,
+    Subscribed,
+)
+from spark_jobs.source.query.option_values import OptionReader, read_assigned, refused
 
 _log: Final = logging.getLogger(__name__)
 

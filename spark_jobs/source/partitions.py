@@ -8,9 +8,8 @@ from uuid import UUID
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from spark_jobs.log.losses import Losses
-from spark_jobs.log.ranges import OffsetRange, split
 from spark_jobs.log.reading import read_range
+from spark_jobs.offsets.ranges import Losses, OffsetRange, split
 from spark_jobs.source.options import SourceOptions
 
 _log: Final = logging.getLogger(__name__)

@@ -19,16 +19,15 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from logbroker.client.raw import LATEST, RawCluster, TopicPartition
-from spark_jobs.log.failures import translated
-from spark_jobs.log.limits import AtOffsets, Limit
-from spark_jobs.log.losses import Losses
+from spark_jobs.log.client_errors import translated
 from spark_jobs.log.planning import LogView, everything
-from spark_jobs.log.ranges import OffsetRange
-from spark_jobs.log.resolution import Offsets
-from spark_jobs.source.admission import GONE, Pace, cut_to, limited, ranges_between
-from spark_jobs.source.option_values import as_json, from_json
+from spark_jobs.offsets.admission import GONE, Pace, cut_to, limited, ranges_between
+from spark_jobs.offsets.limits import AtOffsets, Limit
+from spark_jobs.offsets.ranges import Losses, OffsetRange
+from spark_jobs.offsets.resolution import Offsets
 from spark_jobs.source.options import SourceOptions, StreamOptions
 from spark_jobs.source.partitions import as_partitions, read_partition, tell_of
+from spark_jobs.source.query.option_values import as_json, from_json
 
 Json = dict[str, dict[str, int]]
 _FAILED: Final = "the log cannot be read"

@@ -18,7 +18,6 @@ from typing import Any, Final
 from spark_jobs.errors import InvalidOption, RunSuperseded, StorageFailed, UnsupportedStorage
 from spark_jobs.storage import TableStore, open_store
 from spark_jobs.tables.chain import CHECKPOINT_EVERY, CommitChain
-from spark_jobs.tables.collection import DATA, Collected, collect
 from spark_jobs.tables.manifest import (
     Change,
     Commit,
@@ -28,6 +27,7 @@ from spark_jobs.tables.manifest import (
     Snapshot,
     commit_of,
 )
+from spark_jobs.tables.orphans import DATA, Collected, collect
 
 KEEP_S: Final = 7 * 86_400.0
 """How long readers of a version have before the files that it alone has may be deleted."""

@@ -12,14 +12,16 @@ from spark_jobs.contracts import DELIVERY_HOURS, QUARANTINE, RECORDS
 from spark_jobs.jobs.days import bounds_ms
 from spark_jobs.jobs.delivery_columns import owed, replayed, settled
 from spark_jobs.jobs.delivery_records import DELIVERY_LOG, DELIVERY_OUTCOMES, REPLAY_OUTCOMES
-from spark_jobs.jobs.delivery_report.events import settled_events
+from spark_jobs.jobs.delivery_report.aggregation import (
+    by_webhook_and_hour,
+    day_report,
+    settled_events,
+)
 from spark_jobs.jobs.delivery_report.figures import DayReport
-from spark_jobs.jobs.delivery_report.hours import by_webhook_and_hour, day_report
 from spark_jobs.jobs.delivery_report.page import write_page
 from spark_jobs.jobs.derived_tables import open_source, replace_day
-from spark_jobs.jobs.kept_frames import kept
-from spark_jobs.jobs.sifting import set_aside, taken
-from spark_jobs.jobs.task_errors import told_plainly
+from spark_jobs.jobs.execution import kept, told_plainly
+from spark_jobs.jobs.parsing import set_aside, taken
 from spark_jobs.tables import read_table
 
 KIND: Final = "delivery-report"

@@ -14,15 +14,16 @@ from typing import Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from spark_jobs.jobs.delivery_report.figures import OUTCOMES, DayReport
-from spark_jobs.jobs.delivery_report.plots import plots_of
-from spark_jobs.jobs.delivery_report.texts import (
+from spark_jobs.jobs.delivery_report.figures import (
+    OUTCOMES,
+    DayReport,
     count_text,
     delay_text,
     delays_alt,
     events_alt,
     share_text,
 )
+from spark_jobs.jobs.delivery_report.plots import plots_of
 
 _PAGE: Final = re.compile(r"\d{4}-\d\d-\d\d\.html", re.ASCII)
 

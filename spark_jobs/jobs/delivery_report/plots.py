@@ -8,8 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from spark_jobs.jobs.delivery_report.figures import OUTCOMES, DayReport
-from spark_jobs.jobs.delivery_report.texts import delay_text
+from spark_jobs.jobs.delivery_report.figures import OUTCOMES, DayReport, delay_text
 
 _HOURS: Final = range(24)
 _INCHES: Final = (8.0, 3.6)

@@ -20,7 +20,7 @@ from logbroker.client.errors import UnknownTopic
 from logbroker.client.raw import EARLIEST, LATEST, RawCluster, TopicPartition, TopicPlan
 from spark_jobs.errors import InvalidOption, SourceFailed
 from spark_jobs.jobs.restore.records import Record, headers_to_publish
-from spark_jobs.log.failures import translated
+from spark_jobs.log.client_errors import translated
 
 SETTINGS: Final = {
     "retention.ms": "-1",

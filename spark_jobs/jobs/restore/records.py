@@ -8,7 +8,7 @@ from pyspark.sql import functions as sql
 
 from logbroker.client.audit_mark import AUDIT_HEADER
 from spark_jobs.contracts import RECORDS
-from spark_jobs.jobs.task_errors import told_plainly
+from spark_jobs.jobs.execution import told_plainly
 from spark_jobs.tables import DataFile, Snapshot, Table, read_files
 
 EVENT_ID: Final = "event-id"

@@ -12,11 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from spark_jobs.contracts import QUARANTINE, WINDOWED_COUNTS
-from spark_jobs.jobs.stream_tables import StreamTable, pass_over
-from spark_jobs.jobs.streaming import StreamRun, StreamSource
+from spark_jobs.jobs.streaming import StreamRun, StreamSource, StreamTable, pass_over
+from spark_jobs.jobs.windowed_counts.counting import COLUMNS, SEEN, UNREAD, WINDOW, counts
 from spark_jobs.jobs.windowed_counts.ledger import WindowLedger
 from spark_jobs.jobs.windowed_counts.publishing import publish
-from spark_jobs.jobs.windowed_counts.query import COLUMNS, SEEN, UNREAD, WINDOW, counts
 from spark_jobs.tables import Position
 
 KIND: Final = "windowed-counts"

@@ -22,7 +22,7 @@ from spark_jobs.errors import SourceFailed
 from spark_jobs.jobs.audit import LoadAudit
 from spark_jobs.jobs.decode import Decoded, DecodeJob
 from spark_jobs.jobs.load import LoadRequest, load
-from spark_jobs.log.limits import Subscribed
+from spark_jobs.offsets.limits import Subscribed
 from spark_jobs.tables import open_table, read_table
 from tests.support.schemas.registry_process import RegistryProcess
 

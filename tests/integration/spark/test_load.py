@@ -23,8 +23,8 @@ from spark_jobs.errors import (
 from spark_jobs.jobs.compact import compact
 from spark_jobs.jobs.load import load
 from spark_jobs.jobs.load_task import LoadTask, load_range
-from spark_jobs.log.limits import Matching
-from spark_jobs.log.ranges import OffsetRange
+from spark_jobs.offsets.limits import Matching
+from spark_jobs.offsets.ranges import OffsetRange
 from spark_jobs.tables import read_table
 from tests.support.processes.waiting import until
 from tests.support.spark.loaded_table import BEGIN_MS, LoadScene, interposed

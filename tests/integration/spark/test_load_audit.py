@@ -11,7 +11,7 @@ from logbroker.client.audit_event import Published, encode_published
 from logbroker.client.audit_mark import Mark, encode_mark
 from logbroker.client.sequence_set import SequenceSet
 from spark_jobs.contracts import RECORDS
-from spark_jobs.jobs.load_audit import AuditScope, compare
+from spark_jobs.jobs.audit_comparison import AuditScope, compare
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.long]
 

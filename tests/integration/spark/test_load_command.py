@@ -13,7 +13,7 @@ from app.config import Settings
 from app.domain.accounts import Scope
 from logbroker.embedded import EmbeddedBroker
 from spark_jobs.cli import main
-from spark_jobs.cli.refusal import MISUSED, REFUSED
+from spark_jobs.cli.options import MISUSED, REFUSED
 from tests.support.service.api_process import ApiProcess
 from tests.support.spark.loaded_table import LoadScene
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.cli.restore_rounds import Rounds, restore_window
+from spark_jobs.cli.restore_loop import Rounds, restore_window
 from spark_jobs.jobs.restore.archive import ArchiveTopic
 from spark_jobs.jobs.restore.job import Done, Restore, restore_all
 from spark_jobs.jobs.restore.records import Record

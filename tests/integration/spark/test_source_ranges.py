@@ -6,11 +6,10 @@ import pytest
 
 from logbroker.client.raw import EARLIEST, LATEST, RawCluster, TopicPartition
 from spark_jobs.errors import DataLost, InvalidOption, SourceFailed, TopicReplaced
-from spark_jobs.log.limits import Assigned, AtOffsets, AtTimes, Subscribed
-from spark_jobs.log.losses import Losses
 from spark_jobs.log.planning import LogView, TopicPosition, plan_between, plan_onward
-from spark_jobs.log.ranges import OffsetRange
 from spark_jobs.log.reading import read_range
+from spark_jobs.offsets.limits import Assigned, AtOffsets, AtTimes, Subscribed
+from spark_jobs.offsets.ranges import Losses, OffsetRange
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.kafka.raw_connection import RawConnection
 from tests.support.kafka.record_batches import LogRecord, batch_around, framed, record_body

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 import pytest
 
 from pyspark_rewind import DefaultSource
-from spark_jobs.source.columns import schema
 from spark_jobs.source.partitions import RangePartition
+from spark_jobs.source.query.columns import schema
 from spark_jobs.source.stream import Json, StreamReader
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.kafka.written_log import Sent, WrittenLog

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.jobs.load import LoadRequest, load
 from spark_jobs.jobs.load_report import LoadReport
-from spark_jobs.log.limits import Subscribed
+from spark_jobs.offsets.limits import Subscribed
 from spark_jobs.tables import DataFile, Table, open_table
 from tests.support.processes.waiting import DEADLINE_S, until
 from tests.support.spark.spark_session import JobProcess

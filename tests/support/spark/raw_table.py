@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_jobs.contracts import RECORDS
-from spark_jobs.jobs.derived_files import write_file
+from spark_jobs.jobs.derived_tables import write_file
 from spark_jobs.tables import DataFile, open_table
 
 _SCHEMA = to_arrow_schema(RECORDS, timezone="UTC")

@@ -13,7 +13,8 @@ from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES, EVENTS, REPLAY_OUTCO
 from logbroker.client.audit_mark import AUDIT_TOPIC
 from spark_jobs import contracts
 from spark_jobs.cli import COMMANDS, main
-from spark_jobs.source import columns, option_values, options
+from spark_jobs.source import options
+from spark_jobs.source.query import columns, option_values
 from tests.unit.docs.doc_pages import page, table
 
 PAGE = page("pipeline.md")

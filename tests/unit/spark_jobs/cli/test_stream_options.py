@@ -6,8 +6,7 @@ from typing import NamedTuple
 import click
 import pytest
 
-from spark_jobs.cli.durations import Duration
-from spark_jobs.cli.stream_options import BatchTotals, stream_run
+from spark_jobs.cli.stream_options import BatchTotals, Duration, stream_run
 from spark_jobs.errors import InvalidOption
 from spark_jobs.jobs.delivery_join import DeliveryJoin
 from spark_jobs.jobs.streaming import StreamRun, StreamSource

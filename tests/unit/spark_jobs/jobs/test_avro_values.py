@@ -6,8 +6,8 @@ import pickle
 import pytest
 
 from logbroker.schemas.lookup import FoundSchema
+from spark_jobs.errors import UndecodableRecord
 from spark_jobs.jobs.avro_values import JsonValues, NoSchema
-from spark_jobs.jobs.undecodable import UndecodableRecord
 
 SCHEMA = {"type": "record", "name": "Follow", "fields": [{"name": "user", "type": "string"}]}
 AVRO = b"\0\0\0\0\x01\x04ab"

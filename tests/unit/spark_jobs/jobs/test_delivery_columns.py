@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from spark_jobs.errors import UndecodableRecord
 from spark_jobs.jobs.delivery_columns import read_owed, read_replayed, read_settled
 from spark_jobs.jobs.delivery_records import lasting_digest
-from spark_jobs.jobs.undecodable import UndecodableRecord
 
 OUTCOME = (
     b'{"partition":3,"offset":17,"eventId":"evt_1","outcome":"left","attempts":0,"status":null,'

@@ -12,6 +12,7 @@ from app.log import outcomes, replay_outcomes, topics
 from app.log.event import place_name as place_name_of_service
 from app.log.outcomes import DeliveryOutcome, LiveOutcome, encode_outcome
 from app.log.replay_outcomes import ReplayOutcome, encode_replay_outcome
+from spark_jobs.errors import REASON_CHARS_MAX, UndecodableRecord
 from spark_jobs.jobs import delivery_records
 from spark_jobs.jobs.delivery_records import (
     Outcome,
@@ -21,7 +22,6 @@ from spark_jobs.jobs.delivery_records import (
     settled_delivery,
     webhook_of,
 )
-from spark_jobs.jobs.undecodable import REASON_CHARS_MAX, UndecodableRecord
 
 TIMES_MS = st.integers(0, 253_402_300_799_999)
 WRITABLE = st.text(st.characters(exclude_categories=["Cs"]))

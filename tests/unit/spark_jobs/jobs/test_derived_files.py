@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_jobs.jobs import derived_files
-from spark_jobs.jobs.derived_files import write_file
+from spark_jobs.jobs import derived_tables
+from spark_jobs.jobs.derived_tables import write_file
 from spark_jobs.storage import open_store
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -55,7 +55,7 @@ def test_rows_without_a_time_say_nothing_of_bounds(tmp_path: Path) -> None:
 def test_many_bytes_become_several_row_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(derived_files, "ROW_GROUP_BYTES", 1)
+    monkeypatch.setattr(derived_tables, "ROW_GROUP_BYTES", 1)
     write_file(open_store(str(tmp_path)), "a.parquet", SCHEMA, [batch(1), batch(2, 3)])
     file = pq.ParquetFile(tmp_path / "a.parquet")
     assert [file.metadata.row_group(each).num_rows for each in range(2)] == [1, 2]

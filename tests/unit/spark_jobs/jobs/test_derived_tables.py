@@ -10,7 +10,7 @@ from spark_jobs.contracts import WINDOWED_COUNTS
 from spark_jobs.errors import InvalidOption
 from spark_jobs.jobs.derived_tables import open_report
 from spark_jobs.jobs.load_position import write_position
-from spark_jobs.jobs.stream_tables import StreamTable
+from spark_jobs.jobs.streaming import StreamTable
 from spark_jobs.log.planning import TopicPosition
 from spark_jobs.tables import open_table
 

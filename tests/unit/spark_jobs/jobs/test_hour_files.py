@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.contracts import RECORDS
+from spark_jobs.decode.columns import arrow_schema
 from spark_jobs.jobs.hour_files import HOURS_MAX, OPEN_FILES_MAX, HourFiles, schema_ids
 from spark_jobs.jobs.record_files import ROW_GROUP_BYTES
-from spark_jobs.log.columns import arrow_schema
 from spark_jobs.storage import open_store
 from spark_jobs.tables.manifest import DataFile
 

@@ -3,7 +3,7 @@ import json
 from logbroker.client.raw import TopicPartition
 from spark_jobs.jobs.load_report import LoadReport, document, lines
 from spark_jobs.jobs.load_task import RangeOutcome, read_outcome, write_outcome
-from spark_jobs.log.ranges import OffsetRange
+from spark_jobs.offsets.ranges import OffsetRange
 from spark_jobs.tables.manifest import DataFile
 
 FILE = DataFile("data/run=r/a/1.parquet", 6, 400, "a", 0, "2026-03-01", 7, 3, 9, 10, 20)

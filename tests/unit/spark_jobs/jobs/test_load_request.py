@@ -4,7 +4,7 @@ import pytest
 
 from logbroker.client.raw import RawCluster
 from spark_jobs.jobs.load import LoadRequest
-from spark_jobs.log.limits import Subscribed
+from spark_jobs.offsets.limits import Subscribed
 
 
 @pytest.mark.parametrize(

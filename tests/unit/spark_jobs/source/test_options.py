@@ -8,8 +8,7 @@ import pytest
 
 from logbroker.client.raw import EARLIEST, LATEST, TopicPartition
 from spark_jobs.errors import InvalidOption
-from spark_jobs.log.limits import Assigned, AtOffsets, AtTimes, Limit, Matching, Subscribed
-from spark_jobs.source.option_values import as_json, from_json
+from spark_jobs.offsets.limits import Assigned, AtOffsets, AtTimes, Limit, Matching, Subscribed
 from spark_jobs.source.options import (
     BatchOptions,
     SourceOptions,
@@ -18,6 +17,7 @@ from spark_jobs.source.options import (
     read_source_options,
     read_stream_options,
 )
+from spark_jobs.source.query.option_values import as_json, from_json
 
 SERVERS = {"kafka.bootstrap.servers": "log:9092"}
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -7,9 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.jobs.delivery_report.figures import COUNTS, DayReport, Figures
+from spark_jobs.jobs.delivery_report.figures import (
+    COUNTS,
+    NOTHING,
+    DayReport,
+    Figures,
+    delay_text,
+    share_text,
+)
 from spark_jobs.jobs.delivery_report.page import write_page
-from spark_jobs.jobs.delivery_report.texts import NOTHING, delay_text, share_text
 
 DAY = date(2026, 11, 21)
 

@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark_jobs.jobs.sifting import TIME
-from spark_jobs.jobs.undecodable import UndecodableRecord
-from spark_jobs.jobs.windowed_counts.sift import COUNTED, count_types, read_type
+from spark_jobs.errors import UndecodableRecord
+from spark_jobs.jobs.parsing import TIME
+from spark_jobs.jobs.windowed_counts.counting import COUNTED, count_types, read_type
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
 )
 
 from logbroker.client.raw import TopicPartition
-from spark_jobs.log.ranges import OffsetRange
+from spark_jobs.offsets.ranges import OffsetRange
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _COMPARED: Final[dict[type[Filter], Callable[[Any, Any], bool]]] = {

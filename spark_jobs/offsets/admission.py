@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from logbroker.client.raw import TopicPartition
-from spark_jobs.log.losses import Losses
-from spark_jobs.log.ranges import OffsetRange
-from spark_jobs.log.resolution import Bounds, Offsets, within
+from spark_jobs.offsets.ranges import Losses, OffsetRange
+from spark_jobs.offsets.resolution import Bounds, Offsets, within
 
 GONE: Final = "the partition is not there any more"
 

@@ -8,9 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import TopicReplaced
-from spark_jobs.jobs.decode import KIND, DecodeJob
+from spark_jobs.jobs.decode import KIND, DecodeJob, require_same_topics
 from spark_jobs.jobs.load_position import moved_on, read_position, write_position
-from spark_jobs.jobs.new_records import require_same_topics
 from spark_jobs.log.planning import TopicPosition
 from spark_jobs.tables import open_table
 

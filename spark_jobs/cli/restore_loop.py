@@ -9,14 +9,12 @@ import click
 
 from logbroker.client.partitioner import partition_for_key
 from logbroker.client.raw import LATEST, RawCluster, TopicPartition
-from spark_jobs.cli.options import echo_json
-from spark_jobs.cli.refusal import refuse
-from spark_jobs.cli.telling import told
+from spark_jobs.cli.options import echo_json, refuse
+from spark_jobs.cli.run_reports import told
 from spark_jobs.errors import PipelineError
 from spark_jobs.jobs.restore.job import DELIVERY_LOG, Done, Restore, Restored, Wanted
-from spark_jobs.jobs.service import ServiceAddress
-from spark_jobs.jobs.telling import Facts
-from spark_jobs.log.failures import translated
+from spark_jobs.jobs.service import Facts, ServiceAddress
+from spark_jobs.log.client_errors import translated
 
 PAUSE_S: Final = 60.0
 

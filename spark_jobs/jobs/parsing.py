@@ -10,7 +10,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_jobs.contracts import QUARANTINE
-from spark_jobs.jobs.undecodable import UndecodableRecord
+from spark_jobs.errors import UndecodableRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

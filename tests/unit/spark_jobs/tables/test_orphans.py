@@ -159,7 +159,7 @@ def test_killed_anywhere_a_collection_takes_nothing_of_the_table(tmp_path: Path)
         wrote(table, dead, "a")
         wrote(table, dead, "b")
         ended = ends_when_killed_at_line(
-            number, "spark_jobs/tables/collection", partial(table.collect_orphans, 0.0)
+            number, "spark_jobs/tables/orphans", partial(table.collect_orphans, 0.0)
         )
         again = open_table(table.store.uri)
         assert paths(again.head()) <= stored_paths(again)

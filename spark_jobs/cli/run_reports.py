@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from spark_jobs.errors import InvalidOption, PipelineError
-from spark_jobs.jobs.service import ServiceAddress
-from spark_jobs.jobs.telling import Facts, JobRun, how_it_ended, tell
+from spark_jobs.jobs.service import Facts, JobRun, ServiceAddress, how_it_ended, tell
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from spark_jobs.jobs.sifting import sifted
-from spark_jobs.jobs.undecodable import UndecodableRecord
+from spark_jobs.errors import UndecodableRecord
+from spark_jobs.jobs.parsing import sifted
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FIELDS = pa.schema([("number", pa.int64()), ("twice", pa.string())])

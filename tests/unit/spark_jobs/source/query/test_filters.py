@@ -19,8 +19,8 @@ from pyspark.sql.datasource import (
 )
 
 from logbroker.client.raw import TopicPartition
-from spark_jobs.log.ranges import OffsetRange
-from spark_jobs.source.filters import narrowing
+from spark_jobs.offsets.ranges import OffsetRange
+from spark_jobs.source.query.filters import narrowing
 
 RANGES = [OffsetRange("a", 0, 0, 100), OffsetRange("a", 1, 50, 60), OffsetRange("b", 0, 10, 20)]
 TIME = datetime(2026, 11, 21, 12, 0, 0, 123_456, tzinfo=UTC)

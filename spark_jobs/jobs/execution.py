@@ -6,7 +6,9 @@ from contextlib import contextmanager
 from typing import Final
 
 from py4j.protocol import Py4JJavaError
+from pyspark import StorageLevel
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
 
 from spark_jobs import errors
 from spark_jobs.errors import PipelineError, TasksFailed
@@ -44,3 +46,15 @@ def _reason(text: str) -> str:
     lines = (told if traceback else text).splitlines()
     unindented = [line.strip() for line in lines if line.strip() and not line[0].isspace()]
     return " ".join(unindented[: 1 if traceback else 3])
+
+
+@contextmanager
+def kept(*frames: DataFrame) -> Iterator[None]:
+    """What was computed of the frames stays on the disks of the tasks' machines meanwhile."""
+    for frame in frames:
+        frame.persist(StorageLevel.DISK_ONLY)
+    try:
+        yield
+    finally:
+        for frame in frames:
+            frame.unpersist()

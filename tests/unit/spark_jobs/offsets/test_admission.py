@@ -6,10 +6,9 @@ from hypothesis import strategies as st
 
 from logbroker.client.raw import TopicPartition
 from spark_jobs.errors import DataLost
-from spark_jobs.log.losses import Losses
-from spark_jobs.log.ranges import OffsetRange
-from spark_jobs.log.resolution import Bound
-from spark_jobs.source.admission import Pace, limited, ranges_between
+from spark_jobs.offsets.admission import Pace, limited, ranges_between
+from spark_jobs.offsets.ranges import Losses, OffsetRange
+from spark_jobs.offsets.resolution import Bound
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 

@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from spark_jobs.errors import DataLost
 
 
 @dataclass(frozen=True, order=True)
@@ -73,3 +75,29 @@ def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
             pieces.append(OffsetRange(whole.topic, whole.partition, start, end))
         start = end
     return pieces
+
+
+@dataclass
+class Losses:
+    """What was passed over; where nothing may be, the first loss ends the reading."""
+
+    are_allowed: bool
+    ranges: list[OffsetRange] = field(default_factory=list)
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets are missing: no fewer than records are."""
+        return sum(each.size for each in self.ranges)
+
+    def add(self, lost: OffsetRange, why: str) -> None:
+        """Note that these offsets cannot be read.
+
+        Raises:
+            DataLost: nothing may be lost.
+        """
+        if not self.are_allowed:
+            raise DataLost(
+                f"{lost} cannot be read: {why}; failOnDataLoss=false goes on with what there is"
+            )
+        if lost.size > 0:
+            self.ranges.append(lost)

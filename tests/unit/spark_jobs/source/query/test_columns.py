@@ -8,9 +8,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from pyspark_rewind import DefaultSource
+from spark_jobs.decode.columns import arrow_schema
 from spark_jobs.errors import InvalidOption
-from spark_jobs.log.columns import arrow_schema
-from spark_jobs.source.columns import columns_of, schema
+from spark_jobs.source.query.columns import columns_of, schema
 
 OPTIONS = {"kafka.bootstrap.servers": "log:9092", "subscribe": "t"}
 

@@ -6,10 +6,9 @@ import pytest
 
 from logbroker.client.raw import EARLIEST, LATEST, TopicPartition, TopicPlan
 from spark_jobs.errors import DataLost, InvalidOption
-from spark_jobs.log.limits import Assigned, AtOffsets, AtTimes, Choice, Matching, Subscribed
-from spark_jobs.log.losses import Losses
-from spark_jobs.log.ranges import OffsetRange
-from spark_jobs.log.resolution import Bound, chosen, resolve, times, within
+from spark_jobs.offsets.limits import Assigned, AtOffsets, AtTimes, Choice, Matching, Subscribed
+from spark_jobs.offsets.ranges import Losses, OffsetRange
+from spark_jobs.offsets.resolution import Bound, chosen, resolve, times, within
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 INTERNAL = TopicPartition("__a", 0)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.log.ranges import OffsetRange, split
+from spark_jobs.offsets.ranges import OffsetRange, split
 
 RANGES = st.lists(
     st.tuples(st.integers(0, 1_000), st.integers(0, 5_000)).map(lambda it: (it[0], sum(it))),

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from logbroker.client.raw import EARLIEST, LATEST, TopicPartition, TopicPlan
 from spark_jobs.errors import InvalidOption
-from spark_jobs.log.limits import (
+from spark_jobs.offsets.limits import (
     Assigned,
     AtOffsets,
     AtTimes,
@@ -14,8 +14,7 @@ from spark_jobs.log.limits import (
     Matching,
     of_each,
 )
-from spark_jobs.log.losses import Losses
-from spark_jobs.log.ranges import OffsetRange
+from spark_jobs.offsets.ranges import Losses, OffsetRange
 
 Offsets = dict[TopicPartition, int]
 Bounds = Mapping[TopicPartition, "Bound"]

@@ -17,13 +17,12 @@ from app.domain.pipeline import RunOutcome
 from spark_jobs.cli import main
 from spark_jobs.cli.audit import facts as facts_of_audit
 from spark_jobs.cli.delivery_report import facts as facts_of_reports
-from spark_jobs.cli.telling import told
+from spark_jobs.cli.run_reports import told
 from spark_jobs.errors import DataLost, SourceFailed
 from spark_jobs.jobs.audit import AuditedDay, TopicTotal
 from spark_jobs.jobs.delivery_report.figures import COUNTS, DayReport, Figures
 from spark_jobs.jobs.delivery_report.job import WrittenReport
-from spark_jobs.jobs.service import ServiceAddress
-from spark_jobs.jobs.telling import Facts, JobRun
+from spark_jobs.jobs.service import Facts, JobRun, ServiceAddress
 
 NOWHERE = "http://127.0.0.1:1"
 
