@@ -1,43 +1,64 @@
-"""What a replay has seen already, in bounded memory."""
+"""Digests of events, and bounded sets of digests that detect duplicates."""
 
 from array import array
+from collections import deque
 from hashlib import blake2b
 from typing import Final
 
 _SLOTS_PER_ENTRY: Final = 1.5
-"""Emptier than this, a table wastes memory; fuller, it is searched for long."""
+"""A larger factor wastes memory; a smaller one makes lookups slow."""
 
 _FREE: Final = 0
 
 _FREE_SLOTS: Final = memoryview(array("q", [_FREE]) * 4_096)
-"""So many are emptied at a time."""
+"""Slots that are cleared at a time."""
 
 
 def event_digest(event_id: str, value: bytes) -> int:
-    """The 64 bits that stand for an event: the same id with the same body is the same event.
+    """A 64-bit digest of an event's id and body, valid in this process only.
 
-    A producer that sends one id with two bodies has made two events, and both are owed. It is
-    Python's own hash, SipHash under a key that every process chooses for itself, so nobody can
-    make two events that share a digest. By chance, an event shares one with any of a million
-    others once in 10^13 events.
+    One id with two bodies is two events, and both are delivered. The digest is Python's own hash:
+    SipHash under a random key of the process, so that no publisher can craft a collision. An event
+    collides with any of a million others once in 10^13 events.
     """
     return hash((event_id, value))
 
 
 def lasting_digest(event_id: str, value: bytes) -> int:
-    """The same in the range of [0, 2**64), and equal in every process and data centre.
+    """A digest in [0, 2**64) of an event's id and body, equal in all processes and data centres.
 
-    It costs more, and who can publish can make two events that share one, with billions of tries.
+    It is slower, and a publisher could craft a collision with billions of attempts.
     """
     digest = blake2b(event_id.encode() + b"\0" + value, digest_size=8)
     return int.from_bytes(digest.digest(), "big")
 
 
-class SeenHashes:
-    """The digests of the last different events: at most `entries_max`, at least half as many.
+class RecentDigests:
+    """The last `entries_max` different digests, in exact order of insertion."""
 
-    They are in two tables of half the size each. When the younger one is full, the older one is
-    forgotten. An entry costs 12 to 24 bytes, where a set of Python's would take over a hundred.
+    def __init__(self, entries_max: int) -> None:
+        self._entries_max = entries_max
+        self._known: set[int] = set()
+        self._by_age: deque[int] = deque()
+
+    def __contains__(self, digest: int) -> bool:
+        return digest in self._known
+
+    def add(self, digest: int) -> None:
+        """Insert a digest and evict the oldest one if the set is full."""
+        if digest in self._known:
+            return
+        if len(self._by_age) == self._entries_max:
+            self._known.remove(self._by_age.popleft())
+        self._known.add(digest)
+        self._by_age.append(digest)
+
+
+class SeenHashes:
+    """The last different digests, between `entries_max / 2` and `entries_max` of them.
+
+    Two hash tables of half the size hold them. When the younger table is full, the older one is
+    cleared and takes its place. An entry takes 12 to 24 bytes; in a `set` it takes over 100.
     """
 
     def __init__(self, entries_max: int) -> None:
@@ -48,8 +69,8 @@ class SeenHashes:
         self._count = 0
 
     def add(self, digest: int) -> bool:
-        """Remember a digest: True if it is new."""
-        digest = digest or 1  # what `_FREE` stands for
+        """Insert a digest; True if it is new."""
+        digest = digest or 1  # 0 is `_FREE`
         young, mask = self._young, self._mask
         slot = digest & mask
         while (found := young[slot]) != _FREE:
@@ -61,15 +82,14 @@ class SeenHashes:
         young[slot] = digest
         self._count += 1
         if self._count >= self._generation_max:
-            self._forget_older()
+            self._swap_tables()
         return True
 
-    def _forget_older(self) -> None:
-        """Let the older table be the younger one, with nothing in it."""
-        # A new table each time would cost more than its size: what is given back in pieces so
-        # large is not always to be had again.
-        emptied = _emptied(self._old) if self._old else self._empty()
-        self._old, self._young, self._count = self._young, emptied, 0
+    def _swap_tables(self) -> None:
+        """Clear the older table and make it the younger one."""
+        # Reused, not reallocated: memory freed in pieces this large is not always reusable.
+        cleared = _cleared(self._old) if self._old else self._empty()
+        self._old, self._young, self._count = self._young, cleared, 0
 
     def _is_old(self, digest: int) -> bool:
         old, mask = self._old, self._mask
@@ -84,7 +104,7 @@ class SeenHashes:
         return array("q", [_FREE]) * (self._mask + 1)
 
 
-def _emptied(table: "array[int]") -> "array[int]":
+def _cleared(table: "array[int]") -> "array[int]":
     slots = memoryview(table)
     for start in range(0, len(slots), len(_FREE_SLOTS)):
         part = slots[start : start + len(_FREE_SLOTS)]
@@ -93,5 +113,5 @@ def _emptied(table: "array[int]") -> "array[int]":
 
 
 def _slots(entries: int) -> int:
-    """The power of two that holds so many entries and stays a third empty."""
+    """The smallest power of two that holds `entries` and leaves a third empty."""
     return 1 << max(1, int(entries * _SLOTS_PER_ENTRY)).bit_length()

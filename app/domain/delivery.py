@@ -1,25 +1,22 @@
-"""What one attempt to deliver a webhook came to, as values.
-
-Nothing here is an error of ours: a receiver that is down or says no is what replays are for.
-"""
+"""Outcomes of delivery attempts and of live deliveries."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """The receiver took the event: it answered with a status of the 200s."""
+    """The receiver answered with a 2xx status."""
 
     status: int
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """The receiver answered, but not with a status of the 200s.
+class Rejected:
+    """The receiver answered with a status other than 2xx.
 
-    `retry_after_s` is what its Retry-After header asks for, counted from the answer and never
-    negative; None without that header, or when it cannot be read. `response` is how the body of the
-    answer begins.
+    `retry_after_s` is the wait of its Retry-After header, counted from the answer, at least 0; None
+    without a readable header. `response` is the beginning of the response body.
     """
 
     status: int
@@ -30,14 +27,28 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """No complete answer came. The receiver may have taken the event all the same."""
+    """No complete response arrived. The receiver may have processed the event."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Withheld:
-    """Nothing was sent, for a reason on our side: this was no attempt."""
+class NotSent:
+    """The sender withheld the request. It does not count as an attempt."""
 
 
-Outcome = Delivered | Refused | Unreachable | Withheld
+AttemptOutcome = Delivered | Rejected | Unreachable | NotSent
+
+
+class LiveOutcome(StrEnum):
+    """The final result of a live delivery; the values are stored in `delivery_outcomes`."""
+
+    DELIVERED = "delivered"
+    FAILED = "failed"
+    """All attempts failed, or the receiver rejected the event permanently."""
+
+    SKIPPED = "left"
+    """Not attempted to the end: the webhook's delivery queue was full, or the event too old."""
+
+    DISABLED = "disabled"
+    """Not sent: the webhook is not enabled, or deleted."""

@@ -1,45 +1,52 @@
-"""How live deliveries of one webhook went: counts of outcomes and of response times."""
+"""Delivery statistics: outcomes and latencies of live deliveries, per webhook and time span."""
 
 import math
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from app.domain.delivery import LiveOutcome
 from app.domain.hours import HOUR_MS
 from app.domain.windows import MINUTE_MS
 
 TOOK_MS_BOUNDS: Final = (50, 100, 250, 500, 1_000, 2_500, 5_000)
-"""The classes of response times: up to each of these and above the one before, and longer."""
+"""Upper bounds of the latency buckets; a last bucket holds longer response times."""
 
 TOOK_CLASSES: Final = len(TOOK_MS_BOUNDS) + 1
 
-NOBODY_TOOK: Final = (0,) * TOOK_CLASSES
+NO_ATTEMPTS: Final = (0,) * TOOK_CLASSES
+
+CELLS_MAX: Final = 100_000
+"""Tallies in memory that wait for the database, per kind of span. Each takes some 350 bytes."""
+
+AHEAD_MS: Final = HOUR_MS
+"""How far an event time may lie in the future; events beyond it are not counted by event time."""
 
 
 class Span(StrEnum):
-    """Of which stretches of time events are counted together."""
+    """By which time events are grouped."""
 
     SETTLED = "settled"
-    """Five minutes in which events were settled."""
+    """By the time of their outcome, in spans of five minutes."""
 
     EVENT = "event"
-    """An hour of the events' own times."""
+    """By their event time, in spans of an hour."""
 
     @property
     def width_ms(self) -> int:
-        """How long a stretch is; each begins at a multiple of it."""
+        """Length of a span; each starts at a multiple of it."""
         return 5 * MINUTE_MS if self is Span.SETTLED else HOUR_MS
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryTally:
-    """The events of one stretch of time, by what became of them when they were to be delivered.
+    """The events of one span, counted by outcome. `left_over` are the skipped ones.
 
-    `took` counts the last attempts by their response times, see `TOOK_MS_BOUNDS`; it is kept for
-    `Span.SETTLED` alone. Of the events that were missed, kept for `Span.EVENT` alone:
-    `missed_until_ms` is just past the latest of their times, `missed_at_ms` when the last of them
-    was settled; both are 0 without any.
+    `took` counts last attempts by latency bucket, see `TOOK_MS_BOUNDS`; only for `Span.SETTLED`.
+    Only for `Span.EVENT`: `missed_until_ms` is 1 ms after the latest event time of a missed event,
+    and `missed_at_ms` the time of the last missed event's outcome; both are 0 without any.
     """
 
     start_ms: int
@@ -47,64 +54,52 @@ class DeliveryTally:
     failed: int = 0
     left_over: int = 0
     disabled: int = 0
-    took: tuple[int, ...] = NOBODY_TOOK
+    took: tuple[int, ...] = NO_ATTEMPTS
     missed_until_ms: int = 0
     missed_at_ms: int = 0
 
     @property
     def settled(self) -> int:
-        """All that were counted."""
+        """The number of events."""
         return self.delivered + self.missed
 
     @property
     def missed(self) -> int:
-        """Those that no live delivery has brought."""
+        """The number of events that were not delivered."""
         return self.failed + self.left_over + self.disabled
 
     @property
     def success_rate(self) -> float | None:
-        """The part that was delivered, 0 to 1, of the events that found the webhook ENABLED.
-
-        None when there was no such event.
-        """
-        owed = self.delivered + self.failed + self.left_over
-        return self.delivered / owed if owed else None
+        """The delivered share, 0 to 1, of events for an ENABLED webhook; None without any."""
+        enabled = self.delivered + self.failed + self.left_over
+        return self.delivered / enabled if enabled else None
 
     def percentile_ms(self, share: float) -> float | None:
-        """In how long this share (0 to 1) of the receiver's last answers was there, at most.
+        """An upper bound of the latency percentile `share` (0 to 1) of the last attempts.
 
-        One of `TOOK_MS_BOUNDS`, infinite beyond them; None when nothing was attempted.
+        One of `TOOK_MS_BOUNDS`, or infinity above them; None without attempts.
         """
-        asked = sum(self.took)
-        if not asked:
+        attempts = sum(self.took)
+        if not attempts:
             return None
-        rank, seen = max(1, math.ceil(share * asked)), 0
+        rank, seen = max(1, math.ceil(share * attempts)), 0
         for bound, count in zip((*TOOK_MS_BOUNDS, math.inf), self.took, strict=True):
             seen += count
             if seen >= rank:
                 return bound
-        raise AssertionError("a rank is at most the number of all")
+        raise AssertionError("the rank is at most the number of attempts")
 
 
 class CountedTally(NamedTuple):
-    """What is to be added to the tally of a webhook for one stretch."""
+    """A tally to add to those stored for a webhook and span."""
 
     webhook_id: str
     span: Span
     tally: DeliveryTally
 
 
-def at_most_text(took_ms: float | None) -> str:
-    """A percentile as people read it: `<= 250 ms`, `> 5,000 ms`, `none`."""
-    if took_ms is None:
-        return "none"
-    if math.isinf(took_ms):
-        return f"> {TOOK_MS_BOUNDS[-1]:,} ms"
-    return f"<= {took_ms:,.0f} ms"
-
-
 def summed(tallies: Iterable[DeliveryTally], start_ms: int) -> DeliveryTally:
-    """One tally of all, from `start_ms` on."""
+    """The sum of the tallies, as one that starts at `start_ms`."""
     found = list(tallies)
     return DeliveryTally(
         start_ms,
@@ -112,12 +107,108 @@ def summed(tallies: Iterable[DeliveryTally], start_ms: int) -> DeliveryTally:
         failed=sum(each.failed for each in found),
         left_over=sum(each.left_over for each in found),
         disabled=sum(each.disabled for each in found),
-        took=tuple(map(sum, zip(NOBODY_TOOK, *(each.took for each in found), strict=True))),
+        took=tuple(map(sum, zip(NO_ATTEMPTS, *(each.took for each in found), strict=True))),
         missed_until_ms=max((each.missed_until_ms for each in found), default=0),
         missed_at_ms=max((each.missed_at_ms for each in found), default=0),
     )
 
 
 def last_hour_from_ms(now_ms: int) -> int:
-    """Where the stretches begin in which the last hour's events were settled."""
+    """The start of the first span that holds outcomes of the last hour."""
     return (now_ms - HOUR_MS) // Span.SETTLED.width_ms * Span.SETTLED.width_ms
+
+
+_PLACES: Final = {
+    LiveOutcome.DELIVERED: 0,
+    LiveOutcome.FAILED: 1,
+    LiveOutcome.SKIPPED: 2,
+    LiveOutcome.DISABLED: 3,
+}
+_OUTCOMES: Final = len(_PLACES)
+_UNTIL: Final = _OUTCOMES
+_AT: Final = _OUTCOMES + 1
+_SETTLED_WIDTH_MS: Final = Span.SETTLED.width_ms
+
+_Cells = dict[tuple[str, int], list[int]]
+"""By webhook and number of the span: outcome counts, then latency buckets or the two times."""
+
+
+class SettledDelivery(NamedTuple):
+    """A live delivery with its outcome. `took_ms` is its last attempt's latency, None without."""
+
+    webhook_id: str
+    outcome: LiveOutcome
+    event_ms: int
+    settled_ms: int
+    took_ms: float | None
+
+
+class TallyCounter:
+    """Counts deliveries until `drain`, in bounded memory.
+
+    Events older than `history_ms` at their outcome are not counted by event time: replays cannot
+    reach them. `lost` is called for each count that `CELLS_MAX` leaves no room for.
+    """
+
+    def __init__(self, history_ms: int, lost: Callable[[], None]) -> None:
+        self._history_ms = history_ms
+        self._lost = lost
+        self._settled: _Cells = {}
+        self._events: _Cells = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._settled or self._events)
+
+    def count_delivery(self, settled: SettledDelivery) -> None:
+        """Count one delivery. It runs for every event and costs a few dictionary lookups."""
+        webhook_id, outcome, event_ms, settled_ms, took_ms = settled
+        place = _PLACES[outcome]
+        key = (webhook_id, settled_ms // _SETTLED_WIDTH_MS)
+        cell = self._settled.get(key) or self._add(self._settled, key, _OUTCOMES + TOOK_CLASSES)
+        if cell is not None:
+            cell[place] += 1
+            if took_ms is not None:
+                cell[_OUTCOMES + bisect_left(TOOK_MS_BOUNDS, took_ms)] += 1
+        if not -AHEAD_MS <= settled_ms - event_ms <= self._history_ms:
+            return
+        key = (webhook_id, event_ms // HOUR_MS)
+        cell = self._events.get(key) or self._add(self._events, key, _OUTCOMES + 2)
+        if cell is not None:
+            cell[place] += 1
+            if place:
+                cell[_UNTIL] = max(cell[_UNTIL], event_ms + 1)
+                cell[_AT] = max(cell[_AT], settled_ms)
+
+    def drain(self) -> Callable[[], list[CountedTally]]:
+        """Reset all counts; returns a function that builds the tallies once, on any thread."""
+        settled, self._settled = self._settled, {}
+        events, self._events = self._events, {}
+        return lambda: [*map(_settled_tally, settled.items()), *map(_event_tally, events.items())]
+
+    def _add(self, cells: _Cells, key: tuple[str, int], size: int) -> list[int] | None:
+        if len(cells) >= CELLS_MAX:
+            self._lost()
+            return None
+        cell = cells[key] = [0] * size
+        return cell
+
+
+def _settled_tally(item: tuple[tuple[str, int], list[int]]) -> CountedTally:
+    (webhook_id, number), (delivered, failed, left_over, disabled, *took) = item
+    start_ms = number * _SETTLED_WIDTH_MS
+    tally = DeliveryTally(start_ms, delivered, failed, left_over, disabled, tuple(took))
+    return CountedTally(webhook_id, Span.SETTLED, tally)
+
+
+def _event_tally(item: tuple[tuple[str, int], list[int]]) -> CountedTally:
+    (webhook_id, hour), (delivered, failed, left_over, disabled, until_ms, at_ms) = item
+    tally = DeliveryTally(
+        hour * HOUR_MS,
+        delivered,
+        failed,
+        left_over,
+        disabled,
+        missed_until_ms=until_ms,
+        missed_at_ms=at_ms,
+    )
+    return CountedTally(webhook_id, Span.EVENT, tally)

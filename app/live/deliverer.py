@@ -13,21 +13,26 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from app.domain.dedupe import event_digest, lasting_digest
+from app.domain.dedupe import RecentDigests, event_digest, lasting_digest
+from app.domain.delivery import LiveOutcome
+from app.domain.partition_progress import (
+    InvalidCommitMetadata,
+    PartitionCommit,
+    PartitionProgress,
+    resume,
+)
+from app.domain.tallies import SettledDelivery, TallyCounter
 from app.live.commits import commit_regularly
 from app.live.lane import Lane, Route
 from app.live.metrics import LiveMetrics
 from app.live.mirrored import HOLDER, MirroredRecords
 from app.live.outcome_writer import OutcomeWriter
 from app.live.parcel import Parcel, Share
-from app.live.progress import Commit, NoteUnreadable, PartitionProgress, resume
 from app.live.receipts import Receipts
-from app.live.recent import RecentDigests
-from app.live.tallies import Settled, Tallies
 from app.log.event import LoggedEvent, OwedEvent, place_name
 from app.log.group_position import Bounds, Committed, Position
 from app.log.group_reader import GroupReader
-from app.log.outcomes import DeliveryOutcome, LiveOutcome, encode_outcome
+from app.log.outcomes import DeliveryOutcome, encode_outcome
 from app.log.topics import DELIVERY_LOG
 
 GROUP: Final = "rewind-delivery"
@@ -60,7 +65,7 @@ class Deliverer:
         self,
         outcomes: OutcomeWriter,
         mirrored: MirroredRecords,
-        tallies: Tallies,
+        tallies: TallyCounter,
         metrics: LiveMetrics,
         origin: str,
         receipts: Receipts | None = None,
@@ -86,7 +91,7 @@ class Deliverer:
     @property
     def unsettled(self) -> int:
         """Records that are read and not settled."""
-        return sum(share.progress.open_count for share in self._shares.values())
+        return sum(share.progress.unsettled_count for share in self._shares.values())
 
     async def run(self, reader: GroupReader, route: Route) -> None:
         """Keep the group's position until cancelled."""
@@ -196,13 +201,15 @@ class Deliverer:
             # Copies are one event.
             settled = None
 
-    def _to_tally(self, parcel: Parcel, outcome: LiveOutcome, now_ms: int) -> Settled | None:
+    def _to_tally(
+        self, parcel: Parcel, outcome: LiveOutcome, now_ms: int
+    ) -> SettledDelivery | None:
         """What is to be counted, once it is written; None for what was counted before."""
         is_known = outcome is LiveOutcome.DELIVERED and not parcel.attempts
         assert self._route is not None
         if is_known or self._route.table.webhook(parcel.webhook_id) is None:
             return None
-        return Settled(
+        return SettledDelivery(
             parcel.webhook_id, outcome, parcel.event.timestamp_ms, now_ms, parcel.took_ms
         )
 
@@ -225,12 +232,12 @@ class Deliverer:
         self.clear(share, HOLDER)
 
     def _settled(
-        self, share: Share, offset: int, outcome: LiveOutcome, settled: Settled | None
+        self, share: Share, offset: int, outcome: LiveOutcome, settled: SettledDelivery | None
     ) -> None:
         share.progress.settle(offset)
         self._metrics.count_settled(outcome)
         if settled is not None:
-            self._tallies.count(settled)
+            self._tallies.count_delivery(settled)
 
     def _withdraw(self, share: Share) -> None:
         """Begin no more requests for its events."""
@@ -261,7 +268,7 @@ class Deliverer:
             first.copies.append((share, event))
         elif event.timestamp_ms < now_ms - LATE_MS:
             reason = "its time was more than a day past when it was read"
-            self.settle(parcel, LiveOutcome.LEFT, None, reason)
+            self.settle(parcel, LiveOutcome.SKIPPED, None, reason)
         else:
             self._waiting[digest] = parcel
             self._lane(webhook_id).offer(parcel)
@@ -283,9 +290,9 @@ def _progress(committed: Committed | None, bounds: Bounds) -> PartitionProgress:
     if committed is None:
         return PartitionProgress(bounds.high)
     try:
-        progress = resume(Commit(committed.position, committed.note))
-    except NoteUnreadable:
+        progress = resume(PartitionCommit(committed.position, committed.note))
+    except InvalidCommitMetadata:
         # Somebody set the group's position by hand, with a note of theirs.
         progress = PartitionProgress(committed.position)
-    progress.read_to(bounds.low)
+    progress.settle_deleted(bounds.low)
     return progress

@@ -13,16 +13,15 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from app.domain.delivery import Delivered, Outcome, Refused, Unreachable
+from app.domain.delivery import AttemptOutcome, Delivered, LiveOutcome, Rejected, Unreachable
 from app.domain.model import Webhook, WebhookStatus
-from app.domain.retry import GONE, is_final
+from app.domain.rates import ThroughputEstimate
+from app.domain.retry import GONE, is_permanent
 from app.live.failure_run import FailureRun
 from app.live.metrics import LiveMetrics
-from app.live.pace import Pace
 from app.live.parcel import Parcel, Share
 from app.live.routing import RoutingTable
 from app.live.standing import Standing
-from app.log.outcomes import LiveOutcome
 from app.webhooks.request import webhook_headers
 from app.webhooks.sender import WebhookSender
 
@@ -86,7 +85,7 @@ class Lane:
         self._ready: deque[Parcel] = deque()
         self._bytes = 0
         self._couriers = 0
-        self._pace = Pace()
+        self._pace = ThroughputEstimate()
         self._is_slow = False
         self._crowding: Share | None = None
         self._crowded_s = 0.0
@@ -145,7 +144,7 @@ class Lane:
             self._clear()
 
     def _leave(self, parcel: Parcel) -> None:
-        self._route.desk.settle(parcel, LiveOutcome.LEFT, None, _TOO_MANY)
+        self._route.desk.settle(parcel, LiveOutcome.SKIPPED, None, _TOO_MANY)
 
     def _exceeds_bounds(self, events: int) -> bool:
         """Whether so many would be too many; one is not, whatever its size."""
@@ -267,25 +266,25 @@ class Lane:
             self._take_answer(parcel, webhook, outcome, ended_s)
 
     def _take_answer(
-        self, parcel: Parcel, webhook: Webhook, outcome: Outcome, now_s: float
+        self, parcel: Parcel, webhook: Webhook, outcome: AttemptOutcome, now_s: float
     ) -> None:
         parcel.attempts += 1
         if type(outcome) is Delivered:
-            self._pace.took_one(now_s)
+            self._pace.record_delivery(now_s)
             self._failures.took_one(webhook)
             self._route.metrics.count_delivery(parcel.event.timestamp_ms, now_s - parcel.read_s)
             self._finish(parcel, LiveOutcome.DELIVERED, outcome.status, None)
-        elif isinstance(outcome, Refused | Unreachable):
+        elif isinstance(outcome, Rejected | Unreachable):
             self._failed(parcel, webhook, outcome, now_s)
 
     def _failed(
-        self, parcel: Parcel, webhook: Webhook, outcome: Refused | Unreachable, now_s: float
+        self, parcel: Parcel, webhook: Webhook, outcome: Rejected | Unreachable, now_s: float
     ) -> None:
         now_ms = time.time_ns() // 1_000_000
         self._failures.attempt_failed(webhook, now_ms)
         status, wait_s, is_hopeless = None, 0.0, False
-        if isinstance(outcome, Refused):
-            status, is_hopeless = outcome.status, is_final(outcome)
+        if isinstance(outcome, Rejected):
+            status, is_hopeless = outcome.status, is_permanent(outcome)
             wait_s = min(outcome.retry_after_s or 0.0, RETRY_AFTER_S_MAX)
             self._quiet_until_s = max(self._quiet_until_s, now_s + wait_s)
         delays_s = self._route.delays_s

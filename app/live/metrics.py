@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, star
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from app.log.outcomes import LiveOutcome
+from app.domain.delivery import LiveOutcome
 from app.webhooks.metrics import DeliveryMetrics
 
 Lags = Callable[[], dict[int, int]]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from app.live.progress import PartitionProgress
+from app.domain.partition_progress import PartitionProgress
 from app.log.event import LoggedEvent
 from app.log.group_position import Committed
 
@@ -25,7 +25,7 @@ class Share:
     def reached(self) -> Committed:
         """What may be stored: where to read on, with a note of what is open below."""
         commit = self.progress.commit()
-        return Committed(commit.position, commit.note)
+        return Committed(commit.position, commit.metadata)
 
     def is_ours(self) -> bool:
         """Whether its events may still be sent by this process."""

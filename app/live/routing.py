@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from app.domain.model import Webhook
+from app.domain.rule_index import RuleIndex
 from app.domain.rules import RoutingChanges
-from app.live.matching import RuleIndex
 from app.store import Store, StoreUnavailable
 
 _log: Final = logging.getLogger(__name__)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from app import json_log
 from app.config import Settings
 from app.domain.presence import Details, ProcessKind
+from app.domain.tallies import TallyCounter
 from app.live import deliverer, matcher
 from app.live.deliverer import Deliverer
 from app.live.lane import Route
@@ -23,7 +24,6 @@ from app.live.outcome_writer import OutcomeWriter
 from app.live.receipts import Receipts
 from app.live.routing import RoutingTable
 from app.live.standing import Standing
-from app.live.tallies import Tallies
 from app.live.tally_writer import TallyWriter
 from app.log.errors import LogUnavailable
 from app.log.group_reader import GroupReader, GroupStage
@@ -155,7 +155,7 @@ class LivePath:
             Receipts.of(settings, publisher, topic, group)
             for topic, group in ((EVENTS, matcher.GROUP), (DELIVERY_LOG, deliverer.GROUP))
         )
-        tallies = Tallies(settings.history_ms, metrics.untallied.inc)
+        tallies = TallyCounter(settings.history_ms, metrics.untallied.inc)
         self._tally_writer = TallyWriter(store, tallies, settings.origin, settings.retention_ms)
         self._deliverer = Deliverer(
             self._outcomes, self._mirrored, tallies, metrics, settings.origin, receipts=owed

@@ -9,8 +9,7 @@ from functools import partial
 from typing import Final
 
 from app.domain.hours import HOUR_MS
-from app.domain.tallies import CountedTally, Span
-from app.live.tallies import Tallies
+from app.domain.tallies import CountedTally, Span, TallyCounter
 from app.process import on_own_thread
 from app.store import Store, StoreUnavailable
 from app.store.tallies import ROWS_PER_ADD
@@ -44,7 +43,7 @@ class TallyWriter:
     def __init__(
         self,
         store: Store,
-        tallies: Tallies,
+        tallies: TallyCounter,
         origin: str,
         retention_ms: int,
         flush_s: float = FLUSH_S,
@@ -93,7 +92,7 @@ class TallyWriter:
             if self._waiting:
                 await on_own_thread(partial(self._write, list))
             if self._tallies:
-                await on_own_thread(partial(self._write, self._tallies.take()))
+                await on_own_thread(partial(self._write, self._tallies.drain()))
 
     def _write(self, taken: Callable[[], list[CountedTally]]) -> None:
         self._waiting += taken()

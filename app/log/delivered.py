@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from app.config import Settings
 from app.domain.dedupe import lasting_digest
+from app.domain.delivery import LiveOutcome
 from app.domain.digest_set import DigestSet
 from app.domain.lateness import disorder_ms
 from app.domain.model import OffsetRange, Window
@@ -14,7 +15,7 @@ from app.domain.offset_set import PAGES_MAX, OffsetSet
 from app.log.errors import HistoryLost, TopicMissing, WindowNotRetained
 from app.log.event import LoggedEvent
 from app.log.history import LogHistory
-from app.log.outcomes import DeliveryOutcome, LiveOutcome, decode_outcome
+from app.log.outcomes import DeliveryOutcome, decode_outcome
 from app.log.reader import Passage, ReplayReader
 from app.log.topics import DELIVERY_OUTCOMES
 

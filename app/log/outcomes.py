@@ -18,29 +18,15 @@ with another outcome.
 import json
 import re
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final
 
+from app.domain.delivery import LiveOutcome
 from app.domain.windows import format_time, parse_time
 
 _DIGEST: Final = re.compile("[0-9a-f]{16}")
 
 REASON_CHARS_MAX: Final = 500
 """A longer reason is cut: there is one of these records for each event."""
-
-
-class LiveOutcome(StrEnum):
-    """How the live path was done with an event."""
-
-    DELIVERED = "delivered"
-    FAILED = "failed"
-    """Every attempt was in vain, or the receiver refused it for good."""
-
-    LEFT = "left"
-    """Not attempted to the end: too many waited for this webhook, or it came too late."""
-
-    DISABLED = "disabled"
-    """Nothing was sent: the webhook is not enabled, or deleted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from app.domain.delivery import Delivered, Outcome, Refused, Unreachable, Withheld
-from app.domain.health import GIVEN_UP_IN_A_ROW_MAX, Health, ReceiverHealth
+from app.domain.delivery import AttemptOutcome, Delivered, NotSent, Rejected, Unreachable
+from app.domain.endpoint_health import (
+    CONSECUTIVE_FAILED_EVENTS_MAX,
+    HealthState,
+    ProbedEndpointHealth,
+)
 from app.domain.model import Failure
-from app.domain.pace import Pace
+from app.domain.rates import RateLimiter
 from app.domain.retry import GONE, GiveUp, RetryPolicy
 from app.domain.windows import format_time
 from app.log.event import LoggedEvent
@@ -45,8 +49,8 @@ class Route:
     policy: RetryPolicy
     lease: LeaseKeeper
     backlog: Backlog
-    health: ReceiverHealth
-    pace: Pace
+    health: ProbedEndpointHealth
+    pace: RateLimiter
     metrics: DeliveryMetrics
     is_batched: bool = False
     events_max: int = 1
@@ -63,18 +67,18 @@ class GivenUp:
     """A shipment that is sent no more: after so many attempts, of which this was the last."""
 
     attempts: int
-    outcome: Refused | Unreachable
+    outcome: Rejected | Unreachable
     duration_ms: int | None
 
     @property
     def status(self) -> int | None:
         """The last HTTP answer, if there was one."""
-        return self.outcome.status if isinstance(self.outcome, Refused) else None
+        return self.outcome.status if isinstance(self.outcome, Rejected) else None
 
     @property
     def response(self) -> str | None:
         """How the body of the last answer began, if there was one."""
-        return self.outcome.response if isinstance(self.outcome, Refused) else None
+        return self.outcome.response if isinstance(self.outcome, Rejected) else None
 
 
 class _Stopped(Exception):
@@ -132,7 +136,7 @@ class Courier:
                 parts.appendleft(events)
                 continue
             failures += _failures(events, given_up)
-            route.health.gave_up(len(events))
+            route.health.record_failed_events(len(events))
             if refusal := self._pointless(events, given_up):
                 for unsent in parts:
                     failures += _failures(unsent, replace(given_up, attempts=0, duration_ms=None))
@@ -148,38 +152,38 @@ class Courier:
             if isinstance(outcome, Delivered):
                 return outcome
             wait_s = 0.0
-            if not isinstance(outcome, Withheld):
+            if not isinstance(outcome, NotSent):
                 attempts += 1
-                verdict = route.policy.next(outcome, attempts, random.random())  # noqa: S311
-                if isinstance(verdict, GiveUp) or route.health.state is Health.WRITTEN_OFF:
+                verdict = route.policy.after_failure(outcome, attempts, random.random())  # noqa: S311
+                if isinstance(verdict, GiveUp) or route.health.state is HealthState.DOWN:
                     return GivenUp(attempts, outcome, round(self._took_s * 1_000))
                 wait_s = verdict.seconds
             if self._is_stopping:
                 raise _Stopped
             await asyncio.sleep(wait_s)
 
-    async def _attempt(self, shipment: Shipment) -> Outcome:
+    async def _attempt(self, shipment: Shipment) -> AttemptOutcome:
         """Send a shipment once; while the receiver is down, when it is its turn to be the probe."""
         route = self._route
         while True:
-            if route.health.is_down:
+            if route.health.is_failing:
                 async with route.probe_turn:
                     # Whoever had the turn before may have found it well again.
-                    if route.health.is_down:
+                    if route.health.is_failing:
                         await asyncio.sleep(route.health.probe_wait_s(time.monotonic()))
                         await self._keep_pace(shipment)
                         return await self._post(shipment)
             await self._keep_pace(shipment)
             # It may have gone down meanwhile.
-            if not route.health.is_down:
+            if not route.health.is_failing:
                 return await self._post(shipment)
 
     async def _keep_pace(self, shipment: Shipment) -> None:
-        wait_s = self._route.pace.wait_s(len(shipment.events), time.monotonic())
+        wait_s = self._route.pace.reserve(len(shipment.events), time.monotonic())
         if wait_s > _SLEEP_S_MIN:
             await asyncio.sleep(wait_s)
 
-    async def _post(self, shipment: Shipment) -> Outcome:
+    async def _post(self, shipment: Shipment) -> AttemptOutcome:
         route = self._route
         await route.lease.until_held()
         started_s = time.monotonic()
@@ -206,15 +210,15 @@ class Courier:
             extra=shipment.headers,
         )
 
-    def _note(self, outcome: Outcome, started_s: float, body_bytes: int) -> None:
+    def _note(self, outcome: AttemptOutcome, started_s: float, body_bytes: int) -> None:
         health, now_s = self._route.health, time.monotonic()
         self._took_s = now_s - started_s
         self._route.metrics.count(outcome, self._took_s, body_bytes)
         if type(outcome) is Delivered:
-            health.took_one()
-        elif isinstance(outcome, Refused | Unreachable):
+            health.record_success()
+        elif isinstance(outcome, Rejected | Unreachable):
             jitter = random.random()  # noqa: S311  spreads load, guards nothing
-            health.failed(outcome, started_s, now_s, jitter)
+            health.record_failure(outcome, started_s, now_s, jitter)
 
     def _pointless(self, events: Sequence[LoggedEvent], given_up: GivenUp) -> ReplayRefused | None:
         """Why there is no point in going on, if there is none."""
@@ -222,10 +226,10 @@ class Courier:
         if given_up.status == GONE:
             # Standard Webhooks: a receiver that answers so is not to be sent anything again.
             return ReceiverGone(f"the receiver wants no more events: {reason}")
-        if self._route.health.is_beyond_hope:
+        if self._route.health.exceeds_failure_limit:
             return ReplayRefused(
-                f"the receiver took none of {GIVEN_UP_IN_A_ROW_MAX} events in a row, the last "
-                f"of {format_time(events[-1].timestamp_ms)}: {reason}"
+                f"stopped after {CONSECUTIVE_FAILED_EVENTS_MAX:,} consecutive failures, the last "
+                f"event of {format_time(events[-1].timestamp_ms)}: {reason}"
             )
         return None
 

@@ -8,10 +8,10 @@ from typing import Final
 
 from app.domain.checkpointing import Checkpoint, DeliveryLedger
 from app.domain.dedupe import SeenHashes
-from app.domain.health import ReceiverHealth
+from app.domain.endpoint_health import ProbedEndpointHealth
 from app.domain.model import Claim, OffsetRange, Replay
 from app.domain.options import Source
-from app.domain.pace import Pace
+from app.domain.rates import RateLimiter
 from app.domain.retry import RetryPolicy
 from app.domain.samples import SamplePace
 from app.log.errors import LogError
@@ -234,8 +234,8 @@ class Delivery:
             policy=policy,
             lease=self._lease,
             backlog=backlog,
-            health=ReceiverHealth(policy),
-            pace=Pace(self._options.max_events_per_second, time.monotonic()),
+            health=ProbedEndpointHealth(policy),
+            pace=RateLimiter(self._options.max_events_per_second, time.monotonic()),
             metrics=self._equipment.metrics.deliveries,
             is_batched=self._options.batch_size > 1,
             events_max=self._parcel_events,

@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 from typing import Final
 
-from app.domain.delivery import Delivered, Outcome, Refused, Unreachable
+from app.domain.delivery import AttemptOutcome, Delivered, Rejected, Unreachable
 from app.domain.model import Notice
 from app.domain.notices import notice_body, notice_id, pause_s
 from app.replay_workers.equipment import Equipment
@@ -66,7 +66,7 @@ class Notifier:
         with suppress(StoreUnavailable):
             await asyncio.to_thread(self._record, notice, outcome)
 
-    async def _send(self, notice: Notice, body: bytes) -> Outcome:
+    async def _send(self, notice: Notice, body: bytes) -> AttemptOutcome:
         target = Target(notice.replay, notice.webhook, self._equipment.guard)
         now_ms = time.time_ns() // 1_000_000
         headers = webhook_headers(
@@ -78,7 +78,7 @@ class Notifier:
         )
         return await self._equipment.sender.send(target.url, headers, body)
 
-    def _record(self, notice: Notice, outcome: Outcome) -> None:
+    def _record(self, notice: Notice, outcome: AttemptOutcome) -> None:
         store, replay_id, attempt = self._equipment.store, notice.replay.id, notice.attempt
         if isinstance(outcome, Delivered):
             store.notice_told(replay_id, attempt)
@@ -86,6 +86,6 @@ class Notifier:
             return
         wait_s = pause_s(attempt)
         store.notice_later(replay_id, attempt, wait_s)
-        reason = outcome.reason if isinstance(outcome, Refused | Unreachable) else ""
+        reason = outcome.reason if isinstance(outcome, Rejected | Unreachable) else ""
         event = "notice-given-up" if wait_s is None else "notice-not-taken"
         _log.warning(event, extra={"replay": replay_id, "attempt": attempt, "reason": reason})

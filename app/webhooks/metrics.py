@@ -4,7 +4,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from app.domain.delivery import Delivered, Outcome, Refused, Withheld
+from app.domain.delivery import AttemptOutcome, Delivered, NotSent, Rejected
 
 # From a receiver on the same machine to one that takes all the time it has.
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20)
@@ -44,18 +44,18 @@ class DeliveryMetrics:
             registry=registry,
         )
 
-    def count(self, outcome: Outcome, seconds: float, body_bytes: int) -> None:
+    def count(self, outcome: AttemptOutcome, seconds: float, body_bytes: int) -> None:
         """Count one attempt."""
         self._attempts[_result(outcome)].inc()
-        if not isinstance(outcome, Withheld):
+        if not isinstance(outcome, NotSent):
             self._seconds.observe(seconds)
             self._bytes.inc(body_bytes)
 
 
-def _result(outcome: Outcome) -> str:
+def _result(outcome: AttemptOutcome) -> str:
     if isinstance(outcome, Delivered):
         return "delivered"
-    if isinstance(outcome, Refused):
+    if isinstance(outcome, Rejected):
         result = f"refused_{outcome.status // 100}xx"
         return result if result in RESULTS else "refused_other"
-    return "withheld" if isinstance(outcome, Withheld) else "unreachable"
+    return "withheld" if isinstance(outcome, NotSent) else "unreachable"

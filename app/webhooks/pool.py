@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from app.domain.delivery import Withheld
+from app.domain.delivery import NotSent
 from app.webhooks.dialer import DialFailed
 from app.webhooks.http_connection import Answer, HttpConnection, NoAnswer
 from app.webhooks.limits import SenderLimits
@@ -13,7 +13,7 @@ Dial = Callable[[], Awaitable[HttpConnection]]
 MayStart = Callable[[], bool]
 """Asked when a request is about to leave: whether it still may."""
 
-Exchanged = Answer | NoAnswer | Withheld
+Exchanged = Answer | NoAnswer | NotSent
 
 
 def always() -> bool:
@@ -92,7 +92,7 @@ class ConnectionPool:
     ) -> Exchanged:
         try:
             if not may_start():
-                return Withheld()
+                return NotSent()
             return await connection.ask(request, deadline, body_bytes_kept)
         finally:
             self._take_back(connection)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from secrets import token_urlsafe
 from typing import Final
 
-from app.domain.delivery import Delivered, Outcome, Withheld
+from app.domain.delivery import AttemptOutcome, Delivered, NotSent
 from app.domain.model import Validation, Webhook
 from app.webhooks.challenge import (
     NONCE_PARAMETER,
@@ -77,8 +77,8 @@ async def _challenge(sender: WebhookSender, webhook: Webhook, url: str) -> str |
     return crc_problem(webhook.secrets_at(time.time_ns() // 1_000_000), token, body)
 
 
-def _problem(outcome: Outcome) -> str | None:
+def _problem(outcome: AttemptOutcome) -> str | None:
     if isinstance(outcome, Delivered):
         return None
-    assert not isinstance(outcome, Withheld), "nothing holds a proof back"
+    assert not isinstance(outcome, NotSent), "nothing holds a proof back"
     return outcome.reason

@@ -8,7 +8,7 @@ from functools import lru_cache
 from http.client import responses
 from typing import Final, Self
 
-from app.domain.delivery import Delivered, Outcome, Refused, Unreachable, Withheld
+from app.domain.delivery import AttemptOutcome, Delivered, NotSent, Rejected, Unreachable
 from app.webhooks.dialer import Dialer
 from app.webhooks.guard import Guard, Origin, UrlRefused
 from app.webhooks.http_connection import EXCERPT_BYTES, Answer, NoAnswer
@@ -61,12 +61,12 @@ class WebhookSender:
         body: bytes,
         *,
         may_start: MayStart = always,
-    ) -> Outcome:
+    ) -> AttemptOutcome:
         """POST `body` to `url` once.
 
         A connection that the receiver had closed while it was idle is replaced once, and this
         counts as the same attempt. `may_start` is asked right before bytes leave, each time; where
-        it says no, the outcome is `Withheld`.
+        it says no, the outcome is `NotSent`.
         """
         try:
             target = self._target(url)
@@ -78,7 +78,7 @@ class WebhookSender:
 
     async def send_and_read(
         self, url: str, headers: Mapping[str, str], body: bytes
-    ) -> tuple[Outcome, str | None]:
+    ) -> tuple[AttemptOutcome, str | None]:
         """POST `body` to `url` once: the outcome, and how the body of the answer begins, as text.
 
         The text is of `EXCERPT_BYTES` at most, None where no answer came; nothing is unpacked.
@@ -99,7 +99,7 @@ class WebhookSender:
         headers: Mapping[str, str],
         *,
         body_bytes_max: int,
-    ) -> tuple[Outcome, bytes | None]:
+    ) -> tuple[AttemptOutcome, bytes | None]:
         """GET `url` once, with `query` behind its own: the outcome, and the body of the answer.
 
         The body is None when it is longer than `body_bytes_max` or did not come to its end. It
@@ -127,15 +127,15 @@ class WebhookSender:
             self._pools = {key: pool for key, pool in self._pools.items() if not pool.is_unused}
 
 
-def _outcome(answer: Exchanged, now_s: float) -> Outcome:
-    if isinstance(answer, Withheld):
+def _outcome(answer: Exchanged, now_s: float) -> AttemptOutcome:
+    if isinstance(answer, NotSent):
         return answer
     if isinstance(answer, NoAnswer):
         return Unreachable(answer.reason)
     if 200 <= answer.status < 300:
         return Delivered(answer.status)
     wait_s = None if answer.retry_after is None else retry_after_s(answer.retry_after, now_s)
-    return Refused(answer.status, wait_s, _refusal(answer.status), _text(answer.excerpt))
+    return Rejected(answer.status, wait_s, _refusal(answer.status), _text(answer.excerpt))
 
 
 def _text(excerpt: bytes) -> str:

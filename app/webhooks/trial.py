@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from secrets import token_urlsafe
 from typing import Final
 
-from app.domain.delivery import Delivered, Outcome, Refused, Withheld
+from app.domain.delivery import AttemptOutcome, Delivered, NotSent, Rejected
 from app.domain.model import Webhook
 from app.domain.windows import format_time
 from app.webhooks.request import webhook_headers
@@ -68,9 +68,9 @@ def _since(began_s: float) -> int:
     return round(1_000 * (time.monotonic() - began_s))
 
 
-def _trial(outcome: Outcome, duration_ms: int, response: str | None) -> Trial:
+def _trial(outcome: AttemptOutcome, duration_ms: int, response: str | None) -> Trial:
     if isinstance(outcome, Delivered):
         return Trial(True, outcome.status, None, duration_ms, response)
-    assert not isinstance(outcome, Withheld), "nothing holds a test back"
-    status = outcome.status if isinstance(outcome, Refused) else None
+    assert not isinstance(outcome, NotSent), "nothing holds a test back"
+    status = outcome.status if isinstance(outcome, Rejected) else None
     return Trial(False, status, outcome.reason, duration_ms, response)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.delivery import LiveOutcome
 from app.domain.windows import format_time, parse_time
-from app.log.outcomes import LiveOutcome, decode_outcome
+from app.log.outcomes import decode_outcome
 from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES, EVENTS
 from tests.support.http.receiver_thread import ReceiverThread, is_event
 from tests.support.kafka.logbroker_command import logbroker_command

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.delivery import LiveOutcome
 from app.domain.model import WebhookStatus, Window
-from app.log.outcomes import LiveOutcome
 from app.log.topics import DELIVERY_LOG, EVENTS
 from logbroker.client.partitioner import partition_for_key
 from tests.support.http.receiver_thread import ReceiverThread
@@ -211,8 +211,8 @@ def test_a_receiver_that_hangs_delays_no_other_and_what_is_too_much_is_left(
     scene.publish(*events(0, 300))
     until(lambda: len(other.taken) == 300, "the other one got everything")
     assert Counter(other.taken) == Counter(ids(0, 300))
-    until(lambda: scene.outcome_counts().get(LiveOutcome.LEFT) == 280, "the rest is left")
-    left = [each for each in scene.outcomes() if each.outcome is LiveOutcome.LEFT]
+    until(lambda: scene.outcome_counts().get(LiveOutcome.SKIPPED) == 280, "the rest is left")
+    left = [each for each in scene.outcomes() if each.outcome is LiveOutcome.SKIPPED]
     assert {each.attempts for each in left} == {0}
     assert {each.partition for each in left} == {partition_for_key(slow.id.encode(), 4)}
     assert left[0].reason == "too many events wait for this webhook"
@@ -350,7 +350,7 @@ def test_events_of_long_ago_are_left_to_replays(scene: LiveScene, receiver: Rece
         DELIVERY_LOG, [(webhook.id, {"event-id": "evt_old"}, b"{}")], time_ms=day_before_ms
     )
     (outcome,) = scene.until_outcomes(1)
-    assert (outcome.event_id, outcome.outcome) == ("evt_old", LiveOutcome.LEFT)
+    assert (outcome.event_id, outcome.outcome) == ("evt_old", LiveOutcome.SKIPPED)
     assert not receiver.webhooks
 
 

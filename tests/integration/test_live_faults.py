@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.log.outcomes import LiveOutcome
+from app.domain.delivery import LiveOutcome
 from app.log.topics import DELIVERY_LOG, EVENTS
 from app.store import migrate
 from tests.support.database.mariadb import MariaDbServer, require_mariadb

@@ -12,12 +12,13 @@ from confluent_kafka.admin import AdminClient
 
 from app.config import Settings
 from app.domain.dedupe import lasting_digest
+from app.domain.delivery import LiveOutcome
 from app.domain.model import OffsetRange, Window
 from app.log.delivered import Delivered, LiveDeliveries
 from app.log.estimate import Estimate, Estimator, Question
 from app.log.event import LoggedEvent, OwedEvent
 from app.log.history import LogHistory
-from app.log.outcomes import DeliveryOutcome, LiveOutcome, encode_outcome
+from app.log.outcomes import DeliveryOutcome, encode_outcome
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES, ensure_topics
 from logbroker.client.partitioner import partition_for_key
@@ -102,7 +103,7 @@ def logged(offset: int) -> LoggedEvent:
 
 def test_what_was_delivered_live_is_not_missing(servers: str) -> None:
     owe(servers, range(40))
-    kinds = [LiveOutcome.DELIVERED, LiveOutcome.FAILED, LiveOutcome.LEFT, LiveOutcome.DISABLED]
+    kinds = [LiveOutcome.DELIVERED, LiveOutcome.FAILED, LiveOutcome.SKIPPED, LiveOutcome.DISABLED]
     note(servers, {offset: kinds[offset % 4] for offset in range(36)})  # of the rest, nothing
     found = estimate(servers, 40)
     assert (found.events, found.bytes) == (31, 310)
@@ -142,7 +143,7 @@ def test_what_the_live_path_could_not_bring_is_counted_and_nothing_else(
 
 def test_a_copy_of_what_was_delivered_live_is_not_missing_either(servers: str) -> None:
     owe(servers, [0, 1, 2, 1])
-    note(servers, {1: LiveOutcome.DELIVERED, 3: LiveOutcome.LEFT})
+    note(servers, {1: LiveOutcome.DELIVERED, 3: LiveOutcome.SKIPPED})
     found = estimate(servers, 4)
     assert (found.events, found.is_exact, found.is_upper_bound) == (2, True, False)
 

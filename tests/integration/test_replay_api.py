@@ -13,6 +13,7 @@ import pytest
 
 from app.config import Settings
 from app.domain.accounts import DEFAULT_ACCOUNT
+from app.domain.delivery import LiveOutcome
 from app.domain.model import (
     Claim,
     Counts,
@@ -28,7 +29,7 @@ from app.domain.moves import MoveEvent
 from app.domain.options import ReplayOptions
 from app.domain.windows import MINUTE_MS, format_time
 from app.log.event import OwedEvent
-from app.log.outcomes import DeliveryOutcome, LiveOutcome, encode_outcome
+from app.log.outcomes import DeliveryOutcome, encode_outcome
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_OUTCOMES, ensure_topics
 from app.webhooks.signing import new_secret

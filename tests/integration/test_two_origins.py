@@ -11,14 +11,15 @@ from sqlalchemy import create_engine, text
 
 from app.config import Settings
 from app.domain.dedupe import lasting_digest
+from app.domain.delivery import LiveOutcome
 from app.domain.model import Counts, NewReplay, Webhook, Window
 from app.domain.options import Only, ReplayOptions
+from app.domain.partition_progress import PartitionCommit, PartitionProgress
 from app.domain.states import ReplayState
 from app.domain.windows import MINUTE_MS, format_time
 from app.live import deliverer, matcher
 from app.live.mirrored import WAITING_MAX
-from app.live.progress import Commit, PartitionProgress
-from app.log.outcomes import DeliveryOutcome, LiveOutcome, encode_outcome
+from app.log.outcomes import DeliveryOutcome, encode_outcome
 from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES, EVENTS
 from logbroker.client.partitioner import partition_for_key
 from tests.support.database.migrated import make_migrated
@@ -253,7 +254,9 @@ def test_what_could_not_be_noted_is_not_done_with_and_survives_a_crash(
     # The position is beyond them, and the note with it names them, and no longer the one behind.
     told = PartitionProgress(6, range(5)).commit()
     until(
-        lambda: told in [Commit(each.offset, each.metadata or "") for each in stored(broker)],
+        lambda: (
+            told in [PartitionCommit(each.offset, each.metadata or "") for each in stored(broker)]
+        ),
         "what is open is committed as open, and no more",
     )
     live.kill()

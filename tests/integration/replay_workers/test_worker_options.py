@@ -10,12 +10,13 @@ from hashlib import sha256
 import pytest
 
 from app.domain.dedupe import lasting_digest
+from app.domain.delivery import LiveOutcome
 from app.domain.model import Counts, NewReplay, Webhook, Window
 from app.domain.options import Only, ReplayOptions
-from app.domain.pace import SLACK_S
+from app.domain.rates import SLACK_S
 from app.domain.states import ReplayState
 from app.log.event import OwedEvent
-from app.log.outcomes import DeliveryOutcome, LiveOutcome, encode_outcome
+from app.log.outcomes import DeliveryOutcome, encode_outcome
 from app.log.topics import DELIVERY_OUTCOMES
 from tests.integration.replay_workers.worker_bench import BEGIN_MS, Bench
 from tests.support.processes.waiting import until_async
@@ -85,7 +86,12 @@ def test_only_what_no_live_delivery_brought_is_delivered(timed_bench: Bench) -> 
         bench.change(origin="local")
         webhook = await bench.webhook()
         await bench.publish(bench.events(webhook.id, 0, 100))
-        kinds = [LiveOutcome.DELIVERED, LiveOutcome.FAILED, LiveOutcome.LEFT, LiveOutcome.DISABLED]
+        kinds = [
+            LiveOutcome.DELIVERED,
+            LiveOutcome.FAILED,
+            LiveOutcome.SKIPPED,
+            LiveOutcome.DISABLED,
+        ]
         outcomes = {offset: kinds[offset % 4] for offset in range(80)}  # of the rest, nothing
         await note_outcomes(bench, webhook, outcomes)
         # What came twice, and was delivered once, was delivered.
@@ -149,7 +155,7 @@ def test_a_copy_of_what_was_delivered_live_is_not_missing(timed_bench: Bench) ->
         await note_outcomes(
             bench,
             webhook,
-            {**dict.fromkeys(range(10), LiveOutcome.DELIVERED), 10: LiveOutcome.LEFT},
+            {**dict.fromkeys(range(10), LiveOutcome.DELIVERED), 10: LiveOutcome.SKIPPED},
         )
         replay = bench.replay(webhook, only=Only.FAILED)
         async with bench.worker():

@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 
-from app.domain.delivery import Delivered, Outcome
+from app.domain.delivery import AttemptOutcome, Delivered
 from app.webhooks.guard import Guard
 from app.webhooks.request import webhook_headers
 from app.webhooks.sender import WebhookSender
@@ -16,7 +16,7 @@ REPLAY = "rpl_1"
 
 
 def post(url: str, message_id: str, body: bytes, extra: dict[str, str]) -> None:
-    async def send() -> Outcome:
+    async def send() -> AttemptOutcome:
         headers = webhook_headers([SECRET], message_id, int(time.time()), body, REPLAY, extra=extra)
         async with WebhookSender(Guard(allow_private=True)) as sender:
             return await sender.send(url, headers, body)

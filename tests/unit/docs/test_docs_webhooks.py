@@ -13,15 +13,15 @@ from app.api.models.webhook_statistics import (
     TrialDocument,
 )
 from app.api.models.webhooks import DESCRIPTION_CHARACTERS_MAX, Rotation, WebhookRequest
+from app.domain.delivery import LiveOutcome
 from app.domain.globs import glob_matches
 from app.domain.model import Validation, WebhookStatus
 from app.domain.options import EVENT_TYPES_MAX
-from app.domain.retry import GONE, HOPELESS
+from app.domain.retry import GONE, PERMANENT
 from app.domain.rules import CONDITIONS_MAX, KINDS_PER_WEBHOOK_MAX, RULES_PER_WEBHOOK_MAX
-from app.live.tallies import CELLS_MAX
+from app.domain.tallies import CELLS_MAX
 from app.live.tally_writer import FLUSH_S
 from app.log.event import LoggedEvent
-from app.log.outcomes import LiveOutcome
 from app.replay_workers.shipment import batch
 from app.webhooks.challenge import PING_ID_PREFIX, crc_problem
 from app.webhooks.guard import URL_CHARACTERS_MAX
@@ -147,7 +147,7 @@ def test_the_answers_that_end_it_are_told(
     name: str, heading: str, number: int, column: str
 ) -> None:
     told = [row[column] for row in table(page(name), heading, number)]
-    assert ", ".join(map(str, sorted(HOPELESS))) in told
+    assert ", ".join(map(str, sorted(PERMANENT))) in told
     assert any(each.startswith(str(GONE)) for each in told)
 
 

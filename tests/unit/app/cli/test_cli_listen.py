@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from app.domain.delivery import Delivered, Outcome, Refused
+from app.domain.delivery import AttemptOutcome, Delivered, Rejected
 from app.webhooks.challenge import ping_body
 from app.webhooks.guard import Guard
 from app.webhooks.request import webhook_headers
@@ -58,8 +58,8 @@ def end(process: Listener) -> tuple[str, str]:
     return printed
 
 
-def post(url: str, event_id: str, body: bytes, secret: str = SECRET) -> Outcome:
-    async def send() -> Outcome:
+def post(url: str, event_id: str, body: bytes, secret: str = SECRET) -> AttemptOutcome:
+    async def send() -> AttemptOutcome:
         headers = webhook_headers([secret], event_id, int(time.time()), body, "rpl_1")
         async with WebhookSender(Guard(allow_private=True)) as sender:
             return await sender.send(url, headers, body)
@@ -71,7 +71,7 @@ def post(url: str, event_id: str, body: bytes, secret: str = SECRET) -> Outcome:
 def test_each_webhook_is_a_line_and_ctrl_c_sums_them_up() -> None:
     with listener() as (process, url):
         assert post(url, "evt_1", b'{"type": "follow"}') == Delivered(204)
-        assert isinstance(post(url, "evt_2", b"no json", new_secret()), Refused)
+        assert isinstance(post(url, "evt_2", b"no json", new_secret()), Rejected)
         out, err = end(process)
     first, second = out.splitlines()
     assert first.split()[1:] == ["evt_1", "follow", "rpl_1", "verified"]
@@ -81,13 +81,13 @@ def test_each_webhook_is_a_line_and_ctrl_c_sums_them_up() -> None:
 
 
 def get(url: str) -> int:
-    async def ask() -> Outcome:
+    async def ask() -> AttemptOutcome:
         async with WebhookSender(Guard(allow_private=True)) as sender:
             outcome, _ = await sender.ask(url, {"crc_token": "x"}, {}, body_bytes_max=1_000)
             return outcome
 
     outcome = asyncio.run(ask())
-    assert isinstance(outcome, Delivered | Refused)
+    assert isinstance(outcome, Delivered | Rejected)
     return outcome.status
 
 
@@ -131,7 +131,7 @@ def test_bodies_are_shown_on_request_and_move_no_cursor() -> None:
 @pytest.mark.processes
 def test_json_lines_and_another_status_can_be_asked_for() -> None:
     with listener("--json", "--status", "503") as (process, url):
-        assert isinstance(post(url + "/a", "evt_1", b'{"type": 5}'), Refused)
+        assert isinstance(post(url + "/a", "evt_1", b'{"type": 5}'), Rejected)
         out, _ = end(process)
     line = json.loads(out)
     assert line.pop("time").endswith("Z")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.delivery import Refused, Unreachable
+from app.domain.delivery import Rejected, Unreachable
 from app.domain.retry import GiveUp, RetryAfter, RetryPolicy
 
 DOWN = Unreachable("connection refused")
@@ -12,47 +12,43 @@ POLICY = RetryPolicy(attempts_max=6, base_s=1, cap_s=60)
 MIDDLE = 0.5
 
 
-def refused(status: int, retry_after_s: float | None = None) -> Refused:
-    return Refused(status, retry_after_s, f"answered {status}")
+def refused(status: int, retry_after_s: float | None = None) -> Rejected:
+    return Rejected(status, retry_after_s, f"answered {status}")
 
 
 def test_waits_grow_fourfold_up_to_the_cap() -> None:
-    waits = [POLICY.next(DOWN, attempt, MIDDLE) for attempt in range(1, 6)]
+    waits = [POLICY.after_failure(DOWN, attempt, MIDDLE) for attempt in range(1, 6)]
     assert waits == [RetryAfter(wait_s) for wait_s in (1, 4, 16, 60, 60)]
 
 
 def test_the_last_attempt_gives_up_with_the_reason_of_its_outcome() -> None:
-    assert POLICY.next(DOWN, 6, MIDDLE) == GiveUp("connection refused")
-
-
-def test_patience_is_the_sum_of_all_waits() -> None:
-    assert POLICY.patience_s == 1 + 4 + 16 + 60 + 60
+    assert POLICY.after_failure(DOWN, 6, MIDDLE) == GiveUp("connection refused")
 
 
 def test_jitter_spreads_a_wait_by_a_fifth_to_either_side() -> None:
-    assert POLICY.next(DOWN, 1, 0.0) == RetryAfter(0.8)
-    latest = POLICY.next(DOWN, 1, 1.0 - 2**-53)
+    assert POLICY.after_failure(DOWN, 1, 0.0) == RetryAfter(0.8)
+    latest = POLICY.after_failure(DOWN, 1, 1.0 - 2**-53)
     assert isinstance(latest, RetryAfter)
     assert latest.seconds == pytest.approx(1.2)
 
 
 @pytest.mark.parametrize("status", [400, 405, 410, 413, 415, 422, 431, 501])
 def test_an_answer_that_would_come_again_gives_up_at_once(status: int) -> None:
-    assert POLICY.next(refused(status), 1, MIDDLE) == GiveUp(f"answered {status}")
+    assert POLICY.after_failure(refused(status), 1, MIDDLE) == GiveUp(f"answered {status}")
 
 
 @pytest.mark.parametrize("status", [301, 401, 403, 404, 408, 409, 425, 429, 500, 502, 503, 504])
 def test_an_answer_that_may_heal_is_tried_again(status: int) -> None:
-    assert POLICY.next(refused(status), 1, MIDDLE) == RetryAfter(1)
+    assert POLICY.after_failure(refused(status), 1, MIDDLE) == RetryAfter(1)
 
 
 def test_a_retry_after_header_makes_a_wait_longer_but_not_shorter() -> None:
-    assert POLICY.next(refused(429, 10.0), 1, MIDDLE) == RetryAfter(10)
-    assert POLICY.next(refused(429, 10.0), 3, MIDDLE) == RetryAfter(16)
+    assert POLICY.after_failure(refused(429, 10.0), 1, MIDDLE) == RetryAfter(10)
+    assert POLICY.after_failure(refused(429, 10.0), 3, MIDDLE) == RetryAfter(16)
 
 
 def test_a_retry_after_header_cannot_hold_a_job_for_hours() -> None:
-    assert POLICY.next(refused(503, 86_400.0), 1, MIDDLE) == RetryAfter(120)
+    assert POLICY.after_failure(refused(503, 86_400.0), 1, MIDDLE) == RetryAfter(120)
 
 
 @given(st.integers(1, 100), st.floats(0, 1, exclude_max=True), st.floats(0, 1e9) | st.none())
@@ -60,7 +56,7 @@ def test_no_wait_is_negative_or_beyond_what_the_policy_allows(
     attempt: int, jitter: float, retry_after_s: float | None
 ) -> None:
     policy = RetryPolicy(attempts_max=100, base_s=0.5, cap_s=30)
-    verdict = policy.next(refused(503, retry_after_s), attempt, jitter)
+    verdict = policy.after_failure(refused(503, retry_after_s), attempt, jitter)
     if attempt == 100:
         assert isinstance(verdict, GiveUp)
     else:

@@ -8,7 +8,6 @@ from app.domain.tallies import (
     TOOK_MS_BOUNDS,
     DeliveryTally,
     Span,
-    at_most_text,
     last_hour_from_ms,
     summed,
 )
@@ -48,13 +47,6 @@ def test_a_percentile_is_what_a_sorted_list_says(counts: list[int], share: float
     answers = [bound for bound, count in zip(bounds, counts, strict=True) for _ in range(count)]
     expected = answers[max(1, math.ceil(share * len(answers))) - 1]
     assert DeliveryTally(0, took=tuple(counts)).percentile_ms(share) == expected
-
-
-def test_percentiles_are_said_as_bounds() -> None:
-    assert at_most_text(250) == "<= 250 ms"
-    assert at_most_text(2_500) == "<= 2,500 ms"
-    assert at_most_text(math.inf) == "> 5,000 ms"
-    assert at_most_text(None) == "none"
 
 
 def test_the_success_rate_leaves_out_what_was_not_to_be_sent() -> None:

@@ -1,16 +1,16 @@
 """How fast a receiver takes events, and which of them are remembered."""
 
-from app.live.pace import FAST_PER_S, Pace
-from app.live.recent import RecentDigests
+from app.domain.dedupe import RecentDigests
+from app.domain.rates import FAST_PER_S, ThroughputEstimate
 
 
-def taken(pace: Pace, count: int, now_s: float) -> None:
+def taken(pace: ThroughputEstimate, count: int, now_s: float) -> None:
     for _ in range(count):
-        pace.took_one(now_s)
+        pace.record_delivery(now_s)
 
 
 def test_a_receiver_is_fast_by_what_it_took_in_this_second_or_the_one_before() -> None:
-    pace = Pace()
+    pace = ThroughputEstimate()
     taken(pace, FAST_PER_S - 1, 10.1)
     assert not pace.is_fast(10.2)
     taken(pace, 1, 10.9)
@@ -20,14 +20,14 @@ def test_a_receiver_is_fast_by_what_it_took_in_this_second_or_the_one_before() -
 
 
 def test_what_was_long_ago_does_not_count() -> None:
-    pace = Pace()
+    pace = ThroughputEstimate()
     taken(pace, FAST_PER_S, 10.0)
     taken(pace, 1, 15.0)
     assert not pace.is_fast(15.0)
 
 
 def test_two_slow_seconds_make_no_fast_one() -> None:
-    pace = Pace()
+    pace = ThroughputEstimate()
     taken(pace, FAST_PER_S - 1, 10.0)
     taken(pace, FAST_PER_S - 1, 11.0)
     assert not pace.is_fast(11.5)

@@ -5,11 +5,10 @@ from contextlib import closing
 
 import pytest
 
+from app.domain.delivery import LiveOutcome
 from app.domain.model import NewWebhook
-from app.domain.tallies import CountedTally, DeliveryTally, Span
-from app.live.tallies import Settled, Tallies
+from app.domain.tallies import CountedTally, DeliveryTally, SettledDelivery, Span, TallyCounter
 from app.live.tally_writer import SETTLED_KEPT_MS, TallyWriter
-from app.log.outcomes import LiveOutcome
 from app.store import Store, StoreUnavailable
 from app.store.tallies import ROWS_PER_ADD
 from app.webhooks.signing import new_secret
@@ -35,14 +34,16 @@ class Counting:
         self.store = store
         new = NewWebhook("https://receiver.example/hook", "", new_secret())
         self.webhook_id = store.create_webhook(new).id
-        self.tallies = Tallies(RETENTION_MS, lambda: pytest.fail("there was room for all"))
+        self.tallies = TallyCounter(RETENTION_MS, lambda: pytest.fail("there was room for all"))
         self.writer = TallyWriter(store, self.tallies, "here", RETENTION_MS, flush_s=0.01)
 
     def count(self, *webhook_ids: str) -> None:
         for webhook_id in webhook_ids or (self.webhook_id,):
             present_ms = now_ms()
-            settled = Settled(webhook_id, LiveOutcome.DELIVERED, present_ms, present_ms, 1.0)
-            self.tallies.count(settled)
+            settled = SettledDelivery(
+                webhook_id, LiveOutcome.DELIVERED, present_ms, present_ms, 1.0
+            )
+            self.tallies.count_delivery(settled)
 
     def stored(self, span: Span = Span.SETTLED) -> int:
         return sum(each.delivered for each in self.store.tallies(self.webhook_id, span, 0))
@@ -97,12 +98,14 @@ async def test_while_the_database_is_away_counts_add_up(mariadb: MariaDbServer) 
 
 
 async def test_the_last_write_waits_for_no_database_that_is_silent() -> None:
-    tallies = Tallies(RETENTION_MS, lambda: None)
+    tallies = TallyCounter(RETENTION_MS, lambda: None)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"mysql+pymysql://nobody@127.0.0.1:{silent.getsockname()[1]}/rewind"
         with closing(Store.open(url)) as store:
             writer = TallyWriter(store, tallies, "here", RETENTION_MS)
-            tallies.count(Settled("wh_1", LiveOutcome.DELIVERED, now_ms(), now_ms(), 1.0))
+            tallies.count_delivery(
+                SettledDelivery("wh_1", LiveOutcome.DELIVERED, now_ms(), now_ms(), 1.0)
+            )
             await writer.finish()
             asked, _ = silent.accept()
             asked.setblocking(False)

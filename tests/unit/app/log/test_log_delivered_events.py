@@ -1,10 +1,11 @@
 """Which records of a log the outcomes of several data centres name."""
 
 from app.domain.dedupe import lasting_digest
+from app.domain.delivery import LiveOutcome
 from app.domain.model import OffsetRange
 from app.log.delivered import DeliveredEvents
 from app.log.event import LoggedEvent
-from app.log.outcomes import DeliveryOutcome, LiveOutcome
+from app.log.outcomes import DeliveryOutcome
 
 RANGE = OffsetRange(3, 100, 200)
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.domain.delivery import LiveOutcome
 from app.log.outcomes import (
     REASON_CHARS_MAX,
     DeliveryOutcome,
-    LiveOutcome,
     decode_outcome,
     encode_outcome,
 )
@@ -61,7 +61,7 @@ def test_what_is_written_is_read_back(outcome: DeliveryOutcome) -> None:
 
 
 def test_a_long_reason_is_cut() -> None:
-    long = DeliveryOutcome(1, 2, "evt", LiveOutcome.LEFT, 0, None, "x" * 10_000, 0, None)
+    long = DeliveryOutcome(1, 2, "evt", LiveOutcome.SKIPPED, 0, None, "x" * 10_000, 0, None)
     read = decode_outcome(encode_outcome(long))
     assert read is not None
     assert read.reason == "x" * REASON_CHARS_MAX

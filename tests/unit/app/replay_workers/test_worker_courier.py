@@ -5,9 +5,9 @@ from contextlib import closing
 from pathlib import Path
 
 from app.domain.checkpointing import DeliveryLedger
-from app.domain.health import ReceiverHealth
+from app.domain.endpoint_health import ProbedEndpointHealth
 from app.domain.model import Counts, NewReplay, NewWebhook, Window
-from app.domain.pace import Pace
+from app.domain.rates import RateLimiter
 from app.domain.retry import RetryPolicy
 from app.log.event import LoggedEvent
 from app.replay_workers.backlog import Backlog
@@ -54,8 +54,8 @@ def test_a_lease_that_ends_while_a_connection_is_made_costs_no_attempt(tmp_path:
                     clock=lambda: next(looks, 0.0),
                 ),
                 backlog=backlog,
-                health=ReceiverHealth(policy),
-                pace=Pace(1_000_000, 0.0),
+                health=ProbedEndpointHealth(policy),
+                pace=RateLimiter(1_000_000, 0.0),
                 metrics=WorkerMetrics().deliveries,
             )
             event = LoggedEvent(7, 1, None, "evt_1", "made", b"{}")

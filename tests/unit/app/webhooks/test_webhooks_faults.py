@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from app.domain.delivery import Delivered, Outcome, Refused, Unreachable
+from app.domain.delivery import AttemptOutcome, Delivered, Rejected, Unreachable
 from app.domain.model import Validation
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
@@ -35,7 +35,7 @@ HEAD_TOO_LONG = Unreachable("malformed answer: its head is above 4096 bytes")
 CLOSED = Unreachable("reset: the connection was closed without an answer")
 RESET = Unreachable("reset: Connection reset by peer")
 
-FAULTS: dict[str, tuple[Behaviour, Outcome]] = {
+FAULTS: dict[str, tuple[Behaviour, AttemptOutcome]] = {
     "hangs": (hang(), SILENT),
     "drips its head": (drip(OK + b"x: ", b"y"), SILENT),
     "drips 1xx": (drip(b"", b"HTTP/1.1 102 Processing\r\n\r\n", 0.1), SILENT),
@@ -60,7 +60,9 @@ FAULTS: dict[str, tuple[Behaviour, Outcome]] = {
 
 
 @pytest.mark.parametrize(("behaviour", "outcome"), FAULTS.values(), ids=FAULTS.keys())
-async def test_a_fault_has_its_outcome_and_is_left(behaviour: Behaviour, outcome: Outcome) -> None:
+async def test_a_fault_has_its_outcome_and_is_left(
+    behaviour: Behaviour, outcome: AttemptOutcome
+) -> None:
     async with WebhookSender(Guard(allow_private=True), LIMITS) as sender:
         async with FaultyPeer(behaviour) as peer:
             assert await sender.send(peer.url, {"webhook-id": "evt_1"}, b"{}") == outcome
@@ -111,7 +113,7 @@ FRAGMENTS = [
 @example(b"HTTP/1.1 101 X\r\nconnection: upgrade\r\nupgrade: x\r\n\r\nabc")
 @example(b"HTTP/1.1 200 OK\r\nconnection: upgrade\r\nupgrade: x\r\n\r\nabc")
 def test_whatever_a_receiver_answers_is_an_outcome_and_no_error_of_ours(answer: bytes) -> None:
-    async def exchange() -> tuple[Outcome, Outcome, Proved | NotProved]:
+    async def exchange() -> tuple[AttemptOutcome, AttemptOutcome, Proved | NotProved]:
         async with (
             WebhookSender(Guard(allow_private=True), LIMITS) as sender,
             FaultyPeer(say(answer)) as peer,
@@ -122,7 +124,7 @@ def test_whatever_a_receiver_answers_is_an_outcome_and_no_error_of_ours(answer: 
             return event, asked, await prove(sender, webhook_at(peer.url, Validation.CRC))
 
     event, asked, verdict = asyncio.run(exchange())
-    assert isinstance(event, Delivered | Refused | Unreachable)
+    assert isinstance(event, Delivered | Rejected | Unreachable)
     assert type(asked) is type(event)
     assert isinstance(verdict, NotProved)
 
@@ -140,15 +142,15 @@ async def test_a_wait_is_asked_for_in_seconds_or_by_date(status: int) -> None:
             seconds = await sender.send(peer.url, {}, b"{}")
         async with FaultyPeer(say(answer_of(status, moment))) as peer:
             date = await sender.send(peer.url, {}, b"{}")
-    assert isinstance(seconds, Refused)
-    assert isinstance(date, Refused)
+    assert isinstance(seconds, Rejected)
+    assert isinstance(date, Rejected)
     assert (seconds.status, seconds.retry_after_s) == (status, 120.0)
     assert date.retry_after_s is not None
     assert 3500 < date.retry_after_s <= 3600
 
 
 @pytest.mark.parametrize(("behaviour", "outcome"), FAULTS.values(), ids=FAULTS.keys())
-async def test_no_fault_answers_a_challenge(behaviour: Behaviour, outcome: Outcome) -> None:
+async def test_no_fault_answers_a_challenge(behaviour: Behaviour, outcome: AttemptOutcome) -> None:
     async with (
         WebhookSender(Guard(allow_private=True), LIMITS) as sender,
         FaultyPeer(behaviour) as peer,
@@ -167,7 +169,7 @@ async def test_no_fault_answers_a_challenge(behaviour: Behaviour, outcome: Outco
     [FAULTS[name] for name in ("endless headers", "endless body", "closes at once")],
 )
 async def test_a_ping_is_taken_where_an_event_would_be(
-    behaviour: Behaviour, outcome: Outcome
+    behaviour: Behaviour, outcome: AttemptOutcome
 ) -> None:
     async with (
         WebhookSender(Guard(allow_private=True), LIMITS) as sender,

@@ -3,7 +3,7 @@
 import pytest
 from prometheus_client import CollectorRegistry
 
-from app.domain.delivery import Delivered, Outcome, Refused, Unreachable, Withheld
+from app.domain.delivery import AttemptOutcome, Delivered, NotSent, Rejected, Unreachable
 from app.webhooks.metrics import DeliveryMetrics
 
 
@@ -11,14 +11,14 @@ from app.webhooks.metrics import DeliveryMetrics
     ("outcome", "result"),
     [
         (Delivered(204), "delivered"),
-        (Refused(302, None, ""), "refused_3xx"),
-        (Refused(429, None, ""), "refused_4xx"),
-        (Refused(503, None, ""), "refused_5xx"),
-        (Refused(999, None, ""), "refused_other"),
+        (Rejected(302, None, ""), "refused_3xx"),
+        (Rejected(429, None, ""), "refused_4xx"),
+        (Rejected(503, None, ""), "refused_5xx"),
+        (Rejected(999, None, ""), "refused_other"),
         (Unreachable("reset"), "unreachable"),
     ],
 )
-def test_an_attempt_is_counted_by_its_result(outcome: Outcome, result: str) -> None:
+def test_an_attempt_is_counted_by_its_result(outcome: AttemptOutcome, result: str) -> None:
     registry = CollectorRegistry()
     DeliveryMetrics(registry).count(outcome, 0.02, 300)
     assert registry.get_sample_value("rewind_delivery_attempts_total", {"result": result}) == 1
@@ -28,7 +28,7 @@ def test_an_attempt_is_counted_by_its_result(outcome: Outcome, result: str) -> N
 
 def test_what_was_withheld_took_no_time_and_sent_nothing() -> None:
     registry = CollectorRegistry()
-    DeliveryMetrics(registry).count(Withheld(), 5.0, 300)
+    DeliveryMetrics(registry).count(NotSent(), 5.0, 300)
     attempts = {"result": "withheld"}
     assert registry.get_sample_value("rewind_delivery_attempts_total", attempts) == 1
     assert registry.get_sample_value("rewind_delivery_seconds_count") == 0

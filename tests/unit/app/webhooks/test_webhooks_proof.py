@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from standardwebhooks import Webhook as StandardWebhook
 
-from app.domain.delivery import Delivered, Refused
+from app.domain.delivery import Delivered, Rejected
 from app.domain.model import Validation, Webhook
 from app.webhooks.challenge import crc_answer
 from app.webhooks.guard import Guard
@@ -266,7 +266,7 @@ async def test_a_connection_serves_proofs_and_events_alike(sender: WebhookSender
     async with ScriptedPeer([answers]) as peer:
         assert await sender.send(peer.url, {}, b"{}") == Delivered(200)
         outcome = await sender.ask(peer.url, {"a": "b c&"}, {}, body_bytes_max=5)
-        assert outcome == (Refused(403, None, "HTTP 403 Forbidden", "hello"), b"hello")
+        assert outcome == (Rejected(403, None, "HTTP 403 Forbidden", "hello"), b"hello")
         _, body = await sender.ask(peer.url, {}, {}, body_bytes_max=4)
         assert body is None
         assert peer.connections == 1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.domain.delivery import Delivered, Refused, Unreachable
+from app.domain.delivery import Delivered, Rejected, Unreachable
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
 from app.webhooks.sender import WebhookSender
@@ -18,7 +18,7 @@ def answer(body: bytes, status: int = 500) -> bytes:
 async def kept(sender: WebhookSender, script: bytes, *, lingers: bool = False) -> str:
     async with ScriptedPeer([[script]], lingers=lingers) as peer:
         outcome = await sender.send(peer.url, {}, b"{}")
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, Rejected)
     return outcome.response
 
 
@@ -59,9 +59,9 @@ async def test_the_words_of_one_answer_are_not_those_of_the_next(sender: Webhook
         outcomes = [await sender.send(peer.url, {}, b"{}") for _ in range(3)]
         assert peer.connections == 1
     assert outcomes == [
-        Refused(500, None, "HTTP 500 Internal Server Error", "no"),
+        Rejected(500, None, "HTTP 500 Internal Server Error", "no"),
         Delivered(200),
-        Refused(500, None, "HTTP 500 Internal Server Error", "not now"),
+        Rejected(500, None, "HTTP 500 Internal Server Error", "not now"),
     ]
 
 
@@ -75,7 +75,7 @@ async def test_the_words_of_any_answer_are_kept_where_they_are_asked_for(
     assert [text for _, text in found] == ["a" * 1_024, "no", ""]
     assert [outcome for outcome, _ in found] == [
         Delivered(200),
-        Refused(500, None, "HTTP 500 Internal Server Error", "no"),
+        Rejected(500, None, "HTTP 500 Internal Server Error", "no"),
         Delivered(204),
     ]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.delivery import Delivered, Refused, Unreachable
+from app.domain.delivery import Delivered, Rejected, Unreachable
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
 from app.webhooks.receiver import ReceivedWebhook, WebhookReceiver
@@ -51,7 +51,7 @@ async def test_every_other_status_is_a_refusal(
 ) -> None:
     receiver.answer(status)
     outcome = await sender.send(receiver.url, HEADERS, b"{}")
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, Rejected)
     assert (outcome.status, outcome.retry_after_s) == (status, None)
     assert outcome.reason.startswith(f"HTTP {status}")
 
@@ -62,14 +62,14 @@ async def test_a_redirect_is_not_followed(
     redirect = f"HTTP/1.1 307 X\r\nlocation: {receiver.url}/\r\ncontent-length: 0\r\n\r\n"
     async with ScriptedPeer([[redirect.encode()]]) as peer:
         outcome = await sender.send(peer.url, HEADERS, b"{}")
-    assert outcome == Refused(307, None, "HTTP 307 Temporary Redirect; redirects are not followed")
+    assert outcome == Rejected(307, None, "HTTP 307 Temporary Redirect; redirects are not followed")
     assert not received
 
 
 async def test_retry_after_is_handed_on(sender: WebhookSender, receiver: WebhookReceiver) -> None:
     receiver.answer(503, retry_after="17")
     outcome = await sender.send(receiver.url, HEADERS, b"{}")
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, Rejected)
     assert outcome.retry_after_s == 17.0
 
 
@@ -140,7 +140,7 @@ async def test_what_arrives_unasked_answers_nothing(sender: WebhookSender) -> No
         (connection,) = pool._idle
         connection.data_received(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
         outcome = await sender.send(peer.url, HEADERS, b"{}")
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, Rejected)
     assert peer.connections == 2
 
 
@@ -220,7 +220,7 @@ async def test_a_chunked_answer_with_trailers_is_read_to_its_end(sender: Webhook
     )
     async with ScriptedPeer([[chunked, NO_CONTENT]]) as peer:
         outcome = await sender.send(peer.url, HEADERS, b"{}")
-        assert outcome == Refused(503, None, "HTTP 503 Service Unavailable", "body")
+        assert outcome == Rejected(503, None, "HTTP 503 Service Unavailable", "body")
         assert await sender.send(peer.url, HEADERS, b"{}") == Delivered(204)
         assert peer.connections == 1
 
@@ -274,7 +274,7 @@ async def test_a_body_that_drips_is_left_in_time_and_its_status_counts() -> None
     drip = b"HTTP/1.1 410 Gone\r\ncontent-length: 10\r\n\r\n1"
     async with sender_with(total_s=0.05) as sender, ScriptedPeer([[drip]], lingers=True) as peer:
         outcome = await sender.send(peer.url, HEADERS, b"{}")
-        assert outcome == Refused(410, None, "HTTP 410 Gone", "1")
+        assert outcome == Rejected(410, None, "HTTP 410 Gone", "1")
         await peer.closed_by_sender.wait()
 
 
@@ -292,7 +292,7 @@ async def test_an_answer_that_comes_before_the_whole_request_counts() -> None:
     port = server.sockets[0].getsockname()[1]
     async with sender_with() as sender:
         outcome = await sender.send(f"http://127.0.0.1:{port}/", HEADERS, body)
-        assert isinstance(outcome, Refused)
+        assert isinstance(outcome, Rejected)
         assert outcome.status == 413
         (pool,) = sender._pools.values()
         assert pool.is_unused, "what is left of the request must not lead the next one"

@@ -5,12 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain import dedupe
+from app.domain.delivery import LiveOutcome
 from app.domain.hours import hour_text
 from app.domain.model import Counts
 from app.domain.options import Source
 from app.log import outcomes, replay_outcomes, topics
 from app.log.event import place_name as place_name_of_service
-from app.log.outcomes import DeliveryOutcome, LiveOutcome, encode_outcome
+from app.log.outcomes import DeliveryOutcome, encode_outcome
 from app.log.replay_outcomes import ReplayOutcome, encode_replay_outcome
 from spark_jobs.errors import REASON_CHARS_MAX, UndecodableRecord
 from spark_jobs.jobs import delivery_records

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.live.progress import (
-    NOTE_CHARS_MAX,
-    Commit,
-    NoteUnreadable,
+from app.domain.partition_progress import (
+    METADATA_CHARS_MAX,
+    InvalidCommitMetadata,
+    PartitionCommit,
     PartitionProgress,
     resume,
 )
@@ -15,7 +15,7 @@ from app.live.progress import (
 OFFSETS = st.integers(0, 2**62)
 
 
-def open_after(commit: Commit, end: int) -> set[int]:
+def open_after(commit: PartitionCommit, end: int) -> set[int]:
     """What a process that begins with `commit` delivers of a log that ends at `end`."""
     progress = resume(commit)
     return {offset for offset in range(progress.read_from, end) if progress.open(offset)}
@@ -61,7 +61,7 @@ def test_a_commit_never_forgets_what_is_open_and_always_fits(
         progress.open(offset)
         offsets.append(offset)
     commit = progress.commit()
-    assert len(commit.note) <= NOTE_CHARS_MAX
+    assert len(commit.metadata) <= METADATA_CHARS_MAX
     after = resume(commit)
     assert after.read_from == offsets[0]
     # Read again, or beyond the position and so not read yet.
@@ -73,33 +73,33 @@ def test_a_position_is_lowered_no_further_than_the_note_needs() -> None:
     progress = progress_with(0, 10_000, set(range(1, 10_000, 2)))
     commit = progress.commit()
     assert 3_000 <= commit.position < 3_100
-    assert len(commit.note) <= NOTE_CHARS_MAX
+    assert len(commit.metadata) <= METADATA_CHARS_MAX
 
 
 def test_what_is_settled_again_and_again_needs_no_note() -> None:
     progress = progress_with(5, 9, {5, 6, 7, 8})
-    assert progress.commit() == Commit(9, "")
+    assert progress.commit() == PartitionCommit(9, "")
     progress.settle(7)
-    assert progress.commit() == Commit(9, "")
+    assert progress.commit() == PartitionCommit(9, "")
 
 
 def test_a_note_is_as_its_page_says() -> None:
     # Open are 3, 4 and 7 of those below 9: distance 6; two open, two not, one open.
     progress = progress_with(0, 9, {0, 1, 2, 5, 6, 8})
-    assert progress.commit() == Commit(9, "r1:BgICAQ")
+    assert progress.commit() == PartitionCommit(9, "r1:BgICAQ")
 
 
 def test_what_was_settled_is_not_opened_again_nor_what_was_read_twice() -> None:
-    progress = resume(Commit(9, "r1:BgICAQ"))
+    progress = resume(PartitionCommit(9, "r1:BgICAQ"))
     assert [offset for offset in range(12) if progress.open(offset)] == [3, 4, 7, 9, 10, 11]
     assert not any(progress.open(offset) for offset in range(12))
-    assert progress.open_count == 6
+    assert progress.unsettled_count == 6
 
 
 def test_open_records_that_the_log_has_no_more_are_done_with() -> None:
-    progress = resume(Commit(9, "r1:BgICAQ"))
-    progress.read_to(5)
-    assert progress.commit() == Commit(9, "r1:AgE")
+    progress = resume(PartitionCommit(9, "r1:BgICAQ"))
+    progress.settle_deleted(5)
+    assert progress.commit() == PartitionCommit(9, "r1:AgE")
     assert [offset for offset in range(5, 10) if progress.open(offset)] == [7, 9]
 
 
@@ -116,14 +116,14 @@ def test_open_records_that_the_log_has_no_more_are_done_with() -> None:
     ],
 )
 def test_a_note_of_somebody_else_is_refused(note: str) -> None:
-    with pytest.raises(NoteUnreadable):
-        resume(Commit(9, note))
+    with pytest.raises(InvalidCommitMetadata):
+        resume(PartitionCommit(9, note))
 
 
 @given(st.text(max_size=100) | st.binary(max_size=60).map(lambda raw: "r1:" + raw.hex()))
 def test_any_note_is_read_or_refused(note: str) -> None:
     try:
-        progress = resume(Commit(1_000, note))
-    except NoteUnreadable:
+        progress = resume(PartitionCommit(1_000, note))
+    except InvalidCommitMetadata:
         return
     assert 0 <= progress.read_from <= 1_000

@@ -1,8 +1,16 @@
 import pytest
 
-from app.domain.tallies import NOBODY_TOOK, CountedTally, DeliveryTally, Span
-from app.live.tallies import AHEAD_MS, CELLS_MAX, Settled, Tallies
-from app.log.outcomes import LiveOutcome
+from app.domain.delivery import LiveOutcome
+from app.domain.tallies import (
+    AHEAD_MS,
+    CELLS_MAX,
+    NO_ATTEMPTS,
+    CountedTally,
+    DeliveryTally,
+    SettledDelivery,
+    Span,
+    TallyCounter,
+)
 
 HOUR_MS = 3_600_000
 FIVE_MS = 300_000
@@ -16,14 +24,14 @@ def never() -> None:
     raise AssertionError("there was room for all")
 
 
-def counted(*events: Settled) -> list[CountedTally]:
-    tallies = Tallies(HISTORY_MS, never)
+def counted(*events: SettledDelivery) -> list[CountedTally]:
+    tallies = TallyCounter(HISTORY_MS, never)
     for event in events:
-        tallies.count(event)
-    return tallies.take()()
+        tallies.count_delivery(event)
+    return tallies.drain()()
 
 
-def of_span(span: Span, *events: Settled) -> list[DeliveryTally]:
+def of_span(span: Span, *events: SettledDelivery) -> list[DeliveryTally]:
     return [each.tally for each in counted(*events) if each.span is span]
 
 
@@ -33,8 +41,8 @@ def event(
     settled_ms: int = NOW_MS,
     took_ms: float | None = 20.0,
     webhook_id: str = "wh_1",
-) -> Settled:
-    return Settled(webhook_id, outcome, event_ms, settled_ms, took_ms)
+) -> SettledDelivery:
+    return SettledDelivery(webhook_id, outcome, event_ms, settled_ms, took_ms)
 
 
 def test_each_outcome_is_counted_as_what_it_is() -> None:
@@ -64,7 +72,7 @@ def test_response_times_are_counted_up_to_their_bounds() -> None:
     (tally,) = of_span(Span.SETTLED, *(event(took_ms=each) for each in times_ms))
     assert tally.took == (2, 1, 1, 0, 0, 0, 2, 2)
     (hour,) = of_span(Span.EVENT, *(event(took_ms=each) for each in times_ms))
-    assert hour.took == NOBODY_TOOK
+    assert hour.took == NO_ATTEMPTS
 
 
 def test_of_missed_events_the_latest_times_are_kept() -> None:
@@ -89,29 +97,29 @@ def test_what_is_too_old_or_ahead_belongs_to_no_hour(age_ms: int, hours: int) ->
 
 
 def test_what_was_taken_is_not_counted_again() -> None:
-    tallies = Tallies(HISTORY_MS, never)
-    tallies.count(event())
-    taken = tallies.take()
+    tallies = TallyCounter(HISTORY_MS, never)
+    tallies.count_delivery(event())
+    taken = tallies.drain()
     assert not tallies
-    tallies.count(event(FAILED))
+    tallies.count_delivery(event(FAILED))
     assert tallies
     assert {each.tally.delivered for each in taken()} == {1}
-    assert {(each.tally.delivered, each.tally.failed) for each in tallies.take()()} == {(0, 1)}
+    assert {(each.tally.delivered, each.tally.failed) for each in tallies.drain()()} == {(0, 1)}
 
 
 @pytest.mark.long
 def test_counts_are_bounded_and_what_finds_no_room_is_told() -> None:
     lost: list[None] = []
-    tallies = Tallies(HISTORY_MS, lambda: lost.append(None))
+    tallies = TallyCounter(HISTORY_MS, lambda: lost.append(None))
     for number in range(CELLS_MAX):
-        tallies.count(event(webhook_id=f"wh_{number}"))
+        tallies.count_delivery(event(webhook_id=f"wh_{number}"))
     assert not lost
-    tallies.count(event(webhook_id="wh_more"))
-    tallies.count(event(webhook_id="wh_0"))
+    tallies.count_delivery(event(webhook_id="wh_more"))
+    tallies.count_delivery(event(webhook_id="wh_0"))
     # One for each of both spans.
     assert len(lost) == 2
-    found = tallies.take()()
+    found = tallies.drain()()
     assert len(found) == 2 * CELLS_MAX
     assert sum(each.tally.delivered for each in found) == 2 * CELLS_MAX + 2
-    tallies.count(event(webhook_id="wh_more"))
+    tallies.count_delivery(event(webhook_id="wh_more"))
     assert len(lost) == 2

@@ -4,17 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.pace import SLACK_S, Pace
+from app.domain.rates import SLACK_S, RateLimiter
 
 RATES = st.integers(1, 1_000_000)
 
 
 def starts(rate: int, requests: list[tuple[int, float]]) -> list[tuple[float, int]]:
     """When each request of so many events starts, if its sender asks so late for it."""
-    now_s, pace, begun = 0.0, Pace(rate, 0.0), []
+    now_s, pace, begun = 0.0, RateLimiter(rate, 0.0), []
     for size, late_s in requests:
         now_s += late_s
-        now_s += pace.wait_s(size, now_s)
+        now_s += pace.reserve(size, now_s)
         begun.append((now_s, size))
     return begun
 
@@ -26,16 +26,16 @@ def test_it_is_as_fast_as_it_may_be(rate: int) -> None:
 
 
 def test_the_first_event_does_not_wait_and_the_next_does() -> None:
-    pace = Pace(1, 100.0)
-    assert pace.wait_s(1, 100.0) == 0.0
-    assert pace.wait_s(1, 100.0) == pytest.approx(1.0)
-    assert pace.wait_s(1, 100.5) == pytest.approx(1.5)
+    pace = RateLimiter(1, 100.0)
+    assert pace.reserve(1, 100.0) == 0.0
+    assert pace.reserve(1, 100.0) == pytest.approx(1.0)
+    assert pace.reserve(1, 100.5) == pytest.approx(1.5)
 
 
 def test_a_batch_makes_the_next_one_wait_for_all_its_events() -> None:
-    pace = Pace(200, 0.0)
-    assert pace.wait_s(100, 0.0) == 0.0
-    assert pace.wait_s(1, 0.0) == pytest.approx(0.5)
+    pace = RateLimiter(200, 0.0)
+    assert pace.reserve(100, 0.0) == 0.0
+    assert pace.reserve(1, 0.0) == pytest.approx(0.5)
 
 
 def test_who_is_late_each_time_does_not_fall_behind() -> None:
@@ -44,9 +44,9 @@ def test_who_is_late_each_time_does_not_fall_behind() -> None:
 
 
 def test_time_that_was_not_used_is_lost() -> None:
-    pace = Pace(10, 0.0)
-    assert pace.wait_s(1, 1_000.0) == 0.0
-    assert pace.wait_s(1, 1_000.0) == pytest.approx(0.1 - SLACK_S)
+    pace = RateLimiter(10, 0.0)
+    assert pace.reserve(1, 1_000.0) == 0.0
+    assert pace.reserve(1, 1_000.0) == pytest.approx(0.1 - SLACK_S)
 
 
 @given(

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.globs import glob_matches
+from app.domain.rule_index import RuleIndex
 from app.domain.rules import Rule, Scalar
-from app.live.matching import RuleIndex
 
 
 def index_of(*rules: Rule) -> RuleIndex:
@@ -101,7 +101,7 @@ def test_rules_that_are_removed_leave_nothing_behind() -> None:
     assert index.match("x", body(userId="42")) == ["wh_a"]
     index.remove_webhook("wh_a")
     index.remove_webhook("wh_a")
-    assert (len(index), index.asks_for_values) == (0, False)
+    assert (len(index), index.has_conditions) == (0, False)
     assert index.match("x", body(userId="42")) == []
 
 
