@@ -5,11 +5,11 @@ import re
 from functools import partial
 from typing import Final
 
-from logbroker.client.complaints import Complaints, Reasons
+from logbroker.client.librdkafka import ErrorReporter, RepeatFilter
 
 _log: Final = logging.getLogger(__name__)
 
-COMPLAINTS: Final = Complaints(partial(_log.warning, "log client: %s"))
+COMPLAINTS: Final = ErrorReporter(partial(_log.warning, "log client: %s"))
 """Of all clients of this process: some live for one call alone."""
 
 CLIENT_LOG: Final = logging.getLogger("app.log.librdkafka")
@@ -17,7 +17,7 @@ CLIENT_LOG: Final = logging.getLogger("app.log.librdkafka")
 
 _CLIENT_AND_THREAD: Final = re.compile(r"FAIL \[[^\]]*\] \[thrd:[^\]]*\]: ")
 
-_reasons: Final = Reasons()
+_reasons: Final = RepeatFilter()
 
 
 def _is_news(record: logging.LogRecord) -> bool:

@@ -10,8 +10,7 @@ from app.domain.model import OffsetRange, Window
 from app.log.complaints import CLIENT_LOG
 from app.log.errors import HistoryLost, LogUnavailable
 from app.log.event import LoggedEvent, header_text, is_presentable
-from logbroker.client.groupless_consumer import COORDINATOR_ERRORS
-from logbroker.client.record_headers import readable_headers
+from logbroker.client.librdkafka import COORDINATOR_ERRORS, readable_headers
 
 _WAIT_S: Final = 0.2
 """The longest a read blocks; whoever wants to stop waits no longer than that."""

@@ -10,8 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from logbroker.audit.comparison import LOCAL
 from logbroker.audit.intake import AuditEntry
-from logbroker.client.groupless_consumer import COORDINATOR_ERRORS, make_consumer
-from logbroker.client.record_headers import readable_headers
+from logbroker.client.librdkafka import COORDINATOR_ERRORS, make_consumer, readable_headers
 from logbroker.errors import LogbrokerError
 
 REQUEST_TIMEOUT_S: Final = 10.0

@@ -10,7 +10,7 @@ import click
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from logbroker.cli.refusal import REFUSED, refuse
+from logbroker.cli.formats import REFUSED, refuse
 from logbroker.errors import LogbrokerError
 
 _log: Final = logging.getLogger(__name__)

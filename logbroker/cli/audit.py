@@ -22,9 +22,8 @@ from logbroker.cli.admin_command import (
     one_line_errors,
 )
 from logbroker.cli.client_config import CLIENT_CONFIG, read_client_config
+from logbroker.cli.formats import format_time, table_lines
 from logbroker.cli.groups import Rfc3339
-from logbroker.cli.rfc3339 import format_time
-from logbroker.cli.text_table import table_lines
 from logbroker.client.audit_mark import AUDIT_TOPIC
 
 MISSING: Final = 1

@@ -11,8 +11,8 @@ from typing import BinaryIO, Final
 
 import click
 
+from logbroker.cli.formats import format_time
 from logbroker.cli.index_agreement import IndexAgreement, OffsetIndexAgreement, TimeIndexAgreement
-from logbroker.cli.rfc3339 import format_time
 from logbroker.errors import CorruptBatch
 from logbroker.records.batch import (
     HEADER_BYTES,

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from logbroker.cli.group_admin import DEAD, GroupAdmin, GroupMember
 from logbroker.cli.log_positions import LATEST, Place, Position
-from logbroker.registry.paper_group import PaperConsumer, PaperGroup
+from logbroker.groups.stored import PaperConsumer, PaperGroup
 
 
 @dataclass(frozen=True, slots=True)

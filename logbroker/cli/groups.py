@@ -13,22 +13,21 @@ from logbroker.cli.admin_command import (
     json_option,
     one_line_errors,
 )
+from logbroker.cli.formats import parse_time, table_lines
 from logbroker.cli.group_admin import GroupAdmin
 from logbroker.cli.group_report import GroupReport, describe_group
 from logbroker.cli.group_text import plan_lines, report_lines
 from logbroker.cli.offset_reset import (
     PlannedOffset,
+    SelectedPartitions,
     Target,
     ToEarliest,
     ToLatest,
     ToOffset,
-    TopicChoice,
     ToTime,
     plan_reset,
 )
-from logbroker.cli.rfc3339 import parse_time
-from logbroker.cli.text_table import table_lines
-from logbroker.registry.paper_group import PaperGroup
+from logbroker.groups.stored import PaperGroup
 
 _zookeeper_option = click.option(
     "--zookeeper",
@@ -56,20 +55,20 @@ class Rfc3339(click.ParamType[int]):
             )
 
 
-class Topics(click.ParamType[TopicChoice]):
+class Topics(click.ParamType[SelectedPartitions]):
     """TOPIC, or TOPIC:PARTITION,PARTITION."""
 
     name = "TOPIC[:N,N]"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> TopicChoice:
+    ) -> SelectedPartitions:
         """The topic and the numbers."""
         topic, colon, numbers = str(value).partition(":")
         partitions = numbers.split(",") if colon else []
         if not topic or not all(each.isascii() and each.isdecimal() for each in partitions):
             self.fail(f"{value!r} is no choice; allowed is TOPIC or TOPIC:0,1", param, ctx)
-        return TopicChoice(topic, tuple(map(int, partitions)))
+        return SelectedPartitions(topic, tuple(map(int, partitions)))
 
 
 @click.group()
@@ -137,7 +136,7 @@ def describe(
 @bootstrap_servers_option
 def reset(
     group: str,
-    choices: tuple[TopicChoice, ...],
+    choices: tuple[SelectedPartitions, ...],
     all_topics: bool,
     execute: bool,
     as_json: bool,

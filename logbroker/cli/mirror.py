@@ -6,10 +6,10 @@ from typing import Any, Final
 import click
 
 from logbroker.cli.client_config import CLIENT_CONFIG, read_client_config
+from logbroker.cli.formats import MISUSED, refuse
 from logbroker.cli.log_lines import open_log
-from logbroker.cli.refusal import MISUSED, refuse
 from logbroker.cli.server_command import (
-    Address,
+    AddressParam,
     log_format_option,
     metrics_address,
     stop_at_end_of_stdin,
@@ -96,7 +96,7 @@ def _told(name: str, **more: Any) -> dict[str, Any]:
 )
 @click.option(
     "--metrics-listen",
-    type=Address(),
+    type=AddressParam(),
     help=f"Where to serve Prometheus metrics, if not on {_METRICS_HOST}.",
     **_told("METRICS_LISTEN"),
 )

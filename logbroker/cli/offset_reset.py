@@ -9,7 +9,7 @@ from logbroker.cli.group_admin import MEMBERLESS, GroupAdmin, GroupDescription
 from logbroker.cli.log_positions import EARLIEST, LATEST, LogPositions, Place, since
 
 
-class TopicChoice(NamedTuple):
+class SelectedPartitions(NamedTuple):
     """A topic, and those of its partitions that are meant; all where none is named."""
 
     topic: str
@@ -54,7 +54,7 @@ class PlannedOffset:
 
 
 def plan_reset(
-    admin: GroupAdmin, group: str, choices: Sequence[TopicChoice] | None, target: Target
+    admin: GroupAdmin, group: str, choices: Sequence[SelectedPartitions] | None, target: Target
 ) -> list[PlannedOffset]:
     """The new offset of each partition chosen; of each that has one committed without `choices`.
 
@@ -80,7 +80,9 @@ def _check_memberless(group: GroupDescription) -> None:
         )
 
 
-def _places(leaders: Mapping[Place, int | None], choices: Iterable[TopicChoice]) -> list[Place]:
+def _places(
+    leaders: Mapping[Place, int | None], choices: Iterable[SelectedPartitions]
+) -> list[Place]:
     numbers: dict[str, list[int]] = {}
     for topic, partition in leaders:
         numbers.setdefault(topic, []).append(partition)

@@ -6,10 +6,10 @@ import click
 
 from logbroker.cli.admin_command import bootstrap_servers_option
 from logbroker.cli.client_config import CLIENT_CONFIG, read_client_config
+from logbroker.cli.formats import refuse
 from logbroker.cli.log_lines import open_log
-from logbroker.cli.refusal import refuse
 from logbroker.cli.server_command import (
-    Address,
+    AddressParam,
     log_format_option,
     stop_at_end_of_stdin,
     stop_on_stdin_close_option,
@@ -21,7 +21,7 @@ from logbroker.errors import LogbrokerError
 @bootstrap_servers_option
 @click.option(
     "--listen",
-    type=Address(),
+    type=AddressParam(),
     default="127.0.0.1:8081",
     envvar="LOGBROKER_REGISTRY_LISTEN",
     show_default=True,

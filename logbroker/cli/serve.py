@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
+from logbroker.cli.formats import refuse
 from logbroker.cli.log_lines import open_log
-from logbroker.cli.refusal import refuse
 from logbroker.cli.server_command import (
-    Address,
+    AddressParam,
     log_format_option,
     metrics_address,
     stop_at_end_of_stdin,
@@ -68,7 +68,7 @@ def _number_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.command()
 @click.option(
     "--listen",
-    type=Address(),
+    type=AddressParam(),
     default="127.0.0.1:9092",
     envvar="LOGBROKER_LISTEN",
     show_default=True,
@@ -105,7 +105,7 @@ def _number_options(command: Callable[..., None]) -> Callable[..., None]:
 )
 @click.option(
     "--metrics-listen",
-    type=Address(),
+    type=AddressParam(),
     envvar="LOGBROKER_METRICS_LISTEN",
     show_envvar=True,
     help="Where to serve Prometheus metrics, if not on the host of --listen.",

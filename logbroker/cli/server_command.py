@@ -27,7 +27,7 @@ stop_on_stdin_close_option = click.option(
 )
 
 
-class Address(click.ParamType[tuple[str, int]]):
+class AddressParam(click.ParamType[tuple[str, int]]):
     """HOST:PORT, or [HOST]:PORT for an IPv6 address."""
 
     name = "HOST:PORT"

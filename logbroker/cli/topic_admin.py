@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka.admin import NewTopic
 
 from logbroker.cli.admin_command import REQUEST_TIMEOUT_S, admin_client
+from logbroker.cli.formats import format_time
 from logbroker.cli.log_positions import (
     EARLIEST,
     LATEST,
@@ -16,7 +17,6 @@ from logbroker.cli.log_positions import (
     Position,
     since,
 )
-from logbroker.cli.rfc3339 import format_time
 
 if TYPE_CHECKING:
     from logbroker.cli.topic_facts import TopicFacts, TopicFactsClient

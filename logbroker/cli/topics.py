@@ -11,7 +11,7 @@ from logbroker.cli.admin_command import (
     json_option,
     one_line_errors,
 )
-from logbroker.cli.text_table import table_lines
+from logbroker.cli.formats import table_lines
 from logbroker.cli.topic_admin import (
     BROKER_DEFAULT,
     PARTITIONS_MAX,

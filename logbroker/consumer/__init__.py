@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     )
     from logbroker.consumer.audited_producer import AuditedProducer
     from logbroker.consumer.connector import ConsumerConnector
-    from logbroker.consumer.message import Message
+    from logbroker.consumer.fetching import Message
     from logbroker.consumer.producer import NewMessage, Producer, SentSet
     from logbroker.consumer.stream import MessageStream
 
@@ -45,7 +45,7 @@ _MODULES: Final = {
     ),
     "logbroker.consumer.audited_producer": ("AuditedProducer",),
     "logbroker.consumer.connector": ("ConsumerConnector",),
-    "logbroker.consumer.message": ("Message",),
+    "logbroker.consumer.fetching": ("Message",),
     "logbroker.consumer.producer": ("NewMessage", "Producer", "SentSet"),
     "logbroker.consumer.stream": ("MessageStream",),
 }

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Self
 
 from logbroker.client.errors import ClientClosed, StreamsExist
-from logbroker.consumer.coordinator import Coordinator
-from logbroker.consumer.coordinator_events import Offsets
+from logbroker.consumer.coordinator import Coordinator, Offsets
 from logbroker.consumer.fetching import Fetcher
 from logbroker.consumer.registries import watch_brokers
 from logbroker.consumer.settings import STREAMS_MAX, ConsumerSettings
@@ -16,7 +15,7 @@ from logbroker.consumer.stream_receipts import (
     make_publisher,
     new_stream_name,
 )
-from logbroker.consumer.topic_partitions import PartitionPoll, TopicDirectory
+from logbroker.consumer.topic_partitions import PartitionLookup, PartitionPoller
 from logbroker.errors import ConfigurationError, InvalidTopic
 from logbroker.registry.topic import check_topic_name
 from logbroker.registry.zookeeper.lease import LeaseKeeper, boot_clock_s
@@ -75,7 +74,7 @@ class ConsumerConnector:
             client_settings or {},
             audit_tier,
         )
-        self._consumption: _Consumption | None = None
+        self._consumption: _RunningConsumer | None = None
         self._is_shut_down = False
         self._session = ZooKeeperSession(zookeeper, session_timeout_s)
         self._session.connect()
@@ -104,7 +103,7 @@ class ConsumerConnector:
             raise ClientClosed("the connector is shut down")
         if self._consumption is not None:
             raise StreamsExist("a connector creates its streams once")
-        consumption = _Consumption(self._settings, self._session, streams)
+        consumption = _RunningConsumer(self._settings, self._session, streams)
         consumption.start()
         self._consumption = consumption
         return consumption.streams
@@ -140,7 +139,7 @@ class ConsumerConnector:
         self._session.close()
 
 
-class _Consumption:
+class _RunningConsumer:
     """The streams of a connector, and the threads behind them."""
 
     def __init__(
@@ -152,13 +151,13 @@ class _Consumption:
             topic: [self._stream(topic) for _ in range(count)] for topic, count in streams.items()
         }
         self._session = session
-        self._directory = TopicDirectory(settings.librdkafka, topics)
+        self._directory = PartitionLookup(settings.librdkafka, topics)
         self._receipts = self._all_receipts()
         self.coordinator = Coordinator(
             settings, session, self._directory, self.streams, self._receipts
         )
         self._keeper = LeaseKeeper(session, lambda: self.coordinator.lease, self.coordinator.fail)
-        self._poll = PartitionPoll(
+        self._poll = PartitionPoller(
             self._directory,
             settings.partition_poll_s,
             lambda changed: watch_brokers(session, topics, changed),

@@ -1,28 +1,20 @@
-"""The thread that has a consumer's share of the group's partitions claimed, read and committed."""
+"""The thread that claims, reads and commits a consumer's partitions."""
 
 import logging
 import random
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Final
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END
 
 from logbroker.client.errors import BrokersUnavailable, ClientClosed
-from logbroker.consumer.assignment import Assignment, GroupView
-from logbroker.consumer.coordinator_events import (
-    Changed,
-    CommitAsked,
-    Event,
-    Failed,
-    LeaveAsked,
-    Offsets,
-    PartitionsChanged,
-    ReceiptsFull,
-)
-from logbroker.consumer.rebalance import (
+from logbroker.consumer.fetching import StreamAssignment
+from logbroker.consumer.rebalance.assignment import Assignment, GroupView
+from logbroker.consumer.rebalance.rebalancer import (
     Begin,
     Claim,
     Read,
@@ -34,14 +26,64 @@ from logbroker.consumer.rebalance import (
 )
 from logbroker.consumer.registries import GroupRegistries, NotRegistered, new_consumer_id
 from logbroker.consumer.settings import ConsumerSettings
-from logbroker.consumer.share import Share
 from logbroker.consumer.stream import MessageStream
 from logbroker.consumer.stream_receipts import ConsumerReceipts
-from logbroker.consumer.topic_partitions import Partitions, TopicDirectory
+from logbroker.consumer.topic_partitions import PartitionLookup, Partitions
 from logbroker.errors import LogbrokerError, RegistryUnavailable
 from logbroker.groups.stored import TopicPartition
 from logbroker.registry.zookeeper.lease import SessionLease, boot_clock_s
 from logbroker.registry.zookeeper.session import Deadline, ZooKeeperSession
+
+Offsets = dict[TopicPartition, int]
+"""How far a consumer is, or where its partitions end."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegistriesChanged:
+    """Something that was read in ZooKeeper may be so no more, or the connection has changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsChanged:
+    """The brokers tell of these partitions."""
+
+    partitions: Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRequested:
+    """A user wants offsets stored, what its thread was handed included."""
+
+    thread_id: int
+    answer: "Future[Offsets]"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReportDue:
+    """So much was counted for the audit that it should be published."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownRequested:
+    """The consumer is to give up everything and end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Another thread of the consumer's has ended, which it cannot do without."""
+
+    error: Exception
+
+
+Event = (
+    RegistriesChanged
+    | PartitionsChanged
+    | CommitRequested
+    | AuditReportDue
+    | ShutdownRequested
+    | Failed
+)
+
 
 _log: Final = logging.getLogger(__name__)
 
@@ -62,7 +104,7 @@ class Coordinator:
         self,
         settings: ConsumerSettings,
         session: ZooKeeperSession,
-        directory: TopicDirectory,
+        directory: PartitionLookup,
         streams: Streams,
         receipts: ConsumerReceipts | None = None,
     ) -> None:
@@ -106,7 +148,7 @@ class Coordinator:
 
     def look_again(self) -> None:
         """What was read in ZooKeeper may be so no more; safe on any thread."""
-        self._events.put(Changed())
+        self._events.put(RegistriesChanged())
 
     def partitions_changed(self, partitions: Partitions) -> None:
         """The brokers tell of these partitions; safe on any thread."""
@@ -114,7 +156,7 @@ class Coordinator:
 
     def receipts_full(self) -> None:
         """So much was counted for the audit that it should be published; safe on any thread."""
-        self._events.put(ReceiptsFull())
+        self._events.put(AuditReportDue())
 
     def fail(self, error: Exception) -> None:
         """End the consumer, as another thread of its has ended; safe on any thread."""
@@ -129,7 +171,7 @@ class Coordinator:
             ClientClosed: the coordinator has ended.
         """
         answer: Future[Offsets] = Future()
-        self._events.put(CommitAsked(threading.get_ident(), answer))
+        self._events.put(CommitRequested(threading.get_ident(), answer))
         if self._is_over:
             raise ClientClosed("the connector is shut down")
         try:
@@ -139,7 +181,7 @@ class Coordinator:
 
     def leave(self) -> None:
         """Commit, release, and end the streams; returns when it is done."""
-        self._events.put(LeaveAsked())
+        self._events.put(ShutdownRequested())
         self._thread.join()
 
     def _run(self) -> None:
@@ -188,16 +230,16 @@ class Coordinator:
 
     def _take(self, event: Event) -> None:
         match event:
-            case Changed():
+            case RegistriesChanged():
                 self._rebalancer.changed()
             case PartitionsChanged(partitions):
                 self._partitions = partitions
                 self._rebalancer.changed()
-            case CommitAsked(thread_id, answer):
+            case CommitRequested(thread_id, answer):
                 self._answer_commit(thread_id, answer)
-            case ReceiptsFull():
+            case AuditReportDue():
                 self._tell_receipts()
-            case LeaveAsked():
+            case ShutdownRequested():
                 self._is_leaving = True
             case Failed(error):
                 raise error
@@ -271,7 +313,7 @@ class Coordinator:
         for topic, streams in self._streams.items():
             for number, stream in enumerate(streams):
                 if starts := self._starts(assignment, topic, number):
-                    stream.begin(Share(topic, starts, lease))
+                    stream.begin(StreamAssignment(topic, starts, lease))
         _log.info("consumer=%s reads %s", self._consumer_id, sorted(assignment))
         self._rebalancer.begun()
 
@@ -379,7 +421,7 @@ class Coordinator:
     def _refuse_the_rest(self) -> None:
         while not self._events.empty():
             event = self._events.get()
-            if isinstance(event, CommitAsked):
+            if isinstance(event, CommitRequested):
                 event.answer.set_exception(ClientClosed("the connector is shut down"))
 
     def _retry_s(self) -> float:

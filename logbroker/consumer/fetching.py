@@ -1,17 +1,55 @@
-"""Fetches the messages of a share, reading ahead: the consumers' door to the brokers."""
+"""Fetches the messages of the partitions that a stream owns, with read-ahead."""
 
 import contextlib
 import logging
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from logbroker.client.errors import FetchFailed
-from logbroker.client.groupless_consumer import COORDINATOR_ERRORS, make_consumer
-from logbroker.client.record_headers import readable_headers
-from logbroker.consumer.message import Message
-from logbroker.consumer.share import Share
+from logbroker.client.librdkafka import COORDINATOR_ERRORS, make_consumer, readable_headers
+from logbroker.registry.zookeeper.lease import SessionLease
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class Message(NamedTuple):
+    """One message, and where it lies; `timestamp_ms` is -1 where the log has none for it."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+    headers: Headers
+
+
+class StreamAssignment:
+    """Partitions of one topic, where each is read from, and how far its user is.
+
+    A new claim makes a new share, be it of the same partitions: whatever was fetched for another
+    share is never handed out for this one. Not safe on several threads: its stream's lock is.
+    """
+
+    def __init__(self, topic: str, starts: Mapping[int, int], lease: SessionLease) -> None:
+        """`starts` has the first offset of each partition, or one of librdkafka's logical ones."""
+        self.topic = topic
+        self.starts = starts
+        self.lease = lease
+        self._processed: dict[int, int] = {}
+
+    def processed(self, partition: int, next_offset: int) -> None:
+        """Everything below `next_offset` was processed, or is no message."""
+        self._processed[partition] = next_offset
+
+    @property
+    def positions(self) -> dict[int, int]:
+        """For each partition of which something was processed, the offset to go on from."""
+        return dict(self._processed)
+
 
 _log: Final = logging.getLogger(__name__)
 
@@ -37,14 +75,14 @@ _PASSING: Final = frozenset(
 """What librdkafka tells and then goes on by itself, once the partition is to be had again."""
 
 
-class LogEnd(NamedTuple):
+class PartitionEnd(NamedTuple):
     """There are no messages below `offset` any more but those that came already."""
 
     partition: int
     offset: int
 
 
-Fetched = Message | LogEnd | FetchFailed
+Fetched = Message | PartitionEnd | FetchFailed
 
 
 class Fetcher:
@@ -60,10 +98,10 @@ class Fetcher:
             ConfigurationError: librdkafka does not take them.
         """
         self._consumer = make_consumer(settings | _SETTINGS)
-        self._share: Share | None = None
+        self._share: StreamAssignment | None = None
         self._is_closed = False
 
-    def fetch(self, share: Share) -> list[Fetched]:
+    def fetch(self, share: StreamAssignment) -> list[Fetched]:
         """What comes next of a share, in the order of each partition; waits for `WAIT_S` at most.
 
         A share other than the last one begins at its starts, and its leaders are looked for first.
@@ -89,7 +127,7 @@ class Fetcher:
             self._is_closed = True
             self._consumer.close()
 
-    def _assign(self, share: Share) -> None:
+    def _assign(self, share: StreamAssignment) -> None:
         # librdkafka looks for the leaders of a topic that is new to it once a second; asked for
         # the topic, it knows them at once. Should nobody answer, it goes on looking by itself.
         with contextlib.suppress(KafkaException):
@@ -119,7 +157,7 @@ def _item(message: "confluent_kafka.Message") -> Fetched | None:
     if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
         assert partition is not None
         assert offset is not None
-        return LogEnd(partition, offset)
+        return PartitionEnd(partition, offset)
     if error.code() in COORDINATOR_ERRORS:
         return None
     if error.code() in _PASSING:

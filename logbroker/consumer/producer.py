@@ -99,7 +99,7 @@ class Producer:
             "delivery.timeout.ms": round(delivery_timeout_s * 1_000),
             "error_cb": self._note_error,
         }
-        self._partitions: dict[str, _KnownPartitions] = {}
+        self._partitions: dict[str, _CachedPartitions] = {}
         self._is_fatal = False
         self._is_closed = threading.Event()
         # One set after the other, so that two of one partition do not mingle.
@@ -148,7 +148,7 @@ class Producer:
             raise ValueError("a set has one message at least")
         deadline_s = time.monotonic() + self._timeout_s
         partition = self._choose(topic, key, count, deadline_s)
-        sending = _Sending(topic, partition, count)
+        sending = _PendingSet(topic, partition, count)
         with self._sending:
             for place, message in enumerate(messages):
                 new = NewMessage(message) if isinstance(message, bytes) else message
@@ -179,7 +179,7 @@ class Producer:
             )
         return partition
 
-    def _known(self, topic: str, messages: int, deadline_s: float) -> "_KnownPartitions":
+    def _known(self, topic: str, messages: int, deadline_s: float) -> "_CachedPartitions":
         known = self._partitions.get(topic)
         if known is not None and time.monotonic() < known.until_s:
             return known
@@ -189,7 +189,7 @@ class Producer:
             try:
                 known = self._ask_partitions(topic, deadline_s)
                 break
-            except _NotThere as error:
+            except _TopicUnavailable as error:
                 if time.monotonic() >= deadline_s:
                     failures = dict.fromkeys(range(messages), str(error))
                     raise SendFailed(topic, messages, failures) from None
@@ -197,16 +197,16 @@ class Producer:
         self._partitions[topic] = known
         return known
 
-    def _ask_partitions(self, topic: str, deadline_s: float) -> "_KnownPartitions":
+    def _ask_partitions(self, topic: str, deadline_s: float) -> "_CachedPartitions":
         left_s = max(_POLL_S, deadline_s - time.monotonic())
         try:
             answer = self._client.list_topics(topic, timeout=left_s).topics[topic]
         except KafkaException as error:
-            raise _NotThere(str(error.args[0].str())) from None
+            raise _TopicUnavailable(str(error.args[0].str())) from None
         if answer.error is not None:
-            raise _NotThere(answer.error.str())
+            raise _TopicUnavailable(answer.error.str())
         led = [number for number, each in answer.partitions.items() if each.leader >= 0]
-        return _KnownPartitions(
+        return _CachedPartitions(
             len(answer.partitions),
             # Without any leader, one must come back while the message waits.
             led or list(answer.partitions),
@@ -215,7 +215,7 @@ class Producer:
 
     def _hand_over(
         self,
-        sending: "_Sending",
+        sending: "_PendingSet",
         place: int,
         message: NewMessage,
         key: bytes | None,
@@ -265,11 +265,11 @@ class Producer:
         broken.flush(_POLL_S)
 
 
-class _NotThere(Exception):
+class _TopicUnavailable(Exception):
     """The partitions of a topic cannot be told at present."""
 
 
-class _KnownPartitions(NamedTuple):
+class _CachedPartitions(NamedTuple):
     """How many partitions there are, which can be written to, and until when this is taken so."""
 
     total: int
@@ -277,7 +277,7 @@ class _KnownPartitions(NamedTuple):
     until_s: float
 
 
-class _Sending:
+class _PendingSet:
     """The acknowledgements of one set; they come in on the thread that polls."""
 
     def __init__(self, topic: str, partition: int, count: int) -> None:

@@ -27,7 +27,7 @@ from kazoo.client import TransactionRequest
 from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.protocol.states import WatchedEvent
 
-from logbroker.consumer.assignment import Assignment
+from logbroker.consumer.rebalance.assignment import Assignment
 from logbroker.consumer.settings import STREAMS_MAX
 from logbroker.errors import RegistryUnavailable
 from logbroker.groups.stored import CommittedOffset, TopicPartition

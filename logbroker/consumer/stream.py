@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from logbroker.client.audit_event import AuditRecord
-from logbroker.consumer.fetching import Fetched, Fetcher, LogEnd
-from logbroker.consumer.message import Message
-from logbroker.consumer.share import Share
+from logbroker.consumer.fetching import Fetched, Fetcher, Message, PartitionEnd, StreamAssignment
 from logbroker.consumer.stream_receipts import StreamReceipts
 
 _LEASE_CHECK_S: Final = 0.05
@@ -42,9 +40,9 @@ class MessageStream(Iterator[Message]):
         # Guards what is below; notified when there is another share, and at the end.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self._share: Share | None = None
+        self._share: StreamAssignment | None = None
         self._ahead: deque[Fetched] = deque()
-        self._handed: tuple[Share, Message, int] | None = None
+        self._handed: tuple[StreamAssignment, Message, int] | None = None
         self._is_over = False
         self._failure: Exception | None = None
 
@@ -66,7 +64,7 @@ class MessageStream(Iterator[Message]):
         finally:
             self._close_if_over()
 
-    def begin(self, share: Share) -> None:
+    def begin(self, share: StreamAssignment) -> None:
         """Hand out the messages of a share from now on; the one before it was revoked."""
         with self._lock:
             self._share = share
@@ -123,7 +121,7 @@ class MessageStream(Iterator[Message]):
                 if share is self._share:
                     self._ahead.extend(fetched)
 
-    def _wait_for_share(self) -> Share:
+    def _wait_for_share(self) -> StreamAssignment:
         """The share to hand messages out of, once there is one whose lease holds."""
         with self._lock:
             while True:
@@ -137,7 +135,7 @@ class MessageStream(Iterator[Message]):
                 else:
                     self._changed.wait(_LEASE_CHECK_S)
 
-    def _hand_out(self, share: Share) -> Message | None:
+    def _hand_out(self, share: StreamAssignment) -> Message | None:
         """The next message of what was read ahead, unless another may own it by now."""
         while self._ahead and share.lease.is_valid(self._clock()):
             item = self._ahead.popleft()
@@ -146,7 +144,7 @@ class MessageStream(Iterator[Message]):
                 if self._receipts is not None:
                     self._receipts.note(item)
                 return item
-            if isinstance(item, LogEnd):
+            if isinstance(item, PartitionEnd):
                 share.processed(item.partition, item.offset)
             else:
                 raise item

@@ -9,7 +9,7 @@ from logbroker.client.audit_event import AuditRecord
 from logbroker.client.audit_mark import AUDIT_TOPIC, find_mark_header
 from logbroker.client.receipts import ReceiptBook
 from logbroker.consumer.audit_publisher import AuditPublisher
-from logbroker.consumer.message import Message
+from logbroker.consumer.fetching import Message
 
 EVENT_TIMEOUT_S: Final = 5.0
 """How long an event may take: a rebalance may have to wait for it, twice."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from logbroker.client.errors import BrokersUnavailable
-from logbroker.client.groupless_consumer import make_consumer
+from logbroker.client.librdkafka import make_consumer
 from logbroker.errors import RegistryUnavailable
 from logbroker.groups import stored
 
@@ -27,7 +27,7 @@ Partitions = Mapping[str, Sequence[int]]
 """The numbers of the partitions of each topic, sorted; a topic that is not there has none."""
 
 
-class TopicDirectory:
+class PartitionLookup:
     """Asks the brokers; safe on any threads."""
 
     def __init__(self, settings: Mapping[str, Any], topics: Iterable[str]) -> None:
@@ -73,7 +73,7 @@ class TopicDirectory:
         return sorted(answer.partitions)
 
 
-class PartitionPoll:
+class PartitionPoller:
     """A thread that asks for the partitions again and again, and tells when they have changed.
 
     `watch` is called before each look, so that a change after it brings the next look about.
@@ -83,7 +83,7 @@ class PartitionPoll:
 
     def __init__(
         self,
-        directory: TopicDirectory,
+        directory: PartitionLookup,
         interval_s: float,
         watch: Callable[[Callable[[], None]], None],
         changed: Callable[[Partitions], None],

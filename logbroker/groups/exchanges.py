@@ -147,14 +147,14 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class ErrorResponse:
     """Why not; `member_id` is the one to come back with."""
 
     error: RequestRefused
     member_id: str = NO_MEMBER
 
 
-Answer = Joined | Synced | Alive | Left | Refused
+Answer = Joined | Synced | Alive | Left | ErrorResponse
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from logbroker.groups.exchanges import (
     NO_MEMBER,
     Answer,
     Effects,
+    ErrorResponse,
     Joined,
-    Refused,
     Store,
     Synced,
     Token,
@@ -101,7 +101,7 @@ class Generations:
         """Call everybody to join the next generation."""
         if self.state in _IN_A_GENERATION:
             for member in self.roster:
-                self.answer_sync(member, Refused(RebalanceInProgress("members have changed")))
+                self.answer_sync(member, ErrorResponse(RebalanceInProgress("members have changed")))
             self._proposal = None
             self._replaced.clear()
             self._move(GroupEvent.REBALANCE)
@@ -198,9 +198,9 @@ class Generations:
 
     def answer_waiting(self, member: Member, reason: RequestRefused) -> None:
         """Refuse whatever waits of a member."""
-        self.answer_sync(member, Refused(reason))
+        self.answer_sync(member, ErrorResponse(reason))
         if member.join_token is not None:
-            self.answer(member.join_token, Refused(reason, member.member_id))
+            self.answer(member.join_token, ErrorResponse(reason, member.member_id))
             member.join_token = None
             member.heard_s = self.now_s
 
@@ -243,7 +243,7 @@ class Generations:
         self._proposal = None
         if failure is not None:
             for member in self.roster:
-                self.answer_sync(member, Refused(failure))
+                self.answer_sync(member, ErrorResponse(failure))
             self.rebalance()
             return
         self._move(GroupEvent.ASSIGNED)

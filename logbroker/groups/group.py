@@ -29,6 +29,7 @@ from logbroker.groups.exchanges import (
     DescribedGroup,
     DescribedMember,
     Effects,
+    ErrorResponse,
     GroupLimits,
     Heartbeat,
     Join,
@@ -36,16 +37,14 @@ from logbroker.groups.exchanges import (
     Left,
     MemberIdentity,
     Protocols,
-    Refused,
     Request,
     Sync,
     Token,
 )
 from logbroker.groups.generations import NEVER_S, Generations
-from logbroker.groups.member import Member
+from logbroker.groups.member import CONSUMER, Member, subscribed_topics
 from logbroker.groups.states import GroupState
 from logbroker.groups.stored import StoredMembership
-from logbroker.groups.subscription import CONSUMER, subscribed_topics
 
 SUBSCRIBED_BYTES_MAX: Final = 400_000
 """What all members' subscriptions may have together: with assignments as long as half of that again
@@ -214,7 +213,7 @@ class Group:
         holder = self._holder(identity)
         refusal = self._join_refusal(join, holder)
         if refusal is not None:
-            self._generations.answer(join.token, Refused(refusal, identity.member_id))
+            self._generations.answer(join.token, ErrorResponse(refusal, identity.member_id))
         elif holder is not None and identity.member_id == NO_MEMBER:
             self._replace(join, holder)
         elif holder is not None:
@@ -223,7 +222,7 @@ class Group:
             expires_s = self._generations.now_s + join.session_timeout_ms / 1000
             self._roster.pending[join.fresh_id] = expires_s
             required = MemberIdRequired(f"join again as {join.fresh_id}")
-            self._generations.answer(join.token, Refused(required, join.fresh_id))
+            self._generations.answer(join.token, ErrorResponse(required, join.fresh_id))
         else:
             self._roster.pending.pop(identity.member_id, None)
             self._roster.protocol_type = join.protocol_type
@@ -303,7 +302,7 @@ class Group:
     def _sync(self, sync: Sync) -> None:
         refusal = self._sync_refusal(sync)
         if refusal is not None:
-            self._generations.answer(sync.token, Refused(refusal))
+            self._generations.answer(sync.token, ErrorResponse(refusal))
             return
         member = self._roster[sync.identity.member_id]
         member.has_synced = True
@@ -312,7 +311,7 @@ class Group:
             self._generations.answer(sync.token, self._generations.synced(member))
             return
         superseded = RebalanceInProgress("a newer request waits")
-        self._generations.answer_sync(member, Refused(superseded))
+        self._generations.answer_sync(member, ErrorResponse(superseded))
         member.sync_token = sync.token
         if self._roster.leader == member.member_id:
             self._generations.propose(sync.assignments)
@@ -332,10 +331,10 @@ class Group:
     def _heartbeat(self, heartbeat: Heartbeat) -> Answer:
         refusal = self._refusal(heartbeat.identity, heartbeat.generation)
         if refusal is not None:
-            return Refused(refusal)
+            return ErrorResponse(refusal)
         self._roster[heartbeat.identity.member_id].heard_s = self._generations.now_s
         if self.state is GroupState.PREPARING_REBALANCE:
-            return Refused(RebalanceInProgress("members have changed"))
+            return ErrorResponse(RebalanceInProgress("members have changed"))
         return Alive()
 
     def _leave(self, leave: Leave) -> None:

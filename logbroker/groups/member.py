@@ -1,10 +1,48 @@
-"""A member of a consumer group, and what of it is stored."""
+"""Members of a consumer group, and the topics that their subscriptions name.
 
+A subscription begins with:
+
+    0  version  int16
+    2  topics   int32 count, then each an int16 length and UTF-8
+
+User data and later fields follow; a coordinator does not read them.
+
+Source: Kafka, the schema `ConsumerProtocolSubscription`.
+"""
+
+import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from logbroker.groups.exchanges import Join, JoinedMember, Protocols, Token
 from logbroker.groups.stored import StoredMember
-from logbroker.groups.subscription import CONSUMER, subscribed_topics
+
+CONSUMER: Final = "consumer"
+"""The protocol type of groups whose members subscribe to topics."""
+
+_VERSION_AND_COUNT: Final = struct.Struct(">hi")
+_LENGTH: Final = struct.Struct(">h")
+
+
+def subscribed_topics(subscription: bytes) -> frozenset[str] | None:
+    """The topics' names; none where the bytes are no subscription."""
+    try:
+        return frozenset(_topics(subscription))
+    except (struct.error, ValueError):
+        return None
+
+
+def _topics(data: bytes) -> Iterator[str]:
+    _, count = _VERSION_AND_COUNT.unpack_from(data)
+    position = _VERSION_AND_COUNT.size
+    for _ in range(count):
+        (length,) = _LENGTH.unpack_from(data, position)
+        start = position + _LENGTH.size
+        position = start + length
+        if not start <= position <= len(data):
+            raise ValueError(f"topic of {length} bytes where {len(data) - start} are left")
+        yield data[start:position].decode()
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
-"""What a consumer group must not forget: its membership and its committed offsets.
+"""The stored state of consumer groups: membership, owners and committed offsets.
 
-A coordinator writes these before it answers, and whoever coordinates the group next goes on
-from them, so that members keep their generation when a broker dies.
+A coordinator writes it before it answers. The next coordinator of the group continues from it, so
+that members keep their generation when a broker dies.
 """
 
 from collections.abc import Mapping
@@ -57,3 +57,20 @@ class StoredGroup:
     group_id: str
     membership: StoredMembership | None
     offsets: Mapping[TopicPartition, CommittedOffset]
+
+
+@dataclass(frozen=True, slots=True)
+class PaperConsumer:
+    """A registered consumer; `streams` is how many it reads of each topic."""
+
+    consumer_id: str
+    streams: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PaperGroup:
+    """What the three registries have of one group; owners are streams of its consumers."""
+
+    consumers: list[PaperConsumer]
+    owners: Mapping[TopicPartition, str]
+    offsets: Mapping[TopicPartition, int]

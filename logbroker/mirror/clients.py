@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError
 
-from logbroker.client import complaints
+from logbroker.client.librdkafka import ErrorReporter
 
 _log: Final = logging.getLogger(__name__)
 
@@ -115,7 +115,7 @@ class Complaints:
     def __init__(self, cluster: str, count: Callable[[str], None]) -> None:
         """`cluster` is how a reader of the log knows it; `count` is given the error's name."""
         self._count = count
-        self._told = complaints.Complaints(
+        self._told = ErrorReporter(
             partial(_log.warning, "client complains cluster=%s reason=%s", cluster)
         )
 

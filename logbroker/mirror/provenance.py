@@ -31,7 +31,7 @@ class PassedOver(StrEnum):
     LOOP = "loop"
     """It came from the destination."""
     UNREADABLE = "unreadable"
-    """The name of a header is not UTF-8; see `logbroker.client.record_headers`."""
+    """The name of a header is not UTF-8; see `logbroker.client.librdkafka`."""
 
 
 class Provenance:

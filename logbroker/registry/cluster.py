@@ -1,11 +1,12 @@
-"""The cluster as one broker knows it at one moment."""
+"""The cluster as one broker sees it at one moment."""
 
+import base64
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from logbroker.errors import UnknownTopicId, UnknownTopicOrPartition
 from logbroker.registry.topic import Topic
@@ -88,3 +89,11 @@ class ClusterView:
 def coordination_slot(group_id: str) -> int:
     """The slot of a group, the same at every broker."""
     return zlib.crc32(group_id.encode()) % COORDINATION_SLOTS
+
+
+def new_cluster_id() -> str:
+    """16 random bytes in base64url without padding, as Kafka has them."""
+    # Kafka draws again when an id begins with a dash, which a command line takes for an option.
+    while (text := base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return text

@@ -1,9 +1,10 @@
-"""A topic as the cluster knows it, and the names that a topic may have.
+"""Topics of a cluster: their names, and the brokers of their partitions.
 
 Source: Kafka, `org.apache.kafka.common.internals.Topic`.
 """
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -94,3 +95,18 @@ def check_collision(name: str, others: Iterable[str]) -> None:
     for other in others:
         if other != name and other.replace(".", "_") == folded:
             raise InvalidTopic(f"topic name {name!r} collides with {other!r}: . and _ are alike")
+
+
+def place_partitions(
+    count: int, brokers: Iterable[int], topics: Iterable[Topic]
+) -> tuple[tuple[int, ...], ...]:
+    """One broker for each of `count` partitions, those with the fewest partitions first.
+
+    In turn over all of `brokers`, of which there is at least one, so that a topic is spread as
+    evenly as it can be; the partitions of `topics` decide who begins.
+    """
+    load = Counter(
+        replica for topic in topics for replicas in topic.replicas for replica in replicas
+    )
+    order = sorted(brokers, key=lambda broker: (load[broker], broker))
+    return tuple((order[number % len(order)],) for number in range(count))

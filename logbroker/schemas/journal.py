@@ -24,7 +24,7 @@ from typing import Any, Final, Self
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from logbroker.client.complaints import Complaints
+from logbroker.client.librdkafka import ErrorReporter
 from logbroker.errors import ConfigurationError
 from logbroker.schemas.errors import (
     InvalidSchema,
@@ -95,7 +95,7 @@ class SchemaJournal:
         timeout_s: float = 10.0,
     ) -> None:
         self._client = client_settings(bootstrap_servers, properties) | {
-            "error_cb": Complaints(partial(_log.warning, "log client: %s")).note
+            "error_cb": ErrorReporter(partial(_log.warning, "log client: %s")).note
         }
         self._topic = topic
         self._replication_factor = replication_factor

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from logbroker.client.record_headers import readable_headers
+from logbroker.client.librdkafka import readable_headers
 from logbroker.errors import ConfigurationError
 from logbroker.schemas.errors import LogReplaced, StoreUnavailable
 

@@ -15,9 +15,8 @@ from logbroker.errors import (
     StorageFailed,
 )
 from logbroker.registry.cluster import ClusterView
-from logbroker.registry.placement import place_partitions
 from logbroker.registry.registry import Registry, Replicas, Settings
-from logbroker.registry.topic import Topic, check_growth, check_new_topic
+from logbroker.registry.topic import Topic, check_growth, check_new_topic, place_partitions
 from logbroker.server.connection import Connection
 from logbroker.server.partition import Partitions
 from logbroker.server.registry_crew import RegistryCrew

@@ -10,7 +10,7 @@ from typing import Final
 from uuid import UUID
 
 from logbroker.client.errors import UnknownTopic
-from logbroker.client.raw import EARLIEST, LATEST, RawCluster, TopicPartition, TopicPlan
+from logbroker.client.raw import EARLIEST, LATEST, RawCluster, TopicDescription, TopicPartition
 from spark_jobs.errors import InvalidOption, TopicReplaced
 from spark_jobs.offsets import resolution
 from spark_jobs.offsets.limits import Assigned, Choice, Limit, Subscribed
@@ -66,7 +66,7 @@ class LogView:
         self.choice = choice
         self._read_committed = read_committed
 
-    def topics(self) -> dict[str, TopicPlan]:
+    def topics(self) -> dict[str, TopicDescription]:
         """The topics of the choice that there are."""
         match self.choice:
             case Subscribed(topics):
@@ -75,7 +75,7 @@ class LogView:
                 return self._present({topic for topic, _ in partitions})
         return self._cluster.topics(None)
 
-    def partitions(self, topics: Mapping[str, TopicPlan]) -> set[TopicPartition]:
+    def partitions(self, topics: Mapping[str, TopicDescription]) -> set[TopicPartition]:
         """The partitions of the choice, of these topics."""
         return resolution.chosen(self.choice, topics)
 
@@ -112,8 +112,8 @@ class LogView:
         found = self._cluster.offsets(at, read_committed=self._read_committed) if at else {}
         return {place: offset for place, offset in found.items() if offset is not None}
 
-    def _present(self, names: Iterable[str]) -> dict[str, TopicPlan]:
-        found: dict[str, TopicPlan] = {}
+    def _present(self, names: Iterable[str]) -> dict[str, TopicDescription]:
+        found: dict[str, TopicDescription] = {}
         for name in names:
             try:
                 found |= self._cluster.topics([name])
@@ -122,7 +122,7 @@ class LogView:
         return found
 
 
-def everything(view: LogView) -> tuple[dict[str, TopicPlan], set[TopicPartition]]:
+def everything(view: LogView) -> tuple[dict[str, TopicDescription], set[TopicPartition]]:
     """The topics and the partitions of a choice.
 
     Raises:
@@ -191,7 +191,7 @@ def plan_onward(
 def _onward(
     place: TopicPartition,
     known: TopicPosition,
-    topics: Mapping[str, TopicPlan],
+    topics: Mapping[str, TopicDescription],
     bounds: Bounds,
     losses: Losses,
 ) -> int:
@@ -233,6 +233,6 @@ def _newly_gone(
 
 
 def _ids(
-    topics: Mapping[str, TopicPlan], partitions: Collection[TopicPartition]
+    topics: Mapping[str, TopicDescription], partitions: Collection[TopicPartition]
 ) -> dict[str, UUID | None]:
     return {topic: topics[topic].topic_id for topic in sorted({topic for topic, _ in partitions})}

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from logbroker.client.raw import EARLIEST, LATEST, TopicPartition, TopicPlan
+from logbroker.client.raw import EARLIEST, LATEST, TopicDescription, TopicPartition
 from spark_jobs.errors import InvalidOption
 from spark_jobs.offsets.limits import (
     Assigned,
@@ -27,7 +27,7 @@ class Bound(NamedTuple):
     end: int
 
 
-def chosen(choice: Choice, topics: Mapping[str, TopicPlan]) -> set[TopicPartition]:
+def chosen(choice: Choice, topics: Mapping[str, TopicDescription]) -> set[TopicPartition]:
     """The partitions of `topics` that a choice means."""
     every = {
         TopicPartition(topic, partition)

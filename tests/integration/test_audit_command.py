@@ -12,7 +12,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from logbroker.audit.reading import AuditLog, CannotRead
-from logbroker.cli.rfc3339 import format_time
+from logbroker.cli.formats import format_time
 from logbroker.client.audit_event import (
     AuditRecord,
     Published,

@@ -32,9 +32,7 @@ from app.log.topics import EVENTS, REPLAY_OUTCOMES, ensure_topics
 from app.store import Store
 from logbroker.client.audit_mark import AUDIT_TOPIC
 from logbroker.client.errors import FetchFailed
-from logbroker.consumer.fetching import Fetcher
-from logbroker.consumer.message import Message
-from logbroker.consumer.share import Share
+from logbroker.consumer.fetching import Fetcher, Message, StreamAssignment
 from logbroker.registry.zookeeper.lease import SessionLease
 from tests.support.database.migrated import make_migrated
 from tests.support.http.certificates import self_signed
@@ -338,7 +336,7 @@ def test_who_reads_without_a_group_needs_no_right_to_any(
         read_all(reader)
     fetcher = Fetcher(reader_configuration(kafka.bootstrap_servers, settings.kafka_properties))
     with closing(fetcher):
-        share = Share(EVENTS, {0: 0}, SessionLease(1, DEADLINE_S, sent_s=0.0))
+        share = StreamAssignment(EVENTS, {0: 0}, SessionLease(1, DEADLINE_S, sent_s=0.0))
         fetched = list(itertools.chain(*(fetcher.fetch(share) for _ in range(FETCHES))))
     assert [each for each in fetched if isinstance(each, Message)]
     assert not [each for each in fetched if isinstance(each, FetchFailed)]

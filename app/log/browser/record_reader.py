@@ -17,7 +17,7 @@ from app.log.browser.walks import Probe, RawRecord, Stretch
 from app.log.complaints import CLIENT_LOG
 from app.log.inspection.deadline import Deadline
 from app.log.reader import reader_configuration
-from logbroker.client.record_headers import readable_headers
+from logbroker.client.librdkafka import readable_headers
 
 _WAIT_S: Final = 0.1
 _AT_ONCE: Final = 500

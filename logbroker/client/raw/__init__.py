@@ -12,11 +12,10 @@ for that. Within a thread:
                 decode(chunk.records)
 """
 
-from logbroker.client.raw.chunk import RawChunk
 from logbroker.client.raw.cluster import RawCluster
-from logbroker.client.raw.directory import TopicPartition, TopicPlan
-from logbroker.client.raw.list_offsets import EARLIEST, LATEST
 from logbroker.client.raw.log_dirs import LogSizes, log_sizes
+from logbroker.client.raw.parsing.chunk import RawChunk
+from logbroker.client.raw.parsing.metadata import EARLIEST, LATEST, TopicDescription, TopicPartition
 from logbroker.client.raw.reader import RawReader
 from logbroker.wire.fetch_client import AbortedTransaction
 
@@ -28,7 +27,7 @@ __all__ = [
     "RawChunk",
     "RawCluster",
     "RawReader",
+    "TopicDescription",
     "TopicPartition",
-    "TopicPlan",
     "log_sizes",
 ]

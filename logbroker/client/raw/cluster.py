@@ -7,23 +7,22 @@ from typing import Any, Final, Self
 from kafka.protocol.metadata import MetadataRequest
 
 from logbroker.client.errors import UnknownTopic
-from logbroker.client.raw.attempts import AttemptFailed, ConnectionFailed, Patience, insist
-from logbroker.client.raw.connections import ConnectionPool
-from logbroker.client.raw.directory import (
-    ClusterView,
+from logbroker.client.raw.connection import ConnectionPool
+from logbroker.client.raw.parsing.errors import AttemptFailed, ConnectionFailed, error_for_code
+from logbroker.client.raw.parsing.metadata import (
+    BrokerAddress,
+    ClusterMetadata,
     Leader,
+    TopicDescription,
+    TopicMetadata,
     TopicPartition,
-    TopicPlan,
-    TopicView,
-    read_metadata,
-)
-from logbroker.client.raw.list_offsets import (
     WantedOffset,
-    answered_offsets,
-    list_offsets_request,
+    make_list_offsets_request,
+    parse_list_offsets,
+    parse_metadata,
 )
-from logbroker.client.raw.refusals import refusal
-from logbroker.client.raw.settings import Address, read_settings
+from logbroker.client.raw.retries import RetryTimer, retry
+from logbroker.client.raw.settings import read_settings
 from logbroker.wire.error_codes import NONE
 
 TIMEOUT_S: Final = 60.0
@@ -50,8 +49,8 @@ class RawCluster:
         self.connections = ConnectionPool(
             self.settings, min(self.settings.request_timeout_s, timeout_s)
         )
-        self._brokers: tuple[Address, ...] = ()
-        self._views: dict[str, TopicView] = {}
+        self._brokers: tuple[BrokerAddress, ...] = ()
+        self._views: dict[str, TopicMetadata] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -63,7 +62,7 @@ class RawCluster:
         """Close every connection, those of readers, too."""
         self.connections.close()
 
-    def topics(self, names: Collection[str] | None) -> dict[str, TopicPlan]:
+    def topics(self, names: Collection[str] | None) -> dict[str, TopicDescription]:
         """The named topics as they are now, or all that may be seen; asking makes none.
 
         Raises:
@@ -73,7 +72,7 @@ class RawCluster:
         """
         if names is not None and not names:
             return {}
-        views = insist(self.patience("asking for topics"), lambda: self._look(names))
+        views = retry(self.patience("asking for topics"), lambda: self._look(names))
         return {topic: view.plan for topic, view in views.items()}
 
     def offsets(
@@ -99,7 +98,7 @@ class RawCluster:
             left = {place: time for place, time in at.items() if place not in found}
             self._ask_leaders(left, is_committed, found)
 
-        insist(self.patience("asking for offsets"), attempt)
+        retry(self.patience("asking for offsets"), attempt)
         return found
 
     @property
@@ -115,11 +114,11 @@ class RawCluster:
         """Whether transactions that are not committed are left out, unless a caller says so."""
         return self.settings.is_read_committed if read_committed is None else read_committed
 
-    def patience(self, what: str) -> Patience:
+    def patience(self, what: str) -> RetryTimer:
         """The time for one thing, beginning now."""
-        return Patience(what, self._timeout_s, self.settings.retry_backoff_s)
+        return RetryTimer(what, self._timeout_s, self.settings.retry_backoff_s)
 
-    def leader(self, place: TopicPartition) -> tuple[TopicPlan, Leader]:
+    def leader(self, place: TopicPartition) -> tuple[TopicDescription, Leader]:
         """The topic of a partition, and who leads it, as far as is known.
 
         Raises:
@@ -139,7 +138,7 @@ class RawCluster:
         """Ask for the leaders of a topic again before anybody is asked for its records."""
         self._views.pop(topic, None)
 
-    def ask(self, address: Address, message: Any) -> Any:
+    def ask(self, address: BrokerAddress, message: Any) -> Any:
         """The answer of one broker to one of kafka-python's requests."""
         connection = self.connections.take(address)
         try:
@@ -150,7 +149,7 @@ class RawCluster:
         self.connections.give_back(connection)
         return answer
 
-    def _look(self, names: Collection[str] | None) -> Mapping[str, TopicView]:
+    def _look(self, names: Collection[str] | None) -> Mapping[str, TopicMetadata]:
         """The topics as a broker has them now; all are there, and ready to be read."""
         wanted = None if names is None else [_Topic(name=name) for name in sorted(set(names))]
         message = MetadataRequest(
@@ -167,20 +166,20 @@ class RawCluster:
         topics = {name: each for name, each in view.topics.items() if name not in unknown}
         for topic, found in topics.items():
             if found.error_code != NONE:
-                raise refusal(f"topic {topic!r}", found.error_code)
+                raise error_for_code(f"topic {topic!r}", found.error_code)
         self._views.update(topics)
         return topics
 
-    def _ask_anyone(self, message: Any) -> ClusterView:
+    def _ask_anyone(self, message: Any) -> ClusterMetadata:
         """What a broker says; one that does not know a topic is believed if others do not, too.
 
         Brokers of a Kafka with ZooKeeper know no topic until their controller has told them all.
         """
         failure = ConnectionFailed("no broker is known")
-        views: list[ClusterView] = []
+        views: list[ClusterMetadata] = []
         for address in self._candidates():
             try:
-                views.append(read_metadata(self.ask(address, message)))
+                views.append(parse_metadata(self.ask(address, message)))
             except ConnectionFailed as each:
                 failure = each
                 continue
@@ -190,7 +189,7 @@ class RawCluster:
             raise failure
         return min(views, key=lambda view: len(view.unknown))
 
-    def _candidates(self) -> list[Address]:
+    def _candidates(self) -> list[BrokerAddress]:
         """Who may be asked: first those who are connected, at last those whom an operator named."""
         known = random.sample(self._brokers, len(self._brokers))
         bootstrap = random.sample(self.settings.bootstrap, len(self.settings.bootstrap))
@@ -207,17 +206,19 @@ class RawCluster:
         failures: list[AttemptFailed] = []
         for address, wanted in self._by_leader(at).items():
             try:
-                answer = self.ask(address, list_offsets_request(wanted, is_committed=is_committed))
+                answer = self.ask(
+                    address, make_list_offsets_request(wanted, is_committed=is_committed)
+                )
             except ConnectionFailed as failure:
                 failures.append(failure)
                 self._forget_all(wanted)
                 continue
-            for place, code, offset in answered_offsets(answer):
+            for place, code, offset in parse_list_offsets(answer):
                 if code == NONE:
                     found[place] = offset
                     continue
                 self.forget(place.topic)
-                error = refusal(f"the offsets of {place}", code)
+                error = error_for_code(f"the offsets of {place}", code)
                 if not isinstance(error, AttemptFailed):
                     raise error
                 failures.append(error)
@@ -226,11 +227,11 @@ class RawCluster:
 
     def _by_leader(
         self, at: Mapping[TopicPartition, int]
-    ) -> dict[Address, dict[TopicPartition, WantedOffset]]:
+    ) -> dict[BrokerAddress, dict[TopicPartition, WantedOffset]]:
         unknown = {place.topic for place in at} - self._views.keys()
         if unknown:
             self._look(unknown)
-        by_leader: dict[Address, dict[TopicPartition, WantedOffset]] = {}
+        by_leader: dict[BrokerAddress, dict[TopicPartition, WantedOffset]] = {}
         for place, timestamp_ms in at.items():
             _, leader = self.leader(place)
             wanted = WantedOffset(timestamp_ms, leader.epoch)

@@ -1,4 +1,4 @@
-"""One connection to a broker: requests go out, and answers come back in their order."""
+"""Connections to brokers: requests go out, and responses come back in their order."""
 
 import itertools
 import socket
@@ -10,9 +10,11 @@ from typing import Any, Final
 from kafka.protocol.metadata import ApiVersionsRequest
 
 from logbroker.client.errors import BrokersUnavailable, NotAuthorized
-from logbroker.client.raw.attempts import ConnectionFailed
+from logbroker.client.raw.parsing.errors import ConnectionFailed
+from logbroker.client.raw.parsing.metadata import BrokerAddress
 from logbroker.client.raw.sasl import log_in
-from logbroker.client.raw.settings import Address, RawSettings
+from logbroker.client.raw.settings import RawSettings
+from logbroker.client.raw.tls import make_context
 from logbroker.errors import MalformedRequest
 from logbroker.wire import fetch_client
 from logbroker.wire.apis import ApiKey
@@ -36,7 +38,7 @@ class BrokerConnection:
 
     def __init__(
         self,
-        address: Address,
+        address: BrokerAddress,
         settings: RawSettings,
         context: ssl.SSLContext | None,
         wait_s: float,
@@ -153,7 +155,9 @@ class BrokerConnection:
         return ConnectionFailed(f"{self.address} sent what is no answer: {error}")
 
 
-def _connect(address: Address, context: ssl.SSLContext | None, timeout_s: float) -> socket.socket:
+def _connect(
+    address: BrokerAddress, context: ssl.SSLContext | None, timeout_s: float
+) -> socket.socket:
     try:
         connected = socket.create_connection(address, timeout_s)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -169,3 +173,64 @@ def _connect(address: Address, context: ssl.SSLContext | None, timeout_s: float)
         ) from error
     except OSError as error:
         raise ConnectionFailed(f"{address}: no TLS: {error}") from error
+
+
+class ConnectionPool:
+    """Makes connections as the settings say, and closes all that are left at its end.
+
+    No wait on any of them is longer than `wait_s` seconds without a byte.
+
+    Raises:
+        ConfigurationError: certificates or keys cannot be read.
+    """
+
+    def __init__(self, settings: RawSettings, wait_s: float) -> None:
+        self._settings = settings
+        self._context = None if settings.tls is None else make_context(settings.tls)
+        self.wait_s = wait_s
+        self._idle: list[BrokerConnection] = []
+        self._taken: set[BrokerConnection] = set()
+
+    def has(self, address: BrokerAddress) -> bool:
+        """Whether a broker is connected already, and nobody else uses the connection."""
+        return any(each.address == address for each in self._idle)
+
+    def take(self, address: BrokerAddress) -> BrokerConnection:
+        """A connection to a broker, on which nothing is owed.
+
+        It is the caller's, who gives it back or drops it.
+
+        Raises:
+            ConnectionFailed: none could be made.
+            NotAuthorized: the broker does not let the user in, or is not trusted.
+        """
+        connection = next((each for each in self._idle if each.address == address), None)
+        if connection is None:
+            connection = BrokerConnection(address, self._settings, self._context, self.wait_s)
+        else:
+            self._idle.remove(connection)
+        self._taken.add(connection)
+        return connection
+
+    def give_back(self, connection: BrokerConnection) -> None:
+        """Leave a connection to the next one who needs it, unless an answer is owed on it."""
+        self._taken.discard(connection)
+        if connection.is_idle:
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    def drop(self, connection: BrokerConnection) -> None:
+        """Close a connection, and those beside it: what ended it may have ended them."""
+        self._taken.discard(connection)
+        connection.close()
+        for each in [each for each in self._idle if each.address == connection.address]:
+            self._idle.remove(each)
+            each.close()
+
+    def close(self) -> None:
+        """Close all, those that are in use, too."""
+        for connection in (*self._idle, *self._taken):
+            connection.close()
+        self._idle.clear()
+        self._taken.clear()

@@ -10,11 +10,10 @@ from typing import Any, Final, NamedTuple
 from kafka.protocol.admin.cluster import DescribeLogDirsRequest
 
 from logbroker.client.errors import ClientError
-from logbroker.client.raw.attempts import AttemptFailed, ConnectionFailed, Patience, insist
 from logbroker.client.raw.cluster import RawCluster
-from logbroker.client.raw.directory import TopicPartition
-from logbroker.client.raw.refusals import refusal
-from logbroker.client.raw.settings import Address
+from logbroker.client.raw.parsing.errors import AttemptFailed, ConnectionFailed, error_for_code
+from logbroker.client.raw.parsing.metadata import BrokerAddress, TopicPartition
+from logbroker.client.raw.retries import RetryTimer, retry
 from logbroker.wire.error_codes import NONE
 
 _Topic: Final = DescribeLogDirsRequest.DescribableLogDirTopic
@@ -39,7 +38,7 @@ def log_sizes(cluster: RawCluster, places: Iterable[TopicPartition]) -> LogSizes
     found: dict[TopicPartition, int | None] = {}
     patience = cluster.patience("asking for the sizes of logs")
     try:
-        insist(patience, lambda: _ask_leaders(cluster, wanted - found.keys(), patience, found))
+        retry(patience, lambda: _ask_leaders(cluster, wanted - found.keys(), patience, found))
     except ClientError as error:
         return LogSizes(found, str(error))
     untold = sorted(place for place, size in found.items() if size is None)
@@ -50,7 +49,7 @@ def log_sizes(cluster: RawCluster, places: Iterable[TopicPartition]) -> LogSizes
 def _ask_leaders(
     cluster: RawCluster,
     places: frozenset[TopicPartition],
-    patience: Patience,
+    patience: RetryTimer,
     found: dict[TopicPartition, int | None],
 ) -> None:
     """Put the sizes that can be told into `found`; fails where some could not."""
@@ -69,10 +68,10 @@ def _ask_leaders(
 
 def _by_leader(
     cluster: RawCluster, places: frozenset[TopicPartition]
-) -> dict[Address, list[TopicPartition]]:
+) -> dict[BrokerAddress, list[TopicPartition]]:
     # Leaders move, and what is known of them may be of yesterday.
     cluster.topics({place.topic for place in places})
-    by_leader: dict[Address, list[TopicPartition]] = {}
+    by_leader: dict[BrokerAddress, list[TopicPartition]] = {}
     for place in sorted(places):
         _, leader = cluster.leader(place)
         by_leader.setdefault(leader.address, []).append(place)
@@ -91,7 +90,7 @@ def _sizes(answer: Any) -> dict[TopicPartition, int]:
     # Fields that the version lacks are None.
     for code in (answer.error_code, *(each.error_code for each in answer.results)):
         if code not in (None, NONE):
-            raise refusal("the sizes of logs", code)
+            raise error_for_code("the sizes of logs", code)
     return {
         TopicPartition(topic.name, partition.partition_index): partition.partition_size
         for each in answer.results

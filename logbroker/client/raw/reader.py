@@ -5,13 +5,17 @@ from typing import Final, Self
 from uuid import UUID
 
 from logbroker.client.errors import OffsetGone, TopicReplaced
-from logbroker.client.raw.attempts import AttemptFailed, ConnectionFailed, insist
-from logbroker.client.raw.chunk import RawChunk, cut_to_range
 from logbroker.client.raw.cluster import RawCluster
 from logbroker.client.raw.connection import BrokerConnection
-from logbroker.client.raw.directory import TopicPartition
-from logbroker.client.raw.list_offsets import EARLIEST, LATEST
-from logbroker.client.raw.refusals import OFFSET_OUT_OF_RANGE, refusal
+from logbroker.client.raw.parsing.chunk import RawChunk, cut_to_range
+from logbroker.client.raw.parsing.errors import (
+    OFFSET_OUT_OF_RANGE,
+    AttemptFailed,
+    ConnectionFailed,
+    error_for_code,
+)
+from logbroker.client.raw.parsing.metadata import EARLIEST, LATEST, TopicPartition
+from logbroker.client.raw.retries import retry
 from logbroker.wire.error_codes import NONE
 from logbroker.wire.fetch import FIRST_WITH_RACK, FIRST_WITH_TOPIC_ID, NO_PREFERRED_REPLICA
 from logbroker.wire.fetch_client import (
@@ -87,7 +91,7 @@ class RawReader:
     def __next__(self) -> RawChunk:
         while self._position < self._end:
             patience = self._cluster.patience(f"reading {self._place} at offset {self._position}")
-            chunk = insist(patience, self._attempt)
+            chunk = retry(patience, self._attempt)
             self._position = chunk.next_offset
             self._ask_ahead()
             if chunk.records:
@@ -169,7 +173,7 @@ class RawReader:
             # Whatever it is, somebody else may lead now.
             self.close()
             self._cluster.forget(self._place.topic)
-            raise refusal(f"the records of {self._place}", code)
+            raise error_for_code(f"the records of {self._place}", code)
         if not found and answer.throttle_ms:
             raise AttemptFailed("the broker is asked too much, and throttles")
         if not found:

@@ -9,10 +9,11 @@ import functools
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
-from logbroker.client.raw.jaas import parse_jaas
-from logbroker.client.raw.property_reader import PropertyReader
+from logbroker.client.raw.parsing.jaas import parse_jaas
+from logbroker.client.raw.parsing.metadata import BrokerAddress
+from logbroker.client.raw.parsing.property_reader import PropertyReader
 from logbroker.client.raw.tls import UNDERSTOOD as UNDERSTOOD_OF_TLS
 from logbroker.client.raw.tls import TlsSettings, read_tls
 from logbroker.errors import ConfigurationError
@@ -50,17 +51,6 @@ _OF_OTHER_LOGINS: Final = ("sasl.kerberos.", "sasl.oauthbearer.", "sasl.login.re
 """They say nothing of passwords, and what needs them is refused."""
 
 
-class Address(NamedTuple):
-    """Where a broker listens."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
-
-
 @dataclass(frozen=True, slots=True)
 class Login:
     """Who logs in, and by which mechanism."""
@@ -74,7 +64,7 @@ class Login:
 class RawSettings:
     """The settings of one `RawCluster`: without `tls` in the clear, without `login` as nobody."""
 
-    bootstrap: tuple[Address, ...]
+    bootstrap: tuple[BrokerAddress, ...]
     client_id: str
     tls: TlsSettings | None
     login: Login | None
@@ -122,7 +112,7 @@ def _seconds(reader: PropertyReader, default_ms: int, *names: str) -> float:
     return reader.number(default_ms, 1, *names) / 1000
 
 
-def _bootstrap(reader: PropertyReader) -> tuple[Address, ...]:
+def _bootstrap(reader: PropertyReader) -> tuple[BrokerAddress, ...]:
     names = ("bootstrap.servers", "metadata.broker.list")
     texts = [part.strip() for part in (reader.text(*names) or "").split(",") if part.strip()]
     addresses = tuple(filter(None, map(_address, texts)))
@@ -135,7 +125,7 @@ def _bootstrap(reader: PropertyReader) -> tuple[Address, ...]:
     return addresses
 
 
-def _address(text: str) -> Address | None:
+def _address(text: str) -> BrokerAddress | None:
     """The address of `HOST`, `HOST:PORT` or `[IPV6]:PORT`, as librdkafka and Java write them."""
     # Both clients take the name of a protocol before it.
     text = text.rpartition("://")[2]
@@ -145,7 +135,7 @@ def _address(text: str) -> Address | None:
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     is_port = port.isdecimal() and 0 < int(port) < 2**16
-    return Address(host, int(port)) if host and is_port else None
+    return BrokerAddress(host, int(port)) if host and is_port else None
 
 
 def _login(reader: PropertyReader) -> Login | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from logbroker.client.raw.property_reader import PropertyReader
+from logbroker.client.raw.parsing.property_reader import PropertyReader
 from logbroker.errors import ConfigurationError
 
 UNDERSTOOD: Final = frozenset(

@@ -25,8 +25,8 @@ from logbroker.registry.cluster import (
     BrokerEndpoint,
     ClusterView,
     coordination_slot,
+    new_cluster_id,
 )
-from logbroker.registry.cluster_id import new_cluster_id
 from logbroker.registry.local.document import ClusterMetadata, format_metadata, parse_metadata
 from logbroker.registry.local.group_files import GroupFiles
 from logbroker.registry.registry import Registry, Replicas, Settings

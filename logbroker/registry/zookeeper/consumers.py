@@ -7,9 +7,8 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
-from logbroker.groups.stored import TopicPartition
+from logbroker.groups.stored import PaperConsumer, PaperGroup, TopicPartition
 from logbroker.registry.group_payloads import parse_offset
-from logbroker.registry.paper_group import PaperConsumer, PaperGroup
 from logbroker.registry.zookeeper import paths
 from logbroker.registry.zookeeper.session import ZooKeeperSession, children, get
 

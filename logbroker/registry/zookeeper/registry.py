@@ -20,8 +20,7 @@ from logbroker.groups.stored import (
     StoredMembership,
     TopicPartition,
 )
-from logbroker.registry.cluster import BrokerEndpoint, ClusterView
-from logbroker.registry.cluster_id import new_cluster_id
+from logbroker.registry.cluster import BrokerEndpoint, ClusterView, new_cluster_id
 from logbroker.registry.registry import Registry, Replicas, Settings
 from logbroker.registry.topic import Topic
 from logbroker.registry.zookeeper import paths

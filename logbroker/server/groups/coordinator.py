@@ -23,9 +23,9 @@ from logbroker.groups.exchanges import (
     Alive,
     Commit,
     DescribedGroup,
+    ErrorResponse,
     GroupLimits,
     Heartbeat,
-    Refused,
     Request,
     Sync,
 )
@@ -150,11 +150,11 @@ class GroupCoordinator:
             if isinstance(request, Heartbeat):
                 question.fill(Alive())
             elif isinstance(request, Sync):
-                question.fill(Refused(RebalanceInProgress(str(loading))))
+                question.fill(ErrorResponse(RebalanceInProgress(str(loading))))
             else:
-                question.fill(Refused(loading))
+                question.fill(ErrorResponse(loading))
         except RequestRefused as refusal:
-            question.fill(Refused(refusal))
+            question.fill(ErrorResponse(refusal))
         else:
             group.handle(request, question)
 

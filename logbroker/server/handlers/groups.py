@@ -20,13 +20,13 @@ from logbroker.groups.exchanges import (
     NO_GENERATION,
     Alive,
     Answer,
+    ErrorResponse,
     Heartbeat,
     Join,
     Joined,
     Leave,
     Left,
     MemberIdentity,
-    Refused,
     Sync,
     Synced,
 )
@@ -65,7 +65,7 @@ class GroupHandlers:
         instance_id = request.group_instance_id
         refusal = _instance_id_refusal(instance_id)
         if refusal is not None:
-            question.fill(Refused(refusal, request.member_id))
+            question.fill(ErrorResponse(refusal, request.member_id))
             return
         client_id = connection.client_id or ""
         prefix = (instance_id or client_id)[:INSTANCE_ID_CHARS_MAX]
@@ -115,7 +115,7 @@ class GroupHandlers:
         """Show that a member is alive, and hear whether it has to join again."""
 
         def answered(result: Answer) -> None:
-            assert isinstance(result, Alive | Refused)
+            assert isinstance(result, Alive | ErrorResponse)
             answer(HeartbeatResponse(throttle_time_ms=0, error_code=_code(result)))
 
         question = Question(connection, answered)
@@ -173,7 +173,7 @@ def _join_response(version: int, result: Answer) -> JoinGroupResponse:
                 for each in result.members
             ],
         )
-    assert isinstance(result, Refused)
+    assert isinstance(result, ErrorResponse)
     return JoinGroupResponse(
         throttle_time_ms=0,
         error_code=_code(result),
@@ -196,7 +196,7 @@ def _sync_response(result: Answer) -> SyncGroupResponse:
             protocol_name=result.protocol,
             assignment=result.assignment,
         )
-    assert isinstance(result, Refused)
+    assert isinstance(result, ErrorResponse)
     return SyncGroupResponse(
         throttle_time_ms=0,
         error_code=_code(result),
@@ -209,7 +209,7 @@ def _sync_response(result: Answer) -> SyncGroupResponse:
 def _leave_response(
     result: Answer, identities: tuple[MemberIdentity, ...], *, is_many: bool
 ) -> LeaveGroupResponse:
-    if isinstance(result, Refused):
+    if isinstance(result, ErrorResponse):
         return LeaveGroupResponse(throttle_time_ms=0, error_code=_code(result), members=[])
     assert isinstance(result, Left)
     codes = [0 if refusal is None else code_of(refusal) for refusal in result.refusals]
@@ -227,5 +227,5 @@ def _leave_response(
     )
 
 
-def _code(result: Alive | Refused) -> int:
-    return code_of(result.error) if isinstance(result, Refused) else _NO_REFUSAL
+def _code(result: Alive | ErrorResponse) -> int:
+    return code_of(result.error) if isinstance(result, ErrorResponse) else _NO_REFUSAL

@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
 from confluent_kafka.cimpl import NewTopic
 
 from logbroker.client.errors import UnknownTopic
-from logbroker.client.raw import EARLIEST, LATEST, RawCluster, TopicPartition, TopicPlan
+from logbroker.client.raw import EARLIEST, LATEST, RawCluster, TopicDescription, TopicPartition
 from spark_jobs.errors import InvalidOption, SourceFailed
 from spark_jobs.jobs.restore.records import Record, headers_to_publish
 from spark_jobs.log.client_errors import translated
@@ -63,7 +63,7 @@ class ArchiveTopic:
         except KafkaException as refusal:
             raise InvalidOption(f"the client's properties: {refusal.args[0].str()}") from refusal
 
-    def ensure(self, like: str) -> TopicPlan:
+    def ensure(self, like: str) -> TopicDescription:
         """Make the topic unless it is there, with as many partitions as `like`; what `like` is.
 
         Raises:

@@ -1,6 +1,6 @@
 import pytest
 
-from logbroker.cli.rfc3339 import format_time, parse_time
+from logbroker.cli.formats import format_time, parse_time
 
 
 @pytest.mark.parametrize(

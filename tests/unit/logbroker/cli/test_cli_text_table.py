@@ -1,4 +1,4 @@
-from logbroker.cli.text_table import table_lines
+from logbroker.cli.formats import table_lines
 
 
 def test_columns_are_as_wide_as_their_widest_cell_and_what_is_unknown_is_a_dash() -> None:

@@ -4,8 +4,8 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from logbroker.consumer.assignment import Assignment, GroupView
-from logbroker.consumer.rebalance import (
+from logbroker.consumer.rebalance.assignment import Assignment, GroupView
+from logbroker.consumer.rebalance.rebalancer import (
     Begin,
     Claim,
     Read,

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logbroker.consumer.assignment import GroupView, assign_partitions, thread_of
+from logbroker.consumer.rebalance.assignment import GroupView, assign_partitions, thread_of
 
 topics = st.sampled_from(["clicks", "views", "orders"])
 views = st.builds(

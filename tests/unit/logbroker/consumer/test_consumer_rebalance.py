@@ -2,8 +2,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from logbroker.consumer.assignment import GroupView, thread_of
-from logbroker.consumer.rebalance import Begin, Claim, Read, Rebalancer, Register, Release, Rest
+from logbroker.consumer.rebalance.assignment import GroupView, thread_of
+from logbroker.consumer.rebalance.rebalancer import (
+    Begin,
+    Claim,
+    Read,
+    Rebalancer,
+    Register,
+    Release,
+    Rest,
+)
 from tests.unit.logbroker.consumer.simulated_group import (
     BACKOFF_S,
     SESSION_S,

@@ -2,7 +2,7 @@ import pytest
 
 from logbroker.client import receipts as receipts_module
 from logbroker.client.audit_event import Received, decode
-from logbroker.consumer.message import Message
+from logbroker.consumer.fetching import Message
 from logbroker.consumer.stream_receipts import StreamReceipts
 
 

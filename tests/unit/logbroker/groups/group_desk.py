@@ -10,6 +10,7 @@ from logbroker.groups.exchanges import (
     Answer,
     Commit,
     Effects,
+    ErrorResponse,
     GroupLimits,
     Heartbeat,
     Join,
@@ -17,7 +18,6 @@ from logbroker.groups.exchanges import (
     Leave,
     Left,
     MemberIdentity,
-    Refused,
     Store,
     Sync,
     Synced,
@@ -152,13 +152,13 @@ class Desk:
     def refusal(self, token: Token) -> str:
         """The name of the error that a request was answered with."""
         answer = self.answers[token]
-        assert isinstance(answer, Refused), answer
+        assert isinstance(answer, ErrorResponse), answer
         return type(answer.error).__name__
 
     def returned_id(self, token: Token) -> str:
         """The member id that a refusal came with."""
         answer = self.answers[token]
-        assert isinstance(answer, Refused), answer
+        assert isinstance(answer, ErrorResponse), answer
         return answer.member_id
 
     def commit(self, commit: Commit) -> str | None:

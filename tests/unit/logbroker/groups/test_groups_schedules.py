@@ -17,13 +17,13 @@ from logbroker.groups.exchanges import (
     Alive,
     Answer,
     Effects,
+    ErrorResponse,
     Heartbeat,
     Join,
     Joined,
     Leave,
     Left,
     MemberIdentity,
-    Refused,
     Request,
     Store,
     Sync,
@@ -118,10 +118,10 @@ class Client:
                 self.owned = frozenset(answer.assignment)
             case Alive() | Left():
                 pass
-            case Refused():
+            case ErrorResponse():
                 self._take_refusal(answer)
 
-    def _take_refusal(self, refused: Refused) -> None:
+    def _take_refusal(self, refused: ErrorResponse) -> None:
         match type(refused.error).__name__:
             case "MemberIdRequired":
                 self.give_up(refused.member_id)

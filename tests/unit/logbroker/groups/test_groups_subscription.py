@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
-from logbroker.groups.subscription import subscribed_topics
+from logbroker.groups.member import subscribed_topics
 
 
 def subscription(topics: list[str], version: int) -> bytes:

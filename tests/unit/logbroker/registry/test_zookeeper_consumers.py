@@ -5,7 +5,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from logbroker.errors import ConfigurationError
-from logbroker.registry.paper_group import PaperConsumer, PaperGroup
+from logbroker.groups.stored import PaperConsumer, PaperGroup
 from logbroker.registry.zookeeper.consumers import read_paper_groups
 from tests.support.kafka.zookeeper import SharedZooKeeper
 from tests.support.processes.ports import free_port

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from logbroker.client.raw import EARLIEST, LATEST, TopicPartition, TopicPlan
+from logbroker.client.raw import EARLIEST, LATEST, TopicDescription, TopicPartition
 from spark_jobs.errors import DataLost, InvalidOption
 from spark_jobs.offsets.limits import Assigned, AtOffsets, AtTimes, Choice, Matching, Subscribed
 from spark_jobs.offsets.ranges import Losses, OffsetRange
@@ -13,9 +13,9 @@ from spark_jobs.offsets.resolution import Bound, chosen, resolve, times, within
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 INTERNAL = TopicPartition("__a", 0)
 TOPICS = {
-    "a": TopicPlan("a", None, (0, 1), is_internal=False),
-    "b": TopicPlan("b", None, (0,), is_internal=False),
-    "__a": TopicPlan("__a", None, (0,), is_internal=True),
+    "a": TopicDescription("a", None, (0, 1), is_internal=False),
+    "b": TopicDescription("b", None, (0,), is_internal=False),
+    "__a": TopicDescription("__a", None, (0,), is_internal=True),
 }
 BOUNDS = {A0: Bound(3, 10), A1: Bound(0, 0)}
 

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logbroker.client.errors import FetchFailed
-from logbroker.client.raw.chunk import Cut, cut_to_range
+from logbroker.client.raw.parsing.chunk import Cut, cut_to_range
 from tests.support.kafka.raw_connection import batch_of
 
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logbroker.client.raw.jaas import LoginModule, parse_jaas
+from logbroker.client.raw.parsing.jaas import LoginModule, parse_jaas
 from logbroker.errors import ConfigurationError
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"

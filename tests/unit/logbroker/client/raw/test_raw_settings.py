@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from logbroker.client.raw.settings import Address, Login, read_settings
+from logbroker.client.raw.parsing.metadata import BrokerAddress
+from logbroker.client.raw.settings import Login, read_settings
 from logbroker.client.raw.tls import make_context
 from logbroker.errors import ConfigurationError
 from tests.support.http.certificates import self_signed
@@ -14,7 +15,7 @@ JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 SCRAM = {**PLACE, "security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-256"}
 
 
-def refusal(properties: dict[str, str]) -> str:
+def error_for_code(properties: dict[str, str]) -> str:
     with pytest.raises(ConfigurationError) as refused:
         read_settings({**PLACE, **properties})
     return str(refused.value)
@@ -35,16 +36,16 @@ def test_brokers_are_named_as_other_clients_name_them(
 ) -> None:
     settings = read_settings({"bootstrap.servers": text})
 
-    assert list(settings.bootstrap) == [Address(*each) for each in addresses]
+    assert list(settings.bootstrap) == [BrokerAddress(*each) for each in addresses]
 
 
 @pytest.mark.parametrize("text", ["", " , ", "a:0", "a:65536", "a:x", ":9092", "a:1,:2"])
 def test_a_list_without_a_broker_or_with_a_bad_one_is_refused(text: str) -> None:
-    assert "bootstrap.servers" in refusal({"bootstrap.servers": text})
+    assert "bootstrap.servers" in error_for_code({"bootstrap.servers": text})
 
 
 def test_an_address_is_shown_as_it_is_written() -> None:
-    assert [str(Address("a", 1)), str(Address("::1", 2))] == ["a:1", "[::1]:2"]
+    assert [str(BrokerAddress("a", 1)), str(BrokerAddress("::1", 2))] == ["a:1", "[::1]:2"]
 
 
 def test_without_more_nothing_is_encrypted_and_nobody_logs_in() -> None:
@@ -73,14 +74,14 @@ def test_a_login_is_told_by_librdkafkas_names_and_by_javas(properties: dict[str,
 
 @pytest.mark.parametrize("mechanism", ["OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM", "SCRAM-SHA-1"])
 def test_a_mechanism_that_is_not_spoken_is_refused_by_its_name(mechanism: str) -> None:
-    told = refusal({"security.protocol": "SASL_SSL", "sasl.mechanism": mechanism})
+    told = error_for_code({"security.protocol": "SASL_SSL", "sasl.mechanism": mechanism})
 
     assert mechanism in told
     assert "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512" in told
 
 
 def test_a_login_without_a_mechanism_is_refused_as_gssapi_would_be_meant() -> None:
-    assert "sasl.mechanism is missing" in refusal({"security.protocol": "SASL_SSL"})
+    assert "sasl.mechanism is missing" in error_for_code({"security.protocol": "SASL_SSL"})
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ def test_a_login_without_a_mechanism_is_refused_as_gssapi_would_be_meant() -> No
 def test_a_login_that_is_not_whole_is_refused_without_its_secrets(
     properties: dict[str, str], told: str
 ) -> None:
-    text = refusal({**SCRAM, **properties})
+    text = error_for_code({**SCRAM, **properties})
 
     assert told in text
     assert SECRET not in text
@@ -121,7 +122,7 @@ def test_a_login_that_is_not_whole_is_refused_without_its_secrets(
     ],
 )
 def test_what_is_not_safe_to_pass_over_is_refused_by_its_name(protocol: str, name: str) -> None:
-    text = refusal({"security.protocol": protocol, name: SECRET})
+    text = error_for_code({"security.protocol": protocol, name: SECRET})
 
     assert f"{name} is not understood" in text
     assert SECRET not in text
@@ -148,7 +149,7 @@ def test_what_does_not_concern_reading_is_passed_over_with_one_warning(
 
 
 def test_every_problem_is_told_at_once() -> None:
-    text = refusal(
+    text = error_for_code(
         {
             "bootstrap.servers": "a:x",
             "security.protocol": "TLS",
@@ -243,7 +244,7 @@ def test_stores_of_java_are_refused_by_name(tmp_path: Path) -> None:
     store = tmp_path / "trust.jks"
     store.write_bytes(bytes.fromhex("feedfeed00000002"))
 
-    assert "ssl.truststore.type is 'JKS'" in refusal(
+    assert "ssl.truststore.type is 'JKS'" in error_for_code(
         {"security.protocol": "SSL", "ssl.truststore.type": "JKS"}
     )
     with pytest.raises(ConfigurationError, match=r"trust\.jks is not PEM; stores of Java \(JKS\)"):
@@ -256,13 +257,13 @@ def test_a_file_that_is_not_there_is_told_by_its_name(tmp_path: Path) -> None:
 
 
 def test_a_key_without_its_certificate_is_refused() -> None:
-    text = refusal({"security.protocol": "SSL", "ssl.key.pem": SECRET})
+    text = error_for_code({"security.protocol": "SSL", "ssl.key.pem": SECRET})
 
     assert "needs its certificate" in text
     assert SECRET not in text
 
 
 def test_only_safe_versions_of_tls_are_taken() -> None:
-    text = refusal({"security.protocol": "SSL", "ssl.enabled.protocols": "TLSv1,TLSv1.1"})
+    text = error_for_code({"security.protocol": "SSL", "ssl.enabled.protocols": "TLSv1,TLSv1.1"})
 
     assert "ssl.enabled.protocols" in text

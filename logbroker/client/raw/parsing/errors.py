@@ -5,7 +5,6 @@ from typing import Final
 from kafka.errors import for_code
 
 from logbroker.client.errors import ClientError, FetchFailed, NotAuthorized, UnknownTopic
-from logbroker.client.raw.attempts import AttemptFailed
 from logbroker.wire.error_codes import name_of
 
 OFFSET_OUT_OF_RANGE: Final = 1
@@ -15,7 +14,15 @@ _NOT_AUTHORIZED: Final = frozenset((29, 31))
 _UNKNOWN_SERVER_ERROR: Final = -1
 
 
-def refusal(what: str, code: int) -> ClientError | AttemptFailed:
+class AttemptFailed(Exception):
+    """Something that other metadata, another connection or some time may mend."""
+
+
+class ConnectionFailed(AttemptFailed):
+    """A connection was not made, was lost, or brought what makes no sense."""
+
+
+def error_for_code(what: str, code: int) -> ClientError | AttemptFailed:
     """The error for a code that is not NONE; an AttemptFailed where trying again makes sense."""
     text = f"{what}: {name_of(code)}"
     if code in _NOT_AUTHORIZED:

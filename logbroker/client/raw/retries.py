@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from logbroker.client.errors import BrokersUnavailable
+from logbroker.client.raw.parsing.errors import AttemptFailed
 
 _log: Final = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -14,15 +15,7 @@ TOLD_AFTER_S: Final = 3.0
 """What fails for so long is told of: until then it may be a leader that moves."""
 
 
-class AttemptFailed(Exception):
-    """Something that other metadata, another connection or some time may mend."""
-
-
-class ConnectionFailed(AttemptFailed):
-    """A connection was not made, was lost, or brought what makes no sense."""
-
-
-class Patience:
+class RetryTimer:
     """The time that is left for one thing, and the pauses between the attempts at it."""
 
     def __init__(self, what: str, timeout_s: float, backoff_s: float) -> None:
@@ -55,7 +48,7 @@ class Patience:
         time.sleep(self._backoff_s)
 
 
-def insist(patience: Patience, attempt: Callable[[], T]) -> T:
+def retry(patience: RetryTimer, attempt: Callable[[], T]) -> T:
     """What an attempt gives, which is repeated while it fails and time is left.
 
     Raises:

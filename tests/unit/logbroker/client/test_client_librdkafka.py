@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka import KafkaError
 
-from logbroker.client.complaints import AGAIN_AFTER_S, Complaints, Reasons
+from logbroker.client.librdkafka import AGAIN_AFTER_S, ErrorReporter, RepeatFilter
 
 REFUSED = "sasl_ssl://kafka:9093/bootstrap: SASL authentication error: Authentication failed"
 
@@ -19,7 +19,7 @@ def told() -> list[str]:
 
 def test_a_reason_is_told_once_a_minute(told: list[str]) -> None:
     now_s = 5.0
-    heard = Complaints(told.append, lambda: now_s)
+    heard = ErrorReporter(told.append, lambda: now_s)
     for attempt in range(100):
         heard.note(error(f"{REFUSED} (after {attempt}ms in state AUTH_REQ)"))
     assert told == [REFUSED]
@@ -29,19 +29,19 @@ def test_a_reason_is_told_once_a_minute(told: list[str]) -> None:
 
 
 def test_another_reason_is_told_at_once(told: list[str]) -> None:
-    heard = Complaints(told.append, lambda: 5.0)
+    heard = ErrorReporter(told.append, lambda: 5.0)
     for reason in ("one", "two", "one", "two"):
         heard.note(error(reason))
     assert told == ["one", "two"]
 
 
 def test_that_all_brokers_are_away_is_no_reason(told: list[str]) -> None:
-    Complaints(told.append).note(error("1/1 brokers are down", KafkaError._ALL_BROKERS_DOWN))
+    ErrorReporter(told.append).note(error("1/1 brokers are down", KafkaError._ALL_BROKERS_DOWN))
     assert told == []
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    reasons = Reasons(lambda: 5.0)
+    reasons = RepeatFilter(lambda: 5.0)
     for number in range(10_000):
         assert reasons.news(f"reason {number}") is not None
     assert len(reasons._told_s) <= 100

@@ -6,7 +6,7 @@ Source: the paper, section 3.2, Algorithm 1.
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from logbroker.consumer.assignment import Assignment, GroupView, assign_partitions
+from logbroker.consumer.rebalance.assignment import Assignment, GroupView, assign_partitions
 from logbroker.groups.stored import TopicPartition
 
 

@@ -1,17 +1,18 @@
 import pytest
 
 from logbroker.client.errors import BrokersUnavailable
-from logbroker.client.raw import attempts
-from logbroker.client.raw.attempts import AttemptFailed, Patience
+from logbroker.client.raw import retries
+from logbroker.client.raw.parsing.errors import AttemptFailed
+from logbroker.client.raw.retries import RetryTimer
 
 
 def test_what_goes_on_failing_is_told_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    patience = Patience("asking for topics", 60.0, 0.001)
+    patience = RetryTimer("asking for topics", 60.0, 0.001)
     patience.pause(AttemptFailed("127.0.0.1:1: refused"))
     assert caplog.messages == []
-    monkeypatch.setattr(attempts, "TOLD_AFTER_S", 0.0)
+    monkeypatch.setattr(retries, "TOLD_AFTER_S", 0.0)
     patience.pause(AttemptFailed("127.0.0.1:1: refused"))
     patience.pause(AttemptFailed("127.0.0.1:1: refused"))
     (told,) = caplog.messages
@@ -21,4 +22,4 @@ def test_what_goes_on_failing_is_told_once(
 
 def test_at_the_end_of_patience_the_last_failure_is_told() -> None:
     with pytest.raises(BrokersUnavailable, match=r"^fetching failed for 0 s; at last: refused$"):
-        Patience("fetching", 0.0, 0.001).pause(AttemptFailed("refused"))
+        RetryTimer("fetching", 0.0, 0.001).pause(AttemptFailed("refused"))

@@ -1,0 +1,1 @@
+"""Parses broker responses and client properties; pure."""
