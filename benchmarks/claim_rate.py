@@ -24,8 +24,8 @@ from app.domain.states import ReplayState
 from app.store import Store, leases, migrate
 from app.store import replays as replays_table
 from app.store import webhooks as webhooks_table
-from app.store.clock import ms_from_now, now_ms
 from app.store.engine import Database
+from app.store.sql import ms_from_now, now_ms
 from app.store.tables import CLAIM_INDEX, replays, webhooks
 from app.webhooks.signing import new_secret
 from benchmarks.mariadb_server import mariadb_server
@@ -216,13 +216,13 @@ def _naive_claim(database: Database) -> Claim:
                 started_ms=now_ms(),
             )
         )
-        replay = replays_table.get(db, row.id)
-        webhooks_table.get(db, replay.webhook_id)
+        replay = replays_table.get_replay(db, row.id)
+        webhooks_table.get_webhook(db, replay.webhook_id)
         return replay.id
 
     def claim(worker: str) -> str | None:
         # As the store does, so that the two differ in how they meet locks alone.
-        if not database.read(lambda db: leases.queues(db, "")):
+        if not database.read(lambda db: leases.list_claim_queues(db, "")):
             return None
         return database.write(lambda db: work(db, worker))
 

@@ -127,7 +127,7 @@ def create_app(
     application.add_middleware(BodyLimit, events_bytes_max=settings.request_bytes_max)
     # Each is outside of those added before it: the log and the audit see every answer, and nothing
     # of a request is read before the gate.
-    application.add_middleware(Gate, Keyring(store.key_of), settings, metrics)
+    application.add_middleware(Gate, Keyring(store.find_key), settings, metrics)
     application.add_middleware(HeadLimit)
     application.add_middleware(Audit, table)
     application.add_middleware(RequestLog, metrics=metrics)

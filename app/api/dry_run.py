@@ -54,5 +54,5 @@ def estimate_replay(doors: Doors, caller: ApiKey, new: NewReplay) -> EstimateDoc
 
 def _deliveries(doors: Doors, new: NewReplay, partition: int) -> LiveDeliveries:
     settings = doors.settings
-    late_until_ms = doors.store.late_noted_ms(partition, new.window, origin=settings.origin)
+    late_until_ms = doors.store.late_recorded_ms(partition, new.window, origin=settings.origin)
     return LiveDeliveries(settings, doors.outcomes, new.webhook_id, new.window, late_until_ms)

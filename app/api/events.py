@@ -81,7 +81,7 @@ def _read(doors: Doors, media_type: str, body: bytes) -> list[OwedEvent]:
 
 def _check_webhooks(doors: Doors, events: Sequence[OwedEvent]) -> None:
     wanted = {event.webhook_id for event in events if event.webhook_id is not None}
-    unknown = doors.store.unknown_webhooks(wanted) if wanted else set()
+    unknown = doors.store.find_unknown_webhooks(wanted) if wanted else set()
     if unknown:
         errors = [
             FieldError(f"events[{index}].webhookId", event.webhook_id, "the id of a webhook")

@@ -33,7 +33,7 @@ def add_run(
     A run of the same job and subject that started at the same moment is the same, told again: it
     stays as it was told first.
     """
-    run, is_new = doors.store.add_run(body.run())
+    run, is_new = doors.store.add_pipeline_run(body.run())
     if is_new:
         response.status_code = 201
     return PipelineRunDocument.of(run)
@@ -52,8 +52,8 @@ def list_runs(
     Of one `job`, or of one `subject`; with both, all runs of these that are kept.
     """
     if job is not None and subject is not None:
-        page = doors.store.runs_of(job, subject, cursor, limit)
+        page = doors.store.pipeline_runs(job, subject, cursor, limit)
     else:
-        page = doors.store.latest_runs(job, subject, cursor, limit)
+        page = doors.store.latest_pipeline_runs(job, subject, cursor, limit)
     items = [PipelineRunDocument.of(run) for run in page.items]
     return Listing(items=items, next_cursor=page.next_cursor)

@@ -86,4 +86,6 @@ class Proofs:
                 return await self._refuse(webhook, reason)
 
     async def _refuse(self, webhook: Webhook, reason: str) -> Webhook:
-        return await run_in_threadpool(self._store.refuse_webhook, webhook.id, webhook.url, reason)
+        return await run_in_threadpool(
+            self._store.record_failed_verification, webhook.id, webhook.url, reason
+        )

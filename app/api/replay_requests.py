@@ -51,7 +51,7 @@ async def queue_replay(
     if idempotency is not None:
         # Before anything is judged: when a request is repeated, its window may be too old.
         known = await run_in_threadpool(
-            doors.store.replay_named_by, idempotency, of_account=caller.sees
+            doors.store.find_replay_by_idempotency_key, idempotency, of_account=caller.sees
         )
         if known is not None:
             return known
@@ -133,7 +133,9 @@ def look_up(doors: Doors, new: NewReplay) -> OffsetRange:
         new.webhook_id,
         new.window,
         disorder_ms(doors.settings.lateness_ms),
-        lambda partition: doors.store.late_end(partition, new.window, origin=doors.settings.origin),
+        lambda partition: doors.store.late_end_offset(
+            partition, new.window, origin=doors.settings.origin
+        ),
     )
 
 

@@ -152,7 +152,7 @@ def list_replays(
     limit: Limit = 50,
 ) -> Listing[ReplayDocument]:
     """List replays, the latest first: of one webhook or all, in one state, in several or all."""
-    page = doors.store.replays_matching(
+    page = doors.store.replays(
         ReplayFilter(frozenset(state or ()), webhook_id),
         cursor,
         limit,

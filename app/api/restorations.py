@@ -81,7 +81,7 @@ def put_restoration(
     # What was said before may be deleted by now, and is no mistake.
     if found.offsets != offsets:
         _check_place(doors, found, offsets)
-    replay = doors.store.restored(replay_id, offsets, actor=caller.id)
+    replay = doors.store.record_restore(replay_id, offsets, actor=caller.id)
     return ReplayDocument.of(replay, now_ms())
 
 
@@ -97,7 +97,7 @@ def put_missing(
 ) -> ReplayDocument:
     """Say what of a replay's window could not be found: it waits on, and shows that."""
     _of_here(doors, replay_id)
-    replay = doors.store.restore_is_missing(replay_id, body.missing, actor=caller.id)
+    replay = doors.store.record_missing_records(replay_id, body.missing, actor=caller.id)
     return ReplayDocument.of(replay, now_ms())
 
 

@@ -21,7 +21,7 @@ def what_to_restore(doors: Doors, new: NewReplay) -> AwaitedRestore:
         retention_ms=settings.retention_ms,
     )
     partition, below = doors.history.below(new.webhook_id, arrived_by_ms)
-    late_end = doors.store.late_end(partition, new.window, origin=settings.origin)
+    late_end = doors.store.late_end_offset(partition, new.window, origin=settings.origin)
     return AwaitedRestore(partition, max(below, late_end or 0))
 
 

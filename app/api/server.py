@@ -20,13 +20,13 @@ from app.api.bounded_http import CONNECTIONS_MAX, BoundedHttp
 from app.api.metrics import Metrics
 from app.api.progress_watch import ProgressWatch
 from app.config import Settings
-from app.domain.presence import ProcessKind
+from app.domain.processes import ProcessKind
 from app.log.errors import LogUnavailable
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
 from app.process import allow_many_connections
 from app.store import Store
-from app.store.presence import Presence, process_name
+from app.store.process_heartbeat import ProcessHeartbeat, process_name
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
 from app.webhooks.sender import WebhookSender
@@ -121,8 +121,10 @@ async def _serve(settings: Settings, around: Callable[[FastAPI], ASGIApp]) -> No
     )
     limits = SenderLimits(connect_s=settings.connect_timeout_s, total_s=settings.delivery_timeout_s)
     with closing(Store.open(settings.database)) as store:
-        presence = Presence(store, ProcessKind.API, process_name(settings), settings.origin)
-        async with publisher, WebhookSender(guard, limits) as sender, presence:
+        heartbeat = ProcessHeartbeat(
+            store, ProcessKind.API, process_name(settings), settings.origin
+        )
+        async with publisher, WebhookSender(guard, limits) as sender, heartbeat:
             await _make_topics(publisher)
             application = create_app(settings, store, publisher, history, guard, sender, metrics)
             await server_of(application, settings, around).serve()

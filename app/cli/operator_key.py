@@ -25,7 +25,7 @@ def ensure(settings: Settings) -> str:
             token = operator_key_file.read(settings.data_dir)
         except FileNotFoundError:
             token = ""
-        known = store.key_of(token)
+        known = store.find_key(token)
         if known is not None and known.scope is Scope.OPERATOR:
             return token
         file = f"{operator_key_file.FILE_NAME} of {settings.data_dir.resolve()}"

@@ -141,7 +141,7 @@ def _next_ids(store: Store, order: Order, caller: ApiKey) -> tuple[str, ...]:
     wanted = order.fitting
     if wanted is None:
         return ()
-    return store.ids_matching(wanted, order.before_ms, MOVED_AT_ONCE, of_account=caller.sees)
+    return store.replay_ids(wanted, order.before_ms, MOVED_AT_ONCE, of_account=caller.sees)
 
 
 def _mover(store: Store, action: Action, caller: ApiKey) -> _Move:
@@ -222,7 +222,7 @@ def _next_retry(store: Store, order: Order, caller: ApiKey) -> _Step | None:
     if wanted is None:
         return None
     # A retry leaves its job as it was: the list goes on by where it stood.
-    page = store.replays_matching(wanted, order.cursor, 1, of_account=caller.sees)
+    page = store.replays(wanted, order.cursor, 1, of_account=caller.sees)
     rest_of_list = replace(order, cursor=page.next_cursor)
     return next(
         (_Step(each.id, rest_of_list, page.next_cursor is None) for each in page.items), None

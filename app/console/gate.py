@@ -79,8 +79,8 @@ class Gate:
 
     def __init__(self, doors: Doors) -> None:
         self._doors = doors
-        self._api_keys = Keyring(doors.store.key_of)
-        self._sessions = Keyring(doors.store.session_key, _TOKEN)
+        self._api_keys = Keyring(doors.store.find_key)
+        self._sessions = Keyring(doors.store.find_session_key, _TOKEN)
         self._strangers = Strangers(doors.settings.unauthorized_requests_per_minute)
         # A cookie cannot be guessed; that is looked for as often as a key may ask, and no more.
         self._guesses = Strangers(doors.settings.developer_requests_per_minute)
@@ -127,7 +127,7 @@ class Gate:
     async def is_signed_in(self, request: Request) -> bool:
         """Whether the cookie of a request, which was good when it came, stands for a key still."""
         token = request.cookies[self._cookie(request)]
-        question = self._open_pages.ask(token, partial(self._doors.store.session_key, token))
+        question = self._open_pages.ask(token, partial(self._doors.store.find_session_key, token))
         try:
             return await asyncio.wait_for(question, PATIENCE_S) is not None
         except (StoreUnavailable, TimeoutError):

@@ -11,7 +11,7 @@ from jinja2 import Environment
 
 from app.api.doors import Doors
 from app.api.single_flight import SingleFlight
-from app.domain.presence import Process, ProcessKind
+from app.domain.processes import Process, ProcessKind
 from app.log.zookeeper_health import ZooKeeperServer
 from app.process import on_own_thread
 from app.store import StoreError

@@ -53,7 +53,7 @@ async def jobs_page(
     store, sees = doors.store, viewer.key.sees
     # At a time: the database counts while the rows of the page are read here.
     page, counts = await asyncio.gather(
-        run_in_threadpool(store.replays_matching, wanted, cursor or None, ROWS, of_account=sees),
+        run_in_threadpool(store.replays, wanted, cursor or None, ROWS, of_account=sees),
         run_in_threadpool(store.count_by_state, wanted, of_account=sees),
     )
     present_ms = now_ms()

@@ -184,5 +184,5 @@ def _with_webhook(
 ) -> Preview:
     webhook = check(doors, key, new)
     wanted = ReplayFilter(ACTIVE, webhook.id)
-    active = doors.store.replays_matching(wanted, limit=1, of_account=key.sees).items
+    active = doors.store.replays(wanted, limit=1, of_account=key.sees).items
     return Preview(new, webhook, estimate, active[0].id if active else None)

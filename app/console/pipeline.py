@@ -31,10 +31,10 @@ async def pipeline_page(
 ) -> Response:
     """Show the last run of each job, or all runs of one job on one subject."""
     if job and subject:
-        page = await run_in_threadpool(doors.store.runs_of, job, subject, cursor or None)
+        page = await run_in_threadpool(doors.store.pipeline_runs, job, subject, cursor or None)
     else:
         page = await run_in_threadpool(
-            doors.store.latest_runs, job or None, subject or None, cursor or None
+            doors.store.latest_pipeline_runs, job or None, subject or None, cursor or None
         )
     return await rendered(
         request,

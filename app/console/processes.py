@@ -11,7 +11,7 @@ from app.api.doors import Doors, DoorsDependency
 from app.console.formats import NOTHING, count
 from app.console.gate import OperatorDependency
 from app.console.rendering import rendered
-from app.domain.presence import Process
+from app.domain.processes import Process
 from app.log.errors import LogError
 from app.log.inspection.figures import Cluster, GroupPage
 from app.log.zookeeper_health import ZooKeeperServer, zookeeper_health

@@ -110,7 +110,7 @@ def _look(
         store.tallies(webhook.id, Span.SETTLED, hour_from_ms),
         store.missed_hours(webhook.id, history_from_ms),
         store.rules(webhook.id, limit=RULES),
-        store.replays_matching(ReplayFilter(webhook_id=webhook.id), limit=JOBS),
+        store.replays(ReplayFilter(webhook_id=webhook.id), limit=JOBS),
         store.active_replays_of([webhook.id]).get(webhook.id),
     )
 

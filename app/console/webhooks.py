@@ -106,8 +106,8 @@ def _look(
     page = store.webhooks(cursor, ROWS, status=status, of_account=of_account)
     ids = [webhook.id for webhook in page.items]
     hour_from_ms = last_hour_from_ms(present_ms)
-    hours = store.tallies_of(ids, Span.SETTLED, hour_from_ms)
-    history = store.tallies_of(ids, Span.EVENT, present_ms - doors.settings.history_ms)
+    hours = store.sum_tallies(ids, Span.SETTLED, hour_from_ms)
+    history = store.sum_tallies(ids, Span.EVENT, present_ms - doors.settings.history_ms)
     active = store.active_replays_of(ids)
     nothing = DeliveryTally(hour_from_ms)
     rows = [

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from app import json_log
 from app.config import Settings
-from app.domain.presence import Details, ProcessKind
+from app.domain.processes import Details, ProcessKind
 from app.domain.tallies import TallyCounter
 from app.live import deliverer, matcher
 from app.live.deliverer import Deliverer
@@ -31,7 +31,7 @@ from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_LOG, EVENTS
 from app.process import allow_many_connections, collect_rarely, stop_on_signals
 from app.store import Store, StoreError, StoreUnavailable
-from app.store.presence import Presence, process_name
+from app.store.process_heartbeat import ProcessHeartbeat, process_name
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
 from app.webhooks.sender import WebhookSender
@@ -98,8 +98,8 @@ async def _serve(settings: Settings, store: Store) -> None:
         table = RoutingTable(store)
         live = LivePath(settings, store, table, sender, publisher, metrics)
         name = process_name(settings)
-        presence = Presence(store, ProcessKind.LIVE, name, settings.origin, live.details)
-        async with presence:
+        heartbeat = ProcessHeartbeat(store, ProcessKind.LIVE, name, settings.origin, live.details)
+        async with heartbeat:
             with suppress(_Stopped):
                 await _wait_for_doors(store, table, publisher, stopping)
                 await live.run(stopping)

@@ -31,7 +31,7 @@ class Standing:
 
     def note_failing(self, webhook_id: str, since_ms: int | None) -> None:
         """Store since when the receiver takes nothing; None once it takes again."""
-        self._tell(webhook_id, lambda: self._store.note_failing(webhook_id, since_ms))
+        self._tell(webhook_id, lambda: self._store.record_failing_since(webhook_id, since_ms))
 
     def disable(self, webhook: Webhook, reason: str, done: Callable[[], None]) -> None:
         """Disable a webhook that is still at its URL; `done` is called on the loop afterwards."""

@@ -103,5 +103,5 @@ class TallyWriter:
     def _forget(self, now_ms: int) -> None:
         for span, kept_ms in self._kept_ms.items():
             for _ in range(PORTIONS_PER_FORGETTING):
-                if not self._store.forget_tallies(span, now_ms - kept_ms):
+                if not self._store.delete_tallies(span, now_ms - kept_ms):
                     break

@@ -11,7 +11,7 @@ from app.domain.lateness import Arrival, LateSpan, late_spans, unseen_spans
 class LateBook(Protocol):
     """Where the notes are kept."""
 
-    def note_late_arrivals(
+    def record_late_arrivals(
         self, spans: Sequence[LateSpan], retention_ms: int, *, origin: str
     ) -> None:
         """Store where late events lie in the log of a data centre; blocks."""
@@ -34,7 +34,7 @@ async def note_late(
     now_ms = time.time_ns() // 1_000_000
     spans = late_spans(arrivals, on_time_from_ms=now_ms - lateness_ms)
     if spans:
-        await asyncio.to_thread(book.note_late_arrivals, spans, retention_ms, origin=origin)
+        await asyncio.to_thread(book.record_late_arrivals, spans, retention_ms, origin=origin)
 
 
 async def note_unseen(
@@ -53,4 +53,4 @@ async def note_unseen(
     # What is on time lies before where look-ups by time end, whoever brought it.
     spans = unseen_spans(ends, on_time_from_ms=time.time_ns() // 1_000_000 - lateness_ms)
     if spans:
-        await asyncio.to_thread(book.note_late_arrivals, spans, retention_ms, origin=origin)
+        await asyncio.to_thread(book.record_late_arrivals, spans, retention_ms, origin=origin)

@@ -65,7 +65,7 @@ class Chooser:
             replay.webhook_id,
             replay.window,
             disorder_ms(equipment.settings.lateness_ms),
-            lambda partition: equipment.store.late_end(
+            lambda partition: equipment.store.late_end_offset(
                 partition, replay.window, origin=equipment.settings.origin
             ),
         )
@@ -105,7 +105,7 @@ class Chooser:
             equipment.outcomes,
             replay.webhook_id,
             replay.window,
-            equipment.store.late_noted_ms(
+            equipment.store.late_recorded_ms(
                 offsets.partition, replay.window, origin=equipment.settings.origin
             ),
         )

@@ -81,11 +81,11 @@ class Notifier:
     def _record(self, notice: Notice, outcome: AttemptOutcome) -> None:
         store, replay_id, attempt = self._equipment.store, notice.replay.id, notice.attempt
         if isinstance(outcome, Delivered):
-            store.notice_told(replay_id, attempt)
+            store.finish_notice_attempt(replay_id, attempt)
             _log.info("notice-told", extra={"replay": replay_id, "attempt": attempt})
             return
         wait_s = pause_s(attempt)
-        store.notice_later(replay_id, attempt, wait_s)
+        store.finish_notice_attempt(replay_id, attempt, wait_s)
         reason = outcome.reason if isinstance(outcome, Rejected | Unreachable) else ""
         event = "notice-given-up" if wait_s is None else "notice-not-taken"
         _log.warning(event, extra={"replay": replay_id, "attempt": attempt, "reason": reason})

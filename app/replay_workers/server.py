@@ -9,7 +9,7 @@ from typing import Final
 from app import json_log
 from app.config import Settings
 from app.domain.options import IN_FLIGHT_MAX
-from app.domain.presence import ProcessKind
+from app.domain.processes import ProcessKind
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_OUTCOMES
@@ -19,7 +19,7 @@ from app.replay_workers.metrics import WorkerMetrics
 from app.replay_workers.outcome_book import OutcomeBook
 from app.replay_workers.worker import ReplayWorker
 from app.store import Store, StoreError
-from app.store.presence import Presence
+from app.store.process_heartbeat import ProcessHeartbeat
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
 from app.webhooks.sender import WebhookSender
@@ -72,14 +72,14 @@ async def _serve(settings: Settings, store: Store) -> None:
         _log.info("ready", extra={"worker": worker.name, "jobs": settings.jobs_per_worker})
         # In one piece: a line of another thread must not part it from its end.
         sys.stderr.write(f"{READY_LINE}\n")
-        async with _presence(worker, settings, store):
+        async with _heartbeat(worker, settings, store):
             await worker.run(stopping)
     _log.info("stopped", extra={"worker": worker.name})
 
 
-def _presence(worker: ReplayWorker, settings: Settings, store: Store) -> Presence:
+def _heartbeat(worker: ReplayWorker, settings: Settings, store: Store) -> ProcessHeartbeat:
     # By the name that its replays bear.
-    return Presence(
+    return ProcessHeartbeat(
         store,
         ProcessKind.WORKER,
         worker.name,

@@ -1,4 +1,4 @@
-"""The tables of accounts and of API keys: every statement on them."""
+"""The tables of accounts and API keys."""
 
 import secrets
 from hashlib import sha256
@@ -7,18 +7,17 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, Select, func, insert, select, update
 
 from app.domain.accounts import Account, ApiKey, Scope
-from app.store.clock import now_ms
 from app.store.errors import AccountNotFound, KeyNotFound
-from app.store.identity import exactly, new_account_id, new_key_id
+from app.store.sql import exactly, new_id, now_ms
 from app.store.tables import accounts, api_keys
 
 KEY_PREFIX: Final = "rwk_"
 _READ_ONLY: Final = ":read"
-"""What ends the scope of a key that is read-only: a version which does not know it, and would let
-the key write, cannot read the row."""
+"""The suffix of a read-only key's scope. A version without read-only keys cannot parse such a
+scope, so it cannot let the key write."""
 
 KEY_BYTES: Final = 32
-"""Random bytes of a key's text: nobody can try them all, so a plain hash keeps it."""
+"""Random bytes of a key's token: too many to guess, so an unsalted hash is safe."""
 
 
 def create_key(
@@ -26,14 +25,16 @@ def create_key(
     account_name: str,
     scope: Scope,
     description: str,
-    is_read_only: bool,
+    *,
+    is_read_only: bool = False,
 ) -> tuple[ApiKey, str]:
-    """A key of the account, which is made if it is missing, and the key's text.
+    """Create a key and return it with its token, of which only a hash is stored.
 
-    Locks the new rows. Of two who make the account at once, one begins anew and finds it.
+    Creates the account if it is missing. Locks the new rows. Of two transactions that create the
+    same account, one is retried and finds the account.
     """
     token = KEY_PREFIX + secrets.token_urlsafe(KEY_BYTES)
-    key_id = new_key_id()
+    key_id = new_id("key_")
     connection.execute(
         insert(api_keys).values(
             id=key_id,
@@ -44,7 +45,7 @@ def create_key(
             created_ms=now_ms(),
         )
     )
-    return _get(connection, key_id), token
+    return _get_key(connection, key_id), token
 
 
 def _account_id(connection: Connection, name: str) -> str:
@@ -52,62 +53,62 @@ def _account_id(connection: Connection, name: str) -> str:
     known: str | None = connection.execute(query).scalar()
     if known is not None:
         return known
-    account_id = new_account_id()
+    account_id = new_id("acc_")
     connection.execute(insert(accounts).values(id=account_id, name=name, created_ms=now_ms()))
     return account_id
 
 
 def digest_of(token: str) -> str:
-    """What is stored of a text that only its owner knows."""
-    # What came as a header may hold anything; only what we made matches.
+    """The hash that is stored instead of a secret token."""
+    # The token may come from a request header, with any characters.
     return sha256(token.encode(errors="surrogatepass")).hexdigest()
 
 
-def check(connection: Connection, account_id: str) -> None:
-    """Return when there is such an account.
+def check_account(connection: Connection, account_id: str) -> None:
+    """Return if the account exists; accounts are never deleted.
 
     Raises:
-        AccountNotFound: there is none.
+        AccountNotFound: no account has this id.
     """
     query = select(accounts.c.id).where(exactly(accounts.c.id, account_id))
     if connection.execute(query).first() is None:
         raise AccountNotFound(account_id)
 
 
-def key_of(connection: Connection, token: str) -> ApiKey | None:
-    """The key with this text; None when there is none, or it was revoked."""
-    query = keys().where(api_keys.c.digest == digest_of(token), api_keys.c.revoked_ms.is_(None))
-    row = connection.execute(query).first()
+def find_key(connection: Connection, token: str) -> ApiKey | None:
+    """The key with this token; None if the token is unknown or the key is revoked."""
+    query = select_keys().where(api_keys.c.digest == digest_of(token))
+    row = connection.execute(query.where(api_keys.c.revoked_ms.is_(None))).first()
     return None if row is None else to_key(row)
 
 
-def all_keys(connection: Connection) -> tuple[ApiKey, ...]:
-    """Every key, also the revoked ones, the oldest first."""
-    query = keys().order_by(api_keys.c.created_ms, api_keys.c.id)
+def list_keys(connection: Connection) -> tuple[ApiKey, ...]:
+    """All keys, including revoked ones, oldest first."""
+    query = select_keys().order_by(api_keys.c.created_ms, api_keys.c.id)
     return tuple(map(to_key, connection.execute(query)))
 
 
 def revoke_key(connection: Connection, key_id: str) -> ApiKey:
-    """The key, which opens nothing any more; since when stays as it was. Locks its row.
+    """Revoke the key and return it; a second call keeps the first time. Locks its row.
 
     Raises:
         KeyNotFound: no key has this id.
     """
     revoked_ms = func.coalesce(api_keys.c.revoked_ms, now_ms())
-    is_it = exactly(api_keys.c.id, key_id)
-    connection.execute(update(api_keys).where(is_it).values(revoked_ms=revoked_ms))
-    return _get(connection, key_id)
+    is_key = exactly(api_keys.c.id, key_id)
+    connection.execute(update(api_keys).where(is_key).values(revoked_ms=revoked_ms))
+    return _get_key(connection, key_id)
 
 
-def _get(connection: Connection, key_id: str) -> ApiKey:
-    row = connection.execute(keys().where(exactly(api_keys.c.id, key_id))).first()
+def _get_key(connection: Connection, key_id: str) -> ApiKey:
+    row = connection.execute(select_keys().where(exactly(api_keys.c.id, key_id))).first()
     if row is None:
         raise KeyNotFound(key_id)
     return to_key(row)
 
 
-def keys() -> Select[Any]:
-    """The rows that `to_key` reads."""
+def select_keys() -> Select[Any]:
+    """The query whose rows `to_key` reads."""
     return select(
         api_keys,
         accounts.c.name.label("account_name"),
@@ -116,7 +117,7 @@ def keys() -> Select[Any]:
 
 
 def to_key(row: Row[Any]) -> ApiKey:
-    """The value of a row of `keys`."""
+    """The key of a row of `select_keys`."""
     return ApiKey(
         id=row.id,
         account=Account(row.account_id, row.account_name, row.account_created_ms),

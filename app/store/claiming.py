@@ -1,8 +1,8 @@
-"""The column that says from when on a replay may be claimed.
+"""The column `claimable_ms` of `replays`: the time from which a replay can be claimed.
 
-It holds a time of the database's clock; of replays of the archive, one that is `ARCHIVE_SHIFT_MS`
-later. So those stand apart in the index of claims, and for a worker of the version before, which
-would look for their offsets in `delivery_log`, their time never comes.
+It holds a time of the database's clock; for a replay of the archive, `ARCHIVE_SHIFT_MS` more. So
+these are separate in the index of claims. A worker of the previous version, which would look for
+their offsets in `delivery_log`, never reaches that time.
 """
 
 from typing import Final, NamedTuple
@@ -10,28 +10,28 @@ from typing import Final, NamedTuple
 from sqlalchemy import ColumnElement, and_, case, func
 
 from app.domain.options import Source
-from app.store.clock import now_ms
+from app.store.sql import now_ms
 from app.store.tables import replays
 
 ARCHIVE_SHIFT_MS: Final = 10**16
-"""Three hundred thousand years."""
+"""About 300,000 years."""
 
 _SHIFT_MS: Final = case((replays.c.source == str(Source.ARCHIVE), ARCHIVE_SHIFT_MS), else_=0)
 
 
-class Queue(NamedTuple):
-    """Replays that are claimed in one order: of one data centre, empty for nobody's, and source."""
+class ClaimQueue(NamedTuple):
+    """Replays of one source and one data centre (empty: not yet assigned), claimed in order."""
 
     origin: str = ""
     source: Source = Source.LOG
 
     @property
     def shift_ms(self) -> int:
-        """How much later than its time the column says for one of these."""
+        """What the column adds to the time for these replays."""
         return ARCHIVE_SHIFT_MS if self.source is Source.ARCHIVE else 0
 
     def is_due(self) -> ColumnElement[bool]:
-        """Whether a replay is of this queue, and may be claimed now."""
+        """Whether a replay is in this queue and can be claimed now."""
         return and_(
             replays.c.origin == self.origin,
             replays.c.claimable_ms >= self.shift_ms,
@@ -41,7 +41,7 @@ class Queue(NamedTuple):
 
 
 def claimable_from(time_ms: ColumnElement[int]) -> ColumnElement[int]:
-    """What the column holds of a replay that may be claimed from `time_ms` on."""
+    """The value of the column for a replay that can be claimed from `time_ms`."""
     return time_ms + _SHIFT_MS
 
 
@@ -50,6 +50,6 @@ def claimable_time_ms() -> ColumnElement[int]:
     return replays.c.claimable_ms - _SHIFT_MS
 
 
-def waits_since_ms() -> ColumnElement[int]:
-    """Since when a replay has waited for a worker, but for what came in between."""
+def queued_since_ms() -> ColumnElement[int]:
+    """Since when a replay could first be claimed: its creation, or the restore of its records."""
     return func.coalesce(replays.c.restored_ms, replays.c.created_ms)

@@ -1,25 +1,28 @@
-"""The table of those who are signed in to the console: every statement on it."""
+"""The table of console sessions."""
 
 from typing import Final
 
 from sqlalchemy import Connection, Select, delete, insert, select
 
 from app.domain.accounts import ApiKey
-from app.store.accounts import digest_of, keys, to_key
-from app.store.clock import ms_from_now, now_ms
+from app.store.accounts import digest_of, select_keys, to_key
+from app.store.sql import ms_from_now, now_ms
 from app.store.tables import api_keys, console_sessions
 
 PER_KEY_MAX: Final = 100
-"""The oldest above it end, so that whoever signs in again and again fills no table."""
+"""Beyond it the oldest sessions of a key end, so repeated sign-ins do not fill the table."""
 
-ENDED_AT_ONCE: Final = 100
+DELETED_PER_CALL: Final = 100
 
 
-def open(connection: Connection, key_id: str, token: str, duration_s: float) -> None:  # noqa: A001
-    """Let `token` stand for a key for so long. Deletes what is over, of anybody, save too many."""
-    over = select(console_sessions.c.digest).where(console_sessions.c.expires_ms <= now_ms())
-    # Passing over what others delete: those who sign in at once would wait in a ring.
-    _end(connection, over.limit(ENDED_AT_ONCE).with_for_update(skip_locked=True))
+def open_session(connection: Connection, key_id: str, token: str, duration_s: float) -> None:
+    """Open a session of the key for `duration_s`, under a secret `token`.
+
+    Also deletes at most `DELETED_PER_CALL` expired sessions of all keys, and locks them.
+    """
+    expired = select(console_sessions.c.digest).where(console_sessions.c.expires_ms <= now_ms())
+    # Skips rows that others delete: concurrent sign-ins would deadlock.
+    _delete(connection, expired.limit(DELETED_PER_CALL).with_for_update(skip_locked=True))
     connection.execute(
         insert(console_sessions).values(
             digest=digest_of(token),
@@ -28,11 +31,7 @@ def open(connection: Connection, key_id: str, token: str, duration_s: float) -> 
             expires_ms=ms_from_now(duration_s),
         )
     )
-    _end_the_oldest(connection, key_id)
-
-
-def _end_the_oldest(connection: Connection, key_id: str) -> None:
-    query = (
+    beyond_max = (
         select(console_sessions.c.digest)
         .where(console_sessions.c.key_id == key_id)
         .order_by(console_sessions.c.created_ms.desc())
@@ -40,19 +39,19 @@ def _end_the_oldest(connection: Connection, key_id: str) -> None:
         # MySQL has no OFFSET without a LIMIT.
         .limit(PER_KEY_MAX)
     )
-    _end(connection, query)
+    _delete(connection, beyond_max)
 
 
-def _end(connection: Connection, query: Select[tuple[str]]) -> None:
+def _delete(connection: Connection, query: Select[tuple[str]]) -> None:
     digests = list(connection.scalars(query))
     if digests:
         connection.execute(delete(console_sessions).where(console_sessions.c.digest.in_(digests)))
 
 
-def key_of(connection: Connection, token: str) -> ApiKey | None:
-    """The key that `token` stands for; None when it does not, or the key was revoked."""
+def find_session_key(connection: Connection, token: str) -> ApiKey | None:
+    """The key of the session; None if the session is unknown or expired, or the key is revoked."""
     query = (
-        keys()
+        select_keys()
         .join(console_sessions, console_sessions.c.key_id == api_keys.c.id)
         .where(
             console_sessions.c.digest == digest_of(token),
@@ -64,8 +63,8 @@ def key_of(connection: Connection, token: str) -> ApiKey | None:
     return None if row is None else to_key(row)
 
 
-def close(connection: Connection, token: str) -> None:
-    """Let `token` stand for nothing any more."""
+def close_session(connection: Connection, token: str) -> None:
+    """Delete the session; does nothing if the token is unknown."""
     connection.execute(
         delete(console_sessions).where(console_sessions.c.digest == digest_of(token))
     )

@@ -1,11 +1,11 @@
-"""One database behind a pool of connections: how transactions begin, repeat and fail."""
+"""The database: connection pool, transactions, retries, and translation of driver errors."""
 
 import random
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
@@ -20,45 +20,46 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from app.store.errors import StoreUnavailable
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 ATTEMPTS_MAX: Final = 10
-"""How often a transaction that lost a race is begun anew."""
+"""Attempts of a transaction that loses to a concurrent one."""
 
 PAUSE_S: Final = 0.01
 
 BUSY_S: Final = 10
-"""How long a writer of SQLite waits for another; also how long a connection may take."""
+"""How long a writer of SQLite waits for another writer; also the timeout to connect."""
 
 LOCK_WAIT_S: Final = 3
-"""How long a statement of MySQL waits for a row before its transaction begins anew."""
+"""How long a statement of MySQL waits for a row lock before its transaction is retried."""
 
 DEADLOCK: Final = 1213
 LOCK_WAIT_TIMEOUT: Final = 1205
 
 ANSWER_S: Final = 20
-"""How long MySQL may be silent: a network that is gone must not hold a worker past its lease."""
+"""How long MySQL may take to answer: a lost network must not block a worker past its lease."""
 
-SILENT_S: Final = 60
-"""How long a client of MySQL may be silent before the server ends its connection. A process that
-was frozen in a transaction so gives its locks back; an idle connection is replaced when used."""
+IDLE_S: Final = 60
+"""How long a client of MySQL may be idle before the server closes its connection. This releases
+the locks of a process that froze in a transaction. The pool replaces closed connections."""
 
 _WRITES: Final = "rewind_writes"
 
 
 def open_engine(url: str, answer_s: int | None = ANSWER_S) -> Engine:
-    """An engine for `url`; connections are made when they are needed.
+    """An engine for `url` that connects on first use.
 
-    A statement may take `answer_s` on MySQL and MariaDB; None is no bound.
+    `answer_s` limits the time of a statement on MySQL and MariaDB; None is no limit.
 
-    On MySQL and MariaDB transactions are READ COMMITTED: under the default level, claims
-    deadlock on the gaps between rows. On SQLite, a writer takes the lock when it begins, since
-    one that first reads cannot wait for it any more. Errors do not show the parameters of their
+    MySQL and MariaDB run transactions as READ COMMITTED: under the default level, claims deadlock
+    on the gaps between rows. On SQLite, a writer takes the lock when its transaction begins,
+    because a transaction that has read cannot wait for it. Errors hide the parameters of their
     statement, which may be secrets.
     """
     if make_url(url).get_backend_name() == "sqlite":
         engine = create_engine(url, connect_args={"timeout": BUSY_S}, hide_parameters=True)
-        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "connect", _configure_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
     return create_engine(
@@ -69,7 +70,7 @@ def open_engine(url: str, answer_s: int | None = ANSWER_S) -> Engine:
             "read_timeout": answer_s,
             "write_timeout": answer_s,
             "init_command": (
-                f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT_S}, wait_timeout = {SILENT_S}"
+                f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT_S}, wait_timeout = {IDLE_S}"
             ),
         },
         hide_parameters=True,
@@ -79,12 +80,12 @@ def open_engine(url: str, answer_s: int | None = ANSWER_S) -> Engine:
     )
 
 
-def _prepare_sqlite(connection: DBAPIConnection, _record: object) -> None:
-    # The driver's own way to begin leaves reads outside of any transaction.
+def _configure_sqlite(connection: DBAPIConnection, _record: object) -> None:
+    # By default the driver leaves reads outside of transactions.
     connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute("PRAGMA foreign_keys = ON")
-    # A job that was acknowledged must survive a power cut too.
+    # An acknowledged replay must survive a power failure.
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.close()
 
@@ -95,71 +96,93 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 class Database:
-    """Runs work in transactions. Thread-safe: every piece of work has its own connection."""
+    """Runs functions in transactions: each gets a connection and its own arguments.
+
+    Thread-safe: each call uses a connection of its own.
+    """
 
     def __init__(self, url: str) -> None:
         self._engine = open_engine(url)
         self._writer = self._engine.execution_options(**{_WRITES: True})
         is_sqlite = self._engine.dialect.name == "sqlite"
-        self._single_writer = (
+        self._autocommit_writer = (
             self._writer
             if is_sqlite
             else self._engine.execution_options(isolation_level="AUTOCOMMIT")
         )
 
-    def read(self, work: Callable[[Connection], T]) -> T:
-        """What `work` finds in one snapshot (SQLite) or statement by statement (MySQL).
+    def read(
+        self,
+        work: Callable[Concatenate[Connection, P], T],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Return the result of `work`, which reads one snapshot (SQLite) or the latest (MySQL).
 
         Raises:
             StoreUnavailable: the database does not answer.
         """
-        with translated(), self._engine.connect() as connection:
-            return work(connection)
+        with translated_errors(), self._engine.connect() as connection:
+            return work(connection, *args, **kwargs)
 
-    def write(self, work: Callable[[Connection], T]) -> T:
-        """What `work` gives, in a transaction that is committed when it returns.
+    def write(
+        self,
+        work: Callable[Concatenate[Connection, P], T],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Return the result of `work`, which runs in a transaction that commits afterwards.
 
-        `work` runs again from its start after a deadlock, a lock that did not come free, or a
-        unique key that somebody else took first; that time it sees what the other one did.
+        `work` runs again from its start after a deadlock, a lock timeout, or a violated unique key.
+        The next run sees what the concurrent transaction committed.
 
         Raises:
-            StoreUnavailable: the database does not answer, or ten attempts were in vain.
+            StoreUnavailable: the database does not answer, or `ATTEMPTS_MAX` attempts failed.
         """
-        return self._write(self._writer, work)
+        return self._write(self._writer, lambda connection: work(connection, *args, **kwargs))
 
-    def _write(self, writer: Engine, work: Callable[[Connection], T]) -> T:
-        with translated():
-            for attempt in range(1, ATTEMPTS_MAX):
-                try:
-                    return self._write_once(writer, work)
-                except (OperationalError, IntegrityError) as error:
-                    if not _lost_a_race(error):
-                        raise
-                time.sleep(random.uniform(0, PAUSE_S * attempt))  # noqa: S311  # two racers part
-            return self._write_once(writer, work)
+    def autocommit(
+        self,
+        work: Callable[Concatenate[Connection, P], T],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Return the result of `work`, whose statements MySQL commits one by one.
 
-    def write_one(self, work: Callable[[Connection], T]) -> T:
-        """What `work` gives, whose statements MySQL commits one by one: each must do by itself.
-
-        A process that is stopped between its statement and its commit keeps the row locked for
-        as long as its connection lives, and its job could not be taken over: what comes every
-        second is written like this.
+        Frequent writes use it: a process that is stopped between a statement and its commit keeps
+        the row locked while its connection lives, so no other worker could take its replay over.
 
         Raises:
             StoreUnavailable: see `write`.
         """
-        return self._write(self._single_writer, work)
+        writer = self._autocommit_writer
+        return self._write(writer, lambda connection: work(connection, *args, **kwargs))
 
-    def _write_once(self, writer: Engine, work: Callable[[Connection], T]) -> T:
-        with writer.begin() as connection:
-            return work(connection)
+    def _write(self, writer: Engine, work: Callable[[Connection], T]) -> T:
+        with translated_errors():
+            for attempt in range(1, ATTEMPTS_MAX):
+                try:
+                    return _write_once(writer, work)
+                except (OperationalError, IntegrityError) as error:
+                    if not _can_be_retried(error):
+                        raise
+                time.sleep(random.uniform(0, PAUSE_S * attempt))  # noqa: S311  # no secret
+            return _write_once(writer, work)
 
     def close(self) -> None:
-        """Close every connection of the pool."""
+        """Close all connections of the pool."""
         self._engine.dispose()
 
 
-def _lost_a_race(error: DBAPIError) -> bool:
+def _write_once(writer: Engine, work: Callable[[Connection], T]) -> T:
+    with writer.begin() as connection:
+        return work(connection)
+
+
+def _can_be_retried(error: DBAPIError) -> bool:
     if isinstance(error, IntegrityError):
         return True
     arguments: tuple[Any, ...] = error.orig.args if error.orig else ()
@@ -167,8 +190,8 @@ def _lost_a_race(error: DBAPIError) -> bool:
 
 
 @contextmanager
-def patient_engine(url: str) -> Iterator[Engine]:
-    """An engine whose statements may take minutes, as changes of a large table do."""
+def migration_engine(url: str) -> Iterator[Engine]:
+    """An engine without a time limit for statements: changing a large table takes minutes."""
     engine = open_engine(url, answer_s=None)
     try:
         yield engine
@@ -177,15 +200,15 @@ def patient_engine(url: str) -> Iterator[Engine]:
 
 
 @contextmanager
-def translated() -> Iterator[None]:
-    """Raise what says that the database is away as `StoreUnavailable`."""
+def translated_errors() -> Iterator[None]:
+    """Raise errors that mean "the database is unavailable" as `StoreUnavailable`."""
     try:
         yield
     except (OperationalError, InterfaceError, PoolTimeout, sqlite3.OperationalError) as error:
         reason = error.orig if isinstance(error, DBAPIError) else error
         raise StoreUnavailable(f"database does not answer: {reason}") from error
     except (DatabaseError, sqlite3.DatabaseError) as error:
-        # SQLite has no class of its own for a file that is another's, or broken: it says this one.
+        # SQLite raises its base class for a file that is corrupt or no database.
         reason = error.orig if isinstance(error, DBAPIError) else error
         if type(reason) is not sqlite3.DatabaseError:
             raise

@@ -1,28 +1,25 @@
-"""The table of records that a replay gave up."""
+"""The table of events that a replay could not deliver."""
 
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, func, select
+from sqlalchemy import Connection, Row, select
 
 from app.domain.model import Failure
-from app.store.errors import NothingToRetry
-from app.store.pages import Page, Position, decode_cursor, page_of
+from app.store.pages import PAGE_LIMIT, Page, PageCursor, decode_cursor, page_of
+from app.store.replays import get_replay
+from app.store.sql import TEXT_CHARS_MAX, upsert
 from app.store.tables import replay_failures
-from app.store.upsert import insert_or_change
 
-TEXT_CHARS_MAX: Final = 4_000
-"""Longer event ids and reasons are cut: a column of MySQL holds 65,535 bytes."""
-
-CHANGED_COLUMNS: Final = ("event_id", "attempts", "status", "reason", "duration_ms", "response")
+_UPDATED_COLUMNS: Final = ("event_id", "attempts", "status", "reason", "duration_ms", "response")
 
 
-def record(connection: Connection, replay_id: str, failures: Sequence[Failure]) -> None:
-    """Store `failures`; one of the same offset is replaced. Locks the rows written."""
+def record_failures(connection: Connection, replay_id: str, failures: Sequence[Failure]) -> None:
+    """Store `failures`, and replace those with the same offset. Locks the written rows."""
     if failures:
         rows = [_to_row(replay_id, failure) for failure in failures]
-        statement = insert_or_change(
-            connection, replay_failures, lambda new: {name: new[name] for name in CHANGED_COLUMNS}
+        statement = upsert(
+            connection, replay_failures, lambda new: {name: new[name] for name in _UPDATED_COLUMNS}
         )
         connection.execute(statement, rows)
 
@@ -40,41 +37,36 @@ def _to_row(replay_id: str, failure: Failure) -> dict[str, Any]:
     }
 
 
-def in_log_order(
-    connection: Connection, replay_id: str, cursor: str | None, limit: int
+def list_failures(
+    connection: Connection,
+    replay_id: str,
+    cursor: str | None = None,
+    limit: int = PAGE_LIMIT,
+    *,
+    of_account: str | None = None,
 ) -> Page[Failure]:
-    """A page of what the replay gave up, by offset.
+    """A page of the replay's failures, by offset.
 
     Raises:
+        ReplayNotFound: see `replays.get_replay`.
         InvalidCursor: see `pages.decode_cursor`.
     """
+    get_replay(connection, replay_id, of_account=of_account)
     offset = replay_failures.c.record_offset
     query = select(replay_failures).where(replay_failures.c.replay_id == replay_id)
     if cursor is not None:
-        query = query.where(offset > decode_cursor(cursor).place)
+        query = query.where(offset > decode_cursor(cursor).value)
     rows = connection.execute(query.order_by(offset).limit(limit + 1)).all()
-    return page_of(rows, limit, _to_failure, lambda row: Position(row.record_offset))
+    return page_of(rows, limit, _to_failure, lambda row: PageCursor(row.record_offset))
 
 
-def offsets(connection: Connection, replay_id: str, after: int, limit: int) -> tuple[int, ...]:
-    """The offsets beyond `after` of what the replay gave up, ascending, `limit` at most."""
+def failed_offsets(
+    connection: Connection, replay_id: str, after: int, limit: int
+) -> tuple[int, ...]:
+    """The first `limit` offsets of failures above `after`, ascending."""
     offset = replay_failures.c.record_offset
     query = select(offset).where(replay_failures.c.replay_id == replay_id, offset > after)
     return tuple(connection.execute(query.order_by(offset).limit(limit)).scalars())
-
-
-def span(connection: Connection, replay_id: str) -> tuple[int, int]:
-    """The offsets `[start, end)` from the first of what the replay gave up to the last.
-
-    Raises:
-        NothingToRetry: it gave nothing up.
-    """
-    offset = replay_failures.c.record_offset
-    query = select(func.min(offset), func.max(offset))
-    first, last = connection.execute(query.where(replay_failures.c.replay_id == replay_id)).one()
-    if first is None:
-        raise NothingToRetry(replay_id)
-    return first, last + 1
 
 
 def _to_failure(row: Row[Any]) -> Failure:

@@ -1,9 +1,9 @@
-"""The table of replays as workers see it: claim, keep, advance, finish, give back.
+"""Replays as workers use them: claim, heartbeat, checkpoint, finish, give back.
 
-Every write of a worker names the epoch of its lease, which every claim raises: a worker that
-slept through the end of its lease changes zero rows and is told so by False. Leases end by the
-database's clock. A claim is for a worker of one data centre (`origin`), which reads that one's log.
-Each function locks the one row of its replay until the transaction ends.
+Each claim raises the lease epoch, and each write of a worker names its epoch: a worker whose lease
+is gone changes zero rows and gets False. Leases end by the database's clock. A claim is for workers
+of one data centre (`origin`), which read its log. Each function locks the row of its replay until
+the commit.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,35 +16,33 @@ from app.domain.model import Claim, Counts, Failure, Lease, OffsetRange, Replay
 from app.domain.moves import MoveEvent
 from app.domain.options import Source
 from app.domain.states import ReplayEvent, moves, next_state
-from app.store import failures as failures_table
-from app.store import moves as moves_table
-from app.store import replays as replays_table
-from app.store import samples, stored_statuses
-from app.store import webhooks as webhooks_table
-from app.store.claiming import Queue, claimable_from, claimable_time_ms, waits_since_ms
-from app.store.clock import ms_from_now, now_ms
-from app.store.moves import Moved
+from app.store.claiming import ClaimQueue, claimable_from, claimable_time_ms, queued_since_ms
+from app.store.failures import record_failures
+from app.store.moves import Moved, record_moves, trim_moves
+from app.store.replay_columns import status_counts_to_column
+from app.store.replays import to_replay
+from app.store.samples import add_samples
+from app.store.sql import TEXT_CHARS_MAX, ms_from_now, now_ms
 from app.store.tables import CLAIM_INDEX, replays
-from app.store.transitions import moved_by
-
-REASON_CHARS_MAX: Final = 4_000
-"""Longer reasons are cut: a column of MySQL holds 65,535 bytes."""
+from app.store.transitions import transition
+from app.store.webhooks import get_webhook
 
 CLAIMS_PER_TRIM: Final = 16
-"""A replay that is postponed moves three times for each claim. To look for what is too much of it
-at every claim would make all of them slower."""
+"""A replay that is postponed makes three moves per claim. Trimming at every claim would slow down
+all claims."""
 
 _CLAIM_EVENTS: Final = {
     state: event for event in (ReplayEvent.CLAIM, ReplayEvent.TAKE_OVER) for state in moves(event)
 }
 
 
-def queues(connection: Connection, origin: str) -> list[Queue]:
-    """Where a claim would find something, by who waits longest: among `origin`'s, and nobody's.
+def list_claim_queues(connection: Connection, origin: str) -> list[ClaimQueue]:
+    """The queues with a claimable replay for `origin`'s workers, the longest waiting first.
 
-    Locks nothing, so idle workers disturb nobody.
+    Locks nothing, so idle workers do not slow down others.
     """
-    known = [Queue(name) for name in sorted({"", origin})] + [Queue(origin, Source.ARCHIVE)]
+    known = [ClaimQueue(name) for name in sorted({"", origin})]
+    known.append(ClaimQueue(origin, Source.ARCHIVE))
     firsts = (
         _claimable(queue).with_only_columns(claimable_time_ms()).scalar_subquery()
         for queue in known
@@ -54,29 +52,29 @@ def queues(connection: Connection, origin: str) -> list[Queue]:
     return [queue for _, queue in sorted(waiting)]
 
 
-_NOBODYS: Final = Queue()
+_UNASSIGNED: Final = ClaimQueue()
 
 
-def claim(
+def claim_from_queue(
     connection: Connection,
     worker: str,
     lease_s: float,
-    queue: Queue = _NOBODYS,
+    queue: ClaimQueue = _UNASSIGNED,
     origin: str = "",
 ) -> Claim | None:
-    """The replay of `queue` that waits longest, held by `worker` for `lease_s` from now on.
+    """Claim the replay of `queue` that has waited longest, for `lease_s`; None if there is none.
 
-    That is an OPEN one, which waits since its creation, or a held one whose lease has ended,
-    which waits since then: neither kind can starve the other. Rows that others are claiming
-    are passed over. Counted as in vain until it brings the replay further. From now on it is
-    `origin`'s, who will store offsets of its own log with it.
+    An OPEN replay waits since its creation, and one with an expired lease since the expiry, so
+    neither kind can starve the other. Skips rows that others are claiming. The claim counts as one
+    without progress until a checkpoint advances. The replay is assigned to `origin`, whose log its
+    offsets refer to.
     """
     row = connection.execute(_claimable(queue).with_for_update(skip_locked=True)).first()
     if row is None:
         return None
-    waiting = replays_table.to_replay(row)
+    waiting = to_replay(row)
     event = _CLAIM_EVENTS[waiting.state]
-    replay = _taken(waiting, event, worker, origin, row.present_ms)
+    replay = _claimed(waiting, event, worker, origin, row.present_ms)
     connection.execute(
         update(replays)
         .where(replays.c.id == row.id)
@@ -93,20 +91,20 @@ def claim(
         )
     )
     is_takeover = event is ReplayEvent.TAKE_OVER
-    reason = f"no sign of life from {waiting.worker}" if is_takeover else None
-    _note_claim(connection, replay, event, reason)
+    reason = f"no heartbeat from {waiting.worker}" if is_takeover else None
+    _record_claim(connection, replay, event, reason)
     return Claim(
         lease=Lease(replay.id, replay.lease_epoch, worker),
         replay=replay,
-        webhook=webhooks_table.get(connection, replay.webhook_id),
+        webhook=get_webhook(connection, replay.webhook_id),
         is_takeover=is_takeover,
     )
 
 
-def _taken(
+def _claimed(
     waiting: Replay, event: ReplayEvent, worker: str, origin: str, present_ms: int
 ) -> Replay:
-    """The replay as it is once `worker` has it: what the row will say, without another look."""
+    """The replay after `worker` claimed it, without another query."""
     idle_ms = 0 if waiting.heartbeat_ms is None else present_ms - waiting.heartbeat_ms
     return replace(
         waiting,
@@ -121,21 +119,21 @@ def _taken(
     )
 
 
-def _note_claim(
+def _record_claim(
     connection: Connection, replay: Replay, event: ReplayEvent, reason: str | None
 ) -> None:
     moved = Moved(replay.id, replay.state, replay.lease_epoch)
-    moves_table.note(connection, MoveEvent(event), [moved], replay.worker, reason)
+    record_moves(connection, MoveEvent(event), [moved], replay.worker, reason)
     if replay.lease_epoch % CLAIMS_PER_TRIM == 0:
-        moves_table.trim(connection, [replay.id])
+        trim_moves(connection, [replay.id])
 
 
-def _claimable(queue: Queue) -> Select[Any]:
+def _claimable(queue: ClaimQueue) -> Select[Any]:
     return (
         select(replays, now_ms().label("present_ms"))
-        # A plan that sorts would lock every row it sorts, and other workers would see none.
+        # A plan with a sort would lock every sorted row, and other workers would find none.
         .with_hint(replays, f"FORCE INDEX ({CLAIM_INDEX})", "mysql")
-        # Of one queue, or there would be no order in the index.
+        # One queue only, because the index is ordered within a queue.
         .where(queue.is_due(), replays.c.state.in_(sorted(_CLAIM_EVENTS)))
         .order_by(replays.c.claimable_ms, replays.c.id)
         .limit(1)
@@ -143,16 +141,16 @@ def _claimable(queue: Queue) -> Select[Any]:
 
 
 def heartbeat(connection: Connection, lease: Lease, lease_s: float) -> bool:
-    """Whether the lease still holds; if so, it does for `lease_s` from now on."""
+    """Extend the lease to `lease_s` from now; False if it is gone."""
     values = {
         "heartbeat_ms": now_ms(),
         "claimable_ms": claimable_from(ms_from_now(lease_s)),
     }
-    return _move(connection, lease, ReplayEvent.HEARTBEAT, values)
+    return _apply(connection, lease, ReplayEvent.HEARTBEAT, values)
 
 
 def begin_delivery(connection: Connection, lease: Lease, offsets: OffsetRange) -> bool:
-    """Whether delivery of `offsets` may begin; a job that was begun before keeps its checkpoint."""
+    """Store the offsets to deliver; an existing checkpoint is kept. False if the lease is gone."""
     values = {
         "log_partition": offsets.partition,
         "start_offset": offsets.start,
@@ -160,61 +158,71 @@ def begin_delivery(connection: Connection, lease: Lease, offsets: OffsetRange) -
         "checkpoint_offset": func.coalesce(replays.c.checkpoint_offset, offsets.start),
         "waiting_for": None,
     }
-    return _noted_move(connection, lease, ReplayEvent.BEGIN, values)
+    return _apply_and_record(connection, lease, ReplayEvent.BEGIN, values)
 
 
-def checkpoint(
+def store_checkpoint(
     connection: Connection,
     lease: Lease,
     offset: int,
     counts: Counts,
     failures: Sequence[Failure],
-    statuses: Mapping[str, int] | None,
+    status_counts: Mapping[str, int] | None = None,
     *,
-    with_sample: bool,
+    with_sample: bool = False,
 ) -> bool:
-    """Whether the job advanced to `offset`, along with what failed since the checkpoint before.
+    """Store that everything below `offset` is done, and the failures since the last checkpoint.
 
-    Also for a replay that was paused or cancelled under this lease: nobody has claimed it since,
-    and its owner sees what was delivered to the end.
+    `counts` and `status_counts` are totals of the whole replay, so repeating a call counts nothing
+    twice. Also works after the replay was paused or cancelled under this lease: no other worker
+    has claimed it since. With a sample, adds one if it is due. False if the lease is gone.
     """
     advances = replays.c.checkpoint_offset < offset
     values = {
-        # Before the checkpoint itself, which it compares with: see `moved_by`.
+        # Before the checkpoint, which the expression reads: see `transition`.
         "claims_in_vain": case((advances, 0), else_=replays.c.claims_in_vain),
         "checkpoint_offset": offset,
         "delivered": counts.delivered,
         "duplicates": counts.duplicates,
         "failed": counts.failed,
-        "status_counts": stored_statuses.to_column(statuses),
+        "status_counts": status_counts_to_column(status_counts),
     }
-    if not _move(connection, lease, ReplayEvent.CHECKPOINT, values):
+    if not _apply(connection, lease, ReplayEvent.CHECKPOINT, values):
         return False
-    failures_table.record(connection, lease.replay_id, failures)
+    record_failures(connection, lease.replay_id, failures)
     if with_sample:
-        samples.take(connection, [lease.replay_id], lease.epoch)
+        add_samples(connection, [lease.replay_id], lease.epoch)
     return True
 
 
 def complete(connection: Connection, lease: Lease) -> bool:
-    """Whether the job is COMPLETED by this worker."""
-    return _noted_move(connection, lease, ReplayEvent.COMPLETE, {})
+    """End the replay as COMPLETED: all events are delivered, duplicates, or listed as failed.
+
+    False if the lease is gone.
+    """
+    return _apply_and_record(connection, lease, ReplayEvent.COMPLETE, {})
 
 
 def fail(connection: Connection, lease: Lease, error: str) -> bool:
-    """Whether the job is FAILED by this worker, because of `error`."""
-    values = {"error": error[:REASON_CHARS_MAX]}
-    return _noted_move(connection, lease, ReplayEvent.FAIL, values, error)
+    """End the replay as FAILED because of `error`; False if the lease is gone."""
+    values = {"error": error[:TEXT_CHARS_MAX]}
+    return _apply_and_record(connection, lease, ReplayEvent.FAIL, values, error)
 
 
 def release(connection: Connection, lease: Lease) -> bool:
-    """Whether the job is OPEN again, with all its progress and its old place in the queue."""
-    return _give_back(connection, lease, waits_since_ms(), None)
+    """Give the replay back with its checkpoint and its old place in the queue.
+
+    Another worker can claim it at once. False if the lease is gone.
+    """
+    return _give_back(connection, lease, queued_since_ms(), None)
 
 
 def postpone(connection: Connection, lease: Lease, reason: str, pause_s: float) -> bool:
-    """Whether the job is OPEN again, and says that it waits for `reason`, for `pause_s`."""
-    return _give_back(connection, lease, ms_from_now(pause_s), reason[:REASON_CHARS_MAX])
+    """Give the replay back; it can be claimed after `pause_s`, and shows `reason` until then.
+
+    False if the lease is gone.
+    """
+    return _give_back(connection, lease, ms_from_now(pause_s), reason[:TEXT_CHARS_MAX])
 
 
 def _give_back(
@@ -227,30 +235,30 @@ def _give_back(
         "waiting_for": reason,
         "claims_in_vain": 0,
     }
-    return _noted_move(connection, lease, ReplayEvent.RELEASE, values, reason)
+    return _apply_and_record(connection, lease, ReplayEvent.RELEASE, values, reason)
 
 
-def _noted_move(
+def _apply_and_record(
     connection: Connection,
     lease: Lease,
     event: ReplayEvent,
     values: Mapping[str, Any],
     reason: str | None = None,
 ) -> bool:
-    """Whether the job was moved, which is noted then."""
-    if not _move(connection, lease, event, values):
+    """Apply the event, and record the move and a sample; False if the lease is gone."""
+    if not _apply(connection, lease, event, values):
         return False
     (target,) = set(moves(event).values())
     moved = Moved(lease.replay_id, target, lease.epoch)
-    moves_table.note(connection, MoveEvent(event), [moved], lease.worker, reason)
-    samples.take(connection, [lease.replay_id], lease.epoch)
+    record_moves(connection, MoveEvent(event), [moved], lease.worker, reason)
+    add_samples(connection, [lease.replay_id], lease.epoch)
     return True
 
 
-def _move(
+def _apply(
     connection: Connection, lease: Lease, event: ReplayEvent, values: Mapping[str, Any]
 ) -> bool:
-    statement = moved_by(event, values).where(
+    statement = transition(event, values).where(
         replays.c.id == lease.replay_id, replays.c.lease_epoch == lease.epoch
     )
     return connection.execute(statement).rowcount == 1

@@ -1,6 +1,7 @@
-"""The table of what happened to replays: a row in the transaction of each move.
+"""The table of a replay's moves: its creation and its state transitions.
 
-Who writes holds the replay's own row, so the rows of one replay are in the order of its moves.
+The transaction of a transition adds its row. It holds the lock on the replay's row, so the rows of
+one replay are in the order of its transitions.
 """
 
 from collections.abc import Collection, Sequence
@@ -10,35 +11,32 @@ from sqlalchemy import Connection, Row, delete, func, insert, select
 
 from app.domain.moves import Move, MoveEvent
 from app.domain.states import ReplayState
-from app.store.clock import now_ms
+from app.store.sql import TEXT_CHARS_MAX, now_ms
 from app.store.tables import replay_moves
 
 KEPT: Final = 200
-"""Of each replay: its creation, and the latest. One that is postponed goes round for days."""
-
-REASON_CHARS_MAX: Final = 4_000
-"""Longer reasons are cut: a column of MySQL holds 65,535 bytes."""
+"""Rows per replay: its creation and the latest. A replay that waits is postponed for days."""
 
 
 class Moved(NamedTuple):
-    """A replay where a move has led it."""
+    """A replay, and its state and lease epoch after a move."""
 
     replay_id: str
     state: ReplayState
     lease_epoch: int
 
 
-def note(
+def record_moves(
     connection: Connection,
     event: MoveEvent,
     moved: Sequence[Moved],
     actor: str | None,
     reason: str | None = None,
 ) -> None:
-    """Note what happened to some replays, now. The caller has locked their rows."""
+    """Add a row for each of the replays, whose rows the caller has locked."""
     if not moved:
         return
-    cut = None if reason is None else reason[:REASON_CHARS_MAX]
+    cut = None if reason is None else reason[:TEXT_CHARS_MAX]
     rows = [
         {
             "replay_id": each.replay_id,
@@ -53,8 +51,8 @@ def note(
     connection.execute(insert(replay_moves).values(at_ms=now_ms()), rows)
 
 
-def trim(connection: Connection, replay_ids: Collection[str]) -> None:
-    """Forget what is beyond `KEPT` moves of these replays, the oldest first, save the creation."""
+def trim_moves(connection: Connection, replay_ids: Collection[str]) -> None:
+    """Delete the oldest moves of these replays above `KEPT`, except the creation."""
     query = (
         select(replay_moves.c.replay_id)
         .where(replay_moves.c.replay_id.in_(replay_ids))
@@ -66,20 +64,20 @@ def trim(connection: Connection, replay_ids: Collection[str]) -> None:
 
 
 def _trim_one(connection: Connection, replay_id: str) -> None:
-    is_of_it = replay_moves.c.replay_id == replay_id
-    latest = select(replay_moves.c.id).where(is_of_it).order_by(replay_moves.c.id.desc())
+    is_of_replay = replay_moves.c.replay_id == replay_id
+    latest = select(replay_moves.c.id).where(is_of_replay).order_by(replay_moves.c.id.desc())
     oldest_kept = connection.execute(latest.offset(KEPT - 2).limit(1)).scalar_one()
     connection.execute(
         delete(replay_moves).where(
-            is_of_it,
+            is_of_replay,
             replay_moves.c.id < oldest_kept,
             replay_moves.c.event != str(MoveEvent.CREATE),
         )
     )
 
 
-def of_replay(connection: Connection, replay_id: str) -> tuple[Move, ...]:
-    """What happened to the replay, the oldest first."""
+def read_moves(connection: Connection, replay_id: str) -> tuple[Move, ...]:
+    """The moves of the replay, oldest first."""
     query = select(replay_moves).where(replay_moves.c.replay_id == replay_id)
     return tuple(map(_to_move, connection.execute(query.order_by(replay_moves.c.id))))
 

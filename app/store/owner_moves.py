@@ -1,7 +1,7 @@
-"""Replays as their owners move them: pause, resume, cancel, one by one or many at once.
+"""Replays that their owners pause, resume or cancel, one or many at a time.
 
-Who works on one learns of it by its next write. Each function locks the rows that it moves until
-the transaction ends, and notes who asked for it.
+The worker of such a replay learns of it at its next write. Each function locks the rows that it
+changes until the commit, and records the actor.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -12,78 +12,77 @@ from sqlalchemy import Connection, case, null, select
 from app.domain.model import Replay
 from app.domain.moves import MoveEvent
 from app.domain.states import TRANSITIONS, ReplayEvent, ReplayState, moves
-from app.store import moves as moves_table
-from app.store import replays as replays_table
-from app.store import samples
 from app.store.claiming import claimable_from
-from app.store.clock import now_ms
 from app.store.errors import IllegalMove
-from app.store.moves import Moved
+from app.store.moves import Moved, record_moves, trim_moves
+from app.store.replays import get_replay, lock_replay
+from app.store.samples import add_samples
+from app.store.sql import now_ms
 from app.store.tables import replays
-from app.store.transitions import moved_by
+from app.store.transitions import transition
 
-_AT_THE_END: Final = case((replays.c.awaits.is_not(None), null()), else_=claimable_from(now_ms()))
-"""Of the queue, or of none before it is restored."""
+_END_OF_QUEUE: Final = case((replays.c.awaits.is_not(None), null()), else_=claimable_from(now_ms()))
+"""A replay that awaits a restore is in no queue."""
 
-_CHANGES: Final[Mapping[ReplayEvent, Mapping[str, Any]]] = {
+_VALUES: Final[Mapping[ReplayEvent, Mapping[str, Any]]] = {
     ReplayEvent.PAUSE: {"claimable_ms": None, "waiting_for": None, "claims_in_vain": 0},
-    ReplayEvent.RESUME: {"claimable_ms": _AT_THE_END, "worker": None},
+    ReplayEvent.RESUME: {"claimable_ms": _END_OF_QUEUE, "worker": None},
     ReplayEvent.CANCEL: {},
 }
 
 
-def move(
+def move_replay(
     connection: Connection,
     replay_id: str,
     event: ReplayEvent,
     of_account: str | None,
     actor: str | None,
 ) -> Replay:
-    """The replay, paused, resumed or cancelled.
+    """Pause, resume or cancel the replay, and return it.
 
     Raises:
-        ReplayNotFound: there is none, or it is another account's.
+        ReplayNotFound: see `replays.get_replay`.
         IllegalMove: its state does not allow it.
     """
-    replay = replays_table.locked(connection, replay_id, of_account)
+    replay = lock_replay(connection, replay_id, of_account)
     if event not in TRANSITIONS[replay.state]:
         raise IllegalMove(replay_id, replay.state, event)
     state = TRANSITIONS[replay.state][event]
-    _move(connection, event, [Moved(replay_id, state, replay.lease_epoch)], actor)
-    return replays_table.get(connection, replay_id)
+    _apply(connection, event, [Moved(replay_id, state, replay.lease_epoch)], actor)
+    return get_replay(connection, replay_id)
 
 
-def move_all(
+def move_replays(
     connection: Connection,
     replay_ids: Collection[str],
     event: ReplayEvent,
     of_account: str | None,
     actor: str | None,
 ) -> int:
-    """How many of the replays were moved: those that are the account's and in a fitting state."""
+    """Move the account's replays whose state allows it, and return their number."""
     targets = moves(event)
     columns = (replays.c.id, replays.c.account_id, replays.c.state, replays.c.lease_epoch)
-    # By the ids alone: by an index of the account, others' rows would be locked on the way.
+    # By id only: an index of the account would also lock rows of other replays.
     query = select(*columns).where(replays.c.id.in_(replay_ids)).with_for_update()
     moved = [
         Moved(row.id, targets[ReplayState(row.state)], row.lease_epoch)
         for row in connection.execute(query)
         if row.state in targets and of_account in (None, row.account_id)
     ]
-    _move(connection, event, moved, actor)
+    _apply(connection, event, moved, actor)
     return len(moved)
 
 
-def cancel_active_of(connection: Connection, webhook_id: str, actor: str | None) -> None:
-    """Cancel the replay, if there is one, of a webhook that was deleted."""
+def cancel_active_replay(connection: Connection, webhook_id: str, actor: str | None) -> None:
+    """Cancel the active replay, if any, of a webhook that was deleted."""
     query = select(replays.c.id, replays.c.lease_epoch).with_for_update()
     row = connection.execute(query.where(replays.c.active_webhook_id == webhook_id)).first()
     if row is not None:
         moved = Moved(row.id, ReplayState.CANCELLED, row.lease_epoch)
-        _move(connection, ReplayEvent.CANCEL, [moved], actor, "its webhook was deleted")
+        _apply(connection, ReplayEvent.CANCEL, [moved], actor, "its webhook was deleted")
 
 
-def _move(
+def _apply(
     connection: Connection,
     event: ReplayEvent,
     moved: Sequence[Moved],
@@ -93,9 +92,9 @@ def _move(
     if not moved:
         return
     ids = [each.replay_id for each in moved]
-    connection.execute(moved_by(event, _CHANGES[event]).where(replays.c.id.in_(ids)))
-    moves_table.note(connection, MoveEvent(event), moved, actor, reason)
-    # An owner may do this as often as they like.
-    moves_table.trim(connection, ids)
+    connection.execute(transition(event, _VALUES[event]).where(replays.c.id.in_(ids)))
+    record_moves(connection, MoveEvent(event), moved, actor, reason)
+    # Owners can do this without limit.
+    trim_moves(connection, ids)
     if event is ReplayEvent.CANCEL:
-        samples.take(connection, ids)
+        add_samples(connection, ids)

@@ -1,4 +1,4 @@
-"""Lists a page at a time: where the next page begins is an opaque cursor."""
+"""Pagination by opaque cursors."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
@@ -13,45 +13,45 @@ from app.store.errors import InvalidCursor
 T = TypeVar("T")
 
 PAGE_LIMIT: Final = 50
-"""Rows of a page when nobody says otherwise."""
+"""The default number of items on a page."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """Some items of a list, and the cursor of the page after; None at the end of the list."""
+    """Some items of a list, and the cursor of the next page; None on the last page."""
 
     items: tuple[T, ...]
     next_cursor: str | None
 
 
-class Position(NamedTuple):
-    """The last item of a page: its place in the order, and its id where places may be equal."""
+class PageCursor(NamedTuple):
+    """The last item of a page: its value in the order, and its id if values may be equal."""
 
-    place: int
+    value: int
     id: str = ""
 
     def encode(self) -> str:
-        """The cursor that callers hand back."""
-        text = f"{self.place}.{self.id}"
+        """The opaque text of the cursor."""
+        text = f"{self.value}.{self.id}"
         return urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def decode_cursor(cursor: str) -> Position:
-    """The position that `cursor` stands for.
+def decode_cursor(text: str) -> PageCursor:
+    """The cursor that `PageCursor.encode` wrote as `text`.
 
     Raises:
-        InvalidCursor: it is not one of `Position.encode`.
+        InvalidCursor: `text` is malformed.
     """
     try:
-        padded = cursor + "=" * (-len(cursor) % 4)
-        place, dot, item_id = urlsafe_b64decode(padded.encode("ascii")).decode().partition(".")
-        position = Position(int(place), item_id)
+        padded = text + "=" * (-len(text) % 4)
+        value, dot, item_id = urlsafe_b64decode(padded.encode("ascii")).decode().partition(".")
+        cursor = PageCursor(int(value), item_id)
     except (Base64Error, UnicodeError, ValueError):
-        raise InvalidCursor(cursor) from None
-    # One position has one cursor: base64 and int() both take more than they give.
-    if not dot or position.encode() != cursor or abs(position.place) >= 2**63:
-        raise InvalidCursor(cursor)
-    return position
+        raise InvalidCursor(text) from None
+    # Only the canonical text is valid: base64 and int() also accept others.
+    if not dot or cursor.encode() != text or abs(cursor.value) >= 2**63:
+        raise InvalidCursor(text)
+    return cursor
 
 
 def newest_first(
@@ -62,19 +62,19 @@ def newest_first(
     limit: int,
     build: Callable[[Row[Any]], T],
 ) -> Page[T]:
-    """The page of `query` after `cursor`, ordered by creation and id, the latest first.
+    """The page of `query` after `cursor`, ordered by creation time and id, newest first.
 
     Raises:
         InvalidCursor: see `decode_cursor`.
     """
     rows = connection.execute(after_cursor(query, order, cursor, limit)).all()
-    return first_page(rows, limit, build)
+    return newest_page(rows, limit, build)
 
 
 def after_cursor(
     query: Select[Any], order: tuple[Column[int], Column[str]], cursor: str | None, limit: int
 ) -> Select[Any]:
-    """`query` for the page after `cursor`, and one row more.
+    """`query` limited to the page after `cursor`, and one row more.
 
     Raises:
         InvalidCursor: see `decode_cursor`.
@@ -82,25 +82,25 @@ def after_cursor(
     created, item_id = order
     if cursor is not None:
         last = decode_cursor(cursor)
-        # As a comparison of pairs, MySQL would read the index from its end.
-        is_later_in_list = or_(created < last.place, item_id < last.id)
-        query = query.where(created <= last.place, is_later_in_list)
+        # With a comparison of pairs, MySQL would read the index from its end.
+        is_later_in_list = or_(created < last.value, item_id < last.id)
+        query = query.where(created <= last.value, is_later_in_list)
     return query.order_by(created.desc(), item_id.desc()).limit(limit + 1)
 
 
-def first_page(rows: Sequence[Row[Any]], limit: int, build: Callable[[Row[Any]], T]) -> Page[T]:
-    """The page of the first of `rows`, which have what `after_cursor` orders by."""
-    return page_of(rows, limit, build, lambda row: Position(row.created_ms, row.id))
+def newest_page(rows: Sequence[Row[Any]], limit: int, build: Callable[[Row[Any]], T]) -> Page[T]:
+    """The page of the first `limit` rows of a query of `after_cursor`."""
+    return page_of(rows, limit, build, lambda row: PageCursor(row.created_ms, row.id))
 
 
 def page_of(
     rows: Sequence[Row[Any]],
     limit: int,
     build: Callable[[Row[Any]], T],
-    position_of: Callable[[Row[Any]], Position],
+    cursor_of: Callable[[Row[Any]], PageCursor],
 ) -> Page[T]:
-    """The first `limit` of `rows`; one row more than that says that a page follows."""
+    """The page of the first `limit` rows; a further row means that another page follows."""
     shown = rows[:limit]
-    follows = len(rows) > limit
-    cursor = position_of(shown[-1]).encode() if follows else None
+    has_next = len(rows) > limit
+    cursor = cursor_of(shown[-1]).encode() if has_next else None
     return Page(tuple(map(build, shown)), cursor)

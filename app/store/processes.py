@@ -1,22 +1,21 @@
-"""The table of processes: every statement on it. Each locks the rows that it changes, alone."""
+"""The table of processes. Each function locks only the rows that it changes."""
 
 import json
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, and_, delete, select
 
-from app.domain.presence import FORGOTTEN_AFTER_MS, Details, Process, ProcessKind
-from app.store.clock import now_ms
+from app.domain.processes import DELETED_AFTER_MS, Details, Process, ProcessKind
+from app.store.sql import now_ms, upsert
 from app.store.tables import processes
-from app.store.upsert import insert_or_change
 
 NAME_CHARS_MAX: Final = 255
 
 LISTED_MAX: Final = 1_000
-"""Rows of a day; a process that is started and dies every minute leaves more."""
+"""Processes that restart every minute leave more rows per day."""
 
 
-def beat(
+def record_process_heartbeat(
     connection: Connection,
     kind: ProcessKind,
     name: str,
@@ -24,37 +23,35 @@ def beat(
     started_ms: int,
     details: Details,
 ) -> None:
-    """The process lives. One of the same name, from before, is not told from it any more."""
-    told = {
+    """Store a heartbeat of the process; replaces the row of an earlier process of that name."""
+    values = {
         "origin": origin,
         "details": json.dumps(details),
         "started_ms": started_ms,
         "heartbeat_ms": now_ms(),
     }
-    statement = insert_or_change(
-        connection, processes, lambda offered: {column: offered[column] for column in told}
-    )
-    # The end of a name tells more than its beginning.
-    connection.execute(statement.values(kind=str(kind), name=name[-NAME_CHARS_MAX:], **told))
+    statement = upsert(connection, processes, lambda new: {name: new[name] for name in values})
+    # The end of a name is more specific than its beginning.
+    connection.execute(statement.values(kind=str(kind), name=name[-NAME_CHARS_MAX:], **values))
 
 
-def leave(connection: Connection, kind: ProcessKind, name: str) -> None:
-    """The process is at its end."""
-    is_it = and_(processes.c.kind == str(kind), processes.c.name == name[-NAME_CHARS_MAX:])
-    connection.execute(delete(processes).where(is_it))
+def remove_process(connection: Connection, kind: ProcessKind, name: str) -> None:
+    """Delete the row of a process that ends."""
+    is_process = and_(processes.c.kind == str(kind), processes.c.name == name[-NAME_CHARS_MAX:])
+    connection.execute(delete(processes).where(is_process))
 
 
-def forget_silent(connection: Connection) -> None:
-    """Delete the rows of those that fell silent a day ago."""
-    last_ms = now_ms() - FORGOTTEN_AFTER_MS
+def delete_dead_processes(connection: Connection) -> None:
+    """Delete the rows of processes without a heartbeat for a day."""
+    last_ms = now_ms() - DELETED_AFTER_MS
     connection.execute(delete(processes).where(processes.c.heartbeat_ms < last_ms))
 
 
-def known(connection: Connection) -> tuple[Process, ...]:
-    """Those that were heard of within a day, by kind and name; of too many, the last heard of."""
+def list_processes(connection: Connection) -> tuple[Process, ...]:
+    """The processes with a heartbeat within a day, by kind and name; at most `LISTED_MAX`."""
     query = (
         select(processes, (now_ms() - processes.c.heartbeat_ms).label("silent_ms"))
-        .where(processes.c.heartbeat_ms >= now_ms() - FORGOTTEN_AFTER_MS)
+        .where(processes.c.heartbeat_ms >= now_ms() - DELETED_AFTER_MS)
         .order_by(processes.c.heartbeat_ms.desc())
         .limit(LISTED_MAX)
     )

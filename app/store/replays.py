@@ -1,63 +1,75 @@
-"""The table of replays: ask for one, look it up.
+"""The table of replays: create and read one.
 
-How lists show them is in `replay_filters`, how owners move them in `owner_moves`, and what workers
-do in `leases`.
+`replay_filters` lists replays, `owner_moves` pauses, resumes and cancels them, and `leases` has
+what workers do. `of_account` limits a function to the replays of one account; None means all.
 """
 
 from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, insert, select, true
+from sqlalchemy import ColumnElement, Connection, Row, Select, func, insert, select, true
 
 from app.domain.model import Counts, IdempotencyKey, NewReplay, OffsetRange, Replay, Window
-from app.domain.moves import MoveEvent
+from app.domain.moves import Move, MoveEvent
 from app.domain.options import NoticeStyle, Source
 from app.domain.states import ACTIVE, ReplayState
-from app.store import failures, moves, stored_options, stored_restore, stored_statuses, webhooks
-from app.store.claiming import Queue
-from app.store.clock import now_ms
+from app.store.claiming import ClaimQueue
 from app.store.errors import (
     ActiveReplayExists,
     IdempotencyConflict,
+    NothingToRetry,
     ReplayNotFound,
     ReplayNotOver,
     WebhookNotFound,
 )
-from app.store.identity import exactly, new_replay_id
-from app.store.tables import replays
+from app.store.moves import Moved, read_moves, record_moves
+from app.store.replay_columns import (
+    awaits_from_column,
+    awaits_to_column,
+    options_from_column,
+    options_to_column,
+    status_counts_from_column,
+)
+from app.store.sql import exactly, new_id, now_ms
+from app.store.tables import replay_failures, replays
+from app.store.webhooks import lock_webhook
 
 
-def create(
+def create_replay(
     connection: Connection,
     new: NewReplay,
-    idempotency: IdempotencyKey | None,
-    of_account: str | None,
-    actor: str | None,
+    idempotency: IdempotencyKey | None = None,
+    *,
+    of_account: str | None = None,
+    actor: str | None = None,
 ) -> tuple[Replay, bool]:
-    """The replay asked for, and whether it is new; not new when its key was used before.
+    """Create a replay and return it with True; an idempotency key in use returns its replay.
 
-    Locks the webhook's row until the transaction ends. Two unique columns hold against racers:
-    the loser's INSERT fails, and when it looks again it finds the winner's replay here.
+    The second value is False if the key was used before for the same request. A key is valid as
+    long as its replay exists; each account has its own keys. `actor` is the id of the API key.
+
+    Locks the webhook's row until the commit. Two unique columns reject concurrent creations: the
+    INSERT of the second one fails, and its retry finds the replay of the first.
 
     Raises:
-        WebhookNotFound: no such webhook, it was deleted, or it is another account's.
-        ActiveReplayExists: the webhook has a replay that is not over.
-        IdempotencyConflict: the key named a request with another fingerprint.
+        WebhookNotFound: see `webhooks`.
+        ActiveReplayExists: the webhook has an active replay.
+        IdempotencyConflict: the key was used for another request.
         ReplayNotFound, ReplayNotOver, NothingToRetry: see `NewReplay.retry_of`.
     """
-    # First the lock, then the look: the rival whose replay this may be has committed by then.
-    webhook = webhooks.lock(connection, new.webhook_id, of_account)
+    # Locks before it reads: a concurrent creation with the same key has committed by then.
+    webhook = lock_webhook(connection, new.webhook_id, of_account)
     if idempotency is not None:
-        known = named_by(connection, idempotency, of_account)
-        if known is not None:
-            return known, False
+        existing = find_replay_by_idempotency_key(connection, idempotency, of_account=of_account)
+        if existing is not None:
+            return existing, False
     if webhook is None:
         raise WebhookNotFound(new.webhook_id)
     offsets = None
     if new.retry_of is not None:
         offsets = _offsets_to_retry(connection, new.retry_of, of_account)
-    _check_none_active(connection, new.webhook_id)
-    replay_id = new_replay_id()
+    _check_no_active_replay(connection, new.webhook_id)
+    replay_id = new_id("rpl_")
     connection.execute(
         insert(replays).values(
             id=replay_id,
@@ -66,32 +78,31 @@ def create(
             active_webhook_id=new.webhook_id,
             from_ms=new.window.from_ms,
             to_ms=new.window.to_ms,
-            options=stored_options.to_column(new.options),
+            options=options_to_column(new.options),
             retry_of=new.retry_of,
             notice=str(new.notice),
             origin=new.origin,
             source=str(new.source),
-            awaits=stored_restore.to_column(new.awaits),
-            **_place(offsets if new.source is Source.ARCHIVE else None),
+            awaits=awaits_to_column(new.awaits),
+            **_offset_columns(offsets if new.source is Source.ARCHIVE else None),
             state=str(ReplayState.OPEN),
-            claimable_ms=None if new.awaits else now_ms() + Queue(source=new.source).shift_ms,
+            claimable_ms=None if new.awaits else now_ms() + ClaimQueue(source=new.source).shift_ms,
             created_ms=now_ms(),
             idempotency_digest=idempotency and _digest(idempotency, of_account),
             request_fingerprint=idempotency and idempotency.fingerprint,
         )
     )
-    created = moves.Moved(replay_id, ReplayState.OPEN, 0)
-    moves.note(connection, MoveEvent.CREATE, [created], actor)
-    return get(connection, replay_id), True
+    record_moves(connection, MoveEvent.CREATE, [Moved(replay_id, ReplayState.OPEN, 0)], actor)
+    return get_replay(connection, replay_id), True
 
 
-def named_by(
-    connection: Connection, idempotency: IdempotencyKey, of_account: str | None
+def find_replay_by_idempotency_key(
+    connection: Connection, idempotency: IdempotencyKey, *, of_account: str | None = None
 ) -> Replay | None:
-    """The replay that was created under this key; None when there is none.
+    """The replay that was created with this key for this request; None if the key is unused.
 
     Raises:
-        IdempotencyConflict: the key named a request with another fingerprint.
+        IdempotencyConflict: the key was used for another request.
     """
     digest = _digest(idempotency, of_account)
     row = connection.execute(select(replays).where(replays.c.idempotency_digest == digest)).first()
@@ -103,7 +114,7 @@ def named_by(
 
 
 def _digest(idempotency: IdempotencyKey, of_account: str | None) -> str:
-    """Each account has keys of its own, and so have those who see all accounts."""
+    """Different for each account; operators share one set of keys."""
     owner = "" if of_account is None else f"{of_account}\0"
     return sha256(f"{owner}{idempotency.key}".encode()).hexdigest()
 
@@ -111,17 +122,21 @@ def _digest(idempotency: IdempotencyKey, of_account: str | None) -> str:
 def _offsets_to_retry(
     connection: Connection, replay_id: str, of_account: str | None
 ) -> OffsetRange:
-    """Where what a replay gave up lies, from the first to the last."""
-    replay = get(connection, replay_id, of_account)
+    """The offsets from the first failure of a replay to its last."""
+    replay = get_replay(connection, replay_id, of_account=of_account)
     if replay.state in ACTIVE:
         raise ReplayNotOver(replay_id, replay.state)
-    start, end = failures.span(connection, replay_id)
-    assert replay.offsets is not None, "who gave something up knew where it read"
-    return OffsetRange(replay.offsets.partition, start, end)
+    offset = replay_failures.c.record_offset
+    query = select(func.min(offset), func.max(offset))
+    first, last = connection.execute(query.where(replay_failures.c.replay_id == replay_id)).one()
+    if first is None:
+        raise NothingToRetry(replay_id)
+    assert replay.offsets is not None, "a replay with failures has offsets"
+    return OffsetRange(replay.offsets.partition, first, last + 1)
 
 
-def _place(offsets: OffsetRange | None) -> dict[str, int]:
-    """The columns of a range that is known from the beginning: nobody else can need its records."""
+def _offset_columns(offsets: OffsetRange | None) -> dict[str, int]:
+    """The columns of offsets that are known at the creation, as for a retry of the archive."""
     if offsets is None:
         return {}
     return {
@@ -131,28 +146,40 @@ def _place(offsets: OffsetRange | None) -> dict[str, int]:
     }
 
 
-def _check_none_active(connection: Connection, webhook_id: str) -> None:
+def _check_no_active_replay(connection: Connection, webhook_id: str) -> None:
     query = select(replays.c.id).where(replays.c.active_webhook_id == webhook_id)
     active_id = connection.execute(query).scalar()
     if active_id is not None:
         raise ActiveReplayExists(webhook_id, active_id)
 
 
-def _is_of(of_account: str | None) -> ColumnElement[bool]:
+def _belongs_to(of_account: str | None) -> ColumnElement[bool]:
     return true() if of_account is None else replays.c.account_id == of_account
 
 
-def _it(replay_id: str, of_account: str | None) -> Select[Any]:
-    return select(replays).where(exactly(replays.c.id, replay_id), _is_of(of_account))
+def _select_one(replay_id: str, of_account: str | None) -> Select[Any]:
+    return select(replays).where(exactly(replays.c.id, replay_id), _belongs_to(of_account))
 
 
-def get(connection: Connection, replay_id: str, of_account: str | None = None) -> Replay:
-    """The replay of this id, if it belongs to the account; None is any account.
+def get_replay(connection: Connection, replay_id: str, *, of_account: str | None = None) -> Replay:
+    """The replay with this id.
 
     Raises:
-        ReplayNotFound: there is none, or it is another account's.
+        ReplayNotFound: no replay has this id, or it belongs to another account.
     """
-    return _found(replay_id, connection.execute(_it(replay_id, of_account)).first())
+    return _found(replay_id, connection.execute(_select_one(replay_id, of_account)).first())
+
+
+def list_moves(
+    connection: Connection, replay_id: str, *, of_account: str | None = None
+) -> tuple[Move, ...]:
+    """The replay's creation and its latest moves, about 200, oldest first.
+
+    Raises:
+        ReplayNotFound: see `get_replay`.
+    """
+    get_replay(connection, replay_id, of_account=of_account)
+    return read_moves(connection, replay_id)
 
 
 def _found(replay_id: str, row: Row[Any] | None) -> Replay:
@@ -161,18 +188,18 @@ def _found(replay_id: str, row: Row[Any] | None) -> Replay:
     return to_replay(row)
 
 
-def locked(connection: Connection, replay_id: str, of_account: str | None = None) -> Replay:
-    """The replay, which nobody else changes before the transaction ends.
+def lock_replay(connection: Connection, replay_id: str, of_account: str | None = None) -> Replay:
+    """The replay, whose row is locked until the commit.
 
     Raises:
-        ReplayNotFound: see `get`.
+        ReplayNotFound: see `get_replay`.
     """
-    query = _it(replay_id, of_account).with_for_update()
+    query = _select_one(replay_id, of_account).with_for_update()
     return _found(replay_id, connection.execute(query).first())
 
 
 def to_replay(row: Row[Any]) -> Replay:
-    """The value of a row of the table."""
+    """The replay of a row of the table."""
     counts = Counts(row.delivered, row.duplicates, row.failed)
     return Replay(
         id=row.id,
@@ -181,7 +208,7 @@ def to_replay(row: Row[Any]) -> Replay:
         source=Source(row.source),
         webhook_id=row.webhook_id,
         window=Window(row.from_ms, row.to_ms),
-        options=stored_options.of_column(row.options),
+        options=options_from_column(row.options),
         retry_of=row.retry_of,
         notice=NoticeStyle(row.notice),
         state=ReplayState(row.state),
@@ -191,10 +218,10 @@ def to_replay(row: Row[Any]) -> Replay:
         offsets=_offsets(row),
         checkpoint=row.checkpoint_offset,
         counts=counts,
-        status_counts=stored_statuses.of_column(row.status_counts, counts),
+        status_counts=status_counts_from_column(row.status_counts, counts),
         error=row.error,
         waiting_for=row.waiting_for,
-        awaits=stored_restore.of_column(row.awaits),
+        awaits=awaits_from_column(row.awaits),
         idle_ms=row.idle_ms,
         created_ms=row.created_ms,
         started_ms=row.started_ms,

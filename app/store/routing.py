@@ -1,65 +1,82 @@
-"""The revision of the routing table, and what has changed in it since an earlier one.
+"""The routing table, which is all webhooks with all rules: webhooks with their rules, and changes.
 
-The routing table is all webhooks with all rules. Each change of it counts the revision up, in the
-transaction of the change and before anything else, and marks the rows it changes. The lock on the
-counter, held until the commit, keeps changes in the order of their revisions: who has read a
-revision finds every change up to it.
+`revisions` says how changes are numbered.
 """
 
-from typing import Final
+from collections.abc import Sequence
 
-from sqlalchemy import Connection, and_, select, update
+from sqlalchemy import Connection, select
 
-from app.domain.rules import RoutingChanges
-from app.store import rules as rules_table
-from app.store.rules import to_rule
-from app.store.tables import revisions, rules, webhooks
-from app.store.webhooks import to_webhook
+from app.domain.model import NewWebhook, Webhook
+from app.domain.rules import DEFAULT_RULE, RoutingChanges, Rule
+from app.store.owner_moves import cancel_active_replay
+from app.store.revisions import FORGOTTEN, ROUTING, count_up, get_revision
+from app.store.rules import delete_rules_of, purge_deleted_rules, store_rule, to_rule
+from app.store.tables import rules, webhooks
+from app.store.webhooks import insert_webhook, mark_deleted, to_webhook
 
-ROUTING: Final = "routing"
-FORGOTTEN: Final = "forgotten"
 
+def create_webhook(
+    connection: Connection,
+    new: NewWebhook,
+    *,
+    at_most: int | None = None,
+    event_types: Sequence[str] = (),
+) -> Webhook:
+    """Create a PENDING webhook; with `event_types`, also a rule that matches them.
 
-def count_up(connection: Connection) -> int:
-    """The revision of the change that this transaction makes; locks the counter until its end.
+    Locks the routing revision until the commit.
 
-    Taken before every other lock, so that no two changes of the table wait for each other.
+    Raises:
+        TooManyWebhooks: its account has `at_most` webhooks.
     """
-    is_routing = revisions.c.name == ROUTING
-    connection.execute(update(revisions).where(is_routing).values(value=revisions.c.value + 1))
-    return _value(connection, ROUTING)
+    revision = count_up(connection)
+    webhook = insert_webhook(connection, new, revision, at_most)
+    if event_types:
+        store_rule(connection, Rule(webhook.id, DEFAULT_RULE, tuple(event_types)), revision)
+    return webhook
 
 
-def _value(connection: Connection, name: str) -> int:
-    query = select(revisions.c.value).where(revisions.c.name == name)
-    revision: int = connection.execute(query).scalar_one()
-    return revision
+def delete_webhook(
+    connection: Connection,
+    webhook_id: str,
+    *,
+    of_account: str | None = None,
+    actor: str | None = None,
+) -> None:
+    """Delete the webhook with its rules, and cancel its active replay; past replays remain.
 
+    One transaction, so that nothing is sent afterwards. Rejecting the deletion while a replay is
+    active would keep events flowing until the owner cancels it. `actor` is the id of the API key.
+    Locks the routing revision and all changed rows until the commit.
 
-def forget_deleted(connection: Connection) -> None:
-    """Delete what is left of rules that were deleted long ago; see `rules.forget_deleted`."""
-    last = rules_table.forget_deleted(connection)
-    if last is not None:
-        is_forgotten = and_(revisions.c.name == FORGOTTEN, revisions.c.value < last)
-        connection.execute(update(revisions).where(is_forgotten).values(value=last))
-
-
-def changes(connection: Connection, after: int) -> RoutingChanges:
-    """What has changed since the revision `after`, or all there is after 0. Locks nothing.
-
-    The revision is read first: on MySQL, entries of later ones may come along, and come again.
-    Who slept for so long that deleted rules were forgotten is sent back to revision 0.
+    Raises:
+        WebhookNotFound: see `webhooks`.
     """
-    revision = _value(connection, ROUTING)
+    revision = count_up(connection)
+    mark_deleted(connection, webhook_id, revision, of_account)
+    delete_rules_of(connection, webhook_id, revision)
+    purge_deleted_rules(connection)
+    cancel_active_replay(connection, webhook_id, actor)
+
+
+def routing_changes(connection: Connection, after: int) -> RoutingChanges:
+    """What changed since the revision `after`; 0 returns the whole table. Locks nothing.
+
+    Cheap if nothing changed, so readers can poll every second. The revision is read first: on
+    MySQL, entries of later revisions may be included, and are returned again later. If deleted
+    rules since `after` are purged, it returns the whole table with revision 0.
+    """
+    revision = get_revision(connection, ROUTING)
     if revision == after:
         return RoutingChanges(revision)
     if not 0 < after < revision:
-        return _all(connection, revision)
+        return _whole_table(connection, revision)
     changed_webhooks = connection.execute(select(webhooks).where(webhooks.c.revision > after)).all()
     changed_rules = connection.execute(select(rules).where(rules.c.revision > after)).all()
-    # Asked last, so that it knows of all that was missing above.
-    if after < _value(connection, FORGOTTEN):
-        return _all(connection, 0)
+    # Read last, so that it covers all rows that were purged before the queries above.
+    if after < get_revision(connection, FORGOTTEN):
+        return _whole_table(connection, 0)
     return RoutingChanges(
         revision,
         webhooks=tuple(to_webhook(row) for row in changed_webhooks if row.deleted_ms is None),
@@ -69,8 +86,8 @@ def changes(connection: Connection, after: int) -> RoutingChanges:
     )
 
 
-def _all(connection: Connection, revision: int) -> RoutingChanges:
-    """Every entry that is there; what the version before stored has revision 0 and is among it."""
+def _whole_table(connection: Connection, revision: int) -> RoutingChanges:
+    """All entries, including those of revision 0, which the previous version stored."""
     all_webhooks = connection.execute(select(webhooks).where(webhooks.c.deleted_ms.is_(None)))
     all_rules = connection.execute(select(rules).where(rules.c.value.is_not(None)))
     return RoutingChanges(

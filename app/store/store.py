@@ -1,74 +1,277 @@
-"""The store: every question to the database and every change of it, as one call each."""
+"""The store: all reads and writes of the database."""
 
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import wraps
+from typing import Concatenate, Final, ParamSpec, Self, TypeVar
 
-from app.domain.lateness import LateSpan
-from app.domain.model import Window
-from app.store import late_arrivals
+from sqlalchemy import Connection
+
+from app.domain.model import Claim, Counts, Failure, Lease, Notice, Replay
+from app.domain.states import ReplayEvent
+from app.store import (
+    accounts,
+    archive,
+    console_sessions,
+    late_arrivals,
+    leases,
+    notices,
+    owner_moves,
+    replay_filters,
+    routing,
+    statistics,
+)
+from app.store import failures as failure_table
+from app.store import pipeline_runs as run_table
+from app.store import processes as process_table
+from app.store import replays as replay_table
+from app.store import rules as rule_table
+from app.store import samples as sample_table
+from app.store import tallies as tally_table
+from app.store import webhooks as webhook_table
 from app.store.engine import Database
 from app.store.errors import SchemaOutdated
-from app.store.job_calls import ReplayCalls, WorkerCalls
-from app.store.pipeline_calls import PipelineCalls
-from app.store.schema import found_revision
-from app.store.selection_calls import SelectionCalls
+from app.store.schema import applied_revision
 from app.store.tables import REVISION
-from app.store.tenant_calls import KeyCalls, RuleCalls, WebhookCalls
-from app.store.watch_calls import WatchCalls
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+MOVED_PER_TRANSACTION: Final = 100
+"""A transaction that moves so many replays locks their rows for some tens of milliseconds."""
 
 
-class Store(
-    KeyCalls,
-    WebhookCalls,
-    RuleCalls,
-    ReplayCalls,
-    SelectionCalls,
-    WorkerCalls,
-    PipelineCalls,
-    WatchCalls,
-):
-    """What the service remembers, in one database. Thread-safe; every call is a transaction.
+def _reads(
+    function: Callable[Concatenate[Connection, P], T],
+) -> Callable[Concatenate["Store", P], T]:
+    """`function` as a method of `Store` that runs it with `Database.read`."""
 
-    Calls block: a coroutine hands them to a thread. Every one raises `StoreUnavailable` when
-    the database does not answer. Methods that take a `Lease` answer False when it is gone:
-    the replay was taken over, cancelled or finished, and its former holder stops.
+    @wraps(function)
+    def method(store: "Store", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return store.database.read(function, *args, **kwargs)
+
+    return method
+
+
+def _writes(
+    function: Callable[Concatenate[Connection, P], T],
+) -> Callable[Concatenate["Store", P], T]:
+    """`function` as a method of `Store` that runs it with `Database.write`."""
+
+    @wraps(function)
+    def method(store: "Store", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return store.database.write(function, *args, **kwargs)
+
+    return method
+
+
+def _autocommits(
+    function: Callable[Concatenate[Connection, P], T],
+) -> Callable[Concatenate["Store", P], T]:
+    """`function` as a method of `Store` that runs it with `Database.autocommit`."""
+
+    @wraps(function)
+    def method(store: "Store", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return store.database.autocommit(function, *args, **kwargs)
+
+    return method
+
+
+class Store:
+    """The state of the service in one database. Thread-safe; a call is a transaction.
+
+    Most methods are functions of this package without their connection; see there. Calls block, so
+    coroutines run them in a thread. All raise `StoreUnavailable` if the database does not answer.
+    `of_account` is the account of the caller; None sees all accounts. `actor` is the id of the
+    caller's API key, for the record. Methods that take a `Lease` return False if it is gone: the
+    replay was taken over, paused, cancelled or finished, and the worker must stop.
     """
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
 
     @classmethod
     def open(cls, url: str) -> Self:
-        """A store on `url`, sqlite:///FILE or mysql+pymysql://...; connects when first used."""
+        """A store on sqlite:///FILE or mysql+pymysql://..., which connects on first use."""
         return cls(Database(url))
 
     def close(self) -> None:
-        """Close all connections; calls that still run end first."""
-        self._database.close()
+        """Close all connections of the pool."""
+        self.database.close()
 
     def check(self) -> None:
-        """Pass if the database answers and has the schema of this version.
+        """Return if the database answers and has the schema of this version.
 
         Raises:
-            SchemaOutdated: it has another one.
+            SchemaOutdated: it has another schema.
         """
-        found = self._database.read(found_revision)
+        found = self.database.read(applied_revision)
         if found != REVISION:
             raise SchemaOutdated(found, REVISION)
 
-    def note_late_arrivals(
-        self, spans: Sequence[LateSpan], retention_ms: int, *, origin: str
-    ) -> None:
-        """Store where late events lie in the log of a data centre.
+    create_key = _writes(accounts.create_key)
+    find_key = _reads(accounts.find_key)
+    keys = _reads(accounts.list_keys)
+    revoke_key = _writes(accounts.revoke_key)
+    check_account = _reads(accounts.check_account)
+    open_session = _writes(console_sessions.open_session)
+    find_session_key = _reads(console_sessions.find_session_key)
+    close_session = _writes(console_sessions.close_session)
 
-        Spans older than a log keeps events are forgotten.
+    create_webhook = _writes(routing.create_webhook)
+    webhook = _reads(webhook_table.get_webhook)
+    webhooks = _reads(webhook_table.list_webhooks)
+    find_unknown_webhooks = _reads(webhook_table.find_unknown)
+    update_webhook = _writes(webhook_table.update_webhook)
+    enable_webhook = _writes(webhook_table.enable_webhook)
+    record_failed_verification = _writes(webhook_table.record_failed_verification)
+    disable_webhook = _writes(webhook_table.disable_webhook)
+    rotate_secret = _writes(webhook_table.rotate_secret)
+    record_failing_since = _autocommits(webhook_table.record_failing_since)
+    delete_webhook = _writes(routing.delete_webhook)
+
+    put_rule = _writes(rule_table.put_rule)
+    rule = _reads(rule_table.get_rule)
+    rules = _reads(rule_table.list_rules)
+    delete_rule = _writes(rule_table.delete_rule)
+    routing_changes = _reads(routing.routing_changes)
+
+    create_replay = _writes(replay_table.create_replay)
+    find_replay_by_idempotency_key = _reads(replay_table.find_replay_by_idempotency_key)
+    replay = _reads(replay_table.get_replay)
+    replays = _reads(replay_filters.list_replays)
+    replay_ids = _reads(replay_filters.list_replay_ids)
+    replays_by_id = _reads(replay_filters.replays_by_id)
+    active_replays_of = _reads(replay_filters.active_replays_of)
+    count_by_state = _reads(replay_filters.count_by_state)
+    moves = _reads(replay_table.list_moves)
+    samples = _reads(sample_table.list_samples)
+    failures = _reads(failure_table.list_failures)
+    failed_offsets = _reads(failure_table.failed_offsets)
+    job_statistics = _reads(statistics.job_statistics)
+    awaiting_restore = _reads(archive.awaiting_restore)
+    record_restore = _writes(archive.record_restore)
+    record_missing_records = _writes(archive.record_missing_records)
+
+    def cancel_replay(
+        self, replay_id: str, *, of_account: str | None = None, actor: str | None = None
+    ) -> Replay:
+        """Cancel the replay and return it; see `owner_moves.move_replay`."""
+        return self._move(replay_id, ReplayEvent.CANCEL, of_account, actor)
+
+    def pause_replay(
+        self, replay_id: str, *, of_account: str | None = None, actor: str | None = None
+    ) -> Replay:
+        """Pause the replay and return it; see `owner_moves.move_replay`."""
+        return self._move(replay_id, ReplayEvent.PAUSE, of_account, actor)
+
+    def resume_replay(
+        self, replay_id: str, *, of_account: str | None = None, actor: str | None = None
+    ) -> Replay:
+        """Resume the replay at its checkpoint and return it; see `owner_moves.move_replay`."""
+        return self._move(replay_id, ReplayEvent.RESUME, of_account, actor)
+
+    _move = _writes(owner_moves.move_replay)
+
+    def pause_replays(
+        self, replay_ids: Collection[str], *, of_account: str | None = None, actor: str | None
+    ) -> int:
+        """Pause the replays that can be paused, and return their number."""
+        return self._move_many(replay_ids, ReplayEvent.PAUSE, of_account, actor)
+
+    def resume_replays(
+        self, replay_ids: Collection[str], *, of_account: str | None = None, actor: str | None
+    ) -> int:
+        """Resume the replays that are PAUSED, and return their number."""
+        return self._move_many(replay_ids, ReplayEvent.RESUME, of_account, actor)
+
+    def cancel_replays(
+        self, replay_ids: Collection[str], *, of_account: str | None = None, actor: str | None
+    ) -> int:
+        """Cancel the replays that are active, and return their number."""
+        return self._move_many(replay_ids, ReplayEvent.CANCEL, of_account, actor)
+
+    def _move_many(
+        self,
+        replay_ids: Collection[str],
+        event: ReplayEvent,
+        of_account: str | None,
+        actor: str | None,
+    ) -> int:
+        """Move replays in several transactions, so that workers wait only briefly for a row."""
+        # Sorted, so that two calls with the same replays cannot deadlock.
+        ids, moved = sorted(set(replay_ids)), 0
+        for start in range(0, len(ids), MOVED_PER_TRANSACTION):
+            chunk = ids[start : start + MOVED_PER_TRANSACTION]
+            moved += self._move_chunk(chunk, event, of_account, actor)
+        return moved
+
+    _move_chunk = _writes(owner_moves.move_replays)
+
+    def claim(self, worker: str, lease_s: float, origin: str = "") -> Claim | None:
+        """Claim the replay that has waited longest, until `lease_s` without a heartbeat.
+
+        It is one of the worker's data centre, or a replay without one, which is then assigned to
+        it. None if no replay waits, or others are claiming those that do.
         """
-        self._database.write(lambda db: late_arrivals.note(db, spans, retention_ms, origin))
+        for queue in self.database.read(leases.list_claim_queues, origin):
+            claim = self.database.write(leases.claim_from_queue, worker, lease_s, queue, origin)
+            if claim is not None:
+                return claim
+        return None
 
-    def late_end(self, partition: int, window: Window, *, origin: str) -> int | None:
-        """The offset that all late events of the window lie below; None when there are none.
+    heartbeat = _autocommits(leases.heartbeat)
+    begin_delivery = _writes(leases.begin_delivery)
 
-        In the log of a data centre; notes of nobody in particular count as well.
+    def checkpoint(
+        self,
+        lease: Lease,
+        offset: int,
+        counts: Counts,
+        failures: Sequence[Failure],
+        status_counts: Mapping[str, int] | None = None,
+        *,
+        with_sample: bool = False,
+    ) -> bool:
+        """Store a checkpoint of the replay; see `leases.store_checkpoint`."""
+        # Without failures autocommit suffices: a sample may be of any checkpoint.
+        run = self.database.write if failures else self.database.autocommit
+        return run(
+            leases.store_checkpoint,
+            *(lease, offset, counts, failures, status_counts),
+            with_sample=with_sample,
+        )
+
+    complete = _writes(leases.complete)
+    fail = _writes(leases.fail)
+    release = _writes(leases.release)
+    postpone = _writes(leases.postpone)
+
+    def claim_notice(self, lease_s: float) -> Notice | None:
+        """Claim a notification of an ended replay that is due; None if none is.
+
+        Unless its result is recorded within `lease_s`, it is due again, as the next attempt.
         """
-        return self._database.read(lambda db: late_arrivals.end(db, partition, window, origin))
+        if not self.database.read(notices.is_any_due):
+            return None
+        return self.database.write(notices.claim_due_notice, lease_s)
 
-    def late_noted_ms(self, partition: int, window: Window, *, origin: str) -> int | None:
-        """When the last late event of the window was noted; None when there are none."""
-        return self._database.read(lambda db: late_arrivals.noted_ms(db, partition, window, origin))
+    finish_notice_attempt = _autocommits(notices.finish_notice_attempt)
+
+    record_late_arrivals = _writes(late_arrivals.record_late_arrivals)
+    late_end_offset = _reads(late_arrivals.late_end_offset)
+    late_recorded_ms = _reads(late_arrivals.late_recorded_ms)
+
+    record_process_heartbeat = _autocommits(process_table.record_process_heartbeat)
+    remove_process = _autocommits(process_table.remove_process)
+    delete_dead_processes = _autocommits(process_table.delete_dead_processes)
+    processes = _reads(process_table.list_processes)
+
+    add_tallies = _writes(tally_table.add_tallies)
+    tallies = _reads(tally_table.list_tallies)
+    sum_tallies = _reads(tally_table.sum_tallies)
+    missed_hours = _reads(tally_table.list_missed_hours)
+    delete_tallies = _writes(tally_table.delete_tallies)
+
+    add_pipeline_run = _writes(run_table.add_pipeline_run)
+    pipeline_runs = _reads(run_table.list_pipeline_runs)
+    latest_pipeline_runs = _reads(run_table.latest_pipeline_runs)

@@ -1,6 +1,6 @@
-"""The table of delivery tallies: every statement on it.
+"""The table of delivery tallies. Each data centre has its own rows; reads return the sums.
 
-Each data centre adds to rows of its own; who asks gets the sums of all.
+`of_account` and `WebhookNotFound` are those of `webhooks`.
 """
 
 from collections.abc import Collection, Sequence
@@ -13,35 +13,40 @@ from app.domain.missed import MissedHour, PastReplay, missed_hours
 from app.domain.model import Window
 from app.domain.states import ReplayState
 from app.domain.tallies import CountedTally, DeliveryTally, Span
-from app.store import stored_options, webhooks
+from app.store.replay_columns import options_from_column
+from app.store.sql import upsert
 from app.store.tables import TOOK_COLUMNS, delivery_tallies, replays
-from app.store.upsert import insert_or_change
+from app.store.webhooks import get_webhook
 
 ROWS_PER_ADD: Final = 500
-"""A transaction of so many takes some ten milliseconds, and others wait no longer for its locks."""
+"""A transaction with this many rows holds its locks for about ten milliseconds."""
 
-FORGOTTEN_PER_CALL: Final = 500
+DELETED_PER_CALL: Final = 500
 
-REPLAYS_LOOKED_AT: Final = 1_000
-"""The latest of a webhook that may tell that missed events were replayed."""
+REPLAYS_READ_MAX: Final = 1_000
+"""The latest replays of a webhook that are checked for replayed hours."""
 
 _COUNTS: Final = ("delivered", "failed", "left_over", "disabled", *TOOK_COLUMNS)
 _LATEST: Final = ("missed_until_ms", "missed_at_ms")
 
 
-def add(connection: Connection, counted: Sequence[CountedTally], origin: str) -> None:
-    """Add what `origin` has counted to its rows; locks these, in the order of their key."""
+def add_tallies(connection: Connection, counted: Sequence[CountedTally], *, origin: str) -> None:
+    """Add the counts of a data centre to its rows; `ROWS_PER_ADD` at most, no row twice.
+
+    Locks the rows in the order of their key. A call that fails may have been committed: adding
+    the same again would count it twice.
+    """
     rows = [_to_row(each, origin) for each in counted]
     rows.sort(key=lambda row: (row["webhook_id"], row["span"], row["start_ms"]))
-    # The larger of two is a function of two arguments that each database calls otherwise.
+    # The databases have different names for the larger of two values.
     larger = func.max if connection.dialect.name == "sqlite" else func.greatest
     columns = delivery_tallies.c
-    statement = insert_or_change(
+    statement = upsert(
         connection,
         delivery_tallies,
-        lambda offered: (
-            {name: columns[name] + offered[name] for name in _COUNTS}
-            | {name: larger(columns[name], offered[name]) for name in _LATEST}
+        lambda new: (
+            {name: columns[name] + new[name] for name in _COUNTS}
+            | {name: larger(columns[name], new[name]) for name in _LATEST}
         ),
     )
     if rows:
@@ -65,19 +70,23 @@ def _to_row(counted: CountedTally, origin: str) -> dict[str, Any]:
     }
 
 
-def of_webhook(
-    connection: Connection, webhook_id: str, span: Span, from_ms: int, of_account: str | None
+def list_tallies(
+    connection: Connection,
+    webhook_id: str,
+    span: Span,
+    from_ms: int,
+    *,
+    of_account: str | None = None,
 ) -> tuple[DeliveryTally, ...]:
-    """The tallies of a webhook that begin at `from_ms` or later, the earliest first.
+    """The tallies of a webhook that start at `from_ms` or later, oldest first.
 
-    Raises:
-        WebhookNotFound: see `webhooks.get`.
+    A span in which nothing was counted has none.
     """
-    webhook = webhooks.get(connection, webhook_id, of_account)
-    return _of_one(connection, webhook.id, span, from_ms)
+    webhook = get_webhook(connection, webhook_id, of_account=of_account)
+    return _tallies_of_one(connection, webhook.id, span, from_ms)
 
 
-def _of_one(
+def _tallies_of_one(
     connection: Connection, webhook_id: str, span: Span, from_ms: int
 ) -> tuple[DeliveryTally, ...]:
     start_ms = delivery_tallies.c.start_ms
@@ -86,10 +95,13 @@ def _of_one(
     return tuple(_to_tally(row, row.start_ms) for row in connection.execute(query))
 
 
-def of_webhooks(
+def sum_tallies(
     connection: Connection, webhook_ids: Collection[str], span: Span, from_ms: int
 ) -> dict[str, DeliveryTally]:
-    """One tally of each webhook, of all that begin at `from_ms` or later; none of who has none."""
+    """The sum of each webhook's tallies that start at `from_ms` or later, by webhook id.
+
+    One query, for at most 500 existing webhooks; a webhook without tallies is left out.
+    """
     webhook_id = delivery_tallies.c.webhook_id
     query = _sums(span, from_ms).add_columns(webhook_id).group_by(webhook_id)
     rows = connection.execute(query.where(webhook_id.in_(webhook_ids)))
@@ -104,24 +116,20 @@ def _sums(span: Span, from_ms: int) -> Select[Any]:
 
 
 def _to_tally(row: Row[Any], start_ms: int) -> DeliveryTally:
-    # MySQL's sums are decimals.
+    # MySQL returns sums as decimals.
     found = row._asdict()
     numbers = {name: int(found[name]) for name in (*_COUNTS, *_LATEST)}
     took = tuple(numbers.pop(name) for name in TOOK_COLUMNS)
     return DeliveryTally(start_ms, took=took, **numbers)
 
 
-def missed(
-    connection: Connection, webhook_id: str, from_ms: int, of_account: str | None
+def list_missed_hours(
+    connection: Connection, webhook_id: str, from_ms: int, *, of_account: str | None = None
 ) -> tuple[MissedHour, ...]:
-    """The hours of event time since `from_ms` in which a webhook missed events, the earliest first.
-
-    Raises:
-        WebhookNotFound: see `webhooks.get`.
-    """
-    webhook = webhooks.get(connection, webhook_id, of_account)
+    """The full hours of event time since `from_ms` with events that the webhook missed."""
+    webhook = get_webhook(connection, webhook_id, of_account=of_account)
     first_ms = -(-from_ms // HOUR_MS) * HOUR_MS
-    found = _of_one(connection, webhook.id, Span.EVENT, first_ms)
+    found = _tallies_of_one(connection, webhook.id, Span.EVENT, first_ms)
     tallies = [each for each in found if each.missed]
     if not tallies:
         return ()
@@ -141,31 +149,31 @@ def _past_replays(
         .where(columns.webhook_id == webhook_id, columns.created_ms > since_ms)
         .where(columns.state == str(ReplayState.COMPLETED))
         .order_by(columns.created_ms.desc())
-        .limit(REPLAYS_LOOKED_AT)
+        .limit(REPLAYS_READ_MAX)
     )
     found = []
     for row in connection.execute(query):
-        options = stored_options.of_column(row.options)
+        options = options_from_column(row.options)
         if not options.event_types and options.target_url in (None, url):
             window = Window(row.from_ms, row.to_ms)
             found.append(PastReplay(row.id, window, row.failed, row.retry_of, row.created_ms))
     return found
 
 
-def forget(connection: Connection, span: Span, before_ms: int) -> int:
-    """Delete some of the rows that begin before `before_ms`; how many.
+def delete_tallies(connection: Connection, span: Span, before_ms: int) -> bool:
+    """Delete up to `DELETED_PER_CALL` tallies that start before `before_ms`.
 
-    At most `FORGOTTEN_PER_CALL`. Locks these, and passes over what others are changing.
+    Returns whether there may be more. Locks the deleted rows; skips rows that others are changing.
     """
     key = delivery_tallies.primary_key
     old = (
         select(*(each.label(f"its_{each.name}") for each in key))
         .where(delivery_tallies.c.span == str(span), delivery_tallies.c.start_ms < before_ms)
-        .limit(FORGOTTEN_PER_CALL)
+        .limit(DELETED_PER_CALL)
         .with_for_update(skip_locked=True)
     )
     rows = [row._asdict() for row in connection.execute(old)]
     if rows:
-        is_it = (each == bindparam(f"its_{each.name}") for each in key)
-        connection.execute(delete(delivery_tallies).where(*is_it), rows)
-    return len(rows)
+        is_row = (each == bindparam(f"its_{each.name}") for each in key)
+        connection.execute(delete(delivery_tallies).where(*is_row), rows)
+    return len(rows) == DELETED_PER_CALL

@@ -1,4 +1,4 @@
-"""The SQL that moves a replay, derived from the table of its states."""
+"""The UPDATE statements of replay state transitions, derived from the table of states."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -6,30 +6,29 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Update, case, literal, update
 
 from app.domain.states import ACTIVE, TERMINAL, ReplayEvent, ReplayState, moves
-from app.store.clock import ms_from_now, now_ms
+from app.store.sql import ms_from_now, now_ms
 from app.store.tables import replays
 
 STOPPED_WITHIN_S: Final = 3
-"""After a cancellation its worker, which learns of it within two seconds, still sends and counts:
-the notice of the end is to be the last that its receiver gets, with the counts of all before."""
+"""A worker learns of a cancellation within two seconds, and delivers until then. The notification
+of the end waits for it: it is the last request, and counts all deliveries."""
 
 
-def moved_by(event: ReplayEvent, values: Mapping[str, Any] | None = None) -> Update:
-    """An UPDATE that takes every replay that may have `event` to where it leads.
+def transition(event: ReplayEvent, values: Mapping[str, Any] | None = None) -> Update:
+    """An UPDATE that applies `event` to every replay whose state allows it, and sets `values`.
 
-    `values` change along. The caller narrows it down to one replay. Zero rows: the replay is in
-    another state by now.
+    The caller limits it to some replays. Zero changed rows mean that the state does not allow it.
     """
     targets = moves(event)
-    # MySQL assigns in this order, and what comes later reads what came before as already changed:
-    # the state, which others look at, comes last.
-    assigned = {**(values or {}), **_values_when_over(event, targets), "state": _target(targets)}
+    # MySQL assigns in this order, and an expression sees columns assigned before it as changed:
+    # the state, which other expressions read, comes last.
+    assigned = {**(values or {}), **_values_of_end(event, targets), "state": _target(targets)}
     is_possible = replays.c.state.in_(sorted(targets))
     return update(replays).where(is_possible).ordered_values(*assigned.items())
 
 
 def _target(targets: dict[ReplayState, ReplayState]) -> ColumnElement[str]:
-    # Only strings of our own enum: their type is str for every driver.
+    # Converted to str: drivers do not know the enum.
     if len(set(targets.values())) == 1:
         return literal(str(next(iter(targets.values()))))
     return case(
@@ -37,11 +36,9 @@ def _target(targets: dict[ReplayState, ReplayState]) -> ColumnElement[str]:
     )
 
 
-def _values_when_over(
-    event: ReplayEvent, targets: dict[ReplayState, ReplayState]
-) -> dict[str, Any]:
-    """What changes along when a replay ends: its webhook is free for another one, and told."""
-    # What is over already is not ended again, as by the last word of a worker that was cancelled.
+def _values_of_end(event: ReplayEvent, targets: dict[ReplayState, ReplayState]) -> dict[str, Any]:
+    """The columns that change when a replay ends: it frees its webhook, and a notice is due."""
+    # A replay that has ended does not end again, as with the last checkpoint after a cancellation.
     ends = {target in TERMINAL for state, target in targets.items() if state in ACTIVE}
     assert len(ends) == 1, "an event either always ends a replay or never does"
     if not ends.pop():

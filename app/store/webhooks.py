@@ -1,7 +1,10 @@
-"""The table of webhooks: every statement on it but the look-up of what changed, see `routing`.
+"""The table of webhooks.
 
-Who changes one has counted the revision up before, and so is the only one to do so; only
-`note_failing` is no change of the routing table, and `lock` is for who writes elsewhere.
+`of_account` limits a function to the webhooks of one account; None means all accounts. Functions
+that take a webhook's id raise `WebhookNotFound` if it does not exist, is deleted, or belongs to
+another account. Functions that change a webhook lock the routing revision (see `revisions`) and the
+webhook's row until the commit; only `record_failing_since` does not change the routing table.
+`routing` creates and deletes webhooks.
 """
 
 from collections.abc import Collection
@@ -10,40 +13,34 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, select, true, update
 
 from app.domain.model import NewWebhook, Validation, Webhook, WebhookStatus
-from app.store.clock import now_ms
 from app.store.errors import TooManyWebhooks, WebhookNotFound
-from app.store.identity import exactly, new_webhook_id
-from app.store.pages import Page, newest_first
+from app.store.pages import PAGE_LIMIT, Page, newest_first
+from app.store.revisions import count_up
+from app.store.sql import IDS_PER_QUERY, TEXT_CHARS_MAX, exactly, new_id, now_ms
 from app.store.tables import webhooks
 
-IDS_PER_QUERY: Final = 500
-"""Older versions of SQLite take no more than 999 parameters."""
-
-REASON_CHARS_MAX: Final = 4_000
-"""Longer reasons are cut: a column of MySQL holds 65,535 bytes."""
-
-_ALIVE = webhooks.c.deleted_ms.is_(None)
+_EXISTS: Final = webhooks.c.deleted_ms.is_(None)
 
 
-def _is_of(of_account: str | None) -> ColumnElement[bool]:
+def _belongs_to(of_account: str | None) -> ColumnElement[bool]:
     return true() if of_account is None else webhooks.c.account_id == of_account
 
 
-def _is_there(webhook_id: str, of_account: str | None = None) -> ColumnElement[bool]:
-    return and_(exactly(webhooks.c.id, webhook_id), _ALIVE, _is_of(of_account))
+def _is_webhook(webhook_id: str, of_account: str | None = None) -> ColumnElement[bool]:
+    return and_(exactly(webhooks.c.id, webhook_id), _EXISTS, _belongs_to(of_account))
 
 
-def create(
-    connection: Connection, new: NewWebhook, revision: int, at_most: int | None = None
+def insert_webhook(
+    connection: Connection, new: NewWebhook, revision: int, at_most: int | None
 ) -> Webhook:
-    """Store `new` under an id of its own, PENDING.
+    """Insert a PENDING webhook with a new id.
 
     Raises:
-        TooManyWebhooks: its account has `at_most` already; None is no bound.
+        TooManyWebhooks: its account has `at_most` webhooks; None is no limit.
     """
     if at_most is not None:
-        _check_room(connection, new.account_id, at_most)
-    webhook_id = new_webhook_id()
+        _check_count(connection, new.account_id, at_most)
+    webhook_id = new_id("wh_")
     connection.execute(
         insert(webhooks).values(
             id=webhook_id,
@@ -57,60 +54,54 @@ def create(
             revision=revision,
         )
     )
-    return get(connection, webhook_id)
+    return get_webhook(connection, webhook_id)
 
 
-def _check_room(connection: Connection, account_id: str, at_most: int) -> None:
-    query = select(func.count()).where(webhooks.c.account_id == account_id, _ALIVE)
+def _check_count(connection: Connection, account_id: str, at_most: int) -> None:
+    query = select(func.count()).where(webhooks.c.account_id == account_id, _EXISTS)
     if connection.execute(query).scalar_one() >= at_most:
         raise TooManyWebhooks(account_id, at_most)
 
 
-def get(connection: Connection, webhook_id: str, of_account: str | None = None) -> Webhook:
-    """The webhook of this id, if it belongs to the account; None is any account.
-
-    Raises:
-        WebhookNotFound: it never was, it was deleted, or it is another account's.
-    """
-    query = select(webhooks).where(_is_there(webhook_id, of_account))
-    row = connection.execute(query).first()
+def get_webhook(
+    connection: Connection, webhook_id: str, *, of_account: str | None = None
+) -> Webhook:
+    """The webhook with this id."""
+    row = connection.execute(select(webhooks).where(_is_webhook(webhook_id, of_account))).first()
     if row is None:
         raise WebhookNotFound(webhook_id)
     return to_webhook(row)
 
 
-def unknown(connection: Connection, webhook_ids: Collection[str]) -> set[str]:
-    """Those of the ids that no webhook has, or only a deleted one."""
-    missing = set(webhook_ids)
-    asked = list(missing)
-    for start in range(0, len(asked), IDS_PER_QUERY):
-        chunk = asked[start : start + IDS_PER_QUERY]
-        query = select(webhooks.c.id).where(webhooks.c.id.in_(chunk), _ALIVE)
-        missing.difference_update(connection.execute(query).scalars())
-    return missing
-
-
-def lock(connection: Connection, webhook_id: str, of_account: str | None) -> Webhook | None:
-    """The webhook, which is not deleted before the transaction ends; None when it is not there."""
-    query = select(webhooks).where(_is_there(webhook_id, of_account)).with_for_update()
+def lock_webhook(connection: Connection, webhook_id: str, of_account: str | None) -> Webhook | None:
+    """The webhook, locked against deletion until the commit; None if it does not exist."""
+    query = select(webhooks).where(_is_webhook(webhook_id, of_account)).with_for_update()
     row = connection.execute(query).first()
     return None if row is None else to_webhook(row)
 
 
-def change(
+def find_unknown(connection: Connection, webhook_ids: Collection[str]) -> set[str]:
+    """The ids that no existing webhook has."""
+    unknown = set(webhook_ids)
+    ids = list(unknown)
+    for start in range(0, len(ids), IDS_PER_QUERY):
+        chunk = ids[start : start + IDS_PER_QUERY]
+        query = select(webhooks.c.id).where(webhooks.c.id.in_(chunk), _EXISTS)
+        unknown.difference_update(connection.execute(query).scalars())
+    return unknown
+
+
+def update_webhook(
     connection: Connection,
     webhook_id: str,
-    url: str | None,
-    description: str | None,
-    revision: int,
-    of_account: str | None,
+    *,
+    url: str | None = None,
+    description: str | None = None,
+    of_account: str | None = None,
 ) -> Webhook:
-    """The webhook with what is not None changed; at another URL it is PENDING. Locks its row.
-
-    Raises:
-        WebhookNotFound: see `get`.
-    """
-    webhook = get(connection, webhook_id, of_account)
+    """Change what is not None, and return the webhook; a new URL makes it PENDING."""
+    revision = count_up(connection)
+    webhook = get_webhook(connection, webhook_id, of_account=of_account)
     values: dict[str, Any] = {}
     if description is not None:
         values["description"] = description
@@ -122,24 +113,21 @@ def change(
             "validated_ms": None,
             "failing_since_ms": None,
         }
-    return _marked(connection, webhook_id, values, revision) if values else webhook
+    return _update(connection, webhook_id, values, revision) if values else webhook
 
 
-def _marked(
+def _update(
     connection: Connection, webhook_id: str, values: dict[str, Any], revision: int
 ) -> Webhook:
     statement = update(webhooks).where(webhooks.c.id == webhook_id)
     connection.execute(statement.values(values | {"revision": revision}))
-    return get(connection, webhook_id)
+    return get_webhook(connection, webhook_id)
 
 
-def enable(connection: Connection, webhook_id: str, url: str, revision: int) -> Webhook:
-    """The webhook, ENABLED if it is still at `url`. Locks its row.
-
-    Raises:
-        WebhookNotFound: see `get`.
-    """
-    webhook = get(connection, webhook_id)
+def enable_webhook(connection: Connection, webhook_id: str, url: str) -> Webhook:
+    """Enable the webhook after its owner verified `url`; no change if it has another URL now."""
+    revision = count_up(connection)
+    webhook = get_webhook(connection, webhook_id)
     if webhook.url != url:
         return webhook
     values = {
@@ -148,42 +136,41 @@ def enable(connection: Connection, webhook_id: str, url: str, revision: int) -> 
         "validated_ms": now_ms(),
         "failing_since_ms": None,
     }
-    return _marked(connection, webhook_id, values, revision)
+    return _update(connection, webhook_id, values, revision)
 
 
-def refuse(
-    connection: Connection, webhook_id: str, url: str, reason: str, revision: int
+def record_failed_verification(
+    connection: Connection, webhook_id: str, url: str, reason: str
 ) -> Webhook:
-    """The webhook with why it is not ENABLED, unless it is, or is at another URL. Locks its row.
+    """Store why the verification of `url` failed.
 
-    Raises:
-        WebhookNotFound: see `get`.
+    No change if the webhook is ENABLED, or has another URL now.
     """
-    webhook = get(connection, webhook_id)
+    revision = count_up(connection)
+    webhook = get_webhook(connection, webhook_id)
     if webhook.url != url or webhook.status is WebhookStatus.ENABLED:
         return webhook
-    values = {"status_reason": reason[:REASON_CHARS_MAX]}
-    return _marked(connection, webhook_id, values, revision)
+    return _update(connection, webhook_id, {"status_reason": reason[:TEXT_CHARS_MAX]}, revision)
 
 
-def disable(
+def disable_webhook(
     connection: Connection,
     webhook_id: str,
     reason: str,
-    at_url: str | None,
-    revision: int,
-    of_account: str | None,
+    *,
+    at_url: str | None = None,
+    of_account: str | None = None,
 ) -> Webhook:
-    """The webhook, DISABLED because of `reason`, unless it is elsewhere by now. Locks its row.
+    """Disable the webhook because of `reason`.
 
-    Raises:
-        WebhookNotFound: see `get`.
+    No change if the receiver that caused it was at `at_url`, and the webhook has another URL now.
     """
-    webhook = get(connection, webhook_id, of_account)
+    revision = count_up(connection)
+    webhook = get_webhook(connection, webhook_id, of_account=of_account)
     if at_url not in (None, webhook.url):
         return webhook
-    values = {"status": str(WebhookStatus.DISABLED), "status_reason": reason[:REASON_CHARS_MAX]}
-    return _marked(connection, webhook_id, values, revision)
+    values = {"status": str(WebhookStatus.DISABLED), "status_reason": reason[:TEXT_CHARS_MAX]}
+    return _update(connection, webhook_id, values, revision)
 
 
 def rotate_secret(
@@ -191,17 +178,15 @@ def rotate_secret(
     webhook_id: str,
     secret: str,
     grace_ms: int,
-    revision: int,
-    of_account: str | None,
+    *,
+    of_account: str | None = None,
 ) -> Webhook:
-    """The webhook with a new secret; the one before it signs on for `grace_ms`. Locks its row.
+    """Replace the webhook's secret; the previous one also signs for `grace_ms`.
 
-    The secret that it has already changes nothing: asked twice, the one before would be lost.
-
-    Raises:
-        WebhookNotFound: see `get`.
+    The current secret changes nothing: a repeated request would lose the previous secret.
     """
-    webhook = get(connection, webhook_id, of_account)
+    revision = count_up(connection)
+    webhook = get_webhook(connection, webhook_id, of_account=of_account)
     if webhook.secret == secret:
         return webhook
     values = {
@@ -209,22 +194,23 @@ def rotate_secret(
         "previous_secret": webhook.secret if grace_ms else None,
         "previous_secret_until_ms": now_ms() + grace_ms if grace_ms else None,
     }
-    return _marked(connection, webhook_id, values, revision)
+    return _update(connection, webhook_id, values, revision)
 
 
-def note_failing(connection: Connection, webhook_id: str, since_ms: int | None) -> None:
-    """Store since when the receiver takes nothing; None: it takes. Locks the webhook's row."""
-    statement = update(webhooks).where(_is_there(webhook_id))
+def record_failing_since(connection: Connection, webhook_id: str, since_ms: int | None) -> None:
+    """Store since when deliveries fail; None if they succeed again. Locks the webhook's row.
+
+    Does nothing if the webhook does not exist.
+    """
+    statement = update(webhooks).where(_is_webhook(webhook_id))
     connection.execute(statement.values(failing_since_ms=since_ms))
 
 
-def delete(connection: Connection, webhook_id: str, revision: int, of_account: str | None) -> None:
-    """Forget the secrets of a webhook and hide it from now on; locks its row.
-
-    Raises:
-        WebhookNotFound: see `get`.
-    """
-    statement = update(webhooks).where(_is_there(webhook_id, of_account))
+def mark_deleted(
+    connection: Connection, webhook_id: str, revision: int, of_account: str | None
+) -> None:
+    """Hide the webhook and erase its secrets; its row remains for the replays that refer to it."""
+    statement = update(webhooks).where(_is_webhook(webhook_id, of_account))
     result = connection.execute(
         statement.values(
             deleted_ms=now_ms(),
@@ -238,18 +224,20 @@ def delete(connection: Connection, webhook_id: str, revision: int, of_account: s
         raise WebhookNotFound(webhook_id)
 
 
-def newest(
+def list_webhooks(
     connection: Connection,
-    status: WebhookStatus | None,
-    cursor: str | None,
-    limit: int,
-    of_account: str | None,
+    cursor: str | None = None,
+    limit: int = PAGE_LIMIT,
+    *,
+    status: WebhookStatus | None = None,
+    of_account: str | None = None,
 ) -> Page[Webhook]:
-    """A page of the webhooks that are there, of one account or all, the latest first.
+    """A page of the webhooks, with one status or any, newest first.
 
-    With a status, those alone that have it.
+    Raises:
+        InvalidCursor: see `pages.decode_cursor`.
     """
-    query = select(webhooks).where(_ALIVE, _is_of(of_account))
+    query = select(webhooks).where(_EXISTS, _belongs_to(of_account))
     if status is not None:
         query = query.where(webhooks.c.status == str(status))
     order = (webhooks.c.created_ms, webhooks.c.id)
@@ -257,7 +245,7 @@ def newest(
 
 
 def to_webhook(row: Row[Any]) -> Webhook:
-    """The value of a row of the table."""
+    """The webhook of a row of the table."""
     return Webhook(
         id=row.id,
         account_id=row.account_id,

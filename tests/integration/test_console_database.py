@@ -15,7 +15,7 @@ from sqlalchemy.engine import make_url
 from app.config import Settings
 from app.domain.accounts import Scope
 from app.store import Store
-from app.store.engine import ANSWER_S, patient_engine
+from app.store.engine import ANSWER_S, migration_engine
 from app.store.tables import console_sessions
 from tests.support.database.mariadb import MariaDbServer
 from tests.support.database.migrated import make_migrated
@@ -83,7 +83,7 @@ def test_who_signs_in_waits_for_nobody_who_tidies_up(mariadb: MariaDbServer) -> 
     with closing(Store.open(database)) as store:
         key, _ = store.create_key("platform", Scope.OPERATOR, "")
         store.open_session(key.id, "over", 0.0)
-        with patient_engine(database) as engine, engine.begin() as tidying:
+        with migration_engine(database) as engine, engine.begin() as tidying:
             tidying.execute(delete(console_sessions))
             store.open_session(key.id, "new", 60.0)
-        assert store.session_key("new") == key
+        assert store.find_session_key("new") == key

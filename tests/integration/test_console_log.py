@@ -13,7 +13,7 @@ from app.api.metrics import Metrics
 from app.config import Settings
 from app.domain.accounts import Scope
 from app.domain.pipeline import PipelineRun, RunOutcome
-from app.domain.presence import ProcessKind
+from app.domain.processes import ProcessKind
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_LOG
@@ -196,7 +196,7 @@ async def test_what_the_log_does_not_have_is_not_found(client: ConsoleClient) ->
 async def test_who_is_at_work_is_told_also_while_the_log_is_away(
     client: ConsoleClient, store: Store, broker: BrokerProcess
 ) -> None:
-    store.be_present(ProcessKind.WORKER, "host:1", "here", TIME_MS, {"jobs": 3})
+    store.record_process_heartbeat(ProcessKind.WORKER, "host:1", "here", TIME_MS, {"jobs": 3})
     page = await client.page("/console/log/processes")
     assert f"127.0.0.1:{broker.port}" in page.main
     assert "jobs: 3" in page.main
@@ -215,7 +215,7 @@ async def test_the_pipelines_runs_are_told_with_what_they_found_missing(
         ("audit", RunOutcome.DONE, {"missing": 2}),
         ("compact", RunOutcome.FAILED, {"error": HOSTILE}),
     ):
-        store.add_run(
+        store.add_pipeline_run(
             PipelineRun(job, "/tables/records", outcome, TIME_MS, TIME_MS + 61_000, summary)
         )
     page = await client.page("/console/log/pipeline")

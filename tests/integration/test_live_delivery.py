@@ -363,7 +363,7 @@ def test_late_events_are_noted_where_replays_find_them(
     scene.produce(EVENTS, [(None, {"event-type": "x"}, b"{}")], time_ms=late_ms)
     partition = partition_for_key(webhook.id.encode(), 4)
     window = Window(late_ms, late_ms + 1)
-    until(lambda: scene.store.late_end(partition, window, origin="here") == 1, "it is noted")
+    until(lambda: scene.store.late_end_offset(partition, window, origin="here") == 1, "it is noted")
     until(lambda: receiver.taken, "it came")
 
 

@@ -38,7 +38,7 @@ def test_what_became_of_each_webhooks_events_is_counted_once(
         scene.until_outcomes(8)
         assert live.stop() == 0
         ids = [mine.id, others.id, disabled.id, deleted.id]
-        settled = scene.store.tallies_of(ids, Span.SETTLED, 0)
+        settled = scene.store.sum_tallies(ids, Span.SETTLED, 0)
         found = {key: (each.delivered, each.missed) for key, each in settled.items()}
         assert found == {mine.id: (2, 1), others.id: (0, 1), disabled.id: (0, 1)}
         assert settled[mine.id].left_over == 1

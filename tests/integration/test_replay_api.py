@@ -14,6 +14,7 @@ import pytest
 from app.config import Settings
 from app.domain.accounts import DEFAULT_ACCOUNT
 from app.domain.delivery import LiveOutcome
+from app.domain.filters import ReplayFilter
 from app.domain.model import (
     Claim,
     Counts,
@@ -234,7 +235,7 @@ def test_a_pending_webhook_may_prove_itself_when_its_replay_is_asked_for(
     assert refused.status_code == 409
     assert refused.json()["type"] == "urn:rewind:problem:webhook-not-enabled"
     assert "503" in refused.json()["detail"]
-    assert api.store.replays(webhook_id=pending.id).items == ()
+    assert api.store.replays(ReplayFilter(webhook_id=pending.id)).items == ()
 
     receiver.answer(204)
     assert client.post("/replays", json=asked(pending)).status_code == 202
@@ -255,7 +256,7 @@ def test_another_target_must_prove_that_it_is_the_same_owners(
         assert problem["type"] == "urn:rewind:problem:not-validated"
         assert (problem["field"], problem["value"]) == ("targetUrl", elsewhere.url)
         assert "401" in problem["detail"]
-        assert api.store.replays(webhook_id=webhook.id).items == ()
+        assert api.store.replays(ReplayFilter(webhook_id=webhook.id)).items == ()
 
         elsewhere.expect(webhook.secret)
         answer = client.post("/replays", json=asked(webhook, targetUrl=elsewhere.url))

@@ -131,7 +131,7 @@ def test_a_late_event_is_looked_for_in_its_own_log(both: tuple[Settings, Setting
             await a.publish(webhook, **{f"new_{n}": -1_000 - n for n in range(10)})
             await a.publish(webhook, late=-2 * HOUR_MS)
             late = Window(a.now_ms - 2 * HOUR_MS, a.now_ms - 2 * HOUR_MS + 1)
-            ends = [a.store.late_end(0, late, origin=origin) for origin in "ab"]
+            ends = [a.store.late_end_offset(0, late, origin=origin) for origin in "ab"]
             assert ends == [11, None]
 
     asyncio.run(scenario())
@@ -205,7 +205,7 @@ def test_what_a_mirror_brought_is_not_delivered_and_what_was_made_here_is(
     }
     assert scrape(live.metrics_port)[MIRRORED] == 45
     partition = partition_for_key(webhook.id.encode(), PARTITIONS)
-    assert scene.store.late_end(partition, Window(0, now_ms()), origin="here") is None
+    assert scene.store.late_end_offset(partition, Window(0, now_ms()), origin="here") is None
 
 
 @ON_SQLITE
@@ -232,9 +232,11 @@ def test_what_a_mirror_brought_late_is_noted_where_replays_of_here_find_it(
     scene.owe(webhook, event(10))
     partition = partition_for_key(webhook.id.encode(), PARTITIONS)
     window = Window(late_ms, late_ms + 1)
-    until(lambda: scene.store.late_end(partition, window, origin="here") == 10, "it is noted")
+    until(
+        lambda: scene.store.late_end_offset(partition, window, origin="here") == 10, "it is noted"
+    )
     until(lambda: is_settled(scene, broker), "all is committed")
-    assert scene.store.late_end(partition, window, origin="elsewhere") is None
+    assert scene.store.late_end_offset(partition, window, origin="elsewhere") is None
     assert sorted(receiver.taken) == sorted([*ids(0, 3), "evt_10"])
 
 
@@ -264,7 +266,7 @@ def test_what_could_not_be_noted_is_not_done_with_and_survives_a_crash(
     scene.live()
     partition = partition_for_key(webhook.id.encode(), PARTITIONS)
     window = Window(late_ms, late_ms + 1)
-    until(lambda: scene.store.late_end(partition, window, origin="here") == 5, "it is noted")
+    until(lambda: scene.store.late_end_offset(partition, window, origin="here") == 5, "it is noted")
     until(lambda: is_settled(scene, broker), "all is committed")
     assert receiver.taken == ["evt_5"]
 
@@ -283,7 +285,7 @@ def test_notes_that_wait_are_made_once_the_database_takes_them(
     until(lambda: is_settled(scene, broker), "all is committed")
     partition = partition_for_key(webhook.id.encode(), PARTITIONS)
     window = Window(late_ms, late_ms + 1)
-    assert scene.store.late_end(partition, window, origin="here") == 5
+    assert scene.store.late_end_offset(partition, window, origin="here") == 5
     assert not receiver.webhooks
 
 
@@ -312,7 +314,7 @@ def test_no_more_is_read_than_may_wait_to_be_noted(
     until(lambda: is_settled(scene, broker), "all is committed")
     assert scrape(live.metrics_port)[MIRRORED] == count
     window = Window(late_ms, late_ms + 1)
-    assert scene.store.late_end(partition, window, origin="here") == count
+    assert scene.store.late_end_offset(partition, window, origin="here") == count
 
 
 @ON_SQLITE
@@ -374,7 +376,9 @@ def test_what_was_delivered_late_is_not_missing_wherever_that_was(
                 bring_outcomes(scene, webhook, *ids(0, 2), time_ms=late_ms)
                 noted = Window(late_ms, late_ms + 1)
                 await asyncio.to_thread(
-                    until, lambda: a.store.late_end(0, noted, origin="a") == 5, "all is noted"
+                    until,
+                    lambda: a.store.late_end_offset(0, noted, origin="a") == 5,
+                    "all is noted",
                 )
                 asked = NewReplay(
                     webhook.id,
@@ -418,7 +422,7 @@ def history_end(scene: LiveScene, webhook: Webhook) -> int | None:
     """How far replays of an hour long ago reach in the partition of a webhook."""
     partition = partition_for_key(webhook.id.encode(), PARTITIONS)
     to_ms = now_ms() - 10 * HOUR_MS
-    return scene.store.late_end(partition, Window(to_ms - HOUR_MS, to_ms), origin="here")
+    return scene.store.late_end_offset(partition, Window(to_ms - HOUR_MS, to_ms), origin="here")
 
 
 @ON_SQLITE
@@ -462,7 +466,7 @@ def test_a_group_whose_position_is_not_in_the_log_begins_anew_and_notes_what_lie
     # What is on time is found without a note.
     partition = partition_for_key(webhook.id.encode(), PARTITIONS)
     recent = Window(now_ms() - MINUTE_MS, now_ms())
-    assert scene.store.late_end(partition, recent, origin="here") is None
+    assert scene.store.late_end_offset(partition, recent, origin="here") is None
 
 
 @ON_SQLITE

@@ -5,7 +5,7 @@ from typing import Self
 from pydantic import Field
 
 from app.api.models.documents import Document, Moment, example
-from app.domain.presence import Process, ProcessKind
+from app.domain.processes import Process, ProcessKind
 
 
 class ProcessDocument(Document):

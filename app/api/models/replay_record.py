@@ -63,7 +63,7 @@ class MoveDocument(Document):
             "state": "ONGOING",
             "leaseEpoch": 2,
             "actor": "replayer-2:4711:0a1b2c",
-            "reason": "no sign of life from replayer-1:4711:3d4e5f",
+            "reason": "no heartbeat from replayer-1:4711:3d4e5f",
             "at": "2026-11-21T08:10:17.000Z",
         }
     )

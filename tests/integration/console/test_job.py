@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from app.domain.accounts import Scope
+from app.domain.filters import ReplayFilter
 from app.domain.model import Replay
 from app.domain.states import TERMINAL, ReplayState
 from tests.support.http.browser import Chromium, Visitor
@@ -137,7 +138,7 @@ def test_what_a_receiver_refused_is_listed_and_sent_again_alone(
         ).to_be_visible()
         if not javascript:
             until(lambda: brought_by_replays(receiver) == ids(0, 3), "they come")
-            retry = scene.store.replays(webhook_id=webhook.id).items[0]
+            retry = scene.store.replays(ReplayFilter(webhook_id=webhook.id)).items[0]
             until(lambda: scene.store.replay(retry.id).state in TERMINAL, "the retry is over")
             page.reload()
         expect(state_of(page)).to_have_text("COMPLETED")

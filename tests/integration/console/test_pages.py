@@ -123,7 +123,7 @@ def _tell_runs(scene: ConsoleScene) -> None:
         ("compact", RunOutcome.FAILED, {"error": "the folder is not there"}),
     ):
         topics = {"events": {"records": 18_230_511, "end": 90_122_870}} if job == "load" else {}
-        scene.store.add_run(
+        scene.store.add_pipeline_run(
             PipelineRun(job, table, outcome, end_ms - 9 * MINUTE_MS, end_ms, summary, topics)
         )
 

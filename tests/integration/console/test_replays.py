@@ -4,6 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from app.domain.accounts import Scope
+from app.domain.filters import ReplayFilter
 from app.domain.model import Webhook
 from app.domain.states import TERMINAL
 from tests.support.http.axe import assert_usable
@@ -71,7 +72,7 @@ def test_a_replay_is_started_without_a_script(
         heading = page.get_by_role("heading", level=1)
         expect(heading).to_contain_text("Job")
         until(lambda: brought_by_replays(receiver) == sorted(ids(0, EVENTS)), "the events come")
-        (job,) = scene.store.replays(webhook_id=webhook.id).items
+        (job,) = scene.store.replays(ReplayFilter(webhook_id=webhook.id)).items
         until(lambda: scene.store.replay(job.id).state in TERMINAL, "the job ends")
         page.reload()
         expect(heading).to_contain_text("COMPLETED")

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.domain.presence import Process
+from app.domain.processes import Process
 from app.store import Store
 from tests.support.database.migrated import make_migrated
 from tests.support.processes.ports import free_port

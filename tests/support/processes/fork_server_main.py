@@ -26,7 +26,7 @@ LOADED_WHEN_RUN: Final = (
     "app.console.application",
     "app.live.server",
     "app.replay_workers.server",
-    "app.store.migration",
+    "alembic.command",
     "logbroker.mirror.client_properties",
     "logbroker.mirror.metrics",
     "logbroker.mirror.mirror",

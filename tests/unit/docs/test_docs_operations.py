@@ -16,7 +16,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from app.api.metrics import Metrics, _registry_of
 from app.api.models.processes import ProcessDocument
 from app.config import Settings
-from app.domain import presence
+from app.domain import processes
 from app.domain.model import JobStatistics
 from app.live.metrics import LiveMetrics
 from app.live.routing import RoutingTable
@@ -266,6 +266,6 @@ def test_every_word_of_the_logs_that_is_told_is_one_that_is_written() -> None:
 def test_every_member_of_a_process_is_told() -> None:
     told = {row["member"]: row[""] for row in table(INDEX, "## Processes")}
     assert told.keys() == {field.alias for field in ProcessDocument.model_fields.values()}
-    assert told["kind"] == ", ".join(presence.ProcessKind)
-    assert f"after {presence.SILENT_AFTER_MS // 1_000} seconds" in told["isSilent"]
-    assert presence.BEAT_S == 5
+    assert told["kind"] == ", ".join(processes.ProcessKind)
+    assert f"after {processes.SILENT_AFTER_MS // 1_000} seconds" in told["isSilent"]
+    assert processes.HEARTBEAT_S == 5

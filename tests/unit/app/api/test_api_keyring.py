@@ -27,7 +27,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def keyring(store: Store, clock: Clock) -> Keyring:
-    return Keyring(store.key_of, clock=clock)
+    return Keyring(store.find_key, clock=clock)
 
 
 def take_database_away(store: Store, folder: Path) -> None:
@@ -102,7 +102,7 @@ async def test_no_more_keys_are_kept_than_allowed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("app.api.keyring.KEYS_MAX", 2)
-    keyring = Keyring(store.key_of, clock=clock)
+    keyring = Keyring(store.find_key, clock=clock)
     for _, token in (operator, developer, other_developer):
         await keyring.key_of(token)
     seen = [keyring.has_seen(token) for _, token in (operator, developer, other_developer)]

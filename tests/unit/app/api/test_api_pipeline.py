@@ -93,7 +93,7 @@ async def test_what_is_no_run_is_refused_by_name(
     problem = answer.json()
     assert problem["field"].startswith(field)
     assert problem["allowed"]
-    assert store.latest_runs().items == ()
+    assert store.latest_pipeline_runs().items == ()
 
 
 async def test_what_is_asked_for_is_a_job_and_a_subject(client: AsyncClient) -> None:

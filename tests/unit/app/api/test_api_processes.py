@@ -1,7 +1,7 @@
 import pytest
 from httpx import AsyncClient
 
-from app.domain.presence import ProcessKind
+from app.domain.processes import ProcessKind
 from app.domain.windows import format_time
 from app.store import Store
 
@@ -9,8 +9,10 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_an_operator_sees_who_is_at_work(client: AsyncClient, store: Store) -> None:
-    store.be_present(ProcessKind.WORKER, "there:2:f00", "west", 1_000, {"jobs": 3, "jobsMax": 4})
-    store.be_present(ProcessKind.API, "here:1", "east", 2_000, {})
+    store.record_process_heartbeat(
+        ProcessKind.WORKER, "there:2:f00", "west", 1_000, {"jobs": 3, "jobsMax": 4}
+    )
+    store.record_process_heartbeat(ProcessKind.API, "here:1", "east", 2_000, {})
     (known,) = (each for each in store.processes() if each.kind is ProcessKind.WORKER)
     answer = await client.get("/processes")
     assert answer.status_code == 200

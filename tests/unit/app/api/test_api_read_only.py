@@ -39,5 +39,5 @@ def test_a_read_only_key_is_one_in_every_list(store: Store) -> None:
     key, token = store.create_key("alice", Scope.OPERATOR, "", is_read_only=True)
     assert key.is_read_only
     assert key.scope is Scope.OPERATOR
-    assert store.key_of(token) == key
+    assert store.find_key(token) == key
     assert key in set(store.keys())

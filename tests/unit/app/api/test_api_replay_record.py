@@ -50,7 +50,7 @@ async def test_a_move_tells_who_when_and_why(
         "state": "STARTED",
         "leaseEpoch": 2,
         "actor": "heir",
-        "reason": "no sign of life from dead",
+        "reason": "no heartbeat from dead",
     }
 
 

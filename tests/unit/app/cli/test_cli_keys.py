@@ -40,7 +40,7 @@ def test_a_new_key_stands_alone_on_standard_output_and_nowhere_else(store: Store
     result = keys(url, "create", "--account", "acme", "--description", "laptop")
     assert result.exit_code == 0
     token = result.stdout.removesuffix("\n")
-    key = store.key_of(token)
+    key = store.find_key(token)
     assert key is not None
     assert (key.account.name, key.scope, key.description) == ("acme", Scope.DEVELOPER, "laptop")
     assert key.id in result.stderr
@@ -49,7 +49,7 @@ def test_a_new_key_stands_alone_on_standard_output_and_nowhere_else(store: Store
 
 def test_a_key_may_be_made_for_an_operator(store: Store, url: str) -> None:
     token = keys(url, "create", "--account", "default", "--scope", "operator").stdout.strip()
-    key = store.key_of(token)
+    key = store.find_key(token)
     assert key is not None
     assert key.sees is None
 
@@ -69,7 +69,7 @@ def test_a_revoked_key_is_listed_as_such(store: Store, url: str) -> None:
     gone, gone_token = store.create_key("acme", Scope.OPERATOR, "")
     result = keys(url, "revoke", gone.id)
     assert (result.exit_code, result.stdout) == (0, "")
-    assert store.key_of(gone_token) is None
+    assert store.find_key(gone_token) is None
     listed = keys(url, "list").stdout
     states = {line.split()[0]: line.split()[4] for line in listed.splitlines()}
     assert states == {good.id: "good", gone.id: "revoked"}

@@ -33,7 +33,7 @@ def test_the_first_start_makes_a_key_that_only_its_owner_can_read(
     settings: Settings, store: Store
 ) -> None:
     token = operator_key.ensure(settings)
-    key = store.key_of(token)
+    key = store.find_key(token)
     assert key is not None
     assert key.scope is Scope.OPERATOR
     file = settings.data_dir / "operator.key"
@@ -55,7 +55,7 @@ def test_a_key_that_opens_nothing_is_replaced(settings: Settings, store: Store) 
     for useless in ("", "no key\n", "\N{SNOWMAN}\0", f"{developers}\n"):
         file.write_text(useless)
         token = operator_key.ensure(settings)
-        key = store.key_of(token)
+        key = store.find_key(token)
         assert key is not None
         assert key.sees is None
         store.revoke_key(key.id)

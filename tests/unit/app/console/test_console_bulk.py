@@ -226,7 +226,7 @@ class TestRetry:
         ]
 
     def retries(self, store: Store) -> dict[str | None, Replay]:
-        page = store.replays_matching(ReplayFilter(frozenset({ReplayState.OPEN})))
+        page = store.replays(ReplayFilter(frozenset({ReplayState.OPEN})))
         return {replay.retry_of: replay for replay in page.items}
 
     async def test_only_what_is_over_and_has_failures_is_tried_again(

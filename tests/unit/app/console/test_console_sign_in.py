@@ -132,13 +132,13 @@ async def test_sessions_of_a_key_are_bounded_and_the_oldest_end(
     tokens = [f"{number:043}" for number in range(101)]
     for token in tokens:
         store.open_session(key.id, token, 60.0)
-    assert store.session_key(tokens[-1]) == key
-    assert sum(store.session_key(token) is not None for token in tokens) == 100
+    assert store.find_session_key(tokens[-1]) == key
+    assert sum(store.find_session_key(token) is not None for token in tokens) == 100
 
 
 async def test_a_session_ends_by_itself(store: Store, operator: Issued) -> None:
     store.open_session(operator[0].id, "x" * 43, 0.0)
-    assert store.session_key("x" * 43) is None
+    assert store.find_session_key("x" * 43) is None
 
 
 @pytest.mark.parametrize("csrf", ["", "0" * 64, "\N{SNOWMAN}"])

@@ -4,7 +4,7 @@ import pytest
 
 from app.console.formats import NOTHING
 from app.console.processes import in_words
-from app.domain.presence import Process, ProcessKind
+from app.domain.processes import Process, ProcessKind
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ async def test_a_row_says_why_a_webhook_is_not_enabled_or_since_when_it_fails(
     client: ConsoleClient, store: Store, webhook: Webhook, others_webhook: Webhook
 ) -> None:
     store.disable_webhook(webhook.id, "we move to another place")
-    store.note_failing(others_webhook.id, now_ms() - 2 * HOUR_MS)
+    store.record_failing_since(others_webhook.id, now_ms() - 2 * HOUR_MS)
     rows = {row.split()[0]: row for row in (await client.page(LIST)).texts(ROWS)}
     assert "DISABLED we move to another place" in rows[webhook.id]
     assert "ENABLED takes nothing since 2 h ago" in rows[others_webhook.id]

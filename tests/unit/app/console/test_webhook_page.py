@@ -80,7 +80,7 @@ async def test_the_page_says_why_nothing_is_sent_and_since_when_it_fails(
     store.disable_webhook(webhook.id, "410 Gone: it wants no more events")
     assert "410 Gone: it wants no more events" in (await client.page(page_of(webhook))).main
     since_ms = hour_ms(3)
-    store.note_failing(others_webhook.id, since_ms)
+    store.record_failing_since(others_webhook.id, since_ms)
     page = await client.page(page_of(others_webhook))
     assert f"takes nothing since {format_time(since_ms)[:19].replace('T', ' ')}" in page.main
 

@@ -74,7 +74,7 @@ async def test_more_than_a_transaction_holds_is_stored_in_several(counting: Coun
     ids = [f"wh_{number}" for number in range(ROWS_PER_ADD + 1)]
     counting.count(*ids)
     await counting.writer.flush()
-    assert len(counting.store.tallies_of(ids, Span.SETTLED, 0)) == len(ids)
+    assert len(counting.store.sum_tallies(ids, Span.SETTLED, 0)) == len(ids)
 
 
 async def test_while_the_database_is_away_counts_add_up(mariadb: MariaDbServer) -> None:

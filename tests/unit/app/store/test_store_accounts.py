@@ -16,7 +16,7 @@ def test_a_key_is_found_by_its_text_and_names_its_account(store: Store) -> None:
     assert key.id.startswith("key_")
     assert key.account.id.startswith("acc_")
     assert key.sees == key.account.id
-    assert store.key_of(token) == key
+    assert store.find_key(token) == key
 
 
 def test_a_key_is_shown_once_and_kept_as_a_hash(store: Store, database_url: str) -> None:
@@ -38,7 +38,7 @@ def test_two_keys_of_an_account_are_two_keys_of_one_account(store: Store) -> Non
     assert one.account == two.account
     assert one.account.id != other.account.id
     assert (one.id, one_token) != (two.id, two_token)
-    assert store.key_of(two_token) == two
+    assert store.find_key(two_token) == two
 
 
 def test_an_operator_sees_all_accounts(store: Store) -> None:
@@ -50,10 +50,10 @@ def test_an_operator_sees_all_accounts(store: Store) -> None:
 @pytest.mark.parametrize("token", ["", "rwk_", "rwk_é", "rwk_\udcff", "x" * 10_000])
 def test_a_text_that_is_no_key_finds_none(store: Store, token: str) -> None:
     key, real = store.create_key("acme", Scope.DEVELOPER, "")
-    assert store.key_of(token) is None
-    assert store.key_of(real.upper()) is None
-    assert store.key_of(real + " ") is None
-    assert store.key_of(key.id) is None
+    assert store.find_key(token) is None
+    assert store.find_key(real.upper()) is None
+    assert store.find_key(real + " ") is None
+    assert store.find_key(key.id) is None
 
 
 def test_a_revoked_key_opens_nothing_and_stays_listed(store: Store) -> None:
@@ -62,8 +62,8 @@ def test_a_revoked_key_opens_nothing_and_stays_listed(store: Store) -> None:
     revoked = store.revoke_key(key.id)
     assert revoked.revoked_ms is not None
     assert revoked.revoked_ms >= key.created_ms
-    assert store.key_of(token) is None
-    assert store.key_of(other_token) == other
+    assert store.find_key(token) is None
+    assert store.find_key(other_token) == other
     assert set(store.keys()) == {revoked, other}
 
 
@@ -78,7 +78,7 @@ def test_an_unknown_key_cannot_be_revoked(store: Store, key_id: str) -> None:
     for unknown in (key_id, key.id.upper(), key.id + " "):
         with pytest.raises(KeyNotFound, match="does not exist"):
             store.revoke_key(unknown)
-    assert store.key_of(token) == key
+    assert store.find_key(token) == key
 
 
 def test_keys_are_listed_from_the_oldest(store: Store) -> None:

@@ -59,20 +59,20 @@ def test_nobody_claims_a_replay_before_its_records_are_there(store: Store) -> No
     replay = new_replay(store)
     assert (replay.state, replay.awaits, replay.offsets) == (ReplayState.OPEN, AWAITS, None)
     assert store.claim("worker", 60, HERE) is None
-    told = store.restore_is_missing(replay.id, "x" * 5_000)
+    told = store.record_missing_records(replay.id, "x" * 5_000)
     assert told.awaits == replace(AWAITS, missing="x" * 2_000)
     # Neither a pause nor what follows lets anybody have it.
     store.pause_replay(replay.id)
     assert store.resume_replay(replay.id).awaits == told.awaits
     assert store.claim("worker", 60, HERE) is None
-    ready = store.restored(replay.id, OFFSETS)
+    ready = store.record_restore(replay.id, OFFSETS)
     assert (ready.state, ready.awaits, ready.offsets) == (ReplayState.OPEN, None, OFFSETS)
-    assert store.restored(replay.id, OFFSETS) == ready
+    assert store.record_restore(replay.id, OFFSETS) == ready
     assert store.claim("worker", 60, "elsewhere") is None
     claim = taken(store)
     assert (claim.replay.id, claim.replay.source) == (replay.id, Source.ARCHIVE)
     # Said again, by a job that lost the answer, it disturbs nobody.
-    assert store.restored(replay.id, OFFSETS).lease_epoch == claim.lease.epoch
+    assert store.record_restore(replay.id, OFFSETS).lease_epoch == claim.lease.epoch
     assert store.begin_delivery(claim.lease, OFFSETS)
 
 
@@ -80,12 +80,12 @@ def test_what_waits_for_no_records_cannot_be_told_of_any(store: Store) -> None:
     of_log, _ = store.create_replay(NewReplay(new_webhook(store), Window(1, 2), origin=HERE))
     over, there = new_replay(store), new_replay(store)
     assert store.cancel_replay(over.id).awaits is None
-    store.restored(there.id, OFFSETS)
+    store.record_restore(there.id, OFFSETS)
     for replay_id in (of_log.id, over.id, there.id):
         with pytest.raises(NothingToRestore):
-            store.restored(replay_id, OffsetRange(3, 11, 20))
+            store.record_restore(replay_id, OffsetRange(3, 11, 20))
         with pytest.raises(NothingToRestore):
-            store.restore_is_missing(replay_id, "all of it")
+            store.record_missing_records(replay_id, "all of it")
 
 
 def new_webhook(store: Store) -> str:
@@ -95,7 +95,7 @@ def new_webhook(store: Store) -> str:
 def test_records_that_come_while_it_is_paused_wait_until_it_is_resumed(store: Store) -> None:
     replay = new_replay(store)
     store.pause_replay(replay.id)
-    assert store.restored(replay.id, OFFSETS).state is ReplayState.PAUSED
+    assert store.record_restore(replay.id, OFFSETS).state is ReplayState.PAUSED
     assert store.claim("worker", 60, HERE) is None
     store.resume_replay(replay.id)
     claim = taken(store)
@@ -117,7 +117,7 @@ def test_replays_of_both_sources_are_claimed_by_who_waits_longest(
     for number in range(6):
         if number % 2:
             replay = new_replay(store)
-            store.restored(replay.id, OFFSETS)
+            store.record_restore(replay.id, OFFSETS)
         else:
             replay, _ = store.create_replay(
                 NewReplay(new_webhook(store), Window(1, 2), origin=HERE)
@@ -138,7 +138,7 @@ def age(database_url: str, replay: Replay, **earlier_ms: int) -> None:
 def test_a_worker_of_the_version_before_finds_none_of_them(store: Store, database_url: str) -> None:
     """It would look for their offsets in `delivery_log`."""
     waiting, there = new_replay(store), new_replay(store)
-    store.restored(there.id, OFFSETS)
+    store.record_restore(there.id, OFFSETS)
     dead = taken(store, lease_s=0)
     assert dead.replay.id == there.id
     query = text(
@@ -165,9 +165,9 @@ def test_the_restore_job_sees_what_waits_and_what_is_needed(
     statistics = store.job_statistics(HERE)
     assert 90 <= statistics.oldest_unrestored_s[HERE] < 3_600
     assert statistics.oldest_open_s[HERE] == 0
-    store.restored(second.id, OFFSETS)
+    store.record_restore(second.id, OFFSETS)
     third = new_replay(store)
-    store.restored(third.id, OffsetRange(3, 15, 40))
+    store.record_restore(third.id, OffsetRange(3, 15, 40))
     assert store.awaiting_restore(HERE, 10).needed_from == {3: 10}
     # A replay that ended well needs nothing more.
     while (claim := store.claim("worker", 60, HERE)) is not None:

@@ -11,8 +11,8 @@ from sqlalchemy import Connection, select, text, update
 from app.domain.model import NewReplay, NewWebhook, Webhook, Window
 from app.store import Store, StoreUnavailable, engine, is_migrated, leases, migrate
 from app.store import webhooks as webhooks_table
-from app.store.clock import now_ms
 from app.store.engine import Database
+from app.store.sql import now_ms
 from app.store.tables import webhooks
 from app.webhooks.signing import new_secret
 from tests.support.database.mariadb import MariaDbServer, require_mariadb
@@ -67,7 +67,7 @@ def test_one_statement_is_committed_before_its_client_says_so(mariadb_url: str) 
         other.write(lambda them: them.execute(text("UPDATE webhooks SET description = 'newer'")))
         return store.webhook(webhook.id).description
 
-    assert writer.write_one(change) == "newer"
+    assert writer.autocommit(change) == "newer"
     assert writer.write(lambda db: db.scalar(text("SELECT @@autocommit"))) == 0
     for each in (writer, other, store):
         each.close()
@@ -81,7 +81,7 @@ def test_a_claim_in_progress_hides_no_other_job(mariadb_url: str) -> None:
     database = Database(mariadb_url)
 
     def claim_beside(db: Connection) -> set[str]:
-        slow = leases.claim(db, "slow", 60)
+        slow = leases.claim_from_queue(db, "slow", 60)
         quick = store.claim("quick", 60)
         nothing_left = store.claim("late", 60)
         assert slow is not None
@@ -210,7 +210,7 @@ def test_an_error_of_the_database_shows_no_secret(empty_database_url: str) -> No
     new = NewWebhook("https://example.com/", "", new_secret())
     database = Database(empty_database_url)
     with pytest.raises(Exception, match="webhooks") as refused:  # its tables are not there
-        database.write(lambda db: webhooks_table.create(db, new, revision=1))
+        database.write(lambda db: webhooks_table.insert_webhook(db, new, 1, None))
     database.close()
     told = "".join(traceback.format_exception(refused.value))
     assert "INSERT INTO webhooks" in told
@@ -220,13 +220,13 @@ def test_an_error_of_the_database_shows_no_secret(empty_database_url: str) -> No
 def test_a_client_that_is_frozen_in_a_transaction_loses_its_locks(
     mariadb_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "SILENT_S", 1)
+    monkeypatch.setattr(engine, "IDLE_S", 1)
     store, frozen = Store.open(mariadb_url), Database(mariadb_url)
     webhook = store.create_webhook(NewWebhook("https://example.com/", "", new_secret()))
     replay, _ = store.create_replay(NewReplay(webhook.id, Window(0, 1)))
 
     def freeze(db: Connection) -> None:
-        assert leases.claim(db, "frozen", 60) is not None
+        assert leases.claim_from_queue(db, "frozen", 60) is not None
         deadline_s = time.monotonic() + DEADLINE_S
         while (claim := store.claim("quick", 60)) is None and time.monotonic() < deadline_s:
             time.sleep(0.05)

@@ -31,9 +31,9 @@ def asked(store: Store, database_url: str) -> list[str]:
 
 def found(store: Store, wanted: ReplayFilter) -> list[str]:
     """What the list of a filter holds; the numbers and the ids alone say the same."""
-    ids = [replay.id for replay in store.replays_matching(wanted).items]
+    ids = [replay.id for replay in store.replays(wanted).items]
     assert sum(store.count_by_state(wanted).values()) == len(ids)
-    assert list(store.ids_matching(wanted, 2**62, 10)) == ids
+    assert list(store.replay_ids(wanted, 2**62, 10)) == ids
     return ids
 
 

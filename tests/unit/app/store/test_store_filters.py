@@ -71,7 +71,7 @@ def pages(store: Store, wanted: ReplayFilter, of_account: str | None = None) -> 
     """The ids of all pages."""
     ids, cursor = [], None
     while True:
-        page = store.replays_matching(wanted, cursor, 7, of_account=of_account)
+        page = store.replays(wanted, cursor, 7, of_account=of_account)
         assert len(page.items) == 7 or page.next_cursor is None
         ids += [replay.id for replay in page.items]
         cursor = page.next_cursor
@@ -81,7 +81,7 @@ def pages(store: Store, wanted: ReplayFilter, of_account: str | None = None) -> 
 
 def test_a_list_has_what_fits_in_order_and_once(store: Store, database: Database) -> None:
     known = fill(database, store, 50)
-    (own,) = store.replays_matching(ReplayFilter(), limit=1).items
+    (own,) = store.replays(ReplayFilter(), limit=1).items
     states = [frozenset[ReplayState](), ACTIVE, frozenset({ReplayState.COMPLETED})]
     choices = product([*states, frozenset(ReplayState)], (None, "wh_7"), (None, "acc_3"))
     for chosen, webhook_id, account_id in choices:
@@ -98,7 +98,7 @@ def test_a_list_has_what_fits_in_order_and_once(store: Store, database: Database
         for wanted, of_account in ((by_owner, None), (by_caller, account_id)):
             found = pages(store, wanted, of_account)
             assert [each for each in found if each != own.id] == ids
-            asked = store.ids_matching(wanted, EVER_MS, 1_000, of_account=of_account)
+            asked = store.replay_ids(wanted, EVER_MS, 1_000, of_account=of_account)
             assert list(asked) == found
         counted = store.count_by_state(by_owner)
         assert set(counted) == set(ReplayState)
@@ -109,8 +109,8 @@ def test_a_list_has_what_fits_in_order_and_once(store: Store, database: Database
 def test_nobody_sees_more_by_asking_for_anothers(store: Store, database: Database) -> None:
     known = fill(database, store, 10)
     others = ReplayFilter(account_id="acc_2")
-    assert store.replays_matching(others, of_account="acc_1").items == ()
-    assert store.ids_matching(others, EVER_MS, 9, of_account="acc_1") == ()
+    assert store.replays(others, of_account="acc_1").items == ()
+    assert store.replay_ids(others, EVER_MS, 9, of_account="acc_1") == ()
     assert set(store.count_by_state(others, of_account="acc_1").values()) == {0}
     ids = [replay.id for replay in known]
     seen = store.replays_by_id(ids, of_account="acc_1")
@@ -121,10 +121,10 @@ def test_a_list_may_be_long_and_ends_where_it_was_told_to(store: Store, database
     known = fill(database, store, 30)
     before_ms = known[11].created_ms
     older = [replay.id for replay in known if replay.created_ms <= before_ms]
-    assert store.ids_matching(ReplayFilter(), before_ms, 1_000) == tuple(older)
-    assert store.ids_matching(ReplayFilter(), before_ms, 5) == tuple(older[:5])
+    assert store.replay_ids(ReplayFilter(), before_ms, 1_000) == tuple(older)
+    assert store.replay_ids(ReplayFilter(), before_ms, 5) == tuple(older[:5])
     over = ReplayFilter(frozenset({ReplayState.COMPLETED, ReplayState.CANCELLED}))
-    assert len(store.ids_matching(over, before_ms, 5)) == 5
+    assert len(store.replay_ids(over, before_ms, 5)) == 5
 
 
 def test_replays_are_looked_up_by_as_many_ids_as_one_likes(
@@ -139,7 +139,7 @@ def test_replays_are_looked_up_by_as_many_ids_as_one_likes(
 
 def test_a_cursor_of_nobody_is_refused(store: Store) -> None:
     with pytest.raises(InvalidCursor):
-        store.replays_matching(ReplayFilter(ACTIVE), "nonsense")
+        store.replays(ReplayFilter(ACTIVE), "nonsense")
 
 
 def effort(database: Database, work: Callable[[Connection], object]) -> int:
@@ -189,7 +189,9 @@ def test_a_page_costs_no_look_at_all_replays(store: Store, database: Database) -
 
 
 def _page(db: Connection, wanted: ReplayFilter) -> None:
-    replay_filters.matching(db, wanted, None, 20, "acc_3" if wanted.account_id else None)
+    replay_filters.list_replays(
+        db, wanted, None, 20, of_account="acc_3" if wanted.account_id else None
+    )
 
 
 def test_counting_reads_an_index_alone(store: Store, database: Database) -> None:
@@ -199,8 +201,10 @@ def test_counting_reads_an_index_alone(store: Store, database: Database) -> None
         detail = database.read(lambda db: db.execute(plan).one().detail)
         assert "USING COVERING INDEX" in detail
     # Each entry once, and none of its rows.
-    of_all = effort(database, lambda db: replay_filters.count_by_state(db, ReplayFilter(), None))
-    of_one = effort(database, lambda db: replay_filters.count_by_state(db, ReplayFilter(), "acc_3"))
+    of_all = effort(database, lambda db: replay_filters.count_by_state(db, ReplayFilter()))
+    of_one = effort(
+        database, lambda db: replay_filters.count_by_state(db, ReplayFilter(), of_account="acc_3")
+    )
     assert of_all < 3_050
     assert of_one < 800
 

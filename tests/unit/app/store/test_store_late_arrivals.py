@@ -7,7 +7,7 @@ from app.domain.lateness import LateSpan
 from app.domain.model import Window
 from app.store import Store
 from app.store.engine import open_engine
-from app.store.late_arrivals import EXPIRED_PER_NOTE
+from app.store.late_arrivals import EXPIRED_PER_CALL
 from app.store.tables import late_arrivals
 from tests.support.processes.waiting import until
 
@@ -34,36 +34,36 @@ def row_count(database_url: str) -> int:
 
 def test_a_window_reaches_the_highest_end_of_the_spans_it_meets(store: Store) -> None:
     spans = [span(1, 10, 20, 500), span(1, 15, 30, 700), span(1, 40, 50, 900), span(2, 0, 99, 999)]
-    store.note_late_arrivals(spans, FOREVER_MS, origin=HERE)
-    assert store.late_end(1, Window(0, 100), origin=HERE) == 900
-    assert store.late_end(1, Window(12, 18), origin=HERE) == 700
-    assert store.late_end(1, Window(11, 15), origin=HERE) == 500
-    assert store.late_end(2, Window(12, 18), origin=HERE) == 999
+    store.record_late_arrivals(spans, FOREVER_MS, origin=HERE)
+    assert store.late_end_offset(1, Window(0, 100), origin=HERE) == 900
+    assert store.late_end_offset(1, Window(12, 18), origin=HERE) == 700
+    assert store.late_end_offset(1, Window(11, 15), origin=HERE) == 500
+    assert store.late_end_offset(2, Window(12, 18), origin=HERE) == 999
 
 
 def test_a_span_and_a_window_that_only_touch_do_not_meet(store: Store) -> None:
-    store.note_late_arrivals([span(1, 10, 20, 500)], FOREVER_MS, origin=HERE)
-    assert store.late_end(1, Window(5, 10), origin=HERE) is None
-    assert store.late_end(1, Window(5, 11), origin=HERE) == 500
-    assert store.late_end(1, Window(19, 25), origin=HERE) == 500
-    assert store.late_end(1, Window(20, 25), origin=HERE) is None
+    store.record_late_arrivals([span(1, 10, 20, 500)], FOREVER_MS, origin=HERE)
+    assert store.late_end_offset(1, Window(5, 10), origin=HERE) is None
+    assert store.late_end_offset(1, Window(5, 11), origin=HERE) == 500
+    assert store.late_end_offset(1, Window(19, 25), origin=HERE) == 500
+    assert store.late_end_offset(1, Window(20, 25), origin=HERE) is None
 
 
 def test_a_partition_without_late_arrivals_has_no_end_of_them(store: Store) -> None:
-    store.note_late_arrivals([span(1, 10, 20, 500)], FOREVER_MS, origin=HERE)
-    assert store.late_end(0, Window(10, 20), origin=HERE) is None
+    store.record_late_arrivals([span(1, 10, 20, 500)], FOREVER_MS, origin=HERE)
+    assert store.late_end_offset(0, Window(10, 20), origin=HERE) is None
 
 
 def test_the_last_note_of_a_window_tells_when_late_events_came(store: Store) -> None:
     before_ms = time.time_ns() // 1_000_000 - CLOCKS_MS
-    store.note_late_arrivals([span(1, 10, 20, 500)], FOREVER_MS, origin=HERE)
-    first_ms = store.late_noted_ms(1, Window(19, 25), origin=HERE)
+    store.record_late_arrivals([span(1, 10, 20, 500)], FOREVER_MS, origin=HERE)
+    first_ms = store.late_recorded_ms(1, Window(19, 25), origin=HERE)
     assert first_ms is not None
     assert before_ms <= first_ms <= time.time_ns() // 1_000_000 + CLOCKS_MS
     until(lambda: time.time_ns() // 1_000_000 > first_ms + CLOCKS_MS, "the clock has gone on")
-    store.note_late_arrivals([span(1, 15, 16, 400)], FOREVER_MS, origin="")
-    assert store.late_noted_ms(1, Window(17, 25), origin=HERE) == first_ms
-    last_ms = store.late_noted_ms(1, Window(0, 99), origin=HERE)
+    store.record_late_arrivals([span(1, 15, 16, 400)], FOREVER_MS, origin="")
+    assert store.late_recorded_ms(1, Window(17, 25), origin=HERE) == first_ms
+    last_ms = store.late_recorded_ms(1, Window(0, 99), origin=HERE)
     assert last_ms is not None
     assert last_ms > first_ms
     for partition, window, origin in (
@@ -71,14 +71,15 @@ def test_the_last_note_of_a_window_tells_when_late_events_came(store: Store) -> 
         (2, Window(10, 20), HERE),
         (1, Window(10, 15), "b"),
     ):
-        assert store.late_noted_ms(partition, window, origin=origin) is None
+        assert store.late_recorded_ms(partition, window, origin=origin) is None
 
 
 def test_a_request_may_bring_late_events_of_thousands_of_partitions(store: Store) -> None:
     spans = [span(number, 10, 20, number + 1) for number in range(2_000)]
-    store.note_late_arrivals(spans, FOREVER_MS, origin=HERE)
+    store.record_late_arrivals(spans, FOREVER_MS, origin=HERE)
     assert [
-        store.late_end(number, Window(10, 11), origin=HERE) for number in (0, 199, 200, 1_999)
+        store.late_end_offset(number, Window(10, 11), origin=HERE)
+        for number in (0, 199, 200, 1_999)
     ] == [
         1,
         200,
@@ -90,24 +91,24 @@ def test_a_request_may_bring_late_events_of_thousands_of_partitions(store: Store
 def test_spans_that_no_replay_can_ask_for_are_forgotten(store: Store, database_url: str) -> None:
     old = span(1, NOW_MS - 3 * HOUR_MS, NOW_MS - 2 * HOUR_MS, 10)
     kept = span(1, NOW_MS - 3 * HOUR_MS, NOW_MS, 20)
-    store.note_late_arrivals([old, kept], FOREVER_MS, origin=HERE)
+    store.record_late_arrivals([old, kept], FOREVER_MS, origin=HERE)
     assert row_count(database_url) == 2
-    store.note_late_arrivals([span(2, NOW_MS, NOW_MS + 1, 5)], HOUR_MS, origin=HERE)
+    store.record_late_arrivals([span(2, NOW_MS, NOW_MS + 1, 5)], HOUR_MS, origin=HERE)
     assert row_count(database_url) == 2
-    assert store.late_end(1, old.window, origin=HERE) == 20
+    assert store.late_end_offset(1, old.window, origin=HERE) == 20
 
 
 def test_one_note_forgets_a_bounded_number_of_spans(store: Store, database_url: str) -> None:
-    old = [span(1, 10, 20, number) for number in range(EXPIRED_PER_NOTE + 100)]
-    store.note_late_arrivals(old, FOREVER_MS, origin=HERE)
-    store.note_late_arrivals([span(1, NOW_MS, NOW_MS + 1, 5)], HOUR_MS, origin=HERE)
+    old = [span(1, 10, 20, number) for number in range(EXPIRED_PER_CALL + 100)]
+    store.record_late_arrivals(old, FOREVER_MS, origin=HERE)
+    store.record_late_arrivals([span(1, NOW_MS, NOW_MS + 1, 5)], HOUR_MS, origin=HERE)
     assert row_count(database_url) == 100 + 1
-    store.note_late_arrivals([span(1, NOW_MS, NOW_MS + 1, 6)], HOUR_MS, origin=HERE)
+    store.record_late_arrivals([span(1, NOW_MS, NOW_MS + 1, 6)], HOUR_MS, origin=HERE)
     assert row_count(database_url) == 2
 
 
 def test_many_note_at_once_while_old_spans_are_forgotten(store: Store, database_url: str) -> None:
-    store.note_late_arrivals(
+    store.record_late_arrivals(
         [span(1, 10, 20, number) for number in range(400)], FOREVER_MS, origin=HERE
     )
 
@@ -116,7 +117,7 @@ def test_many_note_at_once_while_old_spans_are_forgotten(store: Store, database_
             spans = [
                 span(partition, NOW_MS, NOW_MS + 1, number * 10 + turn) for partition in (1, 2)
             ]
-            store.note_late_arrivals(spans, HOUR_MS, origin=HERE)
+            store.record_late_arrivals(spans, HOUR_MS, origin=HERE)
 
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(note, range(8)))

@@ -12,7 +12,7 @@ from app.domain.accounts import DEFAULT_ACCOUNT
 from app.domain.model import Counts, IdempotencyKey, Validation, WebhookStatus, Window
 from app.domain.options import NoticeStyle, ReplayOptions
 from app.domain.states import ReplayState
-from app.store import Store, is_migrated, migrate, migration
+from app.store import Store, is_migrated, migrate, schema
 from app.store.engine import open_engine
 from app.store.tables import metadata
 from tests.support.database.mariadb import MariaDbServer
@@ -36,9 +36,7 @@ class Killed(Exception):
 
 
 def migrate_to(url: str, revision: str) -> None:
-    config = migration._config()
-    config.attributes["url"] = url
-    command.upgrade(config, revision)
+    command.upgrade(schema.alembic_config(url), revision)
 
 
 @pytest.fixture
@@ -114,7 +112,10 @@ def test_what_was_stored_before_data_centres_were_told_apart_is_anybodys(
     migrate(empty_database_url)
     store = Store.open(empty_database_url)
     assert store.replay(replay_id).origin == ""
-    assert [store.late_end(1, Window(10, 20), origin=each) for each in ("a", "b")] == [500, 500]
+    assert [store.late_end_offset(1, Window(10, 20), origin=each) for each in ("a", "b")] == [
+        500,
+        500,
+    ]
     claim = store.claim("one", 0, "b")
     assert claim is not None
     assert (claim.replay.id, claim.replay.origin) == (replay_id, "b")
@@ -130,7 +131,7 @@ def test_the_version_before_claims_and_notes_beside_this_one(
     store = Store.open(empty_database_url)
     insert_old(engine, 1)
     note_late_as_before(engine)
-    assert store.late_end(1, Window(10, 20), origin="a") == 500
+    assert store.late_end_offset(1, Window(10, 20), origin="a") == 500
     hint = "" if empty_database_url.startswith("sqlite") else "FORCE INDEX (ix_replays_claimable) "
     claimable = (
         f"SELECT id FROM replays {hint}WHERE claimable_ms <= 2000 AND state IN ('OPEN')"
@@ -179,10 +180,10 @@ def test_an_idempotency_key_from_before_is_an_operators(
         )
     migrate(empty_database_url)
     store = Store.open(empty_database_url)
-    named = store.replay_named_by(key)
+    named = store.find_replay_by_idempotency_key(key)
     assert named is not None
     assert named.id == replay_id
-    assert store.replay_named_by(key, of_account=DEFAULT_ACCOUNT) is None
+    assert store.find_replay_by_idempotency_key(key, of_account=DEFAULT_ACCOUNT) is None
     store.close()
 
 

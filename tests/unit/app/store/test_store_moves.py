@@ -59,7 +59,7 @@ def test_a_replay_from_its_creation_to_its_end(store: Store, webhook: Webhook) -
         (MoveEvent.CREATE, ReplayState.OPEN, 0, "key_1", None),
         (MoveEvent.CLAIM, ReplayState.STARTED, 1, "dead", None),
         (MoveEvent.BEGIN, ReplayState.ONGOING, 1, "dead", None),
-        (MoveEvent.TAKE_OVER, ReplayState.ONGOING, 2, "heir", "no sign of life from dead"),
+        (MoveEvent.TAKE_OVER, ReplayState.ONGOING, 2, "heir", "no heartbeat from dead"),
         (MoveEvent.BEGIN, ReplayState.ONGOING, 2, "heir", None),
         (MoveEvent.COMPLETE, ReplayState.COMPLETED, 2, "heir", None),
     ]
@@ -102,17 +102,17 @@ def test_a_replay_ends_with_its_webhook(store: Store, claimed: Claim) -> None:
 
 def test_a_webhook_without_a_replay_is_deleted_all_the_same(store: Store, webhook: Webhook) -> None:
     store.delete_webhook(webhook.id, actor="key_9")
-    assert store.unknown_webhooks([webhook.id]) == {webhook.id}
+    assert store.find_unknown_webhooks([webhook.id]) == {webhook.id}
 
 
 def test_what_the_archive_has_is_told_too(store: Store, webhook: Webhook) -> None:
     awaits = AwaitedRestore(3, 500)
     new = NewReplay(webhook.id, WINDOW, source=Source.ARCHIVE, awaits=awaits)
     replay, _ = store.create_replay(new)
-    store.restore_is_missing(replay.id, "21 November", actor="key_1")
+    store.record_missing_records(replay.id, "21 November", actor="key_1")
     store.pause_replay(replay.id)
-    store.restored(replay.id, OFFSETS, actor="key_2")
-    store.restored(replay.id, OFFSETS, actor="key_2")
+    store.record_restore(replay.id, OFFSETS, actor="key_2")
+    store.record_restore(replay.id, OFFSETS, actor="key_2")
     assert told(store, replay.id) == [
         (MoveEvent.CREATE, ReplayState.OPEN, 0, None, None),
         (MoveEvent.RESTORE, ReplayState.OPEN, 0, "key_1", "not found: 21 November"),

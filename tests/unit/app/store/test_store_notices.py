@@ -79,7 +79,7 @@ def test_every_end_of_a_replay_is_told_once(store: Store, running: Claim, end: R
     assert (notice.replay.state, notice.replay.notice) == (end, NoticeStyle.TWITTER)
     assert notice.attempt == 1
     assert store.claim_notice(HOUR_S) is None
-    store.notice_told(notice.replay.id, 1)
+    store.finish_notice_attempt(notice.replay.id, 1)
     assert store.claim_notice(HOUR_S) is None
 
 
@@ -92,7 +92,7 @@ def test_the_last_word_of_a_cancelled_worker_tells_nothing_twice(
     store: Store, running: Claim
 ) -> None:
     store.cancel_replay(running.replay.id)
-    store.notice_told(due_after_a_cancel(store).replay.id, 1)
+    store.finish_notice_attempt(due_after_a_cancel(store).replay.id, 1)
     assert store.checkpoint(running.lease, 5, running.replay.counts, [])
     assert store.claim_notice(HOUR_S) is None
 
@@ -125,11 +125,11 @@ def test_a_notice_that_was_not_taken_comes_again_or_is_given_up(
     store.complete(running.lease)
     replay_id = running.replay.id
     due(store)
-    store.notice_later(replay_id, 1, HOUR_S)
+    store.finish_notice_attempt(replay_id, 1, HOUR_S)
     assert store.claim_notice(HOUR_S) is None
-    store.notice_later(replay_id, 1, 0)
+    store.finish_notice_attempt(replay_id, 1, 0)
     assert due(store).attempt == 2
-    store.notice_later(replay_id, 2, None)
+    store.finish_notice_attempt(replay_id, 2, None)
     assert store.claim_notice(HOUR_S) is None
 
 
@@ -138,9 +138,9 @@ def test_who_slept_through_a_later_attempt_changes_nothing(store: Store, running
     replay_id = running.replay.id
     due(store, lease_s=0)
     assert due(store).attempt == 2
-    store.notice_told(replay_id, 1)
-    store.notice_later(replay_id, 1, None)
-    store.notice_later(replay_id, 2, 0)
+    store.finish_notice_attempt(replay_id, 1)
+    store.finish_notice_attempt(replay_id, 1, None)
+    store.finish_notice_attempt(replay_id, 2, 0)
     assert due(store).attempt == 3
 
 
@@ -207,7 +207,7 @@ def test_many_workers_tell_many_ends_each_once(store: Store) -> None:
         told: list[str] = []
         # None may also mean that others are just looking at all that is due.
         while len(told) < 30 and (notice := store.claim_notice(HOUR_S)):
-            store.notice_told(notice.replay.id, notice.attempt)
+            store.finish_notice_attempt(notice.replay.id, notice.attempt)
             told.append(notice.replay.id)
         return told
 

@@ -10,7 +10,7 @@ from app.domain.lateness import LateSpan
 from app.domain.model import Claim, IdempotencyKey, NewReplay, NewWebhook, Replay, Window
 from app.domain.states import ReplayState
 from app.store import ActiveReplayExists, Store, late_arrivals, leases
-from app.store.claiming import Queue
+from app.store.claiming import ClaimQueue
 from app.store.engine import Database, open_engine
 from app.store.tables import replays
 from app.webhooks.signing import new_secret
@@ -93,7 +93,7 @@ def test_a_claim_passes_over_what_is_being_claimed_of_its_own(
     database = Database(database_url)
 
     def work(db: Connection) -> tuple[Claim | None, Claim | None, Claim | None]:
-        slow = leases.claim(db, "slow", 60, Queue("a"), "a")
+        slow = leases.claim_from_queue(db, "slow", 60, ClaimQueue("a"), "a")
         return slow, store.claim("quick", 60, "a"), store.claim("other", 60, "b")
 
     claims = database.write(work)
@@ -155,15 +155,18 @@ def test_a_claim_does_not_look_at_what_waits_for_other_data_centres(
     with engine.execution_options(rewind_writes=True).begin() as connection:
         connection.execute(insert(replays), rows)
     with engine.connect() as connection:
-        costs = [cost_of(connection, lambda db: leases.queues(db, "b"))]
+        costs = [cost_of(connection, lambda db: leases.list_claim_queues(db, "b"))]
         assert costs[0] <= READ_MAX
     mine = new_replay(store, "" if nobodys else "b")
     with engine.execution_options(rewind_writes=True).begin() as connection:
-        (queue,) = leases.queues(connection, "b")
+        (queue,) = leases.list_claim_queues(connection, "b")
         claims: list[Claim | None] = []
         costs += [
-            cost_of(connection, lambda db: leases.queues(db, "b")),
-            cost_of(connection, lambda db: claims.append(leases.claim(db, "w", 60, queue, "b"))),
+            cost_of(connection, lambda db: leases.list_claim_queues(db, "b")),
+            cost_of(
+                connection,
+                lambda db: claims.append(leases.claim_from_queue(db, "w", 60, queue, "b")),
+            ),
         ]
         assert [claim.replay.id for claim in claims if claim] == [mine.id]
         # The claim itself writes and reads the replay and its webhook, and not one row more.
@@ -226,17 +229,17 @@ def span(from_ms: int, to_ms: int, end: int) -> LateSpan:
 
 
 def test_late_events_are_looked_for_in_the_log_where_they_are(store: Store) -> None:
-    store.note_late_arrivals([span(10, 20, 500)], FOREVER_MS, origin="a")
-    store.note_late_arrivals([span(10, 20, 300)], FOREVER_MS, origin="b")
-    ends = [store.late_end(1, Window(0, 100), origin=origin) for origin in ("a", "b", "c")]
+    store.record_late_arrivals([span(10, 20, 500)], FOREVER_MS, origin="a")
+    store.record_late_arrivals([span(10, 20, 300)], FOREVER_MS, origin="b")
+    ends = [store.late_end_offset(1, Window(0, 100), origin=origin) for origin in ("a", "b", "c")]
     assert ends == [500, 300, None]
 
 
 def test_a_note_of_nobody_counts_for_all(store: Store) -> None:
-    store.note_late_arrivals([span(10, 20, 400)], FOREVER_MS, origin="")
-    store.note_late_arrivals([span(10, 20, 500)], FOREVER_MS, origin="a")
-    store.note_late_arrivals([span(10, 20, 300)], FOREVER_MS, origin="b")
-    ends = [store.late_end(1, Window(0, 100), origin=origin) for origin in ("a", "b", "c")]
+    store.record_late_arrivals([span(10, 20, 400)], FOREVER_MS, origin="")
+    store.record_late_arrivals([span(10, 20, 500)], FOREVER_MS, origin="a")
+    store.record_late_arrivals([span(10, 20, 300)], FOREVER_MS, origin="b")
+    ends = [store.late_end_offset(1, Window(0, 100), origin=origin) for origin in ("a", "b", "c")]
     assert ends == [500, 400, 400]
 
 
@@ -245,12 +248,14 @@ def test_a_look_up_of_late_events_reads_none_of_other_data_centres(
 ) -> None:
     now_ms = time.time_ns() // 1_000_000
     notes = [span(now_ms, now_ms + 1, number) for number in range(OTHERS)]
-    store.note_late_arrivals(notes, FOREVER_MS, origin="a")
-    store.note_late_arrivals([span(10, 20, 7)], FOREVER_MS, origin="b")
+    store.record_late_arrivals(notes, FOREVER_MS, origin="a")
+    store.record_late_arrivals([span(10, 20, 7)], FOREVER_MS, origin="b")
     engine = open_engine(database_url)
     with engine.connect() as connection:
         window = Window(15, 16)
-        assert late_arrivals.end(connection, 1, window, "b") == 7
-        cost = cost_of(connection, lambda db: late_arrivals.end(db, 1, window, "b"))
+        assert late_arrivals.late_end_offset(connection, 1, window, origin="b") == 7
+        cost = cost_of(
+            connection, lambda db: late_arrivals.late_end_offset(db, 1, window, origin="b")
+        )
     engine.dispose()
     assert cost <= READ_MAX

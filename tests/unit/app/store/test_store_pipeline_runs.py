@@ -15,7 +15,7 @@ def runs(*starts: int, of: PipelineRun = LOAD) -> list[PipelineRun]:
 
 def add_all(store: Store, *told: PipelineRun) -> None:
     for run in told:
-        store.add_run(run)
+        store.add_pipeline_run(run)
 
 
 def test_a_run_is_kept_as_it_was_told(store: Store) -> None:
@@ -25,38 +25,40 @@ def test_a_run_is_kept_as_it_was_told(store: Store) -> None:
         summary={"records": 2**63 - 1, "isWhole": False, "error": 'ü"\n\0😀', "version": None},
         topics={"events": {"records": 3, "end": 4_711}},
     )
-    assert store.add_run(run) == (run, True)
-    assert store.latest_runs().items == (run,)
-    assert store.runs_of("load", "/tables/records").items == (run,)
+    assert store.add_pipeline_run(run) == (run, True)
+    assert store.latest_pipeline_runs().items == (run,)
+    assert store.pipeline_runs("load", "/tables/records").items == (run,)
 
 
 def test_there_is_room_for_what_a_request_of_64_kib_brings(store: Store) -> None:
     run = replace(LOAD, summary={f"a{number}": "\x01" * 500 for number in range(21)})
     assert len(json.dumps(run.summary)) > 63_000
-    store.add_run(run)
-    assert store.latest_runs().items == (run,)
+    store.add_pipeline_run(run)
+    assert store.latest_pipeline_runs().items == (run,)
 
 
 def test_a_run_that_is_told_again_is_the_same(store: Store) -> None:
     first = replace(LOAD, summary={"records": 1})
-    store.add_run(first)
-    assert store.add_run(replace(LOAD, summary={"records": 2})) == (first, False)
+    store.add_pipeline_run(first)
+    assert store.add_pipeline_run(replace(LOAD, summary={"records": 2})) == (first, False)
     others = (replace(LOAD, subject="/tables/other"), replace(LOAD, job="audit"), *runs(1_001))
-    assert [store.add_run(other) for other in others] == [(other, True) for other in others]
-    assert store.runs_of("load", "/tables/records").items == (*runs(1_001), first)
+    assert [store.add_pipeline_run(other) for other in others] == [
+        (other, True) for other in others
+    ]
+    assert store.pipeline_runs("load", "/tables/records").items == (*runs(1_001), first)
 
 
 def test_the_last_fifty_of_each_job_and_subject_are_kept(store: Store) -> None:
     other = replace(LOAD, subject="/tables/records2")
     audit = replace(LOAD, job="audit")
     add_all(store, other, audit, *runs(*range(RUNS_KEPT)))
-    assert len(store.runs_of("load", LOAD.subject, limit=200).items) == RUNS_KEPT
+    assert len(store.pipeline_runs("load", LOAD.subject, limit=200).items) == RUNS_KEPT
     add_all(store, *runs(RUNS_KEPT, RUNS_KEPT + 1))
-    kept = store.runs_of("load", LOAD.subject, limit=200)
+    kept = store.pipeline_runs("load", LOAD.subject, limit=200)
     assert kept.items == tuple(runs(*range(RUNS_KEPT + 1, 1, -1)))
     assert kept.next_cursor is None
-    assert store.runs_of("load", other.subject).items == (other,)
-    assert store.runs_of("audit", LOAD.subject).items == (audit,)
+    assert store.pipeline_runs("load", other.subject).items == (other,)
+    assert store.pipeline_runs("audit", LOAD.subject).items == (audit,)
 
 
 def test_the_latest_of_each_are_those_that_ended_last(store: Store) -> None:
@@ -64,35 +66,35 @@ def test_the_latest_of_each_are_those_that_ended_last(store: Store) -> None:
     other = replace(LOAD, subject="/tables/other")
     add_all(store, *runs(1, of=audit), *runs(1, 2), *runs(1, of=other), *runs(2, of=audit))
     last_load, last_audit, last_other = runs(2)[0], runs(2, of=audit)[0], runs(1, of=other)[0]
-    assert store.latest_runs().items == (last_audit, last_other, last_load)
-    assert store.latest_runs(job="load").items == (last_other, last_load)
-    assert store.latest_runs(subject=LOAD.subject).items == (last_audit, last_load)
-    assert store.latest_runs(job="compact").items == ()
+    assert store.latest_pipeline_runs().items == (last_audit, last_other, last_load)
+    assert store.latest_pipeline_runs(job="load").items == (last_other, last_load)
+    assert store.latest_pipeline_runs(subject=LOAD.subject).items == (last_audit, last_load)
+    assert store.latest_pipeline_runs(job="compact").items == ()
 
 
 def test_subjects_are_told_apart_byte_by_byte(store: Store) -> None:
     upper = replace(LOAD, subject="/TABLES/records")
     add_all(store, LOAD, upper)
-    assert store.latest_runs().items == (upper, LOAD)
-    assert store.runs_of("load", "/TABLES/records").items == (upper,)
+    assert store.latest_pipeline_runs().items == (upper, LOAD)
+    assert store.pipeline_runs("load", "/TABLES/records").items == (upper,)
 
 
 def test_runs_come_a_page_at_a_time(store: Store) -> None:
     add_all(store, *runs(1, 2, 3))
-    first = store.runs_of("load", LOAD.subject, limit=2)
-    second = store.runs_of("load", LOAD.subject, first.next_cursor, 2)
+    first = store.pipeline_runs("load", LOAD.subject, limit=2)
+    second = store.pipeline_runs("load", LOAD.subject, first.next_cursor, 2)
     assert (first.items + second.items, second.next_cursor) == (tuple(runs(3, 2, 1)), None)
 
     others = [replace(LOAD, subject=f"/tables/{number}") for number in range(3)]
     add_all(store, *others)
-    first = store.latest_runs(limit=3)
-    second = store.latest_runs(cursor=first.next_cursor, limit=3)
+    first = store.latest_pipeline_runs(limit=3)
+    second = store.latest_pipeline_runs(cursor=first.next_cursor, limit=3)
     assert (first.items + second.items, second.next_cursor) == (
         (*reversed(others), runs(3)[0]),
         None,
     )
     for wrong in ("x", "", "NOT.a"):
         with pytest.raises(InvalidCursor):
-            store.latest_runs(cursor=wrong)
+            store.latest_pipeline_runs(cursor=wrong)
         with pytest.raises(InvalidCursor):
-            store.runs_of("load", LOAD.subject, wrong)
+            store.pipeline_runs("load", LOAD.subject, wrong)

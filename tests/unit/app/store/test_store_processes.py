@@ -2,7 +2,7 @@ import time
 
 from sqlalchemy import func, select, update
 
-from app.domain.presence import FORGOTTEN_AFTER_MS, SILENT_AFTER_MS, Process, ProcessKind
+from app.domain.processes import DELETED_AFTER_MS, SILENT_AFTER_MS, Process, ProcessKind
 from app.store import Store
 from app.store.engine import Database
 from app.store.tables import processes
@@ -12,7 +12,7 @@ STARTED_MS = 1_700_000_000_000
 
 
 def be_present(store: Store, name: str, kind: ProcessKind = WORKER, jobs: int = 0) -> None:
-    store.be_present(kind, name, "east", STARTED_MS, {"jobs": jobs})
+    store.record_process_heartbeat(kind, name, "east", STARTED_MS, {"jobs": jobs})
 
 
 def names(store: Store) -> list[tuple[ProcessKind, str]]:
@@ -58,7 +58,7 @@ def test_one_that_leaves_is_gone_and_nobody_else(store: Store) -> None:
     be_present(store, "here:1")
     be_present(store, "here:1", ProcessKind.LIVE)
     be_present(store, "here:2")
-    store.leave(WORKER, "here:1")
+    store.remove_process(WORKER, "here:1")
     assert names(store) == [(ProcessKind.LIVE, "here:1"), (WORKER, "here:2")]
 
 
@@ -77,10 +77,10 @@ def test_one_that_says_nothing_for_long_is_silent_until_it_speaks(
 def test_one_that_was_silent_for_a_day_is_forgotten(store: Store, database_url: str) -> None:
     be_present(store, "dead:1")
     be_present(store, "here:2")
-    silence(database_url, "dead:1", FORGOTTEN_AFTER_MS + 1)
+    silence(database_url, "dead:1", DELETED_AFTER_MS + 1)
     assert names(store) == [(WORKER, "here:2")]
     assert row_count(database_url) == 2
-    store.forget_silent_processes()
+    store.delete_dead_processes()
     assert row_count(database_url) == 1
 
 
@@ -89,5 +89,5 @@ def test_of_a_name_too_long_for_its_column_the_end_is_kept(store: Store) -> None
     be_present(store, f"{'h' * 300}:1")
     be_present(store, f"{'h' * 300}:2")
     assert [name for _, name in names(store)] == [f"{'h' * 253}:1", f"{'h' * 253}:2"]
-    store.leave(WORKER, f"{'h' * 300}:2")
+    store.remove_process(WORKER, f"{'h' * 300}:2")
     assert [name for _, name in names(store)] == [f"{'h' * 253}:1"]

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import pytest
 
+from app.domain.filters import ReplayFilter
 from app.domain.model import (
     Claim,
     Counts,
@@ -22,6 +23,8 @@ from app.domain.model import (
 from app.domain.states import ReplayState
 from app.store import ActiveReplayExists, IllegalMove, Store, WebhookNotFound
 from app.webhooks.signing import new_secret
+
+OPEN = ReplayFilter(frozenset({ReplayState.OPEN}))
 
 T = TypeVar("T")
 
@@ -44,7 +47,7 @@ def at_once(work: Callable[[int], T]) -> list[T]:
 def claim_until_none(store: Store, worker: str, lease_s: float = 3_600) -> list[Claim]:
     """Every claim this worker gets until no replay is open."""
     claims = []
-    while store.replays(state=ReplayState.OPEN, limit=1).items:
+    while store.replays(OPEN, limit=1).items:
         claim = store.claim(worker, lease_s)
         if claim is not None:
             claims.append(claim)
@@ -206,7 +209,7 @@ def test_no_active_replay_outlives_its_webhook(store: Store) -> None:
 
     at_once(create_and_delete)
     assert store.webhooks().items == ()
-    assert store.replays(state=ReplayState.OPEN).items == ()
+    assert store.replays(OPEN).items == ()
 
 
 def test_workers_beside_each_other_lose_no_checkpoint(store: Store) -> None:

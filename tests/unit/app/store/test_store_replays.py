@@ -1,5 +1,6 @@
 import pytest
 
+from app.domain.filters import ReplayFilter
 from app.domain.model import (
     Claim,
     Counts,
@@ -49,7 +50,7 @@ def test_an_unknown_replay_is_not_found(store: Store, webhook: Webhook) -> None:
             with pytest.raises(ReplayNotFound, match=f"'{replay_id}' does not exist"):
                 ask(replay_id)
     assert store.replay(replay.id) == replay
-    assert store.replays(webhook_id=webhook.id + " ").items == ()
+    assert store.replays(ReplayFilter(webhook_id=webhook.id + " ")).items == ()
 
 
 def test_a_webhook_has_one_active_replay(store: Store, webhook: Webhook) -> None:
@@ -63,7 +64,9 @@ def test_a_webhook_has_one_active_replay(store: Store, webhook: Webhook) -> None
 
 def test_the_next_replay_may_begin_when_the_last_is_over(store: Store, webhook: Webhook) -> None:
     def cancelled() -> None:
-        store.cancel_replay(store.replays(webhook.id, ReplayState.OPEN).items[0].id)
+        store.cancel_replay(
+            store.replays(ReplayFilter(frozenset({ReplayState.OPEN}), webhook.id)).items[0].id
+        )
 
     def failed() -> None:
         claim = store.claim("w", 60)
@@ -79,7 +82,9 @@ def test_the_next_replay_may_begin_when_the_last_is_over(store: Store, webhook: 
     for end in (cancelled, failed, completed):
         assert store.create_replay(NewReplay(webhook.id, WINDOW))[1]
         end()
-    assert {replay.state for replay in store.replays(webhook.id).items} == {
+    assert {
+        replay.state for replay in store.replays(ReplayFilter(webhook_id=webhook.id)).items
+    } == {
         ReplayState.CANCELLED,
         ReplayState.FAILED,
         ReplayState.COMPLETED,
@@ -149,20 +154,22 @@ def test_replays_are_listed_by_webhook_and_state_newest_first(store: Store) -> N
             cancelled.append(store.cancel_replay(replay.id))
         active.append(store.create_replay(NewReplay(webhook.id, WINDOW))[0])
 
-    def ids(**filters: object) -> list[str]:
+    def ids(wanted: ReplayFilter) -> list[str]:
         listed, cursor = [], None
         while True:
-            page = store.replays(**filters, cursor=cursor, limit=2)  # type: ignore[arg-type]
+            page = store.replays(wanted, cursor, limit=2)
             listed += [replay.id for replay in page.items]
             cursor = page.next_cursor
             if cursor is None:
                 return listed
 
     every = sorted(cancelled + active, key=lambda r: (r.created_ms, r.id), reverse=True)
-    assert ids() == [replay.id for replay in every]
+    assert ids(ReplayFilter()) == [replay.id for replay in every]
     for webhook in webhooks:
         own = [replay.id for replay in every if replay.webhook_id == webhook.id]
-        assert ids(webhook_id=webhook.id) == own
-    assert sorted(ids(state=ReplayState.OPEN)) == sorted(replay.id for replay in active)
-    assert ids(webhook_id=webhooks[0].id, state=ReplayState.OPEN) == [active[0].id]
-    assert ids(webhook_id="wh_none") == []
+        assert ids(ReplayFilter(webhook_id=webhook.id)) == own
+    assert sorted(ids(ReplayFilter(frozenset({ReplayState.OPEN})))) == sorted(
+        replay.id for replay in active
+    )
+    assert ids(ReplayFilter(frozenset({ReplayState.OPEN}), webhooks[0].id)) == [active[0].id]
+    assert ids(ReplayFilter(webhook_id="wh_none")) == []

@@ -89,7 +89,7 @@ def test_every_change_of_a_webhook_is_learned(store: Store, table: Table) -> Non
     webhook = new_webhook(store)
     changes: list[Callable[[], Webhook]] = [
         lambda: webhook,
-        lambda: store.refuse_webhook(webhook.id, webhook.url, "answered 500"),
+        lambda: store.record_failed_verification(webhook.id, webhook.url, "answered 500"),
         lambda: store.enable_webhook(webhook.id, webhook.url),
         lambda: store.update_webhook(webhook.id, description="new"),
         lambda: store.rotate_secret(webhook.id, new_secret(), 60_000),

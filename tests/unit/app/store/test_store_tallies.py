@@ -12,7 +12,7 @@ from app.domain.tallies import CountedTally, DeliveryTally, Span
 from app.store import Store, WebhookNotFound
 from app.store.engine import Database
 from app.store.tables import delivery_tallies, replays
-from app.store.tallies import FORGOTTEN_PER_CALL
+from app.store.tallies import DELETED_PER_CALL
 from app.webhooks.signing import new_secret
 
 HOUR_MS = 3_600_000
@@ -90,9 +90,9 @@ def test_many_webhooks_are_told_of_in_one_sum_each(store: Store, webhook: Webhoo
         origin="east",
     )
     ids = [webhook.id, silent.id]
-    summed = store.tallies_of(ids, Span.SETTLED, START_MS)
+    summed = store.sum_tallies(ids, Span.SETTLED, START_MS)
     assert summed == {webhook.id: DeliveryTally(START_MS, 2, 4)}
-    assert store.tallies_of([], Span.SETTLED, START_MS) == {}
+    assert store.sum_tallies([], Span.SETTLED, START_MS) == {}
 
 
 def test_nobody_sees_the_tallies_of_anothers_webhook(store: Store, webhook: Webhook) -> None:
@@ -124,13 +124,13 @@ def test_those_who_add_to_the_same_rows_at_once_lose_nothing(
 def test_old_tallies_of_a_span_are_deleted_some_at_a_time(
     store: Store, webhook: Webhook, database_url: str
 ) -> None:
-    old = [DeliveryTally(START_MS - 1 - n) for n in range(FORGOTTEN_PER_CALL + 1)]
+    old = [DeliveryTally(START_MS - 1 - n) for n in range(DELETED_PER_CALL + 1)]
     store.add_tallies([counted(webhook, each) for each in old], origin="east")
     store.add_tallies([counted(webhook, DeliveryTally(START_MS))], origin="east")
     store.add_tallies([counted(webhook, old[0], Span.EVENT)], origin="east")
-    assert store.forget_tallies(Span.SETTLED, START_MS)
+    assert store.delete_tallies(Span.SETTLED, START_MS)
     assert row_count(database_url) == 3
-    assert not store.forget_tallies(Span.SETTLED, START_MS)
+    assert not store.delete_tallies(Span.SETTLED, START_MS)
     assert row_count(database_url) == 2
     assert [each.start_ms for each in store.tallies(webhook.id, Span.SETTLED, 0)] == [START_MS]
 

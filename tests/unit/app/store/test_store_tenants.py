@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from app.domain.accounts import Scope
+from app.domain.filters import ReplayFilter
 from app.domain.model import (
     IdempotencyKey,
     NewReplay,
@@ -18,6 +19,8 @@ from app.domain.rules import Rule
 from app.domain.states import ReplayState
 from app.store import IdempotencyConflict, ReplayNotFound, Store, TooManyWebhooks, WebhookNotFound
 from app.webhooks.signing import new_secret
+
+OPEN = ReplayFilter(frozenset({ReplayState.OPEN}))
 
 WINDOW = Window(1_000, 2_000)
 URL = "https://example.com/hook"
@@ -124,8 +127,11 @@ def test_an_account_does_with_its_own_things_what_it_likes(store: Store, acme: T
 def test_lists_hold_what_the_account_owns(store: Store, acme: Tenant, rival: Tenant) -> None:
     assert store.webhooks(of_account=acme.account).items == (acme.webhook,)
     assert store.replays(of_account=rival.account).items == (rival.replay,)
-    assert store.replays(rival.webhook.id, of_account=acme.account).items == ()
-    assert store.replays(state=ReplayState.OPEN, of_account=acme.account).items == (acme.replay,)
+    assert (
+        store.replays(ReplayFilter(webhook_id=rival.webhook.id), of_account=acme.account).items
+        == ()
+    )
+    assert store.replays(OPEN, of_account=acme.account).items == (acme.replay,)
     assert store.webhooks(of_account="acc_none").items == ()
     assert set(store.webhooks().items) == {acme.webhook, rival.webhook}
     assert set(store.replays().items) == {acme.replay, rival.replay}
@@ -158,16 +164,18 @@ def test_each_account_has_idempotency_keys_of_its_own(
     for tenant in (acme, rival):
         store.cancel_replay(tenant.replay.id)
     mine, _ = store.create_replay(NewReplay(acme.webhook.id, WINDOW), key, of_account=acme.account)
-    assert store.replay_named_by(key, of_account=acme.account) == mine
-    assert store.replay_named_by(key, of_account=rival.account) is None
-    assert store.replay_named_by(key) is None
+    assert store.find_replay_by_idempotency_key(key, of_account=acme.account) == mine
+    assert store.find_replay_by_idempotency_key(key, of_account=rival.account) is None
+    assert store.find_replay_by_idempotency_key(key) is None
     theirs, is_new = store.create_replay(
         NewReplay(rival.webhook.id, WINDOW), key, of_account=rival.account
     )
     assert is_new
     assert theirs.id != mine.id
     with pytest.raises(IdempotencyConflict) as refused:
-        store.replay_named_by(IdempotencyKey.of("key", b"other"), of_account=rival.account)
+        store.find_replay_by_idempotency_key(
+            IdempotencyKey.of("key", b"other"), of_account=rival.account
+        )
     assert refused.value.replay_id == theirs.id
 
 
@@ -176,7 +184,7 @@ def test_no_key_of_an_operator_is_a_key_of_an_account(store: Store, acme: Tenant
     key = IdempotencyKey.of("key", b"body")
     store.create_replay(NewReplay(acme.webhook.id, WINDOW), key, of_account=acme.account)
     for spelling in (f"{acme.account}key", f"{acme.account} key", f"{acme.account}:key"):
-        assert store.replay_named_by(IdempotencyKey.of(spelling, b"body")) is None
+        assert store.find_replay_by_idempotency_key(IdempotencyKey.of(spelling, b"body")) is None
 
 
 def test_what_was_registered_without_an_account_is_the_operators(

@@ -8,7 +8,7 @@ from app.domain.model import Claim
 from app.domain.states import ACTIVE, TERMINAL, TRANSITIONS, ReplayEvent, ReplayState
 from app.store.engine import Database
 from app.store.tables import replays
-from app.store.transitions import moved_by
+from app.store.transitions import transition
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def test_the_database_moves_a_replay_as_the_table_of_states_says(
     for state in ReplayState:
         in_state = update(replays).where(row).values(state=str(state), finished_ms=None)
         database.write(partial(Connection.execute, statement=in_state))
-        moved = database.write(lambda db: db.execute(moved_by(event).where(row)).rowcount)
+        moved = database.write(lambda db: db.execute(transition(event).where(row)).rowcount)
         found = database.read(lambda db: db.execute(select(replays).where(row)).one())
         expected = TRANSITIONS[state].get(event)
         assert moved == (expected is not None)

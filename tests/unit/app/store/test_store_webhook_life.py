@@ -6,7 +6,7 @@ import pytest
 
 from app.domain.model import NewWebhook, Validation, Webhook, WebhookStatus
 from app.store import Store, WebhookNotFound
-from app.store.webhooks import REASON_CHARS_MAX
+from app.store.sql import TEXT_CHARS_MAX
 from app.webhooks.signing import new_secret
 
 URL = "https://example.com/hook"
@@ -25,8 +25,8 @@ def test_a_new_webhook_waits_for_its_proof(store: Store) -> None:
 
 
 def test_a_proof_enables_and_says_when(store: Store, webhook: Webhook) -> None:
-    store.refuse_webhook(webhook.id, webhook.url, "answered 500")
-    store.note_failing(webhook.id, 1_000)
+    store.record_failed_verification(webhook.id, webhook.url, "answered 500")
+    store.record_failing_since(webhook.id, 1_000)
     enabled = store.enable_webhook(webhook.id, webhook.url)
     assert (enabled.status, enabled.status_reason) == (WebhookStatus.ENABLED, None)
     assert enabled.failing_since_ms is None
@@ -38,7 +38,7 @@ def test_a_proof_enables_and_says_when(store: Store, webhook: Webhook) -> None:
 def test_the_proof_of_another_url_changes_nothing(store: Store, webhook: Webhook) -> None:
     moved = store.update_webhook(webhook.id, url="https://example.com/new")
     assert store.enable_webhook(webhook.id, webhook.url) == moved
-    assert store.refuse_webhook(webhook.id, webhook.url, "answered 500") == moved
+    assert store.record_failed_verification(webhook.id, webhook.url, "answered 500") == moved
     # To MySQL, texts that differ in spaces at their end are equal.
     assert store.enable_webhook(webhook.id, moved.url + " ") == moved
     assert store.webhook(webhook.id) == moved
@@ -47,13 +47,13 @@ def test_the_proof_of_another_url_changes_nothing(store: Store, webhook: Webhook
 def test_a_failed_proof_tells_why_unless_the_webhook_is_enabled(
     store: Store, webhook: Webhook
 ) -> None:
-    pending = store.refuse_webhook(webhook.id, webhook.url, "answered 500")
+    pending = store.record_failed_verification(webhook.id, webhook.url, "answered 500")
     assert (pending.status, pending.status_reason) == (WebhookStatus.PENDING, "answered 500")
     store.disable_webhook(webhook.id, "answered 410")
-    disabled = store.refuse_webhook(webhook.id, webhook.url, "answered 404")
+    disabled = store.record_failed_verification(webhook.id, webhook.url, "answered 404")
     assert (disabled.status, disabled.status_reason) == (WebhookStatus.DISABLED, "answered 404")
     enabled = store.enable_webhook(webhook.id, webhook.url)
-    assert store.refuse_webhook(webhook.id, webhook.url, "answered 500") == enabled
+    assert store.record_failed_verification(webhook.id, webhook.url, "answered 500") == enabled
 
 
 def test_a_disabled_webhook_says_why_until_it_is_proved_anew(
@@ -78,15 +78,15 @@ def test_a_receiver_that_was_left_disables_nothing(store: Store, webhook: Webhoo
 def test_a_long_reason_is_cut(store: Store, webhook: Webhook) -> None:
     for change in (
         store.disable_webhook(webhook.id, "ü" * 70_000),
-        store.refuse_webhook(webhook.id, webhook.url, "ö" * 70_000),
+        store.record_failed_verification(webhook.id, webhook.url, "ö" * 70_000),
     ):
         assert change.status_reason is not None
-        assert len(change.status_reason) == REASON_CHARS_MAX
+        assert len(change.status_reason) == TEXT_CHARS_MAX
 
 
 def test_another_url_needs_another_proof(store: Store, webhook: Webhook) -> None:
     store.enable_webhook(webhook.id, webhook.url)
-    store.note_failing(webhook.id, 1_000)
+    store.record_failing_since(webhook.id, 1_000)
     moved = store.update_webhook(webhook.id, url="https://example.com/new")
     assert (moved.url, moved.status) == ("https://example.com/new", WebhookStatus.PENDING)
     assert (moved.validated_ms, moved.failing_since_ms) == (None, None)
@@ -138,9 +138,9 @@ def test_a_rotation_without_grace_keeps_no_old_secret(store: Store, webhook: Web
 
 
 def test_since_when_a_receiver_fails_is_kept_and_forgotten(store: Store, webhook: Webhook) -> None:
-    store.note_failing(webhook.id, 1_234)
+    store.record_failing_since(webhook.id, 1_234)
     assert store.webhook(webhook.id).failing_since_ms == 1_234
-    store.note_failing(webhook.id, None)
+    store.record_failing_since(webhook.id, None)
     assert store.webhook(webhook.id) == webhook
 
 
@@ -148,17 +148,17 @@ def test_a_receiver_that_fails_is_no_change_of_the_routing_table(
     store: Store, webhook: Webhook
 ) -> None:
     revision = store.routing_changes(0).revision
-    store.note_failing(webhook.id, 1_234)
+    store.record_failing_since(webhook.id, 1_234)
     assert store.routing_changes(revision).webhooks == ()
 
 
 def test_a_webhook_that_is_gone_cannot_be_changed(store: Store, webhook: Webhook) -> None:
     store.delete_webhook(webhook.id)
-    store.note_failing(webhook.id, 1_000)
+    store.record_failing_since(webhook.id, 1_000)
     for webhook_id in (webhook.id, "wh_none"):
         changes: list[Callable[[], object]] = [
             lambda: store.enable_webhook(webhook_id, URL),  # noqa: B023
-            lambda: store.refuse_webhook(webhook_id, URL, "why"),  # noqa: B023
+            lambda: store.record_failed_verification(webhook_id, URL, "why"),  # noqa: B023
             lambda: store.disable_webhook(webhook_id, "why"),  # noqa: B023
             lambda: store.rotate_secret(webhook_id, new_secret(), 0),  # noqa: B023
         ]

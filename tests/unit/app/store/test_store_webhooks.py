@@ -2,6 +2,7 @@ import base64
 
 import pytest
 
+from app.domain.filters import ReplayFilter
 from app.domain.model import Claim, NewReplay, NewWebhook, Webhook, WebhookStatus, Window
 from app.domain.states import ReplayState
 from app.store import InvalidCursor, Store, WebhookNotFound
@@ -59,7 +60,9 @@ def test_a_deleted_webhook_is_gone_but_its_replays_can_be_looked_at(
     with pytest.raises(WebhookNotFound):
         store.create_replay(NewReplay(webhook_id, Window(1, 2)))
     assert store.webhooks().items == ()
-    assert [replay.id for replay in store.replays(webhook_id).items] == [claimed.replay.id]
+    assert [replay.id for replay in store.replays(ReplayFilter(webhook_id=webhook_id)).items] == [
+        claimed.replay.id
+    ]
 
 
 def test_deleting_a_webhook_cancels_its_active_replay(store: Store, claimed: Claim) -> None:

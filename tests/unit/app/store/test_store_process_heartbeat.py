@@ -4,9 +4,9 @@ from contextlib import closing
 
 import pytest
 
-from app.domain.presence import Process, ProcessKind
+from app.domain.processes import Process, ProcessKind
 from app.store import Store, migrate
-from app.store.presence import Presence
+from app.store.process_heartbeat import ProcessHeartbeat
 from tests.support.processes.waiting import until_async
 
 pytestmark = pytest.mark.anyio
@@ -17,13 +17,13 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def presence(store: Store, jobs: list[int] | None = None, beat_s: float = 0.01) -> Presence:
+def presence(store: Store, jobs: list[int] | None = None, beat_s: float = 0.01) -> ProcessHeartbeat:
     details = {} if jobs is None else {"jobs": 0}
 
     def tell() -> dict[str, int]:
         return details | ({} if jobs is None else {"jobs": len(jobs)})
 
-    return Presence(store, ProcessKind.WORKER, "here:1", "east", tell, beat_s)
+    return ProcessHeartbeat(store, ProcessKind.WORKER, "here:1", "east", tell, beat_s)
 
 
 def known(store: Store) -> Process | None:

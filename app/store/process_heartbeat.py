@@ -1,0 +1,99 @@
+"""The heartbeats of a process, which the process registry of the database shows."""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Final, Self
+
+from app.config import Settings
+from app.domain.processes import HEARTBEAT_S, Details, ProcessKind
+from app.process import on_own_thread
+from app.store.errors import StoreError
+from app.store.store import Store
+
+_log: Final = logging.getLogger(__name__)
+
+_LEAVE_TIMEOUT_S: Final = 0.5
+"""A process that ends does not wait longer for the database."""
+
+_BEATS_PER_CLEANUP: Final = 720
+"""Heartbeats, about one hour, between deletions of dead processes."""
+
+
+def process_name(settings: Settings) -> str:
+    """The name of this process: HOST:PID."""
+    return f"{settings.server}:{os.getpid()}"
+
+
+class ProcessHeartbeat:
+    """Records heartbeats of a process during its `async with`, and removes the process at the end.
+
+    Each write uses a thread of its own, one at a time: a database that hangs delays only the next
+    heartbeat. A failed write is replaced by the next heartbeat. `details` is called before each.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        kind: ProcessKind,
+        name: str,
+        origin: str,
+        details: Callable[[], Details] = dict,
+        heartbeat_s: float = HEARTBEAT_S,
+    ) -> None:
+        self._store = store
+        self._kind = kind
+        self._name = name
+        self._origin = origin
+        self._details = details
+        self._heartbeat_s = heartbeat_s
+        self._started_ms = time.time_ns() // 1_000_000
+        self._beats = 0
+        self._ending = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._run())
+        self._task.add_done_callback(_log_failure)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._task is not None
+        self._ending.set()
+        await asyncio.wait([self._task], timeout=_LEAVE_TIMEOUT_S)
+        self._task.cancel()
+
+    async def _run(self) -> None:
+        while not self._ending.is_set():
+            await self._write(partial(self._record, self._details()))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), self._heartbeat_s)
+        if self._beats:
+            await self._write(partial(self._store.remove_process, self._kind, self._name))
+
+    async def _write(self, work: Callable[[], None]) -> None:
+        try:
+            await on_own_thread(work)
+        except StoreError as error:
+            _log.warning("process-heartbeat-failed", extra={"reason": str(error)})
+
+    def _record(self, details: Details) -> None:
+        if not self._beats:
+            # A missing table would raise an error that is no StoreError.
+            self._store.check()
+        if self._beats % _BEATS_PER_CLEANUP == 0:
+            self._store.delete_dead_processes()
+        self._store.record_process_heartbeat(
+            self._kind, self._name, self._origin, self._started_ms, details
+        )
+        self._beats += 1
+
+
+def _log_failure(task: "asyncio.Task[None]") -> None:
+    # The process goes on without heartbeats, so operators must learn of it.
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("process-heartbeats-stopped", exc_info=error)
