@@ -1,4 +1,4 @@
-"""How far a replay is when its events are delivered out of order."""
+"""The checkpoint of a replay whose events are delivered out of order."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -11,19 +11,19 @@ from app.domain.model import Counts, Failure
 _NONE: Final[Tally] = {}
 
 NO_ANSWER: Final = "none"
-"""What stands for the status of an event that was not answered."""
+"""The status name of an event that got no response."""
 
 _NO_STATUS: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Everything below `offset` is delivered, a duplicate, not wanted, or listed as failed.
+    """Everything below `offset` is delivered, a duplicate, filtered out, or listed as failed.
 
-    `counts` counts exactly that, from the start of the replay; `failures` are those below
-    `offset` that no earlier checkpoint has handed over. `hours` counts what lies between the
-    last checkpoint on record and this one, by the hour of the events' time. `statuses` tells what
-    the events that `counts` has as delivered or failed were answered with: see `Replay`.
+    `counts` covers exactly that, from the start of the replay. `failures` are the failures below
+    `offset` that are not stored yet. `hours` counts by event hour what lies between the last stored
+    checkpoint and this one. `statuses` counts delivered and failed events by their last HTTP
+    status, see `Replay.status_counts`.
     """
 
     offset: int
@@ -34,7 +34,7 @@ class Checkpoint:
 
 
 class Entry:
-    """Some records that are settled together, until the checkpoint has passed them."""
+    """Consecutive records that are settled together and lie above the checkpoint."""
 
     __slots__ = (
         "delivered",
@@ -52,33 +52,33 @@ class Entry:
         self.events = sum(hours.values())
         self.duplicates = duplicates
         self.failures: Sequence[Failure] | None = None
-        """Those of the events that were given up; None while the entry is open."""
+        """The failed events; None until the entry is settled."""
         self.failed_hours = _NONE
         self.delivered: Mapping[int, int] = {}
-        """How many of the events were answered with each status of a delivery."""
+        """Delivered events by HTTP status."""
 
 
-class _HourBook:
-    """What was settled since the last checkpoint on record, by the hour of the events' time."""
+class _HourCounts:
+    """Counts by event hour since the last stored checkpoint."""
 
     def __init__(self) -> None:
-        # Plain ones: a `Counter` takes microseconds for each update, and there is one an event.
+        # Dicts: updating a `Counter` takes microseconds, and there is one update per event.
         self._events: dict[int, int] = {}
         self._duplicates: dict[int, int] = {}
         self._failed: dict[int, int] = {}
 
-    def settled(self, events: Tally, failed: Tally) -> None:
-        """Count events, of which some were given up."""
+    def add_settled(self, events: Tally, failed: Tally) -> None:
+        """Count settled events, of which some failed."""
         _add(self._events, events)
         if failed:
             _add(self._failed, failed)
 
-    def duplicates(self, duplicates: Tally) -> None:
+    def add_duplicates(self, duplicates: Tally) -> None:
         """Count duplicates."""
         _add(self._duplicates, duplicates)
 
     def counts(self) -> dict[int, Counts]:
-        """The counts of each hour that has any."""
+        """The counts of each hour that has records."""
         return {hour: self._of(hour) for hour in self._events | self._duplicates}
 
     def _of(self, hour: int) -> Counts:
@@ -86,17 +86,17 @@ class _HourBook:
         delivered = self._events.get(hour, 0) - failed
         return Counts(delivered, self._duplicates.get(hour, 0), failed)
 
-    def forget(self, counted: Mapping[int, Counts]) -> None:
-        """Take off what is on record."""
-        for hour, counts in counted.items():
-            _take_off(self._events, hour, counts.delivered + counts.failed)
-            _take_off(self._duplicates, hour, counts.duplicates)
-            _take_off(self._failed, hour, counts.failed)
+    def subtract(self, stored: Mapping[int, Counts]) -> None:
+        """Subtract counts that are stored."""
+        for hour, counts in stored.items():
+            _subtract(self._events, hour, counts.delivered + counts.failed)
+            _subtract(self._duplicates, hour, counts.duplicates)
+            _subtract(self._failed, hour, counts.failed)
 
 
-def _add(book: dict[int, int], counts: Mapping[int, int]) -> None:
+def _add(totals: dict[int, int], counts: Mapping[int, int]) -> None:
     for key, count in counts.items():
-        book[key] = book.get(key, 0) + count
+        totals[key] = totals.get(key, 0) + count
 
 
 def _by_number(statuses: Mapping[str, int]) -> dict[int, int]:
@@ -112,26 +112,26 @@ def _by_name(statuses: Mapping[int, int]) -> dict[str, int]:
     }
 
 
-def _take_off(book: dict[int, int], hour: int, count: int) -> None:
-    left = book.get(hour, 0) - count
+def _subtract(totals: dict[int, int], hour: int, count: int) -> None:
+    left = totals.get(hour, 0) - count
     if left:
-        book[hour] = left
+        totals[hour] = left
     else:
-        book.pop(hour, None)
+        totals.pop(hour, None)
 
 
 class DeliveryLedger:
-    """Books what became of every record, and tells the offset below which nothing is open.
+    """Tracks the result of every record, and the offset below which all are settled.
 
-    Records are booked in the order of their offsets, each with all that matter below it, and
-    settled in any. `position` is the offset below which all records were read; `checkpoint` goes
-    there when nothing is open, so that stretches without a record of the replay count as done.
+    Entries are added in offset order and settled in any order. `position` is the offset below which
+    every record was read. The checkpoint moves there when every entry is settled, so that ranges
+    without records of the replay count as done.
     """
 
     def __init__(
         self, position: int, counts: Counts, statuses: Mapping[str, int] | None = None
     ) -> None:
-        """Begin where `counts` and `statuses` count all below; None where these are not known."""
+        """Start at `position`, with the counts of all below it; `statuses` is None if unknown."""
         self._position = position
         self._offset = position
         self._delivered = counts.delivered
@@ -139,23 +139,23 @@ class DeliveryLedger:
         self._failed = counts.failed
         self._entries: deque[Entry] = deque()
         self._failures: list[Failure] = []
-        self._hours = _HourBook()
-        # What was not noted for some can be told for none: the sum would not be that of the counts.
+        self._hours = _HourCounts()
+        # If statuses are unknown for some events, none are counted: sums must match the counts.
         self._statuses = None if statuses is None else _by_number(statuses)
-        self.ahead = 0
-        """How many events are booked beyond the checkpoint, settled or not."""
+        self.events_above_checkpoint = 0
+        """The number of events above the checkpoint, settled or not."""
 
-    def open(self, offset: int, end: int, hours: Tally, duplicates: Tally = _NONE) -> Entry:
-        """Book events in `[offset, end)` that are to be delivered, and duplicates among them."""
+    def add_entry(self, offset: int, end: int, hours: Tally, duplicates: Tally = _NONE) -> Entry:
+        """Add events in `[offset, end)` to be delivered, and the duplicates between them."""
         entry = Entry(offset, hours, duplicates)
-        # Else events that are settled before `read_to` would count, yet lie above the checkpoint.
+        # Otherwise events settled before `advance_position` would count above the checkpoint.
         self._position = end
         self._entries.append(entry)
-        self.ahead += entry.events
+        self.events_above_checkpoint += entry.events
         return entry
 
-    def duplicate(self, end: int, duplicates: Tally) -> None:
-        """Book records below `end`, above all that is booked, that need no delivery."""
+    def add_duplicates(self, end: int, duplicates: Tally) -> None:
+        """Add duplicates that lie below `end` and above all entries."""
         self._position = end
         if self._entries:
             last = self._entries[-1]
@@ -165,9 +165,9 @@ class DeliveryLedger:
         else:
             self._count_duplicates(duplicates)
 
-    def read_to(self, position: int) -> None:
-        """Book that every record below `position` was read, and each that matters is booked."""
-        # After a take-over, reading begins below what was done before.
+    def advance_position(self, position: int) -> None:
+        """Declare that every record below `position` was read and added."""
+        # After a takeover, reading starts below the checkpoint.
         self._position = max(self._position, position)
 
     def settle(
@@ -177,10 +177,9 @@ class DeliveryLedger:
         failures: Sequence[Failure] = (),
         failed_hours: Tally = _NONE,
     ) -> None:
-        """Book that the events of an entry are done with: delivered, but for `failures`.
+        """Settle an entry: its events are delivered, except for `failures`.
 
-        `delivered` tells how many were answered with each status; `failed_hours` how many of the
-        failures are of each hour.
+        `delivered` counts delivered events by status, `failed_hours` the failures by hour.
         """
         entry.delivered = delivered
         entry.failures = failures
@@ -188,20 +187,17 @@ class DeliveryLedger:
         self._advance()
 
     def checkpoint(self) -> Checkpoint:
-        """How far everything is settled.
-
-        Its failures and its hours come again until `recorded` is called.
-        """
+        """The current checkpoint. It repeats failures and hours until `forget_recorded`."""
         self._advance()
         counts = Counts(self._delivered, self._duplicates, self._failed)
         statuses = None if self._statuses is None else _by_name(self._statuses)
         failures, hours = tuple(self._failures), self._hours.counts()
         return Checkpoint(self._offset, counts, failures, hours, statuses)
 
-    def recorded(self, checkpoint: Checkpoint) -> None:
-        """Forget the failures and the hours of a checkpoint that is on record."""
+    def forget_recorded(self, checkpoint: Checkpoint) -> None:
+        """Drop the failures and hours of a checkpoint that is stored."""
         del self._failures[: len(checkpoint.failures)]
-        self._hours.forget(checkpoint.hours)
+        self._hours.subtract(checkpoint.hours)
 
     def _advance(self) -> None:
         entries = self._entries
@@ -210,9 +206,9 @@ class DeliveryLedger:
         self._offset = entries[0].offset if entries else self._position
 
     def _count(self, entry: Entry, failures: Sequence[Failure]) -> None:
-        self.ahead -= entry.events
+        self.events_above_checkpoint -= entry.events
         self._delivered += entry.events - len(failures)
-        self._hours.settled(entry.hours, entry.failed_hours)
+        self._hours.add_settled(entry.hours, entry.failed_hours)
         if self._statuses is not None:
             _add(self._statuses, entry.delivered)
             for failure in failures:
@@ -225,4 +221,4 @@ class DeliveryLedger:
 
     def _count_duplicates(self, duplicates: Tally) -> None:
         self._duplicates += sum(duplicates.values())
-        self._hours.duplicates(duplicates)
+        self._hours.add_duplicates(duplicates)

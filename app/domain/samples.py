@@ -1,4 +1,4 @@
-"""How far a replay was at some moments, so that its pace over time can be drawn."""
+"""Samples of a replay's progress, from which its rate over time is plotted."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -6,16 +6,16 @@ from typing import Final
 from app.domain.model import Counts
 
 GAP_MS_MIN: Final = 1_000
-"""Checkpoints come no faster."""
+"""Checkpoints are no more frequent."""
 
 SAMPLES_PER_SPAN: Final = 60
-"""A gap is no shorter than this part of the time since the start: a replay of a minute has sixty
-samples, one of a day about five hundred."""
+"""The gap is at least the time since the start divided by this number: a replay of a minute has
+sixty samples, one of a day about five hundred."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What a replay's checkpoint was at a moment, and what `counts` counted below it."""
+    """A replay's checkpoint and its counts at a point in time."""
 
     at_ms: int
     checkpoint: int
@@ -23,26 +23,23 @@ class Sample:
 
 
 def is_due(last_ms: int | None, started_ms: int, now_ms: int) -> bool:
-    """Whether it is time for a sample; `last_ms` is None before the first."""
+    """Whether a sample is due; `last_ms` is None before the first."""
     if last_ms is None:
         return True
     return now_ms - last_ms >= max(GAP_MS_MIN, (now_ms - started_ms) // SAMPLES_PER_SPAN)
 
 
-class SamplePace:
-    """When a worker has a sample taken; the store is asked no more often than one may be due.
-
-    Times are milliseconds of any clock that goes on evenly.
-    """
+class SampleSchedule:
+    """When a worker requests a sample from the store; times in milliseconds of any clock."""
 
     def __init__(self, age_ms: int, now_ms: int) -> None:
-        """Begin with a replay that is claimed now, `age_ms` after its start."""
+        """Start with a replay that is claimed now, `age_ms` after its start."""
         self._started_ms = now_ms - age_ms
-        # Whoever begins to deliver has one taken.
+        # The store takes a sample when delivery begins.
         self._last_ms = now_ms
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether it is time; if so, the next one is due a gap later."""
+        """Whether a sample is due; if so, the next one is due a gap later."""
         if not is_due(self._last_ms, self._started_ms, now_ms):
             return False
         self._last_ms = now_ms

@@ -1,21 +1,21 @@
-"""Why a worker stops working on a replay before its end."""
+"""Why a worker stops a replay before its end."""
 
 
 class LeaseLost(Exception):
-    """The replay is not this worker's any more: paused, cancelled or taken over."""
+    """The replay was paused, cancelled or taken over by another worker."""
 
 
 class ReplayRefused(Exception):
-    """The replay cannot be finished by anybody; the message is for the one who asked for it."""
+    """The replay cannot be finished by any worker; the message is shown to its owner."""
 
 
 class ReceiverGone(ReplayRefused):
-    """The receiver answered that it wants nothing sent any more."""
+    """The receiver answered 410 Gone."""
 
 
-class ReplayPutOff(Exception):
-    """The replay can go on later, not now; the message says what it waits for."""
+class ReplayPostponed(Exception):
+    """The replay can continue later; the message says what it waits for."""
 
 
 class WorkerStopping(Exception):
-    """The process is to end; the replay goes back to be claimed by another."""
+    """The process stops; another worker can claim the replay."""

@@ -1,8 +1,8 @@
-"""One claimed replay, from its claim until it is finished, lost or given back.
+"""One claimed replay, from its claim until it is finished, lost or released.
 
-begin: the offsets of the window are looked up once and stored; a take-over finds them there
-deliver: what `delivery` does, with heartbeats beside it
-finish: complete, fail, release or postpone, all under the lease
+begin: the offsets of the window are looked up and stored; a takeover reuses them
+deliver: `ReplayDelivery` runs, and heartbeats extend the lease
+finish: the replay is completed, failed, released or postponed, under the lease
 """
 
 import asyncio
@@ -10,54 +10,54 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from app.delivery.audit import log_webhook_disabled
 from app.domain.model import Claim, Lease, OffsetRange
 from app.log.errors import HistoryLost, LogUnavailable, WindowNotRetained
-from app.replay_workers.choosing import Chooser
-from app.replay_workers.delivery import Delivery
-from app.replay_workers.equipment import Equipment
+from app.replay_workers.delivery import ReplayDelivery
+from app.replay_workers.dependencies import WorkerDependencies
+from app.replay_workers.endpoint import ReplayEndpoint
 from app.replay_workers.errors import (
     LeaseLost,
     ReceiverGone,
-    ReplayPutOff,
+    ReplayPostponed,
     ReplayRefused,
     WorkerStopping,
 )
-from app.replay_workers.journal import Journal
 from app.replay_workers.lease_keeper import LeaseKeeper
-from app.replay_workers.target import Target
+from app.replay_workers.replay_log import ReplayLog
+from app.replay_workers.selection import SelectionReader
 from app.store import Store, WebhookNotFound
 
-CLAIMS_IN_VAIN_MAX: Final = 20
-"""A replay that so many claims brought no further would take every next worker down as well."""
+CLAIMS_WITHOUT_PROGRESS_MAX: Final = 20
+"""After so many consecutive claims without progress, the replay probably crashes its workers."""
 
 
 class ReplayJob:
-    """Works on one claim. However it ends, the replay is finished, or free for another claim."""
+    """Works on one claim. Afterwards the replay is finished, or free for another claim."""
 
-    def __init__(self, claim: Claim, equipment: Equipment, claim_sent_s: float) -> None:
+    def __init__(self, claim: Claim, dependencies: WorkerDependencies, claim_sent_s: float) -> None:
         self._claim = claim
-        self._equipment = equipment
-        self._journal = Journal(claim)
-        self._target = Target(claim.replay, claim.webhook, equipment.guard)
+        self._dependencies = dependencies
+        self._log = ReplayLog(claim)
+        self._endpoint = ReplayEndpoint(claim.replay, claim.webhook, dependencies.guard)
         self._lease = LeaseKeeper(
-            equipment.store,
+            dependencies.store,
             claim.lease,
-            lease_s=equipment.settings.lease_s,
-            heartbeat_s=equipment.settings.heartbeat_s,
+            lease_s=dependencies.settings.lease_s,
+            heartbeat_s=dependencies.settings.heartbeat_s,
             sent_s=claim_sent_s,
-            note_heartbeat=equipment.metrics.count_heartbeat,
+            count_heartbeat=dependencies.metrics.count_heartbeat,
         )
-        self._delivery: Delivery | None = None
-        self._end: Exception | None = None
-        """Why the work is to end before its time, once that is so."""
+        self._delivery: ReplayDelivery | None = None
+        self._stop_reason: Exception | None = None
 
     @property
     def remaining(self) -> int:
-        """How many records this replay has still to pass, as far as is known."""
+        """The number of offsets above the checkpoint, 0 until delivery starts."""
         return 0 if self._delivery is None else self._delivery.remaining
 
     async def run(self) -> None:
-        """Work until the replay is out of this worker's hands. Raises nothing but a cancel."""
+        """Work until the replay is finished or released. Raises only on cancellation."""
         try:
             async with asyncio.TaskGroup() as group:
                 heartbeats = group.create_task(self._keep_lease())
@@ -68,7 +68,7 @@ class ReplayJob:
             await self._leave()
         except* WorkerStopping:
             await self._finish("released", Store.release)
-        except* (ReplayPutOff, LogUnavailable) as reasons:
+        except* (ReplayPostponed, LogUnavailable) as reasons:
             await self._postpone(_first(reasons))
         except* (ReplayRefused, WindowNotRetained, HistoryLost) as refusals:
             await self._fail(_first(refusals))
@@ -76,63 +76,64 @@ class ReplayJob:
             self._abandon(_first(errors))
 
     def stop(self) -> None:
-        """Take no more attempts; `run` returns once the requests under way are answered."""
-        self._end_for(WorkerStopping())
+        """Start no more attempts; `run` returns once requests in flight are answered."""
+        self._stop_for(WorkerStopping())
 
-    def _end_for(self, reason: Exception) -> None:
-        self._end = self._end or reason
+    def _stop_for(self, reason: Exception) -> None:
+        self._stop_reason = self._stop_reason or reason
         if self._delivery is not None:
-            self._delivery.stop(self._end)
+            self._delivery.stop(self._stop_reason)
 
     async def _keep_lease(self) -> None:
         try:
             await self._lease.run()
         except LeaseLost as lost:
-            self._end_for(lost)
+            self._stop_for(lost)
 
     async def _work(self) -> None:
         self._check_claim()
-        chooser = Chooser(self._claim.replay, self._equipment, self._lease, self._journal)
-        offsets = await self._begin(chooser)
-        selection = await chooser.selection(offsets, lambda: self._end is None)
-        self._delivery = Delivery(
-            self._claim, offsets, selection, self._target, self._lease, self._equipment
+        reader = SelectionReader(self._claim.replay, self._dependencies, self._lease, self._log)
+        offsets = self._claim.replay.offsets or await reader.read_offsets()
+        await self._begin(offsets)
+        selection = await reader.read_selection(offsets, lambda: self._stop_reason is None)
+        self._delivery = ReplayDelivery(
+            self._claim, offsets, selection, self._endpoint, self._lease, self._dependencies
         )
-        self._equipment.postponements.forget(self._claim.lease.replay_id)
+        self._dependencies.postponements.forget(self._claim.lease.replay_id)
         span = f"{offsets.partition}:{offsets.start}-{offsets.end}"
-        self._journal.note("reading", offsets=span, resume_at=self._delivery.resume_at)
-        if self._end is not None:
-            raise self._end
+        self._log.info("reading", offsets=span, resume_at=self._delivery.resume_at)
+        if self._stop_reason is not None:
+            raise self._stop_reason
         await self._delivery.run()
 
     def _check_claim(self) -> None:
-        """Refuse what no worker can do, before anything is sent."""
+        """Refuse a replay that no worker can finish, before anything is sent."""
         claim = self._claim
-        word = "taken-over" if claim.is_takeover else "claimed"
-        self._journal.note(word, worker=claim.replay.worker)
-        if claim.replay.claims_in_vain > CLAIMS_IN_VAIN_MAX:
-            raise ReplayRefused(f"claimed {CLAIMS_IN_VAIN_MAX} times, and brought no further")
-        self._target.check()
+        event = "taken-over" if claim.is_takeover else "claimed"
+        self._log.info(event, worker=claim.replay.worker)
+        if claim.replay.claims_in_vain > CLAIMS_WITHOUT_PROGRESS_MAX:
+            raise ReplayRefused(
+                f"no progress after {CLAIMS_WITHOUT_PROGRESS_MAX} consecutive claims"
+            )
+        self._endpoint.check()
 
-    async def _begin(self, chooser: Chooser) -> OffsetRange:
-        offsets = self._claim.replay.offsets or await chooser.offsets()
+    async def _begin(self, offsets: OffsetRange) -> None:
         await self._lease.write(lambda store, lease: store.begin_delivery(lease, offsets))
-        return offsets
 
     async def _leave(self) -> None:
-        """Say one last time how far it came: who paused or cancelled the replay may hear it."""
+        """Store a last checkpoint, which a paused or cancelled replay still accepts."""
         if self._delivery is None:
-            self._note("lost")
+            self._log_end("lost")
             return
         try:
-            await self._delivery.record(even_if_known=True)
-            self._note("stopped")
+            await self._delivery.record(even_if_unchanged=True)
+            self._log_end("stopped")
         except LeaseLost:
-            self._note("lost")
+            self._log_end("lost")
 
     async def _postpone(self, error: BaseException) -> None:
         reason = f"the log: {error}" if isinstance(error, LogUnavailable) else str(error)
-        pause_s = self._equipment.postponements.pause_s(self._claim.lease.replay_id)
+        pause_s = self._dependencies.postponements.next_pause_s(self._claim.lease.replay_id)
         await self._finish(
             "postponed", lambda store, lease: store.postpone(lease, reason, pause_s), reason
         )
@@ -144,21 +145,21 @@ class ReplayJob:
         await self._finish("failed", lambda store, lease: store.fail(lease, reason), reason)
 
     async def _disable_webhook(self, reason: str) -> None:
-        webhook = self._target.webhook
-        if not self._target.is_webhook:
+        webhook = self._endpoint.webhook
+        if not self._endpoint.is_webhook:
             return
         with suppress(WebhookNotFound):
-            now = await self._lease.ask(
+            stored = await self._lease.query(
                 lambda store: store.disable_webhook(webhook.id, reason, at_url=webhook.url)
             )
-            # The receiver that said so may be the one of before.
-            if now.url == webhook.url:
-                self._journal.audit("disableWebhook", webhook, reason)
+            # The webhook may have a new URL, which did not answer 410.
+            if stored.url == webhook.url:
+                log_webhook_disabled(webhook, reason, self._claim.lease.replay_id)
 
     async def _finish(
         self, event: str, change: Callable[[Store, Lease], bool], reason: str | None = None
     ) -> None:
-        """Store the last checkpoint and how it ended."""
+        """Store the last checkpoint and the final state."""
         try:
             if self._delivery is not None:
                 await self._delivery.record()
@@ -166,26 +167,26 @@ class ReplayJob:
         except LeaseLost:
             await self._leave()
             return
-        self._note(event, reason)
+        self._log_end(event, reason)
 
-    def _note(self, event: str, reason: str | None = None) -> None:
+    def _log_end(self, event: str, reason: str | None = None) -> None:
         fields = {} if reason is None else {"reason": reason}
         counts = {} if self._delivery is None else self._delivery.counts_by_name
-        self._journal.note(event, **counts, **fields)
-        self._equipment.metrics.count_job(event)
+        self._log.info(event, **counts, **fields)
+        self._dependencies.metrics.count_job(event)
 
     def _abandon(self, error: BaseException) -> None:
-        """Leave the replay until its lease ends; who claims it then may have more luck.
+        """Leave the replay until its lease expires; the next claim may succeed.
 
-        To give it back would be an orderly end, and a replay that breaks every worker's back
-        would go round for ever.
+        A release would reset the count of claims without progress, and a replay that crashes its
+        workers would be claimed forever.
         """
-        self._journal.trace("error", error)
-        self._note("abandoned", str(error))
+        self._log.exception("error", error)
+        self._log_end("abandoned", str(error))
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first error of a group that is no group itself."""
+    """The first leaf of an exception group."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

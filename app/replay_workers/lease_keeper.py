@@ -1,4 +1,4 @@
-"""Keeps the lease of one replay, and knows at every moment whether it still holds."""
+"""Extends the lease of one replay by heartbeats, and knows whether the lease is held."""
 
 import asyncio
 import logging
@@ -13,9 +13,9 @@ from app.store import Store, StoreUnavailable
 
 _log: Final = logging.getLogger(__name__)
 
-NOTICE_S: Final = 1.0
-"""The longest pause between heartbeats, however rarely the lease needs one: by the next one a
-worker learns that its replay was paused or cancelled, and two seconds are what that may take."""
+HEARTBEAT_S_MAX: Final = 1.0
+"""The longest pause between heartbeats, however long the lease: a heartbeat's answer also says that
+the replay was paused or cancelled, which must take effect within two seconds."""
 
 _STORE_RETRY_S: Final = 1.0
 
@@ -25,16 +25,16 @@ _CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def boot_clock_s() -> float:
-    """Seconds since boot; unlike the monotonic clock it goes on while the machine sleeps."""
+    """Seconds since boot. Unlike the monotonic clock, it runs while the machine is suspended."""
     return time.clock_gettime(_CLOCK)
 
 
 class LeaseKeeper:
-    """The lease as seen from here, which is never longer than the database's view of it.
+    """The worker's view of a lease, which always expires before the database's view.
 
-    It holds until `lease_s` after the last successful heartbeat was *sent*: the database begins
-    to count later, when it has the heartbeat. A process that was stopped, or that lost its
-    database, so finds its lease ended by itself, before another worker can have taken it.
+    The lease is held until `lease_s` after the last successful heartbeat was *sent*; the database
+    counts from when it received the heartbeat. So a process that was suspended or lost its database
+    finds its lease expired before another worker can claim the replay.
     """
 
     def __init__(
@@ -46,70 +46,70 @@ class LeaseKeeper:
         heartbeat_s: float,
         sent_s: float,
         clock: Callable[[], float] = boot_clock_s,
-        note_heartbeat: Callable[[bool], None] = lambda _is_taken: None,
+        count_heartbeat: Callable[[bool], None] = lambda _is_sent: None,
     ) -> None:
-        """Begin with a claim that was sent at `sent_s` by `clock`."""
+        """Start with a claim that was sent at `sent_s` by `clock`."""
         self._store = store
         self._lease = lease
         self._lease_s = lease_s
-        self._pause_s = min(heartbeat_s, NOTICE_S)
+        self._pause_s = min(heartbeat_s, HEARTBEAT_S_MAX)
         self._clock = clock
-        self._note_heartbeat = note_heartbeat
+        self._count_heartbeat = count_heartbeat
         self._deadline_s = sent_s + lease_s
         self._renewed = asyncio.Event()
 
     def is_held(self) -> bool:
-        """Whether nobody else can have the replay now."""
+        """Whether no other worker can have the replay."""
         return self._clock() < self._deadline_s
 
-    async def until_held(self) -> None:
-        """Return at once while the lease holds, or when a heartbeat has renewed it."""
+    async def wait_until_held(self) -> None:
+        """Return at once if the lease is held, else after a heartbeat has renewed it."""
         while not self.is_held():
             self._renewed.clear()
             await self._renewed.wait()
 
     async def write(self, change: Callable[[Store, Lease], bool]) -> None:
-        """Make a change under the lease, as often as it takes until the database answers.
+        """Write under the lease; retry until the database responds.
 
         Raises:
-            LeaseLost: the database says that the lease is gone.
+            LeaseLost: the database has another lease epoch.
         """
-        if not await self.ask(lambda store: change(store, self._lease)):
+        if not await self.query(lambda store: change(store, self._lease)):
             self._lose()
 
-    async def ask(self, question: Callable[[Store], T]) -> T:
-        """What the store says, asked as often as it takes until the database answers."""
+    async def query(self, operation: Callable[[Store], T]) -> T:
+        """The result of an operation on the store; retry until the database responds."""
         while True:
             try:
-                return await _to_its_end(lambda: question(self._store))
+                return await _run_to_completion(lambda: operation(self._store))
             except StoreUnavailable as error:
-                _log.warning("no-answer-yet", extra=self._what(error))
+                _log.warning("store-unavailable", extra=self._fields(error))
                 await asyncio.sleep(_STORE_RETRY_S)
 
     async def run(self) -> None:
         """Send heartbeats until cancelled.
 
         Raises:
-            LeaseLost: the database says that the lease is gone.
+            LeaseLost: the database has another lease epoch.
         """
         while True:
             await asyncio.sleep(self._pause_s)
-            await self.beat()
+            await self.send_heartbeat()
 
-    async def beat(self) -> None:
-        """Send one heartbeat; a database that does not answer is asked again next time.
+    async def send_heartbeat(self) -> None:
+        """Send one heartbeat; if the database does not respond, the next one is the retry.
 
         Raises:
-            LeaseLost: the database says that the lease is gone.
+            LeaseLost: the database has another lease epoch.
         """
         sent_s = self._clock()
         try:
             is_held = await asyncio.to_thread(self._store.heartbeat, self._lease, self._lease_s)
         except StoreUnavailable as error:
-            self._note_heartbeat(False)
-            _log.warning("no-heartbeat", extra=self._what(error))
+            self._count_heartbeat(False)
+            _log.warning("heartbeat-failed", extra=self._fields(error))
             return
-        self._note_heartbeat(True)
+        self._count_heartbeat(True)
         if not is_held:
             self._lose()
         self._deadline_s = sent_s + self._lease_s
@@ -119,19 +119,19 @@ class LeaseKeeper:
         self._deadline_s = -math.inf
         raise LeaseLost
 
-    def _what(self, error: StoreUnavailable) -> dict[str, str]:
+    def _fields(self, error: StoreUnavailable) -> dict[str, str]:
         return {"replay": self._lease.replay_id, "reason": str(error)}
 
 
-async def _to_its_end(change: Callable[[], T]) -> T:
-    """The answer of `change`, which runs on a thread; a cancel takes effect once it has ended.
+async def _run_to_completion(operation: Callable[[], T]) -> T:
+    """The result of `operation`, run on a thread; a cancellation takes effect after its end.
 
-    Left to itself, the thread would go on, and an old checkpoint could come after the last one.
+    Otherwise the thread would continue, and an old checkpoint could be stored after the last one.
     """
-    running = asyncio.create_task(asyncio.to_thread(change))
+    running = asyncio.create_task(asyncio.to_thread(operation))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
         await asyncio.wait([running])
-        running.exception()  # its failure interests nobody any more
+        running.exception()  # retrieved, so that asyncio does not log it
         raise

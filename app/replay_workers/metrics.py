@@ -1,4 +1,4 @@
-"""What a worker counts about itself."""
+"""Metrics of a worker process."""
 
 from collections.abc import Callable
 from dataclasses import astuple, fields
@@ -9,65 +9,72 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_serv
 from app.domain.model import Counts
 from app.webhooks.metrics import DeliveryMetrics
 
-HOWS: Final = ("completed", "failed", "postponed", "released", "stopped", "lost", "abandoned")
-"""The ways in which a replay leaves a worker's hands."""
+JOB_RESULTS: Final = (
+    "completed",
+    "failed",
+    "postponed",
+    "released",
+    "stopped",
+    "lost",
+    "abandoned",
+)
+"""How a worker's job on a replay can end."""
 
 
 class WorkerMetrics:
-    """Counters of one worker process; shown only where `serve` was called."""
+    """Metrics of one worker process; exposed only after `serve`."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.deliveries = DeliveryMetrics(self.registry)
         self._events = Counter(
             "rewind_worker_events",
-            "Records that a checkpoint has passed, by what became of them.",
+            "Records below stored checkpoints, by outcome.",
             ["outcome"],
             registry=self.registry,
         )
         self._jobs = Counter(
             "rewind_worker_jobs",
-            "Replays that left this worker's hands, by how.",
+            "Jobs that ended in this worker, by result.",
             ["how"],
             registry=self.registry,
         )
-        for how in HOWS:
+        for how in JOB_RESULTS:
             self._jobs.labels(how)
         self.running = Gauge(
             "rewind_worker_jobs_running",
-            "Replays that this worker works on.",
+            "Replays that this worker runs.",
             registry=self.registry,
         )
         self._lag = Gauge(
             "rewind_worker_lag_records",
-            "Records that the replays of this worker have still to pass.",
+            "Offsets between the checkpoints and the ends of this worker's replays.",
             registry=self.registry,
         )
         self._heartbeats = Counter(
             "rewind_worker_heartbeats",
-            "Heartbeats, by whether the database took them.",
+            "Heartbeats; a missed one got no response from the database.",
             ["result"],
             registry=self.registry,
         )
         self._notices = Counter(
             "rewind_worker_notices",
-            "Attempts to tell a webhook of the end of its replay, by result.",
+            "Attempts to notify a webhook of the end of its replay, by result.",
             ["result"],
             registry=self.registry,
         )
-
         self._outcomes_lost = Counter(
             "rewind_worker_outcomes_lost_records",
-            "Records for `replay_outcomes` that the log did not take in time.",
+            "Records for `replay_outcomes` that the log did not acknowledge in time.",
             registry=self.registry,
         )
 
     def serve(self, host: str, port: int) -> None:
-        """Show the metrics over HTTP, from a thread of its own."""
+        """Expose the metrics over HTTP, from a separate thread."""
         start_http_server(port, host, self.registry)
 
     def watch_lag(self, lag: Callable[[], int]) -> None:
-        """Ask `lag` whenever somebody looks."""
+        """Read the lag from `lag` at each scrape."""
         self._lag.set_function(lag)
 
     def count_events(self, before: Counts, after: Counts) -> None:
@@ -76,17 +83,17 @@ class WorkerMetrics:
             self._events.labels(field.name).inc(new - old)
 
     def count_job(self, how: str) -> None:
-        """Count a replay that is done with here."""
+        """Count a job that ended."""
         self._jobs.labels(how).inc()
 
-    def count_heartbeat(self, is_taken: bool) -> None:
-        """Count a heartbeat; one that is not taken found no database."""
-        self._heartbeats.labels("sent" if is_taken else "missed").inc()
+    def count_heartbeat(self, is_sent: bool) -> None:
+        """Count a heartbeat; one that is not sent got no response from the database."""
+        self._heartbeats.labels("sent" if is_sent else "missed").inc()
 
     def count_lost_outcome(self) -> None:
-        """Count a record for `replay_outcomes` that is given up."""
+        """Count a record for `replay_outcomes` that is dropped."""
         self._outcomes_lost.inc()
 
-    def count_notice(self, is_told: bool) -> None:
-        """Count an attempt to tell of the end of a replay."""
-        self._notices.labels("told" if is_told else "failed").inc()
+    def count_notice(self, is_sent: bool) -> None:
+        """Count an attempt to notify a webhook."""
+        self._notices.labels("sent" if is_sent else "failed").inc()

@@ -1,44 +1,161 @@
-"""Which of the events in its window a replay brings: all, or those that are still missing."""
+"""Which events a replay delivers: the offsets to read, and the events to skip."""
 
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from app.domain.globs import glob_matches
+from app.domain.lateness import disorder_ms
+from app.domain.model import OffsetRange, Replay
 from app.domain.offset_set import OffsetSet
-from app.log.delivered import DeliveredEvents
+from app.domain.options import Only
+from app.log.delivered import DeliveredEvents, LiveDeliveries
 from app.log.event import LoggedEvent
+from app.replay_workers.dependencies import WorkerDependencies
+from app.replay_workers.errors import ReplayRefused
+from app.replay_workers.lease_keeper import LeaseKeeper
+from app.replay_workers.replay_log import ReplayLog
+from app.store import ReplayNotFound, Store
 
-_TYPES_KEPT: Final = 10_000
-"""Types come from producers, who may make up a new one for every event."""
+_OFFSETS_PER_PAGE: Final = 10_000
+
+_TYPES_CACHED: Final = 10_000
+"""Producers choose event types freely and may send a new one with every event."""
 
 
 @dataclass(slots=True)
 class Selection:
-    """What the options of one replay let through.
+    """The events that the options of a replay select.
 
-    `failed` are the only offsets that a retry is about; `delivered` the events that need no replay.
+    `failed` limits a retry to the failures of its parent; `delivered` are events to skip.
     """
 
     event_types: tuple[str, ...] = ()
     failed: OffsetSet | None = None
     delivered: DeliveredEvents | None = None
-    _known: dict[str, bool] = field(default_factory=dict)
+    _matches: dict[str, bool] = field(default_factory=dict)
 
-    def concerns(self, event: LoggedEvent) -> bool:
-        """Whether the replay is about such an event."""
-        if self.event_types and not self._fits(event.event_type):
+    def includes(self, event: LoggedEvent) -> bool:
+        """Whether the event's type and offset are selected."""
+        if self.event_types and not self._matches_type(event.event_type):
             return False
         return self.failed is None or event.offset in self.failed
 
-    def is_missing(self, event: LoggedEvent) -> bool:
-        """Whether the event did not reach its receiver already."""
-        return self.delivered is None or event not in self.delivered
+    def is_delivered(self, event: LoggedEvent) -> bool:
+        """Whether the event is to be skipped because a live delivery succeeded."""
+        return self.delivered is not None and event in self.delivered
 
-    def _fits(self, event_type: str) -> bool:
-        fits = self._known.get(event_type)
-        if fits is None:
-            if len(self._known) >= _TYPES_KEPT:
-                self._known.clear()
-            fits = any(glob_matches(glob, event_type) for glob in self.event_types)
-            self._known[event_type] = fits
-        return fits
+    def _matches_type(self, event_type: str) -> bool:
+        matches = self._matches.get(event_type)
+        if matches is None:
+            if len(self._matches) >= _TYPES_CACHED:
+                self._matches.clear()
+            matches = any(glob_matches(glob, event_type) for glob in self.event_types)
+            self._matches[event_type] = matches
+        return matches
+
+
+class SelectionReader:
+    """Reads from the store and the log what one replay selects."""
+
+    def __init__(
+        self,
+        replay: Replay,
+        dependencies: WorkerDependencies,
+        lease: LeaseKeeper,
+        replay_log: ReplayLog,
+    ) -> None:
+        self._replay = replay
+        self._dependencies = dependencies
+        self._lease = lease
+        self._log = replay_log
+
+    async def read_offsets(self) -> OffsetRange:
+        """The offsets to read: those of the window, or of the failures to retry.
+
+        Raises:
+            ReplayRefused: the replay whose failures to retry does not exist.
+            WindowNotRetained: records of the window may be deleted.
+            LogUnavailable: the log does not respond.
+        """
+        if self._replay.retry_of is None:
+            return await asyncio.to_thread(self._window_offsets)
+        return await self._failure_offsets(self._replay.retry_of)
+
+    async def read_selection(
+        self, offsets: OffsetRange, continues: Callable[[], bool]
+    ) -> Selection:
+        """Which records in `offsets` to deliver. Reading ends when `continues` returns False.
+
+        Raises:
+            LogUnavailable: the log does not respond.
+        """
+        options, failed, delivered = self._replay.options, None, None
+        if self._replay.retry_of is not None:
+            failed = await self._failed(self._replay.retry_of, offsets)
+        if options.only is Only.FAILED:
+            delivered = await asyncio.to_thread(self._delivered, offsets, continues)
+        return Selection(options.event_types, failed, delivered)
+
+    def _window_offsets(self) -> OffsetRange:
+        replay, dependencies = self._replay, self._dependencies
+        return dependencies.history.offsets_for(
+            replay.webhook_id,
+            replay.window,
+            disorder_ms(dependencies.settings.lateness_ms),
+            lambda partition: dependencies.store.late_end_offset(
+                partition, replay.window, origin=dependencies.settings.origin
+            ),
+        )
+
+    async def _failure_offsets(self, parent_id: str) -> OffsetRange:
+        """From the first failure to the last, in the partition that the parent read."""
+        try:
+            parent = await self._lease.query(lambda store: store.replay(parent_id))
+        except ReplayNotFound as error:
+            raise ReplayRefused(str(error)) from error
+        first = last = None
+        async for page in self._failure_pages(parent_id):
+            first, last = page[0] if first is None else first, page[-1]
+        if parent.offsets is None or first is None or last is None:
+            raise ReplayRefused(f"replay {parent_id} has no failures")
+        return OffsetRange(parent.offsets.partition, first, last + 1)
+
+    async def _failed(self, parent_id: str, offsets: OffsetRange) -> OffsetSet:
+        # Every failure must be delivered, so the set is never full.
+        failed = OffsetSet(pages_max=offsets.end - offsets.start)
+        async for page in self._failure_pages(parent_id):
+            for offset in page:
+                failed.add(offset)
+        return failed
+
+    async def _failure_pages(self, parent_id: str) -> AsyncIterator[tuple[int, ...]]:
+        after = -1
+        while page := await self._lease.query(partial(_failure_page, parent_id, after)):
+            yield page
+            after = page[-1]
+
+    def _delivered(self, offsets: OffsetRange, continues: Callable[[], bool]) -> DeliveredEvents:
+        """The events that were delivered live; an event without known outcome is not delivered."""
+        replay, dependencies = self._replay, self._dependencies
+        deliveries = LiveDeliveries(
+            dependencies.settings,
+            dependencies.outcomes,
+            replay.webhook_id,
+            replay.window,
+            dependencies.store.late_recorded_ms(
+                offsets.partition, replay.window, origin=dependencies.settings.origin
+            ),
+        )
+        found = deliveries.delivered(offsets, continues)
+        if found.lost is not None:
+            self._log.warning("outcomes-lost", reason=found.lost)
+        if found.events.is_full:
+            self._log.warning("outcomes-not-all-known")
+        return found.events
+
+
+def _failure_page(parent_id: str, after: int, store: Store) -> tuple[int, ...]:
+    return store.failed_offsets(parent_id, after, _OFFSETS_PER_PAGE)

@@ -1,4 +1,4 @@
-"""The worker process: puts a worker together, runs it until a signal, and says how it ended."""
+"""The worker process: creates a worker and runs it until a signal."""
 
 import asyncio
 import logging
@@ -8,15 +8,16 @@ from typing import Final
 
 from app import json_log
 from app.config import Settings
+from app.delivery.attempt import AttemptSender
 from app.domain.options import IN_FLIGHT_MAX
 from app.domain.processes import ProcessKind
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_OUTCOMES
 from app.process import allow_many_connections, collect_rarely, stop_on_signals
-from app.replay_workers.equipment import Equipment
+from app.replay_workers.dependencies import WorkerDependencies
 from app.replay_workers.metrics import WorkerMetrics
-from app.replay_workers.outcome_book import OutcomeBook
+from app.replay_workers.outcome_publisher import ReplayOutcomePublisher
 from app.replay_workers.worker import ReplayWorker
 from app.store import Store, StoreError
 from app.store.process_heartbeat import ProcessHeartbeat
@@ -26,7 +27,7 @@ from app.webhooks.sender import WebhookSender
 
 _TOPICS_S: Final = 2.0
 _LAST_OUTCOMES_S: Final = 1.0
-"""A worker that stops while the log is away must not wait for it: supervisors wait ten seconds."""
+"""A stopping worker must not wait for an unavailable log: supervisors wait ten seconds."""
 
 READY_LINE: Final = "rewind worker ready"
 
@@ -34,7 +35,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 def run(settings: Settings) -> int:
-    """Work until SIGTERM or SIGINT; the exit code: 1 when the database is not fit.
+    """Work until SIGTERM or SIGINT; returns the exit code, 1 if the database is not usable.
 
     The same signal again ends the process at once.
     """
@@ -66,11 +67,19 @@ async def _serve(settings: Settings, store: Store) -> None:
         servers, properties = settings.bootstrap_servers, settings.kafka_properties
         history = LogHistory(servers, properties=properties)
         outcomes = LogHistory(servers, properties=properties, topic=DELIVERY_OUTCOMES)
-        book = OutcomeBook(publisher, metrics)
-        equipment = Equipment(settings, store, history, outcomes, guard, sender, metrics, book)
-        worker = ReplayWorker(equipment)
+        dependencies = WorkerDependencies(
+            settings,
+            store,
+            history,
+            outcomes,
+            guard,
+            AttemptSender(sender, metrics.deliveries),
+            metrics,
+            ReplayOutcomePublisher(publisher, metrics),
+        )
+        worker = ReplayWorker(dependencies)
         _log.info("ready", extra={"worker": worker.name, "jobs": settings.jobs_per_worker})
-        # In one piece: a line of another thread must not part it from its end.
+        # One write, so that a line of another thread cannot split it.
         sys.stderr.write(f"{READY_LINE}\n")
         async with _heartbeat(worker, settings, store):
             await worker.run(stopping)
@@ -78,7 +87,7 @@ async def _serve(settings: Settings, store: Store) -> None:
 
 
 def _heartbeat(worker: ReplayWorker, settings: Settings, store: Store) -> ProcessHeartbeat:
-    # By the name that its replays bear.
+    # The name under which its replays are stored.
     return ProcessHeartbeat(
         store,
         ProcessKind.WORKER,
@@ -89,11 +98,11 @@ def _heartbeat(worker: ReplayWorker, settings: Settings, store: Store) -> Proces
 
 
 def sender_limits(settings: Settings) -> SenderLimits:
-    """What a receiver may cost a worker."""
+    """Timeouts and connection limits of a worker."""
     return SenderLimits(
         connect_s=settings.connect_timeout_s,
         total_s=settings.delivery_timeout_s,
-        # Jobs that send to one host must not wait for each other's answers, and each may have as
-        # many requests in flight as any replay may ask for.
+        # Jobs that send to one host must not wait for each other's responses, and each may use
+        # the largest `maxInFlight`.
         connections_per_target=IN_FLIGHT_MAX * settings.jobs_per_worker,
     )

@@ -147,7 +147,7 @@ def test_a_database_that_is_away_for_longer_than_a_lease_loses_no_replay(
     scene.until_taken(20)
     scene.database.kill()
     for worker in scene.workers:
-        worker.until_says('"event": "no-heartbeat"')
+        worker.until_says('"event": "heartbeat-failed"')
     # The outage itself: without a lease, nobody may send.
     time.sleep(LEASE_S)
     silent = len(scene.receiver.webhooks)

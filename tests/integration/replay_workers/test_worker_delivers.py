@@ -185,7 +185,7 @@ def test_a_url_that_became_forbidden_ends_the_replay_before_anything_is_sent(ben
             replay = await bench.finished(replay)
         assert replay.state is ReplayState.FAILED
         assert replay.error is not None
-        assert replay.error.startswith("the webhook cannot be sent to: ")
+        assert replay.error.startswith("URL not allowed: ")
         assert bench.received == []
 
     asyncio.run(scenario())

@@ -6,7 +6,7 @@ import pytest
 
 from app.domain.model import Counts, OffsetRange, Window
 from app.domain.states import ReplayState
-from app.replay_workers.job import CLAIMS_IN_VAIN_MAX
+from app.replay_workers.job import CLAIMS_WITHOUT_PROGRESS_MAX
 from tests.integration.replay_workers.worker_bench import BEGIN_MS, Bench
 from tests.support.processes.waiting import until_async
 
@@ -93,13 +93,13 @@ def test_a_replay_that_no_claim_brings_further_fails(bench: Bench) -> None:
         webhook = await bench.webhook()
         await bench.publish(bench.events(webhook.id, 0, 10))
         replay = bench.replay(webhook)
-        for _ in range(CLAIMS_IN_VAIN_MAX):
+        for _ in range(CLAIMS_WITHOUT_PROGRESS_MAX):
             # The lease of a worker that dies has ended at once.
             assert bench.store.claim("a worker that dies", -1.0) is not None
         async with bench.worker():
             replay = await bench.finished(replay)
         assert replay.state is ReplayState.FAILED
-        assert replay.error == f"claimed {CLAIMS_IN_VAIN_MAX} times, and brought no further"
+        assert replay.error == f"no progress after {CLAIMS_WITHOUT_PROGRESS_MAX} consecutive claims"
         assert bench.received == []
 
     asyncio.run(scenario())
@@ -110,7 +110,7 @@ def test_a_replay_that_was_claimed_often_and_advances_goes_on(bench: Bench) -> N
         webhook = await bench.webhook()
         await bench.publish(bench.events(webhook.id, 0, 100))
         replay = bench.replay(webhook)
-        for _ in range(2 * CLAIMS_IN_VAIN_MAX):
+        for _ in range(2 * CLAIMS_WITHOUT_PROGRESS_MAX):
             claim = bench.store.claim("a worker that is told to end", 30.0)
             assert claim is not None
             bench.store.release(claim.lease)

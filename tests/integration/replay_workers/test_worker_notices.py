@@ -51,7 +51,7 @@ def test_it_is_told_once_however_many_workers_there_are(
             replays.append(await asked(bench, webhook))
             bench.store.cancel_replay(replays[-1])
         async with bench.worker(), bench.worker():
-            await until_async(lambda: caplog.messages.count("notice-told") == 20, "all were told")
+            await until_async(lambda: caplog.messages.count("notice-sent") == 20, "all were told")
         assert sorted(notice.replay_id or "" for notice in bench.notices) == sorted(replays)
         assert bench.store.claim_notice(1.0) is None
 

@@ -12,7 +12,7 @@ from app.domain.options import Source
 from app.log.event import OwedEvent
 from app.log.replay_outcomes import ReplayOutcome, decode_replay_outcome
 from app.log.topics import REPLAY_OUTCOMES
-from app.replay_workers import outcome_book
+from app.replay_workers import outcome_publisher
 from app.webhooks.receiver import ReceivedWebhook
 from tests.integration.replay_workers.worker_bench import BEGIN_MS, Bench
 from tests.support.processes.waiting import until_async
@@ -85,7 +85,7 @@ def totals(stretches: list[ReplayOutcome]) -> dict[tuple[int, str], int]:
 def test_a_log_that_is_not_told_stops_no_replay(
     bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outcome_book, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(outcome_publisher, "PUBLISH_S_MAX", 0.2)
 
     async def scenario() -> None:
         webhook = await bench.webhook()

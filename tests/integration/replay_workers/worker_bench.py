@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer, TopicPartition
 
 from app.config import Settings
+from app.delivery.attempt import AttemptSender
 from app.domain.model import (
     Claim,
     Lease,
@@ -25,9 +26,9 @@ from app.log.event import OwedEvent
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES
-from app.replay_workers.equipment import Equipment
+from app.replay_workers.dependencies import WorkerDependencies
 from app.replay_workers.metrics import WorkerMetrics
-from app.replay_workers.outcome_book import OutcomeBook
+from app.replay_workers.outcome_publisher import ReplayOutcomePublisher
 from app.replay_workers.server import sender_limits
 from app.replay_workers.worker import ReplayWorker
 from app.store import Store
@@ -176,17 +177,17 @@ class Bench:
             self.book_servers, origin="here", server="test", close_timeout_s=0.1
         )
         async with publisher, WebhookSender(guard, sender_limits(self.settings)) as sender:
-            equipment = Equipment(
+            dependencies = WorkerDependencies(
                 self.settings,
                 self.store,
                 LogHistory(self.bootstrap_servers, timeout_s=1.0),
                 LogHistory(self.bootstrap_servers, timeout_s=1.0, topic=DELIVERY_OUTCOMES),
                 guard,
-                sender,
+                AttemptSender(sender, self.metrics.deliveries),
                 self.metrics,
-                OutcomeBook(publisher, self.metrics),
+                ReplayOutcomePublisher(publisher, self.metrics),
             )
-            task = asyncio.create_task(ReplayWorker(equipment).run(stopping))
+            task = asyncio.create_task(ReplayWorker(dependencies).run(stopping))
             try:
                 yield stopping
             finally:

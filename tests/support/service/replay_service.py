@@ -13,6 +13,7 @@ from sqlalchemy import create_engine, text
 from app.api.application import create_app
 from app.api.metrics import Metrics
 from app.config import Settings
+from app.delivery.attempt import AttemptSender
 from app.domain.accounts import Scope
 from app.domain.model import NewReplay, NewWebhook, Replay, Webhook, Window
 from app.domain.states import TERMINAL
@@ -20,9 +21,9 @@ from app.domain.windows import format_time
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_OUTCOMES, ensure_topics
-from app.replay_workers.equipment import Equipment
+from app.replay_workers.dependencies import WorkerDependencies
 from app.replay_workers.metrics import WorkerMetrics
-from app.replay_workers.outcome_book import OutcomeBook
+from app.replay_workers.outcome_publisher import ReplayOutcomePublisher
 from app.replay_workers.worker import ReplayWorker
 from app.store import Store
 from app.webhooks.guard import Guard
@@ -78,13 +79,19 @@ class Service:
             ):
                 outcomes = LogHistory(settings.bootstrap_servers, topic=DELIVERY_OUTCOMES)
                 metrics = WorkerMetrics()
-                book = OutcomeBook(publisher, metrics)
-                equipment = Equipment(
-                    settings, store, history, outcomes, guard, sender, metrics, book
+                dependencies = WorkerDependencies(
+                    settings,
+                    store,
+                    history,
+                    outcomes,
+                    guard,
+                    AttemptSender(sender, metrics.deliveries),
+                    metrics,
+                    ReplayOutcomePublisher(publisher, metrics),
                 )
                 service = cls(settings, store, client)
                 await service._receiver.start()
-                worker = asyncio.create_task(ReplayWorker(equipment).run(stopping))
+                worker = asyncio.create_task(ReplayWorker(dependencies).run(stopping))
                 try:
                     yield service
                 finally:

@@ -13,6 +13,7 @@ from app.api.models.webhook_statistics import (
     TrialDocument,
 )
 from app.api.models.webhooks import DESCRIPTION_CHARACTERS_MAX, Rotation, WebhookRequest
+from app.delivery.attempt import batch_message
 from app.domain.delivery import LiveOutcome
 from app.domain.globs import glob_matches
 from app.domain.model import Validation, WebhookStatus
@@ -22,7 +23,6 @@ from app.domain.rules import CONDITIONS_MAX, KINDS_PER_WEBHOOK_MAX, RULES_PER_WE
 from app.domain.tallies import CELLS_MAX
 from app.live.tally_writer import FLUSH_S
 from app.log.event import LoggedEvent
-from app.replay_workers.shipment import batch
 from app.webhooks.challenge import PING_ID_PREFIX, crc_problem
 from app.webhooks.guard import URL_CHARACTERS_MAX
 from app.webhooks.http_connection import EXCERPT_BYTES
@@ -125,7 +125,7 @@ def test_the_globs_of_the_examples_fit_what_is_said(event_type: str, fits: bool)
 def test_every_header_of_a_webhook_is_told() -> None:
     event = LoggedEvent(0, 0, b"wh_1", "evt_1", "follow.created", b"{}")
     headers = webhook_headers(
-        [new_secret()], "evt_1", 1, b"{}", "rpl_1", extra=batch([event]).headers
+        [new_secret()], "evt_1", 1, b"{}", "rpl_1", extra=batch_message([event]).headers
     )
     told = {row["header"] for row in table(PAGE, "## What a receiver gets", 1)}
     assert told == {name for name in headers if name.startswith("webhook-")}

@@ -22,8 +22,8 @@ def failure(offset: int) -> Failure:
 
 def test_the_checkpoint_waits_for_the_lowest_open_record() -> None:
     ledger = DeliveryLedger(10, Counts())
-    first, second, third = (ledger.open(offset, offset + 1, ONE) for offset in (11, 14, 17))
-    ledger.read_to(20)
+    first, second, third = (ledger.add_entry(offset, offset + 1, ONE) for offset in (11, 14, 17))
+    ledger.advance_position(20)
     ledger.settle(third, TAKEN)
     ledger.settle(second, TAKEN)
     assert ledger.checkpoint() == Checkpoint(11, Counts(), ())
@@ -33,11 +33,11 @@ def test_the_checkpoint_waits_for_the_lowest_open_record() -> None:
 
 def test_counts_count_exactly_what_lies_below_the_checkpoint() -> None:
     ledger = DeliveryLedger(0, Counts())
-    first = ledger.open(0, 1, ONE)
-    ledger.duplicate(2, ONE)
-    second = ledger.open(2, 3, ONE)
-    ledger.duplicate(4, ONE)
-    ledger.read_to(4)
+    first = ledger.add_entry(0, 1, ONE)
+    ledger.add_duplicates(2, ONE)
+    second = ledger.add_entry(2, 3, ONE)
+    ledger.add_duplicates(4, ONE)
+    ledger.advance_position(4)
     ledger.settle(first, TAKEN)
     assert ledger.checkpoint() == Checkpoint(2, Counts(delivered=1, duplicates=1), ())
     ledger.settle(second, {}, [failure(2)])
@@ -46,9 +46,9 @@ def test_counts_count_exactly_what_lies_below_the_checkpoint() -> None:
 
 def test_a_record_that_is_settled_before_all_is_read_lies_below_the_checkpoint() -> None:
     ledger = DeliveryLedger(0, Counts())
-    ledger.settle(ledger.open(5, 6, ONE), TAKEN)
+    ledger.settle(ledger.add_entry(5, 6, ONE), TAKEN)
     assert ledger.checkpoint() == Checkpoint(6, Counts(delivered=1), ())
-    last = ledger.open(8, 9, ONE)
+    last = ledger.add_entry(8, 9, ONE)
     assert ledger.checkpoint() == Checkpoint(8, Counts(delivered=1), ())
     ledger.settle(last, TAKEN)
     assert ledger.checkpoint() == Checkpoint(9, Counts(delivered=2), ())
@@ -56,34 +56,34 @@ def test_a_record_that_is_settled_before_all_is_read_lies_below_the_checkpoint()
 
 def test_a_stretch_without_records_moves_the_checkpoint() -> None:
     ledger = DeliveryLedger(100, Counts())
-    ledger.read_to(5_000)
+    ledger.advance_position(5_000)
     assert ledger.checkpoint().offset == 5_000
 
 
 def test_counts_go_on_from_those_of_the_job_taken_over() -> None:
     ledger = DeliveryLedger(50, Counts(delivered=7, duplicates=2, failed=1))
-    ledger.settle(ledger.open(60, 61, ONE), TAKEN)
-    ledger.read_to(61)
+    ledger.settle(ledger.add_entry(60, 61, ONE), TAKEN)
+    ledger.advance_position(61)
     assert ledger.checkpoint() == Checkpoint(61, Counts(8, 2, 1), ())
 
 
 def test_failures_come_again_until_they_are_on_record() -> None:
     ledger = DeliveryLedger(0, Counts())
-    ledger.settle(ledger.open(0, 1, ONE), {}, [failure(0)])
+    ledger.settle(ledger.add_entry(0, 1, ONE), {}, [failure(0)])
     lost = ledger.checkpoint()
-    ledger.settle(ledger.open(1, 2, ONE), {}, [failure(1)])
+    ledger.settle(ledger.add_entry(1, 2, ONE), {}, [failure(1)])
     again = ledger.checkpoint()
     assert lost.failures == (failure(0),)
     assert again.failures == (failure(0), failure(1))
-    ledger.settle(ledger.open(2, 3, ONE), {}, [failure(2)])
-    ledger.recorded(again)
+    ledger.settle(ledger.add_entry(2, 3, ONE), {}, [failure(2)])
+    ledger.forget_recorded(again)
     assert ledger.checkpoint().failures == (failure(2),)
 
 
 def test_a_failure_above_the_checkpoint_is_not_handed_over_yet() -> None:
     ledger = DeliveryLedger(0, Counts())
-    blocked = ledger.open(0, 1, ONE)
-    ledger.settle(ledger.open(1, 2, ONE), {}, [failure(1)])
+    blocked = ledger.add_entry(0, 1, ONE)
+    ledger.settle(ledger.add_entry(1, 2, ONE), {}, [failure(1)])
     assert ledger.checkpoint() == Checkpoint(0, Counts(), ())
     ledger.settle(blocked, TAKEN)
     assert ledger.checkpoint().failures == (failure(1),)
@@ -91,27 +91,27 @@ def test_a_failure_above_the_checkpoint_is_not_handed_over_yet() -> None:
 
 def test_what_is_beyond_the_checkpoint_is_counted() -> None:
     ledger = DeliveryLedger(0, Counts())
-    blocked = ledger.open(0, 1, ONE)
+    blocked = ledger.add_entry(0, 1, ONE)
     for offset in (1, 2, 3):
-        ledger.settle(ledger.open(offset, offset + 1, ONE), TAKEN)
-    assert ledger.ahead == 4
+        ledger.settle(ledger.add_entry(offset, offset + 1, ONE), TAKEN)
+    assert ledger.events_above_checkpoint == 4
     ledger.settle(blocked, TAKEN)
-    assert ledger.ahead == 0
+    assert ledger.events_above_checkpoint == 0
 
 
 def test_events_of_one_entry_are_settled_together() -> None:
     ledger = DeliveryLedger(0, Counts())
-    entry = ledger.open(3, 9, {0: 4}, {0: 2})
-    assert ledger.ahead == 4
+    entry = ledger.add_entry(3, 9, {0: 4}, {0: 2})
+    assert ledger.events_above_checkpoint == 4
     assert ledger.checkpoint() == Checkpoint(3, Counts(), ())
     ledger.settle(entry, {200: 2}, [failure(5), failure(8)])
     assert ledger.checkpoint() == Checkpoint(9, Counts(2, 2, 2), (failure(5), failure(8)))
-    assert ledger.ahead == 0
+    assert ledger.events_above_checkpoint == 0
 
 
 def test_answers_are_told_of_what_lies_below_the_checkpoint_alone() -> None:
     ledger = DeliveryLedger(0, Counts(3, 0, 1), {"200": 2, "204": 1, "none": 1})
-    blocked, batch, silent = (ledger.open(offset, offset + 1, ONE) for offset in (1, 2, 3))
+    blocked, batch, silent = (ledger.add_entry(offset, offset + 1, ONE) for offset in (1, 2, 3))
     ledger.settle(batch, {200: 4, 202: 1}, [failure(2)])
     ledger.settle(silent, {}, [Failure(3, "evt_3", 6, None, "timeout")])
     assert ledger.checkpoint().statuses == {"200": 2, "204": 1, "none": 1}
@@ -121,7 +121,7 @@ def test_answers_are_told_of_what_lies_below_the_checkpoint_alone() -> None:
 
 def test_where_answers_were_not_noted_before_none_are_told() -> None:
     ledger = DeliveryLedger(0, Counts(delivered=1), None)
-    ledger.settle(ledger.open(1, 2, ONE), TAKEN)
+    ledger.settle(ledger.add_entry(1, 2, ONE), TAKEN)
     assert ledger.checkpoint() == Checkpoint(2, Counts(delivered=2), ())
     assert ledger.checkpoint().statuses is None
 
@@ -162,10 +162,10 @@ def test_in_any_order_the_checkpoint_is_the_lowest_open_offset(
             kinds += "d" * among
             hours = tally(times(start, start + count))
             duplicates = tally(times(start + count, len(kinds)))
-            entries[start] = ledger.open(start, len(kinds), hours, duplicates)
+            entries[start] = ledger.add_entry(start, len(kinds), hours, duplicates)
         elif kind == "d":
-            ledger.duplicate(len(kinds), tally(times(start, len(kinds))))
-    ledger.read_to(len(kinds))
+            ledger.add_duplicates(len(kinds), tally(times(start, len(kinds))))
+    ledger.advance_position(len(kinds))
     recorded = 0
     while entries:
         offset = random.choice(sorted(entries))
@@ -187,5 +187,5 @@ def test_in_any_order_the_checkpoint_is_the_lowest_open_offset(
             offset for offset, kind in enumerate(below) if recorded <= offset and kind == "f"
         ]
         if random.random() < 0.5:
-            ledger.recorded(checkpoint)
+            ledger.forget_recorded(checkpoint)
             recorded = checkpoint.offset

@@ -1,6 +1,6 @@
 """How often the progress of a replay is noted: often at first, and never too often."""
 
-from app.domain.samples import SamplePace, is_due
+from app.domain.samples import SampleSchedule, is_due
 
 MINUTE_MS = 60_000
 DAY_MS = 24 * 60 * MINUTE_MS
@@ -29,13 +29,13 @@ def test_a_day_has_some_hundreds_of_samples() -> None:
 
 
 def test_a_worker_asks_a_gap_after_it_began_and_then_each_gap() -> None:
-    pace = SamplePace(0, 70_000)
-    asked = [now_ms for now_ms in range(70_000, 75_000, 250) if pace.is_due(now_ms)]
+    schedule = SampleSchedule(0, 70_000)
+    asked = [now_ms for now_ms in range(70_000, 75_000, 250) if schedule.is_due(now_ms)]
     assert asked == [71_000, 72_000, 73_000, 74_000]
 
 
 def test_who_takes_over_an_old_replay_asks_as_rarely_as_the_one_before() -> None:
-    pace = SamplePace(10 * 60 * MINUTE_MS, 0)
-    assert not pace.is_due(10 * MINUTE_MS)
-    assert pace.is_due(11 * MINUTE_MS)
-    assert not pace.is_due(12 * MINUTE_MS)
+    schedule = SampleSchedule(10 * 60 * MINUTE_MS, 0)
+    assert not schedule.is_due(10 * MINUTE_MS)
+    assert schedule.is_due(11 * MINUTE_MS)
+    assert not schedule.is_due(12 * MINUTE_MS)

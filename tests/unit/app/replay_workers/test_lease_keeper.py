@@ -73,7 +73,7 @@ def test_a_heartbeat_counts_from_when_it_was_sent(store: Store, claim: Claim) ->
         clock = Clock()
         lease = keeper(store, claim, clock)
         clock.now_s += 50
-        beat = asyncio.create_task(lease.beat())
+        beat = asyncio.create_task(lease.send_heartbeat())
         await asyncio.sleep(0)
         clock.now_s += 7  # the answer takes its time
         await beat
@@ -92,10 +92,10 @@ def test_whoever_waits_for_an_ended_lease_goes_on_when_it_is_renewed(
         clock = Clock()
         lease = keeper(store, claim, clock)
         clock.now_s += 2 * LEASE_S
-        waiting = asyncio.create_task(lease.until_held())
+        waiting = asyncio.create_task(lease.wait_until_held())
         await asyncio.sleep(0)
         assert not waiting.done()
-        await lease.beat()
+        await lease.send_heartbeat()
         await asyncio.wait_for(waiting, 5)
 
     asyncio.run(scenario())
@@ -107,7 +107,7 @@ def test_a_heartbeat_says_that_the_replay_was_taken_over(store: Store, claim: Cl
         assert store.claim("another worker", LEASE_S) is not None
         lease = keeper(store, claim, Clock())
         with pytest.raises(LeaseLost):
-            await lease.beat()
+            await lease.send_heartbeat()
 
     asyncio.run(scenario())
 
@@ -116,7 +116,7 @@ def test_a_heartbeat_says_that_the_replay_was_cancelled(store: Store, claim: Cla
     async def scenario() -> None:
         store.cancel_replay(claim.replay.id)
         with pytest.raises(LeaseLost):
-            await keeper(store, claim, Clock()).beat()
+            await keeper(store, claim, Clock()).send_heartbeat()
 
     asyncio.run(scenario())
 

@@ -1,22 +1,22 @@
-"""What a worker lends to all its jobs."""
+"""What all replays of a worker process share."""
 
 from dataclasses import dataclass, field
 
 from app.config import Settings
+from app.delivery.attempt import AttemptSender
 from app.domain.postponements import Postponements
 from app.log.history import LogHistory
 from app.replay_workers.metrics import WorkerMetrics
-from app.replay_workers.outcome_book import OutcomeBook
+from app.replay_workers.outcome_publisher import ReplayOutcomePublisher
 from app.store import Store
 from app.webhooks.guard import Guard
-from app.webhooks.sender import WebhookSender
 
 
 @dataclass(frozen=True, slots=True)
-class Equipment:
-    """Everything that leads out of the process, and what its jobs share.
+class WorkerDependencies:
+    """Connections to store, log and receivers, and state that replays share.
 
-    `history` looks into the log of what is owed, `outcomes` into that of live deliveries.
+    `history` looks up offsets in `delivery_log`, `outcomes` in `delivery_outcomes`.
     """
 
     settings: Settings
@@ -24,7 +24,7 @@ class Equipment:
     history: LogHistory
     outcomes: LogHistory
     guard: Guard
-    sender: WebhookSender
+    attempts: AttemptSender
     metrics: WorkerMetrics
-    book: OutcomeBook
+    outcome_publisher: ReplayOutcomePublisher
     postponements: Postponements = field(default_factory=Postponements)

@@ -1,4 +1,4 @@
-"""Tells the log what replays brought, and never stands in their way."""
+"""Publishes the results of replays to `replay_outcomes`, best effort."""
 
 import asyncio
 import logging
@@ -12,38 +12,38 @@ from app.log.replay_outcomes import ReplayOutcome, encode_replay_outcome
 from app.log.topics import REPLAY_OUTCOMES
 from app.replay_workers.metrics import WorkerMetrics
 
-PATIENCE_S: Final = 1.0
-"""How long a checkpoint waits for the log to have what it tells: about as long as between two."""
+PUBLISH_S_MAX: Final = 1.0
+"""How long a checkpoint waits for the log; about the time between two checkpoints."""
 
-AWAY_S: Final = 30.0
-"""For so long nothing is told after a refusal: to ask at each checkpoint would slow all of them."""
+PAUSE_S: Final = 30.0
+"""After a failure nothing is published for this time, so that checkpoints are not slowed down."""
 
 _log: Final = logging.getLogger(__name__)
 
 
-class OutcomeBook:
-    """Writes outcomes to `replay_outcomes` one by one; what the log does not take is given up.
+class ReplayOutcomePublisher:
+    """Publishes outcomes one by one, and drops those that the log does not accept in time.
 
-    Nothing is kept for later, so a log that is away for long costs no memory. For one event loop.
+    It keeps nothing for later, so a long outage of the log takes no memory. For one event loop.
     """
 
     def __init__(self, publisher: EventPublisher, metrics: WorkerMetrics) -> None:
         self._publisher = publisher
         self._metrics = metrics
-        self._away_until_s = 0.0
+        self._paused_until_s = 0.0
 
-    async def note(self, outcome: ReplayOutcome) -> None:
-        """Return once the log has the outcome, or it is given up."""
-        if time.monotonic() < self._away_until_s:
+    async def publish_outcome(self, outcome: ReplayOutcome) -> None:
+        """Return when the log has the outcome, or it is dropped."""
+        if time.monotonic() < self._paused_until_s:
             self._metrics.count_lost_outcome()
             return
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(PUBLISH_S_MAX):
                 await self._publisher.publish(REPLAY_OUTCOMES, [_record(outcome)])
         except (LogError, TimeoutError) as error:
-            self._away_until_s = time.monotonic() + AWAY_S
+            self._paused_until_s = time.monotonic() + PAUSE_S
             self._metrics.count_lost_outcome()
-            reason = str(error) or f"no answer for {PATIENCE_S:g} s"
+            reason = str(error) or f"no response for {PUBLISH_S_MAX:g} s"
             _log.warning(
                 "replay-outcomes-lost", extra={"replay": outcome.replay_id, "reason": reason}
             )

@@ -1,0 +1,1 @@
+"""The delivery engine that the live path and the replays share."""

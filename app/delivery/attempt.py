@@ -1,0 +1,88 @@
+"""Delivery attempts: prepare a signed request, send it once, record its outcome."""
+
+import time
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import NamedTuple
+
+from app.domain.delivery import AttemptOutcome
+from app.domain.model import Webhook
+from app.log.event import LoggedEvent
+from app.webhooks.metrics import DeliveryMetrics
+from app.webhooks.pool import MayStart, always
+from app.webhooks.request import webhook_headers
+from app.webhooks.sender import WebhookSender
+
+
+class WebhookMessage(NamedTuple):
+    """The content of a request, equal in all attempts. `id` is its `webhook-id`."""
+
+    id: str
+    body: bytes
+    headers: Mapping[str, str] | None = None
+
+
+class Attempt(NamedTuple):
+    """A completed attempt; times as `time.monotonic` counts."""
+
+    outcome: AttemptOutcome
+    started_s: float
+    ended_s: float
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds from the start of the attempt to its outcome."""
+        return self.ended_s - self.started_s
+
+
+class AttemptSender:
+    """Sends delivery attempts and counts them."""
+
+    def __init__(self, sender: WebhookSender, metrics: DeliveryMetrics) -> None:
+        self._sender = sender
+        self._metrics = metrics
+
+    async def send(
+        self,
+        message: WebhookMessage,
+        webhook: Webhook,
+        *,
+        url: str | None = None,
+        replay_id: str | None = None,
+        may_start: MayStart = always,
+    ) -> Attempt:
+        """Send a message once, signed with the current secrets of the webhook.
+
+        `url` replaces the webhook's URL. `may_start` is called right before bytes leave; if it
+        returns False, the outcome is `NotSent`.
+        """
+        now_ms = time.time_ns() // 1_000_000
+        headers = webhook_headers(
+            webhook.secrets_at(now_ms),
+            message.id,
+            now_ms // 1_000,
+            message.body,
+            replay_id,
+            extra=message.headers,
+        )
+        started_s = time.monotonic()
+        outcome = await self._sender.send(
+            url or webhook.url, headers, message.body, may_start=may_start
+        )
+        attempt = Attempt(outcome, started_s, time.monotonic())
+        self._metrics.count(outcome, attempt.duration_s, len(message.body))
+        return attempt
+
+
+def event_message(event: LoggedEvent) -> WebhookMessage:
+    """A message with one event: its own id and its own body."""
+    return WebhookMessage(event.event_id, event.value)
+
+
+def batch_message(events: Sequence[LoggedEvent]) -> WebhookMessage:
+    """A message with several events as a JSON array, whose elements have their own ids."""
+    names = "".join(f"{event.offset}:{event.event_id}\n" for event in events)
+    digest = sha256(names.encode("utf-8", "surrogatepass")).hexdigest()
+    # An empty body between commas would not be JSON.
+    body = b"[%b]" % b",".join([event.value or b"null" for event in events])
+    return WebhookMessage(f"batch_{digest[:32]}", body, {"webhook-batch-size": str(len(events))})

@@ -1,0 +1,91 @@
+"""The delivery queue of one replay: bounded memory, and the ledger of what is settled."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from app.delivery.batch import Batch, CompletedBatches
+from app.delivery.queue import DeliveryQueue, StartTask
+from app.domain.checkpointing import DeliveryLedger, Entry
+from app.domain.hours import Tally, tally
+from app.domain.model import Failure
+
+BYTES_MAX: Final = 8 * 2**20
+"""Bytes of batches that one replay holds; a single larger batch is accepted alone."""
+
+EVENTS_MAX: Final = 10_000
+"""Events above the checkpoint, settled or not. An event that is retried holds the checkpoint back
+while later ones are delivered; this limits what a takeover would deliver twice."""
+
+BATCHES_PER_SENDER: Final = 2
+"""So that no sender task waits for the reader, however many events a batch has."""
+
+
+@dataclass(eq=False, slots=True)
+class QueuedBatch:
+    """A batch and its entry in the ledger."""
+
+    batch: Batch
+    entry: Entry
+    size_bytes: int
+
+
+class ReplayQueue:
+    """Adds batches to the ledger and to the delivery queue, and settles them."""
+
+    def __init__(
+        self,
+        ledger: DeliveryLedger,
+        deliver: "Callable[[ReplayQueue, QueuedBatch], Awaitable[None]]",
+        *,
+        in_flight_max: int,
+        batch_events_max: int,
+        start_task: StartTask,
+    ) -> None:
+        self._ledger = ledger
+        self._events_max = max(EVENTS_MAX, BATCHES_PER_SENDER * in_flight_max * batch_events_max)
+        self._has_changed = asyncio.Event()
+        self.deliveries = DeliveryQueue[QueuedBatch](
+            lambda queued: deliver(self, queued), in_flight_max, start_task
+        )
+
+    async def add_batches(self, completed: CompletedBatches) -> None:
+        """Add batches to the ledger and the queue; return when there was room for all of them."""
+        ledger = self._ledger
+        for batch in completed.batches:
+            while not self._has_room(batch):
+                self._has_changed.clear()
+                await self._has_changed.wait()
+            if batch.duplicates_before:
+                ledger.add_duplicates(batch.start, batch.duplicates_before)
+            entry = ledger.add_entry(batch.start, batch.end, batch.hours, batch.duplicates)
+            self.deliveries.add(QueuedBatch(batch, entry, batch.size_bytes))
+        if completed.duplicates:
+            ledger.add_duplicates(completed.position, completed.duplicates)
+        ledger.advance_position(completed.position)
+
+    def settle(
+        self, queued: QueuedBatch, delivered: Mapping[int, int], failures: Sequence[Failure]
+    ) -> None:
+        """Record the result of a batch and remove it.
+
+        `delivered` counts its delivered events by status; `failures` are the other ones.
+        """
+        failed_hours = _failed_hours(failures, queued.batch) if failures else {}
+        self._ledger.settle(queued.entry, delivered, failures, failed_hours)
+        self.deliveries.remove(queued)
+        self._has_changed.set()
+
+    def _has_room(self, batch: Batch) -> bool:
+        size_bytes = self.deliveries.size_bytes
+        if not size_bytes:
+            return True
+        events = self._ledger.events_above_checkpoint + len(batch.events)
+        return events <= self._events_max and size_bytes + batch.size_bytes <= BYTES_MAX
+
+
+def _failed_hours(failures: Sequence[Failure], batch: Batch) -> Tally:
+    """The failed events of a batch, counted by hour."""
+    offsets = {failure.offset for failure in failures}
+    return tally([event.timestamp_ms for event in batch.events if event.offset in offsets])

@@ -1,0 +1,222 @@
+"""Sends the batches of one replay: rate limit, endpoint health, lease, retries and splitting."""
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from app.delivery.attempt import (
+    Attempt,
+    AttemptSender,
+    WebhookMessage,
+    batch_message,
+    event_message,
+)
+from app.domain.delivery import Delivered, NotSent, Rejected, Unreachable
+from app.domain.endpoint_health import (
+    CONSECUTIVE_FAILED_EVENTS_MAX,
+    HealthState,
+    ProbedEndpointHealth,
+)
+from app.domain.model import Failure
+from app.domain.rates import RateLimiter
+from app.domain.retry import GONE, GiveUp, RetryPolicy
+from app.domain.windows import format_time
+from app.log.event import LoggedEvent
+from app.replay_workers.endpoint import ReplayEndpoint
+from app.replay_workers.errors import ReceiverGone, ReplayRefused
+from app.replay_workers.lease_keeper import LeaseKeeper
+from app.replay_workers.queue import QueuedBatch, ReplayQueue
+
+CONTENT_TOO_LARGE: Final = 413
+
+_SLEEP_S_MIN: Final = 0.001
+"""A shorter sleep costs more than it delays; the rate limiter compensates later."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """The last failed attempt of a request, and the number of its attempts."""
+
+    attempts: int
+    outcome: Rejected | Unreachable
+    duration_ms: int | None
+
+    @property
+    def status(self) -> int | None:
+        """The last HTTP status, if there was a response."""
+        return self.outcome.status if isinstance(self.outcome, Rejected) else None
+
+    @property
+    def response(self) -> str | None:
+        """The beginning of the last response body, if there was a response."""
+        return self.outcome.response if isinstance(self.outcome, Rejected) else None
+
+
+class _Stopped(Exception):
+    """The sender was stopped before the batch was finished."""
+
+
+@dataclass(slots=True)
+class ReplaySender:
+    """Delivers batches, from the first attempt to the last. Shared by all sender tasks.
+
+    `events_max` limits the events of a request; it shrinks when the receiver answers 413.
+    `refused` is called when it makes no sense to continue the replay.
+    """
+
+    replay_id: str
+    endpoint: ReplayEndpoint
+    attempts: AttemptSender
+    policy: RetryPolicy
+    lease: LeaseKeeper
+    rate_limiter: RateLimiter
+    refused: Callable[[ReplayRefused], None]
+    is_batched: bool = False
+    events_max: int = 1
+    health: ProbedEndpointHealth = field(init=False)
+    in_request: "set[asyncio.Task[None] | None]" = field(init=False, default_factory=set)
+    """The sender tasks that wait for a response."""
+    _is_stopping: bool = field(init=False, default=False)
+    _probe_turn: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
+    """Held by the task that probes a failing endpoint."""
+
+    def __post_init__(self) -> None:
+        self.health = ProbedEndpointHealth(self.policy)
+
+    def stop(self) -> None:
+        """Start no more attempts."""
+        self._is_stopping = True
+
+    async def deliver(self, queue: ReplayQueue, queued: QueuedBatch) -> None:
+        """Deliver a batch, in parts if it is too large, and settle it in the queue."""
+        delivered, failures = dict[int, int](), list[Failure]()
+        parts = deque([queued.batch.events])
+        try:
+            while parts:
+                if refusal := await self._deliver_part(parts, delivered, failures):
+                    queue.settle(queued, delivered, failures)
+                    self.refused(refusal)
+                    return
+        except _Stopped:
+            return
+        queue.settle(queued, delivered, failures)
+
+    async def _deliver_part(
+        self, parts: deque[list[LoggedEvent]], delivered: dict[int, int], failures: list[Failure]
+    ) -> ReplayRefused | None:
+        """Deliver the first part, or split it; the reason if the replay must stop."""
+        events = parts.popleft()
+        if len(events) > self.events_max:
+            parts.extendleft(reversed(_halves(events)))
+            return None
+        result = await self._attempt_until_final(events)
+        if isinstance(result, Delivered):
+            delivered[result.status] = delivered.get(result.status, 0) + len(events)
+            return None
+        if result.status == CONTENT_TOO_LARGE and len(events) > 1:
+            self.events_max = min(self.events_max, len(events) // 2)
+            parts.appendleft(events)
+            return None
+        failures += _failures(events, result)
+        self.health.record_failed_events(len(events))
+        refusal = self._refusal(events, result)
+        if refusal is not None:
+            for unsent in parts:
+                failures += _failures(unsent, replace(result, attempts=0, duration_ms=None))
+        return refusal
+
+    async def _attempt_until_final(self, events: Sequence[LoggedEvent]) -> Delivered | GivenUp:
+        """Send events in one request until they are delivered or given up."""
+        message = batch_message(events) if self.is_batched else event_message(events[0])
+        attempts = 0
+        while True:
+            attempt = await self._attempt_when_allowed(message, len(events))
+            outcome = attempt.outcome
+            if isinstance(outcome, Delivered):
+                return outcome
+            wait_s = 0.0
+            if not isinstance(outcome, NotSent):
+                attempts += 1
+                step = self.policy.after_failure(outcome, attempts, random.random())  # noqa: S311
+                if isinstance(step, GiveUp) or self.health.state is HealthState.DOWN:
+                    return GivenUp(attempts, outcome, round(attempt.duration_s * 1_000))
+                wait_s = step.seconds
+            if self._is_stopping:
+                raise _Stopped
+            await asyncio.sleep(wait_s)
+
+    async def _attempt_when_allowed(self, message: WebhookMessage, events: int) -> Attempt:
+        """Send a message once; while the endpoint is failing, wait for the turn to probe it."""
+        health = self.health
+        while True:
+            if health.is_failing:
+                async with self._probe_turn:
+                    # The previous probe may have found it healthy.
+                    if health.is_failing:
+                        await asyncio.sleep(health.probe_wait_s(time.monotonic()))
+                        await self._wait_for_rate_limit(events)
+                        return await self._attempt(message)
+            await self._wait_for_rate_limit(events)
+            # It may have started to fail during the wait.
+            if not health.is_failing:
+                return await self._attempt(message)
+
+    async def _wait_for_rate_limit(self, events: int) -> None:
+        wait_s = self.rate_limiter.reserve(events, time.monotonic())
+        if wait_s > _SLEEP_S_MIN:
+            await asyncio.sleep(wait_s)
+
+    async def _attempt(self, message: WebhookMessage) -> Attempt:
+        await self.lease.wait_until_held()
+        task = asyncio.current_task()
+        self.in_request.add(task)
+        try:
+            # The lease is checked again right before the request leaves: while a connection was
+            # opened, the process may have been suspended and the replay taken over.
+            attempt = await self.attempts.send(
+                message,
+                self.endpoint.webhook,
+                url=self.endpoint.url,
+                replay_id=self.replay_id,
+                may_start=self._may_start,
+            )
+        finally:
+            self.in_request.discard(task)
+        outcome = attempt.outcome
+        if type(outcome) is Delivered:
+            self.health.record_success()
+        elif isinstance(outcome, Rejected | Unreachable):
+            jitter = random.random()  # noqa: S311  spreads load, guards nothing
+            self.health.record_failure(outcome, attempt.started_s, attempt.ended_s, jitter)
+        return attempt
+
+    def _may_start(self) -> bool:
+        return self.lease.is_held() and not self._is_stopping
+
+    def _refusal(self, events: Sequence[LoggedEvent], given_up: GivenUp) -> ReplayRefused | None:
+        """Why the replay must stop, if it must."""
+        reason = given_up.outcome.reason
+        if given_up.status == GONE:
+            # Standard Webhooks: a receiver that answers 410 must not be sent anything again.
+            return ReceiverGone(f"the receiver wants no more events: {reason}")
+        if self.health.exceeds_failure_limit:
+            return ReplayRefused(
+                f"stopped after {CONSECUTIVE_FAILED_EVENTS_MAX:,} consecutive failures, the last "
+                f"event of {format_time(events[-1].timestamp_ms)}: {reason}"
+            )
+        return None
+
+
+def _halves(events: list[LoggedEvent]) -> tuple[list[LoggedEvent], list[LoggedEvent]]:
+    middle = (len(events) + 1) // 2
+    return events[:middle], events[middle:]
+
+
+def _failures(events: Sequence[LoggedEvent], given_up: GivenUp) -> list[Failure]:
+    result = (given_up.attempts, given_up.status, given_up.outcome.reason)
+    last = (given_up.duration_ms, given_up.response)
+    return [Failure(event.offset, event.event_id, *result, *last) for event in events]
