@@ -19,8 +19,8 @@ from benchmarks.frames import MESSAGE
 from benchmarks.running_broker import RunningBroker, fresh_broker
 from benchmarks.scale import Scale, median
 from benchmarks.table import Baseline, Line
-from logbroker.client.audit_mark import AUDIT_HEADER
-from logbroker.client.receipts import ReceiptBook
+from logbroker.client.audit_format.mark import AUDIT_HEADER
+from logbroker.client.received_counter import ReceivedCounter
 from logbroker.consumer import AuditedProducer, Producer
 
 PLAIN: Final = "plain"
@@ -107,7 +107,7 @@ def consume(bootstrap_servers: str, topic: str, messages: int, counts: bool) -> 
         "queued.min.messages": 1_000_000,
         "log_level": 0,
     }
-    book = ReceiptBook("bench", "bench-1")
+    counter = ReceivedCounter("bench", "bench-1")
     with closing(Consumer(settings)) as consumer:
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
         left = messages - len(consumer.consume(1, TIMEOUT_S))
@@ -121,9 +121,9 @@ def consume(bootstrap_servers: str, topic: str, messages: int, counts: bool) -> 
                 mark = dict(message.headers() or ()).get(AUDIT_HEADER)
                 assert isinstance(mark, bytes)
                 if counts:
-                    book.note(topic, mark)
+                    counter.count_message(topic, mark)
         elapsed_s = perf_counter() - start_s
-    assert bool(book.take()) is counts
+    assert bool(counter.take_reports()) is counts
     return timed / elapsed_s
 
 

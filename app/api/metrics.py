@@ -38,9 +38,9 @@ class Metrics:
             ("topic",),
             registry=self.registry,
         )
-        self.audit_lost = Counter(
-            "rewind_audit_lost_records",
-            "Records for `audit` that were given up.",
+        self.audit_dropped = Counter(
+            "rewind_audit_dropped_reports",
+            "Audit reports that were dropped.",
             registry=self.registry,
         )
         self._unauthorized = Counter(

@@ -117,7 +117,7 @@ async def _serve(settings: Settings, around: Callable[[FastAPI], ASGIApp]) -> No
     )
     metrics = Metrics()
     publisher = EventPublisher.of(
-        settings, topics_timeout_s=LOG_TIMEOUT_S, audit_lost=metrics.audit_lost.inc
+        settings, topics_timeout_s=LOG_TIMEOUT_S, on_audit_dropped=metrics.audit_dropped.inc
     )
     limits = SenderLimits(connect_s=settings.connect_timeout_s, total_s=settings.delivery_timeout_s)
     with closing(Store.open(settings.database)) as store:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import NoReturn, Protocol
 
-from app.live.receipts import Receipts
+from app.live.received_reports import ReceivedReports
 from app.log.group_position import Committed
 from app.log.group_reader import GroupReader
 
@@ -21,24 +21,24 @@ class ShareOfStage(Protocol):
 async def commit_regularly(
     reader: GroupReader,
     shares: Mapping[int, ShareOfStage],
-    receipts: Receipts | None,
+    reports: ReceivedReports | None,
     every_s: float,
 ) -> NoReturn:
     """Store how far each share is, until cancelled; `shares` change meanwhile."""
     while True:
         await asyncio.sleep(every_s)
-        await _commit(reader, shares, receipts)
+        await _commit(reader, shares, reports)
 
 
 async def _commit(
-    reader: GroupReader, shares: Mapping[int, ShareOfStage], receipts: Receipts | None
+    reader: GroupReader, shares: Mapping[int, ShareOfStage], reports: ReceivedReports | None
 ) -> None:
     moved = [
         (partition, share, reached)
         for partition, share in shares.items()
         if (reached := share.reached()) != share.committed
     ]
-    if receipts is not None and not await receipts.cover():
+    if reports is not None and not await reports.report_before_commit():
         return
     commits = {}
     for partition, share, reached in moved:

@@ -28,7 +28,7 @@ from app.live.metrics import LiveMetrics
 from app.live.mirrored import HOLDER, MirroredRecords
 from app.live.outcome_writer import OutcomeWriter
 from app.live.parcel import Parcel, Share
-from app.live.receipts import Receipts
+from app.live.received_reports import ReceivedReports
 from app.log.event import LoggedEvent, OwedEvent, place_name
 from app.log.group_position import Bounds, Committed, Position
 from app.log.group_reader import GroupReader
@@ -68,14 +68,14 @@ class Deliverer:
         tallies: TallyCounter,
         metrics: LiveMetrics,
         origin: str,
-        receipts: Receipts | None = None,
+        reports: ReceivedReports | None = None,
     ) -> None:
         self._outcomes = outcomes
         self._mirrored = mirrored
         self._tallies = tallies
         self._metrics = metrics
         self._here = ("", origin)
-        self._receipts = receipts
+        self._reports = reports
         self._shares: dict[int, Share] = {}
         self._lanes: dict[str, Lane] = {}
         self._waiting: dict[int, Parcel] = {}
@@ -98,7 +98,7 @@ class Deliverer:
         self._reader, self._route = reader, route
         sweep_s = time.monotonic() + _SWEEP_S
         async with asyncio.TaskGroup() as group:
-            group.create_task(commit_regularly(reader, self._shares, self._receipts, COMMIT_S))
+            group.create_task(commit_regularly(reader, self._shares, self._reports, COMMIT_S))
             while True:
                 due_s = time.monotonic() + COMMIT_S
                 await asyncio.sleep(COMMIT_S)
@@ -132,8 +132,8 @@ class Deliverer:
                 continue
             for event in some:
                 if share.progress.open(event.offset):
-                    if self._receipts is not None:
-                        self._receipts.note(event)
+                    if self._reports is not None:
+                        self._reports.count_event(event)
                     self._bring(share, event, now_s, now_ms)
 
     async def let_go(self, partitions: Sequence[int]) -> dict[int, Committed]:
@@ -149,8 +149,8 @@ class Deliverer:
         self.lose(partitions)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._outcomes.flush(), _LAST_OUTCOMES_S)
-        if self._receipts is not None:
-            await self._receipts.cover_last()
+        if self._reports is not None:
+            await self._reports.report_before_release()
         return {each: share.reached() for each, share in shares.items()}
 
     def lose(self, partitions: Sequence[int]) -> None:

@@ -19,7 +19,7 @@ from app.live.avro_events import AvroEvents
 from app.live.commits import commit_regularly
 from app.live.late_events import LateEvents
 from app.live.metrics import LiveMetrics
-from app.live.receipts import Receipts
+from app.live.received_reports import ReceivedReports
 from app.live.routing import RoutingTable
 from app.log.errors import LogError
 from app.log.event import LoggedEvent, OwedEvent, is_presentable, place_name
@@ -129,7 +129,7 @@ class Matcher:
         origin: str,
         *,
         decoder: "AvroDecoder | None" = None,
-        receipts: Receipts | None = None,
+        reports: ReceivedReports | None = None,
     ) -> None:
         self._table = table
         self._publisher = publisher
@@ -137,7 +137,7 @@ class Matcher:
         self._metrics = metrics
         self._here = ("", origin)
         self._avro = None if decoder is None else AvroEvents(decoder, metrics, self._pass_over)
-        self._receipts = receipts
+        self._reports = reports
         self._shares: dict[int, _Share] = {}
         self._reads: asyncio.Queue[_Read] = asyncio.Queue()
         self._held: set[int] = set()
@@ -147,7 +147,7 @@ class Matcher:
     async def run(self, reader: GroupReader) -> None:
         """Match what comes until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(commit_regularly(reader, self._shares, self._receipts, COMMIT_S))
+            group.create_task(commit_regularly(reader, self._shares, self._reports, COMMIT_S))
             while True:
                 self._hold_or_release(reader)
                 read = await self._reads.get()
@@ -187,8 +187,8 @@ class Matcher:
                 break
             await asyncio.sleep(_LOOK_S)
         self.lose(partitions)
-        if self._receipts is not None:
-            await self._receipts.cover_last()
+        if self._reports is not None:
+            await self._reports.report_before_release()
         return {each: share.reached() for each, share in shares.items()}
 
     def lose(self, partitions: Sequence[int]) -> None:
@@ -198,9 +198,9 @@ class Matcher:
             self._held.discard(partition)
 
     def _note_received(self, events: Sequence[LoggedEvent]) -> None:
-        if self._receipts is not None:
+        if self._reports is not None:
             for event in events:
-                self._receipts.note(event)
+                self._reports.count_event(event)
 
     async def _send_wanted(self, read: _Read) -> tuple[list[_Sent], list[_Named]]:
         """Hand over what somebody wants; beside it, what nobody seems to."""

@@ -47,9 +47,9 @@ class LiveMetrics:
             "rewind_live_registry_failures",
             "Look-ups of a schema that the registry did not answer, while the matcher waits.",
         )
-        self.audit_lost = self._counter(
-            "rewind_live_audit_lost_records",
-            "Records for `audit` that were given up.",
+        self.audit_dropped = self._counter(
+            "rewind_live_audit_dropped_reports",
+            "Audit reports that were dropped.",
         )
         self.untallied = self._counter(
             "rewind_live_untallied_events",

@@ -21,7 +21,7 @@ from app.live.matcher import Matcher
 from app.live.metrics import LiveMetrics
 from app.live.mirrored import MirroredRecords
 from app.live.outcome_writer import OutcomeWriter
-from app.live.receipts import Receipts
+from app.live.received_reports import ReceivedReports
 from app.live.routing import RoutingTable
 from app.live.standing import Standing
 from app.live.tally_writer import TallyWriter
@@ -92,7 +92,7 @@ async def _serve(settings: Settings, store: Store) -> None:
             settings,
             topics_timeout_s=_LOG_TIMEOUT_S,
             close_timeout_s=_LAST_RECORDS_S,
-            audit_lost=metrics.audit_lost.inc,
+            on_audit_dropped=metrics.audit_dropped.inc,
         ) as publisher,
     ):
         table = RoutingTable(store)
@@ -152,13 +152,13 @@ class LivePath:
         late = LateEvents(store, settings)
         self._mirrored = MirroredRecords(late, metrics)
         received, owed = (
-            Receipts.of(settings, publisher, topic, group)
+            ReceivedReports.of(settings, publisher, topic, group)
             for topic, group in ((EVENTS, matcher.GROUP), (DELIVERY_LOG, deliverer.GROUP))
         )
         tallies = TallyCounter(settings.history_ms, metrics.untallied.inc)
         self._tally_writer = TallyWriter(store, tallies, settings.origin, settings.retention_ms)
         self._deliverer = Deliverer(
-            self._outcomes, self._mirrored, tallies, metrics, settings.origin, receipts=owed
+            self._outcomes, self._mirrored, tallies, metrics, settings.origin, reports=owed
         )
         self._matcher = Matcher(
             table,
@@ -167,7 +167,7 @@ class LivePath:
             metrics,
             settings.origin,
             decoder=_decoder(settings),
-            receipts=received,
+            reports=received,
         )
         self._matching = self._reader(EVENTS, matcher.GROUP, self._matcher)
         self._delivering = self._reader(DELIVERY_LOG, deliverer.GROUP, self._deliverer)
@@ -286,9 +286,9 @@ class LivePath:
             lambda: table.age_s,
         )
         metrics.watch(
-            "rewind_live_audit_waiting_records",
-            "Records for `audit` that the log does not have yet.",
-            lambda: self._publisher.audit_waiting,
+            "rewind_live_audit_pending_reports",
+            "Audit reports that the log does not have yet.",
+            lambda: self._publisher.pending_audit_reports,
         )
         readers = (self._matching, self._delivering)
         metrics.watch(

@@ -33,7 +33,7 @@ class LoggedEvent(NamedTuple):
     """The data centre where it was published; empty where its producer did not say."""
 
     audit: bytes | None = None
-    """The mark of an audited producer: see `logbroker.client.audit_mark`."""
+    """The mark of an audited producer: see `logbroker.client.audit_format.mark`."""
 
 
 def header_text(value: bytes | str | None) -> str:

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from app.log.complaints import CLIENT_LOG
 from app.log.event import LoggedEvent, header_text, is_presentable
 from app.log.group_position import Committed, Position, ask_positions
-from logbroker.client.audit_mark import AUDIT_HEADER
+from logbroker.client.audit_format.mark import AUDIT_HEADER
 from logbroker.client.librdkafka import readable_headers
 
 T = TypeVar("T")

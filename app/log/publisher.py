@@ -1,4 +1,4 @@
-"""Publishes events and tells when the log holds them for good."""
+"""Publishes events, and reports when the log has acknowledged them."""
 
 import asyncio
 import logging
@@ -13,43 +13,43 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from app.config import Settings
 from app.domain.lateness import Arrival
-from app.log.audit_outbox import Settle
-from app.log.audit_trail import AuditTrail, Header, Marks
 from app.log.complaints import CLIENT_LOG, COMPLAINTS
 from app.log.errors import PublishFailed
 from app.log.event import OwedEvent
+from app.log.publisher_audit import Header, MessageMarks, PublisherAudit
 from app.log.topics import ensure_topics
-from logbroker.client.audit_event import AuditRecord
-from logbroker.client.audit_mark import AUDIT_TOPIC
+from logbroker.client.audit_format.mark import AUDIT_TOPIC
+from logbroker.client.audit_format.report import AuditRecord
+from logbroker.client.audit_reporter import OnDelivery
 from logbroker.client.stamper import SERVER_BYTES_MAX, Stamper
 
 _log: Final = logging.getLogger(__name__)
 
 _POLL_S: Final = 0.1
 _FULL_QUEUE_S: Final = 0.01
-"""How long to wait before another look at a full queue; in that time thousands leave it."""
+"""Time between two attempts to add to a full queue; thousands of records leave it meanwhile."""
 
-_TURN_EVENTS: Final = 500
-"""Events handed over before other tasks get a turn, a millisecond or two."""
+_BURST_EVENTS: Final = 500
+"""Events handed to the client before other tasks run, for a millisecond or two."""
 
-_LAST_AUDIT_S: Final = 2.0
-"""How long the end waits for the last monitoring events; what is not told is no loss."""
+_LAST_REPORTS_S: Final = 2.0
+"""How long shutdown waits for the last audit reports; a missing report is not a lost event."""
 
 
 class EventPublisher:
     """Publishes from one event loop; an async context manager.
 
-    Every event is acknowledged by all replicas in sync, is written once although the client may
-    send it again, and lands in the partition that Java's hash of its key names. Records carry
+    Every event is acknowledged by all in-sync replicas, is written once although the client may
+    resend it, and goes to the partition that Java's hash of its key selects. Records carry
     the headers `event-id`, `event-type`, `origin` (the data centre) and `server`.
 
-    With a `stamper`, those of `events` and `delivery_log` are marked for the audit as well, and
-    what was acknowledged of each window is published to `audit`. Whatever becomes of that, events
-    do not wait for it; `audit_lost` is called with how many records of it were given up.
+    With a `stamper`, records of `events` and `delivery_log` also carry an audit mark, and what was
+    acknowledged is reported to `audit`. Events never wait for reports. `on_audit_dropped` gets the
+    number of reports that were dropped.
 
-    `properties` are the operator's for the client: TLS, SASL and the like.
-    `make_topics` runs before the first publish, until it has succeeded once: a log that makes
-    topics by itself would choose their partition count, and that is for good.
+    `properties` are the operator's for the client, such as those of TLS and SASL.
+    `make_topics` runs before the first publish, until it has succeeded once: a log that creates
+    topics by itself would choose their partition count, which cannot be changed later.
     """
 
     def __init__(
@@ -63,19 +63,21 @@ class EventPublisher:
         delivery_timeout_s: float = 30.0,
         close_timeout_s: float | None = None,
         stamper: Stamper | None = None,
-        audit_lost: Callable[[int], object] = lambda _: None,
+        on_audit_dropped: Callable[[int], object] = lambda _: None,
     ) -> None:
-        """At its end it waits for what is under way, for `close_timeout_s` if that is given."""
+        """On exit it waits up to `close_timeout_s` for events in flight, if that is given."""
         self._make_topics: Callable[[], None] | None = make_topics
         self._config = publisher_configuration(bootstrap_servers, properties, delivery_timeout_s)
-        self._config["error_cb"] = self._note_error
+        self._config["error_cb"] = self._record_error
         self._source = [("origin", origin.encode()), ("server", server.encode())]
         self._close_timeout_s = close_timeout_s or delivery_timeout_s
         self._is_fatal = False
         self._is_closed = threading.Event()
         self._producer = Producer(self._config, logger=CLIENT_LOG)
-        self._trail = (
-            None if stamper is None else AuditTrail(stamper, self._produce_audit, audit_lost)
+        self._audit = (
+            None
+            if stamper is None
+            else PublisherAudit(stamper, self._produce_report, on_audit_dropped)
         )
         self._poller = threading.Thread(target=self._poll, name="publisher-poll", daemon=True)
 
@@ -86,9 +88,9 @@ class EventPublisher:
         *,
         topics_timeout_s: float,
         close_timeout_s: float | None = None,
-        audit_lost: Callable[[int], object] = lambda _: None,
+        on_audit_dropped: Callable[[int], object] = lambda _: None,
     ) -> Self:
-        """The publisher of a process; the log has `topics_timeout_s` to answer about its topics."""
+        """Create the publisher of a process; requests about topics take `topics_timeout_s`."""
         return cls(
             settings.bootstrap_servers,
             origin=settings.origin,
@@ -106,46 +108,46 @@ class EventPublisher:
             ),
             close_timeout_s=close_timeout_s,
             stamper=_stamper(settings) if settings.audit else None,
-            audit_lost=audit_lost,
+            on_audit_dropped=on_audit_dropped,
         )
 
     async def __aenter__(self) -> Self:
-        """Start to serve acknowledgements."""
+        """Start to process acknowledgements."""
         self._poller.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Wait for what is under way, and stop."""
+        """Wait for events in flight, and stop."""
         await asyncio.to_thread(self._close)
 
     async def make_topics(self) -> None:
-        """Make the topics now; nothing to do once they have been made.
+        """Create the topics, unless that has been done.
 
         Raises:
-            LogUnavailable: the log did not answer, or would not make them.
+            LogUnavailable: the log did not answer, or rejected the request.
         """
         if self._make_topics is not None:
             await asyncio.to_thread(self._make_topics)
             self._make_topics = None
 
     async def publish(self, topic: str, events: Sequence[OwedEvent]) -> list[Arrival]:
-        """Where each event lies, once the log has acknowledged all of them.
+        """Publish events; return their offsets once the log has acknowledged all of them.
 
         Events of one key keep their order.
 
         Raises:
-            LogUnavailable: the topics are not there, and cannot be made.
-            PublishFailed: some were not acknowledged in time, or refused; it names them.
+            LogUnavailable: the topics do not exist, and cannot be created.
+            PublishFailed: some events were rejected or not acknowledged in time.
         """
         return await (await self.begin(topic, events)).all_settled()
 
     async def begin(self, topic: str, events: Sequence[OwedEvent]) -> "Publication":
-        """Hand events to the client, which sends them; what comes of them can be waited for.
+        """Hand events to the client, which sends them; return a handle for the outcome.
 
-        Events of one key keep their order over calls too, if each call waits for the one before.
+        Events of one key keep their order over calls too, if each call waits for the previous one.
 
         Raises:
-            LogUnavailable: the topics are not there, and cannot be made.
+            LogUnavailable: the topics do not exist, and cannot be created.
         """
         await self.make_topics()
         marks = self._mark(topic, events)
@@ -155,46 +157,46 @@ class EventPublisher:
             while handed < len(events):
                 await self._hand_over(topic, events[handed], handed, publication)
                 handed += 1
-                if handed % _TURN_EVENTS == 0:
+                if handed % _BURST_EVENTS == 0:
                     await asyncio.sleep(0)
         finally:
-            # Who asked may be gone before all were; nobody would wait for the rest.
+            # A cancelled caller leaves events that were never sent.
             publication.abandon(handed)
         return publication
 
-    async def tell_audit(self, records: Sequence[AuditRecord]) -> None:
-        """Return once `audit` has these, or is known to take nothing: then they are sent later."""
-        if self._trail is not None and records:
-            await asyncio.wrap_future(self._trail.tell(records))
+    async def report_to_audit(self, records: Sequence[AuditRecord]) -> None:
+        """Return once `audit` has these records, or an attempt failed: then they are retried."""
+        if self._audit is not None and records:
+            await asyncio.wrap_future(self._audit.reporter.add(records))
 
     @property
-    def audit_waiting(self) -> int:
+    def pending_audit_reports(self) -> int:
         """Records for `audit` that the log does not have yet."""
-        return 0 if self._trail is None else self._trail.waiting
+        return 0 if self._audit is None else self._audit.reporter.pending
 
-    def _mark(self, topic: str, events: Sequence[OwedEvent]) -> Marks | None:
-        if self._trail is None:
+    def _mark(self, topic: str, events: Sequence[OwedEvent]) -> MessageMarks | None:
+        if self._audit is None:
             return None
-        return self._trail.mark(topic, [event.time_ms for event in events])
+        return self._audit.mark(topic, [event.time_ms for event in events])
 
     async def _hand_over(
         self, topic: str, event: OwedEvent, index: int, publication: "Publication"
     ) -> None:
         marks = publication.headers(index)
-        settle = partial(publication.settle, index)
+        on_delivery = partial(publication.record_outcome, index)
         while True:
             try:
-                self._produce(topic, event, marks, settle)
+                self._produce(topic, event, marks, on_delivery)
             except BufferError:
                 await asyncio.sleep(_FULL_QUEUE_S)
             except KafkaException as refusal:
-                settle(refusal.args[0], None)
+                on_delivery(refusal.args[0], None)
                 return
             else:
                 return
 
     def _produce(
-        self, topic: str, event: OwedEvent, marks: Sequence[Header], settle: Settle
+        self, topic: str, event: OwedEvent, marks: Sequence[Header], on_delivery: OnDelivery
     ) -> None:
         self._producer.produce(
             topic,
@@ -207,21 +209,21 @@ class EventPublisher:
                 *self._source,
                 *marks,
             ],
-            on_delivery=settle,
+            on_delivery=on_delivery,
         )
 
-    def _produce_audit(self, record: AuditRecord, settle: Settle) -> None:
-        self._producer.produce(AUDIT_TOPIC, record.value, record.key, on_delivery=settle)
+    def _produce_report(self, record: AuditRecord, on_delivery: OnDelivery) -> None:
+        self._producer.produce(AUDIT_TOPIC, record.value, record.key, on_delivery=on_delivery)
 
     def _poll(self) -> None:
         while not self._is_closed.is_set():
             self._producer.poll(_POLL_S)
             if self._is_fatal:
                 self._replace_producer()
-            if self._trail is not None:
-                self._trail.work(time.monotonic())
+            if self._audit is not None:
+                self._audit.report_due(time.monotonic())
 
-    def _note_error(self, error: KafkaError) -> None:
+    def _record_error(self, error: KafkaError) -> None:
         if error.fatal():
             self._is_fatal = True
             _log.error("log client: %s", error.str())
@@ -229,7 +231,7 @@ class EventPublisher:
             COMPLAINTS.note(error)
 
     def _replace_producer(self) -> None:
-        """Begin anew: an idempotent producer whose sequence is broken never sends again."""
+        """Create a new producer: an idempotent one with a broken sequence never sends again."""
         broken, self._producer = self._producer, Producer(self._config, logger=CLIENT_LOG)
         self._is_fatal = False
         broken.purge()
@@ -237,35 +239,38 @@ class EventPublisher:
 
     def _close(self) -> None:
         self._flush_events()
-        if self._trail is not None and self._trail.end():
-            self._producer.flush(_LAST_AUDIT_S)
-        if self.audit_waiting:
-            _log.error("audit-lost", extra={"records": self.audit_waiting, "reason": "the end"})
+        if self._audit is not None:
+            if self._audit.report_remaining():
+                self._producer.flush(_LAST_REPORTS_S)
+            self._audit.reporter.close()
         self._is_closed.set()
         self._poller.join()
 
     def _flush_events(self) -> None:
-        """Wait for events alone: `audit` may be a topic that takes nothing."""
+        """Wait for events only: the topic `audit` may reject everything."""
         end_s = time.monotonic() + self._close_timeout_s
         while (left_s := end_s - time.monotonic()) > 0:
-            audit = 0 if self._trail is None else self._trail.under_way
-            if len(self._producer) <= audit:
+            reports = 0 if self._audit is None else self._audit.reporter.in_flight
+            if len(self._producer) <= reports:
                 return
             self._producer.flush(min(_POLL_S, left_s))
 
 
 def _stamper(settings: Settings) -> Stamper:
-    # A mark has room for so much of a name, and for what can be printed.
+    # A mark limits the length of a name, and needs printable characters.
     printable = "".join(each if each.isprintable() else "?" for each in settings.server)
     server = printable.encode()[:SERVER_BYTES_MAX].decode("utf-8", "ignore")
     return Stamper(server, window_ms=1_000 * settings.audit_window_s)
 
 
 class Publication:
-    """The acknowledgements of one call; they come in on the thread that polls."""
+    """The outcome of one call; acknowledgements arrive on the polling thread."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, events: Sequence[OwedEvent], marks: Marks | None
+        self,
+        loop: asyncio.AbstractEventLoop,
+        events: Sequence[OwedEvent],
+        marks: MessageMarks | None,
     ) -> None:
         self._loop = loop
         self._events = events
@@ -273,41 +278,41 @@ class Publication:
         self._arrivals: list[Arrival] = []
         self._counter = count(1)
         self._failures: dict[int, str] = {}
-        self._not_there: set[int] = set()
+        self._unacknowledged: set[int] = set()
         self._done = asyncio.Event()
 
     def headers(self, index: int) -> Sequence[Header]:
-        """What marks the event at `index`."""
+        """Return the headers that mark the event at `index`."""
         return () if self._marks is None else self._marks.headers(index)
 
-    def settle(self, index: int, error: KafkaError | None, message: Message | None) -> None:
-        """Note what became of the event at `index`; safe on any thread."""
+    def record_outcome(self, index: int, error: KafkaError | None, message: Message | None) -> None:
+        """Record the outcome of the event at `index`; thread-safe."""
         if error is not None:
-            self._not_there.add(index)
+            self._unacknowledged.add(index)
             self._failures[index] = error.str()
         elif message is not None and (arrival := _arrival(self._events[index], message)):
             self._arrivals.append(arrival)
         else:
-            # One that was sent twice, and the log remembers no more where the first one lies.
-            self._failures[index] = "the log has it and does not say where"
+            # The event was sent twice, and the broker no longer knows the offset of the first.
+            self._failures[index] = "acknowledged without an offset"
         self._count_settled()
 
     def abandon(self, start: int) -> None:
-        """Note that the events from `start` on were not handed over."""
+        """Record that the events from `start` on were not sent."""
         for index in range(start, len(self._events)):
-            self._not_there.add(index)
-            self._failures[index] = "it was not sent"
+            self._unacknowledged.add(index)
+            self._failures[index] = "not sent"
             self._count_settled()
 
     def _count_settled(self) -> None:
-        # Counting is atomic: one of the threads is the last.
+        # Counting is atomic, so exactly one thread is the last.
         if next(self._counter) == len(self._events):
             if self._marks is not None:
-                self._marks.settle(self._not_there)
+                self._marks.record_sent(self._unacknowledged)
             self._loop.call_soon_threadsafe(self._done.set)
 
     async def all_settled(self) -> list[Arrival]:
-        """Wait for all; they come in any order.
+        """Wait for all outcomes; return the arrivals, in any order.
 
         Raises:
             PublishFailed: see `EventPublisher.publish`.
@@ -331,7 +336,7 @@ def _arrival(event: OwedEvent, message: Message) -> Arrival | None:
 def publisher_configuration(
     bootstrap_servers: str, properties: Mapping[str, str], delivery_timeout_s: float = 30.0
 ) -> dict[str, Any]:
-    """What the client is made with; `properties` win over what is chosen here."""
+    """Return the client's configuration; `properties` override the choices here."""
     return {
         "bootstrap.servers": bootstrap_servers,
         "client.id": "rewind-publisher",

@@ -11,7 +11,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from app.log.complaints import COMPLAINTS
 from app.log.errors import LogUnavailable
-from logbroker.client.audit_mark import AUDIT_TOPIC
+from logbroker.client.audit_format.mark import AUDIT_TOPIC
 
 _log: Final = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from logbroker.audit.set_shelf import UNPACKED_BYTES_MAX, SetShelf
-from logbroker.client.audit_event import Published, Receipt, Received
-from logbroker.client.sequence_set import SequenceSet
+from logbroker.client.audit_format.report import PublishedReport, ReceivedCount, ReceivedReport
+from logbroker.client.audit_format.sequence_set import SequenceSet
 from logbroker.errors import LogbrokerError
 
 RANGES_MAX: Final = 10
@@ -139,7 +139,7 @@ class Comparison:
         self.tiers: set[str] = set()
         """Every tier that told anything of the topics."""
 
-    def add_published(self, event: Published, told_ms: int, origin: str = LOCAL) -> None:
+    def add_published(self, event: PublishedReport, told_ms: int, origin: str = LOCAL) -> None:
         """Take in what a producer told at a time; `origin` says which mirror brought it, if one.
 
         Raises:
@@ -156,13 +156,13 @@ class Comparison:
             self._ends_ms[window] = event.window_end_ms
             self._add((window, None), event.sequences, len(event.sequences), told_ms)
 
-    def add_received(self, event: Received, told_ms: int) -> None:
+    def add_received(self, event: ReceivedReport, told_ms: int) -> None:
         """Take in what a consumer told at a time; an event that was written twice only once.
 
         Raises:
             TooMuch: there is more to remember than `ENTRIES_MAX`.
         """
-        for receipt in event.receipts:
+        for receipt in event.counts:
             if self._scope.has_topic(receipt.topic):
                 self._add_receipt(event.tier, receipt, told_ms)
 
@@ -186,7 +186,7 @@ class Comparison:
             if not tiers:
                 yield self._unread(window)
 
-    def _add_receipt(self, tier: str, receipt: Receipt, told_ms: int) -> None:
+    def _add_receipt(self, tier: str, receipt: ReceivedCount, told_ms: int) -> None:
         place = receipt.topic, tier, receipt.producer
         if place not in self._first_ms:
             self._make_room()

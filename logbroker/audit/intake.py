@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from logbroker.audit.comparison import LOCAL, Comparison, Patience
-from logbroker.client.audit_event import Published, Received, decode
+from logbroker.client.audit_format.report import PublishedReport, ReceivedReport, decode
 
 _DIGEST_BYTES: Final = 8
 """Among a million events two are taken for the same once in thirty million audits."""
@@ -68,7 +68,7 @@ class Intake:
             self._note(Odd.AHEAD, entry)
         if any(window_ms > self._soon_ms for window_ms in _windows_ms(event)):
             self._note(Odd.FUTURE, entry)
-        if isinstance(event, Published):
+        if isinstance(event, PublishedReport):
             self.events["published"] += 1
             self._comparison.add_published(event, entry.time_ms, entry.origin)
         elif self._is_new(entry):
@@ -97,8 +97,8 @@ class Intake:
         return is_new
 
 
-def _windows_ms(event: Published | Received) -> Iterator[int]:
-    if isinstance(event, Published):
+def _windows_ms(event: PublishedReport | ReceivedReport) -> Iterator[int]:
+    if isinstance(event, PublishedReport):
         yield event.window_ms
     else:
-        yield from (receipt.window_ms for receipt in event.receipts)
+        yield from (receipt.window_ms for receipt in event.counts)

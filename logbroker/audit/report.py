@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from logbroker.audit.comparison import Patience, Row, Scope, Status
-from logbroker.client.audit_event import time_text
+from logbroker.client.audit_format.report import time_text
 
 COUNTS: Final = ("published", "received", "missing", "duplicated", "uncovered")
 """What is counted, in a row and in a total."""

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Final, Generic, TypeVar
 
-from logbroker.client.sequence_set import SequenceSet
+from logbroker.client.audit_format.sequence_set import SequenceSet
 
 UNPACKED_BYTES_MAX: Final = 256 * 1024 * 1024
 """The sets of some two thousand million sequences without gaps."""
@@ -29,9 +29,9 @@ class SetShelf(Generic[_Key]):
     def unite(self, key: _Key, sequences: SequenceSet) -> None:
         """Add these to the set of a key, which there may not have been before."""
         own = self._taken(key)
-        before = own.bytes_kept
+        before = own.memory_bytes
         own.update(sequences)
-        self._bytes += own.bytes_kept - before
+        self._bytes += own.memory_bytes - before
         self._pack_rest()
 
     def __getitem__(self, key: _Key) -> SequenceSet:
@@ -48,7 +48,7 @@ class SetShelf(Generic[_Key]):
         if own is None:
             text = self._packed.pop(key, None)
             own = SequenceSet() if text is None else SequenceSet.decode(text)
-            self._bytes += own.bytes_kept
+            self._bytes += own.memory_bytes
         self._unpacked[key] = own
         return own
 
@@ -56,5 +56,5 @@ class SetShelf(Generic[_Key]):
         """Pack the sets that were not used for longest, but never the one used last."""
         while self._bytes > self._bytes_max and len(self._unpacked) > 1:
             key, oldest = self._unpacked.popitem(last=False)
-            self._bytes -= oldest.bytes_kept
+            self._bytes -= oldest.memory_bytes
             self._packed[key] = oldest.encode()

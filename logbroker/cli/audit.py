@@ -24,7 +24,7 @@ from logbroker.cli.admin_command import (
 from logbroker.cli.client_config import CLIENT_CONFIG, read_client_config
 from logbroker.cli.formats import format_time, table_lines
 from logbroker.cli.groups import Rfc3339
-from logbroker.client.audit_mark import AUDIT_TOPIC
+from logbroker.client.audit_format.mark import AUDIT_TOPIC
 
 MISSING: Final = 1
 """The exit code that says that something is missing."""

@@ -1,47 +1,44 @@
-"""The paper's producer with an audit: it stamps its messages and tells how many there were."""
+"""The paper's producer with an audit: it marks its messages and reports the acknowledged ones."""
 
 import logging
 import socket
 import threading
 import time
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from itertools import groupby
 from typing import Any, Final, Self
 
-from logbroker.client.audit_event import AuditRecord, Published, decode
-from logbroker.client.audit_mark import (
+from logbroker.client.audit_format.mark import (
     AUDIT_HEADER,
     AUDIT_TOPIC,
     SERVER_HEADER,
-    Mark,
-    MarkSpan,
     encode_marks,
 )
+from logbroker.client.audit_format.report import AuditRecord, PublishedReport, decode
+from logbroker.client.audit_reporter import AuditProducer
 from logbroker.client.errors import SendFailed
 from logbroker.client.partitioner import partition_for_key
-from logbroker.client.stamper import SPAN_MAX, Stamper
-from logbroker.consumer.audit_publisher import AuditPublisher
+from logbroker.client.stamper import PlacedSpan, Stamper, check_time
 from logbroker.consumer.producer import NewMessage, Partitioner, Producer, SentSet
 
 _log: Final = logging.getLogger(__name__)
 
-ROUND_S: Final = 1.0
-"""Time between two looks at which windows are to be published."""
+CHECK_S: Final = 1.0
+"""Time between two checks for windows that are due."""
 
-EVENT_TIMEOUT_S: Final = 10.0
-"""How long a monitoring event may take; one that fails is sent again in the next round."""
+REPORT_TIMEOUT_S: Final = 10.0
+"""How long one attempt to write a report may take; the next check retries it."""
 
-_TOLD_MAX: Final = 10
-"""Windows that a closing producer names of those which it could not publish."""
+_LISTED_MAX: Final = 10
+"""Windows that the last log line lists if they could not be reported."""
 
 
 class AuditedProducer:
-    """A `Producer` whose messages are counted; safe on several threads, a context manager.
+    """A `Producer` whose messages are counted; thread-safe, a context manager.
 
-    Each message gets the headers `server` and `audit` and a time, unless it has one. What was
-    acknowledged is published to `audit_topic` by topic and window of `window_s`, once `lateness_s`
+    Each message gets the headers `server` and `audit` and a time, unless it has one. Acknowledged
+    messages are reported to `audit_topic` by topic and window of `window_s`, once `lateness_s`
     have passed, and the rest by `close`. Other arguments are those of `Producer`.
     """
 
@@ -57,10 +54,10 @@ class AuditedProducer:
         delivery_timeout_s: float = 120.0,
         client_settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """Prepare; `server` is this machine's name if none is given.
+        """Prepare; `server` defaults to the name of this machine.
 
         Raises:
-            ConfigurationError: a setting cannot be.
+            ConfigurationError: a setting is invalid.
         """
         self._server = socket.gethostname() if server is None else server
         self._stamper = Stamper(
@@ -73,20 +70,19 @@ class AuditedProducer:
             delivery_timeout_s=delivery_timeout_s,
             client_settings=client_settings,
         )
-        # Of its own: what its user sets for many messages at once is not meant for these few.
-        self._publisher = AuditPublisher(
+        self._reporter = AuditProducer(
             bootstrap_servers,
             audit_topic,
-            timeout_s=EVENT_TIMEOUT_S,
+            timeout_s=REPORT_TIMEOUT_S,
             client_settings=client_settings,
         )
         self._is_closing = threading.Event()
         self._closing = threading.Lock()
-        self._thread = threading.Thread(target=self._publish, name="audit-publish", daemon=True)
+        self._thread = threading.Thread(target=self._report, name="audit-report", daemon=True)
         self._thread.start()
 
     def __enter__(self) -> Self:
-        """Itself."""
+        """Return itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -96,7 +92,7 @@ class AuditedProducer:
     def send(
         self, topic: str, messages: Sequence[bytes | NewMessage], key: bytes | None = None
     ) -> "Future[SentSet]":
-        """Stamp a set and hand it over, as `Producer.send` does.
+        """Mark a set of messages and send it, as `Producer.send` does.
 
         Raises:
             ValueError: as there, or a message's time is before 1970 or after the year 9999.
@@ -104,36 +100,37 @@ class AuditedProducer:
             ClientClosed: as there.
         """
         now_ms = round(time.time() * 1_000)
-        # Written out, as calls for each message would cost as much as all the rest.
+        # Inline, because calls for each message would cost as much as all the rest.
         times = [
             now_ms if isinstance(message, bytes) else message.timestamp_ms or now_ms
             for message in messages
         ]
-        runs = list(self._by_window(times))
-        spans = [self._stamper.stamp_span(topic, max(run), len(run)) for run in runs]
-        stamped = self._stamped(messages, times, spans)
+        if times:
+            check_time(min(times))
+            check_time(max(times))
+        spans = self._stamper.mark_messages(topic, times)
+        marked = self._marked(messages, times, spans)
         try:
-            sending = self._producer.send_each(topic, stamped, len(times), key)
+            sending = self._producer.send_each(topic, marked, len(times), key)
         except BaseException:
-            # Should some of it be in the log all the same, the audit shows it as uncovered.
-            self._settle_each(topic, spans, range(len(times)))
+            # If the log has some of them all the same, the audit shows them as uncovered.
+            self._stamper.record_sent(topic, spans, range(len(times)))
             raise
-        sending.add_done_callback(partial(self._settle, topic, spans))
+        sending.add_done_callback(partial(self._record_sent, topic, spans))
         return sending
 
     def flush(self, timeout_s: float | None = None) -> bool:
-        """Wait until no message is under way any more; as `Producer.flush`.
+        """Wait until no message is in flight, as `Producer.flush`.
 
-        Monitoring events are published when they are due, and by `close`.
+        Audit reports are sent when they are due, and by `close`.
         """
         return self._producer.flush(timeout_s)
 
     def close(self) -> None:
-        """Wait for what is under way, publish what is not published, and stop.
+        """Wait for messages in flight, report what is not reported, and stop.
 
-        Where no broker answers it takes `delivery_timeout_s` and half a minute at most; what could
-        not be published is logged then, and the audit will show it as uncovered. Closing again
-        changes nothing.
+        Without a broker it takes at most `delivery_timeout_s` and half a minute; it logs what
+        could not be reported, which the audit then shows as uncovered. Closing again does nothing.
         """
         with self._closing:
             if self._is_closing.is_set():
@@ -141,72 +138,49 @@ class AuditedProducer:
             self._producer.close()
             self._is_closing.set()
         self._thread.join()
-        if not self._publisher.publish(self._stamper.rest):
-            left = [*self._publisher.kept, *self._stamper.rest()]
-            _log.error("not published, so the audit does not cover it: %s", _told(left))
-        self._publisher.close()
+        if not self._reporter.report(self._stamper.remaining_reports):
+            lost = [*self._reporter.unacknowledged, *self._stamper.remaining_reports()]
+            _log.error("audit reports lost; uncovered messages: %s", _listed(lost))
 
-    def _by_window(self, times: list[int]) -> Iterator[list[int]]:
-        """Neighbours in the same window, so many at once as a span may have."""
-        if len(set(times)) == 1:
-            runs = [times]
-        else:
-            runs = [list(run) for _, run in groupby(times, self._stamper.window_start_ms)]
-        for run in runs:
-            for start in range(0, len(run), SPAN_MAX):
-                yield run[start : start + SPAN_MAX]
-
-    def _stamped(
-        self, messages: Sequence[bytes | NewMessage], times: list[int], spans: list[MarkSpan]
+    def _marked(
+        self, messages: Sequence[bytes | NewMessage], times: list[int], spans: list[PlacedSpan]
     ) -> Iterator[NewMessage]:
-        # One by one: a set's worth of tuples at once has the garbage collector look more often,
-        # through all that is under way, which costs more than all the rest here.
-        marks = (mark for span in spans for mark in encode_marks(span))
+        # One by one: a list of as many tuples makes the garbage collector run more often,
+        # over everything in flight, which costs more than all the rest here.
+        marks = (mark for _, span in spans for mark in encode_marks(span))
         server = self._server_header
         for message, mark, time_ms in zip(messages, marks, times, strict=True):
             if isinstance(message, bytes):
                 yield NewMessage(message, (server, (AUDIT_HEADER, mark)), time_ms)
             else:
-                headers = (*_others(message), server, (AUDIT_HEADER, mark))
+                headers = (*_other_headers(message), server, (AUDIT_HEADER, mark))
                 yield NewMessage(message.value, headers, time_ms)
 
-    def _settle(self, topic: str, spans: list[MarkSpan], sending: "Future[SentSet]") -> None:
+    def _record_sent(self, topic: str, spans: list[PlacedSpan], sending: "Future[SentSet]") -> None:
         failure = sending.exception()
-        if failure is None:
-            for span in spans:
-                self._stamper.span_acknowledged(topic, span)
-        else:
+        failed: Collection[int] = ()
+        if failure is not None:
             assert isinstance(failure, SendFailed), failure
-            self._settle_each(topic, spans, failure.failures)
+            failed = failure.failures
+        self._stamper.record_sent(topic, spans, failed)
 
-    def _settle_each(self, topic: str, spans: list[MarkSpan], failed: Container[int]) -> None:
-        """`failed` has the places in the set of the messages that were not acknowledged."""
-        marks = (
-            Mark(span.producer, span.window_ms, sequence)
-            for span in spans
-            for sequence in range(span.start, span.end)
-        )
-        for place, mark in enumerate(marks):
-            if place in failed:
-                self._stamper.failed(topic, mark)
-            else:
-                self._stamper.acknowledged(topic, mark)
-
-    def _publish(self) -> None:
-        while not self._is_closing.wait(ROUND_S):
-            self._publisher.publish(lambda: self._stamper.due(time.monotonic()))
+    def _report(self) -> None:
+        while not self._is_closing.wait(CHECK_S):
+            self._reporter.report(lambda: self._stamper.due_reports(time.monotonic()))
 
 
-def _others(message: NewMessage) -> list[tuple[str, bytes | None]]:
-    """The headers that were not put there by another audit."""
+def _other_headers(message: NewMessage) -> list[tuple[str, bytes | None]]:
+    """Return the headers without those of another audited producer."""
     return [each for each in message.headers if each[0] not in (AUDIT_HEADER, SERVER_HEADER)]
 
 
-def _told(records: list[AuditRecord]) -> str:
-    """What these events are about, as far as a line of a log should tell it."""
-    events = [event for each in records if isinstance(event := decode(each.value), Published)]
-    named = [
-        f"{len(each.sequences)} messages to {each.topic!r} of the window {each.window_ms}"
-        for each in events[:_TOLD_MAX]
+def _listed(records: list[AuditRecord]) -> str:
+    """Return the windows of reports, up to a number that fits a log line."""
+    reports = [
+        each for record in records if isinstance(each := decode(record.value), PublishedReport)
     ]
-    return "; ".join(named + ([f"{len(events)} windows in all"] if events[_TOLD_MAX:] else []))
+    listed = [
+        f"{len(each.sequences)} to {each.topic!r} in window {each.window_ms}"
+        for each in reports[:_LISTED_MAX]
+    ]
+    return "; ".join(listed + ([f"{len(reports)} windows in all"] if reports[_LISTED_MAX:] else []))

@@ -6,15 +6,10 @@ from typing import Any, Final, Self
 from logbroker.client.errors import ClientClosed, StreamsExist
 from logbroker.consumer.coordinator import Coordinator, Offsets
 from logbroker.consumer.fetching import Fetcher
+from logbroker.consumer.received_reports import ConsumerReports, StreamCounter
 from logbroker.consumer.registries import watch_brokers
 from logbroker.consumer.settings import STREAMS_MAX, ConsumerSettings
 from logbroker.consumer.stream import MessageStream
-from logbroker.consumer.stream_receipts import (
-    ConsumerReceipts,
-    StreamReceipts,
-    make_publisher,
-    new_stream_name,
-)
 from logbroker.consumer.topic_partitions import PartitionLookup, PartitionPoller
 from logbroker.errors import ConfigurationError, InvalidTopic
 from logbroker.registry.topic import check_topic_name
@@ -152,9 +147,9 @@ class _RunningConsumer:
         }
         self._session = session
         self._directory = PartitionLookup(settings.librdkafka, topics)
-        self._receipts = self._all_receipts()
+        self._reports = self._make_reports()
         self.coordinator = Coordinator(
-            settings, session, self._directory, self.streams, self._receipts
+            settings, session, self._directory, self.streams, self._reports
         )
         self._keeper = LeaseKeeper(session, lambda: self.coordinator.lease, self.coordinator.fail)
         self._poll = PartitionPoller(
@@ -177,7 +172,6 @@ class _RunningConsumer:
             self._directory.close()
             for stream in self._all_streams():
                 stream.end()
-            self._close_receipts()
             raise
         self._session.add_listener(self._connection_changed)
         self._keeper.start()
@@ -189,33 +183,28 @@ class _RunningConsumer:
         self.coordinator.leave()
         self._keeper.stop()
         self._poll.stop()
-        self._close_receipts()
 
     def _stream(self, topic: str) -> MessageStream:
         tier = self._settings.audit_tier
-        receipts = None
+        counter = None
         if tier is not None:
-            receipts = StreamReceipts(tier, new_stream_name(), self._receipts_full)
-        return MessageStream(topic, Fetcher(self._settings.librdkafka), boot_clock_s, receipts)
+            counter = StreamCounter(tier, self._report_soon)
+        return MessageStream(topic, Fetcher(self._settings.librdkafka), boot_clock_s, counter)
 
     def _all_streams(self) -> list[MessageStream]:
         return [stream for streams in self.streams.values() for stream in streams]
 
-    def _all_receipts(self) -> ConsumerReceipts | None:
+    def _make_reports(self) -> ConsumerReports | None:
         if self._settings.audit_tier is None:
             return None
-        publisher = make_publisher(self._settings.bootstrap_servers, self._settings.client_settings)
-        return ConsumerReceipts(
-            publisher,
-            lambda: [record for each in self._all_streams() for record in each.take_receipts()],
+        return ConsumerReports(
+            self._settings.bootstrap_servers,
+            self._settings.client_settings,
+            lambda: [record for each in self._all_streams() for record in each.take_reports()],
         )
 
-    def _close_receipts(self) -> None:
-        if self._receipts is not None:
-            self._receipts.close()
-
-    def _receipts_full(self) -> None:
-        self.coordinator.receipts_full()
+    def _report_soon(self) -> None:
+        self.coordinator.report_soon()
 
     def _connection_changed(self) -> None:
         self.coordinator.connection_changed()

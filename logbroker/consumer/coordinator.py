@@ -24,10 +24,10 @@ from logbroker.consumer.rebalance.rebalancer import (
     Rest,
     Step,
 )
+from logbroker.consumer.received_reports import ConsumerReports
 from logbroker.consumer.registries import GroupRegistries, NotRegistered, new_consumer_id
 from logbroker.consumer.settings import ConsumerSettings
 from logbroker.consumer.stream import MessageStream
-from logbroker.consumer.stream_receipts import ConsumerReceipts
 from logbroker.consumer.topic_partitions import PartitionLookup, Partitions
 from logbroker.errors import LogbrokerError, RegistryUnavailable
 from logbroker.groups.stored import TopicPartition
@@ -60,7 +60,7 @@ class CommitRequested:
 
 @dataclass(frozen=True, slots=True)
 class AuditReportDue:
-    """So much was counted for the audit that it should be published."""
+    """A stream's audit counter is full, and should be reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +106,13 @@ class Coordinator:
         session: ZooKeeperSession,
         directory: PartitionLookup,
         streams: Streams,
-        receipts: ConsumerReceipts | None = None,
+        reports: ConsumerReports | None = None,
     ) -> None:
         self._settings = settings
         self._session = session
         self._directory = directory
         self._streams = streams
-        self._receipts = receipts
+        self._reports = reports
         self._events: SimpleQueue[Event] = SimpleQueue()
         self._registries = GroupRegistries(session, settings.group_id, self.look_again)
         self._rebalancer = Rebalancer()
@@ -154,8 +154,8 @@ class Coordinator:
         """The brokers tell of these partitions; safe on any thread."""
         self._events.put(PartitionsChanged(partitions))
 
-    def receipts_full(self) -> None:
-        """So much was counted for the audit that it should be published; safe on any thread."""
+    def report_soon(self) -> None:
+        """Report to the audit soon, because a counter is full; thread-safe."""
         self._events.put(AuditReportDue())
 
     def fail(self, error: Exception) -> None:
@@ -167,7 +167,7 @@ class Coordinator:
 
         Raises:
             RegistryUnavailable: ZooKeeper did not answer; they may be stored or not.
-            BrokersUnavailable: the audit's topic did not take the counts; nothing was stored.
+            BrokersUnavailable: the audit report was not acknowledged; nothing was stored.
             ClientClosed: the coordinator has ended.
         """
         answer: Future[Offsets] = Future()
@@ -207,8 +207,8 @@ class Coordinator:
         self._notice_lost_session()
         if self._settings.auto_commit_interval_s is not None:
             self._commit_when_due(self._settings.auto_commit_interval_s)
-        if self._receipts is not None:
-            self._receipts.publish_when_due(boot_clock_s)
+        if self._reports is not None:
+            self._reports.report_when_due(boot_clock_s)
         step = self._rebalancer.next_step(boot_clock_s())
         if isinstance(step, Rest):
             self._first_round.set()
@@ -220,8 +220,8 @@ class Coordinator:
         moments = [step.until_s] if step.until_s is not None else []
         if self._settings.auto_commit_interval_s is not None:
             moments.append(self._next_commit_s)
-        if self._receipts is not None:
-            moments.append(self._receipts.next_s)
+        if self._reports is not None:
+            moments.append(self._reports.next_s)
         timeout_s = max(0.0, min(moments) - boot_clock_s()) if moments else None
         try:
             self._take(self._events.get(timeout=timeout_s))
@@ -238,7 +238,7 @@ class Coordinator:
             case CommitRequested(thread_id, answer):
                 self._answer_commit(thread_id, answer)
             case AuditReportDue():
-                self._tell_receipts()
+                self._report_received()
             case ShutdownRequested():
                 self._is_leaving = True
             case Failed(error):
@@ -297,13 +297,13 @@ class Coordinator:
         self._rebalancer.released()
 
     def _parting_offsets(self) -> Offsets:
-        """What to store of partitions that are given up: nothing that the audit does not know."""
-        may_store = self._tell_receipts() and self._settings.auto_commit_interval_s is not None
+        """Return the offsets to store at a release; none without an acknowledged report."""
+        may_store = self._report_received() and self._settings.auto_commit_interval_s is not None
         return self._parting if may_store else {}
 
-    def _tell_receipts(self) -> bool:
-        """Publish what was handed out, if there is an audit; whether offsets may be stored."""
-        return self._receipts is None or self._receipts.publish()
+    def _report_received(self) -> bool:
+        """Report what was returned, if there is an audit; return whether offsets may be stored."""
+        return self._reports is None or self._reports.report()
 
     def _begin(self, assignment: Assignment) -> None:
         self._stored = self._registries.offsets(assignment)
@@ -392,15 +392,17 @@ class Coordinator:
 
         Raises:
             RegistryUnavailable: it may be stored or not.
-            BrokersUnavailable: the audit's topic did not take the counts; nothing was stored.
+            BrokersUnavailable: the audit report was not acknowledged; nothing was stored.
         """
         positions = self._offsets(lambda stream: stream.positions())
         moved = {k: v for k, v in positions.items() if self._stored.get(k) != v}
         if not moved:
             return
-        # Behind the positions, so that all that they cover is counted.
-        if not self._tell_receipts():
-            raise BrokersUnavailable("the topic 'audit' did not take what was received")
+        # After the positions were read, so that the report covers them.
+        if not self._report_received():
+            raise BrokersUnavailable(
+                "the topic 'audit' did not acknowledge the report of received messages"
+            )
         try:
             self._registries.commit(moved)
         except NotRegistered:

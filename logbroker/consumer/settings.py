@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from logbroker.client.audit_event import NAME_BYTES_MAX
+from logbroker.client.audit_format.report import NAME_BYTES_MAX
 from logbroker.errors import ConfigurationError
 
 GROUP_ID_LENGTH_MAX: Final = 255

@@ -5,9 +5,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from logbroker.client.audit_event import AuditRecord
+from logbroker.client.audit_format.report import AuditRecord
 from logbroker.consumer.fetching import Fetched, Fetcher, Message, PartitionEnd, StreamAssignment
-from logbroker.consumer.stream_receipts import StreamReceipts
+from logbroker.consumer.received_reports import StreamCounter
 
 _LEASE_CHECK_S: Final = 0.05
 """Time between two looks at a lease that does not hold; a round trip renews it."""
@@ -25,16 +25,16 @@ class MessageStream(Iterator[Message]):
         topic: str,
         fetcher: Fetcher,
         clock: Callable[[], float],
-        receipts: StreamReceipts | None = None,
+        counter: StreamCounter | None = None,
     ) -> None:
         """A connector makes it; `clock` is the one that leases are by.
 
-        `receipts` count what is handed out, if there is an audit.
+        `counter` counts what is returned, if there is an audit.
         """
         self.topic = topic
         self._fetcher = fetcher
         self._clock = clock
-        self._receipts = receipts
+        self._counter = counter
         # Held by the thread that may use the fetcher.
         self._fetching = threading.Lock()
         # Guards what is below; notified when there is another share, and at the end.
@@ -89,10 +89,10 @@ class MessageStream(Iterator[Message]):
             if self._handed is not None and self._handed[2] == thread_id:
                 self._process_handed()
 
-    def take_receipts(self) -> list[AuditRecord]:
-        """The audit's events of what was handed out since they were taken last."""
+    def take_reports(self) -> list[AuditRecord]:
+        """Return audit reports of the messages returned since the previous call."""
         with self._lock:
-            return [] if self._receipts is None else self._receipts.take()
+            return [] if self._counter is None else self._counter.take_reports()
 
     def end(self, failure: Exception | None = None) -> None:
         """Hand out nothing any more: the iteration ends, with `failure` if there is one."""
@@ -141,8 +141,8 @@ class MessageStream(Iterator[Message]):
             item = self._ahead.popleft()
             if isinstance(item, Message):
                 self._handed = (share, item, threading.get_ident())
-                if self._receipts is not None:
-                    self._receipts.note(item)
+                if self._counter is not None:
+                    self._counter.count_message(item)
                 return item
             if isinstance(item, PartitionEnd):
                 share.processed(item.partition, item.offset)

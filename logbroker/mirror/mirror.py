@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from logbroker.client.receipts import ReceiptBook
+from logbroker.client.received_counter import ReceivedCounter
 from logbroker.mirror.clients import (
     CLIENT_LOG,
     Complaints,
@@ -23,7 +23,7 @@ from logbroker.mirror.held import HeldPartitions
 from logbroker.mirror.metrics import MirrorCounts
 from logbroker.mirror.passage import Passage, Share
 from logbroker.mirror.provenance import Provenance
-from logbroker.mirror.receipts import ReceiptPublisher
+from logbroker.mirror.received_reports import MirrorReports
 from logbroker.mirror.sender import PassageFailed, Sender
 from logbroker.mirror.settings import Cluster, MirrorSettings
 from logbroker.mirror.topic_choice import TopicChoice
@@ -74,22 +74,23 @@ class Mirror:
         if ids is None:
             return
         self._tell_route(*ids)
-        receipts = self._make_receipts(ids[0])
+        reports = self._make_reports(ids[0])
         try:
-            self._copy(*ids, receipts)
+            self._copy(*ids, reports)
         finally:
-            receipts.close()
+            reports.close()
 
-    def _make_receipts(self, source_id: str) -> ReceiptPublisher:
-        book = ReceiptBook(f"mirror@{self._settings.origin or source_id}", self._consumer_name)
-        return ReceiptPublisher(self._settings.source, book, self.counts)
+    def _make_reports(self, source_id: str) -> MirrorReports:
+        tier = f"mirror@{self._settings.origin or source_id}"
+        counter = ReceivedCounter(tier, self._consumer_name)
+        return MirrorReports(self._settings.source, counter, self.counts)
 
-    def _copy(self, source_id: str, destination_id: str, receipts: ReceiptPublisher) -> None:
+    def _copy(self, source_id: str, destination_id: str, reports: MirrorReports) -> None:
         backoff_s = BACKOFF_S
         while not self._stopping.is_set():
             copied = self._copied
             try:
-                self._pass(source_id, destination_id, receipts)
+                self._pass(source_id, destination_id, reports)
             except PassageFailed as failure:
                 self.counts.error(failure.reason)
                 self.counts.restarts += 1
@@ -122,7 +123,7 @@ class Mirror:
         _log.error("partition held back topic=%s partition=%s for_s=%s", *place, hold_s)
         return True
 
-    def _pass(self, source_id: str, destination_id: str, receipts: ReceiptPublisher) -> None:
+    def _pass(self, source_id: str, destination_id: str, reports: MirrorReports) -> None:
         aligned = self._align()
         if aligned is None:
             return
@@ -137,7 +138,7 @@ class Mirror:
             | {"error_cb": Complaints("destination", counts.error).note},
             Provenance(source_id, destination_id, settings.origin),
             counts,
-            receipts.book.note,
+            reports.counter.count_message,
         )
         source = settings.source
         Passage(
@@ -145,7 +146,7 @@ class Mirror:
             aligned.topics,
             Share(aligned.partitions, aligned.ids, aligned.watch, self._has_begun),
             sender,
-            receipts,
+            reports,
             counts,
             self._held,
             self._stopping,

@@ -24,7 +24,7 @@ from logbroker.mirror.clients import CLIENT_LOG, Complaints
 from logbroker.mirror.held import HeldPartitions, Place
 from logbroker.mirror.metrics import MirrorCounts
 from logbroker.mirror.place_text import text_of
-from logbroker.mirror.receipts import ReceiptPublisher
+from logbroker.mirror.received_reports import MirrorReports
 from logbroker.mirror.sender import Lane, PassageFailed, Sender
 from logbroker.mirror.topic_ids import TopicIds
 from logbroker.mirror.topic_watch import TopicWatch
@@ -105,7 +105,7 @@ class Passage:
         topics: Sequence[str],
         share: Share,
         sender: Sender,
-        receipts: ReceiptPublisher,
+        reports: MirrorReports,
         counts: MirrorCounts,
         held: HeldPartitions,
         stopping: Event,
@@ -114,7 +114,7 @@ class Passage:
         self._topics = list(topics)
         self._share = share
         self._sender = sender
-        self._receipts = receipts
+        self._reports = reports
         self._counts = counts
         self._held = held
         self._stopping = stopping
@@ -261,14 +261,14 @@ class Passage:
         self._consumer.incremental_assign([TopicPartition(lane.topic, lane.partition, low)])
 
     def _keep_up(self) -> None:
-        """Commit now and then; the receipts of what is committed come before."""
-        if not self._receipts.is_settled():
+        """Commit now and then; after the audit reports that cover it."""
+        if not self._reports.is_settled():
             return
         if self._due:
             self._commit(self._due, is_last=False)
             return
         now_s = time.monotonic()
-        if now_s < self._next_commit_s and not self._receipts.book.is_full:
+        if now_s < self._next_commit_s and not self._reports.counter.is_full:
             return
         self._next_commit_s = now_s + COMMIT_S
         if (topic := self._share.ids.replaced()) is not None:
@@ -278,7 +278,7 @@ class Passage:
         self._measure_lag()
         self._due = self._uncommitted()
         # Also where nothing is due: there may be some that were refused.
-        self._receipts.begin()
+        self._reports.start()
 
     def _uncommitted(self) -> dict[Place, int]:
         return {
@@ -307,9 +307,9 @@ class Passage:
         positions = self._uncommitted()
         if not positions:
             return
-        if not self._receipts.finish():
+        if not self._reports.finish():
             # Whoever goes on tells of it then.
-            _log.warning("not committed reason=receipts are under way")
+            _log.warning("not committed reason=audit reports are in flight")
             return
         try:
             self._commit(positions, is_last=True)

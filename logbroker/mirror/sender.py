@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from logbroker.client.audit_mark import AUDIT_HEADER
+from logbroker.client.audit_format.mark import AUDIT_HEADER
 from logbroker.client.librdkafka import readable_headers
 from logbroker.mirror.clients import CLIENT_LOG
 from logbroker.mirror.metrics import MirrorCounts

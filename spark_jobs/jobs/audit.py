@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
-from logbroker.client.audit_event import WINDOW_MS_MAX
-from logbroker.client.audit_mark import AUDIT_TOPIC
+from logbroker.client.audit_format.mark import AUDIT_TOPIC
+from logbroker.client.audit_format.report import WINDOW_MS_MAX
 from spark_jobs.contracts import AUDIT, RECORDS
 from spark_jobs.errors import InvalidOption
 from spark_jobs.jobs.audit_comparison import MISSING, AuditScope, compare

@@ -23,9 +23,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sql
 
-from logbroker.client.audit_event import Published, decode
-from logbroker.client.audit_mark import AUDIT_HEADER, PRODUCER_BYTES_MAX
-from logbroker.client.sequence_set import PAGE_SEQUENCES
+from logbroker.client.audit_format.mark import AUDIT_HEADER, PRODUCER_BYTES_MAX
+from logbroker.client.audit_format.report import PublishedReport, decode
+from logbroker.client.audit_format.sequence_set import PAGE_SEQUENCES
 from spark_jobs.contracts import AUDIT
 
 if TYPE_CHECKING:
@@ -115,11 +115,11 @@ def _told(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
     for batch in batches:
         for row in batch.to_pylist():
             event = decode(row["value"])
-            if isinstance(event, Published):
+            if isinstance(event, PublishedReport):
                 yield _block_rows(event, row["origin"], row["toldMs"])
 
 
-def _block_rows(event: Published, origin: str, told_ms: int) -> "pa.RecordBatch":
+def _block_rows(event: PublishedReport, origin: str, told_ms: int) -> "pa.RecordBatch":
     common = {
         "origin": origin,
         "toldMs": told_ms,

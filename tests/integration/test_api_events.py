@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from app.config import Settings
 from app.domain.windows import MINUTE_MS, format_time
 from app.log.topics import DELIVERY_LOG, EVENTS, ensure_topics
-from logbroker.client.audit_mark import AUDIT_TOPIC
+from logbroker.client.audit_format.mark import AUDIT_TOPIC
 from logbroker.client.partitioner import partition_for_key
 from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.kafka.broker_process import BrokerProcess
@@ -256,5 +256,5 @@ def test_what_audit_does_not_take_is_counted_as_lost(tmp_path: Path) -> None:
             # The younger one ends the window of the older one.
             events = [event(0, now_ms - 60 * MINUTE_MS), event(1, now_ms)]
             assert client.post("/events", json=events).status_code == 202
-            lost = "rewind_audit_lost_records_total 1.0"
+            lost = "rewind_audit_dropped_reports_total 1.0"
             until(lambda: lost in client.get("/metrics").text.splitlines(), "it is counted")

@@ -13,15 +13,15 @@ from confluent_kafka.admin import AdminClient
 
 from logbroker.audit.reading import AuditLog, CannotRead
 from logbroker.cli.formats import format_time
-from logbroker.client.audit_event import (
+from logbroker.client.audit_format.report import (
     AuditRecord,
-    Published,
-    Receipt,
-    Received,
+    PublishedReport,
+    ReceivedCount,
+    ReceivedReport,
     encode_published,
     encode_received,
 )
-from logbroker.client.sequence_set import SequenceSet
+from logbroker.client.audit_format.sequence_set import SequenceSet
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.kafka.logbroker_command import Run, logbroker_command
 from tests.support.kafka.paper_group import make_topic
@@ -48,14 +48,14 @@ def audit(servers: str) -> Run:
 
 def published(count: int, *, producer: str = "web/1", window_ms: int = T0) -> AuditRecord:
     window_end_ms = window_ms + MINUTE_MS
-    event = Published("clicks", producer, window_ms, window_end_ms, SequenceSet(range(count)))
+    event = PublishedReport("clicks", producer, window_ms, window_end_ms, SequenceSet(range(count)))
     (record,) = encode_published(event)
     return record
 
 
 def received(count: int, *, producer: str = "web/1", window_ms: int = T0) -> AuditRecord:
-    receipt = Receipt("clicks", producer, window_ms, count, SequenceSet(range(count)))
-    (record,) = encode_received(Received("readers", "one", T0, [receipt]))
+    receipt = ReceivedCount("clicks", producer, window_ms, count, SequenceSet(range(count)))
+    (record,) = encode_received(ReceivedReport("readers", "one", T0, [receipt]))
     return record
 
 

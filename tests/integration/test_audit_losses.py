@@ -11,7 +11,7 @@ from zlib import crc32
 import pytest
 from confluent_kafka import KafkaException
 
-from logbroker.client.audit_mark import find_mark_header, parse_mark
+from logbroker.client.audit_format.mark import find_mark_header, parse_mark
 from logbroker.consumer import AuditedProducer, NewMessage
 from tests.support.kafka import counting_consumer
 from tests.support.kafka.apache_kafka import TEST_TIMEOUT_S, KafkaServer
@@ -73,7 +73,7 @@ def receive(servers: str, audit_servers: str, tier: str = TIER) -> int:
     with CountingConsumer(servers, audit_servers, TOPIC, tier, "one") as consumer:
         consumer.take_all()
         consumer.read_to_end()
-        consumer.tell()
+        consumer.report()
         return consumer.received
 
 
@@ -157,8 +157,8 @@ def test_two_consumers_that_share_a_topic_are_one_tier(servers: str, audit: Run)
             return is_shared and one.is_at_end and two.is_at_end
 
         until(all_is_read, "two consumers share the topic and have read it")
-        one.tell()
-        two.tell()
+        one.report()
+        two.report()
     total = the_total(report(audit, exit_code=1))
     # Whoever was alone at first may have read what the other one then read again.
     repeats = one.received + two.received + len(lossy.lost) - 2_000
@@ -209,7 +209,7 @@ def read_again(servers: str, audit_servers: str) -> int:
     with CountingConsumer(servers, audit_servers, TOPIC, TIER, "dying") as consumer:
         consumer.join()
         consumer.read_to_end()
-        consumer.tell()
+        consumer.report()
         consumer.commit()
         return consumer.received
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from logbroker.client.audit_mark import find_mark_header, parse_mark
+from logbroker.client.audit_format.mark import find_mark_header, parse_mark
 from logbroker.consumer import AuditedProducer
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.kafka.counting_consumer import CountingConsumer
@@ -37,7 +37,7 @@ def test_one_lost_message_of_a_million_is_found(broker: BrokerProcess) -> None:
     ):
         consumer.take_all()
         consumer.read_to_end()
-        consumer.tell()
+        consumer.report()
         assert consumer.received == COUNT - 1
 
     done = logbroker_command(servers, "audit")("--json", "--lateness-s", "0")

@@ -67,5 +67,5 @@ def test_what_a_mirror_never_saw_is_missing_at_the_source_and_at_the_destination
         with CountingConsumer(destination, destination, TOPIC, "readers", "one") as consumer:
             consumer.take_all()
             consumer.read_to_end()
-            consumer.tell()
+            consumer.report()
         assert totals(destination)["readers"] == counts

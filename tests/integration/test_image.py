@@ -16,7 +16,7 @@ from app.cli import main as rewind
 from app.config import Settings
 from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES, EVENTS, REPLAY_OUTCOMES
 from logbroker.cli import main as logbroker
-from logbroker.client.audit_mark import AUDIT_TOPIC
+from logbroker.client.audit_format.mark import AUDIT_TOPIC
 from spark_jobs.cli import main as rewind_jobs
 from tests.support.processes.waiting import DEADLINE_S
 

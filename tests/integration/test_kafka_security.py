@@ -30,7 +30,7 @@ from app.log.inspection import LogInspector
 from app.log.reader import ReplayReader, reader_configuration
 from app.log.topics import EVENTS, REPLAY_OUTCOMES, ensure_topics
 from app.store import Store
-from logbroker.client.audit_mark import AUDIT_TOPIC
+from logbroker.client.audit_format.mark import AUDIT_TOPIC
 from logbroker.client.errors import FetchFailed
 from logbroker.consumer.fetching import Fetcher, Message, StreamAssignment
 from logbroker.registry.zookeeper.lease import SessionLease

@@ -14,10 +14,9 @@ from app.config import Settings
 from app.log.event import OwedEvent
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_LOG, EVENTS
-from logbroker.client import audit_event
-from logbroker.client.audit_event import Published
-from logbroker.client.audit_mark import AUDIT_TOPIC
-from logbroker.client.sequence_set import SequenceSet
+from logbroker.client.audit_format.mark import AUDIT_TOPIC
+from logbroker.client.audit_format.report import PublishedReport, decode
+from logbroker.client.audit_format.sequence_set import SequenceSet
 from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.http.scraped_metrics import scrape
 from tests.support.kafka.broker_process import BrokerProcess
@@ -32,7 +31,7 @@ MATCHER, DELIVERER = "rewind-live@here", "rewind-delivery@here"
 
 
 class Counted(NamedTuple):
-    """What is counted together."""
+    """Messages that are counted together."""
 
     topic: str
     producer: str
@@ -40,21 +39,21 @@ class Counted(NamedTuple):
 
 
 class Books:
-    """All that the topic `audit` tells."""
+    """The sums of all reports in the topic `audit`."""
 
     def __init__(self, scene: LiveScene) -> None:
         self.published: dict[Counted, SequenceSet] = defaultdict(SequenceSet)
         self.received: dict[tuple[str, Counted], SequenceSet] = defaultdict(SequenceSet)
         for record in scene.read(AUDIT_TOPIC, partitions=1):
-            event = audit_event.decode(record.value)
+            event = decode(record.value)
             assert event is not None
-            if isinstance(event, Published):
+            if isinstance(event, PublishedReport):
                 place = Counted(event.topic, event.producer, event.window_ms)
                 self.published[place].update(event.sequences)
                 continue
-            for receipt in event.receipts:
-                place = Counted(receipt.topic, receipt.producer, receipt.window_ms)
-                self.received[event.tier, place].update(receipt.sequences)
+            for count in event.counts:
+                place = Counted(count.topic, count.producer, count.window_ms)
+                self.received[event.tier, place].update(count.sequences)
 
     def published_count(self, topic: str) -> int:
         return sum(len(each) for place, each in self.published.items() if place.topic == topic)
@@ -202,7 +201,7 @@ def test_where_audit_takes_nothing_events_are_delivered_all_the_same(
     publish(broker, DELIVERY_LOG, happened(0, 10, webhook.id))
     until(lambda: sorted(receiver.taken) == sorted(ids(0, 10)), "all came")
     until(lambda: scene.uncommitted("rewind-delivery", DELIVERY_LOG) == 0, "and are committed")
-    lost = "rewind_live_audit_lost_records_total"
+    lost = "rewind_live_audit_dropped_reports_total"
     until(lambda: scrape(live.metrics_port)[lost] > 0, "it is counted")
     live.until_says('"event": "audit-lost"')
     assert live.stop() == 0

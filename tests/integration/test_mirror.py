@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions
 
-from logbroker.client.audit_mark import AUDIT_HEADER, AUDIT_TOPIC, Mark, encode_mark
+from logbroker.client.audit_format.mark import AUDIT_HEADER, AUDIT_TOPIC, Mark, encode_mark
 from logbroker.records.batch import iter_batches
 from logbroker.records.compression import Codec
 from tests.support.kafka.audit_counts import received

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from logbroker.client.audit_event import Received, decode
-from logbroker.client.audit_mark import AUDIT_HEADER, AUDIT_TOPIC, Mark, encode_mark
+from logbroker.client.audit_format.mark import AUDIT_HEADER, AUDIT_TOPIC, Mark, encode_mark
+from logbroker.client.audit_format.report import ReceivedReport, decode
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.kafka.mirrored_clusters import (
     LONG_SESSION_MS,
@@ -98,11 +98,11 @@ def received(client: ClusterClient) -> set[int]:
     found: set[int] = set()
     for record in client.read(AUDIT_TOPIC)[0]:
         event = decode(record.value)
-        assert isinstance(event, Received)
+        assert isinstance(event, ReceivedReport)
         assert event.tier == "mirror@east"
-        for receipt in event.receipts:
-            assert (receipt.topic, receipt.producer) == ("orders", "api/1")
-            found.update(receipt.sequences)
+        for count in event.counts:
+            assert (count.topic, count.producer) == ("orders", "api/1")
+            found.update(count.sequences)
     return found
 
 

@@ -1,4 +1,4 @@
-"""The audit on a real broker: what producers sent and consumers received, told apart exactly."""
+"""The audit on a real broker: what producers sent is compared with what consumers received."""
 
 import itertools
 import logging
@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from logbroker.client import receipts
-from logbroker.client.audit_event import Published, decode
-from logbroker.client.audit_mark import find_mark_header, parse_mark
-from logbroker.client.receipts import ReceiptBook
+from logbroker.client import received_counter
+from logbroker.client.audit_format.mark import find_mark_header, parse_mark
+from logbroker.client.audit_format.report import PublishedReport, decode
+from logbroker.client.audit_reporter import AuditProducer
+from logbroker.client.received_counter import ReceivedCounter
 from logbroker.consumer import (
     AuditedProducer,
     BrokersUnavailable,
@@ -22,9 +23,8 @@ from logbroker.consumer import (
     Producer,
     SendFailed,
     audited_producer,
-    stream_receipts,
+    received_reports,
 )
-from logbroker.consumer.audit_publisher import AuditPublisher
 from tests.support.kafka.audit_counts import Counts, audit_values, compared
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.kafka.paper_group import PaperConsumer, make_topic, until_handed
@@ -68,9 +68,9 @@ def read(servers: str, count: int) -> list[Message]:
     return found
 
 
-def published(servers: str) -> list[Published]:
+def published(servers: str) -> list[PublishedReport]:
     events = [decode(value) for value in audit_values(servers)]
-    return [event for event in events if isinstance(event, Published)]
+    return [event for event in events if isinstance(event, PublishedReport)]
 
 
 def headers_of(message: Message) -> list[tuple[str, bytes]]:
@@ -147,16 +147,15 @@ def test_what_a_stock_consumer_lost_and_repeated_is_told_apart(servers: str) -> 
     # Sent by somebody who is not audited.
     with Producer(servers) as stranger:
         stranger.send(TOPIC, [b"stranger"]).result(DEADLINE_S)
-    books = [ReceiptBook("billing", f"web-{number}") for number in range(2)]
+    counters = [ReceivedCounter("billing", f"web-{number}") for number in range(2)]
     for place, message in enumerate(read(servers, 1_001)):
         if message.value() == b"1-77":
             continue
-        for book in books if place % 100 == 99 else [books[place % 2]]:
-            book.note(TOPIC, find_mark_header(headers_of(message)))
-    publisher = AuditPublisher(servers, "audit", timeout_s=DEADLINE_S)
-    for book in books:
-        assert publisher.publish(book.take)
-    publisher.close()
+        for counter in counters if place % 100 == 99 else [counters[place % 2]]:
+            counter.count_message(TOPIC, find_mark_header(headers_of(message)))
+    reporter = AuditProducer(servers, timeout_s=DEADLINE_S)
+    for counter in counters:
+        assert reporter.report(counter.take_reports)
     values = audit_values(servers)
     counts = compared(values)
     assert counts._replace(duplicated=0) == Counts(1_000, 1, 0, 0)
@@ -206,7 +205,7 @@ def test_a_connector_tells_what_it_handed_out_before_it_stores_offsets(
 def test_offsets_are_not_stored_while_the_audit_does_not_know_of_them(
     bare_broker: BrokerProcess, zookeeper: SharedZooKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream_receipts, "EVENT_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(received_reports, "REPORT_TIMEOUT_S", 1.0)
     servers = bare_broker.bootstrap_servers
     producer = AuditedProducer(servers, lateness_s=0.0)
     send(producer, *"abc", time_ms=T0)
@@ -241,7 +240,7 @@ def test_offsets_are_not_stored_while_the_audit_does_not_know_of_them(
 def test_a_consumer_that_leaves_stores_nothing_that_the_audit_does_not_know(
     bare_broker: BrokerProcess, zookeeper: SharedZooKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream_receipts, "EVENT_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(received_reports, "REPORT_TIMEOUT_S", 1.0)
     servers, chroot = bare_broker.bootstrap_servers, zookeeper.fresh_chroot()
     with AuditedProducer(servers) as producer:
         send(producer, *"abc")
@@ -268,8 +267,8 @@ def test_a_consumer_that_leaves_stores_nothing_that_the_audit_does_not_know(
 def test_a_full_book_is_taken_before_its_time(
     servers: str, connect: Callable[..., ConsumerConnector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(receipts, "KEPT_BYTES_MAX", 0)
-    monkeypatch.setattr(stream_receipts, "PUBLISH_S", 3_600.0)
+    monkeypatch.setattr(received_counter, "MEMORY_BYTES_MAX", 0)
+    monkeypatch.setattr(received_reports, "REPORT_EVERY_S", 3_600.0)
     with AuditedProducer(servers) as producer:
         send(producer, *"abc")
     with connect(auto_commit_interval_s=None) as connector:
@@ -346,7 +345,7 @@ def test_a_producer_whose_broker_is_gone_closes_and_says_what_is_not_published(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(audited_producer, "EVENT_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(audited_producer, "REPORT_TIMEOUT_S", 1.0)
     bare_broker.make_topic("audit")
     with caplog.at_level(logging.ERROR, "logbroker.consumer.audited_producer"):
         producer = AuditedProducer(bare_broker.bootstrap_servers, delivery_timeout_s=2.0)
@@ -356,4 +355,4 @@ def test_a_producer_whose_broker_is_gone_closes_and_says_what_is_not_published(
         producer.close()
     with pytest.raises(SendFailed):
         lost.result(DEADLINE_S)
-    assert f"3 messages to 'clicks' of the window {T0}" in caplog.text
+    assert f"3 to 'clicks' in window {T0}" in caplog.text

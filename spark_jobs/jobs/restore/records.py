@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
-from logbroker.client.audit_mark import AUDIT_HEADER
+from logbroker.client.audit_format.mark import AUDIT_HEADER
 from spark_jobs.contracts import RECORDS
 from spark_jobs.jobs.execution import told_plainly
 from spark_jobs.tables import DataFile, Snapshot, Table, read_files

@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
-from logbroker.client.audit_mark import AUDIT_TOPIC
+from logbroker.client.audit_format.mark import AUDIT_TOPIC
 from logbroker.consumer import AuditedProducer, NewMessage
 from logbroker.embedded import EmbeddedBroker
 from spark_jobs.contracts import AUDIT, DECODED, QUARANTINE

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from logbroker.client.audit_event import Published, encode_published
-from logbroker.client.audit_mark import Mark, encode_mark
-from logbroker.client.sequence_set import SequenceSet
+from logbroker.client.audit_format.mark import Mark, encode_mark
+from logbroker.client.audit_format.report import PublishedReport, encode_published
+from logbroker.client.audit_format.sequence_set import SequenceSet
 from spark_jobs.contracts import RECORDS
 from spark_jobs.jobs.audit_comparison import AuditScope, compare
 
@@ -43,7 +43,7 @@ def marked(
     return spark.createDataFrame(rows, RECORDS)
 
 
-def told(spark: SparkSession, *events: tuple[Published, int, str | None]) -> DataFrame:
+def told(spark: SparkSession, *events: tuple[PublishedReport, int, str | None]) -> DataFrame:
     """Loaded monitoring events, each with when it was told and the data centre it came from."""
     rows = [
         record(
@@ -59,10 +59,10 @@ def told(spark: SparkSession, *events: tuple[Published, int, str | None]) -> Dat
     return spark.createDataFrame([*rows, record("audit", 99, WINDOW_MS, value=b"{}")], RECORDS)
 
 
-def published(producer: str, numbers: Iterable[int], **other: Any) -> Published:
+def published(producer: str, numbers: Iterable[int], **other: Any) -> PublishedReport:
     window_ms = other.get("window_ms", WINDOW_MS)
     topic = other.get("topic", "events")
-    return Published(topic, producer, window_ms, window_ms + 60_000, SequenceSet(numbers))
+    return PublishedReport(topic, producer, window_ms, window_ms + 60_000, SequenceSet(numbers))
 
 
 def test_each_window_is_compared_message_by_message(spark: SparkSession) -> None:

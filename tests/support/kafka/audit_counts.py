@@ -1,4 +1,4 @@
-"""What the monitoring events say in all, counted as the docs describe it and no faster."""
+"""The sums of all audit reports, computed as the docs describe it."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, TopicPartition
 
-from logbroker.client.audit_event import Published, Received, decode
-from logbroker.client.sequence_set import SequenceSet
+from logbroker.client.audit_format.report import PublishedReport, ReceivedReport, decode
+from logbroker.client.audit_format.sequence_set import SequenceSet
 from tests.support.processes.waiting import DEADLINE_S, POLL_S, until
 
 Place = tuple[str, str, int]
@@ -23,16 +23,16 @@ class Counts(NamedTuple):
 
 
 def compared(values: Iterable[bytes]) -> Counts:
-    """What these events say; all that were received are taken for one tier."""
+    """Compare reports; all received ones count as one tier."""
     sent: defaultdict[Place, SequenceSet] = defaultdict(SequenceSet)
     got: defaultdict[Place, SequenceSet] = defaultdict(SequenceSet)
     total = 0
-    # Two with the same bytes are one that was written twice.
+    # Two reports with the same bytes are one that was written twice.
     for event in map(decode, set(values)):
-        if isinstance(event, Published):
+        if isinstance(event, PublishedReport):
             sent[event.topic, event.producer, event.window_ms].update(event.sequences)
-        elif isinstance(event, Received):
-            for each in event.receipts:
+        elif isinstance(event, ReceivedReport):
+            for each in event.counts:
                 got[each.topic, each.producer, each.window_ms].update(each.sequences)
                 total += each.count
     places = sent.keys() | got.keys()
@@ -48,8 +48,8 @@ def received(bootstrap_servers: str) -> set[tuple[str, str, int]]:
     """Topic, producer and sequence of all that consumers reported."""
     found = set[tuple[str, str, int]]()
     for event in map(decode, audit_values(bootstrap_servers)):
-        assert isinstance(event, Received)
-        for each in event.receipts:
+        assert isinstance(event, ReceivedReport)
+        for each in event.counts:
             found |= {(each.topic, each.producer, number) for number in each.sequences}
     return found
 

@@ -1,6 +1,6 @@
 """A stock consumer that counts for the audit, here or as a process that may be killed.
 
-As a process it reads a topic to its end, publishes its receipts, prints `reported COUNT` on
+As a process it reads a topic to its end, publishes its reports, prints `reported COUNT` on
 standard error, and neither commits nor ends.
 """
 
@@ -10,8 +10,8 @@ from typing import Self
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from logbroker.client.audit_mark import AUDIT_TOPIC, find_mark_header
-from logbroker.client.receipts import ReceiptBook
+from logbroker.client.audit_format.mark import AUDIT_TOPIC, find_mark_header
+from logbroker.client.received_counter import ReceivedCounter
 from tests.support.processes.waiting import DEADLINE_S, until
 
 MESSAGES_MAX = 10_000
@@ -26,7 +26,7 @@ class CountingConsumer:
 
     def __init__(self, servers: str, audit_servers: str, topic: str, tier: str, name: str) -> None:
         self._topic = topic
-        self._book = ReceiptBook(tier, name)
+        self._counter = ReceivedCounter(tier, name)
         self._auditing = Producer({"bootstrap.servers": audit_servers})
         self._consumer = Consumer(
             {
@@ -72,7 +72,7 @@ class CountingConsumer:
     def read_on(self) -> None:
         """Read what comes next, for a tenth of a second at most."""
         for message in self._consumer.consume(MESSAGES_MAX, POLL_S):
-            self._note(message)
+            self._count(message)
 
     def read_to_end(self) -> None:
         """Read until there is nothing more in any partition that it has."""
@@ -84,22 +84,22 @@ class CountingConsumer:
 
         until(is_read, f"{self._topic} is read to its end")
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Publish what it received since its last report, acknowledged."""
-        for record in self._book.take():
+        for record in self._counter.take_reports():
             self._auditing.produce(AUDIT_TOPIC, record.value, record.key)
         assert self._auditing.flush(DEADLINE_S) == 0
 
     def commit(self) -> None:
         self._consumer.commit(asynchronous=False)
 
-    def _note(self, message: Message) -> None:
+    def _count(self, message: Message) -> None:
         error = message.error()
         if error is None:
             self.received += 1
             headers = message.headers()
             assert not isinstance(headers, dict)
-            self._book.note(self._topic, find_mark_header(headers))
+            self._counter.count_message(self._topic, find_mark_header(headers))
             self._ended.discard(message.partition() or 0)
         elif error.code() == KafkaError._PARTITION_EOF:
             self._ended.add(message.partition() or 0)
@@ -111,7 +111,7 @@ def main(servers: str, audit_servers: str, topic: str, tier: str, name: str) -> 
     consumer = CountingConsumer(servers, audit_servers, topic, tier, name)
     consumer.join()
     consumer.read_to_end()
-    consumer.tell()
+    consumer.report()
     print(f"reported {consumer.received}", file=sys.stderr, flush=True)
     signal.pause()
 

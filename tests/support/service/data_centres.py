@@ -13,7 +13,7 @@ from app.live import deliverer, matcher
 from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES, EVENTS
 from app.store import Store, migrate
 from app.webhooks.signing import new_secret
-from logbroker.client.audit_mark import AUDIT_TOPIC
+from logbroker.client.audit_format.mark import AUDIT_TOPIC
 from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.http.scraped_metrics import scrape
 from tests.support.kafka.broker_process import BrokerProcess

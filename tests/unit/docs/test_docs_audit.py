@@ -10,22 +10,24 @@ import click
 from logbroker.audit.comparison import Comparison, Patience, Scope, Status
 from logbroker.audit.report import EVENTS, document
 from logbroker.cli.audit import _ROW_HEADINGS, INTERRUPTED, MISSING, NOT_COMPARED, audit
-from logbroker.client.audit_event import (
+from logbroker.client.audit_format.report import (
     AuditRecord,
-    Published,
-    Receipt,
-    Received,
+    PublishedReport,
+    ReceivedCount,
+    ReceivedReport,
     encode_published,
     encode_received,
 )
-from logbroker.client.sequence_set import SequenceSet
+from logbroker.client.audit_format.sequence_set import SequenceSet
 from tests.unit.docs.doc_pages import page, shown, table
 
 PAGE = page("audit.md")
 T0 = 1_763_712_000_000
 SEQUENCES = SequenceSet(range(3))
-PUBLISHED = Published("clicks", "web/1", T0, T0 + 60_000, SEQUENCES)
-RECEIVED = Received("readers", "one", T0, [Receipt("clicks", "web/1", T0, 3, SEQUENCES)])
+PUBLISHED = PublishedReport("clicks", "web/1", T0, T0 + 60_000, SEQUENCES)
+RECEIVED = ReceivedReport(
+    "readers", "one", T0, [ReceivedCount("clicks", "web/1", T0, 3, SEQUENCES)]
+)
 
 
 def members(heading: str, number: int = 0) -> list[str]:

@@ -5,7 +5,8 @@ import re
 import click
 
 from logbroker.cli.mirror import mirror
-from logbroker.mirror import passage, receipts
+from logbroker.client.audit_reporter import RETRY_S
+from logbroker.mirror import passage, received_reports
 from logbroker.mirror.client_properties import DECIDED
 from logbroker.mirror.held import HOLD_MAX_S, HOLD_S
 from logbroker.mirror.metrics import FAMILIES, PREFIX
@@ -74,10 +75,10 @@ def test_the_times_of_faults_are_those_of_the_code() -> None:
     refused = next(text for what, text in told.items() if what.startswith("the destination ref"))
     assert f"for {HOLD_S:g} s and then longer, up to {HOLD_MAX_S:g} s" in refused
     audit = next(text for what, text in told.items() if "audit" in what)
-    assert f"({receipts.REASON})" in audit
-    assert f"after {receipts.AGAIN_AFTER_S:g} s" in audit
-    assert f"up to {receipts.UNPUBLISHED_BYTES_MAX >> 20} MB" in audit
-    assert f"({receipts.LOST})" in audit
+    assert f"({received_reports.REFUSED})" in audit
+    assert f"every {RETRY_S:g} s" in audit
+    assert f"up to {received_reports.BYTES_MAX >> 20} MB" in audit
+    assert f"({received_reports.DROPPED})" in audit
     assert f"({passage.RECORDS_LOST})" in " ".join(told.values())
     assert f"what is on its way is waited for ({passage.DRAIN_S:g} s)" in MIRROR_PAGE
 

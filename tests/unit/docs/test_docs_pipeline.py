@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES, EVENTS, REPLAY_OUTCOMES
-from logbroker.client.audit_mark import AUDIT_TOPIC
+from logbroker.client.audit_format.mark import AUDIT_TOPIC
 from spark_jobs import contracts
 from spark_jobs.cli import COMMANDS, main
 from spark_jobs.source import options

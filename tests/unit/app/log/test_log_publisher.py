@@ -1,4 +1,4 @@
-"""What the publisher puts into the log, and what it says when the log does not take it."""
+"""What the publisher writes to the log, and how it reports a log that rejects it."""
 
 import asyncio
 import time
@@ -9,14 +9,13 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from app.domain.lateness import Arrival
-from app.log.audit_trail import Marks, PlacedSpan
 from app.log.errors import PublishFailed
 from app.log.event import OwedEvent
 from app.log.publisher import EventPublisher, Publication
+from app.log.publisher_audit import MessageMarks
 from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES, EVENTS
-from logbroker.client import audit_event
-from logbroker.client.audit_event import Published
-from logbroker.client.audit_mark import AUDIT_TOPIC, parse_mark
+from logbroker.client.audit_format.mark import AUDIT_TOPIC, parse_mark
+from logbroker.client.audit_format.report import AuditRecord, PublishedReport, decode
 from logbroker.client.partitioner import partition_for_key
 from logbroker.client.stamper import Stamper
 from tests.support.processes.waiting import DEADLINE_S
@@ -53,8 +52,8 @@ def read(bootstrap_servers: str, topic: str, partition: int, count: int) -> list
 
 def test_a_record_carries_key_time_body_and_headers(foreign_broker: str) -> None:
     async def scenario() -> None:
-        async with publisher(foreign_broker) as door:
-            await door.publish("owed", [event(7)])
+        async with publisher(foreign_broker) as sink:
+            await sink.publish("owed", [event(7)])
 
     asyncio.run(scenario())
     (record,) = read(foreign_broker, "owed", partition_for_key(b"wh_1", PARTITIONS), 1)
@@ -71,8 +70,8 @@ def test_a_record_carries_key_time_body_and_headers(foreign_broker: str) -> None
 
 def test_a_key_lands_where_the_partitioner_says_and_keeps_its_order(foreign_broker: str) -> None:
     async def scenario() -> None:
-        async with publisher(foreign_broker) as door:
-            await door.publish(
+        async with publisher(foreign_broker) as sink:
+            await sink.publish(
                 "owed", [event(n, f"wh_{key}") for n in range(200) for key in range(6)]
             )
 
@@ -90,8 +89,8 @@ def test_a_key_lands_where_the_partitioner_says_and_keeps_its_order(foreign_brok
 
 def test_an_event_that_is_owed_to_nobody_has_no_key(foreign_broker: str) -> None:
     async def scenario() -> None:
-        async with publisher(foreign_broker) as door:
-            await door.publish("happened", [event(1, None)])
+        async with publisher(foreign_broker) as sink:
+            await sink.publish("happened", [event(1, None)])
 
     asyncio.run(scenario())
     with closing(Consumer({"bootstrap.servers": foreign_broker, "group.id": "test"})) as consumer:
@@ -102,17 +101,17 @@ def test_an_event_that_is_owed_to_nobody_has_no_key(foreign_broker: str) -> None
 
 def test_nothing_to_publish_is_done_at_once(foreign_broker: str) -> None:
     async def scenario() -> None:
-        async with publisher(foreign_broker) as door:
-            await door.publish("owed", [])
+        async with publisher(foreign_broker) as sink:
+            await sink.publish("owed", [])
 
     asyncio.run(scenario())
 
 
 def test_many_at_once_are_all_acknowledged(foreign_broker: str) -> None:
     async def scenario() -> None:
-        async with publisher(foreign_broker) as door:
+        async with publisher(foreign_broker) as sink:
             batches = [[event(n) for n in range(k, k + 2_000)] for k in range(0, 10_000, 2_000)]
-            await asyncio.gather(*(door.publish("owed", batch) for batch in batches))
+            await asyncio.gather(*(sink.publish("owed", batch) for batch in batches))
 
     asyncio.run(scenario())
     records = read(foreign_broker, "owed", partition_for_key(b"wh_1", PARTITIONS), 10_000)
@@ -121,10 +120,10 @@ def test_many_at_once_are_all_acknowledged(foreign_broker: str) -> None:
 
 def test_a_publisher_tells_where_each_event_lies(foreign_broker: str) -> None:
     async def scenario() -> list[Arrival]:
-        async with publisher(foreign_broker) as door:
-            await door.publish("owed", [event(0), event(1)])
+        async with publisher(foreign_broker) as sink:
+            await sink.publish("owed", [event(0), event(1)])
             both = [event(n, webhook_id) for n in range(2, 100) for webhook_id in ("wh_1", OTHER)]
-            return await door.publish("owed", both)
+            return await sink.publish("owed", both)
 
     arrivals = asyncio.run(scenario())
     here, there = (partition_for_key(key.encode(), PARTITIONS) for key in ("wh_1", OTHER))
@@ -136,9 +135,9 @@ def test_a_publisher_tells_where_each_event_lies(foreign_broker: str) -> None:
 
 def test_events_that_no_log_takes_are_named(refused_address: str) -> None:
     async def scenario() -> None:
-        async with publisher(refused_address, timeout_s=0.5) as door:
+        async with publisher(refused_address, timeout_s=0.5) as sink:
             with pytest.raises(PublishFailed) as failed:
-                await door.publish("owed", [event(n) for n in range(7)])
+                await sink.publish("owed", [event(n) for n in range(7)])
         assert failed.value.event_ids == tuple(f"evt_{n}" for n in range(7))
         assert failed.value.of == 7
         assert str(failed.value).startswith(
@@ -151,9 +150,9 @@ def test_events_that_no_log_takes_are_named(refused_address: str) -> None:
 def test_only_the_event_that_is_too_large_fails(foreign_broker: str) -> None:
     async def scenario() -> None:
         huge = OwedEvent("wh_1", "evt_huge", "user.followed", TIME_MS, b"x" * 2_000_000)
-        async with publisher(foreign_broker) as door:
+        async with publisher(foreign_broker) as sink:
             with pytest.raises(PublishFailed) as failed:
-                await door.publish("owed", [event(1), huge, event(2)])
+                await sink.publish("owed", [event(1), huge, event(2)])
         assert failed.value.event_ids == ("evt_huge",)
         assert failed.value.of == 3
 
@@ -162,8 +161,8 @@ def test_only_the_event_that_is_too_large_fails(foreign_broker: str) -> None:
     assert [record.timestamp()[1] - TIME_MS for record in records] == [1, 2]
 
 
-def monitoring_events(bootstrap_servers: str, count: int) -> list[Published]:
-    """What was told to the audit, once there are so many."""
+def audit_reports(bootstrap_servers: str, count: int) -> list[PublishedReport]:
+    """The first `count` reports in `audit`."""
     with closing(
         Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "test", "log_level": 0})
     ) as consumer:
@@ -171,15 +170,15 @@ def monitoring_events(bootstrap_servers: str, count: int) -> list[Published]:
         return list(_published(consumer, count))
 
 
-def _published(consumer: Consumer, count: int) -> Iterator[Published]:
+def _published(consumer: Consumer, count: int) -> Iterator[PublishedReport]:
     end_s = time.monotonic() + DEADLINE_S
     while count:
-        assert time.monotonic() < end_s, f"{count} monitoring events did not come"
+        assert time.monotonic() < end_s, f"{count} audit reports did not arrive"
         message = consumer.poll(0.1)
         if message is None or message.error():
             continue
-        event = audit_event.decode(message.value())
-        assert isinstance(event, Published)
+        event = decode(message.value())
+        assert isinstance(event, PublishedReport)
         assert message.key() == event.producer.encode()
         count -= 1
         yield event
@@ -187,9 +186,9 @@ def _published(consumer: Consumer, count: int) -> Iterator[Published]:
 
 def test_events_are_marked_and_outcomes_are_not(foreign_broker: str) -> None:
     async def scenario() -> None:
-        async with publisher(foreign_broker, stamper=stamper) as door:
+        async with publisher(foreign_broker, stamper=stamper) as sink:
             for topic in (EVENTS, DELIVERY_LOG, DELIVERY_OUTCOMES):
-                await door.publish(topic, [event(0), event(1)])
+                await sink.publish(topic, [event(0), event(1)])
 
     stamper = Stamper("host-1")
     asyncio.run(scenario())
@@ -208,38 +207,38 @@ def test_events_are_marked_and_outcomes_are_not(foreign_broker: str) -> None:
     assert "audit" not in dict(first.headers() or ())
 
 
-def test_what_was_acknowledged_is_told_to_the_audit_at_the_end(foreign_broker: str) -> None:
+def test_acknowledged_events_are_reported_to_the_audit_at_shutdown(foreign_broker: str) -> None:
     async def scenario() -> None:
         huge = OwedEvent("wh_1", "evt_huge", "user.followed", TIME_MS, b"x" * 2_000_000)
-        async with publisher(foreign_broker, stamper=Stamper("host-1")) as door:
+        async with publisher(foreign_broker, stamper=Stamper("host-1")) as sink:
             with pytest.raises(PublishFailed):
-                await door.publish(EVENTS, [event(0), huge, event(2)])
-            await door.publish(DELIVERY_LOG, [event(n) for n in range(5)])
+                await sink.publish(EVENTS, [event(0), huge, event(2)])
+            await sink.publish(DELIVERY_LOG, [event(n) for n in range(5)])
 
     asyncio.run(scenario())
-    found = {each.topic: set(each.sequences) for each in monitoring_events(foreign_broker, 2)}
+    found = {each.topic: set(each.sequences) for each in audit_reports(foreign_broker, 2)}
     # The second one is not in the log.
     assert found == {EVENTS: {0, 2}, DELIVERY_LOG: {0, 1, 2, 3, 4}}
 
 
-def test_a_window_is_told_of_although_nothing_is_published_any_more(foreign_broker: str) -> None:
-    async def scenario() -> list[Published]:
+def test_a_window_is_reported_without_further_events(foreign_broker: str) -> None:
+    async def scenario() -> list[PublishedReport]:
         stamper = Stamper("host-1", window_ms=1_000, lateness_ms=1)
-        async with publisher(foreign_broker, stamper=stamper) as door:
-            await door.publish(EVENTS, [event(0), event(1)])
-            return await asyncio.to_thread(monitoring_events, foreign_broker, 1)
+        async with publisher(foreign_broker, stamper=stamper) as sink:
+            await sink.publish(EVENTS, [event(0), event(1)])
+            return await asyncio.to_thread(audit_reports, foreign_broker, 1)
 
-    (told,) = asyncio.run(scenario())
-    assert set(told.sequences) == {0, 1}
+    (found,) = asyncio.run(scenario())
+    assert set(found.sequences) == {0, 1}
 
 
-def test_an_event_of_a_time_that_no_window_has_is_published_without_a_mark(
+def test_an_event_with_an_invalid_time_is_published_without_a_mark(
     foreign_broker: str,
 ) -> None:
     async def scenario() -> None:
         far = OwedEvent("wh_1", "evt_far", "user.followed", 2**50, b"{}")
-        async with publisher(foreign_broker, stamper=Stamper("host-1")) as door:
-            await door.publish(EVENTS, [event(0), far, event(60_000), event(1)])
+        async with publisher(foreign_broker, stamper=Stamper("host-1")) as sink:
+            await sink.publish(EVENTS, [event(0), far, event(60_000), event(1)])
 
     asyncio.run(scenario())
     records = read(foreign_broker, EVENTS, partition_for_key(b"wh_1", PARTITIONS), 4)
@@ -251,19 +250,19 @@ def test_an_event_of_a_time_that_no_window_has_is_published_without_a_mark(
         (start_ms + 60_000, 0),
         (start_ms, 1),
     ]
-    told = monitoring_events(foreign_broker, 2)
-    assert {each.window_ms: set(each.sequences) for each in told} == {
+    reports = audit_reports(foreign_broker, 2)
+    assert {each.window_ms: set(each.sequences) for each in reports} == {
         start_ms: {0, 1},
         start_ms + 60_000: {0},
     }
 
 
-def test_events_that_are_not_handed_over_keep_no_window_open() -> None:
+def test_events_that_were_not_sent_keep_no_window_open() -> None:
     async def scenario() -> None:
-        marks = Marks(stamper, EVENTS, [PlacedSpan(0, stamper.stamp_span(EVENTS, TIME_MS, 4))], 4)
+        marks = MessageMarks(stamper, EVENTS, [TIME_MS] * 4)
         publication = Publication(asyncio.get_running_loop(), [event(n) for n in range(4)], marks)
-        publication.settle(0, None, None)
-        publication.settle(1, KafkaError(KafkaError._MSG_TIMED_OUT), None)
+        publication.record_outcome(0, None, None)
+        publication.record_outcome(1, KafkaError(KafkaError._MSG_TIMED_OUT), None)
         publication.abandon(2)
         with pytest.raises(PublishFailed) as failed:
             await publication.all_settled()
@@ -271,21 +270,20 @@ def test_events_that_are_not_handed_over_keep_no_window_open() -> None:
 
     stamper = Stamper("host-1", lateness_ms=1_000)
     asyncio.run(scenario())
-    assert not stamper.due(0.0)
-    (record,) = stamper.due(10.0)
-    told = audit_event.decode(record.value)
-    # The first one is in the log, although nobody said where.
-    assert isinstance(told, Published)
-    assert set(told.sequences) == {0}
+    assert not stamper.due_reports(0.0)
+    (record,) = stamper.due_reports(10.0)
+    found = decode(record.value)
+    # The first one is in the log, without a known offset.
+    assert isinstance(found, PublishedReport)
+    assert set(found.sequences) == {0}
 
 
-def test_nobody_waits_longer_for_the_audit_than_a_record_may_take(refused_address: str) -> None:
+def test_reports_delay_shutdown_no_longer_than_one_attempt(refused_address: str) -> None:
     async def scenario() -> None:
-        async with publisher(refused_address, timeout_s=0.5, stamper=Stamper("host-1")) as door:
-            # Nobody waits longer than a record may take.
-            receipt = audit_event.AuditRecord(b"tier", b"{}")
+        async with publisher(refused_address, timeout_s=0.5, stamper=Stamper("host-1")) as sink:
+            record = AuditRecord(b"tier", b"{}")
             async with asyncio.timeout(30):
-                await door.tell_audit([receipt])
-            assert door.audit_waiting == 1
+                await sink.report_to_audit([record])
+            assert sink.pending_audit_reports == 1
 
     asyncio.run(scenario())

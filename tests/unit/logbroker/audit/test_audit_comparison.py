@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from logbroker.audit import comparison as comparison_module
 from logbroker.audit.comparison import Comparison, Patience, Row, Scope, Status, TooMuch
-from logbroker.client.audit_event import Published, Receipt, Received
-from logbroker.client.sequence_set import SequenceSet
+from logbroker.client.audit_format.report import PublishedReport, ReceivedCount, ReceivedReport
+from logbroker.client.audit_format.sequence_set import SequenceSet
 
 MINUTE_MS = 60_000
 T0 = 1_763_712_000_000
@@ -24,8 +24,10 @@ def published(
     topic: str = "clicks",
     producer: str = "web/1",
     window_ms: int = T0,
-) -> Published:
-    return Published(topic, producer, window_ms, window_ms + MINUTE_MS, SequenceSet(sequences))
+) -> PublishedReport:
+    return PublishedReport(
+        topic, producer, window_ms, window_ms + MINUTE_MS, SequenceSet(sequences)
+    )
 
 
 def received(
@@ -35,13 +37,13 @@ def received(
     topic: str = "clicks",
     producer: str = "web/1",
     window_ms: int = T0,
-) -> Received:
-    receipt = Receipt(topic, producer, window_ms, len(sequences), SequenceSet(sequences))
-    return Received(tier, "one", window_ms, (receipt,))
+) -> ReceivedReport:
+    receipt = ReceivedCount(topic, producer, window_ms, len(sequences), SequenceSet(sequences))
+    return ReceivedReport(tier, "one", window_ms, (receipt,))
 
 
 def compared(
-    *events: Published | Received,
+    *events: PublishedReport | ReceivedReport,
     scope: Scope = ALL,
     patience: Patience = LATE,
     tiers: Sequence[str] = (),
@@ -53,8 +55,8 @@ def compared(
     return list(comparison.rows(patience, tiers))
 
 
-def add(comparison: Comparison, event: Published | Received, told_ms: int = T0) -> None:
-    if isinstance(event, Published):
+def add(comparison: Comparison, event: PublishedReport | ReceivedReport, told_ms: int = T0) -> None:
+    if isinstance(event, PublishedReport):
         comparison.add_published(event, told_ms)
     else:
         comparison.add_received(event, told_ms)
@@ -74,7 +76,7 @@ def test_a_row_counts_by_which_messages_came_and_not_by_how_many() -> None:
 
 
 def test_events_are_united_in_whatever_order_they_come() -> None:
-    events: list[Published | Received] = [
+    events: list[PublishedReport | ReceivedReport] = [
         published([0, 1]),
         published([0, 1, 2, 3]),
         received([0, 2]),
@@ -254,7 +256,7 @@ def test_more_sets_than_memory_is_meant_for_are_refused(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("event", [published, received])
 def test_windows_that_are_not_compared_take_no_more_memory_than_those_that_are(
-    event: Callable[..., Published | Received], monkeypatch: pytest.MonkeyPatch
+    event: Callable[..., PublishedReport | ReceivedReport], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(comparison_module, "ENTRIES_MAX", 2)
     comparison = Comparison(Scope(T0 + MINUTE_MS, NOW_MS))

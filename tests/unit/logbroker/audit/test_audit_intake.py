@@ -2,14 +2,14 @@ from collections.abc import Iterable
 
 from logbroker.audit.comparison import Comparison, Patience, Scope
 from logbroker.audit.intake import AuditEntry, Intake
-from logbroker.client.audit_event import (
-    Published,
-    Receipt,
-    Received,
+from logbroker.client.audit_format.report import (
+    PublishedReport,
+    ReceivedCount,
+    ReceivedReport,
     encode_published,
     encode_received,
 )
-from logbroker.client.sequence_set import SequenceSet
+from logbroker.client.audit_format.sequence_set import SequenceSet
 
 MINUTE_MS = 60_000
 T0 = 1_763_712_000_000
@@ -18,14 +18,14 @@ PATIENCE = Patience(T0 + 10 * MINUTE_MS, MINUTE_MS)
 
 def published(window_ms: int = T0) -> bytes:
     sequences = SequenceSet(range(3))
-    event = Published("clicks", "web/1", window_ms, window_ms + MINUTE_MS, sequences)
+    event = PublishedReport("clicks", "web/1", window_ms, window_ms + MINUTE_MS, sequences)
     (record,) = encode_published(event)
     return record.value
 
 
 def received(time_ms: int = T0, window_ms: int = T0) -> bytes:
-    receipt = Receipt("clicks", "web/1", window_ms, 4, SequenceSet(range(3)))
-    (record,) = encode_received(Received("readers", "one", time_ms, [receipt]))
+    receipt = ReceivedCount("clicks", "web/1", window_ms, 4, SequenceSet(range(3)))
+    (record,) = encode_received(ReceivedReport("readers", "one", time_ms, [receipt]))
     return record.value
 
 

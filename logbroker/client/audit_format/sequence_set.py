@@ -1,4 +1,4 @@
-"""Sets of sequence numbers: bits in pages, of which only those are kept that have a bit set.
+"""Sets of sequence numbers: a bitmap in pages, of which only those with a set bit are stored.
 
 As text such a set is base64 of a zlib stream of its pages in ascending order. Each is 514 bytes: a
 number, big-endian in 2 bytes, and 4,096 bits, lowest first in each byte; the set has `s` where
@@ -11,43 +11,43 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Final, Self
 
-from logbroker.client.audit_mark import SEQUENCE_MAX
+from logbroker.client.audit_format.mark import SEQUENCE_MAX
 
 _PAGE_BITS: Final = 12
 _PAGE_MASK: Final = (1 << _PAGE_BITS) - 1
 _PAGE_BYTES: Final = (1 << _PAGE_BITS) // 8
 
 PAGE_SEQUENCES: Final = 1 << _PAGE_BITS
-"""Numbers that a page has a bit for."""
+"""Numbers that a page covers."""
 
 _STORED_BYTES: Final = 2 + _PAGE_BYTES
 
 PAGES_MAX: Final = (SEQUENCE_MAX >> _PAGE_BITS) + 1
-"""Pages of a set that has every sequence number there is: 2 MiB of bits."""
+"""Pages of the set of all sequence numbers: 2 MiB of bits."""
 
 PART_PAGES_MAX: Final = 512
-"""Pages of one part: its text, if nothing can be compressed, has 351 KB."""
+"""Pages of one part. Its text has 351 KB if nothing can be compressed."""
 
 _TEXT_MAX: Final = (PAGES_MAX * _STORED_BYTES + 4_096) * 4 // 3
-"""No set needs a longer text; the 4 KB are what zlib adds to what it cannot compress, and more."""
+"""No set needs a longer text; the 4 KB cover what zlib adds to incompressible data."""
 
-_KEPT_BYTES: Final = _PAGE_BYTES + 150
-"""A page in memory, with its place in a dictionary."""
+_MEMORY_BYTES: Final = _PAGE_BYTES + 150
+"""A page in memory, with its dictionary entry."""
 
 
 class SequenceSet:
-    """A mutable set of numbers in [0, `SEQUENCE_MAX`]; not safe on several threads."""
+    """A mutable set of numbers in [0, `SEQUENCE_MAX`]; not thread-safe."""
 
     __slots__ = ("_pages",)
 
     def __init__(self, sequences: Iterable[int] = ()) -> None:
-        """The set of these."""
+        """Create a set of these numbers."""
         self._pages: dict[int, bytearray] = {}
         for sequence in sequences:
             self.add(sequence)
 
     def add(self, sequence: int) -> bool:
-        """Take a number in; whether it is new."""
+        """Add a number; return whether it is new."""
         page = self._pages.get(sequence >> _PAGE_BITS)
         if page is None:
             page = self._pages[sequence >> _PAGE_BITS] = bytearray(_PAGE_BYTES)
@@ -58,7 +58,7 @@ class SequenceSet:
         return after != before
 
     def add_range(self, start: int, end: int) -> bool:
-        """Take in all of [start, end); whether some are new. Each 4,096 cost as much as three."""
+        """Add all of [start, end); return whether some are new. A page costs as three `add`."""
         is_new = False
         while start < end:
             number = start >> _PAGE_BITS
@@ -71,44 +71,44 @@ class SequenceSet:
         return is_new
 
     def update(self, other: "SequenceSet") -> None:
-        """Take in all of another set."""
-        for number, bits in other._pages.items():  # noqa: SLF001  of its kind
+        """Add all numbers of another set."""
+        for number, bits in other._pages.items():  # noqa: SLF001  same class
             own = self._pages.get(number)
             self._pages[number] = bytearray(bits) if own is None else _united(own, bits)
 
     def union(self, other: "SequenceSet") -> "SequenceSet":
-        """A new set of what is in either."""
+        """Return a new set with the numbers of both."""
         both = self.copy()
         both.update(other)
         return both
 
     def difference(self, other: "SequenceSet") -> "SequenceSet":
-        """A new set of what is in this one and not in the other."""
+        """Return a new set with the numbers that are not in `other`."""
         rest = SequenceSet()
         for number, bits in self._pages.items():
-            taken = other._pages.get(number)  # noqa: SLF001
-            left = bits if taken is None else _without(bits, taken)
+            others = other._pages.get(number)  # noqa: SLF001
+            left = bits if others is None else _without(bits, others)
             if left.strip(b"\0"):
                 rest._pages[number] = bytearray(left)
         return rest
 
     def difference_count(self, other: "SequenceSet") -> int:
-        """How many are in this one and not in the other."""
+        """Return how many numbers are not in `other`."""
         count = 0
         for number, bits in self._pages.items():
             own = int.from_bytes(bits)
-            taken = other._pages.get(number)  # noqa: SLF001
-            count += (own if taken is None else own & ~int.from_bytes(taken)).bit_count()
+            others = other._pages.get(number)  # noqa: SLF001
+            count += (own if others is None else own & ~int.from_bytes(others)).bit_count()
         return count
 
     def copy(self) -> "SequenceSet":
-        """A new set of the same."""
+        """Return a copy."""
         twin = SequenceSet()
         twin._pages = {number: bytearray(bits) for number, bits in self._pages.items()}
         return twin
 
     def parts(self) -> "Iterator[SequenceSet]":
-        """The set in disjoint parts of at most `PART_PAGES_MAX` pages, lowest first."""
+        """Yield disjoint parts of at most `PART_PAGES_MAX` pages, lowest first."""
         numbers = sorted(self._pages)
         for start in range(0, len(numbers), PART_PAGES_MAX):
             part = SequenceSet()
@@ -116,9 +116,9 @@ class SequenceSet:
             yield part
 
     def blocks(self, pages: int) -> Iterator[tuple[int, bytes]]:
-        """The bits in blocks of so many pages, lowest first in each byte, with their numbers.
+        """Yield blocks of `pages` pages as bits, lowest first in each byte, with their numbers.
 
-        Blocks without a bit are left out.
+        Blocks without a set bit are omitted.
         """
         for number, group in groupby(sorted(self._pages), lambda page: page // pages):
             block = bytearray(pages * _PAGE_BYTES)
@@ -129,44 +129,44 @@ class SequenceSet:
 
     @property
     def pages(self) -> int:
-        """How many pages are kept."""
+        """The number of stored pages."""
         return len(self._pages)
 
     @property
-    def bytes_kept(self) -> int:
-        """About how much memory it takes."""
-        return len(self._pages) * _KEPT_BYTES
+    def memory_bytes(self) -> int:
+        """The approximate memory in use."""
+        return len(self._pages) * _MEMORY_BYTES
 
     def encode(self) -> str:
-        """The set as text: the same one for the same set."""
+        """Return the set as text; equal sets have equal texts."""
         stored = [number.to_bytes(2) + self._pages[number] for number in sorted(self._pages)]
         return binascii.b2a_base64(zlib.compress(b"".join(stored)), newline=False).decode()
 
     @classmethod
     def decode(cls, text: str, pages_max: int = PAGES_MAX) -> Self:
-        """The set of a text of at most `pages_max` pages, whoever wrote it.
+        """Return the set of a text from an untrusted source, of at most `pages_max` pages.
 
         Raises:
-            ValueError: it is none of `encode`'s, or a set of more pages: no more of it is expanded.
+            ValueError: the text is invalid, or has more pages; no more than that is expanded.
         """
         if len(text) > _TEXT_MAX:
-            raise ValueError(f"a set of {len(text)} characters; {_TEXT_MAX} are allowed")
+            raise ValueError(f"set too long: {len(text)} characters, max {_TEXT_MAX}")
         stored = _expand(binascii.a2b_base64(text, strict_mode=True), pages_max * _STORED_BYTES)
         if len(stored) % _STORED_BYTES:
-            raise ValueError("a set ends inside a page")
+            raise ValueError("set ends inside a page")
         found = cls()
         last = -1
         for start in range(0, len(stored), _STORED_BYTES):
             number = int.from_bytes(stored[start : start + 2])
             bits = stored[start + 2 : start + _STORED_BYTES]
             if not last < number < PAGES_MAX or not bits.strip(b"\0"):
-                raise ValueError(f"a set has page {number} after {last}, or that page is empty")
+                raise ValueError(f"invalid set: page {number} follows page {last}, or is empty")
             found._pages[number] = bytearray(bits)
             last = number
         return found
 
     def __contains__(self, sequence: int) -> bool:
-        """Whether a number is in it."""
+        """Whether a number is in the set."""
         page = self._pages.get(sequence >> _PAGE_BITS)
         return bool(page and page[(sequence >> 3) & (_PAGE_BYTES - 1)] >> (sequence & 7) & 1)
 
@@ -180,22 +180,22 @@ class SequenceSet:
                 bits ^= lowest
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of elements."""
         return sum(int.from_bytes(bits).bit_count() for bits in self._pages.values())
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Whether the set has elements."""
         return bool(self._pages)
 
     def __eq__(self, other: object) -> bool:
-        """Whether the same numbers are in both."""
+        """Whether both sets have the same elements."""
         return isinstance(other, SequenceSet) and self._pages == other._pages
 
     def __repr__(self) -> str:
-        """How many there are, for a reader of a failed test or a log."""
+        """The size of the set, for logs and failed tests."""
         return f"<SequenceSet of {len(self)}>"
 
-    # It changes.
+    # Mutable.
     __hash__ = None  # type: ignore[assignment]
 
 
@@ -203,22 +203,22 @@ def _united(one: bytearray, other: bytearray) -> bytearray:
     return bytearray((int.from_bytes(one) | int.from_bytes(other)).to_bytes(_PAGE_BYTES))
 
 
-def _without(bits: bytearray, taken: bytearray) -> bytes:
-    return (int.from_bytes(bits) & ~int.from_bytes(taken)).to_bytes(_PAGE_BYTES)
+def _without(bits: bytearray, others: bytearray) -> bytes:
+    return (int.from_bytes(bits) & ~int.from_bytes(others)).to_bytes(_PAGE_BYTES)
 
 
 def _expand(packed: bytes, bytes_max: int) -> bytes:
-    """What was compressed.
+    """Decompress a zlib stream.
 
     Raises:
-        ValueError: it is no zlib stream and nothing else, or expands to more than `bytes_max`.
+        ValueError: `packed` is not exactly one zlib stream, or expands to more than `bytes_max`.
     """
     stream = zlib.decompressobj()
     try:
         # One byte more than is allowed, so that the end of a stream of just that many is read.
         expanded = stream.decompress(packed, bytes_max + 1)
     except zlib.error as error:
-        raise ValueError(f"a set is not compressed as such: {error}") from None
+        raise ValueError(f"set is not a zlib stream: {error}") from None
     if not stream.eof or stream.unused_data or len(expanded) > bytes_max:
-        raise ValueError("a set is cut short, too long, or something follows it")
+        raise ValueError("set is truncated, too large, or followed by other data")
     return expanded

@@ -6,33 +6,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logbroker.client.audit_event import (
+from logbroker.client.audit_format.mark import SEQUENCE_MAX, TIME_MS_MAX
+from logbroker.client.audit_format.report import (
     COUNT_MAX,
-    EVENT_BYTES_MAX,
-    EVENT_PAGES_MAX,
     READ_BYTES_MAX,
-    Published,
-    Receipt,
-    Received,
+    REPORT_BYTES_MAX,
+    REPORT_PAGES_MAX,
+    PublishedReport,
+    ReceivedCount,
+    ReceivedReport,
     decode,
     encode_published,
     encode_received,
 )
-from logbroker.client.audit_mark import SEQUENCE_MAX, TIME_MS_MAX
-from logbroker.client.sequence_set import SequenceSet
+from logbroker.client.audit_format.sequence_set import SequenceSet
 
 MINUTE_MS = 60_000
 START_MS = 1_763_712_000_000
-PUBLISHED = Published(
+PUBLISHED = PublishedReport(
     "clicks", "api-1/4f2a9c", START_MS, START_MS + MINUTE_MS, SequenceSet([0, 1, 2, 9])
 )
-RECEIVED = Received(
+RECEIVED = ReceivedReport(
     "billing",
     "web-1/77",
     START_MS + 90_123,
     (
-        Receipt("clicks", "api-1/4f2a9c", START_MS, 5, SequenceSet([0, 1, 9])),
-        Receipt("views", "api-2/111111", START_MS - MINUTE_MS, 1, SequenceSet([70_000])),
+        ReceivedCount("clicks", "api-1/4f2a9c", START_MS, 5, SequenceSet([0, 1, 9])),
+        ReceivedCount("views", "api-2/111111", START_MS - MINUTE_MS, 1, SequenceSet([70_000])),
     ),
 )
 
@@ -43,14 +43,14 @@ sets = st.sets(st.integers(0, SEQUENCE_MAX), min_size=1, max_size=5).map(Sequenc
 
 
 @st.composite
-def receipts(draw: st.DrawFn) -> Receipt:
+def received_counts(draw: st.DrawFn) -> ReceivedCount:
     numbers = draw(sets)
     count = len(numbers) + draw(st.integers(0, 3))
-    return Receipt(draw(topics), draw(names), draw(times), count, numbers)
+    return ReceivedCount(draw(topics), draw(names), draw(times), count, numbers)
 
 
 def scattered(chance: random.Random) -> SequenceSet:
-    """A set that cannot be packed, of more pages than a part may have: half of these numbers."""
+    """An incompressible set with more pages than one part: half of these numbers."""
     numbers = SequenceSet()
     for start in range(0, 2_200_000, 16):
         bits = chance.getrandbits(16)
@@ -60,7 +60,7 @@ def scattered(chance: random.Random) -> SequenceSet:
     return numbers
 
 
-def test_an_event_of_a_producer_reads_as_the_docs_describe_it() -> None:
+def test_a_published_report_is_encoded_as_the_docs_describe_it() -> None:
     (record,) = encode_published(PUBLISHED)
     assert record.key == b"api-1/4f2a9c"
     assert b" " not in record.value
@@ -75,7 +75,7 @@ def test_an_event_of_a_producer_reads_as_the_docs_describe_it() -> None:
     ]
 
 
-def test_an_event_of_a_consumer_reads_as_the_docs_describe_it() -> None:
+def test_a_received_report_is_encoded_as_the_docs_describe_it() -> None:
     (record,) = encode_received(RECEIVED)
     assert record.key == b"billing"
     event = json.loads(record.value)
@@ -91,54 +91,54 @@ def test_an_event_of_a_consumer_reads_as_the_docs_describe_it() -> None:
 
 
 @given(topics, names, times, st.integers(1, MINUTE_MS), sets)
-def test_what_was_published_comes_back(
+def test_a_published_report_round_trips(
     topic: str, producer: str, start_ms: int, length_ms: int, numbers: SequenceSet
 ) -> None:
-    published = Published(topic, producer, start_ms, start_ms + length_ms, numbers)
+    published = PublishedReport(topic, producer, start_ms, start_ms + length_ms, numbers)
     (record,) = encode_published(published)
     assert decode(record.value) == published
     assert list(encode_published(published)) == [record]
 
 
-@given(names, names, times, st.lists(receipts(), min_size=1, max_size=5))
-def test_what_was_received_comes_back(
-    tier: str, consumer: str, time_ms: int, counted: list[Receipt]
+@given(names, names, times, st.lists(received_counts(), min_size=1, max_size=5))
+def test_a_received_report_round_trips(
+    tier: str, consumer: str, time_ms: int, counted: list[ReceivedCount]
 ) -> None:
-    (record,) = encode_received(Received(tier, consumer, time_ms, tuple(counted)))
-    assert decode(record.value) == Received(tier, consumer, time_ms, tuple(counted))
+    (record,) = encode_received(ReceivedReport(tier, consumer, time_ms, tuple(counted)))
+    assert decode(record.value) == ReceivedReport(tier, consumer, time_ms, tuple(counted))
 
 
-def test_nothing_makes_no_event() -> None:
-    assert not list(encode_published(Published("t", "p", 0, MINUTE_MS, SequenceSet())))
-    assert not list(encode_received(Received("tier", "consumer", 0, ())))
+def test_empty_reports_make_no_record() -> None:
+    assert not list(encode_published(PublishedReport("t", "p", 0, MINUTE_MS, SequenceSet())))
+    assert not list(encode_received(ReceivedReport("tier", "consumer", 0, ())))
 
 
-def test_a_set_that_cannot_be_packed_is_published_in_parts() -> None:
+def test_an_incompressible_set_is_split() -> None:
     numbers = scattered(random.Random(1))
     larger = numbers.copy()
     larger.add_range(2_300_000, 2_400_000)
-    records = list(encode_published(Published("t", "p", 0, MINUTE_MS, larger)))
+    records = list(encode_published(PublishedReport("t", "p", 0, MINUTE_MS, larger)))
     assert len(records) > 1
-    assert all(len(record.value) <= EVENT_BYTES_MAX for record in records)
+    assert all(len(record.value) <= REPORT_BYTES_MAX for record in records)
     united = SequenceSet()
     for record in records:
         part = decode(record.value)
-        assert isinstance(part, Published)
+        assert isinstance(part, PublishedReport)
         united.update(part.sequences)
     assert united == larger
 
 
 @pytest.mark.long
-def test_receipts_are_split_by_size_with_every_message_and_repeat_in_just_one() -> None:
+def test_counts_are_split_by_size_and_nothing_counts_twice() -> None:
     chance = random.Random(2)
     counted = tuple(
-        Receipt("t", f"p{number}", 0, len(numbers) + number, numbers)
+        ReceivedCount("t", f"p{number}", 0, len(numbers) + number, numbers)
         for number, numbers in enumerate([scattered(chance) for _ in range(3)])
     )
-    records = list(encode_received(Received("tier", "consumer", 0, counted)))
+    records = list(encode_received(ReceivedReport("tier", "consumer", 0, counted)))
     assert len(records) > 1
-    assert all(len(record.value) <= EVENT_BYTES_MAX for record in records)
-    found = [each for record in records for each in receipts_of(record.value)]
+    assert all(len(record.value) <= REPORT_BYTES_MAX for record in records)
+    found = [each for record in records for each in counts_of(record.value)]
     for whole in counted:
         parts = [each for each in found if each.producer == whole.producer]
         assert sum(each.count for each in parts) == whole.count
@@ -149,20 +149,20 @@ def test_receipts_are_split_by_size_with_every_message_and_repeat_in_just_one() 
         assert united == whole.sequences
 
 
-def test_receipts_that_pack_well_are_split_so_that_reading_them_is_bounded_too() -> None:
+def test_compressible_counts_are_split_by_pages() -> None:
     full = SequenceSet()
     full.add_range(0, SEQUENCE_MAX + 1)
-    counted = [Receipt("t", f"p{each}", 0, SEQUENCE_MAX + 1, full) for each in range(3)]
-    records = list(encode_received(Received("tier", "consumer", 0, counted)))
+    counted = [ReceivedCount("t", f"p{each}", 0, SEQUENCE_MAX + 1, full) for each in range(3)]
+    records = list(encode_received(ReceivedReport("tier", "consumer", 0, counted)))
     assert len(records) == 2
     for record in records:
-        assert sum(each.sequences.pages for each in receipts_of(record.value)) <= EVENT_PAGES_MAX
+        assert sum(each.sequences.pages for each in counts_of(record.value)) <= REPORT_PAGES_MAX
 
 
-def receipts_of(value: bytes) -> tuple[Receipt, ...]:
+def counts_of(value: bytes) -> tuple[ReceivedCount, ...]:
     event = decode(value)
-    assert isinstance(event, Received)
-    return tuple(event.receipts)
+    assert isinstance(event, ReceivedReport)
+    return tuple(event.counts)
 
 
 def published_json(**changes: Any) -> bytes:
@@ -171,14 +171,14 @@ def published_json(**changes: Any) -> bytes:
 
 
 def received_json(**changes: Any) -> bytes:
-    """With the changes made to the first of its receipts."""
+    """The report with changes to its first count."""
     (record,) = encode_received(RECEIVED)
     event = json.loads(record.value)
     event["received"][0] |= changes
     return json.dumps(event).encode()
 
 
-def test_members_that_are_not_ours_are_passed_over() -> None:
+def test_unknown_members_are_ignored() -> None:
     assert decode(published_json(more=1)) == PUBLISHED
     assert decode(received_json(more=1)) == RECEIVED
 
@@ -226,21 +226,21 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("value", REFUSED.values(), ids=REFUSED)
-def test_what_is_none_of_ours_is_passed_over(value: bytes | None) -> None:
+def test_other_values_are_no_report(value: bytes | None) -> None:
     assert decode(value) is None
 
 
 @pytest.mark.parametrize("whole", [published_json(), received_json()], ids=["sent", "received"])
-def test_an_event_cut_anywhere_is_passed_over(whole: bytes) -> None:
+def test_a_truncated_report_is_no_report(whole: bytes) -> None:
     for end in range(len(whole)):
         assert decode(whole[:end]) is None
 
 
-def test_many_small_sets_that_expand_to_much_are_refused_together() -> None:
+def test_many_small_texts_with_large_sets_are_rejected() -> None:
     full = SequenceSet()
     full.add_range(0, SEQUENCE_MAX + 1)
     (record,) = encode_received(
-        Received("tier", "consumer", 0, [Receipt("t", "p", 0, SEQUENCE_MAX + 1, full)])
+        ReceivedReport("tier", "consumer", 0, [ReceivedCount("t", "p", 0, SEQUENCE_MAX + 1, full)])
     )
     event = json.loads(record.value)
     once = event["received"]
@@ -251,5 +251,5 @@ def test_many_small_sets_that_expand_to_much_are_refused_together() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_passed_over(value: bytes) -> None:
+def test_random_bytes_are_no_report(value: bytes) -> None:
     assert decode(value) is None

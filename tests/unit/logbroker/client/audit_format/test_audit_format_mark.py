@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logbroker.client.audit_mark import (
+from logbroker.client.audit_format.mark import (
     PRODUCER_BYTES_MAX,
     SEQUENCE_MAX,
     TIME_MS_MAX,
@@ -18,12 +18,12 @@ producers = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_si
 
 
 @given(producers, st.integers(0, TIME_MS_MAX), st.integers(0, SEQUENCE_MAX))
-def test_a_mark_comes_back(producer: str, window_ms: int, sequence: int) -> None:
+def test_a_mark_round_trips(producer: str, window_ms: int, sequence: int) -> None:
     mark = Mark(producer, window_ms, sequence)
     assert parse_mark(encode_mark(mark)) == mark
 
 
-def test_a_mark_is_text_that_anybody_can_write() -> None:
+def test_a_mark_is_plain_text() -> None:
     header = b"api-1/4f2a9c:1763712000000:17"
     assert encode_mark(Mark("api-1/4f2a9c", 1_763_712_000_000, 17)) == header
     assert parse_mark(b"one:two:0:1") == Mark("one:two", 0, 1)
@@ -56,7 +56,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("header", REFUSED.values(), ids=REFUSED)
-def test_what_is_no_mark_is_none(header: bytes | str | None) -> None:
+def test_other_headers_are_no_mark(header: bytes | str | None) -> None:
     assert parse_mark(header) is None
 
 

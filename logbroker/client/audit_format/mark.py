@@ -1,9 +1,9 @@
-"""The mark that an audited producer puts on each message, so that consumers can count.
+"""The mark that an audited producer puts on each message, so that consumers can count it.
 
 It is the value of the header `audit`, in ASCII: `PRODUCER:WINDOW:SEQUENCE`, such as
-`api-1/4f2a9c:1763712000000:17`. PRODUCER is the server's name and what tells one run of it from
-another; WINDOW is where the window of the message's time begins, in ms since 1970; SEQUENCE counts
-the messages that this producer has sent to this topic with times in this window, from 0 on.
+`api-1/4f2a9c:1763712000000:17`. PRODUCER is the server's name and an id of the run. WINDOW is the
+start of the window of the message's time, in ms since 1970. SEQUENCE numbers the messages of this
+producer, topic and window, from 0.
 
 Source: the 2011 paper, section 5: each message carries the timestamp and the server name when it
 is generated.
@@ -13,23 +13,23 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 AUDIT_TOPIC: Final = "audit"
-"""Where producers and consumers tell what they counted."""
+"""The topic to which producers and consumers report their counts."""
 
 AUDIT_HEADER: Final = "audit"
 SERVER_HEADER: Final = "server"
 
 PRODUCER_BYTES_MAX: Final = 300
-"""A longer name is no mark of ours, but a stranger's."""
+"""A header with a longer producer name is not a mark."""
 
 SEQUENCE_MAX: Final = 2**24 - 1
-"""A producer that sends more in one window goes on under another name: sets stay small."""
+"""A producer that sends more in one window continues under a new name, which bounds the sets."""
 
 TIME_MS_MAX: Final = 253_402_300_799_999
-"""The end of the year 9999, the last one that a time in text can tell."""
+"""The end of the year 9999, the last one that RFC 3339 can express."""
 
 
 class Mark(NamedTuple):
-    """Who sent a message, in which window of time, as which of its messages."""
+    """The producer of a message, its window, and its number in that window."""
 
     producer: str
     window_ms: int
@@ -37,7 +37,7 @@ class Mark(NamedTuple):
 
 
 class MarkSpan(NamedTuple):
-    """Marks of one producer and window with the sequences in [start, end)."""
+    """The marks of one producer and window with the sequences in [start, end)."""
 
     producer: str
     window_ms: int
@@ -46,18 +46,18 @@ class MarkSpan(NamedTuple):
 
 
 def encode_mark(mark: Mark) -> bytes:
-    """The header's value."""
+    """Return the value of the header `audit`."""
     return f"{mark.producer}:{mark.window_ms}:{mark.sequence}".encode()
 
 
 def encode_marks(span: MarkSpan) -> list[bytes]:
-    """The header's values for all marks of a span, in order."""
+    """Return the header values of all marks of a span, in order."""
     place = f"{span.producer}:{span.window_ms}:".encode()
     return [b"%b%d" % (place, sequence) for sequence in range(span.start, span.end)]
 
 
 def parse_mark(header: bytes | str | None) -> Mark | None:
-    """The mark of a header; None where there is none, or none of ours."""
+    """Return the mark of a header; None without a header or a valid mark."""
     if not isinstance(header, bytes):
         return None
     place, _, sequence = header.rpartition(b":")
@@ -74,7 +74,7 @@ def parse_mark(header: bytes | str | None) -> Mark | None:
 
 
 def find_mark_header(headers: Iterable[tuple[str, bytes | str | None]] | None) -> bytes | None:
-    """The value of the header that has the mark, if there is one; the first of several."""
+    """Return the value of the first header `audit`, if there is one."""
     for name, value in headers or ():
         if name == AUDIT_HEADER:
             return value if isinstance(value, bytes) else None
@@ -82,7 +82,7 @@ def find_mark_header(headers: Iterable[tuple[str, bytes | str | None]] | None) -
 
 
 def _number(digits: bytes, number_max: int) -> int | None:
-    """A number in decimal; longer ones than the largest are not even read."""
+    """Parse a decimal number; return None if it is invalid or above `number_max`."""
     if not digits.isdigit() or len(digits) > len(str(number_max)):
         return None
     number = int(digits)

@@ -1,0 +1,1 @@
+"""Formats of the audit: marks on messages, reports in the topic `audit`, sets of numbers; pure."""
