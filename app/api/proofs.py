@@ -13,9 +13,9 @@ from app.api.quotas import Quotas
 from app.domain.accounts import ApiKey
 from app.domain.model import Webhook
 from app.store import Store
-from app.webhooks.proof import NotProved, Proved, prove
+from app.webhooks.endpoint_test import EndpointTest, send_test_event
 from app.webhooks.sender import WebhookSender
-from app.webhooks.trial import Trial, try_out
+from app.webhooks.verification import VerificationFailed, Verified, verify_receiver
 
 PROOFS_MAX: Final = 32
 """Proofs under way at a time; a receiver that hangs holds its place until the timeout."""
@@ -56,15 +56,17 @@ class Proofs:
                 raise Problem(RATE_LIMITED, detail, headers=after)
         return self._places_of_accounts.place(caller)
 
-    async def prove(self, webhook: Webhook, url: str | None = None) -> Proved | NotProved:
+    async def prove(
+        self, webhook: Webhook, url: str | None = None
+    ) -> Verified | VerificationFailed:
         """Ask the receiver at `url`, which is the webhook's own without one; changes nothing."""
         async with self._places:
-            return await prove(self._sender, webhook, url or webhook.url)
+            return await verify_receiver(self._sender, webhook, url or webhook.url)
 
-    async def try_out(self, webhook: Webhook) -> Trial:
+    async def try_out(self, webhook: Webhook) -> EndpointTest:
         """Send a test to the webhook's receiver, whatever its status; changes nothing."""
         async with self._places:
-            return await try_out(self._sender, webhook)
+            return await send_test_event(self._sender, webhook)
 
     async def require(self, webhook: Webhook) -> None:
         """Return when the receiver proved itself; else the reason is stored, unless ENABLED.
@@ -73,16 +75,16 @@ class Proofs:
             Problem: it did not.
         """
         proof = await self.prove(webhook)
-        if isinstance(proof, NotProved):
+        if isinstance(proof, VerificationFailed):
             await self._refuse(webhook, proof.reason)
             raise Problem(NOT_VALIDATED, proof.reason)
 
     async def settle(self, webhook: Webhook) -> Webhook:
         """The webhook after a proof: ENABLED, or as it was and with the reason."""
         match await self.prove(webhook):
-            case Proved():
+            case Verified():
                 return await run_in_threadpool(self._store.enable_webhook, webhook.id, webhook.url)
-            case NotProved(reason):
+            case VerificationFailed(reason):
                 return await self._refuse(webhook, reason)
 
     async def _refuse(self, webhook: Webhook, reason: str) -> Webhook:

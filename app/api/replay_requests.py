@@ -31,7 +31,7 @@ from app.domain.model import (
 from app.domain.options import Only, ReplayOptions, Source
 from app.domain.windows import check_stretch, check_window
 from app.webhooks.guard import UrlRefused
-from app.webhooks.proof import NotProved, Proved
+from app.webhooks.verification import VerificationFailed, Verified
 
 
 async def queue_replay(
@@ -179,8 +179,8 @@ async def _check_receiver(
             webhook = await doors.proofs.settle(webhook)
         if webhook.status is not WebhookStatus.ENABLED:
             raise _not_enabled(webhook)
-        proof = await doors.proofs.prove(webhook, target_url) if is_elsewhere else Proved()
-    if isinstance(proof, NotProved):
+        proof = await doors.proofs.prove(webhook, target_url) if is_elsewhere else Verified()
+    if isinstance(proof, VerificationFailed):
         refused = FieldError("targetUrl", target_url, "a URL whose receiver proves to be yours")
         raise Problem(NOT_VALIDATED, proof.reason, [refused])
 

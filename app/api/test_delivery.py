@@ -11,12 +11,12 @@ from app.api.models.webhook_statistics import TrialDocument
 from app.api.openapi import refusals
 from app.api.problems import NOT_FOUND
 from app.domain.accounts import ApiKey
-from app.webhooks.trial import Trial
+from app.webhooks.endpoint_test import EndpointTest
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"])
 
 
-async def deliver_test(doors: Doors, caller: ApiKey, webhook_id: str) -> Trial:
+async def deliver_test(doors: Doors, caller: ApiKey, webhook_id: str) -> EndpointTest:
     """Send a test to the receiver of a webhook now, whatever its status: what came of it.
 
     What a receiver says is shown to a developer only once it has proved to be theirs: before, it

@@ -12,7 +12,12 @@ import click
 
 from app.cli.options import refuse
 from app.cli.printable import printable
-from app.webhooks.receiver import ReceivedChallenge, ReceivedWebhook, Verdict, WebhookReceiver
+from app.webhooks.receiver import (
+    ReceivedChallenge,
+    ReceivedWebhook,
+    SignatureStatus,
+    WebhookReceiver,
+)
 from app.webhooks.signing import SecretRefused, check_secret
 
 
@@ -68,7 +73,7 @@ class Journal:
     def __init__(self, *, as_json: bool, with_body: bool) -> None:
         self._as_json = as_json
         self._with_body = with_body
-        self._verdicts: Counter[Verdict] = Counter()
+        self._verdicts: Counter[SignatureStatus] = Counter()
         self._pings = 0
         self._challenges = 0
         self.is_over = asyncio.Event()
@@ -79,7 +84,7 @@ class Journal:
         if webhook.is_ping:
             self._pings += 1
         else:
-            self._verdicts[webhook.verdict] += 1
+            self._verdicts[webhook.signature] += 1
         describe = _json_line if self._as_json else _line
         self._print(describe(webhook, with_body=self._with_body))
 
@@ -99,7 +104,7 @@ class Journal:
 
     def summary(self) -> str:
         """All that came, in one line."""
-        counts = ", ".join(f"{self._verdicts[verdict]} {verdict}" for verdict in Verdict)
+        counts = ", ".join(f"{self._verdicts[verdict]} {verdict}" for verdict in SignatureStatus)
         asked = f"{self._pings} pings, {self._challenges} challenges"
         return f"{self._verdicts.total()} webhooks received: {counts}; {asked}"
 
@@ -121,7 +126,7 @@ def _line(webhook: ReceivedWebhook, *, with_body: bool) -> str:
         webhook.event_id or "-",
         _event_type(webhook.body) or "-",
         webhook.replay_id or "-",
-        f"{webhook.verdict}{note}",
+        f"{webhook.signature}{note}",
         *([_text(webhook.body)] if with_body else []),
     )
     return "  ".join(printable(column) for column in columns)
@@ -136,7 +141,7 @@ def _json_line(webhook: ReceivedWebhook, *, with_body: bool) -> str:
             "type": _event_type(webhook.body),
             "replayId": webhook.replay_id,
             "status": webhook.status,
-            "signature": webhook.verdict,
+            "signature": webhook.signature,
             "problem": webhook.problem,
             **({"body": _text(webhook.body)} if with_body else {}),
         }

@@ -1,1 +1,1 @@
-"""The only door for HTTP out: sign, guard, send, ask for proofs; and receive on the other side."""
+"""Webhook requests over HTTP: signing, SSRF guard, connection pools, verification of receivers."""

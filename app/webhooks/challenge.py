@@ -1,11 +1,11 @@
-"""What the owner of a webhook proves with that its receiver is theirs: a ping, or a challenge.
+"""The messages of verification: pings and challenges.
 
-A ping is a signed POST that the receiver takes. A challenge (Twitter's "challenge-response
-check", CRC) is a GET that only somebody who has the secret can answer.
+A ping is a signed POST that the receiver answers with a 2xx status. A challenge (Twitter's
+challenge-response check, CRC) is a GET that only an owner of the secret can answer.
 
-The key of a challenge's answer is the secret's text, `whsec_` included, as Twitter's is the text
-of the consumer secret. Signatures have the bytes behind that text for a key. The two must differ:
-a receiver answers everybody's challenges, so under one key anybody could have it sign an event.
+The key of a challenge's response is the text of the secret, including `whsec_`, as Twitter's is the
+text of the consumer secret. The key of signatures is the decoded secret. They must differ: a
+receiver answers any challenge, so with one key an attacker could make it sign an event.
 
 Source: Standard Webhooks 1.0.0; X, "Securing webhooks", challenge-response checks.
 """
@@ -16,53 +16,48 @@ from base64 import b64encode
 from collections.abc import Iterable
 from typing import Any, Final
 
-from app.domain.windows import format_time
+from app.webhooks.request import rewind_event_body
 
 PING_TYPE: Final = "webhook.ping"
 PING_ID_PREFIX: Final = "ping_"
 
-TOKEN_PARAMETER: Final = "crc_token"  # noqa: S105  the name of a token is none
+TOKEN_PARAMETER: Final = "crc_token"  # noqa: S105  the name of a parameter
 NONCE_PARAMETER: Final = "nonce"
 
 _ALGORITHM: Final = "sha256="
-_ANSWER_MEMBER: Final = "response_token"
+_RESPONSE_MEMBER: Final = "response_token"
 
 
 def ping_body(webhook_id: str, now_ms: int) -> bytes:
-    """The body of a ping to `webhook_id`: an event as any other, of a type of its own."""
-    ping = {
-        "type": PING_TYPE,
-        "timestamp": format_time(now_ms),
-        "data": {"webhookId": webhook_id},
-    }
-    return json.dumps(ping, separators=(",", ":")).encode()
+    """The body of a ping, in the format of an event."""
+    return rewind_event_body(PING_TYPE, webhook_id, now_ms)
 
 
 def is_ping(message_id: str, body: bytes) -> bool:
-    """Whether this is a ping and no event of the platform's."""
-    # Looked at first: receivers ask this of every event, and parsing is what costs.
+    """Whether the request is a ping and not an event of the platform."""
+    # The prefix first: receivers check every event, and parsing is expensive.
     if not message_id.startswith(PING_ID_PREFIX):
         return False
-    ping = _object(body)
+    ping = _parse_object(body)
     return ping is not None and ping.get("type") == PING_TYPE
 
 
-def crc_answer(secret: str, token: str) -> bytes:
-    """The body that answers the challenge `token`, for a receiver that has `secret`."""
-    return json.dumps({_ANSWER_MEMBER: _response_token(secret, token)}).encode()
+def crc_response(secret: str, token: str) -> bytes:
+    """The response body to the challenge `token`, for a receiver with `secret`."""
+    return json.dumps({_RESPONSE_MEMBER: _response_token(secret, token)}).encode()
 
 
-def crc_problem(secrets: Iterable[str], token: str, answer: bytes) -> str | None:
-    """Why `answer` does not answer the challenge `token` under one of `secrets`; None if it does.
+def crc_problem(secrets: Iterable[str], token: str, body: bytes) -> str | None:
+    """Why `body` does not answer the challenge `token` with one of `secrets`; None if it does.
 
-    The words do not repeat the answer: its receiver may be one that our caller must not read.
+    The text does not quote the body: it may come from a server that the caller must not read.
     """
-    content = _object(answer)
-    offered = None if content is None else content.get(_ANSWER_MEMBER)
+    content = _parse_object(body)
+    offered = None if content is None else content.get(_RESPONSE_MEMBER)
     if not isinstance(offered, str):
-        return f"the answer is no JSON object with a text {_ANSWER_MEMBER!r}"
+        return f"the response is not a JSON object with a string {_RESPONSE_MEMBER!r}"
     if not any(_is_equal(offered, _response_token(secret, token)) for secret in secrets):
-        return f"{_ANSWER_MEMBER} is not the HMAC-SHA256 of {TOKEN_PARAMETER} under the secret"
+        return f"{_RESPONSE_MEMBER} is not the HMAC-SHA256 of {TOKEN_PARAMETER} under the secret"
     return None
 
 
@@ -72,11 +67,11 @@ def _response_token(secret: str, token: str) -> str:
 
 
 def _is_equal(offered: str, expected: str) -> bool:
-    # JSON can hold lone surrogates, which have no UTF-8 of their own.
+    # JSON can hold lone surrogates, which UTF-8 cannot encode.
     return hmac.compare_digest(offered.encode("utf-8", "surrogatepass"), expected.encode())
 
 
-def _object(text: bytes) -> dict[str, Any] | None:
+def _parse_object(text: bytes) -> dict[str, Any] | None:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):

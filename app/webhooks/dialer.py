@@ -1,7 +1,6 @@
-"""Opens connections: resolve the name, drop the addresses that the guard refuses, connect.
+"""Opens connections: resolves the name, drops addresses that the guard refuses, connects.
 
-The connection is made to the very address that was checked, never to a name: what the name
-resolves to a moment later does not matter.
+It connects to the checked address, never to the name, so a later DNS change has no effect.
 """
 
 import asyncio
@@ -16,19 +15,19 @@ from app.webhooks.http_connection import HttpConnection
 from app.webhooks.limits import SenderLimits
 
 _RESOLVER_THREADS: Final = 64
-"""Names that may be asked for at once. A name server that hangs holds one thread a name, for up to
-twenty seconds: as many as one account has webhooks must leave room for the others'."""
+"""Concurrent DNS lookups. A name server that hangs occupies a thread per name, for up to twenty
+seconds: the webhooks of one account must leave threads for other accounts."""
 
 _ADDRESSES_TRIED_MAX: Final = 4
-"""With more, each would get too small a share of the time to connect."""
+"""With more addresses, the timeout of each would be too short."""
 
 
 class DialFailed(Exception):
-    """No connection was made; the message begins with the part that failed."""
+    """No connection was made; the message begins with the step that failed."""
 
 
 class Dialer:
-    """Opens connections for one sender."""
+    """Opens the connections of one sender."""
 
     def __init__(self, guard: Guard, limits: SenderLimits, tls: ssl.SSLContext) -> None:
         self._guard = guard
@@ -38,34 +37,34 @@ class Dialer:
         self._lookups: dict[str, asyncio.Future[list[str]]] = {}
 
     def close(self) -> None:
-        """Let the threads end once what they ask for is answered."""
+        """End the threads after their current lookups."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def dial(self, origin: Origin) -> HttpConnection:
-        """A fresh connection to `origin`, over TLS when its scheme is https.
+        """Open a connection to `origin`, over TLS if its scheme is https.
 
         Raises:
-            DialFailed: not resolved, not allowed, not reached, not trusted, or not in time.
+            DialFailed: DNS, address check, TCP, TLS or timeout failed.
         """
         limit_s = self._limits.connect_s
         deadline = asyncio.get_running_loop().time() + limit_s
         try:
             async with asyncio.timeout_at(deadline):
-                addresses = self._allowed(origin.host, await self._resolve(origin.host))
+                addresses = self._allowed_addresses(origin.host, await self._resolve(origin.host))
                 return await self._connect(origin, addresses, deadline)
         except TimeoutError:
             raise DialFailed(f"timeout: no connection within {limit_s:g} s") from None
 
     async def _resolve(self, host: str) -> list[str]:
-        """The addresses of `host`, best first; all who ask at once share one look-up."""
+        """The addresses of `host`, best first; concurrent callers share one lookup."""
         lookup = self._lookups.get(host)
         if lookup is None:
             loop = asyncio.get_running_loop()
-            lookup = loop.run_in_executor(self._threads, _look_up, host)
+            lookup = loop.run_in_executor(self._threads, _resolve_host, host)
             self._lookups[host] = lookup
             lookup.add_done_callback(lambda done: self._end_lookup(host, done))
         try:
-            # Shielded: one attempt that runs out of time must not take the others' answer along.
+            # Shielded: the timeout of one attempt must not cancel the lookup of others.
             return await asyncio.shield(lookup)
         except (OSError, UnicodeError) as error:
             raise DialFailed(f"dns: {getattr(error, 'strerror', None) or error}") from None
@@ -73,17 +72,17 @@ class Dialer:
     def _end_lookup(self, host: str, done: "asyncio.Future[list[str]]") -> None:
         self._lookups.pop(host, None)
         if not done.cancelled():
-            # Read here too, since all who asked may have run out of time.
+            # Retrieved here too, because all callers may have timed out.
             done.exception()
 
-    def _allowed(self, host: str, addresses: list[str]) -> list[str]:
+    def _allowed_addresses(self, host: str, addresses: list[str]) -> list[str]:
         allowed = []
         refused = "no address"
         for address in addresses:
             try:
                 self._guard.check_address(address)
             except AddressRefused as refusal:
-                # Without the address: a receiver's owner must not map our network by names.
+                # Without the address: a webhook's owner must not map the network by names.
                 refused = f"{refusal.kind}; allowed is {refusal.allowed}"
             else:
                 allowed.append(address)
@@ -94,7 +93,7 @@ class Dialer:
     async def _connect(
         self, origin: Origin, addresses: list[str], deadline: float
     ) -> HttpConnection:
-        """A connection to the first address that takes one; each has its share of the time."""
+        """Connect to the first address that accepts; each gets a share of the remaining time."""
         loop = asyncio.get_running_loop()
         failure = ""
         for index, address in enumerate(addresses):
@@ -113,13 +112,13 @@ class Dialer:
             address,
             origin.port,
             ssl=self._tls if is_tls else None,
-            # The certificate must be the name's, though the connection is made to an address.
+            # The certificate must match the name, though the connection is to an address.
             server_hostname=origin.host if is_tls else None,
         )
         return connection
 
 
-def _look_up(host: str) -> list[str]:
+def _resolve_host(host: str) -> list[str]:
     found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
 
@@ -132,6 +131,6 @@ def _failure(error: OSError) -> str:
     if isinstance(error, TimeoutError):
         return "timeout: no connection in time"
     if error.errno is None:
-        # A connection that could not be made has a number; this one was made, then closed.
-        return "tls: the connection was closed amid the handshake"
+        # A failed connect has an errno, so this connection was closed after the connect.
+        return "tls: connection closed during the handshake"
     return f"connect: {os.strerror(error.errno)}"

@@ -1,8 +1,7 @@
-"""Where webhooks may be sent: to public addresses, never into the network we run in.
+"""SSRF guard: webhooks may be sent to public addresses, not into the operator's network.
 
-A URL is judged twice. `check_url` judges its text once, when it is registered or first used.
-`check_address` judges the address that a connection is about to be made to, because a name
-may resolve to something else each time it is asked for (DNS rebinding).
+`check_url` checks the text of a URL, when it is registered or first used. `check_address` checks
+the address of each connection, because a name may resolve differently each time (DNS rebinding).
 
 Source: IANA IPv4 and IPv6 Special-Purpose Address Registries; RFC 6890.
 """
@@ -20,8 +19,8 @@ from app.config import Settings
 URL_CHARACTERS_MAX: Final = 2048
 _PORTS: Final = {"https": 443, "http": 80}
 _TEXT: Final = re.compile(r"[^\x00-\x20\x7f\\]*")
-_TARGET_TEXT: Final = re.compile(r"[\x21-\x7e]*")
-# Underscores are no letters of a host name, but container networks give such names out.
+_PATH_TEXT: Final = re.compile(r"[\x21-\x7e]*")
+# Host names must not have underscores, but container networks use them.
 _LABEL: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMERIC_LABEL: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
@@ -30,7 +29,7 @@ Network = IPv4Network | IPv6Network
 
 
 class UrlRefused(ValueError):
-    """A URL that no webhook may have."""
+    """A URL that is malformed or not allowed."""
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
         super().__init__(f"{field} is {value!r}; allowed is {allowed}")
@@ -40,7 +39,7 @@ class UrlRefused(ValueError):
 
 
 class AddressRefused(ValueError):
-    """An address that no webhook may be sent to; `kind` says what it is."""
+    """An address that is not allowed; `kind` says why, such as "private"."""
 
     def __init__(self, address: Address, kind: str, allowed: str) -> None:
         super().__init__(f"address is {address} ({kind}); allowed is {allowed}")
@@ -51,7 +50,7 @@ class AddressRefused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a connection is made to. Connections of one origin serve all of its URLs."""
+    """Scheme, host and port of a URL. URLs of one origin share connections."""
 
     scheme: str
     host: str
@@ -65,8 +64,8 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """A URL that was checked: where to connect, and what to ask for there."""
+class CheckedUrl:
+    """A URL that the guard allows, as origin and request target."""
 
     origin: Origin
     path_and_query: str
@@ -77,10 +76,10 @@ class _Block:
     network: Network
     kind: str
     is_ours: bool = False
-    """Whether targets live here when private ones are allowed."""
+    """Whether `allow_private` allows it."""
 
     v4_shift: int | None = None
-    """How many bits stand behind the IPv4 address that is within; None when there is none."""
+    """The bits after an embedded IPv4 address; None without one."""
 
 
 def _block(
@@ -89,7 +88,7 @@ def _block(
     return _Block(ip_network(network), kind, is_ours, v4_shift)
 
 
-# What runs in a cloud asks these for its own credentials, and is asked for nothing in return.
+# These addresses return credentials to any process in the cloud, without authentication.
 _METADATA: Final = frozenset(
     map(
         ip_address,
@@ -109,7 +108,7 @@ _METADATA: Final = frozenset(
         ),
     )
 )
-# More exact blocks come before those that contain them: the first one that fits names the kind.
+# Longer prefixes precede those that contain them: the first match decides the kind.
 _BLOCKS_V4: Final = (
     _block("0.0.0.0/8", "unspecified"),
     _block("10.0.0.0/8", "private", is_ours=True),
@@ -134,7 +133,7 @@ _BLOCKS_V4: Final = (
 _BLOCKS_V6: Final = (
     _block("::/128", "unspecified"),
     _block("::1/128", "loopback", is_ours=True),
-    # Each of these carries an IPv4 address within: a detour around the table above.
+    # These embed an IPv4 address, and would bypass the table above.
     _block("::ffff:0:0/96", "IPv4-mapped", v4_shift=0),
     _block("::ffff:0:0:0/96", "IPv4-translated", v4_shift=0),
     _block("::/96", "IPv4-compatible", v4_shift=0),
@@ -158,13 +157,12 @@ _LOCALHOST: Final[tuple[Address, ...]] = (IPv4Address("127.0.0.1"), IPv6Address(
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Decides where webhooks may go.
+    """Decides which URLs and addresses are allowed.
 
-    `allow_private` is for networks of one's own and for trying things out: it lets targets be
-    loopback, private, shared (100.64.0.0/10) and unique local addresses, and lets them speak
-    plain http. `allow_http` lets all targets speak it. `networks` are reached although they are
-    not public. A cloud's metadata service is reached only where `networks` has its very address:
-    no wider network opens it.
+    `allow_private` is for development and private networks: it allows loopback, private, shared
+    (100.64.0.0/10) and unique local addresses, and plain http. `allow_http` allows plain http.
+    `networks` are allowed although they are not public. A cloud metadata address is allowed only
+    if `networks` has that address itself, not by a wider network.
     """
 
     allow_private: bool = False
@@ -173,27 +171,26 @@ class Guard:
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """The guard that the operator asks for."""
+        """The guard of the operator's settings."""
         return cls(settings.allow_private_targets, settings.allow_http_targets, settings.networks)
 
-    def check_url(self, url: str) -> Target:
-        """The target that `url` names; a host that is an address is checked as one.
+    def check_url(self, url: str) -> CheckedUrl:
+        """Return the parsed `url`; a host that is an IP address is checked like `check_address`.
 
         Raises:
-            UrlRefused: `url` is malformed, or names what this guard does not allow.
+            UrlRefused: `url` is malformed or not allowed.
         """
         parts = _split(url)
         scheme = self._scheme(parts)
         host = self._host(parts)
-        return Target(Origin(scheme, host, _port(parts, scheme)), _path_and_query(parts))
+        return CheckedUrl(Origin(scheme, host, _port(parts, scheme)), _path_and_query(parts))
 
     def check_address(self, address: str | Address) -> None:
-        """Return when a connection may be made to `address`.
+        """Return if connections to `address` are allowed.
 
         Raises:
-            AddressRefused: it is not public, and neither `allow_private` nor `networks` lets
-                it pass.
-            ValueError: it is no address.
+            AddressRefused: it is not public, and neither `allow_private` nor `networks` allows it.
+            ValueError: it is not an IP address.
         """
         address = _without_zone(ip_address(address))
         kind = self._refused_kind(address)
@@ -201,7 +198,7 @@ class Guard:
             raise AddressRefused(address, kind, self._addresses_allowed())
 
     def _refused_kind(self, address: Address) -> str | None:
-        """What `address` is, when it is not to be reached."""
+        """The kind of `address` if it is not allowed, else None."""
         if address in _METADATA:
             return None if ip_network(address) in self.networks else "cloud metadata"
         block = _block_of(address)
@@ -211,14 +208,14 @@ class Guard:
             return block.kind
         if block.v4_shift is None:
             return None
-        # Who lists a translator's prefix means what is public behind it, not what is ours.
+        # A listed NAT64 prefix allows public addresses behind it, not private ones.
         return self._refused_kind(IPv4Address(int(address) >> block.v4_shift & 0xFFFF_FFFF))
 
     def _is_listed(self, address: Address) -> bool:
         return any(address in network for network in self.networks)
 
     def _addresses_allowed(self) -> str:
-        # The networks themselves are nothing for the owners of webhooks to know.
+        # Without the networks: owners of webhooks must not learn them.
         listed = ", or one in a network that the operator lists" if self.networks else ""
         return f"a public{' or private' if self.allow_private else ''} address{listed}"
 
@@ -249,7 +246,7 @@ class Guard:
 
 
 def _without_zone(address: Address) -> Address:
-    """`address` as networks know it: a zone (`%eth0`) would make it unequal to itself."""
+    """`address` without its zone (`%eth0`), which would make it unequal to the listed ones."""
     return IPv6Address(int(address)) if isinstance(address, IPv6Address) else address
 
 
@@ -266,7 +263,7 @@ def _block_of(address: Address) -> _Block | None:
 def _split(url: str) -> SplitResult:
     if len(url) > URL_CHARACTERS_MAX:
         raise UrlRefused("url length", len(url), f"at most {URL_CHARACTERS_MAX} characters")
-    # Looked for first: urlsplit drops tabs and line ends without a word.
+    # Checked first: urlsplit silently removes tabs and newlines.
     if not _TEXT.fullmatch(url):
         raise UrlRefused("url", url, "text without spaces, control characters and backslashes")
     try:
@@ -274,7 +271,7 @@ def _split(url: str) -> SplitResult:
     except ValueError:
         raise UrlRefused("url", url, "an absolute URL like https://example.com/hooks") from None
     if "@" in parts.netloc:
-        # The value is left out: it may be a password.
+        # Without the value: it may be a password.
         raise UrlRefused("url user", "(given)", "none")
     if "#" in url:
         raise UrlRefused("url fragment", parts.fragment, "none")
@@ -293,15 +290,15 @@ def _port(parts: SplitResult, scheme: str) -> int:
 
 def _path_and_query(parts: SplitResult) -> str:
     text = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    if not _TARGET_TEXT.fullmatch(text):
+    if not _PATH_TEXT.fullmatch(text):
         raise UrlRefused("url path", text, "ASCII, other characters percent-encoded")
     return text
 
 
 def _literal_address(parts: SplitResult) -> Address | None:
-    """The address that the host spells out; None when it is a name.
+    """The IP address that is the host; None if the host is a name.
 
-    Only the usual spellings are taken: resolvers also read `0x7f.1` or `2130706433`.
+    Only the usual notations are valid: resolvers also accept `0x7f.1` or `2130706433`.
     """
     host = parts.hostname or ""
     in_brackets = parts.netloc.startswith("[")

@@ -1,4 +1,4 @@
-"""What one receiver may cost the sender."""
+"""Timeouts, sizes and connection limits of the sender, per receiver."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 class SenderLimits:
     """Times in seconds, sizes in bytes.
 
-    `connect_s` (resolving, connecting and TLS) and `total_s` run from the moment an attempt has
-    its place among the `connections_per_target`. Sizes are checked after each read.
+    `connect_s` (DNS, TCP and TLS) and `total_s` start when the attempt gets one of the
+    `connections_per_target`. Sizes are checked after each read.
     """
 
     connect_s: float = 10.0
-    # Standard Webhooks asks for 15 to 30 seconds.
+    # Standard Webhooks recommends 15 to 30 seconds.
     total_s: float = 20.0
     response_head_bytes: int = 32 * 1024
     response_body_bytes: int = 64 * 1024
@@ -21,5 +21,5 @@ class SenderLimits:
 
     @property
     def timeout_reason(self) -> str:
-        """What is said of an attempt that took all its time."""
-        return f"timeout: no answer within {self.total_s:g} s"
+        """The reason of an attempt that exceeded `total_s`."""
+        return f"timeout: no response within {self.total_s:g} s"

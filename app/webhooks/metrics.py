@@ -1,4 +1,4 @@
-"""What deliveries come to, counted: for replays and for the live path alike."""
+"""Metrics of delivery attempts, for replays and the live path."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from app.domain.delivery import AttemptOutcome, Delivered, NotSent, Rejected
 
-# From a receiver on the same machine to one that takes all the time it has.
+# From a receiver on the same machine up to the timeout.
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20)
 
 RESULTS: Final = (
@@ -21,26 +21,26 @@ RESULTS: Final = (
 
 
 class DeliveryMetrics:
-    """Counts attempts by what came of them, how long they took and how large they were."""
+    """Counts attempts by result, and measures their duration and size."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         attempts = Counter(
             "rewind_delivery_attempts",
-            "Requests to webhooks, by result; withheld ones were held back before they left.",
+            "Requests to webhooks, by result; withheld requests were not sent.",
             ["result"],
             registry=registry,
         )
-        # One look-up less for each request; and a result that never came is shown as 0.
+        # Saves a lookup per request, and exports 0 for results that have not occurred.
         self._attempts = {result: attempts.labels(result) for result in RESULTS}
         self._seconds = Histogram(
             "rewind_delivery_seconds",
-            "Time of an attempt, from its turn to its answer.",
+            "Duration of an attempt, including the wait for a connection.",
             buckets=_SECONDS,
             registry=registry,
         )
         self._bytes = Counter(
             "rewind_delivery_bytes",
-            "Bytes of the bodies that were sent, over all attempts.",
+            "Bytes of request bodies, over all attempts.",
             registry=registry,
         )
 

@@ -1,56 +1,56 @@
-"""The connections to one origin: at most so many, kept alive between requests."""
+"""The connections to one origin: limited in number, and kept alive between requests."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 from app.domain.delivery import NotSent
 from app.webhooks.dialer import DialFailed
-from app.webhooks.http_connection import Answer, HttpConnection, NoAnswer
+from app.webhooks.http_connection import HttpConnection, HttpResponse, NoResponse
 from app.webhooks.limits import SenderLimits
 
 Dial = Callable[[], Awaitable[HttpConnection]]
 
 MayStart = Callable[[], bool]
-"""Asked when a request is about to leave: whether it still may."""
+"""Called right before a request is sent; False withholds it."""
 
-Exchanged = Answer | NoAnswer | NotSent
+ExchangeResult = HttpResponse | NoResponse | NotSent
 
 
 def always() -> bool:
-    """What a request that nothing can hold back is allowed."""
+    """Allow the request."""
     return True
 
 
 class ConnectionPool:
-    """Carries requests to one origin; those above `connections_per_target` wait their turn.
+    """Sends requests to one origin; those above `connections_per_target` wait for a slot.
 
-    A slow receiver fills its own pool and nobody else's.
+    A slow receiver uses up its own pool only.
     """
 
     def __init__(self, dial: Dial, limits: SenderLimits) -> None:
         self._loop = asyncio.get_running_loop()
         self._dial = dial
         self._limits = limits
-        self._places = asyncio.Semaphore(limits.connections_per_target)
+        self._slots = asyncio.Semaphore(limits.connections_per_target)
         self._users = 0
         self._idle: list[HttpConnection] = []
         self._sweep: asyncio.TimerHandle | None = None
 
     @property
     def is_unused(self) -> bool:
-        """Whether it could be forgotten: no request, and no connection kept."""
+        """Whether it has no requests and no idle connections."""
         return not self._users and not self._idle
 
     async def exchange(
         self, request: bytes, may_start: MayStart = always, body_bytes_kept: int = 0
-    ) -> Exchanged:
-        """Send `request` and give what came back, with a body of up to `body_bytes_kept`.
+    ) -> ExchangeResult:
+        """Send `request` and return the result, with a body of up to `body_bytes_kept`.
 
-        It may have waited long for its turn and for a connection: `may_start` has the last word.
+        `may_start` is called after the waits for a slot and a connection.
         """
         self._users += 1
         try:
-            async with self._places:
+            async with self._slots:
                 return await self._exchange(request, may_start, body_bytes_kept)
         finally:
             self._users -= 1
@@ -64,40 +64,40 @@ class ConnectionPool:
 
     async def _exchange(
         self, request: bytes, may_start: MayStart, body_bytes_kept: int
-    ) -> Exchanged:
+    ) -> ExchangeResult:
         deadline = self._loop.time() + self._limits.total_s
-        kept = self._take_idle()
+        kept = self._pop_idle()
         if kept is not None:
-            answer = await self._ask(kept, request, deadline, may_start, body_bytes_kept)
-            # A server that closed an idle connection has, as a rule, not seen the request. Where
-            # it has, it gets the event twice with one webhook-id: what "at least once" allows.
-            if not (isinstance(answer, NoAnswer) and answer.was_stale):
-                return answer
+            result = await self._send(kept, request, deadline, may_start, body_bytes_kept)
+            # A server that closed an idle connection has usually not seen the request. If it has,
+            # it gets the event twice with one webhook-id, as "at least once" allows.
+            if not (isinstance(result, NoResponse) and result.was_stale):
+                return result
         try:
             async with asyncio.timeout_at(deadline):
                 fresh = await self._dial()
         except DialFailed as failure:
-            return NoAnswer(str(failure))
+            return NoResponse(str(failure))
         except TimeoutError:
-            return NoAnswer(self._limits.timeout_reason)
-        return await self._ask(fresh, request, deadline, may_start, body_bytes_kept)
+            return NoResponse(self._limits.timeout_reason)
+        return await self._send(fresh, request, deadline, may_start, body_bytes_kept)
 
-    async def _ask(
+    async def _send(
         self,
         connection: HttpConnection,
         request: bytes,
         deadline: float,
         may_start: MayStart,
         body_bytes_kept: int,
-    ) -> Exchanged:
+    ) -> ExchangeResult:
         try:
             if not may_start():
                 return NotSent()
-            return await connection.ask(request, deadline, body_bytes_kept)
+            return await connection.send_request(request, deadline, body_bytes_kept)
         finally:
-            self._take_back(connection)
+            self._return(connection)
 
-    def _take_idle(self) -> HttpConnection | None:
+    def _pop_idle(self) -> HttpConnection | None:
         """The connection used last, which its server is least likely to have closed."""
         while self._idle:
             connection = self._idle.pop()
@@ -105,9 +105,9 @@ class ConnectionPool:
                 return connection
         return None
 
-    def _take_back(self, connection: HttpConnection) -> None:
+    def _return(self, connection: HttpConnection) -> None:
         if not connection.is_reusable:
-            # Also where our caller gave up: the answer that may still come belongs to nobody.
+            # Also after a cancellation: a response that arrives later belongs to no request.
             connection.abort()
             return
         connection.idle_since = self._loop.time()
@@ -116,7 +116,7 @@ class ConnectionPool:
             self._sweep = self._loop.call_later(self._limits.idle_s, self._close_idle)
 
     def _close_idle(self) -> None:
-        """Close what was idle for too long, and come back while something is left."""
+        """Close connections that were idle for too long, and schedule the next run if needed."""
         now = self._loop.time()
         self._sweep = None
         self._idle = [each for each in self._idle if self._is_fresh(each, now)]

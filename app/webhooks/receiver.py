@@ -1,6 +1,6 @@
-"""A receiver of webhooks: verifies, answers challenges, and can be down, slow or unwilling.
+"""A receiver of webhooks: verifies signatures, answers challenges, and can simulate faults.
 
-It stands on the developer's side of the wire: `rewind listen`, the demo and the tests run it.
+`rewind listen`, the demo and the tests run it in the role of the developer.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from urllib.parse import parse_qs
 
 import httptools
 
-from app.webhooks.challenge import TOKEN_PARAMETER, crc_answer, is_ping
+from app.webhooks.challenge import TOKEN_PARAMETER, crc_response, is_ping
 from app.webhooks.signing import SignatureRefused, verify
 
 _BODY_BYTES_MAX: Final = 20 * 2**20
@@ -24,20 +24,20 @@ _HEAD_BYTES_MAX: Final = 64 * 2**10
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-class Verdict(StrEnum):
-    """What the receiver thinks of a signature."""
+class SignatureStatus(StrEnum):
+    """The result of a signature check."""
 
     VERIFIED = "verified"
     REFUSED = "refused"
     UNCHECKED = "unchecked"
-    """There is no secret to check with."""
+    """The receiver has no secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedWebhook:
-    """One POST as it came, and what it was answered.
+    """A received POST, and the status of the response.
 
-    `event_id` is empty when the request names none; `problem` says why a signature was refused.
+    `event_id` is empty without a `webhook-id`; `problem` says why a signature is refused.
     """
 
     path: str
@@ -45,28 +45,28 @@ class ReceivedWebhook:
     body: bytes
     received_ms: int
     status: int
-    verdict: Verdict
+    signature: SignatureStatus
     problem: str | None = None
 
     @property
     def event_id(self) -> str:
-        """The same over all attempts and replays of an event."""
+        """The event's id, the same in all attempts and replays."""
         return self.headers.get("webhook-id", "")
 
     @property
     def replay_id(self) -> str | None:
-        """The replay that sent it; None for a live delivery."""
+        """The id of the replay; None for a live delivery."""
         return self.headers.get("webhook-replay-id")
 
     @property
     def is_ping(self) -> bool:
-        """Whether it only asks if this receiver wants webhooks."""
+        """Whether it is a ping of a verification."""
         return is_ping(self.event_id, self.body)
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedChallenge:
-    """One GET that asked for proof; `is_answered` only where there is a secret to do it with."""
+    """A received challenge; `is_answered` is False if the receiver has no secret."""
 
     path: str
     received_ms: int
@@ -74,16 +74,15 @@ class ReceivedChallenge:
 
 
 def _ignore(_: ReceivedWebhook | ReceivedChallenge) -> None:
-    """What a receiver does that nobody listens to."""
+    """The default callback."""
 
 
 class WebhookReceiver:
-    """An HTTP server that takes webhooks on every path, pings among them.
+    """An HTTP server that receives webhooks on every path.
 
-    `secret` may be set or replaced at any time. With one, a request whose signature does not
-    hold is answered with 401, and challenges (CRC) are answered; without one they are refused
-    with 403. `on_webhook` is called on the event loop for every POST and `on_challenge` for every
-    challenge, before it is answered.
+    `secret` can be replaced at any time. With a secret, the response to an invalid signature is
+    401, and challenges (CRC) are answered; without one, the response to challenges is 403. The
+    callbacks run on the event loop before the response.
     """
 
     def __init__(
@@ -98,7 +97,7 @@ class WebhookReceiver:
     ) -> None:
         self.host = host
         self.port = port
-        """The port taken, from the first `start` on; it stays the same over stops."""
+        """The actual port after the first `start`; a restart keeps it."""
         self.secret = secret
         self._on_webhook = on_webhook
         self._on_challenge = on_challenge
@@ -109,68 +108,73 @@ class WebhookReceiver:
 
     @property
     def url(self) -> str:
-        """Where it listens, without a path."""
+        """The base URL, without a path."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self._tls else 'http'}://{host}:{self.port}"
 
     def answer(self, status: int, *, delay_s: float = 0.0, retry_after: str | None = None) -> None:
-        """Answer like this from now on."""
+        """Set the response to all following webhooks."""
         self._status = status
         self._delay_s = delay_s
         self._extra = "" if retry_after is None else f"retry-after: {retry_after}\r\n"
 
     async def start(self) -> None:
-        """Listen, on the port of the last time if there was one.
+        """Listen, after a restart on the same port.
 
         Raises:
-            OSError: the port is taken.
+            OSError: the port is in use.
         """
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: _Connection(self._take, self._connections), self.host, self.port, ssl=self._tls
+            lambda: _Connection(self._handle, self._connections),
+            self.host,
+            self.port,
+            ssl=self._tls,
         )
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Go down: nobody listens, and every connection is cut."""
+        """Stop listening, and abort all connections."""
         if self._server is None:
             return
         self._server.close()
         for connection in tuple(self._connections):
-            connection.cut()
+            connection.abort()
         await self._server.wait_closed()
         self._server = None
 
-    def _take(self, request: "_Request") -> "_Response":
+    def _handle(self, request: "_Request") -> "_Response":
         if request.method == b"GET":
-            return self._take_challenge(request)
+            return self._handle_challenge(request)
         if request.method != b"POST":
-            return _METHOD_REFUSED
-        verdict, problem = self._judge(request.headers, request.body)
-        status = 401 if verdict is Verdict.REFUSED else self._status
+            return _METHOD_NOT_ALLOWED
+        signature, problem = self._check_signature(request.headers, request.body)
+        status = 401 if signature is SignatureStatus.REFUSED else self._status
         now_ms = time.time_ns() // 1_000_000
         path, headers, body = request.path, request.headers, request.body
-        self._on_webhook(ReceivedWebhook(path, headers, body, now_ms, status, verdict, problem))
+        self._on_webhook(ReceivedWebhook(path, headers, body, now_ms, status, signature, problem))
         return _Response(status, self._extra, delay_s=self._delay_s)
 
-    def _take_challenge(self, request: "_Request") -> "_Response":
+    def _handle_challenge(self, request: "_Request") -> "_Response":
         tokens = parse_qs(request.path.partition("?")[2]).get(TOKEN_PARAMETER)
         if tokens is None:
-            return _METHOD_REFUSED
+            return _METHOD_NOT_ALLOWED
         now_ms = time.time_ns() // 1_000_000
         self._on_challenge(ReceivedChallenge(request.path, now_ms, self.secret is not None))
         if self.secret is None:
             return _Response(403)
-        return _Response(200, _JSON, crc_answer(self.secret, tokens[0]))
+        return _Response(200, _JSON, crc_response(self.secret, tokens[0]))
 
-    def _judge(self, headers: Mapping[str, str], body: bytes) -> tuple[Verdict, str | None]:
+    def _check_signature(
+        self, headers: Mapping[str, str], body: bytes
+    ) -> tuple[SignatureStatus, str | None]:
         if self.secret is None:
-            return Verdict.UNCHECKED, None
+            return SignatureStatus.UNCHECKED, None
         try:
             verify(self.secret, headers, body, time.time())
         except SignatureRefused as refusal:
-            return Verdict.REFUSED, str(refusal)
-        return Verdict.VERIFIED, None
+            return SignatureStatus.REFUSED, str(refusal)
+        return SignatureStatus.VERIFIED, None
 
 
 class _Request(NamedTuple):
@@ -182,7 +186,7 @@ class _Request(NamedTuple):
 
 
 class _Response(NamedTuple):
-    """What a request is answered; `extra` holds whole header lines."""
+    """The response to a request; `extra` has complete header lines."""
 
     status: int
     extra: str = ""
@@ -191,18 +195,18 @@ class _Response(NamedTuple):
     closes: bool = False
 
 
-_METHOD_REFUSED: Final = _Response(405, closes=True)
+_METHOD_NOT_ALLOWED: Final = _Response(405, closes=True)
 _JSON: Final = "content-type: application/json\r\n"
 
-Take = Callable[[_Request], _Response]
+Handler = Callable[[_Request], _Response]
 
 
 class _Connection(asyncio.Protocol):
-    """Reads requests off one connection and answers each."""
+    """Parses requests of one connection and responds to each."""
 
-    def __init__(self, take: Take, connections: "set[_Connection]") -> None:
+    def __init__(self, handle: Handler, connections: "set[_Connection]") -> None:
         self._loop = asyncio.get_running_loop()
-        self._take = take
+        self._handle = handle
         self._connections = connections
         self._parser = httptools.HttpRequestParser(self)
         self._complete: list[_Request] = []
@@ -216,7 +220,7 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, _: Exception | None) -> None:
         self._connections.discard(self)
 
-    def cut(self) -> None:
+    def abort(self) -> None:
         self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -227,7 +231,7 @@ class _Connection(asyncio.Protocol):
             self._refuse(400)
             return
         for request in self._complete:
-            self._answer(request)
+            self._respond(request)
         self._complete.clear()
         if self._received_bytes > self._bytes_max:
             self._refuse(413 if self._is_head_complete else 431)
@@ -266,19 +270,19 @@ class _Connection(asyncio.Protocol):
         self._received_bytes = 0
         self._is_head_complete = False
 
-    def _answer(self, request: _Request) -> None:
-        status, extra, body, delay_s, closes = self._take(request)
+    def _respond(self, request: _Request) -> None:
+        status, extra, body, delay_s, closes = self._handle(request)
         keeps_alive = request.keeps_alive and not closes
-        answer = _head(status, extra, len(body), keeps_alive) + body
+        response = _head(status, extra, len(body), keeps_alive) + body
         if delay_s:
-            self._loop.call_later(delay_s, self._write, answer, keeps_alive)
+            self._loop.call_later(delay_s, self._write, response, keeps_alive)
         else:
-            self._write(answer, keeps_alive)
+            self._write(response, keeps_alive)
 
-    def _write(self, answer: bytes, keeps_alive: bool) -> None:
+    def _write(self, response: bytes, keeps_alive: bool) -> None:
         if self._transport.is_closing():
             return
-        self._transport.write(answer)
+        self._transport.write(response)
         if not keeps_alive:
             self._transport.close()
 

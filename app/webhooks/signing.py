@@ -1,7 +1,7 @@
-"""Signatures of webhooks: HMAC-SHA256 under a secret that both sides know.
+"""Signatures of webhooks: HMAC-SHA256 with a shared secret.
 
-Signed is `id.timestamp.body`, so an answer cannot be moved to another event, and a receiver
-that checks the timestamp cannot be fed an old request again.
+The signed content is `id.timestamp.body`: a signature is valid for one event only, and a receiver
+that checks the timestamp rejects old requests.
 
 Source: Standard Webhooks 1.0.0, "Signature scheme" and "Verifying webhook authenticity".
 """
@@ -14,7 +14,7 @@ from functools import lru_cache
 from secrets import token_bytes
 from typing import Final
 
-SECRET_PREFIX: Final = "whsec_"  # noqa: S105  a prefix is no password
+SECRET_PREFIX: Final = "whsec_"  # noqa: S105  a prefix, not a password
 SECRET_BYTES_MIN: Final = 24
 SECRET_BYTES_MAX: Final = 64
 _NEW_SECRET_BYTES: Final = 32
@@ -22,56 +22,56 @@ _SCHEME: Final = "v1,"
 
 
 class SecretRefused(ValueError):
-    """A text that is no webhook secret; its message never repeats the text."""
+    """An invalid webhook secret; the message never contains it."""
 
 
 class SignatureRefused(ValueError):
-    """A webhook that was not signed with this secret, or not recently; the message says why."""
+    """A signature that is invalid or too old; the message says why."""
 
 
 def new_secret() -> str:
-    """A secret of 32 random bytes, as `whsec_` and base64."""
+    """A new secret of 32 random bytes: `whsec_` and base64."""
     return SECRET_PREFIX + b64encode(token_bytes(_NEW_SECRET_BYTES)).decode()
 
 
 def check_secret(secret: str) -> None:
-    """Return when `secret` can be signed with.
+    """Return if `secret` is valid.
 
     Raises:
-        SecretRefused: it is no base64, or of a length that Standard Webhooks does not allow.
+        SecretRefused: it is not base64, or has a length that Standard Webhooks does not allow.
     """
     _key(secret)
 
 
 def sign(secret: str, message_id: str, timestamp_s: int, body: bytes) -> str:
-    """The value of `webhook-signature` for one attempt, made at `timestamp_s`.
+    """The value of `webhook-signature` for an attempt at `timestamp_s`.
 
     Raises:
         SecretRefused: see `check_secret`.
     """
-    return _signature(secret, _signed(message_id, timestamp_s, body))
+    return _signature(secret, _signed_content(message_id, timestamp_s, body))
 
 
-def sign_under_each(secrets: Sequence[str], message_id: str, timestamp_s: int, body: bytes) -> str:
-    """The value of `webhook-signature` while a secret is being replaced: one under each.
+def sign_with_each(secrets: Sequence[str], message_id: str, timestamp_s: int, body: bytes) -> str:
+    """The value of `webhook-signature` with one signature per secret, for a secret rotation.
 
     Raises:
         SecretRefused: see `check_secret`.
     """
-    signed = _signed(message_id, timestamp_s, body)
+    signed = _signed_content(message_id, timestamp_s, body)
     return " ".join([_signature(secret, signed) for secret in secrets])
 
 
 def verify(
     secret: str, headers: Mapping[str, str], body: bytes, now_s: float, tolerance_s: float = 300
 ) -> None:
-    """Return when `headers` hold a signature of `body` made within `tolerance_s` of `now_s`.
+    """Return if `headers` have a signature of `body` with a time within `tolerance_s` of `now_s`.
 
-    Several signatures, separated by spaces, may be there while a secret is replaced: one that
-    fits is enough. Names of headers are compared without regard to case.
+    One valid signature of several, separated by spaces, is enough: a rotation sends two. Header
+    names are case-insensitive.
 
     Raises:
-        SignatureRefused: in every other case.
+        SignatureRefused: there is none.
         SecretRefused: see `check_secret`.
     """
     found = {name.lower(): value for name, value in headers.items()}
@@ -82,7 +82,7 @@ def verify(
         raise SignatureRefused("webhook-signature has no v1 signature of this body and secret")
 
 
-def _signed(message_id: str, timestamp_s: int, body: bytes) -> bytes:
+def _signed_content(message_id: str, timestamp_s: int, body: bytes) -> bytes:
     return b"%b.%d.%b" % (message_id.encode(), timestamp_s, body)
 
 
@@ -98,7 +98,7 @@ def _header(headers: Mapping[str, str], name: str) -> str:
 
 
 def _recent_timestamp(text: str, now_s: float, tolerance_s: float) -> int:
-    # A second spelling of the same number ("+5", "05") would be signed as "5": only one is taken.
+    # Other spellings of a number ("+5", "05") would be verified as "5": only one is valid.
     if not (text.isascii() and text.isdigit() and len(text) <= 12 and text == str(int(text))):
         raise SignatureRefused(f"webhook-timestamp is {text[:20]!r}; allowed are unix seconds")
     timestamp_s = int(text)
@@ -115,8 +115,8 @@ def _key(secret: str) -> bytes:
     try:
         key = b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
     except (binascii.Error, ValueError):
-        # The cause would show a part of the secret.
-        raise SecretRefused("the secret is not whsec_ and base64") from None
+        # The cause would contain a part of the secret.
+        raise SecretRefused("the secret is not whsec_ followed by base64") from None
     if not SECRET_BYTES_MIN <= len(key) <= SECRET_BYTES_MAX:
         raise SecretRefused(
             f"the secret has {len(key)} bytes; allowed are {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX}"

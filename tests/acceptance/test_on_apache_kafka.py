@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from app.config import DAY_MS
 from app.log import topics
-from app.webhooks.receiver import Verdict
+from app.webhooks.receiver import SignatureStatus
 from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.kafka.apache_kafka import TEST_TIMEOUT_S, KafkaServer
 from tests.support.processes.waiting import DEADLINE_S, until
@@ -50,7 +50,7 @@ def check_complete(stage: Stage, job: Job) -> None:
     assert (job["state"], job["error"]) == ("COMPLETED", None)
     assert sorted(set(events_taken(stage))) == stage.expected
     replayed = [each for each in stage.receiver.webhooks if each.replay_id == job["id"]]
-    assert {each.verdict for each in replayed} == {Verdict.VERIFIED}
+    assert {each.signature for each in replayed} == {SignatureStatus.VERIFIED}
     assert job["counts"] == {"delivered": EVENTS, "duplicates": stage.copies, "failed": 0}
     assert (job["checkpoint"], job["progress"]) == (job["endOffset"], 1)
     assert stage.failures(job["id"]) == []

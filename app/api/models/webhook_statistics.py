@@ -9,7 +9,7 @@ from pydantic import Field
 from app.api.models.documents import Document, Moment, example
 from app.domain.missed import MissedHour
 from app.domain.tallies import TOOK_MS_BOUNDS, DeliveryTally
-from app.webhooks.trial import Trial
+from app.webhooks.endpoint_test import EndpointTest
 
 
 class TrialDocument(Document):
@@ -35,7 +35,7 @@ class TrialDocument(Document):
     )
 
     @classmethod
-    def of(cls, trial: Trial) -> Self:
+    def of(cls, trial: EndpointTest) -> Self:
         """The document of a trial."""
         return cls(
             delivered=trial.delivered,

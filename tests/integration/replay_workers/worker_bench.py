@@ -54,10 +54,10 @@ class JudgingReceiver(WebhookReceiver):
     words = b""
     """The body of every answer."""
 
-    def _take(self, request: Any) -> Any:
+    def _handle(self, request: Any) -> Any:
         if self.judge is not None:
             self.answer(self.judge(request.body))
-        return super()._take(request)._replace(body=self.words)
+        return super()._handle(request)._replace(body=self.words)
 
 
 @dataclass
@@ -72,7 +72,7 @@ class Bench:
     notices: list[ReceivedWebhook] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.receiver = JudgingReceiver(port=free_port(), on_webhook=self._take)
+        self.receiver = JudgingReceiver(port=free_port(), on_webhook=self._record_webhook)
         self.book_servers = self.bootstrap_servers
         """Where the workers tell what replays brought."""
         self.metrics = WorkerMetrics()
@@ -90,7 +90,7 @@ class Bench:
     def change(self, **settings: object) -> None:
         self.settings = self.settings.model_copy(update=settings)
 
-    def _take(self, webhook: ReceivedWebhook) -> None:
+    def _record_webhook(self, webhook: ReceivedWebhook) -> None:
         if webhook.event_id.startswith("rpl_"):
             self.notices.append(webhook)
             return

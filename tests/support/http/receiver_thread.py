@@ -5,7 +5,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, Self
 
-from app.webhooks.receiver import ReceivedWebhook, Verdict, WebhookReceiver
+from app.webhooks.receiver import ReceivedWebhook, SignatureStatus, WebhookReceiver
 from tests.support.processes.ports import free_port
 from tests.support.processes.waiting import DEADLINE_S
 
@@ -53,9 +53,11 @@ class ReceiverThread:
 
     @property
     def problems(self) -> list[str | None]:
-        """Why a request was not what it ought to be."""
+        """Why signatures of received webhooks are not valid."""
         return [
-            webhook.problem for webhook in self.webhooks if webhook.verdict is not Verdict.VERIFIED
+            webhook.problem
+            for webhook in self.webhooks
+            if webhook.signature is not SignatureStatus.VERIFIED
         ]
 
     def expect(self, secret: str | None) -> None:

@@ -24,11 +24,11 @@ from app.domain.tallies import CELLS_MAX
 from app.live.tally_writer import FLUSH_S
 from app.log.event import LoggedEvent
 from app.webhooks.challenge import PING_ID_PREFIX, crc_problem
+from app.webhooks.endpoint_test import TEST_ID_PREFIX, TEST_TIMEOUT_S
 from app.webhooks.guard import URL_CHARACTERS_MAX
 from app.webhooks.http_connection import EXCERPT_BYTES
 from app.webhooks.request import webhook_headers
 from app.webhooks.signing import SECRET_BYTES_MAX, SECRET_BYTES_MIN, new_secret
-from app.webhooks.trial import TRIAL_ID_PREFIX, TRIAL_TIME_S
 from tests.unit.docs.doc_pages import function_shown, page, section, table
 
 PAGE = page("webhooks.md")
@@ -64,7 +64,7 @@ def test_every_member_of_an_answer_about_a_receiver_is_told(
 
 def test_the_bounds_of_tests_and_statistics_are_those_of_the_code() -> None:
     trial = section(PAGE, "## Test deliveries")
-    assert f"there are {TRIAL_TIME_S:g} s" in trial
+    assert f"there are {TEST_TIMEOUT_S:g} s" in trial
     assert f"up to {EXCERPT_BYTES:,} bytes" in trial
     assert f"up to\n{CELLS_MAX:,} of them" in section(PAGE, "## Statistics")
     assert FLUSH_S == 5
@@ -133,7 +133,7 @@ def test_every_header_of_a_webhook_is_told() -> None:
 
 def test_the_ids_of_what_is_no_event_are_told() -> None:
     told = {row["webhook-id"] for row in table(PAGE, "## What a receiver gets")}
-    assert {f"{PING_ID_PREFIX}…", f"{TRIAL_ID_PREFIX}…"} <= told
+    assert {f"{PING_ID_PREFIX}…", f"{TEST_ID_PREFIX}…"} <= told
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_every_outcome_of_a_live_delivery_is_told() -> None:
 
 def test_the_answer_to_challenges_shown_to_receivers_is_taken() -> None:
     secret = new_secret()
-    answer = function_shown(PAGE, "crc_answer")(secret, "token").encode()
+    answer = function_shown(PAGE, "crc_response")(secret, "token").encode()
     assert crc_problem([secret], "token", answer) is None
     assert crc_problem([new_secret()], "token", answer) is not None
 

@@ -83,7 +83,7 @@ def test_each_webhook_is_a_line_and_ctrl_c_sums_them_up() -> None:
 def get(url: str) -> int:
     async def ask() -> AttemptOutcome:
         async with WebhookSender(Guard(allow_private=True)) as sender:
-            outcome, _ = await sender.ask(url, {"crc_token": "x"}, {}, body_bytes_max=1_000)
+            outcome, _ = await sender.get(url, {"crc_token": "x"}, {}, body_bytes_max=1_000)
             return outcome
 
     outcome = asyncio.run(ask())

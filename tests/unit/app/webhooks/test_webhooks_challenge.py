@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.webhooks.challenge import crc_answer, crc_problem, is_ping, ping_body
+from app.webhooks.challenge import crc_problem, crc_response, is_ping, ping_body
 from app.webhooks.signing import SignatureRefused, verify
 
 NEW = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -25,20 +25,20 @@ def answer_with(token: object) -> bytes:
 
 
 def test_the_answer_is_what_openssl_makes_of_the_secrets_text() -> None:
-    assert json.loads(crc_answer(NEW, TOKEN)) == {"response_token": RESPONSE}
+    assert json.loads(crc_response(NEW, TOKEN)) == {"response_token": RESPONSE}
     assert crc_problem([NEW], TOKEN, answer_with(RESPONSE)) is None
 
 
 @pytest.mark.parametrize("secret", [NEW, OLD])
 def test_within_the_grace_period_either_secret_answers(secret: str) -> None:
-    assert crc_problem([NEW, OLD], TOKEN, crc_answer(secret, TOKEN)) is None
+    assert crc_problem([NEW, OLD], TOKEN, crc_response(secret, TOKEN)) is None
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        crc_answer(OTHER, TOKEN),
-        crc_answer(NEW, TOKEN + "x"),
+        crc_response(OTHER, TOKEN),
+        crc_response(NEW, TOKEN + "x"),
         answer_with(RESPONSE.removeprefix("sha256=")),
         answer_with(RESPONSE.rstrip("=")),
         answer_with(RESPONSE + " "),
@@ -63,14 +63,14 @@ def test_a_wrong_token_is_told_from_a_right_one(answer: bytes) -> None:
 )
 def test_what_is_no_answer_at_all_is_told_so(answer: bytes) -> None:
     problem = crc_problem([NEW], TOKEN, answer)
-    assert problem == "the answer is no JSON object with a text 'response_token'"
+    assert problem == "the response is not a JSON object with a string 'response_token'"
 
 
 @given(st.binary(max_size=200))
 def test_no_answer_of_any_bytes_is_an_error_of_ours_or_repeated(answer: bytes) -> None:
     problem = crc_problem([NEW], TOKEN, answer)
     assert problem in (
-        "the answer is no JSON object with a text 'response_token'",
+        "the response is not a JSON object with a string 'response_token'",
         "response_token is not the HMAC-SHA256 of crc_token under the secret",
     )
 
@@ -78,7 +78,7 @@ def test_no_answer_of_any_bytes_is_an_error_of_ours_or_repeated(answer: bytes) -
 def test_nobody_has_a_receiver_sign_an_event_by_challenging_it() -> None:
     now_s, body = int(time.time()), b'{"type":"forged"}'
     token = f"evt_1.{now_s}.{body.decode()}"
-    digest = json.loads(crc_answer(NEW, token))["response_token"].removeprefix("sha256=")
+    digest = json.loads(crc_response(NEW, token))["response_token"].removeprefix("sha256=")
     headers = {
         "webhook-id": "evt_1",
         "webhook-timestamp": str(now_s),

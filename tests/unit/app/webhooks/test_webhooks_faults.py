@@ -12,11 +12,11 @@ from app.domain.delivery import AttemptOutcome, Delivered, Rejected, Unreachable
 from app.domain.model import Validation
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
-from app.webhooks.proof import NotProved, Proved, prove
 from app.webhooks.sender import WebhookSender
+from app.webhooks.verification import VerificationFailed, Verified, verify_receiver
 from tests.support.processes.waiting import until_async
 from tests.unit.app.webhooks.faulty_peer import Behaviour, FaultyPeer, drip, flood, hang, reset, say
-from tests.unit.app.webhooks.webhook_to_prove import webhook_at
+from tests.unit.app.webhooks.stored_webhook import webhook_at
 
 pytestmark = pytest.mark.anyio
 
@@ -30,9 +30,9 @@ HUGE_LENGTH = OK + b"content-length: " + b"9" * 40 + b"\r\n\r\n"
 # longer than a busy machine freezes a process.
 LIMITS = SenderLimits(total_s=4.0, response_head_bytes=4096, response_body_bytes=32 * 1024)
 
-SILENT = Unreachable("timeout: no answer within 4 s")
-HEAD_TOO_LONG = Unreachable("malformed answer: its head is above 4096 bytes")
-CLOSED = Unreachable("reset: the connection was closed without an answer")
+SILENT = Unreachable("timeout: no response within 4 s")
+HEAD_TOO_LONG = Unreachable("malformed response: head exceeds 4096 bytes")
+CLOSED = Unreachable("reset: connection closed without a response")
 RESET = Unreachable("reset: Connection reset by peer")
 
 FAULTS: dict[str, tuple[Behaviour, AttemptOutcome]] = {
@@ -96,7 +96,7 @@ async def test_an_answer_that_is_no_http_is_malformed(answer: bytes) -> None:
     ):
         outcome = await sender.send(peer.url, {"webhook-id": "evt_1"}, b"{}")
     assert isinstance(outcome, Unreachable)
-    assert outcome.reason.startswith("malformed answer: ")
+    assert outcome.reason.startswith("malformed response: ")
 
 
 FRAGMENTS = [
@@ -113,20 +113,20 @@ FRAGMENTS = [
 @example(b"HTTP/1.1 101 X\r\nconnection: upgrade\r\nupgrade: x\r\n\r\nabc")
 @example(b"HTTP/1.1 200 OK\r\nconnection: upgrade\r\nupgrade: x\r\n\r\nabc")
 def test_whatever_a_receiver_answers_is_an_outcome_and_no_error_of_ours(answer: bytes) -> None:
-    async def exchange() -> tuple[AttemptOutcome, AttemptOutcome, Proved | NotProved]:
+    async def exchange() -> tuple[AttemptOutcome, AttemptOutcome, Verified | VerificationFailed]:
         async with (
             WebhookSender(Guard(allow_private=True), LIMITS) as sender,
             FaultyPeer(say(answer)) as peer,
         ):
             event = await sender.send(peer.url, {"webhook-id": "evt_1"}, b"{}")
-            asked, body = await sender.ask(peer.url, {}, {}, body_bytes_max=20)
+            asked, body = await sender.get(peer.url, {}, {}, body_bytes_max=20)
             assert body is None or len(body) <= 20
-            return event, asked, await prove(sender, webhook_at(peer.url, Validation.CRC))
+            return event, asked, await verify_receiver(sender, webhook_at(peer.url, Validation.CRC))
 
     event, asked, verdict = asyncio.run(exchange())
     assert isinstance(event, Delivered | Rejected | Unreachable)
     assert type(asked) is type(event)
-    assert isinstance(verdict, NotProved)
+    assert isinstance(verdict, VerificationFailed)
 
 
 def answer_of(status: int, *headers: str) -> bytes:
@@ -155,13 +155,13 @@ async def test_no_fault_answers_a_challenge(behaviour: Behaviour, outcome: Attem
         WebhookSender(Guard(allow_private=True), LIMITS) as sender,
         FaultyPeer(behaviour) as peer,
     ):
-        verdict = await prove(sender, webhook_at(peer.url, Validation.CRC))
-    assert isinstance(verdict, NotProved)
+        verdict = await verify_receiver(sender, webhook_at(peer.url, Validation.CRC))
+    assert isinstance(verdict, VerificationFailed)
     reason = verdict.reason.removeprefix("crc: ")
     if isinstance(outcome, Unreachable):
         assert reason == outcome.reason
     else:
-        assert reason == "the answer did not end within 16384 bytes"
+        assert reason == "the response did not end within 16384 bytes"
 
 
 @pytest.mark.parametrize(
@@ -175,8 +175,8 @@ async def test_a_ping_is_taken_where_an_event_would_be(
         WebhookSender(Guard(allow_private=True), LIMITS) as sender,
         FaultyPeer(behaviour) as peer,
     ):
-        verdict = await prove(sender, webhook_at(peer.url, Validation.PING))
+        verdict = await verify_receiver(sender, webhook_at(peer.url, Validation.PING))
     if isinstance(outcome, Unreachable):
-        assert verdict == NotProved(f"ping: {outcome.reason}")
+        assert verdict == VerificationFailed(f"ping: {outcome.reason}")
     else:
-        assert verdict == Proved()
+        assert verdict == Verified()

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.config import Settings
-from app.webhooks.guard import AddressRefused, Guard, Origin, Target, UrlRefused
+from app.webhooks.guard import AddressRefused, CheckedUrl, Guard, Origin, UrlRefused
 from app.webhooks.request import encode_post
 
 PUBLIC = Guard()
@@ -230,17 +230,17 @@ def test_no_address_passes_in_the_clothes_of_another_family(
 @pytest.mark.parametrize(
     ("url", "target"),
     [
-        ("https://example.com", Target(Origin("https", "example.com", 443), "/")),
-        ("HTTPS://Example.COM:443/", Target(Origin("https", "example.com", 443), "/")),
-        ("https://example.com.:99/a?b=c", Target(Origin("https", "example.com", 99), "/a?b=c")),
-        ("https://example.com?q", Target(Origin("https", "example.com", 443), "/?q")),
-        ("https://bücher.example/x", Target(Origin("https", "xn--bcher-kva.example", 443), "/x")),
-        ("https://8.8.8.8/", Target(Origin("https", "8.8.8.8", 443), "/")),
-        ("https://[2606:4700::0001]:1/", Target(Origin("https", "2606:4700::1", 1), "/")),
-        ("https://1password.example/", Target(Origin("https", "1password.example", 443), "/")),
+        ("https://example.com", CheckedUrl(Origin("https", "example.com", 443), "/")),
+        ("HTTPS://Example.COM:443/", CheckedUrl(Origin("https", "example.com", 443), "/")),
+        ("https://example.com.:99/a?b=c", CheckedUrl(Origin("https", "example.com", 99), "/a?b=c")),
+        ("https://example.com?q", CheckedUrl(Origin("https", "example.com", 443), "/?q")),
+        ("https://ü.example/x", CheckedUrl(Origin("https", "xn--tda.example", 443), "/x")),
+        ("https://8.8.8.8/", CheckedUrl(Origin("https", "8.8.8.8", 443), "/")),
+        ("https://[2606:4700::0001]:1/", CheckedUrl(Origin("https", "2606:4700::1", 1), "/")),
+        ("https://1password.example/", CheckedUrl(Origin("https", "1password.example", 443), "/")),
     ],
 )  # fmt: skip
-def test_a_url_is_taken_apart_into_its_target(url: str, target: Target) -> None:
+def test_a_url_is_taken_apart_into_its_target(url: str, target: CheckedUrl) -> None:
     assert PUBLIC.check_url(url) == target
 
 

@@ -7,7 +7,12 @@ import httpx
 import pytest
 
 from app.webhooks.challenge import crc_problem, ping_body
-from app.webhooks.receiver import ReceivedChallenge, ReceivedWebhook, Verdict, WebhookReceiver
+from app.webhooks.receiver import (
+    ReceivedChallenge,
+    ReceivedWebhook,
+    SignatureStatus,
+    WebhookReceiver,
+)
 from app.webhooks.request import webhook_headers
 from app.webhooks.signing import new_secret
 
@@ -37,7 +42,11 @@ async def test_a_stock_client_is_answered_and_recorded(
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "9")
     webhook = received[1]
     assert (webhook.event_id, webhook.replay_id, webhook.path) == ("evt_1", "rpl_1", "/a?b")
-    assert (webhook.body, webhook.status, webhook.verdict) == (b"{}", 503, Verdict.UNCHECKED)
+    assert (webhook.body, webhook.status, webhook.signature) == (
+        b"{}",
+        503,
+        SignatureStatus.UNCHECKED,
+    )
     assert before_ms <= webhook.received_ms <= time.time_ns() // 1_000_000
 
 
@@ -50,7 +59,10 @@ async def test_a_good_signature_is_verified_and_a_bad_one_answered_with_401(
         good = await client.post(receiver.url, headers=headers, content=b"{}")
         bad = await client.post(receiver.url, headers=headers, content=b"{ }")
     assert (good.status_code, bad.status_code) == (204, 401)
-    assert [webhook.verdict for webhook in received] == [Verdict.VERIFIED, Verdict.REFUSED]
+    assert [webhook.signature for webhook in received] == [
+        SignatureStatus.VERIFIED,
+        SignatureStatus.REFUSED,
+    ]
     assert received[0].problem is None
     assert received[1].problem is not None
     assert "no v1 signature" in received[1].problem

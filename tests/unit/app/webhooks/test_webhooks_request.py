@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from app.webhooks.guard import Guard
 from app.webhooks.request import HeaderRefused, encode_get, encode_post, webhook_headers
-from app.webhooks.retry_after import retry_after_s
+from app.webhooks.sender import retry_after_s
 from app.webhooks.signing import verify
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

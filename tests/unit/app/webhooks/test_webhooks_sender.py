@@ -239,7 +239,7 @@ async def test_what_is_no_answer_is_unreachable(sender: WebhookSender, answer: b
     async with ScriptedPeer([[answer]]) as peer:
         outcome = await sender.send(peer.url, HEADERS, b"{}")
     assert isinstance(outcome, Unreachable)
-    assert outcome.reason.startswith("malformed answer: ")
+    assert outcome.reason.startswith("malformed response: ")
 
 
 async def test_a_head_that_does_not_end_is_cut_off() -> None:
@@ -249,7 +249,7 @@ async def test_a_head_that_does_not_end_is_cut_off() -> None:
         ScriptedPeer([[endless]], lingers=True) as peer,
     ):
         outcome = await sender.send(peer.url, HEADERS, b"{}")
-        assert outcome == Unreachable("malformed answer: its head is above 1000 bytes")
+        assert outcome == Unreachable("malformed response: head exceeds 1000 bytes")
         await peer.closed_by_sender.wait()
 
 
@@ -266,7 +266,7 @@ async def test_a_body_that_does_not_end_is_cut_off_and_its_status_counts() -> No
 async def test_a_receiver_that_does_not_answer_is_left_in_time() -> None:
     async with sender_with(total_s=0.05) as sender, ScriptedPeer([[b""]], lingers=True) as peer:
         outcome = await sender.send(peer.url, HEADERS, b"{}")
-        assert outcome == Unreachable("timeout: no answer within 0.05 s")
+        assert outcome == Unreachable("timeout: no response within 0.05 s")
         await peer.closed_by_sender.wait()
 
 

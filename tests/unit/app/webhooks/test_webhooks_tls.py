@@ -184,8 +184,8 @@ HALF_A_RECORD = b"\x16\x03\x03\x00\x7a\x02\x00\x00\x76\x03\x03"
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (b"", "tls: the connection was closed amid the handshake"),
-        (HALF_A_RECORD, "tls: the connection was closed amid the handshake"),
+        (b"", "tls: connection closed during the handshake"),
+        (HALF_A_RECORD, "tls: connection closed during the handshake"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "tls: "),
         (
             b"\x15\x03\x03\x00\x02\x02\x28",

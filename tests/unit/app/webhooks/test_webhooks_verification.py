@@ -12,15 +12,20 @@ from standardwebhooks import Webhook as StandardWebhook
 
 from app.domain.delivery import Delivered, Rejected
 from app.domain.model import Validation, Webhook
-from app.webhooks.challenge import crc_answer
+from app.webhooks.challenge import crc_response
 from app.webhooks.guard import Guard
-from app.webhooks.proof import CRC_ANSWER_BYTES_MAX, NotProved, Proved, prove
-from app.webhooks.receiver import ReceivedWebhook, Verdict, WebhookReceiver
+from app.webhooks.receiver import ReceivedWebhook, SignatureStatus, WebhookReceiver
 from app.webhooks.sender import WebhookSender
 from app.webhooks.signing import new_secret
+from app.webhooks.verification import (
+    CRC_BODY_BYTES_MAX,
+    VerificationFailed,
+    Verified,
+    verify_receiver,
+)
 from tests.unit.app.webhooks.faulty_peer import Behaviour, FaultyPeer, hang
 from tests.unit.app.webhooks.scripted_peer import ScriptedPeer
-from tests.unit.app.webhooks.webhook_to_prove import OLD_SECRET, webhook_at
+from tests.unit.app.webhooks.stored_webhook import OLD_SECRET, webhook_at
 
 pytestmark = pytest.mark.anyio
 
@@ -41,9 +46,13 @@ async def test_a_ping_that_is_taken_proves_and_is_signed_as_any_event(
     webhook = ping_to(f"{receiver.url}/hooks?a=b")
     receiver.secret = webhook.secret
     for _ in range(2):
-        assert await prove(sender, webhook) == Proved()
+        assert await verify_receiver(sender, webhook) == Verified()
     first, second = received
-    assert (first.path, first.verdict, first.is_ping) == ("/hooks?a=b", Verdict.VERIFIED, True)
+    assert (first.path, first.signature, first.is_ping) == (
+        "/hooks?a=b",
+        SignatureStatus.VERIFIED,
+        True,
+    )
     ping = StandardWebhook(webhook.secret).verify(first.body, dict(first.headers))
     assert ping.keys() == {"type", "timestamp", "data"}
     assert (ping["type"], ping["data"]) == ("webhook.ping", {"webhookId": "wh_1"})
@@ -54,7 +63,7 @@ async def test_a_ping_that_is_taken_proves_and_is_signed_as_any_event(
 async def test_a_receiver_that_has_no_secret_yet_takes_a_ping(
     sender: WebhookSender, receiver: WebhookReceiver
 ) -> None:
-    assert await prove(sender, ping_to(receiver.url)) == Proved()
+    assert await verify_receiver(sender, ping_to(receiver.url)) == Verified()
 
 
 @pytest.mark.parametrize("validation", list(Validation))
@@ -63,9 +72,9 @@ async def test_within_the_grace_period_the_old_secret_proves_and_no_longer(
 ) -> None:
     receiver.secret = OLD_SECRET
     within = webhook_at(receiver.url, validation, old_until_ms=FAR_MS)
-    assert await prove(sender, within) == Proved()
-    verdict = await prove(sender, replace(within, previous_secret_until_ms=1))
-    assert isinstance(verdict, NotProved)
+    assert await verify_receiver(sender, within) == Verified()
+    verdict = await verify_receiver(sender, replace(within, previous_secret_until_ms=1))
+    assert isinstance(verdict, VerificationFailed)
 
 
 @pytest.mark.parametrize("status", [301, 307, 401, 404, 410, 429, 500, 503])
@@ -73,8 +82,8 @@ async def test_a_ping_that_is_refused_proves_nothing(
     sender: WebhookSender, receiver: WebhookReceiver, status: int
 ) -> None:
     receiver.answer(status)
-    verdict = await prove(sender, ping_to(receiver.url))
-    assert isinstance(verdict, NotProved)
+    verdict = await verify_receiver(sender, ping_to(receiver.url))
+    assert isinstance(verdict, VerificationFailed)
     assert verdict.reason.startswith(f"ping: HTTP {status} ")
 
 
@@ -82,8 +91,10 @@ async def test_another_url_may_be_proved_with_the_secrets_of_a_webhook(
     sender: WebhookSender, receiver: WebhookReceiver, received: list[ReceivedWebhook]
 ) -> None:
     webhook = ping_to("http://127.0.0.1:1/")
-    assert await prove(sender, webhook, f"{receiver.url}/elsewhere") == Proved()
-    assert await prove(sender, webhook) == NotProved("ping: connect: Connection refused")
+    assert await verify_receiver(sender, webhook, f"{receiver.url}/elsewhere") == Verified()
+    assert await verify_receiver(sender, webhook) == VerificationFailed(
+        "ping: connect: Connection refused"
+    )
     assert [each.path for each in received] == ["/elsewhere"]
 
 
@@ -91,12 +102,12 @@ async def test_a_challenge_is_answered_by_who_has_the_secret(
     sender: WebhookSender, receiver: WebhookReceiver, received: list[ReceivedWebhook]
 ) -> None:
     webhook = crc_to(f"{receiver.url}/hooks?a=b")
-    assert await prove(sender, webhook) == NotProved("crc: HTTP 403 Forbidden")
+    assert await verify_receiver(sender, webhook) == VerificationFailed("crc: HTTP 403 Forbidden")
     receiver.secret = new_secret()
     wrong = "crc: response_token is not the HMAC-SHA256 of crc_token under the secret"
-    assert await prove(sender, webhook) == NotProved(wrong)
+    assert await verify_receiver(sender, webhook) == VerificationFailed(wrong)
     receiver.secret = webhook.secret
-    assert await prove(sender, webhook) == Proved()
+    assert await verify_receiver(sender, webhook) == Verified()
     assert not received, "a challenge is no webhook"
 
 
@@ -112,7 +123,7 @@ def answering(
     async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         requests.append(await reader.readuntil(b"\r\n\r\n"))
         query = parse_qs(urlsplit(requests[-1].split(b" ")[1].decode()).query)
-        body = change(crc_answer(webhook().secret, query["crc_token"][0]))
+        body = change(crc_response(webhook().secret, query["crc_token"][0]))
         writer.write(head.format(len(body)).encode() + body)
         await writer.drain()
 
@@ -121,12 +132,12 @@ def answering(
 
 async def verdict_on(
     sender: WebhookSender, requests: list[bytes], **answer: object
-) -> Proved | NotProved:
+) -> Verified | VerificationFailed:
     webhooks: list[Webhook] = []
     behaviour = answering(lambda: webhooks[0], requests, **answer)  # type: ignore[arg-type]
     async with FaultyPeer(behaviour) as peer:
         webhooks.append(crc_to(f"{peer.url}?a=b"))
-        return await prove(sender, webhooks[0])
+        return await verify_receiver(sender, webhooks[0])
 
 
 async def test_a_challenge_is_a_get_with_a_fresh_token_behind_the_urls_own_query(
@@ -134,7 +145,7 @@ async def test_a_challenge_is_a_get_with_a_fresh_token_behind_the_urls_own_query
 ) -> None:
     requests: list[bytes] = []
     for _ in range(2):
-        assert await verdict_on(sender, requests) == Proved()
+        assert await verdict_on(sender, requests) == Verified()
     queries = []
     for request in requests:
         method, path, version = request.partition(b"\r\n")[0].decode().split(" ")
@@ -165,23 +176,23 @@ async def test_an_answer_counts_however_its_end_is_told(sender: WebhookSender, h
 
     if "chunked" in head:
         # The size of the chunk is that of the answer alone.
-        size = len(crc_answer(new_secret(), "x"))
+        size = len(crc_response(new_secret(), "x"))
         head = head.format(size)
-    assert await verdict_on(sender, [], head=head, change=end) == Proved()
+    assert await verdict_on(sender, [], head=head, change=end) == Verified()
 
 
 @pytest.mark.parametrize(
     ("spaces", "verdict"),
     [
-        (0, Proved()),
-        (1, NotProved(f"crc: the answer did not end within {CRC_ANSWER_BYTES_MAX} bytes")),
+        (0, Verified()),
+        (1, VerificationFailed(f"crc: the response did not end within {CRC_BODY_BYTES_MAX} bytes")),
     ],
 )
 async def test_an_answer_is_read_up_to_its_bound(
-    sender: WebhookSender, spaces: int, verdict: Proved | NotProved
+    sender: WebhookSender, spaces: int, verdict: Verified | VerificationFailed
 ) -> None:
     def pad(body: bytes) -> bytes:
-        return body.ljust(CRC_ANSWER_BYTES_MAX + spaces)
+        return body.ljust(CRC_BODY_BYTES_MAX + spaces)
 
     assert await verdict_on(sender, [], change=pad) == verdict
 
@@ -189,15 +200,15 @@ async def test_an_answer_is_read_up_to_its_bound(
 async def test_an_answer_is_never_unpacked(sender: WebhookSender) -> None:
     head = "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n"
     verdict = await verdict_on(sender, [], head=head, change=gzip.compress)
-    problem = "crc: the answer is no JSON object with a text 'response_token'"
-    assert verdict == NotProved(problem)
+    problem = "crc: the response is not a JSON object with a string 'response_token'"
+    assert verdict == VerificationFailed(problem)
 
 
 async def test_an_answer_with_more_in_it_counts(sender: WebhookSender) -> None:
     def add(body: bytes) -> bytes:
         return json.dumps({"for_user_id": "1"} | json.loads(body), indent=2).encode()
 
-    assert await verdict_on(sender, [], change=add) == Proved()
+    assert await verdict_on(sender, [], change=add) == Verified()
 
 
 async def test_a_redirect_to_the_right_answer_proves_nothing(
@@ -208,8 +219,10 @@ async def test_a_redirect_to_the_right_answer_proves_nothing(
         async with ScriptedPeer([[redirect]]) as peer:
             webhook = webhook_at(peer.url, validation)
             receiver.secret = webhook.secret
-            verdict = await prove(sender, webhook)
-        assert verdict == NotProved(f"{validation}: HTTP 302 Found; redirects are not followed")
+            verdict = await verify_receiver(sender, webhook)
+        assert verdict == VerificationFailed(
+            f"{validation}: HTTP 302 Found; redirects are not followed"
+        )
 
 
 async def test_what_a_receiver_answers_is_never_repeated(
@@ -219,7 +232,7 @@ async def test_what_a_receiver_answers_is_never_repeated(
         return b'{"response_token": "inner-secret", "password": "inner-secret"}'
 
     verdict = await verdict_on(sender, [], change=expose)
-    assert isinstance(verdict, NotProved)
+    assert isinstance(verdict, VerificationFailed)
     assert "inner" not in verdict.reason
 
 
@@ -227,10 +240,12 @@ async def test_what_a_receiver_answers_is_never_repeated(
 async def test_a_proof_takes_no_longer_than_its_time(
     sender: WebhookSender, validation: Validation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.webhooks.proof.PROOF_TIME_S", 0.05)
+    monkeypatch.setattr("app.webhooks.verification.VERIFICATION_TIMEOUT_S", 0.05)
     async with FaultyPeer(hang()) as peer:
-        verdict = await prove(sender, webhook_at(peer.url, validation))
-    assert verdict == NotProved(f"{validation}: timeout: no complete answer within 0.05 s")
+        verdict = await verify_receiver(sender, webhook_at(peer.url, validation))
+    assert verdict == VerificationFailed(
+        f"{validation}: timeout: no complete response within 0.05 s"
+    )
 
 
 @pytest.mark.parametrize("validation", list(Validation))
@@ -247,8 +262,8 @@ async def test_a_name_that_has_become_private_since_registration_is_not_asked(
     guard.check_url(url)
     resolve("rebound.example", address)
     async with WebhookSender(guard) as sender:
-        verdict = await prove(sender, webhook_at(url, validation))
-    assert isinstance(verdict, NotProved)
+        verdict = await verify_receiver(sender, webhook_at(url, validation))
+    assert isinstance(verdict, VerificationFailed)
     assert verdict.reason.startswith(f"{validation}: address refused: rebound.example is ")
     assert address not in verdict.reason
     assert not received
@@ -256,8 +271,8 @@ async def test_a_name_that_has_become_private_since_registration_is_not_asked(
 
 async def test_a_url_that_the_guard_refuses_by_now_is_a_reason() -> None:
     async with WebhookSender(Guard()) as sender:
-        verdict = await prove(sender, crc_to("http://example.com/"))
-    assert verdict == NotProved("crc: not sent: url scheme is 'http'; allowed is https")
+        verdict = await verify_receiver(sender, crc_to("http://example.com/"))
+    assert verdict == VerificationFailed("crc: not sent: url scheme is 'http'; allowed is https")
 
 
 async def test_a_connection_serves_proofs_and_events_alike(sender: WebhookSender) -> None:
@@ -265,9 +280,9 @@ async def test_a_connection_serves_proofs_and_events_alike(sender: WebhookSender
     answers = [b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello", refused, refused]
     async with ScriptedPeer([answers]) as peer:
         assert await sender.send(peer.url, {}, b"{}") == Delivered(200)
-        outcome = await sender.ask(peer.url, {"a": "b c&"}, {}, body_bytes_max=5)
+        outcome = await sender.get(peer.url, {"a": "b c&"}, {}, body_bytes_max=5)
         assert outcome == (Rejected(403, None, "HTTP 403 Forbidden", "hello"), b"hello")
-        _, body = await sender.ask(peer.url, {}, {}, body_bytes_max=4)
+        _, body = await sender.get(peer.url, {}, {}, body_bytes_max=4)
         assert body is None
         assert peer.connections == 1
     assert peer.requests[1].startswith(b"GET /hook?a=b+c%26 HTTP/1.1\r\nhost: 127.0.0.1:")

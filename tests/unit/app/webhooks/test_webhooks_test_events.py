@@ -6,14 +6,14 @@ import pytest
 from standardwebhooks import Webhook as StandardWebhook
 
 from app.domain.model import Validation, WebhookStatus
-from app.webhooks import trial
+from app.webhooks import endpoint_test
+from app.webhooks.endpoint_test import send_test_event
 from app.webhooks.guard import Guard
-from app.webhooks.receiver import ReceivedWebhook, Verdict, WebhookReceiver
+from app.webhooks.receiver import ReceivedWebhook, SignatureStatus, WebhookReceiver
 from app.webhooks.sender import WebhookSender
-from app.webhooks.trial import try_out
 from tests.unit.app.webhooks.faulty_peer import FaultyPeer, hang
 from tests.unit.app.webhooks.scripted_peer import ScriptedPeer
-from tests.unit.app.webhooks.webhook_to_prove import webhook_at
+from tests.unit.app.webhooks.stored_webhook import webhook_at
 
 pytestmark = pytest.mark.anyio
 
@@ -28,11 +28,15 @@ async def test_a_test_is_signed_as_any_event_whatever_the_status(
     webhook = replace(webhook_at(f"{receiver.url}/hooks?a=b", Validation.CRC), status=status)
     receiver.secret = webhook.secret
     for _ in range(2):
-        found = await try_out(sender, webhook)
+        found = await send_test_event(sender, webhook)
         assert (found.delivered, found.status, found.reason) == (True, 204, None)
         assert found.duration_ms >= 0
     first, second = received
-    assert (first.path, first.verdict, first.is_ping) == ("/hooks?a=b", Verdict.VERIFIED, False)
+    assert (first.path, first.signature, first.is_ping) == (
+        "/hooks?a=b",
+        SignatureStatus.VERIFIED,
+        False,
+    )
     event = StandardWebhook(webhook.secret).verify(first.body, dict(first.headers))
     assert event.keys() == {"type", "timestamp", "data"}
     assert (event["type"], event["data"]) == ("rewind.test", {"webhookId": webhook.id})
@@ -62,14 +66,14 @@ async def test_it_tells_what_the_receiver_answered(
     sender: WebhookSender, script: bytes, delivered: bool, status: int, reason: str | None
 ) -> None:
     async with ScriptedPeer([[script]]) as peer:
-        found = await try_out(sender, webhook_at(peer.url, Validation.PING))
-    assert found == trial.Trial(delivered, status, reason, found.duration_ms, "hi")
+        found = await send_test_event(sender, webhook_at(peer.url, Validation.PING))
+    assert found == endpoint_test.EndpointTest(delivered, status, reason, found.duration_ms, "hi")
 
 
 async def test_a_receiver_that_is_not_there_has_no_answer(
     sender: WebhookSender, refused_address: str
 ) -> None:
-    found = await try_out(sender, webhook_at(f"http://{refused_address}/", Validation.PING))
+    found = await send_test_event(sender, webhook_at(f"http://{refused_address}/", Validation.PING))
     assert (found.delivered, found.status, found.response) == (False, None, None)
     assert found.reason is not None
     assert "refused" in found.reason
@@ -78,10 +82,10 @@ async def test_a_receiver_that_is_not_there_has_no_answer(
 async def test_one_that_hangs_is_waited_for_so_long(
     sender: WebhookSender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial, "TRIAL_TIME_S", 0.05)
+    monkeypatch.setattr(endpoint_test, "TEST_TIMEOUT_S", 0.05)
     async with FaultyPeer(hang()) as peer:
-        found = await try_out(sender, webhook_at(peer.url, Validation.PING))
-    assert found.reason == "timeout: no complete answer within 0.05 s"
+        found = await send_test_event(sender, webhook_at(peer.url, Validation.PING))
+    assert found.reason == "timeout: no complete response within 0.05 s"
     assert (found.delivered, found.status, found.response) == (False, None, None)
     assert found.duration_ms >= 50
 
@@ -91,7 +95,7 @@ async def test_nothing_is_sent_where_webhooks_may_not_be(
 ) -> None:
     webhook = webhook_at(receiver.url, Validation.PING)
     async with WebhookSender(Guard(allow_http=True)) as sender:
-        found = await try_out(sender, webhook)
+        found = await send_test_event(sender, webhook)
     assert (found.delivered, found.status, found.response) == (False, None, None)
     assert found.reason is not None
     assert "127.0.0.1" in found.reason

@@ -1,4 +1,4 @@
-"""Asks a receiver for the proof that who registered its URL may have events sent there."""
+"""Verification of a receiver: it must prove that the webhook's owner controls it."""
 
 import asyncio
 import time
@@ -18,39 +18,41 @@ from app.webhooks.challenge import (
 from app.webhooks.request import USER_AGENT, webhook_headers
 from app.webhooks.sender import WebhookSender
 
-PROOF_TIME_S: Final = 10.0
-"""What Twitter gives a receiver; a sender of shorter limits keeps to its own."""
+VERIFICATION_TIMEOUT_S: Final = 10.0
+"""Twitter's timeout; a sender with shorter limits keeps them."""
 
-CRC_ANSWER_BYTES_MAX: Final = 16 * 1024
-"""An answer has some seventy."""
-
-
-@dataclass(frozen=True, slots=True)
-class Proved:
-    """The receiver wants what this webhook sends."""
+CRC_BODY_BYTES_MAX: Final = 16 * 1024
+"""A correct response has about seventy bytes."""
 
 
 @dataclass(frozen=True, slots=True)
-class NotProved:
-    """The receiver did not say so; `reason` is for the webhook's owner to read."""
+class Verified:
+    """The receiver answered as the webhook's owner would."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerificationFailed:
+    """The receiver did not; `reason` is for the webhook's owner."""
 
     reason: str
 
 
-async def prove(
+async def verify_receiver(
     sender: WebhookSender, webhook: Webhook, url: str | None = None
-) -> Proved | NotProved:
-    """Ask the receiver of `webhook`, or the one at `url`, in the way its owner chose.
+) -> Verified | VerificationFailed:
+    """Verify the receiver of `webhook`, or the one at `url`, by the webhook's validation.
 
-    Redirects prove nothing. Whatever a receiver does, and however long it takes, is a value.
+    Redirects fail. Never raises for what a receiver does, or how long it takes.
     """
-    ask = _challenge if webhook.validation is Validation.CRC else _ping
+    find_problem = _challenge if webhook.validation is Validation.CRC else _ping
     try:
-        async with asyncio.timeout(PROOF_TIME_S):
-            problem = await ask(sender, webhook, url or webhook.url)
+        async with asyncio.timeout(VERIFICATION_TIMEOUT_S):
+            problem = await find_problem(sender, webhook, url or webhook.url)
     except TimeoutError:
-        problem = f"timeout: no complete answer within {PROOF_TIME_S:g} s"
-    return Proved() if problem is None else NotProved(f"{webhook.validation}: {problem}")
+        problem = f"timeout: no complete response within {VERIFICATION_TIMEOUT_S:g} s"
+    if problem is None:
+        return Verified()
+    return VerificationFailed(f"{webhook.validation}: {problem}")
 
 
 async def _ping(sender: WebhookSender, webhook: Webhook, url: str) -> str | None:
@@ -63,22 +65,22 @@ async def _ping(sender: WebhookSender, webhook: Webhook, url: str) -> str | None
 
 async def _challenge(sender: WebhookSender, webhook: Webhook, url: str) -> str | None:
     token = token_urlsafe(32)
-    outcome, body = await sender.ask(
+    outcome, body = await sender.get(
         url,
         {TOKEN_PARAMETER: token, NONCE_PARAMETER: token_urlsafe(16)},
         {"user-agent": USER_AGENT, "accept": "application/json"},
-        body_bytes_max=CRC_ANSWER_BYTES_MAX,
+        body_bytes_max=CRC_BODY_BYTES_MAX,
     )
     problem = _problem(outcome)
     if problem is not None:
         return problem
     if body is None:
-        return f"the answer did not end within {CRC_ANSWER_BYTES_MAX} bytes"
+        return f"the response did not end within {CRC_BODY_BYTES_MAX} bytes"
     return crc_problem(webhook.secrets_at(time.time_ns() // 1_000_000), token, body)
 
 
 def _problem(outcome: AttemptOutcome) -> str | None:
     if isinstance(outcome, Delivered):
         return None
-    assert not isinstance(outcome, NotSent), "nothing holds a proof back"
+    assert not isinstance(outcome, NotSent), "verification requests are never withheld"
     return outcome.reason
