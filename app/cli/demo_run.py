@@ -1,4 +1,4 @@
-"""The demo: a receiver goes down, a replay delivers what it missed, and a count proves it."""
+"""The demo: a receiver has an outage, a replay delivers the missed events, ids are compared."""
 
 import asyncio
 import sys
@@ -11,8 +11,7 @@ import click
 from httpx import HTTPError
 
 from app.cli.api_client import ApiClient, ApiRefused
-from app.cli.demo_platform import WAITING_MAX, AccountPlatform, Developer
-from app.cli.live_watch import LiveWatch, free_port
+from app.cli.demo_platform import QUEUED_MAX, AccountPlatform, Developer, LiveProgress, free_port
 from app.cli.options import load_settings, refuse
 from app.cli.progress_bar import follow
 from app.cli.service import LocalService
@@ -23,17 +22,17 @@ from logbroker.embedded import ChildDidNotStart
 WEBHOOKS: Final = 40
 EVENTS: Final = 24_000
 OUTAGE: Final = (6_000, 18_000)
-"""The receiver is down from the first of these events to before the second."""
+"""The receiver is down while the events of this range are published."""
 
 LINES_KEPT: Final = 50
-"""What the processes said last, shown when the demo cannot go on."""
+"""The last lines of the processes' logs, shown when the demo fails."""
 
-CHOSEN: Final = 0
-"""The developer whose receiver goes down; it is owed a quarter of all events."""
+AFFECTED: Final = 0
+"""The developer whose receiver has the outage. It gets a quarter of all events."""
 
 
 def run_demo() -> bool:
-    """Run the demo on a temporary folder; whether the proof holds. Ends the process on an error."""
+    """Run the demo in a temporary folder. Returns whether all events arrived exactly once."""
     metrics_port = free_port()
     with tempfile.TemporaryDirectory(prefix="rewind-demo-") as folder:
         settings = load_settings(
@@ -43,79 +42,79 @@ def run_demo() -> bool:
             brokers="1",
             zookeeper="",
             allow_private_targets="true",
-            # One attempt: nobody wants to wait four and a half minutes until the last one is over.
+            # One attempt: the default schedule of retries takes four and a half minutes.
             live_delays_s="0",
-            # However slow the machine is, only what the receiver misses is left to a replay.
-            live_queue_max=str(WAITING_MAX),
+            # Even on a slow machine, only the outage causes missed events.
+            live_queue_max=str(QUEUED_MAX),
             live_metrics_port=str(metrics_port),
         )
-        heard: deque[str] = deque(maxlen=LINES_KEPT)
+        log_lines: deque[str] = deque(maxlen=LINES_KEPT)
         try:
-            with LocalService(settings, hear=heard.append) as service:
-                holds = asyncio.run(
-                    _tell(service.api_url, service.operator_key, LiveWatch(metrics_port))
+            with LocalService(settings, hear=log_lines.append) as service:
+                is_complete = asyncio.run(
+                    _run(service.api_url, service.operator_key, LiveProgress(metrics_port))
                 )
         except (ApiRefused, ChildDidNotStart, HTTPError, StoreError, OSError) as error:
-            sys.stderr.writelines(heard)
+            sys.stderr.writelines(log_lines)
             refuse(str(error))
-    return holds
+    return is_complete
 
 
-async def _tell(api_url: str, key: str, live: LiveWatch) -> bool:
+async def _run(api_url: str, key: str, live: LiveProgress) -> bool:
     with ApiClient(api_url, key) as client:
         platform = AccountPlatform(client, WEBHOOKS, live)
         async with platform:
-            chosen = platform.developers[CHOSEN]
-            _say(f"service at {api_url}: broker, API, live path and worker on SQLite")
-            _say(f"{WEBHOOKS} webhooks proved that they are their owners'; each has a rule")
-            window = await _live_hour(platform, chosen)
-            job = client.create_replay(chosen.webhook_id, *window)
-            _say(f"POST /replays -> {job['id']}")
-            # The receiver lives on this loop, so the bar is drawn from another thread.
+            affected = platform.developers[AFFECTED]
+            _print_step(f"service at {api_url}: broker, API, live path and worker on SQLite")
+            _print_step(f"{WEBHOOKS} webhooks verified, with a rule each")
+            window = await _publish_hour(platform, affected)
+            job = client.create_replay(affected.webhook_id, *window)
+            _print_step(f"POST /replays -> {job['id']}")
+            # In a thread: the receiver runs on this event loop.
             job = await asyncio.to_thread(follow, client, job)
-    holds = job["state"] == "COMPLETED" and _prove(chosen)
-    _by_hand(*window)
-    return holds
+    is_complete = job["state"] == "COMPLETED" and _compare_ids(affected)
+    _print_manual_steps(*window)
+    return is_complete
 
 
-async def _live_hour(platform: AccountPlatform, chosen: Developer) -> tuple[str, str]:
-    """Publish an hour of events with an outage in it; the window of the outage."""
-    down, back = OUTAGE
-    _say(f"the platform publishes {EVENTS:,} events, an hour of account activity")
-    _say("the live path delivers each once, and leaves what is not taken to a replay (this demo;")
-    _say("  as a rule it attempts after 0, 3, 27 and 242 s before it does)")
+async def _publish_hour(platform: AccountPlatform, affected: Developer) -> tuple[str, str]:
+    """Publish an hour of events with an outage. Returns the window of the outage."""
+    down, up = OUTAGE
+    _print_step(f"publishing {EVENTS:,} events, an hour of account activity")
+    _print_step("live delivery makes one attempt in this demo (default: after 0, 3, 27 and 242 s)")
     await platform.publish(0, down, EVENTS)
-    await chosen.receiver.stop()
-    start = platform.time_of(down, EVENTS)
-    _say(f"receiver of {chosen.webhook_id} goes DOWN at {format_time(start)}")
-    await platform.publish(down, back, EVENTS)
-    await chosen.receiver.start()
-    end = platform.time_of(back, EVENTS)
-    _say(f"receiver of {chosen.webhook_id} is back  at {format_time(end)}")
-    await platform.publish(back, EVENTS, EVENTS)
-    missed = len(chosen.owed) - len(chosen.received)
-    _say(f"owed {len(chosen.owed):,}, received {len(chosen.received):,}: {missed:,} MISSED")
+    await affected.receiver.stop()
+    start = platform.event_time_ms(down, EVENTS)
+    _print_step(f"receiver of {affected.webhook_id} goes DOWN at {format_time(start)}")
+    await platform.publish(down, up, EVENTS)
+    await affected.receiver.start()
+    end = platform.event_time_ms(up, EVENTS)
+    _print_step(f"receiver of {affected.webhook_id} is UP again at {format_time(end)}")
+    await platform.publish(up, EVENTS, EVENTS)
+    expected, received = len(affected.expected), len(affected.received)
+    missed = expected - received
+    _print_step(f"expected {expected:,}, received {received:,}: {missed:,} MISSED")
     return format_time(start), format_time(end)
 
 
-def _prove(chosen: Developer) -> bool:
-    owed, received = set(chosen.owed), chosen.received
-    missing = owed.difference(received)
-    twice = len(received) - len(set(received))
-    strange = set(received) - owed
-    holds = not missing and not twice and not strange
-    _say(
-        f"proof by event id: owed {len(owed):,}, received {len(received):,}, "
-        f"missing {len(missing)}, twice {twice}, not owed {len(strange)}: "
-        + ("every event, none twice" if holds else "THE PROOF FAILS")
+def _compare_ids(affected: Developer) -> bool:
+    expected, received = set(affected.expected), affected.received
+    missing = expected.difference(received)
+    duplicates = len(received) - len(set(received))
+    unexpected = set(received) - expected
+    is_complete = not missing and not duplicates and not unexpected
+    _print_step(
+        f"comparison by event id: expected {len(expected):,}, received {len(received):,}, "
+        f"missing {len(missing)}, duplicate {duplicates}, unexpected {len(unexpected)}: "
+        + ("every event exactly once" if is_complete else "FAILED")
     )
-    return holds
+    return is_complete
 
 
-def _by_hand(start: str, end: str) -> None:
+def _print_manual_steps(start: str, end: str) -> None:
     click.echo(
         f"""
-The same by hand: `make up` in one terminal, then in another (the first answer has WEBHOOK_ID)
+To try it yourself, run `make up`, then in another terminal (the first response has WEBHOOK_ID):
 
   KEY="authorization: Bearer $(cat .rewind/operator.key)"
 
@@ -138,5 +137,5 @@ The same by hand: `make up` in one terminal, then in another (the first answer h
     )
 
 
-def _say(line: str) -> None:
+def _print_step(line: str) -> None:
     click.echo(f"· {line}", err=True)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app.cli.audit import note_key
-from app.cli.options import load_settings, refuse, setting_options
-from app.cli.printable import printable
+from app.cli.options import load_settings, printable, refuse, setting_options
 from app.domain.accounts import ACCOUNT_NAME, ApiKey, Scope
 from app.domain.windows import format_time
 from logbroker.lazy_group import imports_without_gc

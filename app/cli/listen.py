@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 
 import click
 
-from app.cli.options import refuse
-from app.cli.printable import printable
+from app.cli.options import printable, refuse
 from app.webhooks.receiver import (
     ReceivedChallenge,
     ReceivedWebhook,

@@ -61,3 +61,8 @@ def refuse(message: str) -> NoReturn:
     """Say why on standard error and end with exit code 1."""
     click.echo(f"rewind: {message}", err=True)
     sys.exit(EXIT_REFUSED)
+
+
+def printable(text: str) -> str:
+    """`text` with a mark for what a terminal would take for a command, a new line included."""
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)

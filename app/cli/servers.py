@@ -4,12 +4,14 @@ Each loads its own server when it is run, and not those of the others, which wou
 the memory that a worker may have.
 """
 
+import os
+import signal
 import sys
+import threading
 
 import click
 
 from app.cli.options import load_settings, setting_options
-from app.cli.stdin_watch import stop_when_stdin_closes
 from logbroker.lazy_group import imports_without_gc
 
 stop_on_stdin_close_option = click.option(
@@ -88,3 +90,14 @@ def live(stop_on_stdin_close: bool, **overrides: str | None) -> None:
     if stop_on_stdin_close:
         stop_when_stdin_closes()
     sys.exit(run(settings))
+
+
+def stop_when_stdin_closes() -> None:
+    """Send this process SIGTERM, once, when standard input ends; returns at once."""
+    threading.Thread(target=_wait_and_stop, name="stdin-watch", daemon=True).start()
+
+
+def _wait_and_stop() -> None:
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)

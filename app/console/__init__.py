@@ -1,1 +1,1 @@
-"""The operators' console: pages for people, on the API's own rules."""
+"""The operators' console: HTML pages with the same access rules as the API."""

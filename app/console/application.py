@@ -1,40 +1,50 @@
-"""The console as an application: its pages, behind its own gate, beside the API it stands on."""
+"""The console as an ASGI application in front of the API, with security headers and error pages.
+
+Source: Content Security Policy Level 3; OWASP HTTP Headers Cheat Sheet.
+"""
 
 from functools import cache
 from typing import Final
+from urllib.parse import urlencode
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.doors import Doors
 from app.api.head_limit import HeadLimit
 from app.api.limits import BodyLimit
-from app.api.request_log import RequestLog
+from app.api.problems import UNAVAILABLE, Problem
+from app.api.refusals import problem_of
+from app.api.request_log import LOGGER, RequestLog
 from app.console import (
     bulk,
     job,
     jobs,
+    live_stream,
     log,
     messages,
     new_replay,
-    pipeline,
-    processes,
-    refusals,
     sign_in,
     static_files,
     webhook,
     webhook_actions,
-    webhook_registration,
     webhooks,
 )
-from app.console.gate import Gate
-from app.console.headers import SecurityHeaders
-from app.console.health import HealthWatch
-from app.console.live import stream
-from app.console.live.broadcast import Broadcaster
-from app.console.live.parts import PartMaker
-from app.console.rendering import Renderer
+from app.console.audit import log_rejected_change
+from app.console.health import HealthMonitor
+from app.console.live_broadcast import Broadcaster
+from app.console.rendering import Renderer, render_page
+from app.console.sessions import SessionGuard, SignInNeeded
+from app.console.sign_in import NEXT_CHARACTERS_MAX
+from app.domain.windows import WindowRefused
+from app.log.errors import LogError
+from app.store import StoreError
+from app.webhooks.guard import UrlRefused
 
 PREFIX: Final = "/console"
 
@@ -45,61 +55,129 @@ PAGES: Final = (
     new_replay,
     job,
     webhooks,
-    webhook_registration,
     webhook,
     webhook_actions,
     log,
     messages,
-    processes,
-    pipeline,
-    stream,
+    live_stream,
     static_files,
 )
 
+HEADERS: Final = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "same-origin",
+    "x-content-type-options": "nosniff",
+    # For browsers without support for frame-ancestors.
+    "x-frame-options": "DENY",
+}
 
-class Front:
-    """Hands what is asked for below `/console` to the console, and all else to the API."""
+
+class ConsoleSwitch:
+    """Routes requests below `/console` to the console and all others to the API."""
 
     def __init__(self, api: ASGIApp, console: ASGIApp) -> None:
         self._api = api
         self._console = console
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, or the start and the end of the process, which are the API's."""
+        """Serve one request. Lifespan events go to the API."""
         path = scope.get("path", "")
         is_console = path == PREFIX or path.startswith(f"{PREFIX}/")
         await (self._console if is_console else self._api)(scope, receive, send)
 
 
+class SecurityHeaders:
+    """Adds `HEADERS` to every response, and `no-store` to those without Cache-Control."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(HEADERS)
+                headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)
+
+
 def with_console(api: FastAPI) -> ASGIApp:
-    """The API with the console in front of it, on the same doors."""
-    return Front(api, create_console(api.state.doors))
+    """Return the API with the console in front of it. Both use the API's dependencies."""
+    return ConsoleSwitch(api, create_console(api.state.doors))
 
 
 def create_console(doors: Doors) -> FastAPI:
-    """The console on these doors; it neither opens nor closes any of them."""
+    """Return the console. It neither opens nor closes its dependencies."""
     application = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     application.state.doors = doors
-    application.state.gate = Gate(doors)
-    health = HealthWatch(doors)
+    application.state.sessions = SessionGuard(doors)
+    health = HealthMonitor(doors)
     renderer = Renderer(health, doors.settings.lease_s)
     application.state.renderer = renderer
-    application.state.broadcaster = Broadcaster(
-        doors, health, PartMaker(doors, renderer.environment)
-    )
+    application.state.broadcaster = Broadcaster(doors, health, renderer.environment)
     application.add_middleware(BodyLimit, events_bytes_max=0)
     application.add_middleware(HeadLimit)
     application.add_middleware(SecurityHeaders)
     application.add_middleware(RequestLog, metrics=doors.metrics)
-    refusals.install(application)
+    _add_error_pages(application)
     application.router.routes.extend(_routes())
     return application
 
 
 @cache
 def _routes() -> list[BaseRoute]:
-    """The routes of all pages, which hold no state: every application of a process shares them."""
+    """Return the routes of all pages. They are stateless, so applications share them."""
     router = APIRouter()
     for module in PAGES:
         router.include_router(module.router, prefix=PREFIX)
     return router.routes
+
+
+def _add_error_pages(application: FastAPI) -> None:
+    application.add_exception_handler(SignInNeeded, _redirect_to_sign_in)
+    for error_type in (
+        Problem,
+        StoreError,
+        LogError,
+        UrlRefused,
+        WindowRefused,
+        HTTPException,
+        RequestValidationError,
+        Exception,
+    ):
+        application.add_exception_handler(error_type, _error_page)
+
+
+async def _redirect_to_sign_in(request: Request, _error: Exception) -> Response:
+    if request.headers.get("accept", "").startswith("text/event-stream"):
+        # An EventSource would follow the redirect and parse the sign-in page as events.
+        return Response(status_code=401)
+    log_rejected_change(request, 401)
+    requested = request.url.path
+    if request.url.query:
+        requested += f"?{request.url.query}"
+    # A redirect after the sign-in must not repeat a change.
+    is_kept = request.method == "GET" and len(requested) <= NEXT_CHARACTERS_MAX
+    query = urlencode({"next": requested}) if is_kept else ""
+    return RedirectResponse(f"/console/sign-in?{query}".rstrip("?"), 303)
+
+
+async def _error_page(request: Request, error: Exception) -> Response:
+    problem = problem_of(error, request.headers.get("content-type", ""))
+    if problem.kind is UNAVAILABLE and problem is not error:
+        LOGGER.warning("unavailable", extra={"cause": str(error)})
+    log_rejected_change(request, problem.kind.status)
+    response = await render_page(request, "problem.html", problem.kind.status, problem=problem)
+    # Starlette handles `Exception` outside of the middleware that adds these headers.
+    response.headers.update(HEADERS | {"cache-control": "no-store"})
+    response.headers.update(problem.headers)
+    return response

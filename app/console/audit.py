@@ -1,4 +1,4 @@
-"""A line for every change that was asked for in the console, as the API writes of its own."""
+"""Audit log lines for changes made in the console, in the format of the API's."""
 
 import logging
 from typing import Final
@@ -10,21 +10,16 @@ from app.domain.accounts import ApiKey
 LOGGER: Final = logging.getLogger("rewind.audit")
 
 
-def note_change(
-    request: Request, key: ApiKey, action: str, target: str | None, status: int
-) -> None:
-    """Write who asked for what, and how it was answered: `action` is the API's operation.
-
-    Of many at a time `target` says how many.
-    """
-    request.state.is_noted = True
+def log_change(request: Request, key: ApiKey, action: str, target: str | None, status: int) -> None:
+    """Log a change. `action` is the API's operation; the target of a bulk action is a number."""
+    request.state.is_change_logged = True
     _write(request, key, action, target, status)
 
 
-def note_refusal(request: Request, status: int) -> None:
-    """Write of a change that was refused before its page could say so, if it was one."""
+def log_rejected_change(request: Request, status: int) -> None:
+    """Log a change that was rejected before its page could log it. Ignores other requests."""
     action = getattr(request.scope.get("route"), "operation_id", None)
-    if action is None or getattr(request.state, "is_noted", False):
+    if action is None or getattr(request.state, "is_change_logged", False):
         return
     viewer = getattr(request.state, "viewer", None)
     target = next(iter(request.path_params.values()), None)

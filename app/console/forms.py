@@ -1,59 +1,121 @@
-"""What forms bring: fields as text, bounded, and checked for where they came from."""
+"""Submitted forms: parsing, the CSRF check, and validation errors by field."""
 
-from collections.abc import Mapping
-from typing import Annotated, Final
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Final, TypeVar
 from urllib.parse import parse_qs
 
 from fastapi import Depends, Request
+from pydantic import BaseModel, ValidationError
 
-from app.api.problems import INVALID_REQUEST, MEDIA_TYPE_REFUSED, FieldError, Problem
-from app.console.gate import ViewerDependency, check_change
+from app.api.problems import (
+    INVALID_REQUEST,
+    MEDIA_TYPE_REFUSED,
+    FieldError,
+    Problem,
+    field_errors,
+)
+from app.api.refusals import problem_of
+from app.console.sessions import ViewerDependency, check_change
+from app.domain.windows import WindowRefused
+from app.log.errors import LogError
+from app.store import StoreError
+from app.webhooks.guard import UrlRefused
 
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
 
 FIELDS_MAX: Final = 600
-"""Five hundred rows that are ticked, and what stands around them."""
+"""Five hundred selected rows, and the other fields of their form."""
+
+REJECTIONS: Final = (Problem, StoreError, LogError, UrlRefused, WindowRefused)
+"""Exceptions of use cases that `form_rejection` can show in a form."""
+
+Body = TypeVar("Body", bound=BaseModel)
 
 
 class Form:
-    """The fields of a form; what is missing is empty."""
+    """The fields of a form. Missing fields are empty."""
 
     def __init__(self, fields: Mapping[str, list[str]]) -> None:
         self._fields = fields
 
     def __getitem__(self, name: str) -> str:
-        """The last value of a field, without spaces around it."""
+        """Return the last value of a field, stripped."""
         values = self._fields.get(name)
         return values[-1].strip() if values else ""
 
     def all(self, name: str) -> list[str]:
-        """Every value of a field, in the order of the page."""
+        """Return every value of a field, in the order of the page."""
         return self._fields.get(name, [])
 
 
+@dataclass(frozen=True, slots=True)
+class FormRejection:
+    """Why a form was rejected: errors by field name in `fields`, everything else in `words`."""
+
+    status: int
+    words: str
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+
 async def read_form(request: Request) -> Form:
-    """The form that a request brings.
+    """Return the form in the body of a request.
 
     Raises:
-        Problem: its body is none.
+        Problem: the body is not a form.
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip()
     if media_type != FORM_TYPE:
-        refused = FieldError("content-type", media_type, FORM_TYPE)
-        raise Problem.of_fields(MEDIA_TYPE_REFUSED, [refused])
+        error = FieldError("content-type", media_type, FORM_TYPE)
+        raise Problem.of_fields(MEDIA_TYPE_REFUSED, [error])
     try:
         text = (await request.body()).decode()
         return Form(parse_qs(text, keep_blank_values=True, max_num_fields=FIELDS_MAX))
     except ValueError:
-        refused = FieldError("body", None, f"a form of at most {FIELDS_MAX} fields, in UTF-8")
-        raise Problem.of_fields(INVALID_REQUEST, [refused]) from None
+        error = FieldError("body", None, f"a form of at most {FIELDS_MAX} fields, in UTF-8")
+        raise Problem.of_fields(INVALID_REQUEST, [error]) from None
 
 
-async def _change(request: Request, viewer: ViewerDependency) -> Form:
+async def _change_form(request: Request, viewer: ViewerDependency) -> Form:
     form = await read_form(request)
     check_change(request, viewer, form["csrf"])
     return form
 
 
-ChangeForm = Annotated[Form, Depends(_change)]
-"""A form by which a viewer who may do so changes something."""
+ChangeForm = Annotated[Form, Depends(_change_form)]
+"""A form that changes something, from a viewer with a read-write key."""
+
+
+def parse_body(model: type[Body], given: Mapping[str, object]) -> Body:
+    """Return the API request body with the values of a form.
+
+    Raises:
+        Problem: a value is invalid; the error texts are the API's.
+    """
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        raise Problem.of_fields(INVALID_REQUEST, field_errors(error.errors())) from None
+
+
+def form_rejection(error: Exception, names: Collection[str]) -> FormRejection:
+    """Return how a form with fields of these names shows one of `REJECTIONS`.
+
+    Server errors are raised again, for the error page.
+    """
+    problem = problem_of(error, "")
+    if problem.kind.status >= 500:
+        raise error
+    fields: dict[str, list[str]] = {}
+    elsewhere: list[str] = []
+    for each in problem.errors:
+        # Such as `eventTypes[3]`, or `url.host`.
+        name = each.field.partition("[")[0].partition(".")[0]
+        target = fields.setdefault(name, []) if name in names else elsewhere
+        target.append(each.sentence())
+    by_field = {name: "; ".join(sentences) for name, sentences in fields.items()}
+    sentences = "; ".join(each.sentence() for each in problem.errors)
+    if by_field and problem.detail.startswith(sentences):
+        return FormRejection(problem.kind.status, "; ".join(elsewhere), by_field)
+    # The detail has more than the errors of fields, such as why a verification failed.
+    return FormRejection(problem.kind.status, problem.detail, by_field)

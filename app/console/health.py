@@ -1,4 +1,4 @@
-"""How the parts that the service needs are, for the head of every page."""
+"""The health of the service's dependencies and processes, shown at the top of every page."""
 
 import asyncio
 import time
@@ -17,111 +17,111 @@ from app.process import on_own_thread
 from app.store import StoreError
 
 FRESH_S: Final = 5.0
-"""However many pages are asked for, the parts are asked no more often than this."""
+"""The minimum interval between checks, regardless of the number of pages."""
 
-ANSWER_S: Final = 3.0
-"""Who takes longer does not answer: a database that hangs may be silent for half a minute."""
+CHECK_S_MAX: Final = 3.0
+"""The timeout of a check: a database that hangs may block for half a minute."""
 
-PATIENCE_S: Final = 0.5
-"""How long a page waits to learn it; without an answer, it shows what was last known."""
+PAGE_WAIT_S: Final = 0.5
+"""How long a page waits for a check before it shows the previous result."""
 
-OLD_S: Final = 30.0
-"""What was learnt less long ago is shown at once: the page's stream corrects it in a moment."""
+STALE_S: Final = 30.0
+"""A younger result is shown without waiting; the page's stream updates it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One of the parts: its name, whether it is well, and in a few words how it is."""
+class ComponentHealth:
+    """The health of a component: its name, whether it is healthy, and its state in words."""
 
     name: str
-    is_well: bool
+    is_healthy: bool
     words: str
 
 
-Health = tuple[Part, ...]
+Health = tuple[ComponentHealth, ...]
 
 
-def _unknown(has_ensemble: bool) -> Health:
-    """Every part that there will be: pages have a place for what they are told later."""
-    names = ["database", "log", *(["ZooKeeper"] if has_ensemble else []), "workers", "live path"]
-    return tuple(Part(name, False, "no answer yet") for name in names)
+def _unknown(has_zookeeper: bool) -> Health:
+    """Return all components as unknown, so that pages have an element for each."""
+    names = ["database", "log", *(["ZooKeeper"] if has_zookeeper else []), "workers", "live path"]
+    return tuple(ComponentHealth(name, False, "checking") for name in names)
 
 
-class HealthWatch:
-    """Asks the parts, once for all pages of a process."""
+class HealthMonitor:
+    """Checks the components, once for all pages of a process."""
 
     def __init__(self, doors: Doors) -> None:
         self._doors = doors
-        self._known = _unknown(bool(doors.settings.zookeeper))
-        self._asked_s = float("-inf")
-        self._asking: asyncio.Task[None] | None = None
-        self._questions: SingleFlight[None, tuple[Process, ...]] = SingleFlight(on_own_thread)
+        self._health = _unknown(bool(doors.settings.zookeeper))
+        self._checked_s = float("-inf")
+        self._check: asyncio.Task[None] | None = None
+        self._queries: SingleFlight[None, tuple[Process, ...]] = SingleFlight(on_own_thread)
 
     async def read(self) -> Health:
-        """How they are, as of a few seconds ago, if they answer."""
-        age_s = time.monotonic() - self._asked_s
-        if age_s >= FRESH_S and self._asking is None:
-            self._asking = asyncio.create_task(self._ask())
-        if self._asking is not None and age_s >= OLD_S:
-            await asyncio.wait([self._asking], timeout=PATIENCE_S)
-        return self._known
+        """Return the latest result. Starts a check if it is older than `FRESH_S`."""
+        age_s = time.monotonic() - self._checked_s
+        if age_s >= FRESH_S and self._check is None:
+            self._check = asyncio.create_task(self._check_all())
+        if self._check is not None and age_s >= STALE_S:
+            await asyncio.wait([self._check], timeout=PAGE_WAIT_S)
+        return self._health
 
-    async def _ask(self) -> None:
+    async def _check_all(self) -> None:
         try:
             database, log, servers, processes = await asyncio.gather(
-                self._part("database"),
-                self._part("log"),
+                self._check_readiness("database"),
+                self._check_readiness("log"),
                 self._doors.ensemble.read(),
                 self._processes(),
             )
-            self._known = (database, log, *_zookeeper(servers), *_present(processes))
-            self._asked_s = time.monotonic()
+            self._health = (database, log, *_zookeeper_health(servers), *_process_health(processes))
+            self._checked_s = time.monotonic()
         finally:
-            self._asking = None
+            self._check = None
 
-    async def _part(self, name: str) -> Part:
+    async def _check_readiness(self, name: str) -> ComponentHealth:
         try:
-            async with asyncio.timeout(ANSWER_S):
-                is_well = await self._doors.readiness.answers(name)
+            async with asyncio.timeout(CHECK_S_MAX):
+                is_healthy = await self._doors.readiness.answers(name)
         except TimeoutError:
-            is_well = False
-        return Part(name, is_well, "answers" if is_well else "does not answer")
+            is_healthy = False
+        return ComponentHealth(name, is_healthy, "up" if is_healthy else "unreachable")
 
     async def _processes(self) -> tuple[Process, ...] | None:
-        """Those that are known; None when the database does not answer."""
+        """Return the registered processes; None when the database does not answer."""
         try:
-            async with asyncio.timeout(ANSWER_S):
-                return await self._questions.ask(None, self._doors.store.processes)
+            async with asyncio.timeout(CHECK_S_MAX):
+                return await self._queries.ask(None, self._doors.store.processes)
         except (StoreError, TimeoutError):
             return None
 
 
-def _zookeeper(servers: tuple[ZooKeeperServer, ...]) -> Iterator[Part]:
-    """The ensemble, where there is one: without most of its servers it serves nobody."""
+def _zookeeper_health(servers: tuple[ZooKeeperServer, ...]) -> Iterator[ComponentHealth]:
+    """Yield the health of the ensemble, if one is configured."""
     if not servers:
         return
     serving = sum(server.mode is not None for server in servers)
-    words = f"{serving} of {len(servers)} serve" if len(servers) > 1 else "answers"
+    words = f"{serving} of {len(servers)} up" if len(servers) > 1 else "up"
     if not serving:
-        words = "does not answer"
-    yield Part("ZooKeeper", serving == len(servers), words)
+        words = "unreachable"
+    yield ComponentHealth("ZooKeeper", serving == len(servers), words)
 
 
-def _present(processes: tuple[Process, ...] | None) -> Iterator[Part]:
-    """How many processes of each kind are at work, besides those that serve pages."""
-    at_work = Counter(each.kind for each in processes or () if not each.is_silent)
+def _process_health(processes: tuple[Process, ...] | None) -> Iterator[ComponentHealth]:
+    """Yield the numbers of running workers and live processes."""
+    running = Counter(each.kind for each in processes or () if not each.is_silent)
     silent = Counter(each.kind for each in processes or () if each.is_silent)
     for kind, name in ((ProcessKind.WORKER, "workers"), (ProcessKind.LIVE, "live path")):
         if processes is None:
-            yield Part(name, False, "not known")
+            yield ComponentHealth(name, False, "unknown")
             continue
-        words = f"{at_work[kind]} at work"
+        words = f"{running[kind]} running"
         if silent[kind]:
-            words += f", {silent[kind]} silent"
-        yield Part(name, at_work[kind] > 0 and not silent[kind], words)
+            words += f", {silent[kind]} not responding"
+        yield ComponentHealth(name, running[kind] > 0 and not silent[kind], words)
 
 
 def health_parts(environment: Environment, health: Health) -> dict[str, str]:
-    """The markup of each part, by its name."""
-    macro = environment.get_template("_health.html").module.part  # type: ignore[attr-defined]
-    return {part.name: str(macro(part)) for part in health}
+    """Return the markup of each component by its name."""
+    macro = environment.get_template("_health.html").module.component  # type: ignore[attr-defined]
+    return {component.name: str(macro(component)) for component in health}

@@ -1,4 +1,4 @@
-"""A job's own page: what was asked for, how it goes, what happened to it; and what one may do."""
+"""The page of a job, and the actions on it."""
 
 import secrets
 from collections.abc import Callable
@@ -14,20 +14,20 @@ from app.api.gate import READ_ONLY
 from app.api.paging import Cursor
 from app.api.replay_progress import event_id
 from app.api.replay_requests import queue_retry
-from app.console.audit import note_change
+from app.console.audit import log_change
+from app.console.flash_messages import flash_query
 from app.console.forms import ChangeForm
-from app.console.gate import Viewer, ViewerDependency
-from app.console.job_filters import JOBS
 from app.console.job_parts import (
     JobView,
-    asked_by,
-    events_left,
+    allowed_actions,
+    created_by,
+    estimated_events_left,
     job_parts,
-    possible,
     timeline_part,
 )
-from app.console.notices import did
-from app.console.rendering import environment_of, rendered
+from app.console.rendering import render_page, template_environment
+from app.console.sessions import Viewer, ViewerDependency
+from app.console.urls import JOBS
 from app.domain.model import Failure, Replay, Webhook
 from app.store import Store
 from app.store.errors import (
@@ -39,18 +39,18 @@ from app.store.errors import (
 )
 from app.store.pages import Page
 
-FAILURES: Final = 50
-"""Of a page. Each may have a kilobyte of an answer."""
+FAILURES_PER_PAGE: Final = 50
+"""Each failure may include a kilobyte of a response."""
 
-_ILLEGAL: Final = 409
-"""What the API answers to a move that came too late: the audit tells it alike."""
+_CONFLICT: Final = 409
+"""The API's status for an action that the state does not allow. The audit log uses it too."""
 
 router = APIRouter()
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """All that the page shows, as one hop to a thread found it."""
+class _JobDetails:
+    """Everything on the page, read in one call on a worker thread."""
 
     view: JobView
     failures: Page[Failure]
@@ -66,37 +66,41 @@ async def job_page(
     cursor: Cursor = None,
     moves: Annotated[Literal["latest", "all"], Query()] = "latest",
 ) -> Response:
-    """Show a job, with a page of its failures."""
-    look = await run_in_threadpool(_look, doors.store, replay_id, cursor, viewer.key.sees)
-    view, environment = look.view, environment_of(request)
-    return await rendered(
+    """Show a job with a page of its failures."""
+    details = await run_in_threadpool(
+        _read_details, doors.store, replay_id, cursor, viewer.key.sees
+    )
+    view, environment = details.view, template_environment(request)
+    return await render_page(
         request,
         "job.html",
         replay=view.replay,
-        # Offsets are of the log of its own data centre.
+        # Offsets are those of the log in the replay's data centre.
         is_in_this_log=view.replay.origin in ("", doors.settings.origin),
         version=event_id(view.replay),
         parts=job_parts(environment, view, now_ms()),
-        asked_by=asked_by(view.moves),
+        created_by=created_by(view.moves),
         all_moves=timeline_part(environment, view.moves, None) if moves == "all" else None,
-        webhook=look.webhook,
-        failures=look.failures,
+        webhook=details.webhook,
+        failures=details.failures,
         is_later_page=cursor is not None,
-        # A button that is pressed twice queues one retry.
+        # The idempotency key of the retry button.
         once=secrets.token_urlsafe(16),
     )
 
 
-def _look(store: Store, replay_id: str, cursor: str | None, account: str | None) -> _Look:
-    # First the replay, so that what comes with it is as new as its version, or newer.
+def _read_details(
+    store: Store, replay_id: str, cursor: str | None, account: str | None
+) -> _JobDetails:
+    # Read the replay first: everything else is then at least as new as its version.
     replay = store.replay(replay_id, of_account=account)
     view = JobView(replay, store.moves(replay.id), store.samples(replay.id))
-    failures = store.failures(replay.id, cursor, FAILURES)
+    failures = store.failures(replay.id, cursor, FAILURES_PER_PAGE)
     try:
         webhook = store.webhook(replay.webhook_id)
     except WebhookNotFound:
         webhook = None
-    return _Look(view, failures, webhook)
+    return _JobDetails(view, failures, webhook)
 
 
 @router.post("/jobs/{replay_id}/pause", operation_id="pauseReplay")
@@ -119,7 +123,7 @@ async def resume(
     doors: DoorsDependency,
     _form: ChangeForm,
 ) -> Response:
-    """Let a paused job go on."""
+    """Resume a paused job."""
     return await _move(request, viewer, doors.store.resume_replay, replay_id, "resume")
 
 
@@ -127,13 +131,14 @@ async def resume(
 async def cancel_page(
     replay_id: str, request: Request, viewer: ViewerDependency, doors: DoorsDependency
 ) -> Response:
-    """Ask whether a job is to be cancelled, and say what would be left undone."""
+    """Ask for confirmation, with the number of events that will not be sent."""
     if not viewer.may_change:
         raise READ_ONLY
     replay = await run_in_threadpool(doors.store.replay, replay_id, of_account=viewer.key.sees)
-    if "cancel" not in possible(replay):
-        return _to_job(replay.id, "moved-on")
-    return await rendered(request, "job_cancel.html", replay=replay, left=events_left(replay))
+    if "cancel" not in allowed_actions(replay):
+        return _redirect_to_job(replay.id, "moved-on")
+    left = estimated_events_left(replay)
+    return await render_page(request, "job_cancel.html", replay=replay, left=left)
 
 
 @router.post("/jobs/{replay_id}/cancel", operation_id="cancelReplay")
@@ -156,15 +161,15 @@ async def retry(
     doors: DoorsDependency,
     form: ChangeForm,
 ) -> Response:
-    """Queue a job of what this one gave up, and go on to it."""
+    """Queue a job for the failures of this one, and redirect to it."""
     try:
         replay = await queue_retry(doors, viewer.key, replay_id, form["once"] or None)
-    except (ActiveReplayExists, ReplayNotOver, NothingToRetry) as refusal:
-        note_change(request, viewer.key, "retryReplay", replay_id, _ILLEGAL)
-        is_busy = isinstance(refusal, ActiveReplayExists)
-        return _to_job(replay_id, "retry-busy" if is_busy else "moved-on")
-    note_change(request, viewer.key, "retryReplay", replay_id, 303)
-    return _to_job(replay.id, "retry")
+    except (ActiveReplayExists, ReplayNotOver, NothingToRetry) as error:
+        log_change(request, viewer.key, "retryReplay", replay_id, _CONFLICT)
+        is_busy = isinstance(error, ActiveReplayExists)
+        return _redirect_to_job(replay_id, "retry-busy" if is_busy else "moved-on")
+    log_change(request, viewer.key, "retryReplay", replay_id, 303)
+    return _redirect_to_job(replay.id, "retry")
 
 
 async def _move(
@@ -174,10 +179,10 @@ async def _move(
     try:
         await run_in_threadpool(move, replay_id, of_account=key.sees, actor=key.id)
     except IllegalMove:
-        status = _ILLEGAL
-    note_change(request, key, f"{verb}Replay", replay_id, status)
-    return _to_job(replay_id, verb if status == 303 else "moved-on")
+        status = _CONFLICT
+    log_change(request, key, f"{verb}Replay", replay_id, status)
+    return _redirect_to_job(replay_id, verb if status == 303 else "moved-on")
 
 
-def _to_job(replay_id: str, code: str) -> Response:
-    return RedirectResponse(f"{JOBS}/{replay_id}?{did(code)}", 303)
+def _redirect_to_job(replay_id: str, code: str) -> Response:
+    return RedirectResponse(f"{JOBS}/{replay_id}?{flash_query(code)}", 303)

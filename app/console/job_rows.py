@@ -1,4 +1,4 @@
-"""Jobs as rows of a list, and how many there are: for pages, and for what keeps them true."""
+"""Rows of job lists, and the counters of jobs by state, for pages and for live updates."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,18 +15,18 @@ from app.domain.restores import awaited_in_words
 from app.domain.states import TERMINAL, ReplayState
 
 ALL: Final = "all"
-"""The part of the counters that stands for all states together."""
+"""The counter of jobs in all states."""
 
-ENDED_MAX: Final = 2_000
-"""Rows of ended replays that are kept, of about a kilobyte each."""
+ENDED_ROWS_MAX: Final = 2_000
+"""Cached rows of ended replays, of about a kilobyte each."""
 
 _TEMPLATE: Final = "_job_parts.html"
 
-_HELD: Final = frozenset((ReplayState.STARTED, ReplayState.ONGOING))
+_CLAIMED: Final = frozenset((ReplayState.STARTED, ReplayState.ONGOING))
 
 
 class _Macros(Protocol):
-    """What the template has for a row and its cells."""
+    """The template's macros for a row and its cells."""
 
     def row(
         self,
@@ -51,48 +51,48 @@ class _Macros(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RowStyle:
-    """What the rows of a list have: a box to tick, the webhook, its account."""
+    """The optional parts of rows: checkbox, account and webhook."""
 
     boxes: bool
     accounts: bool
     webhooks: bool = True
 
 
-_ended: Final[dict[tuple[str, RowStyle], Markup]] = {}
-"""The rows of ended replays by version: they are most of any list, and look alike from then on."""
+_ended_rows: Final[dict[tuple[str, RowStyle], Markup]] = {}
+"""Rows of ended replays by version. Most rows of a list are of ended replays and never change."""
 
 
 def job_rows(
     environment: Environment, replays: Iterable[Replay], present_ms: int, style: RowStyle
 ) -> list[Markup]:
-    """The rows of replays, in their order. For one thread at a time."""
+    """Return the rows of replays, in their order. Not thread-safe."""
     return [_row(environment, replay, present_ms, style) for replay in replays]
 
 
 def _row(environment: Environment, replay: Replay, present_ms: int, style: RowStyle) -> Markup:
     version = event_id(replay)
-    known = _ended.get((version, style))
-    if known is not None:
-        return known
+    cached = _ended_rows.get((version, style))
+    if cached is not None:
+        return cached
     parts = row_parts(environment, replay, present_ms)
     has_ended = replay.state in TERMINAL
     row = _macros(environment).row(replay, version, parts, present_ms, has_ended, style)
     if has_ended:
-        if len(_ended) >= ENDED_MAX:
-            _ended.clear()
-        _ended[version, style] = row
+        if len(_ended_rows) >= ENDED_ROWS_MAX:
+            _ended_rows.clear()
+        _ended_rows[version, style] = row
     return row
 
 
 def row_parts(environment: Environment, replay: Replay, present_ms: int) -> dict[str, str]:
-    """The markup of the cells of a row that change while a replay goes on, by their names."""
-    pace = progress(replay, present_ms)
+    """Return the markup of the cells that change while a replay runs, by name."""
+    current = progress(replay, present_ms)
     macros = _macros(environment)
     return {
-        "state": macros.state(replay, awaited_by(replay)),
-        "progress": macros.progress(replay, pace.share),
-        "rate": escape(rate(pace.rate_events_s)),
-        "eta": escape(duration(pace.eta_s)),
+        "state": macros.state(replay, waiting_reason(replay)),
+        "progress": macros.progress(replay, current.share),
+        "rate": escape(rate(current.rate_events_s)),
+        "eta": escape(duration(current.eta_s)),
         "failures": macros.failures(replay.counts.failed),
         "heartbeat": heartbeat(environment, replay, present_ms),
         "worker": escape(replay.worker or NOTHING),
@@ -100,19 +100,19 @@ def row_parts(environment: Environment, replay: Replay, present_ms: int) -> dict
 
 
 def heartbeat(environment: Environment, replay: Replay, present_ms: int) -> Markup:
-    """The age of the last sign of life of who works on a replay; in words when its lease is over.
+    """Return the age of the last heartbeat, with a warning once the lease has expired.
 
-    The page's script shows these words once it is, without another look here.
+    The page's script shows the warning at that time, without an update from the server.
     """
-    if replay.state not in _HELD or replay.heartbeat_ms is None:
+    if replay.state not in _CLAIMED or replay.heartbeat_ms is None:
         return escape(NOTHING)
     lease_s = cast("float", environment.globals["lease_s"])
     late_from_ms = replay.heartbeat_ms + round(lease_s * 1_000)
     return _macros(environment).heartbeat(replay.heartbeat_ms, present_ms, late_from_ms, lease_s)
 
 
-def awaited_by(replay: Replay) -> str | None:
-    """What a replay that nobody works on waits for, or why it ended early; in words."""
+def waiting_reason(replay: Replay) -> str | None:
+    """Return what an unclaimed replay waits for, or the error of an ended one."""
     if replay.state in TERMINAL:
         return replay.error
     if replay.state is not ReplayState.OPEN:
@@ -123,7 +123,7 @@ def awaited_by(replay: Replay) -> str | None:
 
 
 def counter_parts(counts: Mapping[ReplayState, int]) -> dict[str, str]:
-    """How many jobs there are in each state, and in all of them, as text."""
+    """Return the formatted numbers of jobs in each state and in all."""
     by_state = {str(state): count(counts.get(state, 0)) for state in ReplayState}
     return {ALL: count(sum(counts.values()))} | by_state
 

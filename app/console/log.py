@@ -1,5 +1,6 @@
-"""The log as operators look at it: topics, one topic, groups, one group."""
+"""Pages about the log, for operators: topics, consumer groups, processes, pipeline runs."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
@@ -7,27 +8,44 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from app.api.doors import DoorsDependency
-from app.console.addresses import address
-from app.console.gate import OperatorDependency
-from app.console.rendering import rendered
+from app.api.doors import Doors, DoorsDependency
+from app.api.paging import Cursor
+from app.console.formats import NOTHING, count
+from app.console.rendering import render_page
+from app.console.sessions import OperatorDependency
+from app.console.urls import page_url
+from app.domain.pipeline import SUBJECT_CHARS_MAX
+from app.domain.processes import Process
+from app.log.errors import LogError
 from app.log.inspection import GroupPage, TopicPage
+from app.log.inspection.figures import Cluster
+from app.log.zookeeper_health import ZooKeeperServer, zookeeper_health
 
 TOPICS: Final = "/console/log"
 GROUPS: Final = "/console/log/groups"
+PIPELINE: Final = "/console/log/pipeline"
 
 TOPICS_SHOWN: Final = 100
 GROUPS_SHOWN: Final = 50
 
-_NAME_CHARACTERS_MAX: Final = 249
-"""Of a topic, in Kafka; a group's id may be longer, and a part of it finds it."""
+_TOPIC_CHARACTERS_MAX: Final = 249
+"""Kafka's limit of topic names. Group ids may be longer; a part of one finds it."""
 
 _GROUP_CHARACTERS_MAX: Final = 1_000
 
+_DETAIL_WORDS: Final = {
+    "jobs": "jobs: {}",
+    "jobsMax": "max: {}",
+    "webhooks": "webhooks: {}",
+    "waitingEvents": "events queued: {}",
+}
+"""Words for the details that processes report. Unknown details are shown by name."""
+
 router = APIRouter()
 
-Containing = Annotated[str, Query(max_length=_NAME_CHARACTERS_MAX)]
+Containing = Annotated[str, Query(max_length=_TOPIC_CHARACTERS_MAX)]
 After = Annotated[str, Query(max_length=_GROUP_CHARACTERS_MAX)]
+RunField = Annotated[str, Query(max_length=SUBJECT_CHARS_MAX)]
 
 
 @router.get("/log")
@@ -42,7 +60,7 @@ async def topics_page(
     page = await run_in_threadpool(
         doors.inspector.topics, after=after, containing=containing, limit=TOPICS_SHOWN
     )
-    return await _listed(request, "log_topics.html", TOPICS, page, containing, after)
+    return await _list_page(request, "log_topics.html", TOPICS, page, containing, after)
 
 
 @router.get("/log/topics/{name}")
@@ -56,13 +74,13 @@ async def topic_page(
     """Show a topic with its partitions."""
     detail = await run_in_threadpool(doors.inspector.topic, name, start=start)
     here = f"/console/log/topics/{quote(name)}"
-    return await rendered(
+    return await render_page(
         request,
         "log_topic.html",
         detail=detail,
         topic=detail.topic,
         first=here if start else None,
-        following=detail.next_from and address(here, {"start": str(detail.next_from)}),
+        following=detail.next_from and page_url(here, {"start": str(detail.next_from)}),
     )
 
 
@@ -74,11 +92,11 @@ async def groups_page(
     containing: Containing = "",
     after: After = "",
 ) -> Response:
-    """List consumer groups by id; mirrors, which read by groups, among them."""
+    """List consumer groups by id, including those of mirrors."""
     page = await run_in_threadpool(
         doors.inspector.groups, after=after, containing=containing, limit=GROUPS_SHOWN
     )
-    return await _listed(
+    return await _list_page(
         request, "log_groups.html", GROUPS, page, containing, after, group_url=group_url
     )
 
@@ -90,20 +108,20 @@ async def group_page(
     _viewer: OperatorDependency,
     group_id: Annotated[str, Query(alias="id", max_length=_GROUP_CHARACTERS_MAX)] = "",
 ) -> Response:
-    """Show a group: its members, and how far each partition is read, by whom."""
+    """Show a consumer group: its members, and the lag and owner of each partition."""
     detail = await run_in_threadpool(doors.inspector.group, group_id)
     members = {member.id: member for member in detail.members}
-    return await rendered(
+    return await render_page(
         request, "log_group.html", detail=detail, group=detail.group, members=members
     )
 
 
 def group_url(group_id: str) -> str:
-    """Where a group is shown; its id may hold any character."""
-    return address("/console/log/group", {"id": group_id})
+    """Return the URL of a group's page. The id may contain any character."""
+    return page_url("/console/log/group", {"id": group_id})
 
 
-async def _listed(
+async def _list_page(
     request: Request,
     template: str,
     here: str,
@@ -112,15 +130,91 @@ async def _listed(
     after: str,
     **context: Any,
 ) -> Response:
-    """A page of a list, with the way to its first page and to the next."""
+    """Return a page of a list, with links to its first and next page."""
     fields = {"containing": containing}
-    following = page.next_after and address(here, fields | {"after": page.next_after})
-    return await rendered(
+    following = page.next_after and page_url(here, fields | {"after": page.next_after})
+    return await render_page(
         request,
         template,
         page=page,
         containing=containing,
-        first=address(here, fields) if after else None,
+        first=page_url(here, fields) if after else None,
         following=following,
         **context,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _ProcessOverview:
+    """Everything on the page of processes. `log_error` is why the log's part is missing."""
+
+    cluster: Cluster | None
+    mirrors: GroupPage | None
+    log_error: str | None
+    zookeeper: tuple[ZooKeeperServer, ...]
+    processes: tuple[Process, ...]
+
+
+@router.get("/log/processes")
+async def processes_page(
+    request: Request, doors: DoorsDependency, _viewer: OperatorDependency
+) -> Response:
+    """Show brokers, ZooKeeper and the service's processes, with an error for an unreachable log."""
+    overview = await run_in_threadpool(_read_processes, doors)
+    return await render_page(
+        request, "log_processes.html", overview=overview, describe_process=describe_process
+    )
+
+
+def describe_process(process: Process) -> str:
+    """Return the details that a process reports, in words."""
+    details = dict(process.details)
+    words = [] if details.pop("ready", 1) else ["waiting for partitions"]
+    words += [
+        _DETAIL_WORDS.get(name, name + ": {}").format(count(number))
+        for name, number in details.items()
+    ]
+    return ", ".join(words) or NOTHING
+
+
+def _read_processes(doors: Doors) -> _ProcessOverview:
+    cluster = mirrors = log_error = None
+    try:
+        cluster = doors.inspector.cluster()
+        mirrors = doors.inspector.mirrors()
+    except LogError as error:
+        log_error = str(error)
+    zookeeper = zookeeper_health(doors.settings.zookeeper)
+    return _ProcessOverview(cluster, mirrors, log_error, zookeeper, doors.store.processes())
+
+
+@router.get("/log/pipeline")
+async def pipeline_page(
+    request: Request,
+    doors: DoorsDependency,
+    _viewer: OperatorDependency,
+    job: RunField = "",
+    subject: RunField = "",
+    cursor: Cursor = None,
+) -> Response:
+    """Show the last run of each pipeline job, or all runs of one job on one subject."""
+    if job and subject:
+        page = await run_in_threadpool(doors.store.pipeline_runs, job, subject, cursor or None)
+    else:
+        page = await run_in_threadpool(
+            doors.store.latest_pipeline_runs, job or None, subject or None, cursor or None
+        )
+    return await render_page(
+        request,
+        "log_pipeline.html",
+        runs=page.items,
+        is_history=bool(job and subject),
+        job=job,
+        subject=subject,
+        runs_url=_runs_url,
+        following=page.next_cursor and _runs_url(job, subject, page.next_cursor),
+    )
+
+
+def _runs_url(job: str, subject: str, cursor: str = "") -> str:
+    return page_url(PIPELINE, {"job": job, "subject": subject, "cursor": cursor})

@@ -1,4 +1,4 @@
-"""The messages of a topic, a page at a time; and from one that is owed, the way to a replay."""
+"""The messages of a topic, page by page, with a link to a replay from each delivery."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -11,11 +11,11 @@ from starlette.responses import Response
 
 from app.api.doors import DoorsDependency
 from app.api.problems import INVALID_REQUEST, FieldError, Problem
-from app.console.addresses import NEW_REPLAY, address
-from app.console.form_times import field_time, read_time
-from app.console.gate import OperatorDependency
-from app.console.refused_forms import refusal_of
-from app.console.rendering import rendered
+from app.console.formats import format_field_time, parse_field_time
+from app.console.forms import form_rejection
+from app.console.rendering import render_page
+from app.console.sessions import OperatorDependency
+from app.console.urls import NEW_REPLAY, page_url
 from app.domain.options import Source
 from app.domain.windows import TimeUnreadable
 from app.log.browser import BrowseQuestion, Content, Message, MessagePage, Order
@@ -25,21 +25,21 @@ from app.log.topics import DELIVERY_ARCHIVE, DELIVERY_LOG
 FIELDS: Final = ("from", "partition", "offset", "time")
 
 HEX_BYTES_MAX: Final = 4_096
-"""Shown as hex; a page of fifty whole values would be megabytes."""
+"""Bytes of a hex dump. A page of fifty complete values would be megabytes."""
 
 PREVIEW_CHARACTERS: Final = 150
 
 _DIGITS_MAX: Final = 19
 
 _SOURCES: Final = {DELIVERY_LOG: Source.LOG, DELIVERY_ARCHIVE: Source.ARCHIVE}
-"""What replays read each of these topics as."""
+"""The replay source of each topic with deliveries."""
 
 router = APIRouter()
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
-    """The fields of the form as they were typed; `origin` is where to begin."""
+class BrowseForm:
+    """The values of the form. `origin` is where to start."""
 
     origin: str
     partition: str
@@ -51,31 +51,31 @@ class Typed:
 async def messages_page(
     name: str, request: Request, doors: DoorsDependency, _viewer: OperatorDependency
 ) -> Response:
-    """Browse a topic from its newest or oldest message, from an offset or a time."""
+    """Show messages from the newest, the oldest, an offset or a time."""
     query = request.query_params
-    typed = Typed(
+    typed = BrowseForm(
         query.get("from", "newest"),
         query.get("partition", "").strip(),
         query.get("offset", "").strip(),
         query.get("time", "").strip(),
     )
     page: MessagePage | None = None
-    refusal = None
+    rejection = None
     try:
-        question = _question(name, typed, query.get("cursor"))
+        question = _parse_question(name, typed, query.get("cursor"))
         page = await run_in_threadpool(doors.browser.browse, question)
-    except (Problem, BrowseRefused) as refused:
-        refusal = refusal_of(refused, FIELDS)
+    except (Problem, BrowseRefused) as error:
+        rejection = form_rejection(error, FIELDS)
     here = f"/console/log/topics/{quote(name)}/messages"
-    return await rendered(
+    return await render_page(
         request,
         "log_messages.html",
-        200 if refusal is None else refusal.status,
+        200 if rejection is None else rejection.status,
         name=name,
         here=here,
         typed=typed,
         page=page,
-        refusal=refusal,
+        rejection=rejection,
         replay_url=partial(_replay_url, _SOURCES.get(name)),
         hex_lines=hex_lines,
         preview=preview,
@@ -84,34 +84,36 @@ async def messages_page(
     )
 
 
-def _question(topic: str, typed: Typed, cursor: str | None) -> BrowseQuestion:
-    """What the form asks for. A time shows what came from then on, the oldest first.
+def _parse_question(topic: str, typed: BrowseForm, cursor: str | None) -> BrowseQuestion:
+    """Return the query of a form. From a time or an offset, the oldest message comes first.
 
     Raises:
-        Problem: a field is no number, or no time.
+        Problem: a field is not a number or not a time.
     """
     if cursor:
         return BrowseQuestion(topic, cursor=cursor)
-    partition = _number("partition", typed.partition)
+    partition = _parse_number("partition", typed.partition)
     match typed.origin:
         case "newest":
             return BrowseQuestion(topic, partition)
         case "oldest":
             return BrowseQuestion(topic, partition, Order.OLDEST)
         case "offset":
-            offset = _number("offset", typed.offset)
+            offset = _parse_number("offset", typed.offset)
             if offset is None:
                 raise Problem.of_fields(
-                    INVALID_REQUEST, [FieldError("offset", None, "required to begin there")]
+                    INVALID_REQUEST, [FieldError("offset", None, "required to start at an offset")]
                 )
             return BrowseQuestion(topic, partition, Order.OLDEST, offset=offset)
         case "time":
-            return BrowseQuestion(topic, partition, Order.OLDEST, time_ms=_time("time", typed.time))
+            return BrowseQuestion(
+                topic, partition, Order.OLDEST, time_ms=_parse_time("time", typed.time)
+            )
     allowed = "newest, oldest, offset, time"
     raise Problem.of_fields(INVALID_REQUEST, [FieldError("from", typed.origin, allowed)])
 
 
-def _number(field: str, text: str) -> int | None:
+def _parse_number(field: str, text: str) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
@@ -119,36 +121,36 @@ def _number(field: str, text: str) -> int | None:
     return int(text)
 
 
-def _time(field: str, text: str) -> int:
+def _parse_time(field: str, text: str) -> int:
     try:
-        return read_time(text)
+        return parse_field_time(text)
     except TimeUnreadable as error:
-        refused = FieldError(field, text or None, error.allowed)
-        raise Problem.of_fields(INVALID_REQUEST, [refused]) from None
+        invalid = FieldError(field, text or None, error.allowed)
+        raise Problem.of_fields(INVALID_REQUEST, [invalid]) from None
 
 
-def _cursor_url(here: str, typed: Typed, cursor: str | None) -> str | None:
+def _cursor_url(here: str, typed: BrowseForm, cursor: str | None) -> str | None:
     if cursor is None:
         return None
-    # What was typed comes along, for the form to show still where the pages began.
+    # The form keeps its values on the following pages.
     fields = {"from": typed.origin, "partition": typed.partition, "offset": typed.offset}
     fields |= {"time": typed.time, "cursor": cursor}
-    return address(here, fields)
+    return page_url(here, fields)
 
 
 def _replay_url(source: Source | None, message: Message) -> str | None:
-    """Where a replay from this message on is asked for: of its webhook, from its time on."""
+    """Return the URL of a new replay for the webhook of a message, from its time."""
     key = message.key
     if source is None or message.time_ms is None or key is None or key.text is None:
         return None
-    fields = {"webhookId": key.text, "from": field_time(message.time_ms)}
+    fields = {"webhookId": key.text, "from": format_field_time(message.time_ms)}
     if source is not Source.LOG:
         fields["source"] = source.value
-    return address(NEW_REPLAY, fields)
+    return page_url(NEW_REPLAY, fields)
 
 
 def preview(content: Content | None) -> str:
-    """The beginning of a value on one line."""
+    """Return the start of a value on one line."""
     if content is None:
         return "null"
     if content.text is None:
@@ -162,7 +164,7 @@ def preview(content: Content | None) -> str:
 
 
 def hex_lines(raw: bytes) -> str:
-    """The first bytes as a dump: offset, sixteen bytes in hex, and what of them is ASCII."""
+    """Return the first bytes as a hex dump: offset, sixteen bytes in hex, and in ASCII."""
     shown = raw[:HEX_BYTES_MAX]
     lines = []
     for start in range(0, len(shown), 16):

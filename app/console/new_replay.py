@@ -1,4 +1,4 @@
-"""Asking for a replay: a form, what it would bring, and its start, in this order."""
+"""Creating a replay: the form, a preview with a dry run, and the start."""
 
 import secrets
 from dataclasses import dataclass
@@ -16,23 +16,21 @@ from app.api.problems import INVALID_REQUEST, UNAVAILABLE, FieldError, Problem
 from app.api.refusals import problem_of
 from app.api.replay_requests import check, check_options, queue_replay
 from app.api.request_log import LOGGER
-from app.console.addresses import NEW_REPLAY
-from app.console.audit import note_change
-from app.console.forms import ChangeForm
-from app.console.gate import ChangerDependency, Viewer, ViewerDependency
-from app.console.job_filters import JOBS
-from app.console.notices import did
-from app.console.refused_forms import REFUSALS, Refusal, read_body, refusal_of
-from app.console.rendering import rendered
+from app.console.audit import log_change
+from app.console.flash_messages import flash_query
+from app.console.forms import REJECTIONS, ChangeForm, FormRejection, form_rejection, parse_body
+from app.console.rendering import render_page
 from app.console.replay_forms import (
     DEFAULTS,
     FIELDS,
     LAST,
-    body_of,
-    fields_of,
-    fields_of_replay,
     last_window,
+    prefilled_fields,
+    replay_fields,
+    request_body,
 )
+from app.console.sessions import EditorDependency, Viewer, ViewerDependency
+from app.console.urls import JOBS, NEW_REPLAY
 from app.domain.accounts import ApiKey
 from app.domain.filters import ReplayFilter
 from app.domain.model import NewReplay, Webhook
@@ -42,18 +40,18 @@ from app.store import Store
 from app.store.errors import ActiveReplayExists, NotFound
 
 WEBHOOKS_MAX: Final = 100
-"""Of more, nobody finds the one they mean in a list: its id is asked for instead."""
+"""The longest list of webhooks to choose from. With more, the form has an input for the id."""
 
-_ONCE_CHARACTERS_MAX: Final = 64
+_KEY_CHARACTERS_MAX: Final = 64
 
 router = APIRouter()
 
 
 @dataclass(frozen=True, slots=True)
-class Preview:
-    """A replay before it is started: what it would bring, unless only its restore can tell.
+class ReplayPreview:
+    """A replay before its start. An archive replay has no estimate.
 
-    `active_id` is the replay that its webhook has, and that would have to be over first.
+    `active_id` is the active replay of the webhook, which blocks the start.
     """
 
     new: NewReplay
@@ -63,37 +61,35 @@ class Preview:
 
 
 @router.get("/replays/new")
-async def form_page(
-    request: Request, doors: DoorsDependency, viewer: ChangerDependency
-) -> Response:
-    """Ask what is to be replayed; the query may say some of it, or name a job to be like."""
+async def form_page(request: Request, doors: DoorsDependency, viewer: EditorDependency) -> Response:
+    """Show the form. The query may prefill fields, or name a job to clone."""
     query = request.query_params
     clone_of = query.get("cloneOf")
     typed = dict(DEFAULTS)
     if clone_of:
         replay = await run_in_threadpool(doors.store.replay, clone_of, of_account=viewer.key.sees)
-        typed |= fields_of_replay(replay)
-    typed |= fields_of({name: query[name] for name in FIELDS if name in query})
-    return await _form(request, doors, viewer, typed, None)
+        typed |= replay_fields(replay)
+    typed |= prefilled_fields({name: query[name] for name in FIELDS if name in query})
+    return await _render_form(request, doors, viewer, typed, None)
 
 
 @router.post("/replays/new")
-async def preview(
+async def preview_page(
     request: Request, doors: DoorsDependency, viewer: ViewerDependency, form: ChangeForm
 ) -> Response:
-    """Say what a replay would bring, and ask whether it is to be started."""
+    """Show a dry run of the replay, with a button to start it."""
     typed = {name: form[name] for name in FIELDS}
     try:
         if last := form["last"]:
             typed |= last_window(last, now_ms())
-        new = read_body(ReplayRequest, body_of(typed)).new_replay
-        found = await _preview(doors, viewer.key, new)
-    except REFUSALS as error:
-        return await _form(request, doors, viewer, typed, error)
-    return await rendered(
+        new = parse_body(ReplayRequest, request_body(typed)).new_replay
+        preview = await _preview(doors, viewer.key, new)
+    except REJECTIONS as error:
+        return await _render_form(request, doors, viewer, typed, error)
+    return await render_page(
         request,
         "replay_preview.html",
-        preview=found,
+        preview=preview,
         typed=typed,
         once=secrets.token_urlsafe(16),
         change=f"{NEW_REPLAY}?{urlencode(typed)}",
@@ -104,41 +100,42 @@ async def preview(
 async def start(
     request: Request, doors: DoorsDependency, viewer: ViewerDependency, form: ChangeForm
 ) -> Response:
-    """Queue a replay: once, however often its button is pressed."""
+    """Queue a replay. The form's idempotency key prevents a second one."""
     typed = {name: form[name] for name in FIELDS}
     once = form["once"]
-    if not 0 < len(once) <= _ONCE_CHARACTERS_MAX:
-        allowed = f"1 to {_ONCE_CHARACTERS_MAX} characters"
+    if not 0 < len(once) <= _KEY_CHARACTERS_MAX:
+        allowed = f"1 to {_KEY_CHARACTERS_MAX} characters"
         raise Problem.of_fields(INVALID_REQUEST, [FieldError("once", None, allowed)])
     try:
-        new = read_body(ReplayRequest, body_of(typed)).new_replay
+        new = parse_body(ReplayRequest, request_body(typed)).new_replay
         check_options(new, is_dry_run=False)
         replay = await queue_replay(doors, viewer.key, new, once)
-    except REFUSALS as error:
-        response = await _form(request, doors, viewer, typed, error)
-        note_change(request, viewer.key, "createReplay", None, response.status_code)
+    except REJECTIONS as error:
+        response = await _render_form(request, doors, viewer, typed, error)
+        log_change(request, viewer.key, "createReplay", None, response.status_code)
         return response
-    note_change(request, viewer.key, "createReplay", replay.id, 303)
-    return RedirectResponse(f"{JOBS}/{replay.id}?{did('start')}", 303)
+    log_change(request, viewer.key, "createReplay", replay.id, 303)
+    return RedirectResponse(f"{JOBS}/{replay.id}?{flash_query('start')}", 303)
 
 
-async def _form(
+async def _render_form(
     request: Request,
     doors: Doors,
     viewer: Viewer,
     typed: dict[str, str],
     error: Exception | None,
 ) -> Response:
-    """The form, with what was typed; of one that was refused, with why."""
-    refusal = None if error is None else _refusal(error)
-    webhooks = await run_in_threadpool(_webhooks, doors.store, viewer.key, typed["webhookId"])
-    return await rendered(
+    rejection = None if error is None else _rejection(error)
+    webhooks = await run_in_threadpool(
+        _webhook_choices, doors.store, viewer.key, typed["webhookId"]
+    )
+    return await render_page(
         request,
         "replay_new.html",
-        200 if refusal is None else refusal.status,
+        200 if rejection is None else rejection.status,
         typed=typed,
         defaults=DEFAULTS,
-        refusal=refusal,
+        rejection=rejection,
         active_id=error.replay_id if isinstance(error, ActiveReplayExists) else None,
         webhooks=webhooks,
         last=LAST,
@@ -146,43 +143,43 @@ async def _form(
     )
 
 
-def _refusal(error: Exception) -> Refusal:
+def _rejection(error: Exception) -> FormRejection:
     if isinstance(error, NotFound):
-        return Refusal(404, "", {"webhookId": str(error)})
+        return FormRejection(404, "", {"webhookId": str(error)})
     problem = problem_of(error, "")
     if problem.kind.status >= 500:
         if problem.kind is UNAVAILABLE:
             LOGGER.warning("unavailable", extra={"cause": str(error)})
-        # It may answer the next time: what was typed is kept.
-        return Refusal(problem.kind.status, f"{problem.detail}; try again")
-    return refusal_of(error, FIELDS)
+        # The error may be transient, so the form keeps its values.
+        return FormRejection(problem.kind.status, f"{problem.detail}; try again")
+    return form_rejection(error, FIELDS)
 
 
-def _webhooks(store: Store, key: ApiKey, chosen: str) -> tuple[Webhook, ...] | None:
-    """The webhooks to choose from; None where an id is to be typed."""
+def _webhook_choices(store: Store, key: ApiKey, chosen: str) -> tuple[Webhook, ...] | None:
+    """Return the webhooks to choose from; None if the form needs an input for the id."""
     page = store.webhooks(limit=WEBHOOKS_MAX, of_account=key.sees)
     is_listed = not chosen or any(webhook.id == chosen for webhook in page.items)
     return page.items if page.next_cursor is None and page.items and is_listed else None
 
 
-async def _preview(doors: Doors, key: ApiKey, new: NewReplay) -> Preview:
-    """What a replay would bring.
+async def _preview(doors: Doors, key: ApiKey, new: NewReplay) -> ReplayPreview:
+    """Return the preview of a replay.
 
     Raises:
-        Those of `REFUSALS`.
+        One of `REJECTIONS`: the replay cannot be created.
     """
     check_options(new, is_dry_run=False)
     estimate = None
     if new.source is Source.LOG:
         with doors.estimates.place(key):
             estimate = await run_in_threadpool(estimate_replay, doors, key, new)
-    return await run_in_threadpool(_with_webhook, doors, key, new, estimate)
+    return await run_in_threadpool(_read_preview, doors, key, new, estimate)
 
 
-def _with_webhook(
+def _read_preview(
     doors: Doors, key: ApiKey, new: NewReplay, estimate: EstimateDocument | None
-) -> Preview:
+) -> ReplayPreview:
     webhook = check(doors, key, new)
     wanted = ReplayFilter(ACTIVE, webhook.id)
     active = doors.store.replays(wanted, limit=1, of_account=key.sees).items
-    return Preview(new, webhook, estimate, active[0].id if active else None)
+    return ReplayPreview(new, webhook, estimate, active[0].id if active else None)

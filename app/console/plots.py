@@ -1,33 +1,49 @@
-"""How fast a replay was over time, as a plot: what is drawn, and the same in words. Pure."""
+"""Plots as SVG coordinates, with a text alternative: the rate of a replay, and bars of deliveries.
+
+Pure.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 from app.console.formats import count, moment
+from app.domain.hours import HOUR_MS
+from app.domain.missed import MissedHour
 from app.domain.samples import Sample
+from app.domain.tallies import DeliveryTally, Span
+from app.domain.windows import DAY_MS
 
 WIDTH: Final = 600
 HEIGHT: Final = 100
-"""The units of the drawing, which is stretched to the room that there is."""
+"""The size of the SVG's view box, which CSS stretches."""
 
 STEPS_MAX: Final = 200
-"""A step is three units wide then, and the drawing has a few kilobytes."""
+"""Steps of a rate plot: each is three units wide, and the SVG has a few kilobytes."""
 
 ROWS_MAX: Final = 30
-"""Of the plot as a table; more of them nobody would listen to."""
+"""Rows of a plot's table, which screen readers read aloud."""
 
 _UNITS_S: Final = (("second", 1), ("minute", 60), ("hour", 3_600))
 
-_ROUND: Final = (1, 2, 4, 6, 8, 10)
-"""Where an axis may end, but for the power of ten: the half of it is as round."""
+_AXIS_ENDS: Final = (1, 2, 4, 6, 8, 10)
+"""Upper ends of an axis, up to a power of ten: their halves are round as well."""
+
+_AXIS_END_MIN: Final = 2
+"""The lowest upper end of an axis of counts: its half is a whole number."""
+
+_GAP: Final = 0.2
+"""The share of a bar's width that separates it from the next."""
+
+_HEIGHT_MIN: Final = 3
+"""The lowest height of a bar: one missed event among thousands must be visible."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """The events `[from_ms, to_ms)` that came below the checkpoint between two samples."""
+class RateInterval:
+    """The events processed in `[from_ms, to_ms)`, the time between two samples."""
 
     from_ms: int
     to_ms: int
@@ -35,26 +51,26 @@ class Stretch:
 
     @property
     def events_s(self) -> float:
-        """Events in a second."""
+        """Events per second."""
         return self.events * 1_000 / (self.to_ms - self.from_ms)
 
 
-class Row(NamedTuple):
-    """A line of the plot as a table: `pace` is in the unit of the plot."""
+class RateRow(NamedTuple):
+    """A row of a rate plot's table. `rate` is in the unit of the plot."""
 
     from_ms: int
     to_ms: int
     events: int
-    pace: str
+    rate: str
 
 
 @dataclass(frozen=True, slots=True)
-class PacePlot:
-    """A step for each stretch of a replay, from its first sample to its last.
+class RatePlot:
+    """A step line of a replay's rate, from its first sample to its last.
 
-    `line` and `area` are path data in a box of `WIDTH` to `HEIGHT`. `levels` are the labels of the
-    vertical axis from its top to zero, in events in a `unit`; `times` those of the horizontal one
-    from left to right. `words` say what the drawing shows, and `rows` are it in numbers.
+    `line` and `area` are path data in a box of `WIDTH` by `HEIGHT`. `levels` label the vertical
+    axis from top to zero, in events per `unit`; `times` the horizontal one from left to right.
+    `words` is the text alternative, `rows` the table.
     """
 
     line: str
@@ -63,48 +79,80 @@ class PacePlot:
     unit: str
     times: tuple[str, ...]
     words: str
-    rows: tuple[Row, ...]
+    rows: tuple[RateRow, ...]
 
 
-def pace_plot(samples: Sequence[Sample]) -> PacePlot | None:
-    """The plot of these samples, the oldest first; None of fewer than two, which tell no pace."""
+class BarStack(NamedTuple):
+    """The values of one bar: a good part with a bad part on top."""
+
+    start_ms: int
+    good: int
+    bad: int
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A bar in a box of `WIDTH` by `HEIGHT`. Y grows downwards."""
+
+    x: float
+    width: float
+    good_y: float
+    good_height: float
+    bad_y: float
+    bad_height: float
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class BarPlot:
+    """Bars with the labels of the axes: `levels` from top to zero, `times` from left to right."""
+
+    bars: tuple[Bar, ...]
+    levels: tuple[str, ...]
+    times: tuple[str, ...]
+    words: str
+
+
+def rate_plot(samples: Sequence[Sample]) -> RatePlot | None:
+    """Return the plot of samples, oldest first. None for fewer than two, which have no rate."""
     if len(samples) < 2:
         return None
-    stretches = stretches_between(samples)
-    steps = merged(stretches, STEPS_MAX)
+    intervals = rate_intervals(samples)
+    steps = merge_intervals(intervals, STEPS_MAX)
     highest = max(step.events_s for step in steps)
-    unit, unit_s = _unit(highest)
+    unit, unit_s = _rate_unit(highest)
     top = axis_end(highest * unit_s)
-    line = _line(steps, top / unit_s)
-    return PacePlot(
+    line = _step_line(steps, top / unit_s)
+    return RatePlot(
         line=line,
         area=f"{line}V{HEIGHT}H0Z",
-        levels=tuple(_number(top * share) for share in (1, 0.5, 0)),
+        levels=tuple(_format_rate(top * share) for share in (1, 0.5, 0)),
         unit=unit,
-        times=_times(steps[0].from_ms, steps[-1].to_ms),
-        words=_words(steps, unit, unit_s),
+        times=_rate_times(steps[0].from_ms, steps[-1].to_ms),
+        words=_rate_words(steps, unit, unit_s),
         rows=tuple(
-            Row(each.from_ms, each.to_ms, each.events, _number(each.events_s * unit_s))
-            for each in merged(stretches, ROWS_MAX)
+            RateRow(each.from_ms, each.to_ms, each.events, _format_rate(each.events_s * unit_s))
+            for each in merge_intervals(intervals, ROWS_MAX)
         ),
     )
 
 
-def stretches_between(samples: Sequence[Sample]) -> tuple[Stretch, ...]:
-    """What was done from each sample to the next."""
+def rate_intervals(samples: Sequence[Sample]) -> tuple[RateInterval, ...]:
+    """Return the intervals between consecutive samples."""
     return tuple(
-        # A database whose clock was set back puts a later sample before an earlier one.
-        Stretch(one.at_ms, next_one.at_ms, max(0, _events(next_one) - _events(one)))
+        # After the database's clock was set back, a later sample may sort before an earlier one.
+        RateInterval(one.at_ms, next_one.at_ms, max(0, _events(next_one) - _events(one)))
         for one, next_one in pairwise(samples)
     )
 
 
-def merged(stretches: Sequence[Stretch], at_most: int) -> tuple[Stretch, ...]:
-    """The same in at most so many stretches: neighbours are taken together."""
-    size = math.ceil(len(stretches) / at_most)
-    groups = (stretches[start : start + size] for start in range(0, len(stretches), size))
+def merge_intervals(intervals: Sequence[RateInterval], at_most: int) -> tuple[RateInterval, ...]:
+    """Merge neighbours until at most this many intervals are left."""
+    size = math.ceil(len(intervals) / at_most)
+    groups = (intervals[start : start + size] for start in range(0, len(intervals), size))
     return tuple(
-        Stretch(group[0].from_ms, group[-1].to_ms, sum(each.events for each in group))
+        RateInterval(group[0].from_ms, group[-1].to_ms, sum(each.events for each in group))
         for group in groups
     )
 
@@ -114,8 +162,8 @@ def _events(sample: Sample) -> int:
     return counts.delivered + counts.duplicates + counts.failed
 
 
-def _unit(highest_events_s: float) -> tuple[str, int]:
-    """The shortest time in which there is an event at all, and its seconds."""
+def _rate_unit(highest_events_s: float) -> tuple[str, int]:
+    """Return the shortest unit of time with at least one event, and its seconds."""
     for name, seconds in _UNITS_S:
         if highest_events_s * seconds >= 1:
             return name, seconds
@@ -123,44 +171,127 @@ def _unit(highest_events_s: float) -> tuple[str, int]:
 
 
 def axis_end(highest: float) -> float:
-    """The next round number, for an axis to end at that begins at zero."""
+    """Return the upper end of an axis from zero: the next round number."""
     if highest == 0:
         return 1
     power = 10.0 ** math.floor(math.log10(highest))
-    return next(step * power for step in _ROUND if highest <= step * power)
+    return next(step * power for step in _AXIS_ENDS if highest <= step * power)
 
 
-def _number(events: float) -> str:
+def _format_rate(events: float) -> str:
     return count(round(events)) if events >= 10 else f"{events:.3g}"
 
 
-def _line(steps: Sequence[Stretch], axis_end_s: float) -> str:
+def _step_line(steps: Sequence[RateInterval], axis_end_s: float) -> str:
     start_ms, length_ms = steps[0].from_ms, steps[-1].to_ms - steps[0].from_ms
     parts = []
     for step in steps:
         x = WIDTH * (step.to_ms - start_ms) / length_ms
         y = HEIGHT * (1 - step.events_s / axis_end_s)
         parts.append(f"V{y:.1f}H{x:.1f}")
-    # The first step begins at its own height, not with a rise from zero.
+    # The line starts at the height of the first step, without a vertical edge.
     return "M0 " + parts[0].removeprefix("V") + "".join(parts[1:])
 
 
-def _times(from_ms: int, to_ms: int) -> tuple[str, ...]:
+def _rate_times(from_ms: int, to_ms: int) -> tuple[str, ...]:
     moments = [moment(at_ms) for at_ms in (from_ms, (from_ms + to_ms) // 2, to_ms)]
     is_one_day = moments[0][:10] == moments[-1][:10]
     # Of the form 2026-11-22 08:04:32.
     return tuple(text[11:] if is_one_day else text[5:16] for text in moments)
 
 
-def _words(steps: Sequence[Stretch], unit: str, unit_s: int) -> str:
+def _rate_words(steps: Sequence[RateInterval], unit: str, unit_s: int) -> str:
     start_ms, end_ms = steps[0].from_ms, steps[-1].to_ms
-    whole = Stretch(start_ms, end_ms, sum(step.events for step in steps))
-    paces = [step.events_s for step in steps]
+    whole = RateInterval(start_ms, end_ms, sum(step.events for step in steps))
+    rates = [step.events_s for step in steps]
     mean, lowest, highest, last = (
-        _number(events_s * unit_s)
-        for events_s in (whole.events_s, min(paces), max(paces), paces[-1])
+        _format_rate(events_s * unit_s)
+        for events_s in (whole.events_s, min(rates), max(rates), rates[-1])
     )
     return (
-        f"{count(whole.events)} events from {moment(start_ms)} to {moment(end_ms)}: {mean} per "
-        f"{unit} in the mean, between {lowest} and {highest}, {last} at last."
+        f"{count(whole.events)} events from {moment(start_ms)} to {moment(end_ms)}. Events per "
+        f"{unit}: mean {mean}, min {lowest}, max {highest}, last {last}."
     )
+
+
+def deliveries_plot(tallies: Iterable[DeliveryTally], from_ms: int, to_ms: int) -> BarPlot:
+    """Return live deliveries per five minutes of `[from_ms, to_ms)`: delivered, missed on top."""
+    width_ms = Span.SETTLED.width_ms
+    by_start = {tally.start_ms: tally for tally in tallies}
+    found = [
+        by_start.get(start_ms, DeliveryTally(start_ms))
+        for start_ms in range(from_ms, to_ms, width_ms)
+    ]
+    stacks = [
+        BarStack(
+            each.start_ms,
+            each.delivered,
+            each.missed,
+            f"{_time_label(each.start_ms)}: {count(each.delivered)} delivered, "
+            f"{count(each.missed)} missed",
+        )
+        for each in found
+    ]
+    delivered, missed = sum(each.delivered for each in found), sum(each.missed for each in found)
+    words = (
+        f"{count(delivered)} events delivered and {count(missed)} missed, per five minutes from "
+        f"{_time_label(from_ms)} to {_time_label(to_ms)}."
+    )
+    return _bar_plot(stacks, width_ms, words)
+
+
+def missed_plot(hours: Iterable[MissedHour], from_ms: int, to_ms: int) -> BarPlot:
+    """Return missed events per hour of `[from_ms, to_ms)`: good if replayed since, else bad."""
+    by_start = {hour.start_ms: hour for hour in hours}
+    first_ms = from_ms // HOUR_MS * HOUR_MS
+    stacks = [
+        _missed_stack(start_ms, by_start.get(start_ms))
+        for start_ms in range(first_ms, to_ms, HOUR_MS)
+    ]
+    replayed, missed = sum(each.good for each in stacks), sum(each.bad for each in stacks)
+    words = (
+        f"{count(replayed + missed)} events missed, per hour from {moment(first_ms)[:16]} to "
+        f"{moment(to_ms)[:16]}: {count(replayed)} in hours that were replayed since, "
+        f"{count(missed)} in hours that were not."
+    )
+    return _bar_plot(stacks, HOUR_MS, words)
+
+
+def _missed_stack(start_ms: int, hour: MissedHour | None) -> BarStack:
+    if hour is None:
+        return BarStack(start_ms, 0, 0, "")
+    status = "replayed since" if hour.is_replayed else "not replayed"
+    words = f"{moment(start_ms)[:16]}: {count(hour.missed)} missed, {status}"
+    missed = hour.missed
+    return BarStack(start_ms, missed * hour.is_replayed, missed * (not hour.is_replayed), words)
+
+
+def _bar_plot(stacks: Sequence[BarStack], width_ms: int, words: str) -> BarPlot:
+    top = axis_end(max(_AXIS_END_MIN, *(each.good + each.bad for each in stacks)))
+    width = WIDTH / len(stacks)
+    bars = tuple(
+        _bar(stack, index * width, width * (1 - _GAP), HEIGHT / top)
+        for index, stack in enumerate(stacks)
+        if stack.good or stack.bad
+    )
+    start_ms, end_ms = stacks[0].start_ms, stacks[-1].start_ms + width_ms
+    label = _time_label if end_ms - start_ms < DAY_MS else _date_label
+    times = tuple(label(at_ms) for at_ms in (start_ms, (start_ms + end_ms) // 2, end_ms))
+    levels = tuple(count(round(top * share)) for share in (1, 0.5, 0))
+    return BarPlot(bars, levels, times, words)
+
+
+def _bar(stack: BarStack, x: float, width: float, unit: float) -> Bar:
+    bad_height = max(stack.bad * unit, _HEIGHT_MIN) if stack.bad else 0
+    available = HEIGHT - bad_height
+    good_height = min(max(stack.good * unit, _HEIGHT_MIN), available) if stack.good else 0
+    good_y = HEIGHT - good_height
+    return Bar(x, width, good_y, good_height, good_y - bad_height, bad_height, stack.words)
+
+
+def _time_label(at_ms: int) -> str:
+    return moment(at_ms)[11:16]
+
+
+def _date_label(at_ms: int) -> str:
+    return moment(at_ms)[5:16]

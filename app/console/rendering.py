@@ -1,4 +1,4 @@
-"""Pages from templates. Everything that a template is given is text to it, never markup."""
+"""Pages rendered from templates, which escape every value."""
 
 from functools import cache
 from typing import Any, cast
@@ -11,17 +11,14 @@ from starlette.responses import HTMLResponse
 
 from app.api.doors import now_ms
 from app.console import formats
-from app.console.health import HealthWatch
-from app.console.notices import notice_of
+from app.console.flash_messages import flash_message
+from app.console.health import HealthMonitor
 from app.console.static_files import static_url
 
 
 @cache
 def environment(lease_s: float) -> Environment:
-    """The templates, with the formats of the console as their filters.
-
-    Rows say when the lease of who works on a job, of `lease_s`, is over.
-    """
+    """Return the templates with the console's filters. Rows mark leases older than `lease_s`."""
     made = Environment(
         autoescape=True,
         loader=PackageLoader("app.console"),
@@ -39,22 +36,22 @@ def environment(lease_s: float) -> Environment:
 
 @pass_context
 def _csrf_field(context: Context) -> Markup:
-    """What every form by which somebody changes something has to hold."""
+    """Return the hidden input that every form needs which changes something."""
     viewer = context["viewer"]
     return Markup('<input type="hidden" name="csrf" value="{}">').format(viewer.csrf)
 
 
 class Renderer:
-    """Makes pages, each with what its head shows: who is signed in, and how everything is."""
+    """Renders pages with the values of their header: the viewer and the health."""
 
-    def __init__(self, health: HealthWatch, lease_s: float) -> None:
+    def __init__(self, health: HealthMonitor, lease_s: float) -> None:
         self.environment = environment(lease_s)
         self._health = health
 
-    async def page(
+    async def render(
         self, request: Request, template: str, status: int = 200, **context: Any
     ) -> HTMLResponse:
-        """The page of a template."""
+        """Return the page of a template."""
         viewer = getattr(request.state, "viewer", None)
         health = None if viewer is None else await self._health.read()
         text = self.environment.get_template(template).render(
@@ -62,21 +59,21 @@ class Renderer:
             health=health,
             path=request.url.path,
             present_ms=now_ms(),
-            notice=notice_of(request.query_params),
+            flash=flash_message(request.query_params),
             **context,
         )
         return HTMLResponse(text, status)
 
 
-async def rendered(
+async def render_page(
     request: Request, template: str, status: int = 200, **context: Any
 ) -> HTMLResponse:
-    """The page of a template, for the one who asks."""
+    """Return the page of a template, for the viewer of a request."""
     renderer = cast("Renderer", request.app.state.renderer)
-    return await renderer.page(request, template, status, **context)
+    return await renderer.render(request, template, status, **context)
 
 
-def environment_of(request: Request) -> Environment:
-    """The templates of the application that a request came to."""
+def template_environment(request: Request) -> Environment:
+    """Return the templates of the application that serves a request."""
     renderer = cast("Renderer", request.app.state.renderer)
     return renderer.environment

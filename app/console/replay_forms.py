@@ -1,10 +1,10 @@
-"""The fields by which a replay is asked for, as texts, and what the API reads of them. Pure."""
+"""The fields of the new replay form, and the API request body with their values. Pure."""
 
 from collections.abc import Mapping
 from typing import Final
 
 from app.api.problems import INVALID_REQUEST, FieldError, Problem
-from app.console.form_times import field_time, read_time, with_zone
+from app.console.formats import add_utc, format_field_time, parse_field_time
 from app.domain.model import Replay
 from app.domain.options import EVENTS_PER_SECOND, Only, Source
 from app.domain.windows import TimeUnreadable
@@ -21,7 +21,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "batchSize": "1",
     "targetUrl": "",
 }
-"""What the form shows to who has said nothing, by the names that the API has for it."""
+"""The initial values of the form, by the API's names."""
 
 FIELDS: Final = tuple(DEFAULTS)
 
@@ -38,59 +38,61 @@ LAST: Final[Mapping[str, str]] = {
     "1440": "24 hours",
     "4320": "3 days",
 }
-"""Windows that end now, in words, by their minutes."""
+"""The windows that end now: minutes and label."""
 
 
 def last_window(minutes: str, now_ms: int) -> dict[str, str]:
-    """The fields of one of the windows of `LAST`, which is one of this moment from then on.
+    """Return the fields of a window of `LAST` that ends now.
 
     Raises:
-        Problem: there is no such window.
+        Problem: the window is not in `LAST`.
     """
     if minutes not in LAST:
         raise Problem.of_fields(INVALID_REQUEST, [FieldError("last", minutes, ", ".join(LAST))])
     to_ms = now_ms - now_ms % 1_000
-    return {"from": field_time(to_ms - int(minutes) * _MINUTE_MS), "to": field_time(to_ms)}
+    return {
+        "from": format_field_time(to_ms - int(minutes) * _MINUTE_MS),
+        "to": format_field_time(to_ms),
+    }
 
 
-def body_of(typed: Mapping[str, str]) -> dict[str, object]:
-    """The body of a request to the API; what is empty is left to its own default."""
+def request_body(typed: Mapping[str, str]) -> dict[str, object]:
+    """Return the API request body. Empty fields are left out, so the API's defaults apply."""
     body: dict[str, object] = {name: text for name, text in typed.items() if text}
-    # A window and a webhook have none: that they are missing is said in one way.
-    body |= {name: with_zone(typed[name]) for name in _TIMES if typed[name]}
-    body |= {name: _number(typed[name]) for name in _NUMBERS if typed[name]}
+    body |= {name: add_utc(typed[name]) for name in _TIMES if typed[name]}
+    body |= {name: _parse_number(typed[name]) for name in _NUMBERS if typed[name]}
     if typed["eventTypes"]:
-        # Spaces and ends of lines stand between globs, which hold none.
+        # Globs contain no white space.
         body["eventTypes"] = typed["eventTypes"].split()
     return body
 
 
-def _number(text: str) -> int | str:
+def _parse_number(text: str) -> int | str:
     is_number = text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
     return int(text) if is_number else text
 
 
-def fields_of(given: Mapping[str, str]) -> dict[str, str]:
-    """What a link says of a replay, as its fields show it: times in UTC, where they are times."""
-    return {name: _shown(name, text.strip()) for name, text in given.items()}
+def prefilled_fields(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the fields that a link prefills, with times in UTC."""
+    return {name: _format_field(name, text.strip()) for name, text in given.items()}
 
 
-def _shown(name: str, text: str) -> str:
+def _format_field(name: str, text: str) -> str:
     if name not in _TIMES or not text:
         return text
     try:
-        return field_time(read_time(text))
+        return format_field_time(parse_field_time(text))
     except TimeUnreadable:
         return text
 
 
-def fields_of_replay(replay: Replay) -> dict[str, str]:
-    """The fields of a replay like another one."""
+def replay_fields(replay: Replay) -> dict[str, str]:
+    """Return the fields that clone a replay."""
     options = replay.options
     return {
         "webhookId": replay.webhook_id,
-        "from": field_time(replay.window.from_ms),
-        "to": field_time(replay.window.to_ms),
+        "from": format_field_time(replay.window.from_ms),
+        "to": format_field_time(replay.window.to_ms),
         "source": replay.source.value,
         "only": options.only.value,
         "eventTypes": "\n".join(options.event_types),

@@ -1,4 +1,4 @@
-"""The style sheet and the script, which change with the version alone."""
+"""The style sheet, the script and the icon, with URLs that change with their content."""
 
 from functools import cache
 from hashlib import sha256
@@ -16,21 +16,24 @@ MEDIA_TYPES: Final = {
     "icon.svg": "image/svg+xml",
 }
 
-_A_YEAR: Final = "public, max-age=31536000, immutable"
+_ONE_YEAR: Final = "public, max-age=31536000, immutable"
 
 router = APIRouter()
 
 
 @router.get("/static/{name}")
 def static_file(name: str, version: Annotated[str, Query(alias="v")] = "") -> Response:
-    """Give a file; the version that was asked for may be kept, for `static_url` names another.
+    """Return a file, cacheable only if the requested version is the one served.
 
-    While processes of two versions serve, the page of one may ask the other for its files.
+    During an upgrade, a page of one version may request its files from a process of another.
     """
     if name not in MEDIA_TYPES:
-        raise Problem(NOT_FOUND, "no file has this name")
-    kept = _A_YEAR if version == _version(name) else "no-store"
-    return Response(_content(name), headers={"cache-control": kept}, media_type=MEDIA_TYPES[name])
+        raise Problem(
+            NOT_FOUND, f"no static file with this name; allowed: {', '.join(MEDIA_TYPES)}"
+        )
+    caching = _ONE_YEAR if version == _version(name) else "no-store"
+    headers = {"cache-control": caching}
+    return Response(_content(name), headers=headers, media_type=MEDIA_TYPES[name])
 
 
 @cache
@@ -44,5 +47,5 @@ def _version(name: str) -> str:
 
 
 def static_url(name: str) -> str:
-    """Where a page finds a file, by its name and content."""
+    """Return the URL of a file, with a hash of its content."""
     return f"/console/static/{name}?v={_version(name)}"

@@ -1,6 +1,7 @@
-"""A webhook's own page: how its receiver fares, what it missed, what it is owed."""
+"""The page of a webhook: its status, recent deliveries, missed events, rules and jobs."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -9,32 +10,64 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from app.api.doors import Doors, DoorsDependency, now_ms
-from app.console.gate import Viewer, ViewerDependency
-from app.console.job_filters import jobs_url
 from app.console.job_rows import RowStyle, job_rows
-from app.console.missed import missed_of
-from app.console.receiver_plots import settled_plot
-from app.console.rendering import environment_of, rendered
+from app.console.plots import BarPlot, deliveries_plot, missed_plot
+from app.console.rendering import render_page, template_environment
+from app.console.sessions import Viewer, ViewerDependency
+from app.console.urls import NEW_REPLAY, jobs_url, page_url
 from app.domain.filters import ReplayFilter
 from app.domain.missed import MissedHour
 from app.domain.model import Replay, Webhook
+from app.domain.options import Only
 from app.domain.rules import Rule
 from app.domain.tallies import DeliveryTally, Span, last_hour_from_ms, summed
+from app.domain.windows import format_time
 from app.store.pages import Page
 
 ROW_STYLE: Final = RowStyle(boxes=False, accounts=False, webhooks=False)
 
-RULES: Final = 20
-"""Of up to ten thousand; the API lists all."""
+RULES_SHOWN: Final = 20
+"""Of up to ten thousand. The API lists all."""
 
-JOBS: Final = 5
-"""The latest; the list of jobs has all of them."""
+JOBS_SHOWN: Final = 5
+"""The latest. The list of jobs has all."""
 
 router = APIRouter()
 
 
+class MissedHourRow(NamedTuple):
+    """An hour with missed events, and the URL of a new replay for it."""
+
+    hour: MissedHour
+    href: str
+
+
+@dataclass(frozen=True, slots=True)
+class MissedRange:
+    """The range from the first to the last hour that has not been replayed.
+
+    Its hours without a replay missed `events` events, the other hours in the range `repeated`.
+    """
+
+    from_ms: int
+    to_ms: int
+    events: int
+    repeated: int
+    href: str
+
+
+@dataclass(frozen=True, slots=True)
+class MissedEvents:
+    """All hours with missed events, latest first. `open` is None if all were replayed."""
+
+    rows: tuple[MissedHourRow, ...]
+    events: int
+    open: MissedRange | None
+    plot: BarPlot
+
+
 class RuleRow(NamedTuple):
-    """A rule, the values of its conditions written as JSON: 42 is not "42"."""
+    """A rule. Values of conditions are JSON, so that 42 and "42" differ."""
 
     name: str
     event_types: tuple[str, ...]
@@ -42,11 +75,11 @@ class RuleRow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """All that the page shows, as one hop to a thread found it."""
+class _WebhookDetails:
+    """Everything on the page, read in one call on a worker thread."""
 
     webhook: Webhook
-    settled: tuple[DeliveryTally, ...]
+    tallies: tuple[DeliveryTally, ...]
     missed: tuple[MissedHour, ...]
     rules: Page[Rule]
     replays: Page[Replay]
@@ -58,59 +91,61 @@ async def webhook_page(
     webhook_id: str, request: Request, doors: DoorsDependency, viewer: ViewerDependency
 ) -> Response:
     """Show a webhook."""
-    return await show(request, doors, viewer, webhook_id)
+    return await render_webhook(request, doors, viewer, webhook_id)
 
 
-async def show(
+async def render_webhook(
     request: Request,
     doors: Doors,
     viewer: Viewer,
     webhook_id: str,
     status: int = 200,
-    **came_of_it: Any,
+    **result: Any,
 ) -> Response:
-    """The page of a webhook, and what came of what was just asked for on it.
+    """Return the page of a webhook, with the result of an action: `test` or `error`.
 
     Raises:
-        WebhookNotFound: there is none of this id, or it is another account's.
+        WebhookNotFound: no webhook of the viewer has this id.
     """
     present_ms = now_ms()
     history_from_ms = present_ms - doors.settings.history_ms
     hour_from_ms = last_hour_from_ms(present_ms)
-    look = await run_in_threadpool(_look, doors, viewer, webhook_id, hour_from_ms, history_from_ms)
-    webhook = look.webhook
-    return await rendered(
+    details = await run_in_threadpool(
+        _read_details, doors, viewer, webhook_id, hour_from_ms, history_from_ms
+    )
+    webhook = details.webhook
+    return await render_page(
         request,
         "webhook.html",
         status,
         webhook=webhook,
-        signs_twice=len(webhook.secrets_at(present_ms)) > 1,
-        hour=summed(look.settled, hour_from_ms),
-        settled=look.settled,
-        settled_plot=settled_plot(look.settled, hour_from_ms, present_ms),
-        missed=missed_of(webhook.id, look.missed, history_from_ms, present_ms),
+        has_two_secrets=len(webhook.secrets_at(present_ms)) > 1,
+        hour=summed(details.tallies, hour_from_ms),
+        tallies=details.tallies,
+        deliveries_plot=deliveries_plot(details.tallies, hour_from_ms, present_ms),
+        missed=missed_events(webhook.id, details.missed, history_from_ms, present_ms),
         history_days=doors.settings.history_days,
-        rules=[_rule_row(rule) for rule in look.rules.items],
-        has_more_rules=look.rules.next_cursor is not None,
-        active=look.active,
-        rows=job_rows(environment_of(request), look.replays.items, present_ms, ROW_STYLE),
+        rules=[_rule_row(rule) for rule in details.rules.items],
+        has_more_rules=details.rules.next_cursor is not None,
+        active=details.active,
+        rows=job_rows(template_environment(request), details.replays.items, present_ms, ROW_STYLE),
         row_style=ROW_STYLE,
         jobs_url=jobs_url(ReplayFilter(webhook_id=webhook.id)),
-        **{"refused": None, "trial": None} | came_of_it,
+        **{"error": None, "test": None} | result,
     )
 
 
-def _look(
+def _read_details(
     doors: Doors, viewer: Viewer, webhook_id: str, hour_from_ms: int, history_from_ms: int
-) -> _Look:
+) -> _WebhookDetails:
     store = doors.store
     webhook = store.webhook(webhook_id, of_account=viewer.key.sees)
-    return _Look(
+    return _WebhookDetails(
         webhook,
         store.tallies(webhook.id, Span.SETTLED, hour_from_ms),
         store.missed_hours(webhook.id, history_from_ms),
-        store.rules(webhook.id, limit=RULES),
-        store.replays(ReplayFilter(webhook_id=webhook.id), limit=JOBS),
+        store.rules(webhook.id, limit=RULES_SHOWN),
+        store.replays(ReplayFilter(webhook_id=webhook.id), limit=JOBS_SHOWN),
         store.active_replays_of([webhook.id]).get(webhook.id),
     )
 
@@ -118,3 +153,49 @@ def _look(
 def _rule_row(rule: Rule) -> RuleRow:
     where = ((path, json.dumps(value, ensure_ascii=False)) for path, value in rule.where)
     return RuleRow(rule.name, rule.event_types, tuple(where))
+
+
+def missed_events(
+    webhook_id: str, hours: Sequence[MissedHour], from_ms: int, present_ms: int
+) -> MissedEvents:
+    """Return the missed events since `from_ms`. `hours` are ordered, earliest first.
+
+    Windows of replays end at the present, also in the current hour.
+    """
+    rows = [
+        MissedHourRow(hour, _replay_url(webhook_id, hour.start_ms, min(hour.end_ms, present_ms)))
+        for hour in reversed(hours)
+    ]
+    return MissedEvents(
+        tuple(rows),
+        sum(hour.missed for hour in hours),
+        _open_range(webhook_id, hours, present_ms),
+        missed_plot(hours, from_ms, present_ms),
+    )
+
+
+def _open_range(
+    webhook_id: str, hours: Sequence[MissedHour], present_ms: int
+) -> MissedRange | None:
+    missed = [hour for hour in hours if not hour.is_replayed]
+    if not missed:
+        return None
+    from_ms, to_ms = missed[0].start_ms, min(missed[-1].end_ms, present_ms)
+    replayed = [hour for hour in hours if hour.is_replayed and from_ms <= hour.start_ms < to_ms]
+    return MissedRange(
+        from_ms,
+        to_ms,
+        sum(hour.missed for hour in missed),
+        sum(hour.missed for hour in replayed),
+        _replay_url(webhook_id, from_ms, to_ms),
+    )
+
+
+def _replay_url(webhook_id: str, from_ms: int, to_ms: int) -> str:
+    fields = {
+        "webhookId": webhook_id,
+        "from": format_time(from_ms),
+        "to": format_time(to_ms),
+        "only": str(Only.FAILED),
+    }
+    return page_url(NEW_REPLAY, fields)

@@ -1,4 +1,4 @@
-"""What one may do to a webhook, each the API's own operation: as forms of its page."""
+"""Actions on a webhook: test, enable, edit, disable, rotate the secret, delete."""
 
 from typing import Any, Final
 
@@ -11,21 +11,25 @@ from app.api.doors import Doors, DoorsDependency
 from app.api.models.webhooks import GRACE_S, Disabling, Rotation, WebhookChange
 from app.api.problems import NOT_VALIDATED, RATE_LIMITED, Problem
 from app.api.test_delivery import deliver_test
-from app.console.audit import note_change
-from app.console.forms import ChangeForm
-from app.console.gate import ChangerDependency, Viewer, ViewerDependency
-from app.console.notices import did
-from app.console.refused_forms import REFUSALS, Refusal, read_body, refusal_of
-from app.console.rendering import rendered
-from app.console.webhook import show
-from app.console.webhooks import WEBHOOKS
+from app.console.audit import log_change
+from app.console.flash_messages import flash_query
+from app.console.forms import REJECTIONS, ChangeForm, FormRejection, form_rejection, parse_body
+from app.console.rendering import render_page
+from app.console.sessions import EditorDependency, Viewer, ViewerDependency
+from app.console.urls import WEBHOOKS
+from app.console.webhook import render_webhook
 from app.domain.model import Webhook
 from app.webhooks.signing import new_secret
 
-CHANGE_FIELDS: Final = ("url", "description")
+EDIT_FIELDS: Final = ("url", "description")
 
-GRACES: Final = {0: "none: at once", 3_600: "1 hour", GRACE_S: "1 day", 7 * GRACE_S: "7 days"}
-"""The grace periods that are offered, in seconds."""
+GRACE_PERIODS: Final = {
+    0: "none: end it now",
+    3_600: "1 hour",
+    GRACE_S: "1 day",
+    7 * GRACE_S: "7 days",
+}
+"""The grace periods to choose from: seconds and label."""
 
 _DIGITS_MAX: Final = 9
 
@@ -40,13 +44,13 @@ async def test(
     viewer: ViewerDependency,
     _form: ChangeForm,
 ) -> Response:
-    """Send a test to the receiver, and show what came of it: it is kept nowhere else."""
+    """Send a test event, and show the result, which is not stored."""
     try:
-        trial = await deliver_test(doors, viewer.key, webhook_id)
+        result = await deliver_test(doors, viewer.key, webhook_id)
     except Problem as problem:
-        return await _not_now(request, doors, viewer, "testWebhook", webhook_id, problem)
-    note_change(request, viewer.key, "testWebhook", webhook_id, 200)
-    return await show(request, doors, viewer, webhook_id, trial=trial)
+        return await _render_problem(request, doors, viewer, "testWebhook", webhook_id, problem)
+    log_change(request, viewer.key, "testWebhook", webhook_id, 200)
+    return await render_webhook(request, doors, viewer, webhook_id, test=result)
 
 
 @router.post("/enable", operation_id="enableWebhook")
@@ -57,22 +61,24 @@ async def enable(
     viewer: ViewerDependency,
     _form: ChangeForm,
 ) -> Response:
-    """Ask the receiver for its proof, and enable the webhook if it gives it."""
+    """Verify the receiver, and enable the webhook if that succeeds."""
     try:
         await webhook_changes.enable(doors, viewer.key, webhook_id)
     except Problem as problem:
-        return await _not_now(request, doors, viewer, "enableWebhook", webhook_id, problem)
-    return _done(request, viewer, "enableWebhook", webhook_id, "webhook-enable")
+        return await _render_problem(request, doors, viewer, "enableWebhook", webhook_id, problem)
+    return _redirect_to_webhook(request, viewer, "enableWebhook", webhook_id, "webhook-enable")
 
 
 @router.get("/edit")
 async def edit_page(
-    webhook_id: str, request: Request, doors: DoorsDependency, viewer: ChangerDependency
+    webhook_id: str, request: Request, doors: DoorsDependency, viewer: EditorDependency
 ) -> Response:
-    """Ask what is to change."""
-    webhook = await _webhook(doors, viewer, webhook_id)
+    """Show the form for URL and description."""
+    webhook = await _read_webhook(doors, viewer, webhook_id)
     typed = {"url": webhook.url, "description": webhook.description}
-    return await _asked(request, "webhook_edit.html", webhook, typed=typed, url_before=webhook.url)
+    return await _render_form(
+        request, "webhook_edit.html", webhook, typed=typed, url_before=webhook.url
+    )
 
 
 @router.post("/edit", operation_id="updateWebhook")
@@ -84,31 +90,32 @@ async def edit(
     form: ChangeForm,
 ) -> Response:
     """Change the URL or the description of a webhook."""
-    webhook = await _webhook(doors, viewer, webhook_id)
-    typed = {name: form[name] for name in CHANGE_FIELDS}
-    asked, url_before = dict(typed), form["urlBefore"] or webhook.url
+    webhook = await _read_webhook(doors, viewer, webhook_id)
+    typed = {name: form[name] for name in EDIT_FIELDS}
+    changed, url_before = dict(typed), form["urlBefore"] or webhook.url
     if typed["url"] == url_before:
-        # Left out, it is nobody's turn to prove anything, and one that a colleague gave stays.
-        del asked["url"]
+        # An unchanged URL is left out: it needs no verification, and must not overwrite a
+        # concurrent change.
+        del changed["url"]
     try:
-        change = read_body(WebhookChange, asked)
+        change = parse_body(WebhookChange, changed)
         await webhook_changes.change(doors, viewer.key, webhook_id, change)
-    except REFUSALS as error:
-        refusal = refusal_of(error, CHANGE_FIELDS)
-        note_change(request, viewer.key, "updateWebhook", webhook_id, refusal.status)
-        return await _asked(
-            request, "webhook_edit.html", webhook, refusal, typed=typed, url_before=url_before
+    except REJECTIONS as error:
+        rejection = form_rejection(error, EDIT_FIELDS)
+        log_change(request, viewer.key, "updateWebhook", webhook_id, rejection.status)
+        return await _render_form(
+            request, "webhook_edit.html", webhook, rejection, typed=typed, url_before=url_before
         )
-    return _done(request, viewer, "updateWebhook", webhook_id, "webhook-change")
+    return _redirect_to_webhook(request, viewer, "updateWebhook", webhook_id, "webhook-change")
 
 
 @router.get("/disable")
 async def disable_page(
-    webhook_id: str, request: Request, doors: DoorsDependency, viewer: ChangerDependency
+    webhook_id: str, request: Request, doors: DoorsDependency, viewer: EditorDependency
 ) -> Response:
-    """Ask why nothing is to be sent any more."""
-    webhook = await _webhook(doors, viewer, webhook_id)
-    return await _asked(request, "webhook_disable.html", webhook, typed={"reason": ""})
+    """Show the form for the reason."""
+    webhook = await _read_webhook(doors, viewer, webhook_id)
+    return await _render_form(request, "webhook_disable.html", webhook, typed={"reason": ""})
 
 
 @router.post("/disable", operation_id="disableWebhook")
@@ -119,34 +126,33 @@ async def disable(
     viewer: ViewerDependency,
     form: ChangeForm,
 ) -> Response:
-    """Send nothing more to a webhook."""
-    webhook = await _webhook(doors, viewer, webhook_id)
+    """Disable a webhook: nothing is sent until it is enabled again."""
+    webhook = await _read_webhook(doors, viewer, webhook_id)
     reason = form["reason"]
     try:
-        disabling = read_body(Disabling, {"reason": reason} if reason else {})
+        disabling = parse_body(Disabling, {"reason": reason} if reason else {})
     except Problem as problem:
-        refusal = refusal_of(problem, ("reason",))
-        note_change(request, viewer.key, "disableWebhook", webhook_id, refusal.status)
+        rejection = form_rejection(problem, ("reason",))
+        log_change(request, viewer.key, "disableWebhook", webhook_id, rejection.status)
         typed = {"reason": reason}
-        return await _asked(request, "webhook_disable.html", webhook, refusal, typed=typed)
+        return await _render_form(request, "webhook_disable.html", webhook, rejection, typed=typed)
     await run_in_threadpool(
         doors.store.disable_webhook, webhook_id, disabling.reason, of_account=viewer.key.sees
     )
-    return _done(request, viewer, "disableWebhook", webhook_id, "webhook-disable")
+    return _redirect_to_webhook(request, viewer, "disableWebhook", webhook_id, "webhook-disable")
 
 
 @router.get("/rotate")
 async def rotation_page(
-    webhook_id: str, request: Request, doors: DoorsDependency, viewer: ChangerDependency
+    webhook_id: str, request: Request, doors: DoorsDependency, viewer: EditorDependency
 ) -> Response:
-    """Ask for how long the secret before is to sign as well.
+    """Show the form for the grace period, with the new secret in a hidden field.
 
-    The form holds the secret to be. So a button that is pressed twice makes one secret, and the
-    answer that is looked at shows it: two rotations would let the secret that receivers know sign
-    nothing any more, and show the new one to nobody.
+    The hidden secret makes the form idempotent. Otherwise a double click would rotate twice: the
+    receiver's secret would become invalid, and the first new secret would never be shown.
     """
-    webhook = await _webhook(doors, viewer, webhook_id)
-    return await _asked_rotation(request, webhook, None, chosen=str(GRACE_S))
+    webhook = await _read_webhook(doors, viewer, webhook_id)
+    return await _render_rotation(request, webhook, None, chosen=str(GRACE_S))
 
 
 @router.post("/rotate", operation_id="rotateSecret")
@@ -157,34 +163,34 @@ async def rotate(
     viewer: ViewerDependency,
     form: ChangeForm,
 ) -> Response:
-    """Give a webhook a new secret, and show it in this answer alone."""
-    webhook = await _webhook(doors, viewer, webhook_id)
+    """Rotate the secret of a webhook. Only this response shows the new one."""
+    webhook = await _read_webhook(doors, viewer, webhook_id)
     secret, grace = form["secret"], form["gracePeriodSeconds"]
-    asked = {"secret": secret, "gracePeriodSeconds": int(grace) if _is_number(grace) else grace}
+    given = {"secret": secret, "gracePeriodSeconds": int(grace) if _is_number(grace) else grace}
     if secret == webhook.previous_secret:
-        return RedirectResponse(f"{WEBHOOKS}/{webhook_id}?{did('webhook-rotated')}", 303)
+        return RedirectResponse(f"{WEBHOOKS}/{webhook_id}?{flash_query('webhook-rotated')}", 303)
     if secret != webhook.secret:
         try:
-            rotation = read_body(Rotation, asked)
+            rotation = parse_body(Rotation, given)
             webhook = await run_in_threadpool(
                 webhook_changes.rotate_secret, doors, viewer.key, webhook_id, rotation
             )
         except Problem as problem:
-            refusal = refusal_of(problem, ("gracePeriodSeconds",))
-            note_change(request, viewer.key, "rotateSecret", webhook_id, refusal.status)
-            return await _asked_rotation(request, webhook, refusal, chosen=grace)
-        note_change(request, viewer.key, "rotateSecret", webhook_id, 200)
-    return await rendered(request, "webhook_secret.html", webhook=webhook, is_new=False)
+            rejection = form_rejection(problem, ("gracePeriodSeconds",))
+            log_change(request, viewer.key, "rotateSecret", webhook_id, rejection.status)
+            return await _render_rotation(request, webhook, rejection, chosen=grace)
+        log_change(request, viewer.key, "rotateSecret", webhook_id, 200)
+    return await render_page(request, "webhook_secret.html", webhook=webhook, is_new=False)
 
 
 @router.get("/delete")
 async def deletion_page(
-    webhook_id: str, request: Request, doors: DoorsDependency, viewer: ChangerDependency
+    webhook_id: str, request: Request, doors: DoorsDependency, viewer: EditorDependency
 ) -> Response:
-    """Ask whether a webhook is to be deleted, and say what goes with it."""
-    webhook = await _webhook(doors, viewer, webhook_id)
+    """Ask for confirmation, with the active replay that will be cancelled."""
+    webhook = await _read_webhook(doors, viewer, webhook_id)
     active = await run_in_threadpool(doors.store.active_replays_of, [webhook.id])
-    return await rendered(
+    return await render_page(
         request, "webhook_delete.html", webhook=webhook, active=active.get(webhook.id)
     )
 
@@ -197,42 +203,43 @@ async def delete(
     viewer: ViewerDependency,
     _form: ChangeForm,
 ) -> Response:
-    """Forget a webhook and its secret; an active replay of it is cancelled."""
+    """Delete a webhook and its secret, and cancel its active replay."""
     key = viewer.key
     await run_in_threadpool(
         doors.store.delete_webhook, webhook_id, of_account=key.sees, actor=key.id
     )
-    note_change(request, key, "deleteWebhook", webhook_id, 303)
-    return RedirectResponse(f"{WEBHOOKS}?{did('webhook-delete')}", 303)
+    log_change(request, key, "deleteWebhook", webhook_id, 303)
+    return RedirectResponse(f"{WEBHOOKS}?{flash_query('webhook-delete')}", 303)
 
 
-async def _asked(
+async def _render_form(
     request: Request,
     template: str,
     webhook: Webhook,
-    refusal: Refusal | None = None,
+    rejection: FormRejection | None = None,
     **context: Any,
 ) -> Response:
-    """The page of a form about a webhook; with a refusal, as an answer to the form before."""
-    status = 200 if refusal is None else refusal.status
-    return await rendered(request, template, status, webhook=webhook, refusal=refusal, **context)
+    status = 200 if rejection is None else rejection.status
+    return await render_page(
+        request, template, status, webhook=webhook, rejection=rejection, **context
+    )
 
 
-async def _asked_rotation(
-    request: Request, webhook: Webhook, refusal: Refusal | None, *, chosen: str
+async def _render_rotation(
+    request: Request, webhook: Webhook, rejection: FormRejection | None, *, chosen: str
 ) -> Response:
-    return await _asked(
+    return await _render_form(
         request,
         "webhook_rotate.html",
         webhook,
-        refusal,
+        rejection,
         secret=new_secret(),
-        graces=GRACES,
+        grace_periods=GRACE_PERIODS,
         chosen=chosen,
     )
 
 
-async def _not_now(
+async def _render_problem(
     request: Request,
     doors: Doors,
     viewer: Viewer,
@@ -240,28 +247,25 @@ async def _not_now(
     webhook_id: str,
     problem: Problem,
 ) -> Response:
-    """The page again, with why the receiver was not asked, or did not answer well."""
+    """Return the webhook's page with the error of a test or a verification."""
     if problem.kind not in (NOT_VALIDATED, RATE_LIMITED):
         raise problem
-    note_change(request, viewer.key, action, webhook_id, problem.kind.status)
-    return await show(
-        request,
-        doors,
-        viewer,
-        webhook_id,
-        problem.kind.status,
-        refused=f"{problem.kind.title}: {problem.detail}",
-    )
+    status = problem.kind.status
+    log_change(request, viewer.key, action, webhook_id, status)
+    error = f"{problem.kind.title}: {problem.detail}"
+    return await render_webhook(request, doors, viewer, webhook_id, status, error=error)
 
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
 
 
-async def _webhook(doors: Doors, viewer: Viewer, webhook_id: str) -> Webhook:
+async def _read_webhook(doors: Doors, viewer: Viewer, webhook_id: str) -> Webhook:
     return await run_in_threadpool(doors.store.webhook, webhook_id, of_account=viewer.key.sees)
 
 
-def _done(request: Request, viewer: Viewer, action: str, webhook_id: str, code: str) -> Response:
-    note_change(request, viewer.key, action, webhook_id, 303)
-    return RedirectResponse(f"{WEBHOOKS}/{webhook_id}?{did(code)}", 303)
+def _redirect_to_webhook(
+    request: Request, viewer: Viewer, action: str, webhook_id: str, code: str
+) -> Response:
+    log_change(request, viewer.key, action, webhook_id, 303)
+    return RedirectResponse(f"{WEBHOOKS}/{webhook_id}?{flash_query(code)}", 303)

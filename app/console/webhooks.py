@@ -1,4 +1,4 @@
-"""The list of webhooks: where events are sent, whether they arrive, and what was missed."""
+"""The list of webhooks with their delivery statistics, and the registration of a new one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,20 +8,25 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from app.api import webhook_changes
 from app.api.access import AccountId, account_meant
 from app.api.doors import Doors, DoorsDependency, now_ms
+from app.api.models.webhooks import WebhookRequest
 from app.api.paging import Cursor
 from app.api.problems import INVALID_REQUEST, FieldError, Problem
-from app.console.addresses import address
-from app.console.gate import ViewerDependency
-from app.console.rendering import rendered
-from app.domain.model import Replay, Webhook, WebhookStatus
+from app.console.audit import log_change
+from app.console.forms import REJECTIONS, ChangeForm, Form, form_rejection, parse_body
+from app.console.rendering import render_page
+from app.console.sessions import EditorDependency, ViewerDependency
+from app.console.urls import WEBHOOKS, page_url
+from app.domain.model import Replay, Validation, Webhook, WebhookStatus
 from app.domain.tallies import DeliveryTally, Span, last_hour_from_ms
 from app.store.pages import Page
 
 ROWS: Final = 50
 
-WEBHOOKS: Final = "/console/webhooks"
+FIELDS: Final = ("url", "description", "validation", "eventTypes")
+"""The fields of the registration form. Operators also have `accountId`."""
 
 router = APIRouter()
 
@@ -30,7 +35,7 @@ _StatusName = Annotated[str, Query(alias="status", max_length=40)]
 
 @dataclass(frozen=True, slots=True)
 class WebhookRow:
-    """A webhook of the list: what was settled in the last hour, missed in all, and is active."""
+    """A webhook with its deliveries of the last hour, its missed events and its active replay."""
 
     webhook: Webhook
     hour: DeliveryTally
@@ -38,14 +43,14 @@ class WebhookRow:
     active: Replay | None
 
     @property
-    def owed(self) -> int:
-        """What was settled in the last hour while the webhook was ENABLED."""
+    def attempted(self) -> int:
+        """The events of the last hour that came while the webhook was ENABLED."""
         return self.hour.settled - self.hour.disabled
 
 
 @dataclass(frozen=True, slots=True)
-class Tab:
-    """A link to the webhooks of one status, or of all."""
+class StatusTab:
+    """A link to the webhooks with one status, or all."""
 
     words: str
     href: str
@@ -53,16 +58,14 @@ class Tab:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """Which webhooks are listed."""
-
+class _WebhookFilter:
     status: WebhookStatus | None
     account_id: str | None
 
     def url(self, cursor: str | None = None) -> str:
-        """Where they are listed."""
+        """Return the URL of the list with this filter."""
         fields = {"status": self.status, "accountId": self.account_id, "cursor": cursor}
-        return address(WEBHOOKS, fields)
+        return page_url(WEBHOOKS, fields)
 
 
 @router.get("/webhooks")
@@ -74,11 +77,13 @@ async def webhooks_page(
     account_id: AccountId = None,
     cursor: Cursor = None,
 ) -> Response:
-    """List webhooks, the latest first."""
-    wanted = _Wanted(_status(status), account_id or None)
+    """List webhooks, latest first."""
+    wanted = _WebhookFilter(_parse_status(status), account_id or None)
     of_account = account_meant(viewer.key, wanted.account_id)
-    page, rows = await run_in_threadpool(_look, doors, wanted.status, cursor or None, of_account)
-    return await rendered(
+    page, rows = await run_in_threadpool(
+        _read_rows, doors, wanted.status, cursor or None, of_account
+    )
+    return await render_page(
         request,
         "webhooks.html",
         wanted=wanted,
@@ -91,15 +96,15 @@ async def webhooks_page(
     )
 
 
-def _status(name: str) -> WebhookStatus | None:
+def _parse_status(name: str) -> WebhookStatus | None:
     try:
         return WebhookStatus(name) if name else None
     except ValueError:
-        refused = FieldError("status", name, ", ".join(WebhookStatus))
-        raise Problem.of_fields(INVALID_REQUEST, [refused]) from None
+        error = FieldError("status", name, ", ".join(WebhookStatus))
+        raise Problem.of_fields(INVALID_REQUEST, [error]) from None
 
 
-def _look(
+def _read_rows(
     doors: Doors, status: WebhookStatus | None, cursor: str | None, of_account: str | None
 ) -> tuple[Page[Webhook], list[WebhookRow]]:
     store, present_ms = doors.store, now_ms()
@@ -109,12 +114,12 @@ def _look(
     hours = store.sum_tallies(ids, Span.SETTLED, hour_from_ms)
     history = store.sum_tallies(ids, Span.EVENT, present_ms - doors.settings.history_ms)
     active = store.active_replays_of(ids)
-    nothing = DeliveryTally(hour_from_ms)
+    empty = DeliveryTally(hour_from_ms)
     rows = [
         WebhookRow(
             webhook,
-            hours.get(webhook.id, nothing),
-            history.get(webhook.id, nothing).missed,
+            hours.get(webhook.id, empty),
+            history.get(webhook.id, empty).missed,
             active.get(webhook.id),
         )
         for webhook in page.items
@@ -122,11 +127,50 @@ def _look(
     return page, rows
 
 
-def _tabs(wanted: _Wanted) -> list[Tab]:
+def _tabs(wanted: _WebhookFilter) -> list[StatusTab]:
     choices: Mapping[str, WebhookStatus | None] = {"All": None} | {
         str(status): status for status in WebhookStatus
     }
     return [
-        Tab(words, _Wanted(status, wanted.account_id).url(), status is wanted.status)
+        StatusTab(words, _WebhookFilter(status, wanted.account_id).url(), status is wanted.status)
         for words, status in choices.items()
     ]
+
+
+@router.get("/webhooks/new")
+async def registration_page(request: Request, _viewer: EditorDependency) -> Response:
+    """Show the registration form."""
+    typed = dict.fromkeys((*FIELDS, "accountId"), "") | {"validation": str(Validation.PING)}
+    return await render_page(request, "webhook_new.html", typed=typed, rejection=None)
+
+
+@router.post("/webhooks", operation_id="createWebhook")
+async def register(
+    request: Request, doors: DoorsDependency, viewer: ViewerDependency, form: ChangeForm
+) -> Response:
+    """Register a webhook. Only this response shows its secret."""
+    try:
+        webhook = await webhook_changes.register(doors, viewer.key, _webhook_request(form))
+    except REJECTIONS as error:
+        # Without a field for the account, its errors are shown above the form.
+        fields = (*FIELDS, "accountId") if viewer.is_operator else FIELDS
+        rejection = form_rejection(error, fields)
+        log_change(request, viewer.key, "createWebhook", None, rejection.status)
+        typed = {name: form[name] for name in fields}
+        return await render_page(
+            request, "webhook_new.html", rejection.status, typed=typed, rejection=rejection
+        )
+    log_change(request, viewer.key, "createWebhook", webhook.id, 200)
+    return await render_page(request, "webhook_secret.html", webhook=webhook, is_new=True)
+
+
+def _webhook_request(form: Form) -> WebhookRequest:
+    given: dict[str, object] = {
+        "url": form["url"],
+        "description": form["description"],
+        "validation": form["validation"],
+        # Globs contain no white space.
+        "eventTypes": form["eventTypes"].split() or None,
+        "accountId": form["accountId"] or None,
+    }
+    return parse_body(WebhookRequest, given)

@@ -68,10 +68,10 @@ def test_an_open_page_is_told_of_a_database_that_hangs_and_holds_up_no_end(
             watch = {"watch": "health,counters"}
             with http.stream("GET", "/console/live", params=watch) as answer:
                 lines = answer.iter_lines()
-                database_part(lines, "answers")
+                database_part(lines, "up")
                 link.stall()
                 # The database is silent until the end: whoever waits for it waits in vain.
-                database_part(lines, "does not answer")
+                database_part(lines, "unreachable")
                 os.kill(api.pid, signal.SIGTERM)
                 # Sooner than the store gives up by itself what hangs.
                 assert api.wait(ANSWER_S) == 0

@@ -89,7 +89,7 @@ async def test_topics_and_partitions_are_told_with_size_offsets_and_times(
     topics = await client.whole("/console/log", containing="delivery")
     cells = topics.texts(f".//tr[th='{DELIVERY_LOG}']/*")
     assert cells[:3] == [DELIVERY_LOG, "2", "3"]
-    assert cells[4:6] == ["1 d", "served"]
+    assert cells[4:6] == ["1 d", "healthy"]
     topic = await client.whole(f"/console/log/topics/{DELIVERY_LOG}")
     empty, filled = topic.texts(".//tbody/tr")
     assert empty.split()[:2] == ["0", "broker"]
@@ -184,7 +184,7 @@ async def test_a_place_that_is_none_is_told_beside_its_field(client: ConsoleClie
     ):
         answer = await client.get(f"/console/log/topics/{DELIVERY_LOG}/messages", **query)
         assert answer.status_code == 400, query
-        assert f'id="{field}-refused"' in answer.text
+        assert f'id="{field}-error"' in answer.text
 
 
 async def test_what_the_log_does_not_have_is_not_found(client: ConsoleClient) -> None:
@@ -202,7 +202,7 @@ async def test_who_is_at_work_is_told_also_while_the_log_is_away(
     assert "jobs: 3" in page.main
     broker.kill()
     page = await client.page("/console/log/processes")
-    assert "The log does not tell" in page.main
+    assert "Log unreachable" in page.main
     assert "host:1" in page.main
     assert (await client.get("/console/log")).status_code == 503
 

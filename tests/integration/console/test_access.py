@@ -126,5 +126,5 @@ def test_the_keyboard_alone_signs_in_and_pauses_a_job(
         page.wait_for_url(f"/console/jobs/{replay.id}")
         visitor.tab_to(page.get_by_role("button", name="Pause"))
         page.keyboard.press("Enter")
-        expect(page.get_by_text("The job is paused.")).to_be_visible()
+        expect(page.get_by_text("Job paused.")).to_be_visible()
     assert scene.store.replay(replay.id).state is ReplayState.PAUSED

@@ -100,15 +100,15 @@ def test_a_job_is_paused_resumed_and_cancelled_on_its_page(
     with looking(chromium, scene, receiver, account, javascript=javascript) as looked:
         page = looked.page
         page.get_by_role("button", name="Pause").click()
-        expect(page.get_by_text("The job is paused.")).to_be_visible()
+        expect(page.get_by_text("Job paused.")).to_be_visible()
         expect(looked.state).to_have_text("PAUSED")
         assert scene.store.replay(looked.replay.id).state is ReplayState.PAUSED
         page.get_by_role("button", name="Resume").click()
-        expect(page.get_by_text("The job goes on.")).to_be_visible()
+        expect(page.get_by_text("Job resumed.")).to_be_visible()
         page.get_by_role("link", name="Cancel").click()
         expect(page.get_by_role("heading", level=1)).to_contain_text("Cancel")
-        page.get_by_role("button", name="Cancel the job").click()
-        expect(page.get_by_text("The job is cancelled.")).to_be_visible()
+        page.get_by_role("button", name="Cancel job").click()
+        expect(page.get_by_text("Job cancelled.")).to_be_visible()
         expect(looked.state).to_have_text("CANCELLED")
         assert scene.store.replay(looked.replay.id).state is ReplayState.CANCELLED
         expect(page.get_by_role("button", name="Pause")).to_have_count(0)
@@ -132,10 +132,8 @@ def test_what_a_receiver_refused_is_listed_and_sent_again_alone(
         table = page.get_by_role("region", name="Failures").get_by_role("table")
         expect(table.get_by_role("row")).to_have_count(4)
         expect(table).to_contain_text("422")
-        page.get_by_role("button", name="Retry the 3 failed events only").click()
-        expect(
-            page.get_by_text("A job is queued that sends the failed events again.")
-        ).to_be_visible()
+        page.get_by_role("button", name="Retry 3 failed events").click()
+        expect(page.get_by_text("Retry queued: it sends the failed events.")).to_be_visible()
         if not javascript:
             until(lambda: brought_by_replays(receiver) == ids(0, 3), "they come")
             retry = scene.store.replays(ReplayFilter(webhook_id=webhook.id)).items[0]
@@ -156,7 +154,7 @@ def test_a_page_that_lost_its_stream_says_so_and_catches_up(
         page = visitor.page
         sign_in(visitor, key, f"/console/jobs/{replay.id}")
         expect(state_of(page)).to_have_text("ONGOING")
-        stale = page.get_by_text("stale since")
+        stale = page.get_by_text("Connection lost")
         expect(stale).to_be_hidden()
         link.cut()
         expect(stale).to_be_visible()
@@ -176,7 +174,7 @@ def test_a_page_whose_network_fell_silent_says_so_and_asks_again(
         page.clock.install()
         with page.expect_response("**/console/live?*"):
             sign_in(visitor, scene.key())
-        stale = page.get_by_text("stale since")
+        stale = page.get_by_text("Connection lost")
         link.stall()
         page.clock.fast_forward(60_000)
         expect(stale).to_be_visible()
@@ -191,8 +189,8 @@ def test_who_is_signed_in_stays_so_when_the_service_starts_again(
         visitor.tolerate("net::ERR_")
         sign_in(visitor, scene.key())
         scene.api.stop()
-        expect(visitor.page.get_by_text("stale since")).to_be_visible()
+        expect(visitor.page.get_by_text("Connection lost")).to_be_visible()
         scene.start_api()
-        expect(visitor.page.get_by_text("stale since")).to_be_hidden()
+        expect(visitor.page.get_by_text("Connection lost")).to_be_hidden()
         visitor.go("/console/jobs")
         expect(visitor.page.get_by_role("heading", level=1)).to_have_text("Jobs")

@@ -51,20 +51,20 @@ def test_jobs_that_are_ticked_or_match_are_changed_together_their_number_told_be
         page = visitor.page
         sign_in(visitor, key)
         for job in jobs[:2]:
-            page.get_by_label(f"Tick {job.id}").check()
+            page.get_by_label(f"Select {job.id}").check()
         page.get_by_role("button", name="Pause…").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("Pause 2 jobs?")
         if javascript:
             assert_usable(page)
         page.get_by_role("button", name="Pause 2 jobs").click()
-        expect(page.get_by_text("2 jobs are paused.")).to_be_visible()
+        expect(page.get_by_text("2 jobs paused.")).to_be_visible()
         assert states(scene, jobs) == [ReplayState.PAUSED] * 2 + [ReplayState.OPEN]
         page.get_by_role("link", name="PAUSED").click()
         expect(page).to_have_url(f"{scene.origin}/console/jobs?state=PAUSED")
-        page.get_by_label("all 2 that match").check()
+        page.get_by_label("all 2 matching").check()
         page.get_by_role("button", name="Cancel…").click()
         page.get_by_role("button", name="Cancel 2 jobs").click()
-        expect(page.get_by_text("2 jobs are cancelled.")).to_be_visible()
+        expect(page.get_by_text("2 jobs cancelled.")).to_be_visible()
         assert states(scene, jobs) == [ReplayState.CANCELLED] * 2 + [ReplayState.OPEN]
 
 
@@ -75,9 +75,9 @@ def test_all_jobs_of_a_page_are_ticked_by_one_box(
     jobs = waiting_jobs(scene, receiver, "ticks", 2)
     with chromium.visitor(scene.origin) as visitor:
         sign_in(visitor, key)
-        visitor.page.get_by_label("Tick all jobs of this page").check()
+        visitor.page.get_by_label("Select all jobs on this page").check()
         for job in jobs:
-            expect(visitor.page.get_by_label(f"Tick {job.id}")).to_be_checked()
+            expect(visitor.page.get_by_label(f"Select {job.id}")).to_be_checked()
 
 
 def test_failures_of_many_jobs_are_sent_again_while_the_list_follows(
@@ -95,10 +95,10 @@ def test_failures_of_many_jobs_are_sent_again_while_the_list_follows(
     with chromium.visitor(scene.origin) as visitor:
         page = visitor.page
         sign_in(visitor, key, "/console/jobs?withFailures=true")
-        page.get_by_label("all 2 that match").check()
+        page.get_by_label("all 2 matching").check()
         page.get_by_role("button", name="Retry failures…").click()
         page.get_by_role("button", name="Retry 2 jobs").click()
-        expect(page.get_by_text("2 retries are queued.")).to_be_visible()
+        expect(page.get_by_text("2 retries queued.")).to_be_visible()
         visitor.go("/console/jobs")
         expect(page.locator("[data-live=state]", has_text="COMPLETED")).to_have_count(4)
         until(lambda: tab(page, "COMPLETED").endswith("4"), "the tab counts them")
@@ -111,14 +111,14 @@ def test_the_head_of_an_open_page_tells_when_a_part_does_not_answer(
     with chromium.visitor(scene.origin) as visitor:
         sign_in(visitor, scene.key())
         health = visitor.page.get_by_role("list", name="Health")
-        expect(health).to_contain_text("log answers")
+        expect(health).to_contain_text("log up")
         scene.broker.pause()
         try:
-            expect(health).to_contain_text("log does not answer")
+            expect(health).to_contain_text("log unreachable")
         finally:
             scene.broker.resume()
-        expect(health).to_contain_text("log answers")
-        expect(health).to_contain_text("database answers")
+        expect(health).to_contain_text("log up")
+        expect(health).to_contain_text("database up")
         assert_usable(visitor.page)
 
 

@@ -31,7 +31,7 @@ def test_a_message_is_found_read_and_replayed_from_without_a_script(
         page.get_by_role("link", name=DELIVERY_LOG, exact=True).click()
         expect(page.get_by_role("heading", level=1)).to_have_text(f"Topic {DELIVERY_LOG}")
         page.get_by_role("link", name="Messages", exact=True).click()
-        page.get_by_label("Begin with").select_option("offset")
+        page.get_by_label("Start at").select_option("offset")
         page.get_by_role("textbox", name="Partition").fill(str(record.partition))
         page.get_by_role("textbox", name="Offset").fill(str(record.offset))
         page.get_by_role("button", name="Show").click()
@@ -45,9 +45,9 @@ def test_a_message_is_found_read_and_replayed_from_without_a_script(
         expect(page.get_by_role("heading", level=1)).to_have_text("New replay")
         expect(page.get_by_label("Webhook")).to_have_value(webhook.id)
         present = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S")
-        page.get_by_label("To, not included (UTC)").fill(present)
-        page.get_by_role("button", name="See what it would bring").click()
-        expect(page.locator("[aria-label='What it would bring']")).to_contain_text("Events")
+        page.get_by_label("To, exclusive (UTC)").fill(present)
+        page.get_by_role("button", name="Preview").click()
+        expect(page.locator("[aria-label='Dry run']")).to_contain_text("Events")
 
 
 def test_groups_and_processes_are_told_with_their_lag_owners_and_heartbeats(
@@ -60,9 +60,9 @@ def test_groups_and_processes_are_told_with_their_lag_owners_and_heartbeats(
         partitions = page.get_by_role("region", name="Partitions of")
         expect(partitions.get_by_role("row")).to_have_count(1 + scene.partitions)
         expect(partitions).to_contain_text("127.0.0.1")
-        page.get_by_role("link", name="At work").click()
+        page.get_by_role("link", name="Processes").click()
         processes = page.get_by_role("region", name="Processes of the service")
         for kind in ("api", "live", "worker"):
             row = processes.get_by_role("row", name=kind)
-            expect(row).to_contain_text("at work")
+            expect(row).to_contain_text("running")
         expect(page.get_by_role("region", name="Brokers")).to_contain_text(scene.bootstrap_servers)

@@ -37,45 +37,45 @@ def test_a_webhook_is_registered_tried_changed_and_deleted_without_a_script(
         page.get_by_label("Event types").fill("order.* parcel.sent")
         page.get_by_role("button", name="Register").click()
         receiver.expect(shown_secret(page))
-        page.get_by_role("link", name="I have kept it").click()
+        page.get_by_role("link", name="Done").click()
         expect(page.get_by_role("heading", level=1)).to_contain_text("ENABLED")
         expect(page.get_by_role("region", name="Event types by rule")).to_contain_text(
             "parcel.sent"
         )
         webhook_id = page.url.rpartition("/")[2]
 
-        page.get_by_role("button", name="Send a test").click()
-        expect(page.get_by_text("The receiver took the test.")).to_be_visible()
+        page.get_by_role("button", name="Send test event").click()
+        expect(page.get_by_text("Test delivered.")).to_be_visible()
         (test,) = [each for each in receiver.webhooks if b"rewind.test" in each.body]
         assert test.problem is None
 
-        page.get_by_role("link", name="Rotate the secret").click()
+        page.get_by_role("link", name="Rotate secret").click()
         page.get_by_label("Grace period").select_option("1 hour")
-        page.get_by_role("button", name="Rotate the secret").click()
+        page.get_by_role("button", name="Rotate secret").click()
         assert shown_secret(page) == scene.store.webhook(webhook_id).secret
-        page.get_by_role("link", name="I have kept it").click()
+        page.get_by_role("link", name="Done").click()
         # It is shown once.
         assert not SECRET.search(page.content())
 
         page.get_by_role("link", name="Edit").click()
         page.get_by_label("Description").fill("orders of both shops")
         page.get_by_role("button", name="Save").click()
-        expect(page.get_by_text("The webhook is changed.")).to_be_visible()
+        expect(page.get_by_text("Webhook updated.")).to_be_visible()
         expect(page.get_by_text("orders of both shops").first).to_be_visible()
 
         page.get_by_role("link", name="Disable").click()
         page.get_by_label("Reason").fill("the shop moves")
-        page.get_by_role("button", name="Disable the webhook").click()
+        page.get_by_role("button", name="Disable webhook").click()
         expect(page.get_by_text("the shop moves").first).to_be_visible()
         assert scene.store.webhook(webhook_id).status is WebhookStatus.DISABLED
         receiver.expect(None)
         page.get_by_role("button", name="Enable").click()
-        expect(page.get_by_text("The receiver has proved to be yours")).to_be_visible()
+        expect(page.get_by_text("Receiver verified")).to_be_visible()
         assert scene.store.webhook(webhook_id).status is WebhookStatus.ENABLED
 
         page.get_by_role("link", name="Delete").click()
-        page.get_by_role("button", name="Delete the webhook").click()
-        expect(page.get_by_text("The webhook is deleted")).to_be_visible()
+        page.get_by_role("button", name="Delete webhook").click()
+        expect(page.get_by_text("Webhook and secret deleted")).to_be_visible()
         with pytest.raises(WebhookNotFound):
             scene.store.webhook(webhook_id)
 

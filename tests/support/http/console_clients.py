@@ -16,7 +16,7 @@ from tests.support.http.api_clients import Issued
 from tests.support.http.html_page import HtmlPage
 from tests.support.processes.waiting import DEADLINE_S
 
-_GAPS = "Some figures are missing"
+_GAPS = "Some values are unavailable"
 _CSRF = re.compile(r'name="csrf" value="([0-9a-f]+)"')
 
 

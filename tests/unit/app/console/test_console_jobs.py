@@ -1,4 +1,4 @@
-"""The list of jobs, as people see it whose browser runs no script."""
+"""The list of jobs, without JavaScript."""
 
 from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from app.api.replay_progress import event_id
 from app.config import Settings
 from app.console import job_rows as job_rows_module
-from app.console.job_filters import filter_of, query_of
-from app.console.job_rows import RowStyle, awaited_by, counter_parts, job_rows, row_parts
+from app.console.job_rows import RowStyle, counter_parts, job_rows, row_parts, waiting_reason
 from app.console.rendering import environment
 from app.console.static_files import static_url
+from app.console.urls import filter_query, parse_filter
 from app.domain.filters import ReplayFilter
 from app.domain.model import Counts, Failure, Lease, NewReplay, OffsetRange, Replay, Webhook, Window
 from app.domain.states import ReplayState
@@ -32,7 +32,7 @@ HOUR_MS = 3_600_000
 
 @pytest.fixture
 def ongoing(store: Store, webhook: Webhook) -> Replay:
-    """One that a worker is a quarter through with, and that has given one event up."""
+    """Return a replay at a quarter of its records, with one failure."""
     store.create_replay(NewReplay(webhook.id, WINDOW))
     claim = store.claim("machine:7", lease_s=60)
     assert claim is not None
@@ -51,25 +51,25 @@ def cell(page: HtmlPage, name: str) -> str:
 
 
 def tabs(page: HtmlPage) -> dict[str, str]:
-    """The numbers of the tabs, without zeros."""
+    """Return the nonzero numbers of the tabs."""
     counts = page.all(".//ul[@data-live-id='counters']//span[@data-live]")
     found = {each.get("data-live", ""): text_of(each) for each in counts}
     return {name: number for name, number in found.items() if number != "0"}
 
 
-async def test_without_jobs_the_page_says_what_to_do(
+async def test_an_empty_list_explains_how_to_create_a_replay(
     client: ConsoleClient, readers_client: ConsoleClient
 ) -> None:
     page = await client.page("/console/jobs")
-    assert "No replay was asked for yet" in page.main
+    assert "No jobs yet" in page.main
     assert page.one(".//main//section//a[@href='/console/replays/new']") is not None
 
     page = await readers_client.page("/console/jobs")
-    assert "This key may only look" in page.main
+    assert "This key is read-only" in page.main
     assert page.all(".//a[@href='/console/replays/new']") == []
 
 
-async def test_a_row_tells_how_a_job_goes(client: ConsoleClient, ongoing: Replay) -> None:
+async def test_a_row_shows_the_progress_of_a_job(client: ConsoleClient, ongoing: Replay) -> None:
     page = await client.page("/console/jobs")
 
     row = page.one(".//tbody/tr")
@@ -87,7 +87,7 @@ async def test_a_row_tells_how_a_job_goes(client: ConsoleClient, ongoing: Replay
     assert cell(page, "worker") == "machine:7"
 
 
-async def test_the_cells_that_change_are_made_alike_for_page_and_stream(
+async def test_page_and_stream_render_the_same_cells(
     client: ConsoleClient, ongoing: Replay
 ) -> None:
     page = await client.page("/console/jobs")
@@ -99,7 +99,7 @@ async def test_the_cells_that_change_are_made_alike_for_page_and_stream(
     assert parts["worker"] == "machine:7"
 
 
-def test_a_job_whose_lease_is_over_says_so_in_words(ongoing: Replay) -> None:
+def test_a_row_warns_once_the_lease_has_expired(ongoing: Replay) -> None:
     made = environment(30.0)
     assert ongoing.heartbeat_ms is not None
 
@@ -107,7 +107,7 @@ def test_a_job_whose_lease_is_over_says_so_in_words(ongoing: Replay) -> None:
         assert ongoing.heartbeat_ms is not None
         return row_parts(made, ongoing, ongoing.heartbeat_ms + after_ms)["heartbeat"]
 
-    words = "late: its lease of 30 s is over"
+    words = "late: the lease of 30 s has expired"
     assert words in heartbeat(29_999)
     assert "hidden" in heartbeat(29_999)
     assert words in heartbeat(30_000)
@@ -115,9 +115,7 @@ def test_a_job_whose_lease_is_over_says_so_in_words(ongoing: Replay) -> None:
     assert "30 s ago" in heartbeat(30_000)
 
 
-def test_the_row_of_an_ended_job_is_made_once_for_each_look_of_it(
-    store: Store, ongoing: Replay
-) -> None:
+def test_the_row_of_an_ended_job_is_rendered_once_per_style(store: Store, ongoing: Replay) -> None:
     made = environment(30.0)
     later_ms = ongoing.created_ms + HOUR_MS
     style, other = RowStyle(boxes=True, accounts=True), RowStyle(boxes=False, accounts=True)
@@ -134,23 +132,23 @@ def test_the_row_of_an_ended_job_is_made_once_for_each_look_of_it(
     assert "checkbox" in row(ended, style)
     assert "checkbox" not in row(ended, other)
 
-    # The last word of its worker.
+    # A final checkpoint after the cancellation.
     store.checkpoint(Lease(ongoing.id, ongoing.lease_epoch), 300, Counts(delivered=4_041), [])
     assert "4\N{NARROW NO-BREAK SPACE}041 delivered" in row(store.replay(ongoing.id), style)
 
 
-def test_rows_of_ended_jobs_that_are_kept_are_bounded(
+def test_the_cache_of_rows_is_bounded(
     monkeypatch: pytest.MonkeyPatch, store: Store, ongoing: Replay
 ) -> None:
-    monkeypatch.setattr(job_rows_module, "ENDED_MAX", 2)
+    monkeypatch.setattr(job_rows_module, "ENDED_ROWS_MAX", 2)
     made, style = environment(30.0), RowStyle(boxes=True, accounts=True)
     ended = store.cancel_replay(ongoing.id)
     many = [replace(ended, created_ms=ended.created_ms - number) for number in range(5)]
     assert len({*job_rows(made, many, ended.created_ms, style)}) == 5
-    assert len(job_rows_module._ended) <= 2
+    assert len(job_rows_module._ended_rows) <= 2
 
 
-async def test_what_a_job_waits_for_stands_beside_its_state(
+async def test_the_state_shows_what_a_job_waits_for(
     client: ConsoleClient, store: Store, webhook: Webhook
 ) -> None:
     replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW))
@@ -167,7 +165,7 @@ async def test_what_a_job_waits_for_stands_beside_its_state(
     assert cell(await client.page("/console/jobs"), "state") == "PAUSED"
 
 
-async def test_why_a_job_failed_stands_beside_its_state_as_text(
+async def test_the_state_shows_the_error_as_text(
     client: ConsoleClient, store: Store, ongoing: Replay, settings: Settings, webhook: Webhook
 ) -> None:
     store.cancel_replay(ongoing.id)
@@ -198,7 +196,7 @@ async def test_tabs_count_by_state_under_the_other_filters(
     assert text_of(current) == "FAILED 2"
 
 
-async def test_filters_narrow_the_list_and_stay_in_every_link(
+async def test_filters_narrow_the_list_and_are_part_of_every_link(
     client: ConsoleClient, settings: Settings, webhook: Webhook, others_webhook: Webhook
 ) -> None:
     url = settings.database
@@ -229,7 +227,7 @@ async def test_filters_narrow_the_list_and_stay_in_every_link(
     assert page.one(".//body").get("data-live") == page.field("filter")
 
 
-async def test_a_list_goes_on_page_by_page(
+async def test_pages_cover_the_whole_list(
     client: ConsoleClient, settings: Settings, webhook: Webhook
 ) -> None:
     stored = store_jobs(settings.database, webhook, 120, ReplayState.COMPLETED)
@@ -249,14 +247,14 @@ async def test_a_list_goes_on_page_by_page(
     assert links["Newest"] == "/console/jobs?state=COMPLETED"
 
 
-async def test_what_a_filter_cannot_mean_is_said_beside_its_field(client: ConsoleClient) -> None:
+async def test_an_invalid_filter_is_shown_at_its_field(client: ConsoleClient) -> None:
     answer = await client.get("/console/jobs", createdFrom="yesterday", webhookId="w" * 300)
     assert answer.status_code == 400
     page = HtmlPage(answer.text)
     assert "RFC 3339" in page.error_of("createdFrom")
     assert "at most 256 characters" in page.error_of("webhookId")
     assert page.field("createdFrom") == "yesterday"
-    # A picker of times would show nothing of it.
+    # A datetime-local input would be empty.
     assert page.one(".//*[@name='createdFrom']").get("type") == "text"
     assert ids(page) == []
 
@@ -266,7 +264,7 @@ async def test_what_a_filter_cannot_mean_is_said_beside_its_field(client: Consol
     assert (await client.get("/console/jobs", cursor="x")).status_code == 400
 
 
-async def test_a_developer_sees_their_own_jobs_alone(
+async def test_a_developer_sees_the_jobs_of_the_own_account_only(
     developers_client: ConsoleClient,
     settings: Settings,
     webhook: Webhook,
@@ -288,7 +286,7 @@ async def test_a_developer_sees_their_own_jobs_alone(
     assert answer.status_code == 403
 
 
-async def test_who_may_only_look_is_offered_nothing_else(
+async def test_a_read_only_key_gets_no_forms(
     readers_client: ConsoleClient, ongoing: Replay
 ) -> None:
     page = await readers_client.page("/console/jobs")
@@ -297,22 +295,22 @@ async def test_who_may_only_look_is_offered_nothing_else(
     assert page.all(".//main//form[@method='post']") == []
 
 
-async def test_who_is_not_signed_in_is_asked_to(anonymous: ConsoleClient) -> None:
+async def test_without_a_session_the_list_redirects_to_sign_in(anonymous: ConsoleClient) -> None:
     answer = await anonymous.get("/console/jobs", state="OPEN")
     assert answer.status_code == 303
     assert answer.headers["location"] == "/console/sign-in?next=%2Fconsole%2Fjobs%3Fstate%3DOPEN"
 
 
-async def test_what_was_done_is_told_in_words_of_ours(client: ConsoleClient) -> None:
+async def test_messages_are_selected_by_code(client: ConsoleClient) -> None:
     page = await client.page("/console/jobs", did="pause", count=3, refused=1)
     assert page.texts(".//main//*[@role='status']") == [
-        "3 jobs are paused. One had moved on meanwhile, and was left as it is."
+        "3 jobs paused. 1 skipped: its state has changed."
     ]
     page = await client.page("/console/jobs", did=HOSTILE, count=HOSTILE)
     assert page.all(".//main//*[@role='status']") == []
 
 
-async def test_however_many_jobs_there_are_an_index_finds_every_page(
+async def test_every_query_of_the_list_uses_an_index(
     client: ConsoleClient,
     developers_client: ConsoleClient,
     settings: Settings,
@@ -325,7 +323,7 @@ async def test_however_many_jobs_there_are_an_index_finds_every_page(
         store_jobs(url, others_webhook, 10, state, created_ms=number * 1_000_000)
     for each in (client, developers_client):
         for query in ({}, {"state": "PAUSED"}, {"createdFrom": "1970-01-01T00:30"}):
-            await each.page("/console/jobs")  # whose key it is, is remembered from now on
+            await each.page("/console/jobs")  # caches the session
             with statements() as seen:
                 page = await each.page("/console/jobs", **query)
             about_jobs = [(sql, bound) for sql, bound in seen if "FROM replays" in sql]
@@ -336,7 +334,7 @@ async def test_however_many_jobs_there_are_an_index_finds_every_page(
                 assert all("USING" in step and "INDEX" in step for step in steps), (sql, steps)
 
 
-async def test_the_first_page_is_light(
+async def test_the_first_page_has_less_than_100_kb(
     client: ConsoleClient, settings: Settings, webhook: Webhook
 ) -> None:
     store_jobs(settings.database, webhook, 60, ReplayState.ONGOING, worker="machine-17:4711")
@@ -348,7 +346,7 @@ async def test_the_first_page_is_light(
     assert sum(len(answer.content) for answer in answers) < 100_000
 
 
-def test_counters_tell_every_state_and_all_of_them() -> None:
+def test_there_is_a_counter_for_each_state_and_for_all() -> None:
     parts = counter_parts({ReplayState.OPEN: 1_200, ReplayState.FAILED: 34})
     assert parts["all"] == "1\N{NARROW NO-BREAK SPACE}234"
     assert parts["OPEN"] == "1\N{NARROW NO-BREAK SPACE}200"
@@ -356,8 +354,8 @@ def test_counters_tell_every_state_and_all_of_them() -> None:
     assert set(parts) == {"all", *ReplayState}
 
 
-def test_a_job_that_is_over_without_an_error_waits_for_nothing(ongoing: Replay) -> None:
-    assert awaited_by(ongoing) is None
+def test_a_claimed_job_has_no_waiting_reason(ongoing: Replay) -> None:
+    assert waiting_reason(ongoing) is None
 
 
 TEXTS = st.text(min_size=1, max_size=40).map(str.strip).filter(bool)
@@ -375,6 +373,6 @@ TIMES = st.integers(0, 4_102_444_800_000)
         st.booleans(),
     )
 )
-def test_a_filter_comes_back_from_its_query(wanted: ReplayFilter) -> None:
-    assert filter_of(query_of(wanted)) == wanted
-    assert filter_of(query_of(wanted, cursor="c", did="pause")) == wanted
+def test_a_filter_survives_the_round_trip_through_its_query(wanted: ReplayFilter) -> None:
+    assert parse_filter(filter_query(wanted)) == wanted
+    assert parse_filter(filter_query(wanted, cursor="c", did="pause")) == wanted

@@ -1,4 +1,4 @@
-"""Asking for a replay, as people do whose browser runs no script."""
+"""Creating a replay, without JavaScript."""
 
 import itertools
 import logging
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.config import Settings
-from app.console.form_times import field_time, input_type, read_time
+from app.console.formats import format_field_time, input_type, parse_field_time
 from app.console.new_replay import WEBHOOKS_MAX
 from app.console.replay_forms import DEFAULTS, LAST, last_window
 from app.domain.model import NewReplay, NewWebhook, Replay, Webhook, Window
@@ -35,14 +35,14 @@ WINDOW = Window(NOW_MS - 60 * MINUTE_MS, NOW_MS - 30 * MINUTE_MS)
 
 
 def typed(webhook: Webhook, **fields: str) -> dict[str, str]:
-    """What somebody types who wants an hour of a webhook."""
-    window = {"from": field_time(WINDOW.from_ms), "to": field_time(WINDOW.to_ms)}
+    """Return the form for a window of a webhook."""
+    window = {"from": format_field_time(WINDOW.from_ms), "to": format_field_time(WINDOW.to_ms)}
     return {**DEFAULTS, "webhookId": webhook.id, **window, **fields}
 
 
 def started(page: HtmlPage) -> dict[str, str]:
-    """What the button of the preview sends."""
-    assert text_of(page.one(f"{FORM}/button")) == "Start this replay"
+    """Return the fields that the button of the preview sends."""
+    assert text_of(page.one(f"{FORM}/button")) == "Start replay"
     fields = page.fields(FORM)
     del fields["csrf"]
     return fields
@@ -56,9 +56,7 @@ def jobs(store: Store) -> tuple[Replay, ...]:
     return store.replays().items
 
 
-async def test_the_form_is_filled_in_by_the_link_that_leads_to_it(
-    client: ConsoleClient, webhook: Webhook
-) -> None:
+async def test_a_link_prefills_the_form(client: ConsoleClient, webhook: Webhook) -> None:
     page = await client.page(
         PAGE,
         webhookId=webhook.id,
@@ -76,18 +74,18 @@ async def test_the_form_is_filled_in_by_the_link_that_leads_to_it(
     assert page.field("maxEventsPerSecond") == "250"
     checked = [each.get("value") for each in page.all(".//input[@type='radio'][@checked]")]
     assert checked == ["failed", "archive"]
-    # What is not as usual is in sight.
+    # Options other than the defaults are visible.
     assert "open" in page.one(".//main//details").attrib
 
 
-async def test_an_empty_form_has_the_usual_options_out_of_sight(client: ConsoleClient) -> None:
+async def test_default_options_are_collapsed(client: ConsoleClient) -> None:
     page = await client.page(PAGE)
     assert "open" not in page.one(".//main//details").attrib
     assert page.field("maxEventsPerSecond") == "2500"
     assert page.one(".//*[@name='from']").get("type") == "datetime-local"
 
 
-async def test_a_job_is_cloned_with_all_its_options(
+async def test_a_clone_has_all_options(
     client: ConsoleClient, store: Store, webhook: Webhook
 ) -> None:
     options = ReplayOptions(
@@ -117,7 +115,7 @@ async def test_a_job_is_cloned_with_all_its_options(
     }
 
 
-async def test_nobody_clones_what_is_anothers(
+async def test_a_job_of_another_account_cannot_be_cloned(
     others_client: ConsoleClient, store: Store, webhook: Webhook
 ) -> None:
     replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW))
@@ -126,7 +124,7 @@ async def test_nobody_clones_what_is_anothers(
     assert webhook.id not in answer.text
 
 
-async def test_a_developer_chooses_among_their_own_webhooks(
+async def test_a_developer_chooses_among_the_own_webhooks(
     developers_client: ConsoleClient, webhook: Webhook, others_webhook: Webhook
 ) -> None:
     page = await developers_client.page(PAGE)
@@ -134,12 +132,12 @@ async def test_a_developer_chooses_among_their_own_webhooks(
     assert offered == ["", webhook.id]
     assert others_webhook.id not in page.markup
 
-    # One that is not among them is typed, and refused later.
+    # Another id needs an input; submitting it fails.
     page = await developers_client.page(PAGE, webhookId=others_webhook.id)
     assert page.one(".//*[@name='webhookId']").tag == "input"
 
 
-async def test_of_too_many_webhooks_the_id_is_asked_for(
+async def test_with_too_many_webhooks_the_form_has_an_input_for_the_id(
     client: ConsoleClient, store: Store, operator: Issued
 ) -> None:
     for _ in range(WEBHOOKS_MAX):
@@ -151,7 +149,7 @@ async def test_of_too_many_webhooks_the_id_is_asked_for(
 
 
 @pytest.mark.parametrize(
-    ("field", "text", "said"),
+    ("field", "text", "message"),
     [
         ("webhookId", "", "required"),
         ("from", "", "required"),
@@ -170,11 +168,11 @@ async def test_of_too_many_webhooks_the_id_is_asked_for(
         ("only", "some", "all"),
         ("last", "7", "15, 60, 360"),
     ],
-    # Names with times in them would be others in each process of a run.
+    # Generated ids with times would differ between xdist workers.
     ids=itertools.count(1),
 )
-async def test_what_cannot_be_is_said_beside_its_field_and_what_was_typed_is_kept(
-    client: ConsoleClient, store: Store, webhook: Webhook, field: str, text: str, said: str
+async def test_an_invalid_value_is_shown_at_its_field_and_all_values_are_kept(
+    client: ConsoleClient, store: Store, webhook: Webhook, field: str, text: str, message: str
 ) -> None:
     given = typed(webhook, eventTypes="follow.*") | {field: text}
     for path, more in ((PAGE, {}), (START, {"once": "o" * 22})):
@@ -182,9 +180,9 @@ async def test_what_cannot_be_is_said_beside_its_field_and_what_was_typed_is_kep
             continue  # the window is fixed by then
         page = await client.posted(path, given | more, 400)
         if field in ("source", "only", "last"):
-            assert said in page.main
+            assert message in page.main
         else:
-            assert said in page.error_of(field)
+            assert message in page.error_of(field)
             assert page.field(field) == text.strip()
         if field != "eventTypes":
             assert page.field("eventTypes") == "follow.*"
@@ -200,7 +198,7 @@ async def test_a_webhook_of_another_account_is_not_found(
     assert jobs(store) == ()
 
 
-async def test_without_the_log_what_was_typed_is_kept(
+async def test_without_the_log_the_form_keeps_its_values(
     client: ConsoleClient, webhook: Webhook
 ) -> None:
     page = await client.posted(PAGE, typed(webhook, batchSize="9"), 503)
@@ -208,7 +206,7 @@ async def test_without_the_log_what_was_typed_is_kept(
     assert page.field("batchSize") == "9"
 
 
-async def test_of_the_archive_no_dry_run_is_promised(
+async def test_an_archive_replay_has_no_dry_run(
     client: ConsoleClient, store: Store, webhook: Webhook
 ) -> None:
     old = Window(NOW_MS - 40 * DAY_MS, NOW_MS - 39 * DAY_MS)
@@ -217,7 +215,7 @@ async def test_of_the_archive_no_dry_run_is_promised(
         "to": format_time(old.to_ms),
     }
     page = await client.posted(PAGE, given)
-    assert "there is no dry run of it" in page.main
+    assert "No dry run is available for the archive." in page.main
     assert "rewind-jobs restore" in page.main
     assert started(page)["source"] == "archive"
     assert jobs(store) == ()
@@ -226,7 +224,7 @@ async def test_of_the_archive_no_dry_run_is_promised(
     assert "all, when the source is archive" in page.main
 
 
-async def test_who_may_only_look_cannot_ask(
+async def test_a_read_only_key_cannot_create_replays(
     readers_client: ConsoleClient, webhook: Webhook
 ) -> None:
     assert (await readers_client.get(PAGE)).status_code == 403
@@ -236,7 +234,7 @@ async def test_who_may_only_look_cannot_ask(
 
 
 @pytest.mark.parametrize("token", [None, "", "0" * 64])
-async def test_a_form_without_the_token_of_the_sign_in_is_refused(
+async def test_a_form_without_a_valid_csrf_token_is_rejected(
     client: ConsoleClient, store: Store, webhook: Webhook, token: str | None
 ) -> None:
     for path in (PAGE, START):
@@ -246,7 +244,7 @@ async def test_a_form_without_the_token_of_the_sign_in_is_refused(
 
 
 @pytest.mark.parametrize("once", ["", "o" * 65])
-async def test_a_start_has_a_name_of_its_own(
+async def test_a_start_needs_an_idempotency_key(
     client: ConsoleClient, webhook: Webhook, once: str
 ) -> None:
     page = await client.posted(START, typed(webhook) | {"once": once}, 400)
@@ -254,7 +252,7 @@ async def test_a_start_has_a_name_of_its_own(
 
 
 class TestWithALog:
-    """Where the log tells what a replay would bring."""
+    """With a broker, which a dry run needs."""
 
     @pytest.fixture
     def settings(self, tmp_path: Path, broker: BrokerProcess) -> Settings:
@@ -266,14 +264,14 @@ class TestWithALog:
 
     @pytest.fixture
     def missed(self, tmp_path: Path, settings: Settings, webhook: Webhook) -> Iterator[LiveScene]:
-        """Three events of the middle of the window, which were missed."""
+        """Return a scene with three missed events in the window."""
         scene = LiveScene(tmp_path, settings.bootstrap_servers, settings.database)
         with scene:
             scene.make_topics()
             scene.owe(webhook, *events(0, 3), time_ms=WINDOW.from_ms + MINUTE_MS)
             yield scene
 
-    async def test_a_dry_run_comes_first_and_one_start_queues_one(
+    async def test_a_preview_precedes_the_start_and_a_double_click_starts_one_replay(
         self,
         developers_client: ConsoleClient,
         developer: Issued,
@@ -283,12 +281,12 @@ class TestWithALog:
         caplog: pytest.LogCaptureFixture,
     ) -> None:
         page = await developers_client.posted(PAGE, typed(webhook, maxEventsPerSecond="100"))
-        said = facts(page)
-        assert said["Events"] == "3"
-        assert "Counted in the log, to the event" in page.main
-        assert said["Bytes"].endswith(" B")
-        assert said["Offsets"].startswith("0 to 3, not included")
-        assert said["Time"].startswith("about ")
+        shown = facts(page)
+        assert shown["Events"] == "3"
+        assert "Exact count." in page.main
+        assert shown["Bytes"].endswith(" B")
+        assert shown["Offsets"].startswith("0 to 3, exclusive")
+        assert shown["Duration"].startswith("about ")
         assert jobs(store) == ()
 
         form = started(page)
@@ -306,7 +304,7 @@ class TestWithALog:
             ("createReplay", replay.id)
         }
 
-    async def test_a_webhook_with_a_job_is_told_so_and_has_no_second_one(
+    async def test_a_webhook_with_an_active_job_gets_no_second_one(
         self, client: ConsoleClient, store: Store, webhook: Webhook, missed: LiveScene
     ) -> None:
         page = await client.posted(PAGE, typed(webhook))
@@ -317,17 +315,17 @@ class TestWithALog:
         assert "has the active replay" in page.main
         assert page.one(f".//main//a[@href='/console/jobs/{active.id}']") is not None
         page = await client.posted(PAGE, typed(webhook))
-        assert "until it is, no other can start" in page.main
+        assert "which must end before another can start" in page.main
         assert len(jobs(store)) == 1
 
-    async def test_a_window_without_events_says_so_and_what_may_be_wrong_with_the_webhook(
+    async def test_a_preview_warns_of_an_empty_window_and_a_disabled_webhook(
         self, client: ConsoleClient, store: Store, webhook: Webhook, missed: LiveScene
     ) -> None:
         store.disable_webhook(webhook.id, HOSTILE)
         page = await client.posted(PAGE, typed(webhook, eventTypes="nothing.*"))
         assert facts(page)["Events"] == "0"
-        assert "Nothing would be sent" in page.main
-        # The window of the moment at which it was chosen.
+        assert "No matching events in this window." in page.main
+        # The window ends at the time of the preview.
         window = facts(await client.posted(PAGE, typed(webhook) | {"last": "360"}))["Window"]
         assert window.endswith(" 6 h")
         assert f"The webhook is DISABLED: {HOSTILE}" in page.main
@@ -343,25 +341,25 @@ class TestWithALog:
         assert replay.awaits is not None
 
 
-def test_times_without_a_zone_are_of_utc() -> None:
+def test_times_without_a_zone_are_utc() -> None:
     eight = parse_time("2026-11-22T08:00:00Z")
     for text in ("2026-11-22T08:00", "2026-11-22 08:00:00", "2026-11-22T08:00:00.000"):
-        assert read_time(text) == eight
-    assert read_time("2026-11-22T09:00:00+01:00") == eight
-    assert read_time("2026-11-22T08:00:00.25") == eight + 250
+        assert parse_field_time(text) == eight
+    assert parse_field_time("2026-11-22T09:00:00+01:00") == eight
+    assert parse_field_time("2026-11-22T08:00:00.25") == eight + 250
     for text in ("2026-11-22", "2026-11-22T08", "2026-13-22T08:00", ""):
         with pytest.raises(TimeUnreadable):
-            read_time(text)
+            parse_field_time(text)
 
 
-def test_a_field_shows_a_time_no_longer_than_it_has_to_be() -> None:
+def test_a_field_omits_zero_milliseconds() -> None:
     eight = parse_time("2026-11-22T08:00:00Z")
-    assert field_time(eight) == "2026-11-22T08:00:00"
-    assert field_time(eight + 7) == "2026-11-22T08:00:00.007"
-    assert field_time(None) == ""
+    assert format_field_time(eight) == "2026-11-22T08:00:00"
+    assert format_field_time(eight + 7) == "2026-11-22T08:00:00.007"
+    assert format_field_time(None) == ""
 
 
-def test_what_no_picker_can_show_is_shown_as_text() -> None:
+def test_a_value_that_datetime_local_cannot_show_is_text() -> None:
     for text in ("", "2026-11-22T08:00", "2026-11-22T08:00:00.007"):
         assert input_type(text) == "datetime-local"
     for text in ("yesterday", "2026-11-22T08:00:00Z", "2026-13-22T08:00", "202611220800"):

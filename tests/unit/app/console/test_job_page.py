@@ -1,4 +1,4 @@
-"""A job's own page and its forms, as people use them whose browser runs no script."""
+"""The page of a job and its forms, without JavaScript."""
 
 import logging
 
@@ -40,19 +40,19 @@ OPTIONS = ReplayOptions(
 
 @pytest.fixture
 def replay(store: Store, webhook: Webhook, developer: Issued) -> Replay:
-    """One that waits for a worker of a data centre whose log nobody here can ask."""
+    """Return a replay that waits for a worker in another data centre."""
     new = NewReplay(webhook.id, WINDOW, origin=ELSEWHERE)
     return store.create_replay(new, actor=developer[0].id)[0]
 
 
 @pytest.fixture
 def claim(store: Store, replay: Replay) -> Claim:
-    """Of the one, by a worker that delivers it."""
+    """Return a claim of the replay, during delivery."""
     return delivered_by(store, ELSEWHERE, OffsetRange(partition=3, start=1_000, end=5_000))
 
 
 def delivered_by(store: Store, origin: str, offsets: OffsetRange) -> Claim:
-    """What a worker of a data centre claims, and begins to deliver."""
+    """Claim a replay of a data centre, and begin its delivery."""
     claim = store.claim("machine:7", lease_s=60, origin=origin)
     assert claim is not None
     assert store.begin_delivery(claim.lease, offsets)
@@ -71,8 +71,8 @@ def failure(number: int, reason: str = "status 503") -> Failure:
     )
 
 
-def give_up(store: Store, claim: Claim, *failures: Failure) -> None:
-    """Have a quarter read, of which these failed and ten events were taken."""
+def fail_events(store: Store, claim: Claim, *failures: Failure) -> None:
+    """Store a checkpoint at a quarter, with ten deliveries and these failures."""
     counts = Counts(delivered=10, failed=len(failures))
     statuses = {"200": 10, "503": len(failures)}
     assert store.checkpoint(claim.lease, 2_000, counts, failures, statuses, with_sample=True)
@@ -80,8 +80,8 @@ def give_up(store: Store, claim: Claim, *failures: Failure) -> None:
 
 @pytest.fixture
 def retriable(store: Store, claim: Claim) -> Replay:
-    """The one, over, with an event that was given up."""
-    give_up(store, claim, failure(1))
+    """Return the replay, completed with a failure."""
+    fail_events(store, claim, failure(1))
     assert store.complete(claim.lease)
     return store.replay(claim.replay.id)
 
@@ -91,44 +91,44 @@ def path(replay: Replay, action: str = "") -> str:
 
 
 def facts(page: HtmlPage) -> dict[str, str]:
-    """All lists of names and values of a page, as one."""
+    """Return all description lists of a page as one."""
     return dict(zip(page.texts(".//main//dt"), page.texts(".//main//dd"), strict=True))
 
 
 async def followed(client: ConsoleClient, answer: httpx.Response) -> HtmlPage:
-    """The page that a browser shows after a form."""
+    """Return the page that a form redirects to."""
     assert answer.status_code == 303, answer.text
     return HtmlPage((await client.http.get(answer.headers["location"])).text)
 
 
-async def test_the_page_tells_all_that_was_asked_for(
+async def test_the_page_shows_all_parameters(
     developers_client: ConsoleClient, store: Store, webhook: Webhook, developer: Issued
 ) -> None:
     new = NewReplay(webhook.id, WINDOW, OPTIONS, origin=ELSEWHERE)
     replay, _ = store.create_replay(new, actor=developer[0].id)
     page = await developers_client.page(path(replay))
     assert text_of(page.one(".//h1")) == f"Job {replay.id} OPEN"
-    told = facts(page)
-    assert told["Webhook"] == f"{webhook.id} billing"
+    shown = facts(page)
+    assert shown["Webhook"] == f"{webhook.id} billing"
     assert page.one(".//main//dl//a").get("href") == f"/console/webhooks/{webhook.id}"
-    assert told["Window"].startswith("2026-11-22 07:00:00 to 2026-11-22 08:00:00")
-    assert told["Event types"] == "follow.*, dm.sent"
-    assert told["Events"] == "only those that no live delivery has brought"
-    assert told["Rate, at most"] == "250/s"
-    assert told["In flight, at most"] == "3"
-    assert told["Events in a request"] == "up to 20"
-    assert told["Sent to"] == "https://elsewhere.example/hooks"
-    assert told["Source"] == "log"
-    assert told["Notice of the end"] == "rewind"
-    assert told["Asked for"].endswith(f"by {developer[0].id}")
-    assert told["Account"] == webhook.account_id
-    assert told["Data centre"] == ELSEWHERE
+    assert shown["Window"].startswith("2026-11-22 07:00:00 to 2026-11-22 08:00:00")
+    assert shown["Event types"] == "follow.*, dm.sent"
+    assert shown["Selection"] == "only events not yet delivered"
+    assert shown["Max rate"] == "250/s"
+    assert shown["Max in flight"] == "3"
+    assert shown["Events per request"] == "up to 20"
+    assert shown["Target URL"] == "https://elsewhere.example/hooks"
+    assert shown["Source"] == "log"
+    assert shown["End notification"] == "rewind"
+    assert shown["Created"].endswith(f"by {developer[0].id}")
+    assert shown["Account"] == webhook.account_id
+    assert shown["Data centre"] == ELSEWHERE
 
 
-async def test_the_page_of_a_job_under_way_shows_where_it_stands(
+async def test_the_page_of_a_running_job_shows_worker_and_responses(
     client: ConsoleClient, store: Store, replay: Replay, claim: Claim
 ) -> None:
-    give_up(store, claim, failure(1))
+    fail_events(store, claim, failure(1))
     page = await client.page(path(replay))
     assert text_of(page.one(".//h1")).endswith("ONGOING")
     assert facts(page)["Worker"] == "machine:7"
@@ -139,32 +139,32 @@ async def test_the_page_of_a_job_under_way_shows_where_it_stands(
     ]
 
 
-async def test_the_page_holds_the_parts_that_the_stream_replaces(
+async def test_the_page_has_an_element_for_each_live_part(
     developers_client: ConsoleClient, store: Store, replay: Replay, claim: Claim
 ) -> None:
     page = await developers_client.page(path(replay))
     templates = environment(15.0)
     view = JobView(store.replay(replay.id), store.moves(replay.id), store.samples(replay.id))
-    thing = page.one(f".//*[@data-live-id='job:{replay.id}']")
-    shown = {part.get("data-live") for part in thing.iter() if part.get("data-live")}
+    item = page.one(f".//*[@data-live-id='job:{replay.id}']")
+    shown = {part.get("data-live") for part in item.iter() if part.get("data-live")}
     assert shown == set(job_parts(templates, view, 0))
 
 
-async def test_failures_show_what_was_tried_and_answered(
+async def test_failures_show_attempts_status_and_response(
     client: ConsoleClient, store: Store, replay: Replay, claim: Claim
 ) -> None:
-    no_answer = Failure(1_500, "evt_9", 6, None, "connection refused")
-    give_up(store, claim, failure(1), no_answer)
+    no_response = Failure(1_500, "evt_9", 6, None, "connection refused")
+    fail_events(store, claim, failure(1), no_response)
     page = await client.page(path(replay))
     table = page.one(".//*[@aria-label='Failed events']/table")
     first, second = ([text_of(cell) for cell in row] for row in table.findall("tbody/tr"))
     assert first[:6] == ["evt_1", "1 001", "6", "503", "status 503", "1 250 ms"]
-    assert first[6] == "Response try later"
-    assert second == ["evt_9", "1 500", "6", "no answer", "connection refused", NOTHING, NOTHING]
+    assert first[6] == "Show try later"
+    assert second == ["evt_9", "1 500", "6", "no response", "connection refused", NOTHING, NOTHING]
     assert [text_of(each) for each in table.findall(".//details/pre")] == ["try later"]
 
 
-async def test_operators_come_from_a_job_to_its_messages_and_developers_are_shown_no_such_way(
+async def test_only_operators_get_links_to_the_messages_of_a_job(
     client: ConsoleClient,
     developers_client: ConsoleClient,
     store: Store,
@@ -173,31 +173,34 @@ async def test_operators_come_from_a_job_to_its_messages_and_developers_are_show
 ) -> None:
     replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW, origin=settings.origin))
     offsets = OffsetRange(partition=3, start=1_000, end=5_000)
-    give_up(store, delivered_by(store, settings.origin, offsets), failure(1))
+    fail_events(store, delivered_by(store, settings.origin, offsets), failure(1))
     messages = "/console/log/topics/delivery_log/messages?from=offset"
-    ways = [
+    links = [
         href
         for link in (await client.page(path(replay))).all(".//main//a")
         if (href := link.get("href", "")).startswith(messages)
     ]
-    place = f"{messages}&partition={offsets.partition}"
-    assert ways == [f"{place}&offset={offsets.start}", f"{place}&offset=1001"]
-    links = (await developers_client.page(path(replay))).all(".//a")
-    assert not [link for link in links if "/console/log" in link.get("href", "")]
+    partition_url = f"{messages}&partition={offsets.partition}"
+    assert links == [
+        f"{partition_url}&offset={offsets.start}",
+        f"{partition_url}&offset=1001",
+    ]
+    developers_links = (await developers_client.page(path(replay))).all(".//a")
+    assert not [link for link in developers_links if "/console/log" in link.get("href", "")]
 
 
-async def test_no_way_leads_from_a_job_to_the_log_of_another_data_centre(
+async def test_a_job_of_another_data_centre_has_no_links_to_the_log(
     client: ConsoleClient, store: Store, replay: Replay, claim: Claim
 ) -> None:
-    give_up(store, claim, failure(1))
+    fail_events(store, claim, failure(1))
     page = await client.page(path(replay))
     assert not [link for link in page.all(".//main//a") if "/log/" in link.get("href", "")]
 
 
-async def test_failures_come_a_page_at_a_time(
+async def test_failures_are_paged(
     client: ConsoleClient, store: Store, replay: Replay, claim: Claim
 ) -> None:
-    give_up(store, claim, *(failure(number) for number in range(51)))
+    fail_events(store, claim, *(failure(number) for number in range(51)))
     first = await client.page(path(replay))
     assert len(first.all(".//*[@aria-label='Failed events']//tbody/tr")) == 50
     (link,) = first.all(".//nav[@aria-label='Pages of failures']/a")
@@ -207,13 +210,13 @@ async def test_failures_come_a_page_at_a_time(
     assert back.get("href") == f"{path(replay)}#failures"
 
 
-async def test_a_cursor_of_no_page_is_refused(client: ConsoleClient, replay: Replay) -> None:
+async def test_an_invalid_cursor_is_rejected(client: ConsoleClient, replay: Replay) -> None:
     answer = await client.get(path(replay), cursor="nonsense")
     assert answer.status_code == 400
     assert "cursor is &#39;nonsense&#39;" in answer.text
 
 
-async def test_all_that_happened_is_shown_to_who_asks_for_it(
+async def test_the_complete_history_is_one_click_away(
     client: ConsoleClient, store: Store, replay: Replay
 ) -> None:
     for _ in range(20):
@@ -221,36 +224,36 @@ async def test_all_that_happened_is_shown_to_who_asks_for_it(
         store.resume_replay(replay.id)
     page = await client.page(path(replay))
     items = page.texts(".//ol/li")
-    assert "10 more between. Show all" in items
+    assert "10 more. Show all" in items
     everything = await client.page(path(replay), moves="all")
     assert len(everything.all(".//ol/li")) == 41
     assert not everything.all(".//*[@data-live='timeline']")
 
 
-async def test_a_webhook_that_was_deleted_is_still_named(
+async def test_a_deleted_webhook_is_marked(
     client: ConsoleClient, store: Store, replay: Replay, webhook: Webhook
 ) -> None:
     store.delete_webhook(webhook.id)
     page = await client.page(path(replay))
-    assert facts(page)["Webhook"] == f"{webhook.id} deleted since"
+    assert facts(page)["Webhook"] == f"{webhook.id} deleted"
     assert "its webhook was deleted" in page.main
 
 
-async def test_pause_and_resume_change_the_job_and_say_so(
+async def test_pause_and_resume(
     developers_client: ConsoleClient, store: Store, replay: Replay, developer: Issued
 ) -> None:
     client = developers_client
     paused = await followed(client, await client.post(path(replay, "/pause")))
     assert store.replay(replay.id).state is ReplayState.PAUSED
-    assert paused.texts(".//main//*[@class='notice']") == ["The job is paused."]
+    assert paused.texts(".//main//*[@class='notice']") == ["Job paused."]
     assert [each.get("form") for each in paused.all(".//main//button[@form]")] == ["do-resume"]
     resumed = await followed(client, await client.post(path(replay, "/resume")))
     assert store.replay(replay.id).state is ReplayState.OPEN
-    assert resumed.texts(".//main//*[@class='notice']") == ["The job goes on."]
+    assert resumed.texts(".//main//*[@class='notice']") == ["Job resumed."]
     assert [move.actor for move in store.moves(replay.id)] == [developer[0].id] * 3
 
 
-async def test_the_forms_on_the_page_are_those_that_its_buttons_send(
+async def test_each_button_belongs_to_a_form_on_the_page(
     client: ConsoleClient, replay: Replay
 ) -> None:
     page = await client.page(path(replay))
@@ -262,32 +265,32 @@ async def test_the_forms_on_the_page_are_those_that_its_buttons_send(
     assert answer.headers["location"] == f"{path(replay)}?did=pause"
 
 
-async def test_cancelling_asks_first_and_says_what_is_left(
+async def test_cancelling_asks_for_confirmation_with_the_events_left(
     client: ConsoleClient, store: Store, replay: Replay, claim: Claim
 ) -> None:
-    give_up(store, claim, failure(1), failure(2))
-    question = await client.page(path(replay, "/cancel"))
-    assert "10 events are delivered, 2 given up" in question.main
-    # A quarter brought twelve.
-    assert "About 36 events are left, in 3 000 records" in question.main
+    fail_events(store, claim, failure(1), failure(2))
+    confirmation = await client.page(path(replay, "/cancel"))
+    assert "10 events delivered, 2 failed" in confirmation.main
+    # Twelve events in a quarter of the records.
+    assert "About 36 events in 3 000 unread records will not be sent." in confirmation.main
     assert store.replay(replay.id).state is ReplayState.ONGOING
-    form = question.one(".//main//form")
-    fields = question.fields(".//main//form")
+    form = confirmation.one(".//main//form")
+    fields = confirmation.fields(".//main//form")
     answer = await client.http.post(form.get("action", ""), data=fields)
     page = await followed(client, answer)
-    assert page.texts(".//main//*[@class='notice']") == ["The job is cancelled."]
+    assert page.texts(".//main//*[@class='notice']") == ["Job cancelled."]
     assert store.replay(replay.id).state is ReplayState.CANCELLED
 
 
-async def test_cancelling_what_nobody_has_begun_says_that_all_is_left(
+async def test_cancelling_before_the_delivery_has_started(
     client: ConsoleClient, replay: Replay
 ) -> None:
-    question = await client.page(path(replay, "/cancel"))
-    assert "0 events are delivered" in question.main
-    assert "All of it is left: no worker has begun to deliver." in question.main
+    confirmation = await client.page(path(replay, "/cancel"))
+    assert "0 events delivered" in confirmation.main
+    assert "Delivery has not started: no event will be sent." in confirmation.main
 
 
-async def test_a_job_that_moved_on_meanwhile_is_left_as_it_is(
+async def test_a_job_whose_state_does_not_allow_an_action_is_unchanged(
     client: ConsoleClient, store: Store, replay: Replay
 ) -> None:
     store.cancel_replay(replay.id)
@@ -295,45 +298,45 @@ async def test_a_job_that_moved_on_meanwhile_is_left_as_it_is(
     for action in ACTIONS:
         answer = await client.post(path(replay, action))
         assert answer.headers["location"] == f"{path(replay)}?did=moved-on", action
-    # Neither is the question asked any more.
+    # The confirmation page redirects as well.
     page = await followed(client, await client.get(path(replay, "/cancel")))
-    (notice,) = page.all(".//main//*[@role='status']")
-    assert text_of(notice) == "The job had moved on meanwhile, and was left as it is."
-    assert notice.get("class") == "notice bad-news"
+    (message,) = page.all(".//main//*[@role='status']")
+    assert text_of(message) == "The state of the job has changed; nothing was done."
+    assert message.get("class") == "notice bad-news"
     assert store.replay(replay.id) == before
 
 
-async def test_a_retry_is_a_new_job_with_a_way_back(
+async def test_a_retry_is_a_new_job_with_a_link_to_the_first(
     client: ConsoleClient, store: Store, retriable: Replay
 ) -> None:
     page = await client.page(path(retriable))
-    assert "Retry the 1 failed event only" in page.main
+    assert "Retry 1 failed event" in page.main
     fields = page.fields(".//form[@id='do-retry']")
     answer = await client.http.post(path(retriable, "/retry"), data=fields)
     retry = await followed(client, answer)
     assert retry.texts(".//main//*[@class='notice']") == [
-        "A job is queued that sends the failed events again."
+        "Retry queued: it sends the failed events."
     ]
-    told = facts(retry)
-    assert told["Retry of"].startswith(retriable.id)
-    # Pressed once more, the button of the same page leads to the same job.
+    shown = facts(retry)
+    assert shown["Retry of"].startswith(retriable.id)
+    # Submitting the same form again leads to the same job.
     again = await client.http.post(path(retriable, "/retry"), data=fields)
     assert again.headers["location"] == answer.headers["location"]
 
 
-async def test_no_retry_is_queued_while_another_job_of_the_webhook_is_not_over(
+async def test_no_retry_is_queued_while_the_webhook_has_an_active_job(
     client: ConsoleClient, store: Store, retriable: Replay
 ) -> None:
     other, _ = store.create_replay(NewReplay(retriable.webhook_id, WINDOW, origin=ELSEWHERE))
     page = await followed(client, await client.post(path(retriable, "/retry")))
     assert page.texts(".//main//*[@role='status']") == [
-        "Nothing was queued: another job of this webhook is not over yet."
+        "Retry not queued: this webhook has another active job."
     ]
     assert [each.id for each in store.replays().items if each.retry_of] == []
     assert store.replay(other.id).state is ReplayState.OPEN
 
 
-async def test_nobody_reads_or_moves_the_job_of_another(
+async def test_jobs_of_other_accounts_are_not_found(
     others_client: ConsoleClient, store: Store, replay: Replay
 ) -> None:
     before = store.replay(replay.id)
@@ -344,7 +347,7 @@ async def test_nobody_reads_or_moves_the_job_of_another(
     assert store.replay(replay.id) == before
 
 
-async def test_who_may_only_look_changes_nothing(
+async def test_a_read_only_key_changes_nothing(
     readers_client: ConsoleClient, store: Store, replay: Replay
 ) -> None:
     before = store.replay(replay.id)
@@ -387,7 +390,7 @@ async def test_who_may_only_look_is_offered_nothing_to_press(
     assert (await readers_client.get(path(replay, "/cancel"))).status_code == 403
 
 
-async def test_a_form_without_the_token_of_the_sign_in_changes_nothing(
+async def test_a_form_without_a_valid_csrf_token_changes_nothing(
     client: ConsoleClient, store: Store, replay: Replay
 ) -> None:
     before = store.replay(replay.id)
@@ -398,14 +401,14 @@ async def test_a_form_without_the_token_of_the_sign_in_changes_nothing(
     assert store.replay(replay.id) == before
 
 
-async def test_nobody_comes_to_a_job_without_signing_in(
+async def test_without_a_session_a_job_redirects_to_sign_in(
     anonymous: ConsoleClient, replay: Replay
 ) -> None:
     answer = await anonymous.get(path(replay))
     assert answer.headers["location"] == f"/console/sign-in?next=%2Fconsole%2Fjobs%2F{replay.id}"
 
 
-async def test_changes_and_those_that_came_too_late_are_told_to_the_audit(
+async def test_changes_and_conflicts_are_audited(
     client: ConsoleClient, replay: Replay, operator: Issued, caplog: pytest.LogCaptureFixture
 ) -> None:
     csrf = await client.csrf()
@@ -421,7 +424,7 @@ async def test_changes_and_those_that_came_too_late_are_told_to_the_audit(
     assert {(line["target"], line["key_id"]) for line in lines} == {(replay.id, operator[0].id)}
 
 
-async def test_nothing_that_others_wrote_becomes_markup(
+async def test_external_text_is_escaped(
     client: ConsoleClient, store: Store, webhook: Webhook
 ) -> None:
     options = ReplayOptions(event_types=(HOSTILE,), target_url=HOSTILE)
@@ -430,12 +433,12 @@ async def test_nothing_that_others_wrote_becomes_markup(
     claim = store.claim(HOSTILE, lease_s=60)
     assert claim is not None
     assert store.begin_delivery(claim.lease, OffsetRange(partition=3, start=1_000, end=5_000))
-    given_up = Failure(1_001, HOSTILE, 1, 503, HOSTILE, 10, HOSTILE)
+    failed = Failure(1_001, HOSTILE, 1, 503, HOSTILE, 10, HOSTILE)
     counts = Counts(failed=1)
-    assert store.checkpoint(claim.lease, 2_000, counts, [given_up], {HOSTILE: 1}, with_sample=True)
+    assert store.checkpoint(claim.lease, 2_000, counts, [failed], {HOSTILE: 1}, with_sample=True)
     assert store.fail(claim.lease, HOSTILE)
     page = await client.page(path(replay))
-    # Description, types, target, asker, worker twice, error twice, status, event, reason, response.
+    # Description, types, target, creator, worker and error twice, status, event, reason, response.
     assert page.main.count("<script>alert(1)</script>") >= 12
     assert not page.all(".//main//script")
     assert not page.all(".//main//img")

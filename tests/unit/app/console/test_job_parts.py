@@ -1,4 +1,4 @@
-"""The parts of a job's page: what they say of a replay in each state, as numbers worked by hand."""
+"""The parts of a job's page in each state of a replay, with numbers worked out by hand."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,10 +9,10 @@ from jinja2 import Environment
 from app.console.job_parts import (
     MOVES_SHOWN,
     JobView,
-    asked_by,
-    events_left,
+    allowed_actions,
+    created_by,
+    estimated_events_left,
     job_parts,
-    possible,
     timeline_part,
 )
 from app.console.rendering import environment
@@ -85,13 +85,13 @@ def move(event: MoveEvent, number: int = 0, **more: object) -> Move:
 
 
 def parts_of(templates: Environment, view: JobView) -> Mapping[str, HtmlPage]:
-    """The parts as a page would hold them, ten seconds after the start."""
+    """Return the parsed parts, ten seconds after the start."""
     parts = job_parts(templates, view, NINE_MS + 10_000)
     return {name: HtmlPage(f"<body><main>{markup}</main></body>") for name, markup in parts.items()}
 
 
-def told(part: HtmlPage) -> dict[str, str]:
-    """The list of names and values that a part holds."""
+def definitions(part: HtmlPage) -> dict[str, str]:
+    """Return the description list of a part."""
     return dict(zip(part.texts(".//dt"), part.texts(".//dd"), strict=True))
 
 
@@ -100,49 +100,49 @@ def words_of(templates: Environment, replay: Replay) -> Mapping[str, str]:
     return {name: part.main for name, part in parts.items()}
 
 
-def test_a_quarter_done_in_ten_seconds_says_what_is_left_and_for_how_long(
+def test_progress_estimates_the_events_and_the_time_left(
     templates: Environment,
 ) -> None:
     parts = parts_of(templates, JobView(ONGOING, (), ()))
     assert parts["state"].main == "ONGOING"
     assert parts["progress"].texts(".//p") == ["25 % of 4 000 records read"]
     assert parts["progress"].one(".//progress").get("value") == "0.2500"
-    assert told(parts["progress"]) == {
+    assert definitions(parts["progress"]) == {
         "Delivered": "400",
         "Duplicates": "70",
         "Failed": "30",
-        "Left, about": "1 500",
-        "Rate, in the mean": "50/s",
+        "Left (estimate)": "1 500",
+        "Mean rate": "50/s",
         "Time left": "30 s",
     }
-    assert parts["eta"].main == "Time left: about 30 s, till 2026-11-22 09:00:40."
+    assert parts["eta"].main == "Time left: about 30 s, ETA 2026-11-22 09:00:40."
 
 
-def test_the_facts_name_partition_offsets_worker_and_lease(templates: Environment) -> None:
+def test_the_position_has_partition_offsets_worker_and_lease(templates: Environment) -> None:
     replay = replace(ONGOING, claims_in_vain=4, idle_ms=65_000)
-    facts = told(parts_of(templates, JobView(replay, (), ()))["facts"])
+    facts = definitions(parts_of(templates, JobView(replay, (), ()))["facts"])
     assert facts["Partition"] == "3 of delivery_log"
     assert facts["Start offset"] == "1 000"
     assert facts["Checkpoint"].startswith("2 000 ")
     assert facts["End offset"].startswith("5 000 ")
     assert facts["Worker"] == "machine:7"
     assert facts["Lease epoch"].startswith("2 ")
-    assert facts["Claims in vain"].startswith("4 ")
+    assert facts["Claims without progress"].startswith("4 ")
     assert facts["Heartbeat"].startswith("1 s ago")
-    assert facts["Idle since then"] == "1 min 5 s"
+    assert facts["Idle time"] == "1 min 5 s"
 
 
-def test_a_job_that_no_worker_has_had_tells_so(templates: Environment) -> None:
+def test_a_job_that_was_never_claimed(templates: Environment) -> None:
     words = words_of(templates, OPEN)
     assert "a worker" in words["why"]
-    assert words["eta"] == "No time left can be told yet."
-    assert words["plot"] == "No samples yet: they are taken while a worker delivers."
-    assert words["statuses"] == "Nothing was sent yet."
+    assert words["eta"] == "Time left: estimating…"
+    assert words["plot"] == "No data yet. Samples are taken while a worker delivers."
+    assert words["statuses"] == "Nothing sent yet."
     assert words["failures"] == "None so far."
-    assert "known once a worker has looked it up" in words["facts"]
+    assert "determined by the worker" in words["facts"]
 
 
-def test_what_a_job_waits_for_and_why_it_failed_stand_beside_its_state(
+def test_the_state_shows_the_waiting_reason_or_the_error(
     templates: Environment,
 ) -> None:
     waiting = replace(OPEN, waiting_for="the webhook to be enabled")
@@ -151,13 +151,13 @@ def test_what_a_job_waits_for_and_why_it_failed_stand_beside_its_state(
     assert words_of(templates, failed)["why"] == "the receiver is gone"
 
 
-def test_a_job_that_is_over_says_how_long_it_took(templates: Environment) -> None:
-    assert words_of(templates, COMPLETED)["eta"] == "Over: it took 1 min 40 s, pauses included."
+def test_an_ended_job_shows_its_duration(templates: Environment) -> None:
+    assert words_of(templates, COMPLETED)["eta"] == "Ended after 1 min 40 s, including pauses."
     cancelled = replace(OPEN, state=ReplayState.CANCELLED, finished_ms=NINE_MS)
-    assert words_of(templates, cancelled)["eta"] == "Over before a worker had it."
+    assert words_of(templates, cancelled)["eta"] == "Ended before it was started."
 
 
-def test_answers_stand_in_words_with_count_share_and_bar_the_most_frequent_first(
+def test_responses_have_count_share_and_bar_most_frequent_first(
     templates: Environment,
 ) -> None:
     statuses = parts_of(templates, JobView(ONGOING, (), ()))["statuses"]
@@ -166,22 +166,22 @@ def test_answers_stand_in_words_with_count_share_and_bar_the_most_frequent_first
         ["200 OK", "390", "90.6 %"],
         ["503 Service Unavailable", "20", "4.6 %"],
         ["204 No Content", "10", "2.3 %"],
-        ["no answer", "10", "2.3 %"],
+        ["no response", "10", "2.3 %"],
     ]
     bars = [(bar.get("class"), bar.get("width")) for bar in statuses.all(".//rect")]
     assert bars[:2] == [("bar-good", "90.7"), ("bar-bad", "4.7")]
     assert bars[3][0] == "bar-bad"
 
 
-def test_a_status_without_a_name_stands_as_its_number(templates: Environment) -> None:
+def test_an_unknown_status_is_shown_as_a_number(templates: Environment) -> None:
     replay = replace(ONGOING, status_counts={"299": 1, "799": 2})
     statuses = parts_of(templates, JobView(replay, (), ()))["statuses"]
     assert statuses.texts(".//tbody/tr/th") == ["799", "299"]
 
 
-def test_answers_that_were_not_noted_are_not_made_up(templates: Environment) -> None:
+def test_statuses_that_were_not_recorded(templates: Environment) -> None:
     words = words_of(templates, replace(ONGOING, status_counts=None))
-    assert words["statuses"].startswith("The answers were not noted")
+    assert words["statuses"].startswith("No statuses recorded")
 
 
 @pytest.mark.parametrize(
@@ -197,11 +197,11 @@ def test_answers_that_were_not_noted_are_not_made_up(templates: Environment) -> 
         (ReplayState.CANCELLED, 3, {"retry"}),
     ],
 )
-def test_only_what_the_state_allows_is_offered(
+def test_only_actions_that_the_state_allows_have_buttons(
     templates: Environment, state: ReplayState, failed: int, expected: set[str]
 ) -> None:
     replay = replace(ONGOING, state=state, counts=Counts(failed=failed))
-    assert possible(replay) == expected
+    assert allowed_actions(replay) == expected
     actions = parts_of(templates, JobView(replay, (), ()))["actions"]
     buttons = {button.get("form", "") for button in actions.all(".//button")}
     links = {link.get("href") for link in actions.all(".//a")}
@@ -210,11 +210,11 @@ def test_only_what_the_state_allows_is_offered(
     assert "/console/replays/new?cloneOf=rpl_1" in links
 
 
-def test_the_button_to_retry_says_how_many_events_failed(templates: Environment) -> None:
+def test_the_retry_button_has_the_number_of_failures(templates: Environment) -> None:
     many = replace(COMPLETED, counts=Counts(failed=1_204))
     one = replace(COMPLETED, counts=Counts(failed=1))
-    assert "Retry the 1 204 failed events only" in words_of(templates, many)["actions"]
-    assert "Retry the 1 failed event only" in words_of(templates, one)["actions"]
+    assert "Retry 1 204 failed events" in words_of(templates, many)["actions"]
+    assert "Retry 1 failed event" in words_of(templates, one)["actions"]
 
 
 @pytest.mark.parametrize(
@@ -226,11 +226,11 @@ def test_the_button_to_retry_says_how_many_events_failed(templates: Environment)
         (COMPLETED, 0),
     ],
 )
-def test_what_is_left_is_reckoned_from_what_was_read(replay: Replay, left: int | None) -> None:
-    assert events_left(replay) == left
+def test_events_left_are_extrapolated_from_records_read(replay: Replay, left: int | None) -> None:
+    assert estimated_events_left(replay) == left
 
 
-def test_two_samples_are_drawn_with_a_title_a_description_and_a_table(
+def test_a_plot_has_a_title_a_description_and_a_table(
     templates: Environment,
 ) -> None:
     samples = (
@@ -240,10 +240,10 @@ def test_two_samples_are_drawn_with_a_title_a_description_and_a_table(
     parts = parts_of(templates, JobView(ONGOING, (), samples))
     plot, rows = parts["plot"], parts["rows"]
     assert plot.one(".//svg").get("aria-labelledby") == "plot-title plot-words"
-    assert plot.texts(".//svg/title") == ["Pace over time"]
+    assert plot.texts(".//svg/title") == ["Event rate"]
     (words,) = plot.texts(".//svg/desc")
     assert "500 events" in words
-    assert "50 per second in the mean" in words
+    assert "Events per second: mean 50" in words
     assert plot.texts(".//p") == ["events per second"]
     assert plot.texts(".//div/span") == ["60", "30", "0", "09:00:00", "09:00:05", "09:00:10"]
     assert rows.texts(".//tbody/tr/td") == [
@@ -254,14 +254,14 @@ def test_two_samples_are_drawn_with_a_title_a_description_and_a_table(
     ]
 
 
-def test_a_single_sample_says_that_it_tells_no_pace(templates: Environment) -> None:
+def test_a_single_sample_has_no_plot(templates: Environment) -> None:
     view = JobView(ONGOING, (), (Sample(NINE_MS, 1_000, Counts()),))
     assert parts_of(templates, view)["plot"].main == (
-        "One sample so far: it takes two to tell a pace."
+        "Estimating… The first sample has been taken."
     )
 
 
-def test_the_timeline_says_what_who_when_and_why_and_names_take_overs(
+def test_the_timeline_has_event_user_time_and_reason(
     templates: Environment,
 ) -> None:
     moves = (
@@ -280,39 +280,39 @@ def test_the_timeline_says_what_who_when_and_why_and_names_take_overs(
     assert page.texts(".//li") == [
         "Taken over by worker b:2 → STARTED 2026-11-22 09:01:00 · lease epoch 2 silence of a:1",
         "Claimed by worker a:1 → STARTED 2026-11-22 09:00:01 · lease epoch 1",
-        "Asked for by key_1 → OPEN 2026-11-22 09:00:00",
+        "Created by key_1 → OPEN 2026-11-22 09:00:00",
     ]
     assert [item.get("class") for item in page.all(".//li")] == ["takeover", None, None]
-    assert asked_by(moves) == "key_1"
-    assert asked_by(moves[1:]) == ""
+    assert created_by(moves) == "key_1"
+    assert created_by(moves[1:]) == ""
 
 
 @pytest.mark.parametrize("event", MoveEvent)
-def test_every_kind_of_move_has_words(templates: Environment, event: MoveEvent) -> None:
+def test_every_event_has_words(templates: Environment, event: MoveEvent) -> None:
     page = HtmlPage(f"<body><main>{timeline_part(templates, (move(event),))}</main></body>")
     assert page.one(".//li/strong").text
 
 
-def test_of_a_long_story_the_beginning_and_the_latest_are_shown(templates: Environment) -> None:
-    story = (move(MoveEvent.CREATE), *(move(MoveEvent.CLAIM, each) for each in range(1, 200)))
-    page = HtmlPage(f"<body><main>{timeline_part(templates, story)}</main></body>")
+def test_a_long_timeline_shows_the_latest_entries_and_the_first(templates: Environment) -> None:
+    history = (move(MoveEvent.CREATE), *(move(MoveEvent.CLAIM, each) for each in range(1, 200)))
+    page = HtmlPage(f"<body><main>{timeline_part(templates, history)}</main></body>")
     items = page.texts(".//li")
     assert len(items) == MOVES_SHOWN + 2
-    assert items[-1].startswith("Asked for")
-    assert items[-2] == f"{200 - MOVES_SHOWN - 1} more between. Show all"
+    assert items[-1].startswith("Created")
+    assert items[-2] == f"{200 - MOVES_SHOWN - 1} more. Show all"
     assert page.one(".//li/a").get("href") == "?moves=all#timeline"
-    everything = HtmlPage(f"<body><main>{timeline_part(templates, story, None)}</main></body>")
+    everything = HtmlPage(f"<body><main>{timeline_part(templates, history, None)}</main></body>")
     assert len(everything.all(".//li")) == 200
 
 
-def test_a_story_that_just_fits_is_not_cut(templates: Environment) -> None:
-    story = tuple(move(MoveEvent.CLAIM, each) for each in range(MOVES_SHOWN + 1))
-    page = HtmlPage(f"<body><main>{timeline_part(templates, story)}</main></body>")
+def test_a_timeline_of_the_maximum_length_is_complete(templates: Environment) -> None:
+    history = tuple(move(MoveEvent.CLAIM, each) for each in range(MOVES_SHOWN + 1))
+    page = HtmlPage(f"<body><main>{timeline_part(templates, history)}</main></body>")
     assert len(page.texts(".//li")) == MOVES_SHOWN + 1
     assert not page.all(".//a")
 
 
-def test_nothing_that_others_wrote_becomes_markup(templates: Environment) -> None:
+def test_external_text_is_escaped(templates: Environment) -> None:
     replay = replace(ONGOING, worker=HOSTILE, state=ReplayState.FAILED, error=HOSTILE)
     replay = replace(replay, status_counts={HOSTILE: 1})
     moves = (move(MoveEvent.TAKE_OVER, actor=HOSTILE, reason=HOSTILE),)
@@ -323,13 +323,13 @@ def test_nothing_that_others_wrote_becomes_markup(templates: Environment) -> Non
         assert not parts[name].all(".//img"), name
 
 
-def test_parts_begin_and_end_with_what_can_be_seen(templates: Environment) -> None:
+def test_parts_are_stripped(templates: Environment) -> None:
     for replay in (OPEN, ONGOING, COMPLETED):
         for name, markup in job_parts(templates, JobView(replay, (), ()), NINE_MS).items():
             assert markup == markup.strip(), name
 
 
-def test_the_parts_of_a_long_job_are_small_enough_to_be_sent_every_second(
+def test_the_parts_of_a_long_job_have_less_than_32_kb(
     templates: Environment,
 ) -> None:
     samples = tuple(

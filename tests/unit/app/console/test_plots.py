@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from app.console.plots import HEIGHT, ROWS_MAX, STEPS_MAX, WIDTH, PacePlot, pace_plot
+from app.console.plots import HEIGHT, ROWS_MAX, STEPS_MAX, WIDTH, RatePlot, rate_plot
 from app.domain.model import Counts
 from app.domain.samples import Sample
 
@@ -21,13 +21,13 @@ def samples_of(*events_by_second: tuple[float, int]) -> list[Sample]:
     ]
 
 
-def plot_of(*events_by_second: tuple[float, int]) -> PacePlot:
-    plot = pace_plot(samples_of(*events_by_second))
+def plot_of(*events_by_second: tuple[float, int]) -> RatePlot:
+    plot = rate_plot(samples_of(*events_by_second))
     assert plot is not None
     return plot
 
 
-def corners(plot: PacePlot) -> list[tuple[float, float]]:
+def corners(plot: RatePlot) -> list[tuple[float, float]]:
     """The ends of the steps of a line."""
     assert re.fullmatch(r"M0 [\d.]+H[\d.]+(V[\d.]+H[\d.]+)*", plot.line), plot.line
     heights = re.findall(r"(?:M0 |V)([\d.]+)H([\d.]+)", plot.line)
@@ -35,8 +35,8 @@ def corners(plot: PacePlot) -> list[tuple[float, float]]:
 
 
 def test_fewer_than_two_samples_tell_no_pace() -> None:
-    assert pace_plot([]) is None
-    assert pace_plot(samples_of((0, 0))) is None
+    assert rate_plot([]) is None
+    assert rate_plot(samples_of((0, 0))) is None
 
 
 def test_two_samples_make_one_step_as_high_as_the_pace_between_them() -> None:
@@ -55,7 +55,7 @@ def test_each_step_is_as_wide_as_its_time_and_as_high_as_its_pace() -> None:
 
 def test_duplicates_and_failures_are_events_too() -> None:
     samples = [Sample(NINE_MS, 0, Counts()), Sample(NINE_MS + 1_000, 9, Counts(3, 4, 1))]
-    plot = pace_plot(samples)
+    plot = rate_plot(samples)
     assert plot is not None
     assert plot.rows[0].events == 8
 
@@ -83,27 +83,27 @@ def test_a_replay_that_found_nothing_to_deliver_has_a_flat_line() -> None:
         (36_000, 1, ("0.1", "0.05", "0"), "hour"),
     ],
 )
-def test_the_axis_ends_at_a_round_number_of_a_unit_in_which_there_are_events(
+def test_the_axis_ends_at_a_round_number_of_a_suitable_unit(
     seconds: int, events: int, levels: tuple[str, ...], unit: str
 ) -> None:
     plot = plot_of((0, 0), (seconds, events))
     assert (plot.levels, plot.unit) == (levels, unit)
 
 
-def test_a_plot_of_days_tells_the_days() -> None:
+def test_a_plot_over_days_has_dates() -> None:
     plot = plot_of((0, 0), (86_400, 5_000))
     assert plot.times == ("11-22 09:00", "11-22 21:00", "11-23 09:00")
 
 
-def test_the_words_say_what_the_drawing_shows() -> None:
+def test_the_text_alternative_has_mean_min_max_and_last_rate() -> None:
     plot = plot_of((0, 0), (10, 300), (40, 330), (50, 430))
     assert plot.words == (
-        "430 events from 2026-11-22 09:00:00 to 2026-11-22 09:00:50: 8.6 per second in the mean, "
-        "between 1 and 30, 10 at last."
+        "430 events from 2026-11-22 09:00:00 to 2026-11-22 09:00:50. Events per second: mean 8.6, "
+        "min 1, max 30, last 10."
     )
 
 
-def test_four_hundred_samples_are_drawn_in_few_steps_that_lose_no_event() -> None:
+def test_four_hundred_samples_are_merged_without_losing_events() -> None:
     samples = [(10.0 * each, each * each) for each in range(401)]
     plot = plot_of(*samples)
     steps = corners(plot)
@@ -117,6 +117,6 @@ def test_four_hundred_samples_are_drawn_in_few_steps_that_lose_no_event() -> Non
     assert len(plot.line) + len(plot.area) < 8_000
 
 
-def test_a_clock_that_was_set_back_draws_nothing_below_the_ground() -> None:
+def test_a_clock_set_back_draws_no_negative_rate() -> None:
     plot = plot_of((0, 0), (1, 900), (2, 100), (3, 1_000))
     assert all(0 <= y <= HEIGHT for _, y in corners(plot))

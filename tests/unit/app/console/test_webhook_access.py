@@ -1,4 +1,4 @@
-"""Who may see and change which webhooks in the console, on every route that there is."""
+"""Access to webhooks in the console, on every route."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ import pytest
 from fastapi.routing import APIRoute
 
 from app.console import webhook as webhook_page
-from app.console import webhook_actions, webhook_registration, webhooks
+from app.console import webhook_actions, webhooks
 from app.domain.model import Webhook
 from app.store import Store
 from app.webhooks.signing import new_secret
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 ROUTES: Final = [
     (method, f"/console{route.path}")
-    for pages in (webhooks, webhook_registration, webhook_page, webhook_actions)
+    for pages in (webhooks, webhook_page, webhook_actions)
     for route in pages.router.routes
     if isinstance(route, APIRoute)
     for method in sorted(route.methods or ())

@@ -1,4 +1,4 @@
-"""What one may do to a webhook in the console."""
+"""Actions on a webhook in the console."""
 
 import asyncio
 import logging
@@ -32,25 +32,27 @@ def page_of(webhook: Webhook) -> str:
 
 @pytest.fixture
 def reached(store: Store, webhook: Webhook, receiver: ReceiverThread) -> Webhook:
-    """The developer's webhook, ENABLED at the receiver."""
+    """Return the developer's webhook, ENABLED with the receiver's URL."""
     receiver.expect(webhook.secret)
     store.update_webhook(webhook.id, url=receiver.url)
     return store.enable_webhook(webhook.id, receiver.url)
 
 
-async def told(client: ConsoleClient, path: str, data: dict[str, str] | None = None) -> HtmlPage:
-    """The page that a form leads to."""
+async def redirected(
+    client: ConsoleClient, path: str, data: dict[str, str] | None = None
+) -> HtmlPage:
+    """Return the page that a form redirects to."""
     answer = await client.post(path, data)
     assert answer.status_code == 303, answer.text
     return await client.page(answer.headers["location"])
 
 
-async def test_a_test_is_sent_and_what_came_of_it_is_shown(
+async def test_a_test_event_is_sent_and_its_result_shown(
     developers_client: ConsoleClient, reached: Webhook, receiver: ReceiverThread
 ) -> None:
     page = await developers_client.posted(f"{page_of(reached)}/test")
     shown = page.one(TEST)
-    assert "The receiver took the test." in page.texts(TEST)[0]
+    assert "Test delivered." in page.texts(TEST)[0]
     facts = [cell.text or "" for cell in shown.findall(".//dd")]
     assert facts[0] == "HTTP 204"
     assert facts[1].endswith((" ms", " s"))
@@ -60,14 +62,14 @@ async def test_a_test_is_sent_and_what_came_of_it_is_shown(
 
     receiver.answer(503)
     page = await developers_client.posted(f"{page_of(reached)}/test")
-    assert "did not take the test" in page.texts(TEST)[0]
+    assert "Test failed." in page.texts(TEST)[0]
     assert "HTTP 503" in page.texts(TEST)[0]
     receiver.go_down()
     page = await developers_client.posted(f"{page_of(reached)}/test")
     assert "none: connect: Connection refused" in page.texts(TEST)[0]
 
 
-async def test_what_a_receiver_says_is_text_and_kept_from_who_has_not_proved_it(
+async def test_a_response_is_escaped_and_hidden_until_the_receiver_is_verified(
     developers_client: ConsoleClient, client: ConsoleClient, store: Store, webhook: Webhook
 ) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -82,13 +84,13 @@ async def test_what_a_receiver_says_is_text_and_kept_from_who_has_not_proved_it(
         store.update_webhook(webhook.id, url=f"http://127.0.0.1:{port}/")
         path = f"{page_of(webhook)}/test"
         page = await developers_client.posted(path)
-        assert "not shown before the receiver has proved to be yours" in page.texts(TEST)[0]
+        assert "hidden until the receiver is verified" in page.texts(TEST)[0]
         page = await client.posted(path)
     assert page.texts(f"{TEST}//pre") == [HOSTILE]
     assert not page.all(".//main//script")
 
 
-async def test_too_many_tests_in_a_minute_are_refused_on_the_page(
+async def test_too_many_tests_per_minute_are_rejected(
     developers_client: ConsoleClient, reached: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(proofs, "PROOFS_PER_MINUTE_MAX", 1)
@@ -100,13 +102,13 @@ async def test_too_many_tests_in_a_minute_are_refused_on_the_page(
     assert not page.all(TEST)
 
 
-async def test_a_webhook_is_disabled_with_a_reason_and_enabled_by_a_proof(
+async def test_a_webhook_is_disabled_with_a_reason_and_enabled_after_verification(
     developers_client: ConsoleClient, store: Store, reached: Webhook, receiver: ReceiverThread
 ) -> None:
     path = page_of(reached)
     form = (await developers_client.page(f"{path}/disable")).fields(FORM)
-    page = await told(developers_client, f"{path}/disable", form | {"reason": HOSTILE})
-    assert "The webhook is DISABLED" in page.texts(".//p[@role='status']")[-1]
+    page = await redirected(developers_client, f"{path}/disable", form | {"reason": HOSTILE})
+    assert "Webhook disabled" in page.texts(".//p[@role='status']")[-1]
     assert HOSTILE in page.main
     assert store.webhook(reached.id).status_reason == HOSTILE
     assert not page.all(f".//a[@href='{path}/disable']")
@@ -117,12 +119,12 @@ async def test_a_webhook_is_disabled_with_a_reason_and_enabled_by_a_proof(
     assert store.webhook(reached.id).status is WebhookStatus.DISABLED
 
     receiver.answer(200)
-    page = await told(developers_client, f"{path}/enable")
+    page = await redirected(developers_client, f"{path}/enable")
     assert "the webhook is ENABLED" in page.texts(".//p[@role='status']")[-1]
     assert store.webhook(reached.id).status is WebhookStatus.ENABLED
 
 
-async def test_without_a_reason_the_owner_is_the_reason_and_a_long_one_is_refused(
+async def test_the_reason_has_a_default_and_a_maximum_length(
     developers_client: ConsoleClient, store: Store, webhook: Webhook
 ) -> None:
     path = f"{page_of(webhook)}/disable"
@@ -130,17 +132,17 @@ async def test_without_a_reason_the_owner_is_the_reason_and_a_long_one_is_refuse
     assert "500" in page.error_of("reason")
     assert page.field("reason") == "x" * 501
     assert store.webhook(webhook.id).status is WebhookStatus.ENABLED
-    await told(developers_client, path, {"reason": " "})
+    await redirected(developers_client, path, {"reason": " "})
     assert store.webhook(webhook.id).status_reason == "disabled by its owner"
 
 
-async def test_a_rotated_secret_is_shown_this_one_time(
+async def test_a_rotated_secret_is_shown_once(
     developers_client: ConsoleClient, store: Store, webhook: Webhook
 ) -> None:
     path = f"{page_of(webhook)}/rotate"
-    asked = await developers_client.page(path)
-    assert webhook.secret not in asked.markup
-    form = asked.fields(FORM)
+    confirmation = await developers_client.page(path)
+    assert webhook.secret not in confirmation.markup
+    form = confirmation.fields(FORM)
     assert form["gracePeriodSeconds"] == "86400"
     answer = await developers_client.http.post(path, data=form)
     assert answer.status_code == 200
@@ -156,7 +158,7 @@ async def test_a_rotated_secret_is_shown_this_one_time(
     assert again["secret"] not in (form["secret"], webhook.secret)
 
 
-async def test_a_form_that_is_sent_twice_rotates_once(
+async def test_a_form_submitted_twice_rotates_once(
     developers_client: ConsoleClient, store: Store, webhook: Webhook
 ) -> None:
     path = f"{page_of(webhook)}/rotate"
@@ -168,13 +170,13 @@ async def test_a_form_that_is_sent_twice_rotates_once(
 
     later = (await developers_client.page(path)).fields(FORM)
     await developers_client.http.post(path, data=later)
-    page = await told(developers_client, path, form)
-    assert "Nothing was rotated" in page.texts(".//p[@role='status']")[-1]
+    page = await redirected(developers_client, path, form)
+    assert "Secret not rotated" in page.texts(".//p[@role='status']")[-1]
     assert store.webhook(webhook.id).secret == later["secret"]
 
 
 @pytest.mark.parametrize("grace", ["", "1.5", "-1", "604801", "²", "9" * 4_400])
-async def test_a_grace_period_that_cannot_be_rotates_nothing(
+async def test_an_invalid_grace_period_is_rejected(
     developers_client: ConsoleClient, store: Store, webhook: Webhook, grace: str
 ) -> None:
     path = f"{page_of(webhook)}/rotate"
@@ -185,7 +187,7 @@ async def test_a_grace_period_that_cannot_be_rotates_nothing(
 
 
 @pytest.mark.parametrize("secret", ["", "hunter2", "whsec_c2hvcnQ="])
-async def test_a_form_with_another_secret_than_ours_rotates_nothing_and_repeats_it_nowhere(
+async def test_an_invalid_secret_is_rejected_and_not_repeated(
     developers_client: ConsoleClient, store: Store, webhook: Webhook, secret: str
 ) -> None:
     form = {"secret": secret, "gracePeriodSeconds": "0"}
@@ -195,35 +197,35 @@ async def test_a_form_with_another_secret_than_ours_rotates_nothing_and_repeats_
     assert store.webhook(webhook.id).secret == webhook.secret
 
 
-async def test_another_url_is_proved_and_other_words_ask_nobody(
+async def test_a_new_url_is_verified_and_a_new_description_is_not(
     developers_client: ConsoleClient, store: Store, reached: Webhook, receiver: ReceiverThread
 ) -> None:
     path = f"{page_of(reached)}/edit"
     form = (await developers_client.page(path)).fields(FORM)
     assert (form["url"], form["description"]) == (reached.url, "billing")
-    page = await told(developers_client, path, form | {"description": HOSTILE})
-    assert "The webhook is changed" in page.texts(".//p[@role='status']")[-1]
+    page = await redirected(developers_client, path, form | {"description": HOSTILE})
+    assert "Webhook updated" in page.texts(".//p[@role='status']")[-1]
     assert HOSTILE in page.main
     assert receiver.webhooks == []
 
-    await told(developers_client, path, form | {"url": f"{receiver.url}/2"})
+    await redirected(developers_client, path, form | {"url": f"{receiver.url}/2"})
     changed = store.webhook(reached.id)
     assert (changed.url, changed.status) == (f"{receiver.url}/2", WebhookStatus.ENABLED)
     assert [each.is_ping for each in receiver.webhooks] == [True]
     receiver.answer(500)
-    page = await told(developers_client, path, form | {"url": f"{receiver.url}/3"})
+    page = await redirected(developers_client, path, form | {"url": f"{receiver.url}/3"})
     assert "PENDING" in page.main
     assert "500" in page.main
 
 
-async def test_other_words_leave_a_url_that_a_colleague_has_changed_meanwhile(
+async def test_a_new_description_keeps_a_url_changed_concurrently(
     client: ConsoleClient, developers_client: ConsoleClient, store: Store, reached: Webhook
 ) -> None:
     path = f"{page_of(reached)}/edit"
     form = (await developers_client.page(path)).fields(FORM)
     colleagues = (await client.page(path)).fields(FORM)
-    await told(client, path, colleagues | {"url": f"{reached.url}/moved"})
-    await told(developers_client, path, form | {"description": "orders"})
+    await redirected(client, path, colleagues | {"url": f"{reached.url}/moved"})
+    await redirected(developers_client, path, form | {"description": "orders"})
     changed = store.webhook(reached.id)
     assert (changed.url, changed.description) == (f"{reached.url}/moved", "orders")
 
@@ -231,7 +233,7 @@ async def test_other_words_leave_a_url_that_a_colleague_has_changed_meanwhile(
 @pytest.mark.parametrize(
     ("field", "value"), [("url", ""), ("url", "ftp://example.com/"), ("description", "x" * 501)]
 )
-async def test_a_change_that_cannot_be_is_shown_again(
+async def test_an_invalid_change_is_shown_again(
     developers_client: ConsoleClient, store: Store, webhook: Webhook, field: str, value: str
 ) -> None:
     filled = {"url": "https://example.com/other", "description": HOSTILE} | {field: value}
@@ -241,22 +243,22 @@ async def test_a_change_that_cannot_be_is_shown_again(
     assert store.webhook(webhook.id) == webhook
 
 
-async def test_a_webhook_is_deleted_after_a_question_and_its_job_with_it(
+async def test_deleting_a_webhook_cancels_its_job(
     developers_client: ConsoleClient, store: Store, webhook: Webhook
 ) -> None:
     replay, _ = store.create_replay(NewReplay(webhook.id, Window(0, 1)))
     path = f"{page_of(webhook)}/delete"
-    asked = await developers_client.page(path)
-    assert f"The job {replay.id} is OPEN: it will be cancelled." in asked.main
-    page = await told(developers_client, path, asked.fields(FORM))
-    assert "The webhook is deleted" in page.texts(".//p[@role='status']")[-1]
+    confirmation = await developers_client.page(path)
+    assert f"Job {replay.id} (OPEN) will be cancelled." in confirmation.main
+    page = await redirected(developers_client, path, confirmation.fields(FORM))
+    assert "Webhook and secret deleted" in page.texts(".//p[@role='status']")[-1]
     with pytest.raises(WebhookNotFound):
         store.webhook(webhook.id)
     assert store.replay(replay.id).state is ReplayState.CANCELLED
     assert (await developers_client.get(page_of(webhook))).status_code == 404
 
 
-async def test_every_change_is_told_to_the_audit_without_a_secret(
+async def test_every_change_is_audited_without_secrets(
     developers_client: ConsoleClient,
     store: Store,
     reached: Webhook,
@@ -284,7 +286,7 @@ async def test_every_change_is_told_to_the_audit_without_a_secret(
         ("updateWebhook", reached.id, 400),
         ("updateWebhook", reached.id, 303),
         ("disableWebhook", reached.id, 303),
-        # The receiver knows the secret before alone, and that one signs as well.
+        # The receiver only knows the previous secret, which still signs.
         ("enableWebhook", reached.id, 303),
         ("deleteWebhook", reached.id, 303),
     ]

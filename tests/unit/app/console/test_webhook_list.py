@@ -24,14 +24,14 @@ HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 
 
 def missed(webhook: Webhook, events: int, hours_ago: int) -> CountedTally:
-    """What was missed in an hour of event time."""
+    """Return missed events of an hour of event time."""
     start_ms = (now_ms() // HOUR_MS - hours_ago) * HOUR_MS
     tally = DeliveryTally(start_ms, failed=events)
     return CountedTally(webhook.id, Span.EVENT, tally)
 
 
 def registered(store: Store, issued: Issued, count: int) -> list[Webhook]:
-    """So many webhooks of an account, the latest first, as the list has them."""
+    """Return new webhooks of an account, latest first."""
     made = [
         store.create_webhook(
             NewWebhook("https://example.com/", f"no. {n}", new_secret(), issued[0].account.id)
@@ -41,7 +41,7 @@ def registered(store: Store, issued: Issued, count: int) -> list[Webhook]:
     return sorted(made, key=lambda webhook: (webhook.created_ms, webhook.id), reverse=True)
 
 
-async def test_a_row_tells_where_events_go_and_how_they_fare(
+async def test_a_row_shows_the_url_and_delivery_statistics(
     client: ConsoleClient, store: Store, webhook: Webhook
 ) -> None:
     start_ms = now_ms() // Span.SETTLED.width_ms * Span.SETTLED.width_ms
@@ -64,7 +64,7 @@ async def test_a_row_tells_where_events_go_and_how_they_fare(
     (row,) = page.texts(ROWS)
     assert row == (
         f"{webhook.id} billing https://example.com/hooks {webhook.account_id} ENABLED "
-        f"80 % 20 of 25 half ≤ 50 ms 95 % ≤ 250 ms 8 {replay.id} OPEN"
+        f"80 % 20 of 25 p50 ≤ 50 ms p95 ≤ 250 ms 8 {replay.id} OPEN"
     )
     link = f".//main//a[@href='{LIST}/{webhook.id}"
     assert page.texts(f"{link}']") == [webhook.id]
@@ -72,24 +72,24 @@ async def test_a_row_tells_where_events_go_and_how_they_fare(
     assert page.texts(f".//main//a[@href='/console/jobs/{replay.id}']") == [replay.id]
 
 
-async def test_a_receiver_of_which_nothing_is_known_has_no_numbers(
+async def test_a_webhook_without_deliveries_has_no_numbers(
     client: ConsoleClient, webhook: Webhook
 ) -> None:
     (row,) = (await client.page(LIST)).texts(ROWS)
     assert row.endswith(f" ENABLED {NOTHING} {NOTHING} 0 {NOTHING}")
 
 
-async def test_a_row_says_why_a_webhook_is_not_enabled_or_since_when_it_fails(
+async def test_a_row_shows_the_reason_of_the_status_or_the_start_of_failures(
     client: ConsoleClient, store: Store, webhook: Webhook, others_webhook: Webhook
 ) -> None:
     store.disable_webhook(webhook.id, "we move to another place")
     store.record_failing_since(others_webhook.id, now_ms() - 2 * HOUR_MS)
     rows = {row.split()[0]: row for row in (await client.page(LIST)).texts(ROWS)}
     assert "DISABLED we move to another place" in rows[webhook.id]
-    assert "ENABLED takes nothing since 2 h ago" in rows[others_webhook.id]
+    assert "ENABLED failing since 2 h ago" in rows[others_webhook.id]
 
 
-async def test_a_page_leads_to_the_next_and_keeps_the_filter(
+async def test_links_between_pages_keep_the_filter(
     client: ConsoleClient, store: Store, developer: Issued, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(webhooks, "ROWS", 2)
@@ -120,20 +120,18 @@ async def test_webhooks_are_listed_by_status_and_account(
         (current,) = page.texts(".//nav[@aria-label='Statuses']//a[@aria-current='page']")
         assert current == query.get("status", "All")
     none = await client.page(LIST, status="PENDING", accountId="acc_none")
-    assert "No webhook fits the filter" in none.main
+    assert "No matching webhooks" in none.main
     assert none.field("accountId") == "acc_none"
 
 
 @pytest.mark.parametrize("query", [{"status": "enabled"}, {"cursor": "x"}, {"accountId": "a" * 41}])
-async def test_a_list_that_cannot_be_is_refused_in_the_words_of_the_api(
-    client: ConsoleClient, query: dict[str, str]
-) -> None:
+async def test_an_invalid_filter_is_rejected(client: ConsoleClient, query: dict[str, str]) -> None:
     answer = await client.get(LIST, **query)
     assert answer.status_code == 400
     assert next(iter(query)) in answer.text
 
 
-async def test_a_developer_sees_their_own_webhooks_alone(
+async def test_a_developer_sees_the_webhooks_of_the_own_account_only(
     developers_client: ConsoleClient, webhook: Webhook, others_webhook: Webhook
 ) -> None:
     page = await developers_client.page(LIST)
@@ -144,19 +142,19 @@ async def test_a_developer_sees_their_own_webhooks_alone(
     assert answer.status_code == 403
 
 
-async def test_without_webhooks_the_page_says_how_to_register_one(
+async def test_an_empty_list_explains_how_to_register_a_webhook(
     developers_client: ConsoleClient, readers_client: ConsoleClient
 ) -> None:
     page = await developers_client.page(LIST)
-    assert "No webhook is registered yet" in page.main
+    assert "No webhooks yet" in page.main
     assert "curl -s http://console.test/webhooks" in page.main
     assert len(page.all(f".//main//a[@href='{LIST}/new']")) == 2
-    looked = await readers_client.page(LIST)
-    assert "This key may only look" in looked.main
-    assert not looked.all(f".//main//a[@href='{LIST}/new']")
+    read_only = await readers_client.page(LIST)
+    assert "This key is read-only" in read_only.main
+    assert not read_only.all(f".//main//a[@href='{LIST}/new']")
 
 
-async def test_what_others_wrote_is_text(
+async def test_external_text_is_escaped(
     client: ConsoleClient, store: Store, developer: Issued
 ) -> None:
     url = f"https://example.com/{HOSTILE.replace(' ', '')}"

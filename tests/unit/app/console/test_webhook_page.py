@@ -1,4 +1,4 @@
-"""A webhook's own page in the console."""
+"""The page of a webhook."""
 
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -28,12 +28,12 @@ def page_of(webhook: Webhook) -> str:
 
 
 def hour_ms(hours_ago: int) -> int:
-    """When the hour so many before the present one began."""
+    """Return the start of an hour before the current one."""
     return (now_ms() // HOUR_MS - hours_ago) * HOUR_MS
 
 
 def missed(webhook: Webhook, start_ms: int, **counts: Any) -> CountedTally:
-    """Events of an hour that were missed within its first minute."""
+    """Return missed events of the first minute of an hour."""
     tally = DeliveryTally(
         start_ms, **counts, missed_until_ms=start_ms + 60_000, missed_at_ms=start_ms + 60_000
     )
@@ -41,7 +41,7 @@ def missed(webhook: Webhook, start_ms: int, **counts: Any) -> CountedTally:
 
 
 def replayed(store: Store, webhook: Webhook, start_ms: int) -> Replay:
-    """A replay of an hour that has brought everything."""
+    """Return a completed replay of an hour."""
     replay, _ = store.create_replay(NewReplay(webhook.id, Window(start_ms, start_ms + HOUR_MS)))
     claim = store.claim("one", 60)
     assert claim is not None
@@ -51,7 +51,7 @@ def replayed(store: Store, webhook: Webhook, start_ms: int) -> Replay:
     return replay
 
 
-async def test_the_page_tells_what_is_known_of_a_webhook(
+async def test_the_page_shows_the_details_of_a_webhook(
     developers_client: ConsoleClient, store: Store, webhook: Webhook
 ) -> None:
     store.rotate_secret(webhook.id, new_secret(), HOUR_MS)
@@ -62,19 +62,19 @@ async def test_the_page_tells_what_is_known_of_a_webhook(
     facts = dict(zip(names, values, strict=True))
     assert facts["URL"] == "https://example.com/hooks"
     assert facts["Account"] == webhook.account_id
-    assert facts["Proof asked for"] == "a signed ping is taken"
+    assert facts["Verification"] == "ping"
     assert changed.validated_ms is not None
     assert changed.previous_secret_until_ms is not None
     until = format_time(changed.previous_secret_until_ms)[:19].replace("T", " ")
-    assert facts["Secret"] == f"the one before signs as well until {until}"
+    assert facts["Secret"] == f"previous secret valid until {until}"
     assert facts["Active job"] == "none"
-    assert "Nothing was delivered live, or missed, in the last hour." in page.main
-    assert "Nothing was missed." in page.main
+    assert "No live deliveries in the last hour." in page.main
+    assert "No missed events." in page.main
     for secret in (webhook.secret, changed.secret):
         assert secret not in page.markup
 
 
-async def test_the_page_says_why_nothing_is_sent_and_since_when_it_fails(
+async def test_the_page_shows_the_reason_of_the_status_and_the_start_of_failures(
     client: ConsoleClient, store: Store, webhook: Webhook, others_webhook: Webhook
 ) -> None:
     store.disable_webhook(webhook.id, "410 Gone: it wants no more events")
@@ -82,10 +82,10 @@ async def test_the_page_says_why_nothing_is_sent_and_since_when_it_fails(
     since_ms = hour_ms(3)
     store.record_failing_since(others_webhook.id, since_ms)
     page = await client.page(page_of(others_webhook))
-    assert f"takes nothing since {format_time(since_ms)[:19].replace('T', ' ')}" in page.main
+    assert f"Failing since {format_time(since_ms)[:19].replace('T', ' ')}" in page.main
 
 
-async def test_the_last_hour_is_told_in_numbers_a_plot_and_words(
+async def test_the_last_hour_has_numbers_a_plot_and_a_table(
     client: ConsoleClient, store: Store, webhook: Webhook
 ) -> None:
     width_ms = Span.SETTLED.width_ms
@@ -106,9 +106,9 @@ async def test_the_last_hour_is_told_in_numbers_a_plot_and_words(
     longest = "> 5\N{NARROW NO-BREAK SPACE}000 ms"
     numbers = [cell.text for cell in page.all(".//section[@aria-labelledby='hour']/dl//dd")]
     assert numbers == ["60 %", "≤ 50 ms", longest, "3", "3"]
-    (words,) = page.texts(".//desc[@id='settled-words']")
-    assert words.startswith("3 events delivered and 3 missed, by five minutes from ")
-    rows = page.all(".//div[@aria-label='The last hour in numbers']//tbody/tr")
+    (words,) = page.texts(".//desc[@id='deliveries-words']")
+    assert words.startswith("3 events delivered and 3 missed, per five minutes from ")
+    rows = page.all(".//div[@aria-label='Last hour as table']//tbody/tr")
     assert [[cell.text for cell in row.findall("td")] for row in rows] == [
         ["3", "0", "0", "0", "≤ 50 ms", "≤ 50 ms"],
         ["0", "2", "0", "1", longest, longest],
@@ -117,7 +117,7 @@ async def test_the_last_hour_is_told_in_numbers_a_plot_and_words(
     assert [bar.get("class") for bar in bars] == ["bar-bad", "bar-good"]
 
 
-async def test_missed_hours_lead_to_replays_of_just_what_was_missed(
+async def test_missed_hours_have_links_to_replays_of_them(
     developers_client: ConsoleClient, store: Store, webhook: Webhook
 ) -> None:
     first, second, third = hour_ms(30), hour_ms(20), hour_ms(10)
@@ -137,12 +137,12 @@ async def test_missed_hours_lead_to_replays_of_just_what_was_missed(
     assert cells == [["631", "30", "1", "600"], ["5", "0", "5", "0"], ["4", "4", "0", "0"]]
     since = page.texts(f"{MISSED_ROWS}/td[5]")
     assert since == ["not replayed", "replayed", "not replayed"]
-    assert "640 events were not delivered live; 635 of them in hours that were" in page.main
+    assert "640 events were not delivered live; 635 not replayed yet." in page.main
 
     links = [link.get("href", "") for link in page.all(f"{MISSED_ROWS}//a")]
     windows = [(third, third + HOUR_MS), (first, first + HOUR_MS)]
     whole = page.one(".//section[@aria-labelledby='missed']//a[@class='button primary']")
-    assert "".join(whole.itertext()) == "Replay these 635 events"
+    assert "".join(whole.itertext()) == "Replay 635 events"
     for href, (from_ms, to_ms) in zip(
         [*links, whole.get("href", "")], [*windows, (first, third + HOUR_MS)], strict=True
     ):
@@ -153,12 +153,12 @@ async def test_missed_hours_lead_to_replays_of_just_what_was_missed(
             "to": [format_time(to_ms)],
             "only": ["failed"],
         }
-    assert "5 events of those would be sent once more" in page.main
+    assert "5 events would be sent again" in page.main
     (words,) = page.texts(".//desc[@id='missed-plot-words']")
     assert "5 in hours that were replayed since, 635 in hours that were not." in words
 
 
-async def test_the_hour_that_is_not_over_is_replayed_up_to_the_present(
+async def test_the_current_hour_is_replayed_up_to_the_present(
     developers_client: ConsoleClient, store: Store, webhook: Webhook
 ) -> None:
     start_ms, before_ms = hour_ms(0), now_ms()
@@ -166,31 +166,31 @@ async def test_the_hour_that_is_not_over_is_replayed_up_to_the_present(
     page = await developers_client.page(page_of(webhook))
     (link,) = page.all(f"{MISSED_ROWS}//a")
     query = parse_qs(urlsplit(link.get("href", "")).query)
-    # Of the form that sorts as the times do.
+    # This format sorts chronologically.
     assert format_time(before_ms) <= query["to"][0] <= format_time(now_ms())
 
 
-async def test_where_all_was_replayed_nothing_is_offered(
+async def test_replayed_hours_have_no_links(
     developers_client: ConsoleClient, store: Store, webhook: Webhook
 ) -> None:
     store.add_tallies([missed(webhook, hour_ms(5), failed=2)], origin="here")
     replayed(store, webhook, hour_ms(5))
     page = await developers_client.page(page_of(webhook))
-    assert "replays have brought them all since" in page.main
+    assert "all have been replayed since" in page.main
     assert not page.all(".//a[@class='button primary']")
     assert not page.all(f"{MISSED_ROWS}//a")
 
 
-async def test_who_replays_is_told_what_stands_in_the_way(
+async def test_the_page_shows_what_blocks_a_replay(
     developers_client: ConsoleClient, store: Store, webhook: Webhook
 ) -> None:
     store.add_tallies([missed(webhook, hour_ms(5), failed=2)], origin="here")
     store.disable_webhook(webhook.id, "")
     page = await developers_client.page(page_of(webhook))
-    assert "sent no replays either: enable it first" in page.main
+    assert "enable it before starting a replay" in page.main
     replay, _ = store.create_replay(NewReplay(webhook.id, Window(0, 1)))
     page = await developers_client.page(page_of(webhook))
-    assert f"One job of a webhook is active at a time: {replay.id} is OPEN." in page.main
+    assert f"A webhook can have one active job: {replay.id} is OPEN." in page.main
 
 
 async def test_rules_are_listed_with_values_as_json(
@@ -199,28 +199,28 @@ async def test_rules_are_listed_with_values_as_json(
     webhook: Webhook,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert "It has none" in (await developers_client.page(page_of(webhook))).main
+    assert "No rules" in (await developers_client.page(page_of(webhook))).main
     where = (("data.userId", "42"), ("data.count", 42), ("data.name", HOSTILE))
     store.put_rule(Rule(webhook.id, "vip", ("dm.*", "follow.created"), where))
     page = await developers_client.page(page_of(webhook))
     (row,) = page.texts(".//div[@aria-label='Event types by rule']//tbody/tr")
-    assert row.startswith('vipdm.*, follow.createddata.userId is "42", data.count is 42')
+    assert row.startswith('vipdm.*, follow.createddata.userId = "42", data.count = 42')
     assert "<script>alert(1)</script>" in row
     assert not page.all(".//main//script")
 
     store.put_rule(Rule(webhook.id, "zip", ("*",)))
-    monkeypatch.setattr(webhook_pages, "RULES", 1)
+    monkeypatch.setattr(webhook_pages, "RULES_SHOWN", 1)
     page = await developers_client.page(page_of(webhook))
-    assert "There are more" in page.main
+    assert "lists all rules" in page.main
 
 
-async def test_its_latest_jobs_are_listed_and_kept_live(
+async def test_the_latest_jobs_are_listed_with_live_updates(
     developers_client: ConsoleClient,
     store: Store,
     webhook: Webhook,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(webhook_pages, "JOBS", 1)
+    monkeypatch.setattr(webhook_pages, "JOBS_SHOWN", 1)
     store.cancel_replay(store.create_replay(NewReplay(webhook.id, Window(0, 1)))[0].id)
     replay, _ = store.create_replay(NewReplay(webhook.id, Window(1, 2)))
     page = await developers_client.page(page_of(webhook))
@@ -229,7 +229,7 @@ async def test_its_latest_jobs_are_listed_and_kept_live(
     assert page.one(f".//main//a[@href='/console/jobs?webhookId={webhook.id}']") is not None
 
 
-async def test_what_others_wrote_is_text(
+async def test_external_text_is_escaped(
     client: ConsoleClient, store: Store, webhook: Webhook
 ) -> None:
     url = f"https://example.com/{HOSTILE.replace(' ', '')}"

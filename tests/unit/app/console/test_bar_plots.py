@@ -1,9 +1,8 @@
-"""How a receiver fared, as bars and in words."""
+"""Bar plots of live deliveries and missed events, with their text alternative."""
 
 import pytest
 
-from app.console.plots import HEIGHT, WIDTH
-from app.console.receiver_plots import missed_plot, settled_plot
+from app.console.plots import HEIGHT, WIDTH, deliveries_plot, missed_plot
 from app.domain.hours import HOUR_MS
 from app.domain.missed import MissedHour
 from app.domain.tallies import DeliveryTally, Span
@@ -19,12 +18,12 @@ def hour(start_ms: int, missed: int, *, is_replayed: bool = False) -> MissedHour
     return MissedHour(start_ms, failed=missed, left_over=0, disabled=0, is_replayed=is_replayed)
 
 
-def test_bars_stand_where_their_time_is_and_bad_ones_on_top_of_good_ones() -> None:
+def test_bars_are_placed_by_time_with_missed_events_on_top() -> None:
     tallies = [
         DeliveryTally(START_MS, delivered=60, failed=20, left_over=15, disabled=5),
         DeliveryTally(START_MS + 3 * WIDTH_MS, delivered=50),
     ]
-    plot = settled_plot(tallies, START_MS, START_MS + 4 * WIDTH_MS)
+    plot = deliveries_plot(tallies, START_MS, START_MS + 4 * WIDTH_MS)
     first, last = plot.bars
     assert plot.levels == ("100", "50", "0")
     assert (first.x, last.x) == (0, WIDTH * 3 / 4)
@@ -33,16 +32,16 @@ def test_bars_stand_where_their_time_is_and_bad_ones_on_top_of_good_ones() -> No
     assert first.words == "08:00: 60 delivered, 40 missed"
     assert plot.times == ("08:00", "08:10", "08:20")
     assert plot.words == (
-        "110 events delivered and 40 missed, by five minutes from 08:00 to 08:20."
+        "110 events delivered and 40 missed, per five minutes from 08:00 to 08:20."
     )
 
 
 @pytest.mark.parametrize(("delivered", "failed"), [(1_000_000, 1), (1, 1_000_000), (1, 1)])
-def test_one_event_among_a_million_is_seen_and_no_bar_leaves_the_box(
+def test_one_event_among_a_million_is_visible_and_bars_stay_in_the_box(
     delivered: int, failed: int
 ) -> None:
     tally = DeliveryTally(START_MS, delivered=delivered, failed=failed)
-    (bar,) = settled_plot([tally], START_MS, START_MS + WIDTH_MS).bars
+    (bar,) = deliveries_plot([tally], START_MS, START_MS + WIDTH_MS).bars
     assert bar.bad_height > 1
     assert bar.good_height > 0
     assert bar.bad_y >= 0
@@ -50,21 +49,21 @@ def test_one_event_among_a_million_is_seen_and_no_bar_leaves_the_box(
     assert bar.good_y + bar.good_height == HEIGHT
 
 
-def test_nothing_that_was_settled_is_no_bar() -> None:
-    plot = settled_plot([], START_MS, START_MS + WIDTH_MS)
+def test_an_interval_without_events_has_no_bar() -> None:
+    plot = deliveries_plot([], START_MS, START_MS + WIDTH_MS)
     assert (plot.bars, plot.levels) == ((), ("2", "1", "0"))
 
 
-def test_an_hour_that_was_replayed_is_of_the_other_kind() -> None:
+def test_a_replayed_hour_is_a_good_bar() -> None:
     hours = [hour(START_MS - HOUR_MS, 4), hour(START_MS, 2, is_replayed=True)]
     plot = missed_plot(hours, START_MS - 5 * DAY_MS + 1, START_MS + 1)
-    left, replayed = plot.bars
-    assert (left.good_height, left.bad_height) == (0, HEIGHT)
+    missed, replayed = plot.bars
+    assert (missed.good_height, missed.bad_height) == (0, HEIGHT)
     assert (replayed.good_height, replayed.bad_height) == (HEIGHT / 2, 0)
     assert replayed.words == "2026-11-22 08:00: 2 missed, replayed since"
-    assert left.words == "2026-11-22 07:00: 4 missed, not replayed"
+    assert missed.words == "2026-11-22 07:00: 4 missed, not replayed"
     assert plot.times == ("11-17 08:00", "11-19 20:30", "11-22 09:00")
     assert plot.words == (
-        "6 events missed, by hour from 2026-11-17 08:00 to 2026-11-22 08:00: 2 in hours that "
+        "6 events missed, per hour from 2026-11-17 08:00 to 2026-11-22 08:00: 2 in hours that "
         "were replayed since, 4 in hours that were not."
     )

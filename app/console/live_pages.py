@@ -1,0 +1,99 @@
+"""Open pages: the items that each shows, and the updates queued for it."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from app.api.problems import INVALID_REQUEST, FieldError, Problem
+from app.domain.filters import ReplayFilter
+
+ITEMS_MAX: Final = 120
+"""Items that a page may show live: fifty rows, and everything else on the page."""
+
+JOB_PAGES_MAX: Final = 1
+"""Replays that a page may show in full: rendering a change of one takes milliseconds."""
+
+ID_CHARACTERS_MAX: Final = 60
+
+JOB_PREFIX: Final = "job:"
+"""The prefix of a replay shown in full. The id of a row is the replay's id."""
+
+COUNTERS: Final = "counters"
+HEALTH: Final = "health"
+
+
+@dataclass(frozen=True, slots=True)
+class PageUpdate:
+    """The markup of the parts of an item, as of a version of it."""
+
+    id: str
+    version: str
+    parts: Mapping[str, str]
+
+    def encode(self) -> str:
+        """Return the server-sent event."""
+        data = json.dumps({"id": self.id, "version": self.version, "parts": dict(self.parts)})
+        return f"event: change\ndata: {data}\n\n"
+
+
+@dataclass(eq=False)
+class OpenPage:
+    """An open page of a viewer who sees `account`; None is all accounts.
+
+    `versions` holds the version shown of each item, `pending` the latest unsent event of each.
+    """
+
+    account: str | None
+    jobs: ReplayFilter
+    """The filter of the counters on the page."""
+
+    versions: dict[str, str]
+    pending: dict[str, str] = field(default_factory=dict)
+    has_updates: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def replay_ids(self) -> set[str]:
+        """The replays on the page, as rows or in full."""
+        shown = {item.removeprefix(JOB_PREFIX) for item in self.versions}
+        return shown - {COUNTERS, HEALTH}
+
+    def is_outdated(self, item: str, version: str) -> bool:
+        """Whether the page shows an item in a version other than this one."""
+        return self.versions.get(item, version) != version
+
+    def queue_update(self, item: str, version: str, event: str) -> None:
+        """Queue the event that updates an item to a version."""
+        self.versions[item] = version
+        self.pending[item] = event
+        self.has_updates.set()
+
+    def drain_updates(self) -> str:
+        """Return the queued events, and empty the queue."""
+        self.has_updates.clear()
+        events = "".join(self.pending.values())
+        self.pending.clear()
+        return events
+
+
+def parse_watch_list(text: str) -> dict[str, str]:
+    """Return the versions by id of `ID[:VERSION],...`. An id may contain one colon.
+
+    Raises:
+        Problem: too many ids, or an id is too long.
+    """
+    items = [item for item in text.split(",") if item]
+    if len(items) > ITEMS_MAX or any(len(item) > 2 * ID_CHARACTERS_MAX for item in items):
+        allowed = f"at most {ITEMS_MAX} ids of up to {ID_CHARACTERS_MAX} characters"
+        raise Problem.of_fields(INVALID_REQUEST, [FieldError("watch", None, allowed)])
+    if sum(item.startswith(JOB_PREFIX) for item in items) > JOB_PAGES_MAX:
+        allowed = f"at most {JOB_PAGES_MAX} id with the prefix {JOB_PREFIX}"
+        raise Problem.of_fields(INVALID_REQUEST, [FieldError("watch", None, allowed)])
+    return dict(_split_version(item) for item in items)
+
+
+def _split_version(item: str) -> tuple[str, str]:
+    prefix = JOB_PREFIX if item.startswith(JOB_PREFIX) else ""
+    name, _, version = item.removeprefix(prefix).partition(":")
+    return f"{prefix}{name}", version
