@@ -76,7 +76,7 @@ def running_broker(
 ) -> Iterator[RunningBroker]:
     """A broker on `data_dir`; at the end stopped cleanly, or killed where nobody needs its data."""
     heard: deque[str] = deque(maxlen=LINES_KEPT)
-    broker = EmbeddedBroker(data_dir, options=options, hear=heard.append)
+    broker = EmbeddedBroker(data_dir, options=options, write_line=heard.append)
     broker.start()
     try:
         yield RunningBroker(broker, data_dir)

@@ -1,4 +1,4 @@
-"""`python -m logbroker` is the `logbroker` command."""
+"""Runs the `logbroker` command with `python -m logbroker`."""
 
 from logbroker.cli import main
 

@@ -1,7 +1,7 @@
-"""Settings of a broker and of a topic: read once, checked together, frozen.
+"""Settings of a broker and of a topic: read once, validated together, immutable.
 
-Topic settings carry Kafka's names and meanings; a broker setting `X` is the option `--x`
-of `logbroker serve` and the environment variable `LOGBROKER_X`.
+Topic settings have Kafka's names and meanings. A broker setting `X` is the option `--x` of
+`logbroker serve` and the environment variable `LOGBROKER_X`.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,12 +12,12 @@ from typing import Final, Literal, get_args
 from logbroker.errors import ConfigurationError, InvalidConfig
 
 UNSET: Final = 2**63 - 1
-"""Kafka's way to say "never" or "no bound" in a long setting."""
+"""Kafka's value for "never" or "unlimited" in a long setting."""
 
 TimestampType = Literal["CreateTime", "LogAppendTime"]
 
 ANY_HOST: Final = ("", "0.0.0.0", "::")  # noqa: S104  # compared with, never bound
-"""Hosts to listen on that nobody can connect to."""
+"""Listen addresses that clients cannot connect to."""
 
 PORT_MAX: Final = 65_535
 
@@ -29,9 +29,9 @@ DAY_MS: Final = 24 * HOUR_MS
 class LogConfig:
     """The settings of one topic's logs, in the units of their Kafka names.
 
-    With neither `flush_messages` nor `flush_ms` set, flushing is continuous group commit:
-    while one flush runs, the next group gathers. With either set, a flush waits for that
-    many unflushed messages or that many milliseconds, whichever comes first.
+    If neither `flush_messages` nor `flush_ms` is set, the log uses continuous group commit: while
+    one flush runs, the next group of requests gathers. Otherwise a flush starts after that many
+    unflushed messages or milliseconds, whichever comes first.
     """
 
     retention_ms: int = 7 * DAY_MS
@@ -45,18 +45,18 @@ class LogConfig:
 
     @property
     def flushes_continuously(self) -> bool:
-        """Whether every append is flushed as soon as the disk is free."""
+        """Whether each append is flushed as soon as the disk is free."""
         return self.flush_messages == UNSET and self.flush_ms == UNSET
 
     @property
     def stamps_append_time(self) -> bool:
-        """Whether the broker overwrites timestamps with the time of append."""
+        """Whether the broker overwrites timestamps with the time of the append."""
         return self.message_timestamp_type == "LogAppendTime"
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSetting:
-    """One setting a topic may have: Kafka's name, what it may be, and what it does."""
+    """A topic setting: Kafka's name, its documentation, its allowed values and its parser."""
 
     name: str
     documentation: str
@@ -65,12 +65,12 @@ class TopicSetting:
 
     @property
     def field(self) -> str:
-        """The attribute of `LogConfig` that holds it."""
+        """The attribute of `LogConfig` that holds the value."""
         return self.name.replace(".", "_")
 
     @property
     def is_number(self) -> bool:
-        """Whether the value is a whole number (else one of a few words)."""
+        """Whether the value is a whole number; otherwise it is one of a few words."""
         return not isinstance(LOG_CONFIG_DEFAULTS[self.field], str)
 
 
@@ -101,17 +101,19 @@ def _number(name: str, documentation: str, lowest: int, highest: int = UNSET) ->
 TOPIC_SETTINGS: Final[Mapping[str, TopicSetting]] = {
     setting.name: setting
     for setting in (
-        _number("retention.ms", "A segment older than this is deleted; -1 keeps all.", -1),
-        _number("retention.bytes", "Oldest segments go above this size; -1 is no bound.", -1),
+        _number("retention.ms", "Delete segments older than this; -1 means unlimited.", -1),
+        _number(
+            "retention.bytes", "Delete oldest segments above this size; -1 means unlimited.", -1
+        ),
         # Kafka's own lower bound is 14 bytes; a batch header alone has 61.
-        _number("segment.bytes", "The log rolls to a new segment at this size.", 1024, 2**31 - 1),
-        _number("segment.ms", "The log rolls to a new segment after this time.", 1),
+        _number("segment.bytes", "Roll to a new segment at this size.", 1024, 2**31 - 1),
+        _number("segment.ms", "Roll to a new segment after this time.", 1),
         _number("flush.messages", "Flush after this many messages; see `flush.ms`.", 1),
-        _number("flush.ms", "Flush after this time; with neither set, continuously.", 0),
-        _number("max.message.bytes", "The largest record batch taken.", 0, 2**31 - 1),
+        _number("flush.ms", "Flush after this time; if neither is set, continuously.", 0),
+        _number("max.message.bytes", "The largest record batch accepted.", 0, 2**31 - 1),
         TopicSetting(
             "message.timestamp.type",
-            "Whether records keep the producer's time or get the time of append.",
+            "Whether records keep the producer's time or get the time of the append.",
             " or ".join(get_args(TimestampType)),
             _timestamp_type,
         ),
@@ -120,17 +122,17 @@ TOPIC_SETTINGS: Final[Mapping[str, TopicSetting]] = {
 
 
 def apply_topic_settings(config: LogConfig, settings: Mapping[str, str]) -> LogConfig:
-    """`config` with the named settings changed; values are strings, as in Kafka's protocol.
+    """Return `config` with the named settings changed; values are strings, as in Kafka's protocol.
 
     Raises:
-        InvalidConfig: a name is unknown, or a value is out of its range; the message says which.
+        InvalidConfig: a name is unknown, or a value is out of its range; the message names it.
     """
     changes: dict[str, int | str] = {}
     for name, text in settings.items():
         setting = TOPIC_SETTINGS.get(name)
         if setting is None:
             known = ", ".join(TOPIC_SETTINGS)
-            raise InvalidConfig(f"unknown topic setting {name!r}; known are {known}")
+            raise InvalidConfig(f"unknown topic setting {name!r}; allowed: {known}")
         try:
             changes[setting.field] = setting.parse(text)
         except ValueError:
@@ -140,7 +142,7 @@ def apply_topic_settings(config: LogConfig, settings: Mapping[str, str]) -> LogC
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """The settings of one broker process. Sizes in bytes, times in the unit of the name's end."""
+    """The settings of one broker process; names end with the unit of time."""
 
     data_dir: Path
     host: str = "127.0.0.1"
@@ -166,12 +168,12 @@ class BrokerConfig:
     group_max_session_timeout_ms: int = 1_800_000
     group_max_size: int = 1_000
     metrics_port: int = 0
-    """On `host`; with 0 no metrics are shown there."""
+    """The port for metrics on `host`; 0 disables it."""
     metrics_partitions_max: int = 1_000
     topic_defaults: LogConfig = LogConfig()
 
     def __post_init__(self) -> None:
-        """Check every field and every relation at once.
+        """Validate every field and every relation at once.
 
         Raises:
             ConfigurationError: the message has one line for each problem.
@@ -183,8 +185,8 @@ class BrokerConfig:
         ]
         if self.host in ANY_HOST and self.advertised_host is None:
             problems.append(
-                f"advertised_host is missing; with host {self.host!r} clients need a name to come "
-                "back to"
+                f"advertised_host is missing; with host {self.host!r} clients need an address to "
+                "connect to"
             )
         if self.advertised_port is not None and not 1 <= self.advertised_port <= PORT_MAX:
             problems.append(

@@ -1,4 +1,4 @@
-"""A broker in a process of its own, owned by the program that starts it."""
+"""A broker that runs as a child process of the program that needs it."""
 
 import subprocess
 import sys
@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import IO, Final
 
 STOP_S: Final = 30.0
-"""How long a child may take to finish what it holds before it is killed."""
+"""How long to wait for a child to stop before it is killed."""
 
 
 class ChildDidNotStart(Exception):
-    """The process ended before it was ready; the message is the last line that it said."""
+    """The process ended before it was ready; the message is its last line of output."""
 
 
 class ChildProcess:
-    """A server started as a child that ends with its parent, even when that is killed.
+    """A server that runs as a child process and ends with its parent, even if that is killed.
 
-    The child's standard input is a pipe from here, which the kernel closes with this process;
-    `--stop-on-stdin-close` makes the child stop cleanly then. Each line that it writes to
-    standard error, but the one that says it is ready, goes to `hear`.
+    The child's standard input is a pipe from the parent, which the kernel closes when the parent
+    ends. With `--stop-on-stdin-close` the child then stops cleanly. Each line on the child's
+    standard error goes to `write_line`, except the line that reports readiness.
     """
 
     def __init__(
@@ -28,13 +28,13 @@ class ChildProcess:
         arguments: Sequence[str],
         ready_prefix: str,
         environment: Mapping[str, str] | None = None,
-        hear: Callable[[str], object] = sys.stderr.write,
+        write_line: Callable[[str], object] = sys.stderr.write,
     ) -> None:
-        """Describe `python ARGUMENTS`; its ready line begins with `ready_prefix`."""
+        """Prepare to run `python ARGUMENTS`, whose ready line starts with `ready_prefix`."""
         self._arguments = arguments
         self._ready_prefix = ready_prefix
         self._environment = environment
-        self._hear = hear
+        self._write_line = write_line
         self._process: subprocess.Popen[str] | None = None
         self._passing_on: threading.Thread | None = None
 
@@ -46,14 +46,14 @@ class ChildProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """How the child ended; none while it runs, or before it has started."""
+        """The child's exit code; None before it has ended."""
         return None if self._process is None else self._process.poll()
 
     def start(self) -> str:
-        """Start the child and wait until it is ready; the rest of its ready line.
+        """Start the child, wait until it is ready, and return the rest of its ready line.
 
         Raises:
-            ChildDidNotStart: it ended first, for the reason in the message.
+            ChildDidNotStart: the child ended first; the message is the reason.
         """
         self._process = subprocess.Popen(
             [sys.executable, *self._arguments, "--stop-on-stdin-close"],
@@ -61,7 +61,7 @@ class ChildProcess:
             stderr=subprocess.PIPE,
             text=True,
             env=self._environment,
-            # Ctrl-C in a terminal goes to the parent alone, which stops its children in order.
+            # Ctrl-C in a terminal signals only the parent, which stops its children in order.
             start_new_session=True,
         )
         assert self._process.stderr is not None
@@ -71,20 +71,20 @@ class ChildProcess:
         return rest
 
     def stop(self) -> None:
-        """Stop the child cleanly, or kill it after `STOP_S` seconds; twice does nothing more."""
+        """Stop the child cleanly, or kill it after `STOP_S` seconds; idempotent."""
         if self._process is None:
             return
         self._process.terminate()
         self.wait(STOP_S)
 
     def kill(self) -> None:
-        """End the child at once, as a crash would."""
+        """Kill the child, as a crash would."""
         if self._process is not None:
             self._process.kill()
             self.wait(STOP_S)
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for the child's end, and kill it when `timeout_s` is over."""
+        """Wait for the child to end, and kill it after `timeout_s`."""
         assert self._process is not None
         try:
             self._process.wait(timeout_s)
@@ -94,11 +94,11 @@ class ChildProcess:
         self._release()
 
     def _wait_until_ready(self, stderr: IO[str]) -> str:
-        # The last line waits: should the process end, it is the reason, and the error tells it.
+        # The last line is held back: if the process ends, it is the reason in the error.
         last = ""
         for line in stderr:
             if last:
-                self._hear(last)
+                self._write_line(last)
             if line.startswith(self._ready_prefix):
                 return line.removeprefix(self._ready_prefix).strip()
             last = line
@@ -107,7 +107,7 @@ class ChildProcess:
 
     def _pass_on(self, stderr: IO[str]) -> None:
         for line in stderr:
-            self._hear(line)
+            self._write_line(line)
 
     def _release(self) -> None:
         assert self._process is not None
@@ -119,7 +119,7 @@ class ChildProcess:
 
 
 class EmbeddedBroker(ChildProcess):
-    """`logbroker serve` as a child; port 0 lets the system choose one."""
+    """`logbroker serve` as a child process; with port 0 the system chooses a port."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class EmbeddedBroker(ChildProcess):
         *,
         options: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
-        hear: Callable[[str], object] = sys.stderr.write,
+        write_line: Callable[[str], object] = sys.stderr.write,
     ) -> None:
         self.bootstrap_servers = ""
         listen = f"127.0.0.1:{port}"
@@ -139,10 +139,10 @@ class EmbeddedBroker(ChildProcess):
             ],
             "logbroker ready on ",
             environment,
-            hear,
+            write_line,
         )
 
     def start(self) -> str:
-        """Start the broker and wait until it serves; its address, `HOST:PORT`."""
+        """Start the broker, wait until it serves, and return its address, `HOST:PORT`."""
         self.bootstrap_servers = super().start()
         return self.bootstrap_servers

@@ -1,42 +1,39 @@
-"""Every error that logbroker raises on purpose, grouped by what the one who meets it can do.
+"""Errors of logbroker, grouped by what the caller can do.
 
-LogbrokerError
-├── ConfigurationError           the operator changes a setting and starts again
-├── DataDirectoryInUse           the operator stops the other process
-├── ProtocolViolation            the peer's bytes make no sense: its connection is closed
-│   ├── FrameTooLarge
-│   ├── MalformedRequest
-│   └── UnsupportedRequest
-└── RequestRefused               answered with an error code (the table in `wire.error_codes`)
-    ├── StorageFailed            send it again once the disk is well
-    ├── CorruptBatch             send it again
-    ├── RegistryUnavailable      send it again once ZooKeeper answers
+LogbrokerError ├── ConfigurationError           the operator changes a setting and restarts ├──
+DataDirectoryInUse           the operator stops the other process ├── ProtocolViolation
+the peer sent invalid bytes: its connection is closed │   ├── FrameTooLarge │   ├── MalformedRequest
+│   └── UnsupportedRequest └── RequestRefused               answered with an error code (the table
+in `wire.error_codes`)
+    ├── StorageFailed            retry when the disk works again
+    ├── CorruptBatch             retry
+    ├── RegistryUnavailable      retry when ZooKeeper answers again
     ├── FencedLeaderEpoch, UnknownLeaderEpoch, UnknownTopicId, FetchSessionNotFound,
     │   NotLeaderOrFollower, LeaderNotAvailable
-    │                            ask for metadata again
+    │                            refresh the metadata, then retry
     ├── CoordinatorNotAvailable, CoordinatorLoading, NotCoordinator
-    │                            find the group's coordinator again
+    │                            find the group coordinator, then retry
     ├── UnknownMember, IllegalGeneration, RebalanceInProgress, MemberIdRequired,
-    │   FencedInstance           join the group again, or stop: another has the member's place
+    │   FencedInstance           rejoin the group, or stop if another member replaced this one
     ├── OutOfOrderSequence, InvalidProducerEpoch
-    │                            the idempotent producer starts anew
-    ├── OffsetOutOfRange         seek to an offset that is there
-    └── the rest                 mend the request
+    │                            request a new producer id
+    ├── OffsetOutOfRange         seek to an existing offset
+    └── all others               correct the request
 """
 
 from collections.abc import Iterable
 
 
 class LogbrokerError(Exception):
-    """The root: nothing raises it as such."""
+    """Base class of all errors of logbroker; never raised itself."""
 
 
 class ConfigurationError(LogbrokerError):
-    """Settings are missing, malformed or contradict each other; the message lists all."""
+    """Settings are missing, malformed or contradictory; the message lists every problem."""
 
     @classmethod
     def raise_if_any(cls, problems: Iterable[str]) -> None:
-        """Raise one error that lists all `problems`, if there are any."""
+        """Raise one error with all `problems`; return if there are none."""
         found = list(problems)
         if found:
             raise cls("; ".join(found))
@@ -47,7 +44,7 @@ class DataDirectoryInUse(LogbrokerError):
 
 
 class ProtocolViolation(LogbrokerError):
-    """The peer sent bytes that are no request; nothing but closing its connection helps."""
+    """The peer sent bytes that are not a valid request; its connection is closed."""
 
 
 class FrameTooLarge(ProtocolViolation):
@@ -55,27 +52,27 @@ class FrameTooLarge(ProtocolViolation):
 
 
 class MalformedRequest(ProtocolViolation):
-    """A frame of a known API does not parse."""
+    """A frame of a known API cannot be parsed."""
 
 
 class UnsupportedRequest(ProtocolViolation):
-    """An API key or version that this broker does not serve."""
+    """The broker does not serve the API key or version of a request."""
 
 
 class RequestRefused(LogbrokerError):
-    """The request is understood and answered with an error code; the connection goes on."""
+    """A valid request that is answered with an error code; the connection stays open."""
 
 
 class CorruptBatch(RequestRefused):
-    """A batch is cut, or its CRC-32C does not match its bytes."""
+    """A batch is truncated, or its CRC-32C does not match its bytes."""
 
 
 class InvalidRecord(RequestRefused):
-    """A batch breaks a rule of the format that its CRC cannot see."""
+    """A batch violates a rule of the format that its CRC does not cover."""
 
 
 class InvalidTimestamp(RequestRefused):
-    """A timestamp lies outside what the topic allows."""
+    """A timestamp is outside the range that the topic allows."""
 
 
 class MessageTooLarge(RequestRefused):
@@ -87,11 +84,11 @@ class RecordListTooLarge(RequestRefused):
 
 
 class UnsupportedForMessageFormat(RequestRefused):
-    """A batch is of magic 0 or 1; only RecordBatch v2 is stored."""
+    """A batch has message format 0 or 1; only RecordBatch v2 is stored."""
 
 
 class UnsupportedCompression(RequestRefused):
-    """A batch names a codec that does not exist, or one its API version may not carry."""
+    """A batch names an unknown codec, or one that its API version does not allow."""
 
 
 class OutOfOrderSequence(RequestRefused):
@@ -99,148 +96,148 @@ class OutOfOrderSequence(RequestRefused):
 
 
 class InvalidProducerEpoch(RequestRefused):
-    """A newer epoch of this producer id has written already."""
+    """A newer epoch of the producer id has already written."""
 
 
 class OffsetOutOfRange(RequestRefused):
-    """An offset before the log start offset or after the log end offset."""
+    """An offset is below the log start offset or above the log end offset."""
 
 
 class StorageFailed(RequestRefused):
-    """The disk refused a write or a flush; what was not acknowledged was undone."""
+    """A write or flush failed on the disk; data that was not acknowledged is rolled back."""
 
 
 class RequestTimedOut(RequestRefused):
-    """The flush that `acks=all` waits for took longer than the client gave it."""
+    """The flush for `acks=all` took longer than the request's timeout."""
 
 
 class UnknownTopicOrPartition(RequestRefused):
-    """No such topic, or no such partition of it."""
+    """The topic or the partition does not exist."""
 
 
 class UnknownTopicId(RequestRefused):
-    """No topic has this id (it may have been deleted and created again)."""
+    """No topic has this id; it may have been deleted and created again."""
 
 
 class InvalidTopic(RequestRefused):
-    """A topic name that Kafka would not take."""
+    """The topic name violates Kafka's rules."""
 
 
 class TopicAlreadyExists(RequestRefused):
-    """A topic of this name is there already."""
+    """A topic with this name exists."""
 
 
 class InvalidPartitions(RequestRefused):
-    """A partition count below one, above the limit, or below the present count."""
+    """A partition count is below 1, above the limit, or below the current count."""
 
 
 class InvalidReplicationFactor(RequestRefused):
-    """More replicas than live brokers."""
+    """The replication factor exceeds the number of live brokers."""
 
 
 class InvalidReplicaAssignment(RequestRefused):
-    """A manual assignment that names brokers which are not there, or leaves gaps."""
+    """A manual assignment names unknown brokers or skips partitions."""
 
 
 class InvalidConfig(RequestRefused):
-    """A topic setting that is unknown, or whose value is out of range."""
+    """A topic setting is unknown, or its value is out of range."""
 
 
 class InvalidRequiredAcks(RequestRefused):
-    """A produce request whose `acks` is none of 0, 1 and -1."""
+    """A Produce request has `acks` other than 0, 1 and -1."""
 
 
 class InvalidRequest(RequestRefused):
-    """A request that contradicts itself."""
+    """The fields of a request contradict each other."""
 
 
 class UnsupportedVersion(RequestRefused):
-    """A value that this version of the API does not know."""
+    """A value is not defined in this version of the API."""
 
 
 class FencedLeaderEpoch(RequestRefused):
-    """The client's view of the partition's leader is older than the broker's."""
+    """The client's leader epoch is older than the broker's."""
 
 
 class UnknownLeaderEpoch(RequestRefused):
-    """The client's view of the partition's leader is newer than the broker's."""
+    """The client's leader epoch is newer than the broker's."""
 
 
 class FetchSessionNotFound(RequestRefused):
-    """An incremental fetch names a session; this broker keeps none (KIP-227, sessionless)."""
+    """An incremental fetch names a session; this broker keeps no sessions (KIP-227)."""
 
 
 class RegistryUnavailable(RequestRefused):
-    """ZooKeeper did not answer in time; the change may have been made or not."""
+    """ZooKeeper did not answer in time; a change may have been made or not."""
 
 
 class NotLeaderOrFollower(RequestRefused):
-    """The partition is another broker's, or this one leads nothing at present."""
+    """Another broker leads the partition, or this broker is not in the cluster now."""
 
 
 class LeaderNotAvailable(RequestRefused):
-    """The broker that keeps the partition is not in the cluster at present."""
+    """The broker that stores the partition is not in the cluster now."""
 
 
 class CoordinatorNotAvailable(RequestRefused):
-    """Nobody looks after the group at present, or ZooKeeper cannot be reached."""
+    """The group has no coordinator now, or ZooKeeper is unreachable."""
 
 
 class CoordinatorLoading(RequestRefused):
-    """The broker has just taken over the group and is still reading what is stored of it."""
+    """The broker is still loading the group's stored state."""
 
 
 class NotCoordinator(RequestRefused):
-    """The group is another broker's to look after."""
+    """Another broker coordinates the group."""
 
 
 class InvalidGroupId(RequestRefused):
-    """A group's name that is empty or too long."""
+    """The group id is empty or too long."""
 
 
 class UnknownMember(RequestRefused):
-    """The group has no member of this id (any more)."""
+    """The group has no member with this id."""
 
 
 class IllegalGeneration(RequestRefused):
-    """The member's generation is not the group's present one."""
+    """The member's generation is not the group's current generation."""
 
 
 class RebalanceInProgress(RequestRefused):
-    """The group forms a new generation, which the member has to join."""
+    """The group is rebalancing; the member must join the new generation."""
 
 
 class InconsistentGroupProtocol(RequestRefused):
-    """The member shares no protocol, or not the protocol type, with the others."""
+    """The member's protocol type or protocols do not match those of the group."""
 
 
 class InvalidSessionTimeout(RequestRefused):
-    """A session timeout outside what this broker allows."""
+    """The session timeout is outside the broker's limits."""
 
 
 class MemberIdRequired(RequestRefused):
-    """A new member is given its id first and joins with it then (KIP-394)."""
+    """A new member receives its id first and must join again with it (KIP-394)."""
 
 
 class FencedInstance(RequestRefused):
-    """Another member has taken this static instance's place (KIP-345)."""
+    """Another member uses the same static instance id (KIP-345)."""
 
 
 class GroupTooLarge(RequestRefused):
-    """The group has as many members, or as much of them to remember, as is allowed."""
+    """The group exceeds the limit of members, or of stored bytes."""
 
 
 class GroupNotEmpty(RequestRefused):
-    """The group has members; only one without can be deleted."""
+    """The group has members; only an empty group can be deleted."""
 
 
 class UnknownGroup(RequestRefused):
-    """There is no group of this name."""
+    """The group does not exist."""
 
 
 class GroupSubscribed(RequestRefused):
-    """The group reads this topic at present, so its offsets cannot be deleted."""
+    """The group is subscribed to the topic, so its offsets cannot be deleted."""
 
 
 class OffsetMetadataTooLarge(RequestRefused):
-    """The note that goes with a committed offset is longer than allowed."""
+    """The metadata of a committed offset is longer than allowed."""

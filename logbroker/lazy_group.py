@@ -13,13 +13,13 @@ class LazyCommand(NamedTuple):
     """A subcommand that is not imported yet."""
 
     target: str
-    """Where it is, as `module:attribute`."""
+    """The location of the command, as `module:attribute`."""
     summary: str
-    """The first sentence of its help, which the help of the group shows."""
+    """The first sentence of its help, which the group's help shows."""
 
 
 class LazyGroup(click.Group):
-    """A group that prints its help from a table, without importing any of its subcommands."""
+    """A command group that prints its help from a table, without importing its subcommands."""
 
     def __init__(
         self, *args: Any, lazy_commands: Mapping[str, LazyCommand], **attributes: Any
@@ -28,11 +28,11 @@ class LazyGroup(click.Group):
         self._lazy_commands = lazy_commands
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        """The names, in the order of the table."""
+        """Return the names in the order of the table."""
         return list(self._lazy_commands)
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the subcommand of a name; None where there is none."""
+        """Import and return a subcommand; None if the name is unknown."""
         if cmd_name not in self._lazy_commands:
             return None
         module, _, attribute = self._lazy_commands[cmd_name].target.partition(":")
@@ -42,7 +42,7 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the names with their summaries, shortened to one line each as click does it."""
+        """Write the names with their summaries, each shortened to one line."""
         limit = formatter.width - 6 - max(map(len, self._lazy_commands))
         rows = [
             (name, click.Command(name, help=command.summary).get_short_help_str(limit))
@@ -54,10 +54,10 @@ class LazyGroup(click.Group):
 
 @contextmanager
 def imports_without_gc() -> Iterator[None]:
-    """Import many modules without searches for cyclic garbage.
+    """Disable cyclic garbage collection while many modules are imported.
 
-    Nearly all that an import makes stays until the process ends, and the searches through it took
-    an eighth of the time in which a server starts. Later searches skip what was imported.
+    Nearly everything that an import creates lives until the process ends. Collections during
+    imports took an eighth of a server's start time. Later collections skip the imported objects.
     """
     gc.disable()
     try:

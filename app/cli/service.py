@@ -126,7 +126,7 @@ class LocalService:
         port = first_port + place if first_port else 0
         environment = BROKER_DEFAULTS | dict(os.environ)
         broker = EmbeddedBroker(
-            data_dir, port, options=options, environment=environment, hear=self._hear
+            data_dir, port, options=options, environment=environment, write_line=self._hear
         )
         self._children[name] = broker
         return broker.start()

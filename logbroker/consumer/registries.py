@@ -85,10 +85,12 @@ class GroupRegistries:
         self._consumer_id = consumer_id
         value = _format_registration(subscription)
         for parent in self._parents(subscription):
-            self._session.ask(_made(parent))
+            self._session.request(_made(parent))
         with _translated(), contextlib.suppress(NodeExistsError):
-            self._session.ask(lambda client: client.create_async(self._own, value, ephemeral=True))
-        stat = self._session.ask(exists(self._own))
+            self._session.request(
+                lambda client: client.create_async(self._own, value, ephemeral=True)
+            )
+        stat = self._session.request(exists(self._own))
         if stat is None:
             raise NotRegistered
         return int(stat.ephemeralOwner)
@@ -100,7 +102,7 @@ class GroupRegistries:
         """
         parent = paths.consumer_ids(self._group_id)
         with _translated():
-            names = self._session.ask(children(parent, self._hear))
+            names = self._session.request(children(parent, self._hear))
         values = self._values([f"{parent}/{name}" for name in names])
         return {
             name: _parse_registration(name, value)
@@ -196,7 +198,7 @@ class GroupRegistries:
         deadline: Deadline | None = None,
     ) -> None:
         nodes = {self._offset(place): offset for place, offset in offsets.items()}
-        stats = self._session.ask_all((exists(node) for node in nodes), deadline)
+        stats = self._session.request_all((exists(node) for node in nodes), deadline)
         for (node, offset), stat in zip(nodes.items(), stats, strict=True):
             value = format_offset(CommittedOffset(offset)).encode()
             if stat is None:
@@ -222,14 +224,14 @@ class GroupRegistries:
         for node, owner in zip(nodes, self._values(nodes), strict=True):
             if owner is not None and not self._is_own(owner):
                 # One will do: whoever owns several gives them up together.
-                if self._session.ask(exists(node, self._hear)) is None:
+                if self._session.request(exists(node, self._hear)) is None:
                     self._changed()
                 return
         self._changed()
 
     def _values(self, nodes: Sequence[str], deadline: Deadline | None = None) -> list[bytes | None]:
         """What each node holds; None for one that is not there."""
-        answers = self._session.ask_all((get(node) for node in nodes), deadline)
+        answers = self._session.request_all((get(node) for node in nodes), deadline)
         return [None if answer is None else answer[0] for answer in answers]
 
 
@@ -249,9 +251,9 @@ def watch_brokers(
 
     with contextlib.suppress(NoNodeError):
         for parent in (paths.BROKER_IDS, paths.BROKER_TOPICS):
-            session.ask(children(parent, hear))
+            session.request(children(parent, hear))
         for topic in topics:
-            session.ask(exists(paths.topic(topic), hear))
+            session.request(exists(paths.topic(topic), hear))
 
 
 @contextlib.contextmanager

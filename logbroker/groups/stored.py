@@ -15,7 +15,7 @@ NO_LEADER_EPOCH: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """The offset of the next record to read; `metadata` is the client's own note."""
+    """The offset of the next record to read; `metadata` is a text of the client."""
 
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH
@@ -24,7 +24,7 @@ class CommittedOffset:
 
 @dataclass(frozen=True, slots=True)
 class StoredMember:
-    """A member of a generation; `protocols` are (name, subscription) in the member's preference."""
+    """A member of a generation; `protocols` are (name, subscription), the preferred first."""
 
     member_id: str
     instance_id: str | None
@@ -38,9 +38,9 @@ class StoredMember:
 
 @dataclass(frozen=True, slots=True)
 class StoredMembership:
-    """One generation of a group, as it was when its assignment was made.
+    """One generation of a group, as of its assignment.
 
-    Without members it keeps the generation's number, which never goes back.
+    An empty group keeps its generation number, which never decreases.
     """
 
     generation: int
@@ -52,7 +52,7 @@ class StoredMembership:
 
 @dataclass(frozen=True, slots=True)
 class StoredGroup:
-    """A group as its registry has it; one that only ever committed offsets has no membership."""
+    """A stored group; a group that only commits offsets has no membership."""
 
     group_id: str
     membership: StoredMembership | None
@@ -61,7 +61,7 @@ class StoredGroup:
 
 @dataclass(frozen=True, slots=True)
 class PaperConsumer:
-    """A registered consumer; `streams` is how many it reads of each topic."""
+    """A registered consumer of the paper; `streams` is its number of streams per topic."""
 
     consumer_id: str
     streams: Mapping[str, int]
@@ -69,7 +69,7 @@ class PaperConsumer:
 
 @dataclass(frozen=True, slots=True)
 class PaperGroup:
-    """What the three registries have of one group; owners are streams of its consumers."""
+    """The three registries of one group of the paper; an owner is a stream of a consumer."""
 
     consumers: list[PaperConsumer]
     owners: Mapping[TopicPartition, str]

@@ -1,1 +1,1 @@
-"""Which topics, brokers and producer ids exist: the cluster metadata."""
+"""Cluster metadata: brokers, topics, coordinators and stored consumer groups."""

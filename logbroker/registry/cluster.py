@@ -12,13 +12,15 @@ from logbroker.errors import UnknownTopicId, UnknownTopicOrPartition
 from logbroker.registry.topic import Topic
 
 COORDINATION_SLOTS: Final = 16
-"""Consumer groups fall into so many slots, and each slot is one broker's to coordinate. Fixed for
-the life of a cluster; a few for each of a few brokers spread them evenly enough."""
+"""The number of slots that consumer groups hash to; each slot is coordinated by one broker.
+
+It never changes in the life of a cluster. Several slots per broker spread the groups evenly.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerEndpoint:
-    """How clients reach a broker."""
+    """The address at which clients reach a broker."""
 
     broker_id: int
     host: str
@@ -27,12 +29,11 @@ class BrokerEndpoint:
 
 @dataclass(frozen=True)
 class ClusterView:
-    """Who lives, which topics there are, who coordinates what; a change makes a new view.
+    """The live brokers, the topics and the coordinators; immutable.
 
-    `brokers` are those registered now: one whose session is lost is not among them, and that
-    includes the broker whose view this is. `coordinators` has the broker of each slot that has one.
-    `unreadable` names the topics that are there, but whose metadata makes no sense: nobody serves
-    them, and nobody may remove their data.
+    `brokers` are those registered now. A broker whose session has expired is missing, even from its
+    own view. `coordinators` maps each coordinated slot to its broker. `unreadable` names topics
+    whose metadata cannot be parsed: no broker serves them, and no broker deletes their data.
     """
 
     cluster_id: str
@@ -47,33 +48,33 @@ class ClusterView:
         return {topic.topic_id: name for name, topic in self.topics.items()}
 
     def topic(self, name: str) -> Topic:
-        """The topic of this name.
+        """Return the topic of this name.
 
         Raises:
-            UnknownTopicOrPartition: there is none.
+            UnknownTopicOrPartition: the topic does not exist.
         """
         try:
             return self.topics[name]
         except KeyError:
-            raise UnknownTopicOrPartition(f"there is no topic {name!r}") from None
+            raise UnknownTopicOrPartition(f"unknown topic {name!r}") from None
 
     def topic_by_id(self, topic_id: UUID) -> Topic:
-        """The topic of this id.
+        """Return the topic of this id.
 
         Raises:
-            UnknownTopicId: there is none, or no more.
+            UnknownTopicId: the topic does not exist.
         """
         try:
             return self.topics[self._names_by_id[topic_id]]
         except KeyError:
-            raise UnknownTopicId(f"there is no topic with id {topic_id}") from None
+            raise UnknownTopicId(f"unknown topic id {topic_id}") from None
 
     def leader(self, topic: Topic, partition: int) -> int | None:
-        """The broker that serves a partition now: the first of its replicas that lives."""
+        """Return the leader of a partition: the first of its replicas that is live."""
         return next((each for each in topic.replicas[partition] if each in self.brokers), None)
 
     def count_leaderless(self) -> int:
-        """How many partitions nobody serves now, as none of their brokers lives."""
+        """Return the number of partitions without a live broker."""
         return sum(
             not any(each in self.brokers for each in replicas)
             for topic in self.topics.values()
@@ -81,19 +82,19 @@ class ClusterView:
         )
 
     def coordinator(self, group_id: str) -> BrokerEndpoint | None:
-        """The broker that looks after a consumer group now."""
+        """Return the broker that coordinates a consumer group now."""
         broker_id = self.coordinators.get(coordination_slot(group_id))
         return None if broker_id is None else self.brokers.get(broker_id)
 
 
 def coordination_slot(group_id: str) -> int:
-    """The slot of a group, the same at every broker."""
+    """Return the slot of a group, which is the same on every broker."""
     return zlib.crc32(group_id.encode()) % COORDINATION_SLOTS
 
 
 def new_cluster_id() -> str:
-    """16 random bytes in base64url without padding, as Kafka has them."""
-    # Kafka draws again when an id begins with a dash, which a command line takes for an option.
+    """Return a new cluster id: 16 random bytes in base64url without padding, as in Kafka."""
+    # As in Kafka: an id that starts with a dash looks like an option on a command line.
     while (text := base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
     return text

@@ -1,4 +1,4 @@
-"""How a consumer group's membership and offsets are written down, in files and znodes alike.
+"""The encoding of a consumer group's membership and offsets in files and znodes.
 
 Source for the plain offset: the paper, section 3.2 (the offset registry).
 """
@@ -20,10 +20,9 @@ OFFSET_MAX: Final = 2**63 - 1
 
 
 def format_offset(committed: CommittedOffset) -> str:
-    """The decimal offset, followed by a space and JSON only if there is more to say.
+    """Encode an offset: its decimal digits, then a space and JSON if it has other fields.
 
-    A leader epoch of 0, the one that every log begins with, says no more than none does: it is
-    left out, and read back as none.
+    A leader epoch of 0 is that of every new log, so it is omitted and parsed as none.
     """
     more: dict[str, int | str] = {}
     if committed.leader_epoch > 0:
@@ -34,24 +33,24 @@ def format_offset(committed: CommittedOffset) -> str:
 
 
 def parse_offset(text: str) -> CommittedOffset:
-    """The offset in a text, be it ours or of a consumer that knows the number alone.
+    """Decode an offset, with or without further fields.
 
     Raises:
-        ValueError: it begins with no offset, or what follows is not ours.
+        ValueError: the text does not start with an offset, or the JSON is malformed.
     """
     number, _, more = text.partition(" ")
     if not (number.isascii() and number.isdigit()) or int(number) > OFFSET_MAX:
-        raise ValueError(f"{text!r} does not begin with an offset")
+        raise ValueError(f"{text!r} does not start with an offset")
     fields = json.loads(more) if more else {}
     try:
         epoch = int(fields.get("leader_epoch", NO_LEADER_EPOCH))
         return CommittedOffset(int(number), epoch, str(fields.get("metadata", "")))
     except (AttributeError, TypeError) as error:
-        raise ValueError(f"{text!r} has no fields after its offset: {error}") from None
+        raise ValueError(f"{text!r} has malformed fields after its offset: {error}") from None
 
 
 def membership_fields(membership: StoredMembership) -> dict[str, Any]:
-    """The JSON object of a membership; bytes are in base64."""
+    """Return the JSON object of a membership; bytes are in base64."""
     return {
         "version": VERSION,
         "generation": membership.generation,
@@ -63,14 +62,14 @@ def membership_fields(membership: StoredMembership) -> dict[str, Any]:
 
 
 def parse_membership(fields: Mapping[str, Any]) -> StoredMembership:
-    """The membership in a JSON object.
+    """Decode the JSON object of a membership.
 
     Raises:
-        ValueError: a field is missing or of another type, or the version is unknown.
+        ValueError: a field is missing or has the wrong type, or the version is unknown.
     """
     try:
         if fields["version"] != VERSION:
-            raise ValueError(f"its version is {fields['version']!r}; known is {VERSION}")
+            raise ValueError(f"unsupported version {fields['version']!r}; allowed: {VERSION}")
         return StoredMembership(
             generation=int(fields["generation"]),
             protocol_type=str(fields["protocol_type"]),
@@ -79,7 +78,7 @@ def parse_membership(fields: Mapping[str, Any]) -> StoredMembership:
             members=tuple(_member(each) for each in fields["members"]),
         )
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"a field is missing or of another type: {error}") from None
+        raise ValueError(f"a field is missing or has the wrong type: {error}") from None
 
 
 def _member_fields(member: StoredMember) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""What any registry offers, be it one file or a ZooKeeper ensemble.
+"""The interface of every registry, whether local files or a ZooKeeper ensemble.
 
-Data flows one way: a change is asked of the registry, becomes durable there, and comes back as
-a new `ClusterView`, to the broker that asked no other way than to all others.
+Data flows one way. A change is requested from the registry, becomes durable there, and comes back
+as a new `ClusterView`, in the same way for the requesting broker and for all others.
 """
 
 from abc import ABC, abstractmethod
@@ -24,23 +24,23 @@ Settings = Mapping[str, str]
 
 
 class Registry(ABC):
-    """The cluster's metadata, from the seat of one broker.
+    """The cluster's metadata as seen by one broker.
 
-    Methods that change something may be called on any thread but those of `on_change`. They
-    block until the change is durable and the view that has it was handed to `on_change`. All
-    may raise RegistryUnavailable: then the change may have been made or not.
+    Methods that change something may be called from any thread except those of `on_change`. They
+    return when the change is durable and its view has been passed to `on_change`. All of them may
+    raise RegistryUnavailable: then the change may have been made or not.
     """
 
     @property
     @abstractmethod
     def view(self) -> ClusterView:
-        """The newest view; any thread may read it, and it never waits."""
+        """The newest view; thread-safe and non-blocking."""
 
     @abstractmethod
     def join(self, endpoint: BrokerEndpoint, on_change: Callable[[ClusterView], None]) -> None:
-        """Register this broker; from then on `on_change` hears of each new view, in order.
+        """Register this broker; from then on `on_change` receives each new view, in order.
 
-        It is called on a thread of the registry's and must not wait.
+        The registry calls it on a thread of its own; it must not block.
 
         Raises:
             ConfigurationError: another broker is registered under this id.
@@ -56,53 +56,54 @@ class Registry(ABC):
 
     @abstractmethod
     def create_topic(self, name: str, replicas: Replicas, settings: Settings) -> Topic:
-        """A new topic under a new id.
+        """Create a topic with a new id.
 
         Raises:
-            InvalidTopic: the name is not allowed, or differs from another in `.` and `_` alone.
+            InvalidTopic: the name is not allowed, or differs from another only in `.` and `_`.
             TopicAlreadyExists: a topic has this name.
         """
 
     @abstractmethod
     def delete_topic(self, name: str, topic_id: UUID | None = None) -> None:
-        """Forget a topic; each broker removes the folders of its own partitions.
+        """Delete a topic; each broker removes the directories of its own partitions.
 
         Raises:
-            UnknownTopicOrPartition: there is no such topic.
-            UnknownTopicId: one of this name was made anew, and has another id than `topic_id`.
+            UnknownTopicOrPartition: the topic does not exist.
+            UnknownTopicId: the topic of this name was created again, with an id other than
+                `topic_id`.
         """
 
     @abstractmethod
     def grow_topic(self, name: str, replicas: Replicas) -> Topic:
-        """The topic with `replicas` as all its partitions, the old ones first.
+        """Set all partitions of a topic to `replicas`, the existing ones first.
 
         Raises:
-            UnknownTopicOrPartition: there is no such topic.
-            InvalidPartitions: the old partitions are not its beginning, or nothing is new.
+            UnknownTopicOrPartition: the topic does not exist.
+            InvalidPartitions: an existing partition differs, or none is new.
         """
 
     @abstractmethod
     def change_settings(self, name: str, change: Callable[[Settings], Settings]) -> Topic:
-        """The topic with what `change` makes of its settings; called again after a conflict.
+        """Apply `change` to the settings of a topic; it is called again after a conflict.
 
         Raises:
-            UnknownTopicOrPartition: there is no such topic.
-            RequestRefused: what `change` raises.
+            UnknownTopicOrPartition: the topic does not exist.
+            RequestRefused: raised by `change`.
         """
 
     @abstractmethod
     def allocate_producer_ids(self, count: int) -> range:
-        """`count` producer ids that no broker was given before; a crash wastes them."""
+        """Allocate `count` unused producer ids; a crash wastes them."""
 
     @abstractmethod
     def load_groups(self, slot: int) -> list[StoredGroup]:
-        """Every consumer group of a coordination slot, as it was last stored.
+        """Return every consumer group of a coordination slot, as last stored.
 
-        From then on writes of the slot are let through only as long as it has been this broker's
-        without a break since.
+        From then on, writes to the slot are accepted only while this broker owns it without
+        interruption.
 
         Raises:
-            NotCoordinator: the slot is not, or no longer, this broker's.
+            NotCoordinator: this broker does not own the slot.
         """
 
     @abstractmethod
@@ -110,8 +111,8 @@ class Registry(ABC):
         """Replace the membership of a group.
 
         Raises:
-            NotCoordinator: the group's slot is not, or no longer, this broker's.
-            GroupTooLarge: it does not fit what the registry keeps in one piece.
+            NotCoordinator: this broker does not own the group's slot.
+            GroupTooLarge: the membership exceeds what the registry stores in one entry.
         """
 
     @abstractmethod
@@ -121,26 +122,26 @@ class Registry(ABC):
         """Set offsets of a group, all or none of them.
 
         Raises:
-            NotCoordinator: as above.
-            GroupTooLarge: they do not fit what the registry changes at once.
+            NotCoordinator: this broker does not own the group's slot.
+            GroupTooLarge: the offsets exceed what the registry changes in one transaction.
         """
 
     @abstractmethod
     def delete_offsets(self, group_id: str, places: Sequence[TopicPartition]) -> None:
-        """Forget offsets of a group; those that are not there are no error.
+        """Delete offsets of a group; missing ones are ignored.
 
         Raises:
-            NotCoordinator: as above.
+            NotCoordinator: this broker does not own the group's slot.
         """
 
     @abstractmethod
     def delete_group(self, group_id: str) -> None:
-        """Forget a group, its membership and its offsets.
+        """Delete a group, its membership and its offsets.
 
         Raises:
-            NotCoordinator: as above.
+            NotCoordinator: this broker does not own the group's slot.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Leave the cluster at once; no method may be called any more."""
+        """Leave the cluster at once; no method may be called afterwards."""

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from logbroker.errors import InvalidPartitions, InvalidTopic, TopicAlreadyExists, UnknownTopicId
 
-# 249 leaves room for `-<partition>` in the 255 bytes that a folder's name may have.
+# 249 leaves room for `-<partition>` in a directory name of at most 255 bytes.
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _NAME_RULE: Final = "1 to 249 of the characters a-z A-Z 0-9 . _ -, and not . or .. alone"
 
@@ -21,8 +21,8 @@ _NAME_RULE: Final = "1 to 249 of the characters a-z A-Z 0-9 . _ -, and not . or 
 class Topic:
     """One topic; `settings` holds what differs from the broker's defaults.
 
-    `replicas[n]` are the ids of the brokers that keep partition n, its leader first; there is
-    exactly one. A topic that was deleted and created again has another `topic_id`.
+    `replicas[n]` are the ids of the brokers of partition n, its leader first; there is exactly one.
+    A topic that was deleted and created again has another `topic_id`.
     """
 
     name: str
@@ -32,25 +32,25 @@ class Topic:
 
     @property
     def partitions(self) -> int:
-        """How many partitions there are; they are numbered from 0."""
+        """The number of partitions; they are numbered from 0."""
         return len(self.replicas)
 
 
 def check_topic_name(name: str) -> None:
-    """Refuse a name that Kafka would not take.
+    """Reject a name that Kafka does not allow.
 
     Raises:
-        InvalidTopic: the name is empty, too long, `.` or `..`, or has other characters.
+        InvalidTopic: the name is empty, too long, `.` or `..`, or contains other characters.
     """
     if _NAME.fullmatch(name) is None or name in (".", ".."):
         raise InvalidTopic(f"topic name is {name!r}; allowed is {_NAME_RULE}")
 
 
 def check_new_topic(name: str, others: Collection[str]) -> None:
-    """Refuse a name that a new topic beside `others` cannot have.
+    """Reject a name that a new topic cannot have because of its syntax or of `others`.
 
     Raises:
-        InvalidTopic: the name is not allowed, or differs from another in `.` and `_` alone.
+        InvalidTopic: the name is not allowed, or differs from another only in `.` and `_`.
         TopicAlreadyExists: a topic has this name.
     """
     check_topic_name(name)
@@ -60,50 +60,52 @@ def check_new_topic(name: str, others: Collection[str]) -> None:
 
 
 def check_id(topic: Topic, topic_id: UUID | None) -> None:
-    """Let pass the topic that was meant, where it was said by its id which one that is.
+    """Reject a topic whose id differs from the requested one; None matches every id.
 
     Raises:
-        UnknownTopicId: it is another one of the same name.
+        UnknownTopicId: the topic has another id.
     """
     if topic_id not in (None, topic.topic_id):
-        raise UnknownTopicId(f"topic {topic.name!r} with id {topic_id} is gone")
+        raise UnknownTopicId(f"unknown topic id {topic_id} of topic {topic.name!r}")
 
 
 def check_growth(topic: Topic, replicas: Sequence[Sequence[int]]) -> None:
-    """Refuse `replicas` unless they are those of the topic's partitions and of new ones.
+    """Reject `replicas` unless they keep the existing partitions and add new ones.
 
     Raises:
-        InvalidPartitions: nothing is new, or an old partition would move.
+        InvalidPartitions: no partition is new, or an existing one would move.
     """
     if len(replicas) <= topic.partitions:
         raise InvalidPartitions(
             f"{topic.name}: partitions is {len(replicas)}; allowed is above {topic.partitions}"
         )
     if any(tuple(new) != old for new, old in zip(replicas, topic.replicas, strict=False)):
-        raise InvalidPartitions(f"{topic.name}: partitions that it has already cannot move")
+        raise InvalidPartitions(f"{topic.name}: existing partitions cannot move")
 
 
 def check_collision(name: str, others: Iterable[str]) -> None:
-    """Refuse a name that metrics could not tell from another one's.
+    """Reject a name that metrics cannot distinguish from another name.
 
-    Kafka's metrics have `_` for `.`, so `a.b` and `a_b` would be one.
+    Kafka's metrics replace `.` with `_`, so `a.b` and `a_b` would collide.
 
     Raises:
-        InvalidTopic: one of `others` has the same letters but for `.` and `_`.
+        InvalidTopic: one of `others` differs from the name only in `.` and `_`.
     """
     folded = name.replace(".", "_")
     for other in others:
         if other != name and other.replace(".", "_") == folded:
-            raise InvalidTopic(f"topic name {name!r} collides with {other!r}: . and _ are alike")
+            raise InvalidTopic(
+                f"topic name {name!r} collides with {other!r}: metrics treat . and _ as equal"
+            )
 
 
 def place_partitions(
     count: int, brokers: Iterable[int], topics: Iterable[Topic]
 ) -> tuple[tuple[int, ...], ...]:
-    """One broker for each of `count` partitions, those with the fewest partitions first.
+    """Assign one broker to each of `count` partitions, the least loaded brokers first.
 
-    In turn over all of `brokers`, of which there is at least one, so that a topic is spread as
-    evenly as it can be; the partitions of `topics` decide who begins.
+    The brokers take turns, so that a topic is spread evenly. `brokers` is not empty; the partitions
+    of `topics` determine the load.
     """
     load = Counter(
         replica for topic in topics for replicas in topic.replicas for replica in replicas

@@ -312,7 +312,7 @@ def test_a_zookeeper_that_lost_everything_does_not_make_brokers_remove_their_log
         (cluster_id,) = re.findall(r"joined cluster=(\S+)", founder.said)
         grow_older(own_zookeeper)
         for broker in cluster.brokers.values():
-            broker.until_says(f"nothing is followed: ZooKeeper has cluster {cluster_id}")
+            broker.until_says(f"left the cluster: ZooKeeper has cluster {cluster_id}")
             assert len(list(broker.data_dir.glob("events-?"))) == 2
             assert broker.exit_code is None
         # From there it would get ids that producers of its own cluster have.

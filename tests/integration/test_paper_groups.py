@@ -152,7 +152,7 @@ def test_consumers_whose_sessions_all_ended_in_an_outage_begin_again(
         until(lambda: all(each.handed for each in group), "each has its share")
         own_zookeeper.pause()
         for each in group:
-            each.until_says("no connection to zookeeper")
+            each.until_says("connection lost zookeeper")
         own_zookeeper.resume()
         until_handed(set(flow.sent), group)
     until_handed(flow.sent, group)

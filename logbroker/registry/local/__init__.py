@@ -1,1 +1,1 @@
-"""The registry of a broker that runs alone, in files of its data directory."""
+"""The registry of a single broker, in files of its data directory."""

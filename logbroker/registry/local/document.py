@@ -1,10 +1,10 @@
-"""The cluster's metadata as one JSON document.
+"""The metadata of a single broker as one JSON document.
 
 {"version": 1, "cluster_id": "...", "broker_id": 0, "next_producer_id": 0,
  "topics": [{"name": "...", "topic_id": "...", "partitions": 1, "settings": {}}]}
 
-All partitions are this broker's. Logbroker 0.1 wrote `"deleting": true` with a topic whose folders
-were being removed; such a topic is gone.
+This broker owns all partitions. Logbroker 0.1 wrote `"deleting": true` for a topic whose
+directories were being removed; such a topic counts as deleted.
 """
 
 import json
@@ -20,10 +20,10 @@ VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterMetadata:
-    """Everything the registry knows; a change makes a new one.
+class RegistryDocument:
+    """All metadata of the registry; immutable.
 
-    Producer ids below `next_producer_id` have been handed out.
+    Producer ids below `next_producer_id` are allocated.
     """
 
     cluster_id: str
@@ -32,8 +32,8 @@ class ClusterMetadata:
     topics: Mapping[str, Topic]
 
 
-def format_metadata(metadata: ClusterMetadata) -> bytes:
-    """The document, one line for each leaf so that a person can read and compare it."""
+def format_metadata(metadata: RegistryDocument) -> bytes:
+    """Encode the document with one line per leaf, so that people can read and compare it."""
     document = {
         "version": VERSION,
         "cluster_id": metadata.cluster_id,
@@ -44,30 +44,30 @@ def format_metadata(metadata: ClusterMetadata) -> bytes:
     return json.dumps(document, indent=1).encode() + b"\n"
 
 
-def parse_metadata(text: bytes) -> ClusterMetadata:
-    """The metadata in a document.
+def parse_metadata(text: bytes) -> RegistryDocument:
+    """Decode a document.
 
     Raises:
-        ValueError: this is no such document, or one of another version.
+        ValueError: the text is not such a document, or has another version.
     """
     try:
         document = json.loads(text)
         if document["version"] != VERSION:
-            raise ValueError(f"its version is {document['version']!r}; known is {VERSION}")
+            raise ValueError(f"unsupported version {document['version']!r}; allowed: {VERSION}")
         broker_id = int(document["broker_id"])
         topics = [
             _topic(fields, broker_id)
             for fields in document["topics"]
             if not fields.get("deleting", False)
         ]
-        return ClusterMetadata(
+        return RegistryDocument(
             cluster_id=str(document["cluster_id"]),
             broker_id=broker_id,
             next_producer_id=int(document["next_producer_id"]),
             topics={topic.name: topic for topic in topics},
         )
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"a field is missing or of another type: {error}") from None
+        raise ValueError(f"a field is missing or has the wrong type: {error}") from None
 
 
 def _topic_fields(topic: Topic) -> dict[str, Any]:

@@ -1,12 +1,12 @@
-"""Consumer groups of a broker that runs alone: a file for each.
+"""Consumer groups of a single broker: one file per group.
 
-A file is named `<SHA-256 of the group's name>.json`, since a group may be named by characters
-that no file can have. It holds one JSON object:
+The file name is `<SHA-256 of the group id>.json`, because a group id may contain characters that a
+file name cannot. The file holds one JSON object:
 
 {"version": 1, "group_id": "...", "membership": null, "offsets": {"topic": {"0": "42"}}}
 
-with the parts of `logbroker.registry.group_payloads`. It is replaced as a whole, so a crash
-leaves the old or the new one, and at most a `.tmp` that the next replacement overwrites.
+The parts are encoded by `logbroker.registry.group_payloads`. Each change replaces the whole file. A
+crash leaves the old or the new file, and at most a `.tmp` that the next change overwrites.
 """
 
 import hashlib
@@ -27,31 +27,31 @@ VERSION: Final = 1
 
 
 class GroupFiles:
-    """The folder of all groups; a change is durable when its call returns.
+    """The directory of all groups; a change is durable when its method returns.
 
     Raises:
-        OSError: the disk refused; the old file may be there or the new one.
+        OSError: the disk failed; the old or the new file remains.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def load(self) -> list[StoredGroup]:
-        """Every group; the folder is made when it is not there.
+        """Return every group; creates the directory if it is missing.
 
         Raises:
-            ValueError: a file holds no group; the message names it.
+            ValueError: a file is not a valid group; the message names it.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         sync_directory(self._folder.parent)
         return [_read(path) for path in sorted(self._folder.glob("*.json"))]
 
     def store(self, group: StoredGroup) -> None:
-        """Put a group in the place of what its file held."""
+        """Write a group, replacing its file."""
         replace_file(self._path(group.group_id), json.dumps(_group_fields(group)).encode())
 
     def delete(self, group_id: str) -> None:
-        """Forget a group that is there or not."""
+        """Delete a group; a missing one is ignored."""
         self._path(group_id).unlink(missing_ok=True)
         sync_directory(self._folder)
 
@@ -63,7 +63,7 @@ def _read(path: Path) -> StoredGroup:
     try:
         return _parse_group(json.loads(path.read_bytes()))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} holds no consumer group: {error}") from None
+        raise ValueError(f"{path} is not a valid consumer group: {error}") from None
 
 
 def _group_fields(group: StoredGroup) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def _group_fields(group: StoredGroup) -> dict[str, Any]:
 
 def _parse_group(fields: dict[str, Any]) -> StoredGroup:
     if fields["version"] != VERSION:
-        raise ValueError(f"its version is {fields['version']!r}; known is {VERSION}")
+        raise ValueError(f"unsupported version {fields['version']!r}; allowed: {VERSION}")
     membership = fields["membership"]
     offsets: dict[TopicPartition, CommittedOffset] = {
         (topic, int(partition)): parse_offset(text)

@@ -1,8 +1,8 @@
-"""The registry of a broker that runs alone: files in its data directory.
+"""The registry of a single broker: files in its data directory.
 
-`registry.json` holds the JSON of `logbroker.registry.local.document`, and `groups/` a file for
-each consumer group. Each file is replaced as a whole with every change. A crash leaves the old
-or the new content, never a mixture, and at most a `.tmp` that the next change overwrites.
+`registry.json` holds the document of `logbroker.registry.local.document`; `groups/` holds one file
+per consumer group. Each change replaces a whole file. A crash leaves the old or the new content,
+and at most a `.tmp` that the next change overwrites.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ from logbroker.registry.cluster import (
     coordination_slot,
     new_cluster_id,
 )
-from logbroker.registry.local.document import ClusterMetadata, format_metadata, parse_metadata
+from logbroker.registry.local.document import RegistryDocument, format_metadata, parse_metadata
 from logbroker.registry.local.group_files import GroupFiles
 from logbroker.registry.registry import Registry, Replicas, Settings
 from logbroker.registry.topic import Topic, check_growth, check_id, check_new_topic
@@ -38,16 +38,16 @@ GROUPS_FOLDER: Final = "groups"
 
 
 class LocalRegistry(Registry):
-    """One broker, which has every partition and looks after every group.
+    """The registry of a broker that owns every partition and coordinates every group.
 
-    Every change may raise StorageFailed: then the registry goes on as if it had not been asked.
-    Views are handed on by the thread that asked for the change.
+    Every change may raise StorageFailed; then the registry is unchanged. The thread that requests a
+    change publishes the view.
     """
 
     def __init__(
         self,
         path: Path,
-        metadata: ClusterMetadata,
+        metadata: RegistryDocument,
         group_files: GroupFiles,
         groups: Mapping[str, StoredGroup],
     ) -> None:
@@ -56,7 +56,7 @@ class LocalRegistry(Registry):
         self._endpoint: BrokerEndpoint | None = None
         self._on_change: Callable[[ClusterView], None] | None = None
         self._view = self._build_view()
-        # Held over the write and over handing the view on, so that views are seen in order.
+        # Held during the write and during publication, so that views arrive in order.
         self._changing = RLock()
         self._group_files = group_files
         self._groups = dict(groups)
@@ -64,16 +64,16 @@ class LocalRegistry(Registry):
 
     @classmethod
     def open(cls, data_dir: Path, broker_id: int) -> "LocalRegistry":
-        """The registry in a data directory, which is made when it is not there.
+        """Open the registry in a data directory, and create it if it is missing.
 
         Raises:
-            ConfigurationError: a file belongs to another broker id, is of another version,
-                or cannot be read or made.
+            ConfigurationError: a file belongs to another broker id, has another version, or cannot
+                be read or created.
         """
         path = data_dir / REGISTRY_FILE
         group_files = GroupFiles(data_dir / GROUPS_FOLDER)
         try:
-            metadata = _load_or_make(path, broker_id)
+            metadata = _load_or_create(path, broker_id)
             if metadata.broker_id != broker_id:
                 raise ConfigurationError(
                     f"broker_id is {broker_id}; {path} belongs to broker {metadata.broker_id}"
@@ -89,58 +89,58 @@ class LocalRegistry(Registry):
         return self._view
 
     def join(self, endpoint: BrokerEndpoint, on_change: Callable[[ClusterView], None]) -> None:
-        """Become the cluster's one broker; the first view is handed on before this returns."""
+        """Register the only broker; publishes the first view before it returns."""
         with self._changing:
             self._endpoint = endpoint
             self._on_change = on_change
-            self._hand_on()
+            self._publish_view()
 
     def may_coordinate(self) -> bool:
         """Return True: no other broker exists."""
         return True
 
     def create_topic(self, name: str, replicas: Replicas, settings: Settings) -> Topic:
-        """A new topic under a new id; `replicas` name no broker but this one."""
+        """Create a topic with a new id; `replicas` name only this broker."""
         with self._changing:
             check_new_topic(name, self._metadata.topics)
             frozen = MappingProxyType(dict(settings))
             return self._put(Topic(name, uuid4(), self._own(replicas), frozen))
 
     def delete_topic(self, name: str, topic_id: UUID | None = None) -> None:
-        """Forget a topic."""
+        """Delete a topic."""
         with self._changing:
             check_id(self._topic(name), topic_id)
             remaining = {n: topic for n, topic in self._metadata.topics.items() if n != name}
             self._store(replace(self._metadata, topics=remaining))
 
     def grow_topic(self, name: str, replicas: Replicas) -> Topic:
-        """The topic with `replicas` as all its partitions."""
+        """Set all partitions of a topic to `replicas`."""
         with self._changing:
             topic = self._topic(name)
             check_growth(topic, replicas)
             return self._put(replace(topic, replicas=self._own(replicas)))
 
     def change_settings(self, name: str, change: Callable[[Settings], Settings]) -> Topic:
-        """The topic with what `change` makes of its settings."""
+        """Apply `change` to the settings of a topic."""
         with self._changing:
             topic = self._topic(name)
             frozen = MappingProxyType(dict(change(topic.settings)))
             return self._put(replace(topic, settings=frozen))
 
     def allocate_producer_ids(self, count: int) -> range:
-        """`count` producer ids that nobody was given before."""
+        """Allocate `count` unused producer ids."""
         with self._changing:
             first = self._metadata.next_producer_id
             self._write(replace(self._metadata, next_producer_id=first + count))
             return range(first, first + count)
 
     def load_groups(self, slot: int) -> list[StoredGroup]:
-        """Every consumer group of a slot."""
+        """Return every consumer group of a slot."""
         with self._changing_groups:
             return [g for g in self._groups.values() if coordination_slot(g.group_id) == slot]
 
     def store_membership(self, group_id: str, membership: StoredMembership) -> None:
-        """Replace the membership of a group, however large."""
+        """Replace the membership of a group; its size is unlimited."""
         with self._changing_groups:
             self._put_group(replace(self._group(group_id), membership=membership))
 
@@ -153,7 +153,7 @@ class LocalRegistry(Registry):
             self._put_group(replace(group, offsets={**group.offsets, **offsets}))
 
     def delete_offsets(self, group_id: str, places: Sequence[TopicPartition]) -> None:
-        """Forget offsets of a group; one that has nothing else is forgotten with them."""
+        """Delete offsets of a group; a group without other state is deleted as well."""
         with self._changing_groups:
             group = self._group(group_id)
             remaining = {key: each for key, each in group.offsets.items() if key not in places}
@@ -163,7 +163,7 @@ class LocalRegistry(Registry):
                 self.delete_group(group_id)
 
     def delete_group(self, group_id: str) -> None:
-        """Forget a group."""
+        """Delete a group."""
         with self._changing_groups:
             try:
                 self._group_files.delete(group_id)
@@ -172,18 +172,18 @@ class LocalRegistry(Registry):
             self._groups.pop(group_id, None)
 
     def close(self) -> None:
-        """Nothing is open between two changes."""
+        """Do nothing: no file stays open between two changes."""
 
     def _topic(self, name: str) -> Topic:
         topic = self._metadata.topics.get(name)
         if topic is None:
-            raise UnknownTopicOrPartition(f"there is no topic {name!r}")
+            raise UnknownTopicOrPartition(f"unknown topic {name!r}")
         return topic
 
     def _own(self, replicas: Replicas) -> tuple[tuple[int, ...], ...]:
         own = (self._metadata.broker_id,)
         assert replicas, "a topic has at least one partition"
-        assert all(tuple(each) == own for each in replicas), f"there is no other broker: {replicas}"
+        assert all(tuple(each) == own for each in replicas), f"unknown broker in {replicas}"
         return (own,) * len(replicas)
 
     def _put(self, topic: Topic) -> Topic:
@@ -191,19 +191,19 @@ class LocalRegistry(Registry):
         self._store(replace(self._metadata, topics=topics))
         return topic
 
-    def _store(self, metadata: ClusterMetadata) -> None:
+    def _store(self, metadata: RegistryDocument) -> None:
         self._write(metadata)
-        self._hand_on()
+        self._publish_view()
 
-    def _write(self, metadata: ClusterMetadata) -> None:
-        """Make `metadata` durable, then the one in force."""
+    def _write(self, metadata: RegistryDocument) -> None:
+        """Make `metadata` durable, then current."""
         try:
             replace_file(self._path, format_metadata(metadata))
         except OSError as error:
             raise StorageFailed(f"registry {self._path} cannot be written: {error}") from error
         self._metadata = metadata
 
-    def _hand_on(self) -> None:
+    def _publish_view(self) -> None:
         self._view = self._build_view()
         if self._on_change is not None:
             self._on_change(self._view)
@@ -230,10 +230,10 @@ class LocalRegistry(Registry):
         self._groups[group.group_id] = group
 
 
-def _load_or_make(path: Path, broker_id: int) -> ClusterMetadata:
+def _load_or_create(path: Path, broker_id: int) -> RegistryDocument:
     if path.exists():
         return parse_metadata(path.read_bytes())
     path.parent.mkdir(parents=True, exist_ok=True)
-    metadata = ClusterMetadata(new_cluster_id(), broker_id, 0, {})
+    metadata = RegistryDocument(new_cluster_id(), broker_id, 0, {})
     replace_file(path, format_metadata(metadata))
     return metadata

@@ -1,1 +1,1 @@
-"""The registry of a cluster of brokers, in ZooKeeper; the layout is Kafka's and the paper's."""
+"""The registry of a cluster, in ZooKeeper; the only package that imports kazoo for brokers."""

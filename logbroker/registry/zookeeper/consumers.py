@@ -1,4 +1,4 @@
-"""Consumer groups of the paper as they stand in ZooKeeper, for whoever wants to look.
+"""Reads consumer groups of the paper from ZooKeeper, for display.
 
 Source: the paper, section 3.2: the consumer, ownership and offset registries.
 """
@@ -13,23 +13,23 @@ from logbroker.registry.zookeeper import paths
 from logbroker.registry.zookeeper.session import ZooKeeperSession, children, get
 
 SESSION_S: Final = 6.0
-"""The session owns nothing, so it is all the same how long it outlives this process."""
+"""The timeout of the reading session, which owns no nodes."""
 
 T = TypeVar("T")
 
 
 def read_paper_groups(address: str) -> dict[str, PaperGroup]:
-    """Every group under an address, `HOST:PORT[,HOST:PORT...][/PATH]`, by its name.
+    """Return every group below an address, `HOST:PORT[,HOST:PORT...][/PATH]`, by name.
 
-    They are read one after the other while consumers go on, so they need not agree. What is
-    not written as the paper's consumers write it is left out.
+    Groups are read one by one while consumers run, so the result is not one consistent state. Nodes
+    that do not have the format of the paper's consumers are skipped.
 
     Raises:
-        ConfigurationError: nobody answers at the address.
-        RegistryUnavailable: ZooKeeper answers no more.
+        ConfigurationError: no server answers at the address.
+        RegistryUnavailable: ZooKeeper stopped answering.
     """
     servers, slash, path = address.partition("/")
-    # Not as part of the address: the session would make a path that is not there.
+    # The session would create a missing path that is part of the address.
     session = ZooKeeperSession(servers, SESSION_S)
     session.connect()
     try:
@@ -46,9 +46,9 @@ class _Tree:
         self._root = root.rstrip("/")
 
     def children(self, parents: Iterable[str]) -> list[str]:
-        """The paths of all children of the nodes, of those that are there."""
+        """Return the paths of all children of the existing nodes."""
         asked = list(parents)
-        answers = self._session.ask_all(children(self._root + each) for each in asked)
+        answers = self._session.request_all(children(self._root + each) for each in asked)
         return [
             f"{parent}/{name}"
             for parent, names in zip(asked, answers, strict=True)
@@ -56,9 +56,9 @@ class _Tree:
         ]
 
     def values(self, nodes: Iterable[str], parse: Callable[[str], T]) -> dict[str, T]:
-        """What `parse` makes of each node; one that it refuses with ValueError is left out."""
+        """Parse the content of each node; skip nodes for which `parse` raises ValueError."""
         asked = list(nodes)
-        answers = self._session.ask_all(get(self._root + each) for each in asked)
+        answers = self._session.request_all(get(self._root + each) for each in asked)
         found: dict[str, T] = {}
         for node, answer in zip(asked, answers, strict=True):
             try:
@@ -88,7 +88,7 @@ def _read_group(tree: _Tree, name: str) -> PaperGroup:
 
 
 def _read_places(tree: _Tree, parent: str, parse: Callable[[str], T]) -> dict[TopicPartition, T]:
-    """Nodes of the form `<parent>/<topic>/<partition>`."""
+    """Read nodes of the form `<parent>/<topic>/<partition>`."""
     values = tree.values(tree.children(tree.children([parent])), parse)
     found = {}
     for node, value in values.items():

@@ -1,7 +1,7 @@
-"""What a cluster remembers of consumer groups, written by the holder of their slot alone.
+"""Stored consumer groups, which only the owner of their coordination slot writes.
 
-Every write is a transaction that checks the slot's fence (see `coordination`), so it is done
-either before the next holder claims the slot, which then reads it, or not at all.
+Every write is a transaction that checks the slot's fence (see `coordination`). It succeeds before
+the next owner claims the slot and reads it, or it fails.
 """
 
 import json
@@ -38,17 +38,17 @@ from logbroker.registry.zookeeper.session import (
     get,
 )
 
-# A deletion's bytes beside its path, generously.
+# An upper bound of a deletion's bytes in addition to its path.
 DELETE_BYTES: Final = 64
 
 _log = logging.getLogger(__name__)
 
 
 class GroupStore:
-    """Consumer groups, below `/consumers`.
+    """Consumer groups below `/consumers`.
 
-    `fence_of` gives the fence of a slot, or raises NotCoordinator; `on_refused` hears of each
-    slot for which that turned out to be another.
+    `fence_of` returns the fence of a slot, or raises NotCoordinator. `on_refused` receives each
+    slot whose fence has changed.
     """
 
     def __init__(
@@ -61,16 +61,19 @@ class GroupStore:
         self._fence_of = fence_of
         self._on_refused = on_refused
         self._loaded_under: dict[int, int] = {}
-        """The fence of each slot when it was loaded last: what is written since follows from what
-        was read then, so a slot that was lost and won again must be read again first."""
+        """The fence of each slot when it was last loaded.
+
+        Later writes depend on what was loaded. A slot that was lost and claimed again must be
+        loaded first.
+        """
 
     def load(self, slot: int) -> list[StoredGroup]:
-        """Every group of a slot that there is something to know of; see `Registry.load_groups`."""
+        """Return every group of a slot that has stored state; see `Registry.load_groups`."""
         fence = self._fence_of(slot)
-        nodes = self._session.ask(children(paths.CONSUMERS))
+        nodes = self._session.request(children(paths.CONSUMERS))
         names = [name for node in nodes if (name := paths.name_of_node(node)) is not None]
         wanted = sorted(name for name in names if coordination_slot(name) == slot)
-        contents = self._session.ask_all(get(paths.membership(name)) for name in wanted)
+        contents = self._session.request_all(get(paths.membership(name)) for name in wanted)
         memberships = {
             name: _membership(name, answer[0])
             for name, answer in zip(wanted, contents, strict=True)
@@ -111,37 +114,37 @@ class GroupStore:
         self._write(group_id, lambda transaction: self._put(transaction, contents, parents))
 
     def delete_offsets(self, group_id: str, places: Sequence[TopicPartition]) -> None:
-        """Forget offsets; see `Registry.delete_offsets`."""
+        """Delete offsets; see `Registry.delete_offsets`."""
         wanted = [paths.offset(group_id, *place) for place in dict.fromkeys(places)]
 
         def existing() -> list[str]:
-            found = self._session.ask_all(exists(path) for path in wanted)
+            found = self._session.request_all(exists(path) for path in wanted)
             return [path for path, stat in zip(wanted, found, strict=True) if stat is not None]
 
         self._delete(group_id, existing)
 
     def delete_group(self, group_id: str) -> None:
-        """Forget a group; see `Registry.delete_group`.
+        """Delete a group; see `Registry.delete_group`.
 
-        Where consumers of the paper have nodes of their own below the group's, those stay.
+        Nodes that consumers of the paper keep below the group remain.
         """
         self._delete(group_id, lambda: self._nodes_of(group_id))
 
     def _load_offsets(self, names: list[str]) -> dict[str, dict[TopicPartition, CommittedOffset]]:
-        answers = self._session.ask_all(children(paths.offsets(name)) for name in names)
+        answers = self._session.request_all(children(paths.offsets(name)) for name in names)
         topics = [
             (name, topic)
             for name, found in zip(names, answers, strict=True)
             for topic in found or ()
         ]
-        answers = self._session.ask_all(children(paths.topic_offsets(*each)) for each in topics)
+        answers = self._session.request_all(children(paths.topic_offsets(*each)) for each in topics)
         places = [
             (name, topic, int(node))
             for (name, topic), found in zip(topics, answers, strict=True)
             for node in found or ()
             if node.isascii() and node.isdigit()
         ]
-        answers = self._session.ask_all(get(paths.offset(*place)) for place in places)
+        answers = self._session.request_all(get(paths.offset(*place)) for place in places)
         offsets: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         for (name, topic, partition), answer in zip(places, answers, strict=True):
             committed = None if answer is None else _offset(name, topic, partition, answer[0])
@@ -152,8 +155,8 @@ class GroupStore:
     def _put(
         self, transaction: TransactionRequest, contents: Mapping[str, bytes], parents: list[str]
     ) -> None:
-        """Set or create nodes, and their parents where they are missing, the upper ones first."""
-        found = self._session.ask_all(exists(path) for path in [*parents, *contents])
+        """Set or create nodes, and create missing parents, top down."""
+        found = self._session.request_all(exists(path) for path in [*parents, *contents])
         there = {
             path
             for path, stat in zip([*parents, *contents], found, strict=True)
@@ -169,14 +172,14 @@ class GroupStore:
                 transaction.create(path, content)
 
     def _nodes_of(self, group_id: str) -> list[str]:
-        """What `delete_group` removes of what is there now, the lower ones first."""
-        below = self._session.ask_all([children(paths.group(group_id))])[0]
+        """Return the existing nodes that `delete_group` removes, children first."""
+        below = self._session.request_all([children(paths.group(group_id))])[0]
         if below is None:
             return []
         own = {"offsets", "membership"} & set(below)
         nodes = [f"{paths.group(group_id)}/{name}" for name in sorted(own)]
-        topics = self._session.ask_all([children(paths.offsets(group_id))])[0] or []
-        parts = self._session.ask_all(
+        topics = self._session.request_all([children(paths.offsets(group_id))])[0] or []
+        parts = self._session.request_all(
             children(paths.topic_offsets(group_id, topic)) for topic in topics
         )
         for topic, partitions in zip(topics, parts, strict=True):
@@ -185,13 +188,13 @@ class GroupStore:
         return nodes if set(below) - own else [*nodes, paths.group(group_id)]
 
     def _delete(self, group_id: str, existing: Callable[[], list[str]]) -> None:
-        """Remove the nodes that `existing` finds, in as many transactions as it takes."""
+        """Delete the nodes that `existing` returns, in as many transactions as needed."""
         is_done = False
 
         def build(transaction: TransactionRequest) -> None:
             nonlocal is_done
             nodes = existing()
-            portion = list(_first_portion(nodes))
+            portion = list(_fit_in_transaction(nodes))
             is_done = len(portion) == len(nodes)
             for path in portion:
                 transaction.delete(path)
@@ -200,11 +203,11 @@ class GroupStore:
             self._write(group_id, build)
 
     def _write(self, group_id: str, build: Callable[[TransactionRequest], None]) -> None:
-        """Commit what `build` adds to a fenced transaction, built again after a conflict.
+        """Commit what `build` adds to a fenced transaction; rebuild it after a conflict.
 
         Raises:
-            NotCoordinator: the fence is another one.
-            GroupTooLarge: it does not fit one transaction.
+            NotCoordinator: the fence has changed.
+            GroupTooLarge: the change exceeds one transaction.
             RegistryUnavailable: ZooKeeper did not answer in time.
         """
         slot = coordination_slot(group_id)
@@ -222,18 +225,18 @@ class GroupStore:
                     self._on_refused(slot)
                 raise NotCoordinator(f"coordination slot {slot} is another broker's") from None
             except (NodeExistsError, NoNodeError, NotEmptyError):
-                continue  # somebody else has made or removed a node meanwhile
+                continue  # another client created or removed a node meanwhile
             except RequestTooLarge as error:
                 raise GroupTooLarge(f"group {group_id!r}: {error}") from None
             return
-        raise RegistryUnavailable(f"group {group_id!r} is being changed by others all the time")
+        raise RegistryUnavailable(f"too many concurrent changes of group {group_id!r}")
 
 
 def _membership(group_id: str, content: bytes) -> StoredMembership | None:
     try:
         return parse_membership(json.loads(content))
     except ValueError as error:
-        _log.warning("%s holds no membership: %s", paths.membership(group_id), error)
+        _log.warning("%s is not a valid membership: %s", paths.membership(group_id), error)
         return None
 
 
@@ -241,12 +244,13 @@ def _offset(group_id: str, topic: str, partition: int, content: bytes) -> Commit
     try:
         return parse_offset(content.decode())
     except ValueError as error:
-        _log.warning("%s holds no offset: %s", paths.offset(group_id, topic, partition), error)
+        path = paths.offset(group_id, topic, partition)
+        _log.warning("%s is not a valid offset: %s", path, error)
         return None
 
 
-def _first_portion(nodes: Iterable[str]) -> Iterator[str]:
-    """As many of the nodes as one transaction can delete."""
+def _fit_in_transaction(nodes: Iterable[str]) -> Iterator[str]:
+    """Return as many of the nodes as one transaction can delete."""
     size = DELETE_BYTES
     for path in nodes:
         size += len(path) + DELETE_BYTES

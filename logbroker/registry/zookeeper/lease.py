@@ -112,7 +112,7 @@ class LeaseKeeper:
                 self._wake.wait(self._session.timeout_s * RENEWAL_PER_TIMEOUT)
                 self._wake.clear()
                 if not self._is_stopping:
-                    self._session.revive()
+                    self._session.reopen_if_closed()
                     self._renew()
         except Exception as error:
             self._on_failure(error)
@@ -129,7 +129,7 @@ class LeaseKeeper:
         sent_s = boot_clock_s()
         deadline = Deadline.after(self._session.timeout_s * LEASE_PER_TIMEOUT)
         try:
-            self._session.ask_once(_sync, deadline)
+            self._session.request_once(_sync, deadline)
         except RegistryUnavailable:
             return
         # An unchanged state means that the answer came over the same connection and session.

@@ -1,6 +1,6 @@
-"""Where everything lies in ZooKeeper, below the chroot that the connection string names.
+"""The paths of nodes in ZooKeeper, relative to the chroot of the connection string.
 
-Kafka's paths, but for `/logbroker` and a group's `membership`, which only logbroker has.
+They are Kafka's, except for `/logbroker` and a group's `membership`, which only logbroker uses.
 Source: Kafka, `ZkData.scala`; the paper, section 3.2 (the four registries).
 """
 
@@ -16,79 +16,79 @@ PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 CONSUMERS: Final = "/consumers"
 SLOTS: Final = "/logbroker/coordination"
 
-# Every printable character of ASCII but `/`, which parts names, and `%`, which begins a quoted one.
+# Printable ASCII, except `/`, which separates names, and `%`, which starts an encoded character.
 _PLAIN: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) not in "/%")
 
 
 def node_name(name: str) -> str:
-    """A name of any characters as the name of a node; a usual one stays as it is."""
-    # ZooKeeper takes neither for a name, as a path might go up by them.
+    """Encode any name as the name of a node; usual names stay unchanged."""
+    # ZooKeeper rejects these names, because they are relative path elements.
     if name in (".", ".."):
         return name.replace(".", "%2E")
     return quote(name, safe=_PLAIN)
 
 
 def name_of_node(node: str) -> str | None:
-    """The name that `node_name` made this node of; None where it made none of this node's."""
+    """Decode the name of a node; None if `node_name` cannot have produced it."""
     name = unquote(node, errors="replace")
     return name if node_name(name) == node else None
 
 
 def broker(broker_id: int) -> str:
-    """A broker's registration, ephemeral."""
+    """Return the path of a broker's registration, an ephemeral node."""
     return f"{BROKER_IDS}/{broker_id}"
 
 
 def topic(name: str) -> str:
-    """A topic's id and replicas."""
+    """Return the path of a topic's id and replicas."""
     return f"{BROKER_TOPICS}/{name}"
 
 
 def topic_config(name: str) -> str:
-    """A topic's settings."""
+    """Return the path of a topic's settings."""
     return f"{TOPIC_CONFIGS}/{name}"
 
 
 def slot(number: int) -> str:
-    """A coordination slot; the version of its data is the fence, raised with every claim."""
+    """Return the path of a coordination slot; its data version is the fence."""
     return f"{SLOTS}/{number}"
 
 
 def slot_holder(number: int) -> str:
-    """The broker that holds a slot, ephemeral."""
+    """Return the path of the broker that holds a slot, an ephemeral node."""
     return f"{SLOTS}/{number}/holder"
 
 
 def group(group_id: str) -> str:
-    """All of a consumer group."""
+    """Return the path of a consumer group."""
     return f"{CONSUMERS}/{node_name(group_id)}"
 
 
 def membership(group_id: str) -> str:
-    """The last generation of a group by Kafka's protocol."""
+    """Return the path of a group's last generation in Kafka's protocol."""
     return f"{group(group_id)}/membership"
 
 
 def consumer_ids(group_id: str) -> str:
-    """The paper's consumer registry: an ephemeral child for each consumer."""
+    """Return the path of the paper's consumer registry: one ephemeral child per consumer."""
     return f"{group(group_id)}/ids"
 
 
 def owners(group_id: str, topic: str) -> str:
-    """The paper's ownership registry: an ephemeral child for each partition that has an owner."""
+    """Return the path of the paper's ownership registry: one child per owned partition."""
     return f"{group(group_id)}/owners/{topic}"
 
 
 def offsets(group_id: str) -> str:
-    """The paper's offset registry: a child for each topic."""
+    """Return the path of the paper's offset registry: one child per topic."""
     return f"{group(group_id)}/offsets"
 
 
 def topic_offsets(group_id: str, topic: str) -> str:
-    """A group's offsets in one topic: a child for each partition."""
+    """Return the path of a group's offsets in one topic: one child per partition."""
     return f"{group(group_id)}/offsets/{topic}"
 
 
 def offset(group_id: str, topic: str, partition: int) -> str:
-    """The offset that a group has reached in a partition."""
+    """Return the path of a group's offset in one partition."""
     return f"{group(group_id)}/offsets/{topic}/{partition}"

@@ -1,7 +1,7 @@
-"""What the nodes hold: JSON with the keys and types that Kafka gives them.
+"""The content of nodes: JSON with the keys and types that Kafka uses.
 
-Source: Kafka, `ZkData.scala`. Only `directory_id` of a broker and what lies in a coordination
-slot are logbroker's own; Kafka's tools leave keys that they do not know alone.
+Source: Kafka, `ZkData.scala`. Only a broker's `directory_id` and the content of coordination slots
+are specific to logbroker; Kafka's tools ignore unknown keys.
 """
 
 import base64
@@ -27,19 +27,19 @@ PORT_MAX: Final = 2**16 - 1
 HOST_BYTES_MAX: Final = 255
 
 _WRONG: Final = (KeyError, TypeError, OverflowError)
-"""A field is missing, of another type, or a number without end, which Python's JSON knows."""
+"""A field is missing, has the wrong type, or is an infinite number, which Python's JSON accepts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A broker as it registers; one of another kind says nothing of its data directory."""
+    """A broker's registration; only brokers of logbroker have a `directory_id`."""
 
     endpoint: BrokerEndpoint
     directory_id: str | None
 
 
 def format_broker(registration: Registration, timestamp_ms: int) -> bytes:
-    """The value of `/brokers/ids/<id>`."""
+    """Encode `/brokers/ids/<id>`."""
     endpoint = registration.endpoint
     host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
     return _encode(
@@ -58,10 +58,10 @@ def format_broker(registration: Registration, timestamp_ms: int) -> bytes:
 
 
 def parse_broker(broker_id: int, content: bytes) -> Registration:
-    """A broker's registration.
+    """Decode a broker's registration.
 
     Raises:
-        ValueError: there is no host and port in it.
+        ValueError: host or port is missing or malformed.
     """
     fields = _decode(content)
     try:
@@ -75,7 +75,7 @@ def parse_broker(broker_id: int, content: bytes) -> Registration:
 
 
 def format_topic(topic: Topic) -> bytes:
-    """The value of `/brokers/topics/<topic>`."""
+    """Encode `/brokers/topics/<topic>`."""
     return _encode(
         {
             "version": TOPIC_VERSION,
@@ -88,10 +88,11 @@ def format_topic(topic: Topic) -> bytes:
 
 
 def parse_topic(name: str, content: bytes, settings: Mapping[str, str]) -> Topic:
-    """A topic as its own node and that of its settings have it.
+    """Decode a topic's node; `settings` come from another node.
 
     Raises:
-        ValueError: it has no id, its partitions are not 0 to n, or one has not one replica.
+        ValueError: it has no id, its partitions are not 0 to n, or a partition has other than one
+            replica.
     """
     fields = _decode(content)
     try:
@@ -109,15 +110,15 @@ def parse_topic(name: str, content: bytes, settings: Mapping[str, str]) -> Topic
 
 
 def format_settings(settings: Mapping[str, str]) -> bytes:
-    """The value of `/config/topics/<topic>`."""
+    """Encode `/config/topics/<topic>`."""
     return _encode({"version": 1, "config": dict(settings)})
 
 
 def parse_settings(content: bytes) -> Mapping[str, str]:
-    """A topic's settings, which nobody can change.
+    """Decode a topic's settings, which are immutable.
 
     Raises:
-        ValueError: there are none in it.
+        ValueError: they are missing or malformed.
     """
     fields = _decode(content)
     try:
@@ -127,20 +128,20 @@ def parse_settings(content: bytes) -> Mapping[str, str]:
 
 
 def format_controller(broker_id: int, timestamp_ms: int) -> bytes:
-    """The value of `/controller`."""
+    """Encode `/controller`."""
     return _encode({"version": 1, "brokerid": broker_id, "timestamp": str(timestamp_ms)})
 
 
 def format_slot_holder(broker_id: int, timestamp_ms: int) -> bytes:
-    """The value of a coordination slot's holder, in the likeness of the controller's."""
+    """Encode the holder of a coordination slot, in the format of `/controller`."""
     return format_controller(broker_id, timestamp_ms)
 
 
 def parse_elected(content: bytes) -> int:
-    """The broker that holds an office: the controller's, or that of a slot.
+    """Decode the broker that holds an elected role: the controller's, or that of a slot.
 
     Raises:
-        ValueError: there is none in it.
+        ValueError: the broker id is missing or malformed.
     """
     try:
         return _broker_id(_decode(content)["brokerid"])
@@ -149,24 +150,24 @@ def parse_elected(content: bytes) -> int:
 
 
 def format_cluster_id(cluster_id: str) -> bytes:
-    """The value of `/cluster/id`, whose version is a string."""
+    """Encode `/cluster/id`, whose version is a string."""
     return _encode({"version": "1", "id": cluster_id})
 
 
 def parse_cluster_id(content: bytes) -> str:
-    """The cluster's id.
+    """Decode the cluster id.
 
     Raises:
-        ValueError: there is none in it.
+        ValueError: the id is missing.
     """
     try:
         return str(_decode(content)["id"])
     except KeyError:
-        raise ValueError(f"there is no id in {content!r}") from None
+        raise ValueError(f"id is missing in {content!r}") from None
 
 
 def format_producer_id_block(broker_id: int, block: range) -> bytes:
-    """The value of `/latest_producer_id_block`; both ends are inclusive, and strings."""
+    """Encode `/latest_producer_id_block`; both ends are inclusive, and strings."""
     return _encode(
         {
             "version": 1,
@@ -178,10 +179,10 @@ def format_producer_id_block(broker_id: int, block: range) -> bytes:
 
 
 def parse_next_producer_id(content: bytes) -> int:
-    """The first producer id above the last block.
+    """Return the first producer id after the last allocated block.
 
     Raises:
-        ValueError: there is no block in it.
+        ValueError: the block is missing or malformed.
     """
     try:
         return int(_decode(content)["block_end"]) + 1
@@ -199,11 +200,11 @@ def _decode(content: bytes) -> dict[str, Any]:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if not isinstance(fields, dict):
-        raise ValueError(f"{content[:80]!r} is no JSON object")
+        raise ValueError(f"{content[:80]!r} is not a JSON object")
     return fields
 
 
-# What clients are told has to fit what they are told it in, or they would be told nothing at all.
+# Values must fit the fields of the protocol, or no response could be encoded.
 
 
 def _broker_id(value: Any) -> int:
@@ -221,7 +222,7 @@ def _port(value: Any) -> int:
 
 
 def _host(text: str) -> str:
-    # A lone surrogate, which JSON can name, cannot be encoded: that is a ValueError, too.
+    # A lone surrogate, which JSON allows, cannot be encoded: that also raises ValueError.
     if len(text.encode()) > HOST_BYTES_MAX:
         raise ValueError(f"host has {len(text)} characters; allowed are {HOST_BYTES_MAX} bytes")
     return text
@@ -231,4 +232,4 @@ def _decode_uuid(text: str) -> UUID:
     try:
         return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
     except binascii.Error as error:
-        raise ValueError(f"{text!r} is no id: {error}") from None
+        raise ValueError(f"{text!r} is not a valid id: {error}") from None

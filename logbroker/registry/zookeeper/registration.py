@@ -1,4 +1,4 @@
-"""A broker's own nodes: its registration, and the controller's office if it is free."""
+"""A broker's own nodes: its registration, and the controller role if it is free."""
 
 import logging
 import time
@@ -7,34 +7,38 @@ from collections.abc import Collection
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
 from logbroker.registry.zookeeper import paths
-from logbroker.registry.zookeeper.facts import Facts, Seat, live_brokers
 from logbroker.registry.zookeeper.payloads import Registration, format_broker, format_controller
 from logbroker.registry.zookeeper.session import ZooKeeperSession
+from logbroker.registry.zookeeper.snapshot import BrokerSession, Snapshot, live_brokers
 
 _log = logging.getLogger(__name__)
 
 
-def conflict_with(
-    facts: Facts, seat: Seat, directory_id: str, own_sessions: Collection[int] | None
+def find_conflict(
+    snapshot: Snapshot,
+    own: BrokerSession,
+    directory_id: str,
+    own_sessions: Collection[int] | None,
 ) -> str | None:
-    """Why this broker cannot register now, if anything keeps it from that.
+    """Return why this broker cannot register now; None if it can.
 
-    What a dead process of the same data directory left is no conflict: this one holds the
-    directory's lock. Once it has joined, with `own_sessions`, whoever else comes with the same
-    directory lives, and has a copy: if both replaced each other, both would lead by turns.
+    A registration left by a dead process of the same data directory is no conflict, because this
+    process holds the directory's lock. After this broker has joined (`own_sessions` is given),
+    another registration with the same directory id is a running process with a copy of the
+    directory. If both replaced each other, they would lead by turns.
     """
-    node = facts.brokers.get(seat.broker_id)
-    if node is None or node.session_id == seat.session_id:
+    node = snapshot.brokers.get(own.broker_id)
+    if node is None or node.session_id == own.session_id:
         return None
     if node.registration is None:
-        return f"{paths.broker(seat.broker_id)} is there and cannot be read"
+        return f"{paths.broker(own.broker_id)} exists and cannot be parsed"
     endpoint = node.registration.endpoint
     if node.registration.directory_id == directory_id:
         if own_sessions is None or node.session_id in own_sessions:
             return None
         return (
-            f"a broker at {endpoint.host}:{endpoint.port} has taken its place, with a copy of its "
-            f"data directory {directory_id}; stop one of the two"
+            f"a broker at {endpoint.host}:{endpoint.port} registered with a copy of its data "
+            f"directory {directory_id}; stop one of the two"
         )
     return (
         f"a broker at {endpoint.host}:{endpoint.port} is registered under this id, with the data "
@@ -43,51 +47,54 @@ def conflict_with(
 
 
 def register(
-    session: ZooKeeperSession, facts: Facts, seat: Seat, registration: Registration
+    session: ZooKeeperSession,
+    snapshot: Snapshot,
+    own: BrokerSession,
+    registration: Registration,
 ) -> bool:
-    """Take the place under `/brokers/ids`, if nothing conflicts with that.
+    """Register below `/brokers/ids`, replacing the node of a dead process.
 
-    False if there was nothing to do; else what was read of the brokers is out of date.
+    Returns False if there was nothing to do; otherwise the snapshot's brokers are out of date.
 
     Raises:
-        RegistryUnavailable: it may have been done or not.
+        RegistryUnavailable: the change may have been made or not.
     """
-    node = facts.brokers.get(seat.broker_id)
-    if node is not None and node.session_id == seat.session_id:
+    node = snapshot.brokers.get(own.broker_id)
+    if node is not None and node.session_id == own.session_id:
         return False
-    path = paths.broker(seat.broker_id)
+    path = paths.broker(own.broker_id)
     content = format_broker(registration, _now_ms())
     try:
         if node is not None:
-            _log.info("%s was left by a process that is dead; it is replaced", path)
-            session.ask_once(lambda client: client.delete_async(path, node.version))
-        session.ask_once(lambda client: client.create_async(path, content, ephemeral=True))
+            _log.info("replacing %s of an earlier process", path)
+            session.request_once(lambda client: client.delete_async(path, node.version))
+        session.request_once(lambda client: client.create_async(path, content, ephemeral=True))
     except (NodeExistsError, NoNodeError, BadVersionError):
-        _log.info("%s has changed meanwhile", path)
+        _log.info("%s was changed by another process", path)
     return True
 
 
-def run_for_controller(session: ZooKeeperSession, facts: Facts, seat: Seat) -> bool:
-    """Become the controller if there is none, and this broker is registered.
+def claim_controller(session: ZooKeeperSession, snapshot: Snapshot, own: BrokerSession) -> bool:
+    """Become the controller if there is none and this broker is registered.
 
-    False if there was nothing to do; else what was read of the controller is out of date.
+    Returns False if there was nothing to do; otherwise the snapshot's controller is out of date.
 
     Raises:
-        RegistryUnavailable: it may have been done or not.
+        RegistryUnavailable: the change may have been made or not.
     """
-    office = facts.controller
+    office = snapshot.controller
     is_stale = (
         office is not None
-        and office.broker_id == seat.broker_id
-        and office.session_id != seat.session_id
+        and office.broker_id == own.broker_id
+        and office.session_id != own.session_id
     )
-    if seat.broker_id not in live_brokers(facts, seat) or not (office is None or is_stale):
+    if own.broker_id not in live_brokers(snapshot, own) or not (office is None or is_stale):
         return False
-    content = format_controller(seat.broker_id, _now_ms())
+    content = format_controller(own.broker_id, _now_ms())
     try:
         if is_stale:
-            session.ask_once(lambda client: client.delete_async(paths.CONTROLLER))
-        session.ask_once(
+            session.request_once(lambda client: client.delete_async(paths.CONTROLLER))
+        session.request_once(
             lambda client: client.create_async(paths.CONTROLLER, content, ephemeral=True)
         )
     except (NodeExistsError, NoNodeError):

@@ -1,7 +1,7 @@
 """The registry of a cluster of brokers, in a ZooKeeper server or ensemble.
 
-Changes are written by the threads that ask for them, which then wait until the follower's
-thread has read back and handed on what they wrote.
+The thread that requests a change writes it. It then waits until the follower's thread has read the
+change back and published the view.
 """
 
 import contextlib
@@ -41,14 +41,14 @@ LASTING_PATHS: Final = (
     paths.CONSUMERS,
     *ALL_SLOTS,
 )
-"""What the first broker of a cluster makes, and everybody relies on."""
+"""The permanent nodes that the first broker of a cluster creates."""
 
 
 class ZooKeeperRegistry(Registry):
-    """One broker's seat in a cluster.
+    """The registry as used by one broker of a cluster.
 
-    A broker whose session ended, as ZooKeeper told it, is in no view, its own included, until
-    it has registered again in a new session, which it does by itself.
+    A broker whose session has expired is in no view, not even its own, until it has registered in a
+    new session. It does that by itself.
     """
 
     def __init__(
@@ -59,21 +59,23 @@ class ZooKeeperRegistry(Registry):
         self._lease_keeper = LeaseKeeper(session, self._current_lease, _log_lease_failure)
         self._follower = ClusterFollower(session, broker_id, directory_id, cluster_id)
         self._topics = TopicStore(session, broker_id, self._follower.check_session)
-        self._groups = GroupStore(session, self._follower.fence_of, self._follower.note_refusal)
+        self._groups = GroupStore(
+            session, self._follower.fence_of, self._follower.handle_refused_write
+        )
         session.add_listener(self._lease_keeper.renew_soon)
-        session.add_listener(self._follower.look)
+        session.add_listener(self._follower.wake)
 
     @classmethod
     def open(
         cls, connect: str, broker_id: int, session_timeout_s: float, directory_id: str
     ) -> "ZooKeeperRegistry":
-        """A registry whose view has the cluster as it is, which this broker has not joined yet.
+        """Return a registry with a current view; this broker has not joined yet.
 
-        `connect` is `HOST:PORT[,HOST:PORT...][/PATH]`, as for Kafka; what is missing below the
-        path is made. `directory_id` is that of the data directory whose lock this process holds.
+        `connect` is `HOST:PORT[,HOST:PORT...][/PATH]`, as for Kafka; missing nodes below the path
+        are created. `directory_id` belongs to the data directory that this process has locked.
 
         Raises:
-            ConfigurationError: nobody answers there, or the address is malformed.
+            ConfigurationError: no server answers, or the address is malformed.
         """
         session = ZooKeeperSession(connect, session_timeout_s)
         session.connect()
@@ -91,10 +93,10 @@ class ZooKeeperRegistry(Registry):
         return self._follower.view
 
     def join(self, endpoint: BrokerEndpoint, on_change: Callable[[ClusterView], None]) -> None:
-        """Register this broker, in the place of a dead process of the same data directory.
+        """Register this broker, replacing a dead process of the same data directory.
 
-        An other broker under this id is given the time in which its session would end. The
-        first view that is handed on has this broker; its slots may follow later.
+        Another broker under this id gets the time in which its session would expire. The first
+        published view contains this broker; its slots may follow later.
         """
         self._follower.join(endpoint, on_change)
 
@@ -108,34 +110,34 @@ class ZooKeeperRegistry(Registry):
         )
 
     def create_topic(self, name: str, replicas: Replicas, settings: Settings) -> Topic:
-        """A new topic under a new id."""
+        """Create a topic with a new id."""
         created = self._topics.create(name, replicas, settings)
         self._follower.wait_for([paths.BROKER_TOPICS])
         return created
 
     def delete_topic(self, name: str, topic_id: UUID | None = None) -> None:
-        """Forget a topic."""
+        """Delete a topic."""
         self._topics.delete(name, topic_id)
         self._follower.wait_for([paths.BROKER_TOPICS])
 
     def grow_topic(self, name: str, replicas: Replicas) -> Topic:
-        """The topic with `replicas` as all its partitions."""
+        """Set all partitions of a topic to `replicas`."""
         grown = self._topics.grow(name, replicas)
         self._follower.wait_for([paths.topic(name)])
         return grown
 
     def change_settings(self, name: str, change: Callable[[Settings], Settings]) -> Topic:
-        """The topic with what `change` makes of its settings."""
+        """Apply `change` to the settings of a topic."""
         changed = self._topics.change_settings(name, change)
         self._follower.wait_for([paths.topic(name)])
         return changed
 
     def allocate_producer_ids(self, count: int) -> range:
-        """`count` producer ids that no broker was given before."""
+        """Allocate `count` unused producer ids."""
         return self._topics.allocate_producer_ids(count)
 
     def load_groups(self, slot: int) -> list[StoredGroup]:
-        """Every consumer group of a slot that there is something to know of."""
+        """Return every consumer group of a slot that has stored state."""
         return self._groups.load(slot)
 
     def store_membership(self, group_id: str, membership: StoredMembership) -> None:
@@ -149,15 +151,15 @@ class ZooKeeperRegistry(Registry):
         self._groups.commit_offsets(group_id, offsets)
 
     def delete_offsets(self, group_id: str, places: Sequence[TopicPartition]) -> None:
-        """Forget offsets of a group."""
+        """Delete offsets of a group."""
         self._groups.delete_offsets(group_id, places)
 
     def delete_group(self, group_id: str) -> None:
-        """Forget a group; what consumers of the paper have of it at present stays."""
+        """Delete a group; current nodes of the paper's consumers remain."""
         self._groups.delete_group(group_id)
 
     def close(self) -> None:
-        """End the session, by which everything ephemeral goes at once."""
+        """End the session, which removes its ephemeral nodes at once."""
         self._lease_keeper.stop()
         self._follower.stop()
         self._session.close()
@@ -186,27 +188,27 @@ def _log_lease_failure(error: Exception) -> None:
 
 
 def _prepare_cluster(session: ZooKeeperSession) -> str:
-    """Make what every cluster has where it is missing; the cluster's id.
+    """Create the missing permanent nodes, and return the cluster id.
 
     Raises:
-        RegistryUnavailable: it could not be made, or the id cannot be read.
-        ConfigurationError: the cluster's topics are not there any more.
+        RegistryUnavailable: a node cannot be created, or the id cannot be parsed.
+        ConfigurationError: the cluster's topics are missing.
     """
-    answer, topics = session.ask_all([get(paths.CLUSTER_ID), exists(paths.BROKER_TOPICS)])
+    answer, topics = session.request_all([get(paths.CLUSTER_ID), exists(paths.BROKER_TOPICS)])
     if answer is not None and topics is None:
-        # Made anew it would be empty, and every broker that starts would remove all its logs.
+        # If it were created empty, every starting broker would delete all its logs.
         raise ConfigurationError(
-            f"{paths.CLUSTER_ID} is there, but {paths.BROKER_TOPICS} is missing: bring back what "
-            "ZooKeeper has lost, or make it by hand if all logs may be removed"
+            f"{paths.CLUSTER_ID} exists, but {paths.BROKER_TOPICS} is missing: restore ZooKeeper's "
+            "data, or create the node by hand if all logs may be deleted"
         )
     for path in LASTING_PATHS:
-        session.ask(_ensure(path))
+        session.request(_ensure(path))
     try:
         if answer is None:
             answer = _make_cluster_id(session)
         return parse_cluster_id(answer[0])
     except ValueError as error:
-        raise RegistryUnavailable(f"{paths.CLUSTER_ID} holds no id: {error}") from None
+        raise RegistryUnavailable(f"{paths.CLUSTER_ID} is malformed: {error}") from None
 
 
 def _ensure(path: str) -> Request:
@@ -215,7 +217,9 @@ def _ensure(path: str) -> Request:
 
 def _make_cluster_id(session: ZooKeeperSession) -> Any:
     content = format_cluster_id(new_cluster_id())
-    # Another broker that starts may be faster.
+    # Another starting broker may create it first.
     with contextlib.suppress(NodeExistsError):
-        session.ask(lambda client: client.create_async(paths.CLUSTER_ID, content, makepath=True))
-    return session.ask(get(paths.CLUSTER_ID))
+        session.request(
+            lambda client: client.create_async(paths.CLUSTER_ID, content, makepath=True)
+        )
+    return session.request(get(paths.CLUSTER_ID))

@@ -1,4 +1,4 @@
-"""The session with ZooKeeper: connected or not, and every request with a deadline."""
+"""The ZooKeeper session: its connection state, and requests with deadlines."""
 
 import contextlib
 import logging
@@ -29,20 +29,23 @@ from kazoo.protocol.states import KazooState, KeeperState, WatchedEvent
 from logbroker.errors import ConfigurationError, RegistryUnavailable
 
 CONNECT_S: Final = 5.0
-"""How long a broker that starts waits for ZooKeeper, which may be starting, too."""
+"""How long a starting broker waits for ZooKeeper, which may be starting as well."""
 
 HANDSHAKE_S: Final = 3.0
-"""How long a new connection may stay unanswered. A ZooKeeper that is starting accepts some that it
-never answers, and kazoo would wait there for as long as a session lasts."""
+"""How long a new connection may stay unanswered.
+
+A starting ZooKeeper accepts connections that it never answers. kazoo alone would wait for a whole
+session timeout.
+"""
 
 REQUEST_S: Final = 10.0
-"""How long a request waits, which is enough for an ensemble to elect another leader."""
+"""How long a request waits: enough for an ensemble to elect another leader."""
 
 CLOSE_S: Final = 3.0
-"""How long to wait for ZooKeeper to hear of the end; without it, it ends the session itself."""
+"""How long closing waits for ZooKeeper; otherwise the session expires by itself."""
 
 REQUEST_BYTES_MAX: Final = 900_000
-"""ZooKeeper closes the connection above 1,048,575 (`jute.maxbuffer`), other sessions' as well."""
+"""ZooKeeper drops connections with larger requests (`jute.maxbuffer`, 1,048,575 by default)."""
 
 # Each request puts a byte into a socket that holds some 270 of them and then blocks.
 IN_FLIGHT_MAX: Final = 100
@@ -55,64 +58,65 @@ _LOSSES: Final = (
     OperationTimeoutError,
     ConnectionClosedError,
 )
-"""The connection went away before the answer came."""
+"""The connection was lost before the response arrived."""
 
 _ANSWERS: Final = (NoNodeError, NodeExistsError, BadVersionError, NotEmptyError)
-"""What ZooKeeper says of nodes; everything else means that it cannot be worked with at present."""
+"""ZooKeeper's errors about nodes; every other error means that it is unavailable."""
 
 _log = logging.getLogger(__name__)
 
-# It says at each attempt that it fails to connect; what matters of that is said below.
+# kazoo logs every failed attempt to connect; the relevant events are logged below.
 _kazoo_log = logging.getLogger(f"{__name__}.kazoo")
 _kazoo_log.setLevel(logging.ERROR)
 
 Request = Callable[[KazooClient], Any]
-"""Hands a request to kazoo's queue and gives the future answer."""
+"""Submits a request to kazoo's queue and returns its future."""
 
 
 Watch = Callable[[WatchedEvent], None]
 
 
 def exists(path: str, watch: Watch | None = None) -> Request:
-    """A request for a node's `ZnodeStat`, or None; the watch is set in both cases."""
+    """Return a request for a node's `ZnodeStat`, or None; the watch is set in both cases."""
     return lambda client: client.exists_async(path, watch)
 
 
 def get(path: str, watch: Watch | None = None) -> Request:
-    """A request for a node's content and its `ZnodeStat`; the watch is set if it is there."""
+    """Return a request for a node's content and `ZnodeStat`; a watch is set if the node exists."""
     return lambda client: client.get_async(path, watch)
 
 
 def children(path: str, watch: Watch | None = None) -> Request:
-    """A request for the names of a node's children; the watch is set if the node is there."""
+    """Return a request for the names of a node's children; the watch is set if the node exists."""
     return lambda client: client.get_children_async(path, watch)
 
 
 class RequestTooLarge(Exception):
-    """A transaction has more bytes than ZooKeeper takes in one piece; nothing was sent."""
+    """A transaction exceeds ZooKeeper's request size; nothing was sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """A moment of the monotonic clock by which something must have happened."""
+    """A time on the monotonic clock by which something must have happened."""
 
     at_s: float
 
     @classmethod
     def after(cls, seconds: float) -> Self:
-        """The moment so many seconds from now."""
+        """Return the deadline that is `seconds` from now."""
         return cls(time.monotonic() + seconds)
 
     @property
     def remaining_s(self) -> float:
-        """Never below zero."""
+        """The remaining seconds, at least 0."""
         return max(0.0, self.at_s - time.monotonic())
 
 
 class SessionState(NamedTuple):
-    """`session_id` is None from the moment that ZooKeeper said the session is over.
+    """The state of the session.
 
-    `connections` counts up with each connection: with a new one all watches are gone.
+    `session_id` is None once ZooKeeper has reported the session's end. `connections` counts the
+    connections: a new one has none of the old one's watches.
     """
 
     is_connected: bool
@@ -121,10 +125,10 @@ class SessionState(NamedTuple):
 
 
 class ZooKeeperSession:
-    """One session after the other, as ZooKeeper grants them; requests from any thread."""
+    """Keeps a session open, and opens a new one when it expires; thread-safe."""
 
     def __init__(self, address: str, timeout_s: float) -> None:
-        """Prepare; nothing is sent before `connect`.
+        """Prepare the client; nothing is sent before `connect`.
 
         Raises:
             ConfigurationError: the address is not `HOST:PORT[,HOST:PORT...][/PATH]`.
@@ -134,57 +138,60 @@ class ZooKeeperSession:
         self._state = SessionState(is_connected=False, session_id=None, connections=0)
         self._changed = Condition()
         self._outage: Deadline | None = None
-        """While there is no connection any more: until when requests wait for another."""
+        """Without a connection: until when requests wait for the next one."""
         self._is_closing = False
         self.timeout_s = timeout_s
         self._client = self._make_client(address)
-        self._client.add_listener(self._hear)
-        self._learn_granted_timeout()
-        self._hurry_handshakes()
+        self._client.add_listener(self._handle_state_change)
+        self._record_granted_timeout()
+        self._limit_handshake_time()
 
     @property
     def state(self) -> SessionState:
-        """What holds now; any thread may read it, and it never waits."""
+        """The current state; thread-safe and non-blocking."""
         return self._state
 
     def add_listener(self, listener: Callable[[], None]) -> None:
-        """Have `listener` called when the state has changed, on a thread that must not wait."""
+        """Call `listener` after each change of the state, on a thread that must not block."""
         self._listeners.append(listener)
 
     def connect(self) -> None:
-        """Connect, and make the path that the address names where it is missing.
+        """Connect, and create the path in the address if it is missing.
 
         Raises:
-            ConfigurationError: nobody answers at the address.
+            ConfigurationError: no server answers at the address.
         """
         self._client.start_async()
         try:
             deadline = Deadline.after(CONNECT_S)
             self._wait_for_connection(deadline)
-            if self._client.chroot and self.ask(lambda client: client.exists_async("/")) is None:
+            if (
+                self._client.chroot
+                and self.request(lambda client: client.exists_async("/")) is None
+            ):
                 self._make_chroot()
         except (RegistryUnavailable, KazooException, KazooTimeoutError) as error:
             self.close()
             raise ConfigurationError(
-                f"zookeeper is {self._address!r}; it cannot be reached there: {error}"
+                f"zookeeper is {self._address!r}; cannot connect: {error}"
             ) from None
 
     def close(self) -> None:
-        """End the session and with it everything ephemeral."""
+        """End the session, which removes its ephemeral nodes."""
         with self._changed:
             self._is_closing = True
             self._changed.notify_all()
-        # With a peer that does not answer kazoo may wait for as long as a session takes to end.
+        # If the peer does not answer, kazoo may wait for a whole session timeout.
         closing = Thread(target=self._close_client, name="zookeeper-close", daemon=True)
         closing.start()
         closing.join(CLOSE_S)
 
-    def ask(self, request: Request, deadline: Deadline | None = None) -> Any:
-        """The answer to a request, which is made again when its connection is lost.
+    def request(self, request: Request, deadline: Deadline | None = None) -> Any:
+        """Return the response to a request; repeat it if its connection is lost.
 
         Raises:
             NoNodeError, NodeExistsError, BadVersionError, NotEmptyError: as ZooKeeper answers.
-            RegistryUnavailable: it did not answer in time.
+            RegistryUnavailable: ZooKeeper did not answer in time.
         """
         deadline = deadline or Deadline.after(REQUEST_S)
         while True:
@@ -192,13 +199,13 @@ class ZooKeeperSession:
             with contextlib.suppress(*_LOSSES):
                 return self._answer(request(self._client), deadline)
 
-    def ask_once(self, request: Request, deadline: Deadline | None = None) -> Any:
-        """The answer to a request, which is made once.
+    def request_once(self, request: Request, deadline: Deadline | None = None) -> Any:
+        """Return the response to a request, which is sent once.
 
         Raises:
             NoNodeError, NodeExistsError, BadVersionError, NotEmptyError: as ZooKeeper answers.
-            RegistryUnavailable: it did not answer in time, or the connection was lost: it may
-                have been done or not.
+            RegistryUnavailable: no answer came in time, or the connection was lost; the request may
+                have been executed.
         """
         deadline = deadline or Deadline.after(REQUEST_S)
         self._wait_for_connection(deadline)
@@ -207,13 +214,15 @@ class ZooKeeperSession:
         except _LOSSES as error:
             raise self._unavailable(error) from error
 
-    def ask_all(self, requests: Iterable[Request], deadline: Deadline | None = None) -> list[Any]:
-        """The answers to many requests, in their order; None for a node that is not there.
+    def request_all(
+        self, requests: Iterable[Request], deadline: Deadline | None = None
+    ) -> list[Any]:
+        """Return the responses to many requests, in order; None for a missing node.
 
-        Without a deadline it takes as long as ZooKeeper goes on answering.
+        Without a deadline it continues as long as ZooKeeper answers.
 
         Raises:
-            RegistryUnavailable: as for `ask_once`.
+            RegistryUnavailable: as for `request_once`.
         """
         answers: list[Any] = []
         remaining = iter(requests)
@@ -228,33 +237,33 @@ class ZooKeeperSession:
         return answers
 
     def transaction(self) -> TransactionRequest:
-        """An empty transaction, for `commit`."""
+        """Return an empty transaction for `commit`."""
         return self._client.transaction()
 
     def commit(
         self, transaction: TransactionRequest, deadline: Deadline | None = None
     ) -> list[Any]:
-        """Do all that the transaction has, or nothing: the answers, one for each part.
+        """Execute all parts of the transaction or none; return one response per part.
 
-        It is made again when its connection is lost, though it may have been done.
+        It is repeated if its connection is lost, although it may have been executed.
 
         Raises:
-            NoNodeError, NodeExistsError, BadVersionError, NotEmptyError: a part could not be
-                done, the first of them.
-            RequestTooLarge: it does not fit one request.
+            NoNodeError, NodeExistsError, BadVersionError, NotEmptyError: the first part that
+                failed.
+            RequestTooLarge: the transaction exceeds one request.
             RegistryUnavailable: ZooKeeper did not answer in time.
         """
-        return self._first_refusal_raised(self.ask(_commitment(transaction), deadline))
+        return self._raise_first_error(self.request(_commit_request(transaction), deadline))
 
     def commit_once(
         self, transaction: TransactionRequest, deadline: Deadline | None = None
     ) -> list[Any]:
-        """Do all that the transaction has, or nothing, as `commit` does, but ask once.
+        """Execute a transaction as `commit` does, but send it once.
 
         Raises:
-            RegistryUnavailable: as for `ask_once`; the others as for `commit`.
+            RegistryUnavailable: as for `request_once`; other errors as for `commit`.
         """
-        return self._first_refusal_raised(self.ask_once(_commitment(transaction), deadline))
+        return self._raise_first_error(self.request_once(_commit_request(transaction), deadline))
 
     def _make_client(self, address: str) -> KazooClient:
         try:
@@ -268,7 +277,7 @@ class ZooKeeperSession:
 
     def _make_chroot(self) -> None:
         hosts, _, path = self._address.partition("/")
-        # A client of its own: one with a chroot cannot make the nodes above that.
+        # A separate client: one with a chroot cannot create the nodes above it.
         client = KazooClient(hosts, timeout=self.timeout_s, logger=_kazoo_log)
         client.start(CONNECT_S)
         try:
@@ -277,31 +286,31 @@ class ZooKeeperSession:
             client.stop()
             client.close()
 
-    def _learn_granted_timeout(self) -> None:
-        """Have `timeout_s` say what ZooKeeper granted, which may differ from what was asked for."""
-        connection = self._client._connection  # noqa: SLF001  # kazoo tells it nowhere else
+    def _record_granted_timeout(self) -> None:
+        """Keep `timeout_s` at the granted timeout, which may differ from the request."""
+        connection = self._client._connection  # noqa: SLF001  # kazoo has no public attribute for it
         connect = connection._connect  # noqa: SLF001
 
-        def connect_and_note(*arguments: Any) -> tuple[float, float]:
+        def connect_and_record(*arguments: Any) -> tuple[float, float]:
             read_timeout_ms, connect_timeout_ms = connect(*arguments)
-            # kazoo takes two thirds of it for the longest silence.
+            # kazoo's read timeout is two thirds of the session timeout.
             self.timeout_s = read_timeout_ms * 3 / 2 / 1000
             return read_timeout_ms, connect_timeout_ms
 
-        connection._connect = connect_and_note  # noqa: SLF001
+        connection._connect = connect_and_record  # noqa: SLF001
 
-    def _hurry_handshakes(self) -> None:
-        """Give up a connection that is not answered within `HANDSHAKE_S`; another one is made."""
+    def _limit_handshake_time(self) -> None:
+        """Give up a connection that is not answered within `HANDSHAKE_S`, and try the next."""
         connection = self._client._connection  # noqa: SLF001  # kazoo has no setting for it
         invoke = connection._invoke  # noqa: SLF001
 
-        def invoke_sooner(timeout_s: float, *arguments: Any, **options: Any) -> Any:
+        def invoke_with_limit(timeout_s: float, *arguments: Any, **options: Any) -> Any:
             return invoke(min(timeout_s, HANDSHAKE_S), *arguments, **options)
 
-        connection._invoke = invoke_sooner  # noqa: SLF001
+        connection._invoke = invoke_with_limit  # noqa: SLF001
 
-    def _hear(self, state: str) -> None:
-        """Take a change of kazoo's state, on its connection's thread."""
+    def _handle_state_change(self, state: str) -> None:
+        """Record a change of kazoo's state, on its connection thread."""
         before = self._state
         if before.is_connected:
             self._outage = Deadline.after(REQUEST_S)
@@ -314,33 +323,34 @@ class ZooKeeperSession:
             _log.info("connected to zookeeper=%s session=0x%x", self._address, session_id)
         elif state == KazooState.SUSPENDED:
             self._state = before._replace(is_connected=False)
-            _log.warning("no connection to zookeeper=%s", self._address)
+            _log.warning("connection lost zookeeper=%s", self._address)
         else:
             self._state = before._replace(is_connected=False, session_id=None)
             if not self._is_closing:
-                _log.warning("the session with zookeeper=%s is over", self._address)
+                _log.warning("session expired zookeeper=%s", self._address)
         with self._changed:
             self._changed.notify_all()
         for listener in self._listeners:
             listener()
 
-    def revive(self) -> None:
-        """Connect anew where kazoo gave up, as it does when a peer answers with nonsense."""
+    def reopen_if_closed(self) -> None:
+        """Connect again after kazoo has given up, as it does when a peer sends malformed data."""
         if self._client.client_state == KeeperState.CLOSED and not self._is_closing:
-            _log.error("connecting to zookeeper=%s anew", self._address)
+            _log.error("reconnecting to zookeeper=%s", self._address)
             self._client.start_async()
 
     def _wait_for_connection(self, deadline: Deadline) -> None:
-        # Without one kazoo would queue the request, and block once a few hundred wait.
+        # Without a connection kazoo queues requests, and blocks after a few hundred.
         with self._changed:
             self._changed.wait_for(
-                lambda: self._state.is_connected or self._is_closing, self._patience_s(deadline)
+                lambda: self._state.is_connected or self._is_closing,
+                self._connection_wait_s(deadline),
             )
         if self._is_closing or not self._state.is_connected:
             raise self._unavailable("no connection")
 
-    def _patience_s(self, deadline: Deadline) -> float:
-        # Requests stand in line before threads: if each of them waited, the last would for hours.
+    def _connection_wait_s(self, deadline: Deadline) -> float:
+        # Queued requests share one wait per outage; otherwise the last would wait for hours.
         outage = self._outage
         remaining_s = deadline.remaining_s
         return remaining_s if outage is None else min(remaining_s, outage.remaining_s)
@@ -361,9 +371,9 @@ class ZooKeeperSession:
         except NoNodeError:
             return None
 
-    def _first_refusal_raised(self, answers: Sequence[Any]) -> list[Any]:
+    def _raise_first_error(self, answers: Sequence[Any]) -> list[Any]:
         for answer in answers:
-            # The first says only that a later part failed.
+            # RolledBackError only says that a later part failed.
             if isinstance(answer, Exception) and not isinstance(answer, RolledBackError):
                 raise answer if isinstance(answer, _ANSWERS) else self._unavailable(answer)
         return list(answers)
@@ -377,17 +387,17 @@ class ZooKeeperSession:
             self._client.stop()
             self._client.close()
         except Exception:
-            _log.warning("zookeeper=%s was not left in good order", self._address, exc_info=True)
+            _log.warning("closing the session failed zookeeper=%s", self._address, exc_info=True)
 
 
-def _commitment(transaction: TransactionRequest) -> Request:
+def _commit_request(transaction: TransactionRequest) -> Request:
     request = Transaction(transaction.operations)
     size = len(request.serialize())
     if size > REQUEST_BYTES_MAX:
-        raise RequestTooLarge(f"{size} bytes; allowed is {REQUEST_BYTES_MAX}")
+        raise RequestTooLarge(f"{size} bytes; maximum {REQUEST_BYTES_MAX}")
 
     def commit(client: KazooClient) -> Any:
-        # A transaction of kazoo's can be sent once; its parts can be sent again.
+        # kazoo can send a transaction only once, but its parts can be copied.
         again = client.transaction()
         again.operations = transaction.operations
         return again.commit_async()

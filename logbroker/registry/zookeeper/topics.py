@@ -1,4 +1,4 @@
-"""Topics and producer ids: changes that any broker may ask for, each done once or refused."""
+"""Changes of topics, and allocation of producer ids; any broker may request them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -38,20 +38,20 @@ from logbroker.registry.zookeeper.session import (
 )
 
 _CONFLICTS = (BadVersionError, NodeExistsError, NoNodeError, NotEmptyError)
-"""Another broker was faster: what was read before is no longer true."""
+"""Another broker changed the nodes after they were read."""
 
 NO_SETTINGS: Final = format_settings({})
 
 Result = TypeVar("Result")
 
 Versioned = tuple[bytes, int]
-"""What a node holds, and the version of that."""
+"""The content of a node, and its version."""
 
 
 class TopicStore:
     """Topics below `/brokers/topics` and `/config/topics`, and the block of producer ids.
 
-    `check_session` raises RegistryUnavailable unless the session is with the broker's cluster.
+    `check_session` raises RegistryUnavailable unless the session belongs to the broker's cluster.
     """
 
     def __init__(
@@ -66,15 +66,15 @@ class TopicStore:
         topic = Topic(name, uuid4(), _frozen(replicas), MappingProxyType(dict(settings)))
 
         def attempt(deadline: Deadline) -> None:
-            check_new_topic(name, self._session.ask(children(paths.BROKER_TOPICS), deadline))
-            # Settings may be there before their topic, as Kafka's tools can write them.
+            check_new_topic(name, self._session.request(children(paths.BROKER_TOPICS), deadline))
+            # Kafka's tools can write settings before their topic exists.
             config = self._content(paths.topic_config(name))
             transaction = self._session.transaction()
             transaction.create(paths.topic(name), format_topic(topic))
             _put(transaction, paths.topic_config(name), format_settings(settings), config)
             self._session.commit_once(transaction, deadline)
 
-        with _too_large_is(InvalidPartitions, name):
+        with _reject_too_large_as(InvalidPartitions, name):
             self._until_done(attempt)
         return topic
 
@@ -84,7 +84,7 @@ class TopicStore:
         def attempt(deadline: Deadline) -> None:
             content = self._content(paths.topic(name))
             if content is None:
-                raise UnknownTopicOrPartition(f"there is no topic {name!r}")
+                raise UnknownTopicOrPartition(f"unknown topic {name!r}")
             if topic_id is not None:
                 check_id(self._read(name)[0], topic_id)
             transaction = self._session.transaction()
@@ -109,7 +109,7 @@ class TopicStore:
             self._session.commit_once(transaction, deadline)
             return grown
 
-        with _too_large_is(InvalidPartitions, name):
+        with _reject_too_large_as(InvalidPartitions, name):
             return self._until_done(attempt)
 
     def change_settings(self, name: str, change: Callable[[Settings], Settings]) -> Topic:
@@ -124,7 +124,7 @@ class TopicStore:
             self._session.commit_once(transaction, deadline)
             return changed
 
-        with _too_large_is(InvalidConfig, name):
+        with _reject_too_large_as(InvalidConfig, name):
             return self._until_done(attempt)
 
     def allocate_producer_ids(self, count: int) -> range:
@@ -137,38 +137,38 @@ class TopicStore:
             transaction = self._session.transaction()
             content = format_producer_id_block(self._broker_id, block)
             _put(transaction, paths.PRODUCER_ID_BLOCK, content, last)
-            # Done twice it wastes a block.
+            # A repeated commit only wastes a block.
             self._session.commit(transaction, deadline)
-            # Another cluster would hand out ids that producers of this one have.
+            # Another cluster would allocate ids that producers of this one already use.
             self._check_session()
             return block
 
         return self._until_done(attempt)
 
     def _below(self, path: str) -> list[str]:
-        """Every node below one, the lowest first: Kafka has some there, logbroker none."""
+        """Return every node below one, children first: Kafka creates some, logbroker none."""
         found: list[str] = []
-        for name in self._session.ask_all([children(path)])[0] or ():
+        for name in self._session.request_all([children(path)])[0] or ():
             found += [*self._below(f"{path}/{name}"), f"{path}/{name}"]
         return found
 
     def _read(self, name: str) -> tuple[Topic, int, Versioned | None]:
-        """A topic, the version of its node, and the node of its settings if there is one."""
+        """Return a topic, the version of its node, and the node of its settings, if any."""
         answer, config = self._content(paths.topic(name)), self._content(paths.topic_config(name))
         try:
             if answer is not None:
                 settings = parse_settings(NO_SETTINGS if config is None else config[0])
                 return parse_topic(name, answer[0], settings), answer[1], config
         except ValueError:
-            pass  # the view leaves it out, too
-        raise UnknownTopicOrPartition(f"there is no topic {name!r}")
+            pass  # the view omits it as well
+        raise UnknownTopicOrPartition(f"unknown topic {name!r}")
 
     def _content(self, path: str) -> Versioned | None:
-        (answer,) = self._session.ask_all([get(path)])
+        (answer,) = self._session.request_all([get(path)])
         return None if answer is None else (answer[0], answer[1].version)
 
     def _until_done(self, attempt: Callable[[Deadline], Result]) -> Result:
-        """Have `attempt` read and write again as long as another broker comes in between."""
+        """Run `attempt`, and repeat it as long as another broker interferes."""
         deadline = Deadline.after(REQUEST_S)
         while deadline.remaining_s > 0:
             self._check_session()
@@ -176,13 +176,13 @@ class TopicStore:
                 return attempt(deadline)
             except _CONFLICTS:
                 continue
-        raise RegistryUnavailable("others change the same all the time")
+        raise RegistryUnavailable("too many concurrent changes of the same nodes")
 
 
 def _put(
     transaction: TransactionRequest, path: str, content: bytes, before: Versioned | None
 ) -> None:
-    """Create a node, or set it if it still is as it was before."""
+    """Create a node, or set it if it still has its earlier version."""
     if before is None:
         transaction.create(path, content)
     else:
@@ -194,7 +194,7 @@ def _frozen(replicas: Replicas) -> tuple[tuple[int, ...], ...]:
 
 
 @contextmanager
-def _too_large_is(refusal: type[RequestRefused], name: str) -> Iterator[None]:
+def _reject_too_large_as(refusal: type[RequestRefused], name: str) -> Iterator[None]:
     try:
         yield
     except RequestTooLarge as error:
@@ -205,4 +205,4 @@ def _next_producer_id(content: bytes) -> int:
     try:
         return parse_next_producer_id(content)
     except ValueError as error:
-        raise RegistryUnavailable(f"{paths.PRODUCER_ID_BLOCK} holds no block: {error}") from None
+        raise RegistryUnavailable(f"{paths.PRODUCER_ID_BLOCK} is malformed: {error}") from None

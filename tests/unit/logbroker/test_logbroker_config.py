@@ -41,7 +41,7 @@ def test_a_value_out_of_range_is_told_with_what_is_allowed(name: str, value: str
 
 
 def test_an_unknown_setting_is_refused_by_name() -> None:
-    with pytest.raises(InvalidConfig, match=r"unknown topic setting 'cleanup\.policy'; known are"):
+    with pytest.raises(InvalidConfig, match=r"unknown topic setting 'cleanup\.policy'; allowed: "):
         apply_topic_settings(LogConfig(), {"cleanup.policy": "compact"})
 
 

@@ -33,7 +33,7 @@ def test_what_a_message_names_at_its_end_becomes_members() -> None:
     [
         ("a turn has failed", (), "a turn has failed"),
         ("%s has changed meanwhile", ("clicks",), "clicks has changed meanwhile"),
-        ("connecting to zookeeper=%s anew", ("zoo",), "connecting to zookeeper=zoo anew"),
+        ("connecting to zookeeper=%s again", ("zoo",), "connecting to zookeeper=zoo again"),
         ("connected to zookeeper=%s session=0x%x", ("zoo", 255), None),
         ("100%% of level=%s", ("x",), "100% of level=x"),
     ],

@@ -193,7 +193,7 @@ def test_a_file_that_is_no_group_is_refused_by_its_name_and_kept(
     registry.commit_offsets("g", {("t", 0): CommittedOffset(1)})
     (file,) = (data_dir / "groups").iterdir()
     file.write_bytes(content)
-    with pytest.raises(ConfigurationError, match=f"{file.name} holds no consumer group"):
+    with pytest.raises(ConfigurationError, match=f"{file.name} is not a valid consumer group"):
         LocalRegistry.open(data_dir, 0)
     assert file.read_bytes() == content
 

@@ -8,24 +8,24 @@ from hypothesis import strategies as st
 from logbroker.errors import NotCoordinator
 from logbroker.registry.cluster import COORDINATION_SLOTS, BrokerEndpoint
 from logbroker.registry.zookeeper.coordination import (
-    Move,
+    SlotAction,
     fence_of,
-    plan_slots,
+    plan_slot_actions,
     preferred_broker,
 )
-from logbroker.registry.zookeeper.facts import (
-    BrokerNode,
-    Facts,
-    OfficeNode,
-    Seat,
-    SlotNode,
-    live_brokers,
-    view_of,
-)
 from logbroker.registry.zookeeper.payloads import Registration
+from logbroker.registry.zookeeper.snapshot import (
+    BrokerNode,
+    BrokerSession,
+    ElectedNode,
+    SlotNode,
+    Snapshot,
+    build_view,
+    live_brokers,
+)
 
 BROKERS = st.sets(st.integers(0, 50), min_size=1, max_size=8)
-ME = Seat(1, session_id=101)
+ME = BrokerSession(1, session_id=101)
 
 
 def registered(broker_id: int, session_id: int) -> BrokerNode:
@@ -33,9 +33,9 @@ def registered(broker_id: int, session_id: int) -> BrokerNode:
     return BrokerNode(Registration(endpoint, f"dir-{broker_id}"), session_id, version=0)
 
 
-def alone_with(slots: dict[int, SlotNode]) -> Facts:
+def alone_with(slots: dict[int, SlotNode]) -> Snapshot:
     every = tuple(slots.get(number, SlotNode(fence=5)) for number in range(COORDINATION_SLOTS))
-    return Facts(brokers={1: registered(1, 101)}, slots=every)
+    return Snapshot(brokers={1: registered(1, 101)}, slots=every)
 
 
 @given(BROKERS)
@@ -61,73 +61,79 @@ def test_slots_are_spread_over_the_brokers() -> None:
 
 def test_a_free_slot_is_claimed_by_the_broker_that_it_prefers() -> None:
     brokers = {1: registered(1, 101), 2: registered(2, 102)}
-    facts = replace(alone_with({}), brokers=brokers)
+    snapshot = replace(alone_with({}), brokers=brokers)
     mine = {slot for slot in range(COORDINATION_SLOTS) if preferred_broker(slot, [1, 2]) == 1}
-    assert plan_slots(facts, ME) == dict.fromkeys(mine, Move.CLAIM)
-    others = plan_slots(facts, Seat(2, 102))
+    assert plan_slot_actions(snapshot, ME) == dict.fromkeys(mine, SlotAction.CLAIM)
+    others = plan_slot_actions(snapshot, BrokerSession(2, 102))
     assert mine | set(others) == set(range(COORDINATION_SLOTS))
     assert not mine & set(others)
 
 
 def test_a_holder_makes_room_for_the_broker_that_a_slot_prefers() -> None:
-    held = {n: SlotNode(OfficeNode(1, 101), 6) for n in range(COORDINATION_SLOTS)}
-    facts = alone_with(held)
-    assert plan_slots(facts, ME) == {}
-    facts = replace(facts, brokers={**facts.brokers, 2: registered(2, 102)})
+    held = {n: SlotNode(ElectedNode(1, 101), 6) for n in range(COORDINATION_SLOTS)}
+    snapshot = alone_with(held)
+    assert plan_slot_actions(snapshot, ME) == {}
+    snapshot = replace(snapshot, brokers={**snapshot.brokers, 2: registered(2, 102)})
     his = {slot for slot in range(COORDINATION_SLOTS) if preferred_broker(slot, [1, 2]) == 2}
-    assert plan_slots(facts, ME) == dict.fromkeys(his, Move.CLEAR)
-    assert plan_slots(facts, Seat(2, 102)) == {}
+    assert plan_slot_actions(snapshot, ME) == dict.fromkeys(his, SlotAction.RELEASE)
+    assert plan_slot_actions(snapshot, BrokerSession(2, 102)) == {}
 
 
 def test_what_a_dead_predecessor_holds_is_cleared() -> None:
-    facts = alone_with({3: SlotNode(OfficeNode(1, 77), 6), 4: SlotNode(OfficeNode(2, 78), 6)})
-    moves = plan_slots(facts, ME)
-    assert moves[3] is Move.CLEAR
+    snapshot = alone_with({3: SlotNode(ElectedNode(1, 77), 6), 4: SlotNode(ElectedNode(2, 78), 6)})
+    moves = plan_slot_actions(snapshot, ME)
+    assert moves[3] is SlotAction.RELEASE
     assert 4 not in moves
 
 
-@pytest.mark.parametrize("seat", [Seat(1, None), Seat(1, 999), Seat(2, 101)])
-def test_a_broker_that_is_not_registered_moves_nothing(seat: Seat) -> None:
-    assert plan_slots(alone_with({}), seat) == {}
+@pytest.mark.parametrize(
+    "seat", [BrokerSession(1, None), BrokerSession(1, 999), BrokerSession(2, 101)]
+)
+def test_a_broker_that_is_not_registered_moves_nothing(seat: BrokerSession) -> None:
+    assert plan_slot_actions(alone_with({}), seat) == {}
 
 
 def test_a_fence_is_known_to_the_holding_session_alone() -> None:
-    facts = alone_with({3: SlotNode(OfficeNode(1, 101), 6)})
-    assert fence_of(facts, 101, 3) == 6
+    snapshot = alone_with({3: SlotNode(ElectedNode(1, 101), 6)})
+    assert fence_of(snapshot, 101, 3) == 6
     for session_id, slot in ((77, 3), (None, 3), (101, 4), (None, 4)):
         with pytest.raises(NotCoordinator, match=f"slot {slot}"):
-            fence_of(facts, session_id, slot)
+            fence_of(snapshot, session_id, slot)
 
 
 def test_a_broker_without_its_session_is_not_in_its_own_view_but_in_that_of_others() -> None:
-    facts = replace(
-        alone_with({3: SlotNode(OfficeNode(1, 101), 6), 4: SlotNode(OfficeNode(2, 102), 6)}),
+    snapshot = replace(
+        alone_with({3: SlotNode(ElectedNode(1, 101), 6), 4: SlotNode(ElectedNode(2, 102), 6)}),
         brokers={1: registered(1, 101), 2: registered(2, 102)},
-        controller=OfficeNode(1, 101),
+        controller=ElectedNode(1, 101),
     )
-    whole = view_of(facts, ME, "c")
+    whole = build_view(snapshot, ME, "c")
     assert set(whole.brokers) == {1, 2}
     assert whole.controller_id == 1
     assert whole.coordinators == {3: 1, 4: 2}
-    lost = view_of(facts, Seat(1, None), "c")
+    lost = build_view(snapshot, BrokerSession(1, None), "c")
     assert set(lost.brokers) == {2}
     assert lost.controller_id is None
     assert lost.coordinators == {4: 2}
-    assert view_of(facts, Seat(2, 102), "c") == whole
+    assert build_view(snapshot, BrokerSession(2, 102), "c") == whole
 
 
 def test_an_office_of_an_earlier_session_does_not_count() -> None:
-    facts = replace(alone_with({3: SlotNode(OfficeNode(1, 77), 6)}), controller=OfficeNode(1, 77))
-    view = view_of(facts, ME, "c")
+    snapshot = replace(
+        alone_with({3: SlotNode(ElectedNode(1, 77), 6)}), controller=ElectedNode(1, 77)
+    )
+    view = build_view(snapshot, ME, "c")
     assert view.controller_id is None
     assert view.coordinators == {}
 
 
 def test_a_slot_that_is_about_to_be_given_up_is_in_no_view() -> None:
-    facts = alone_with({3: SlotNode(OfficeNode(1, 101), 6), 4: SlotNode(OfficeNode(1, 101), 6)})
-    assert view_of(facts, ME, "c", giving_up=[3]).coordinators == {4: 1}
+    snapshot = alone_with(
+        {3: SlotNode(ElectedNode(1, 101), 6), 4: SlotNode(ElectedNode(1, 101), 6)}
+    )
+    assert build_view(snapshot, ME, "c", giving_up=[3]).coordinators == {4: 1}
 
 
 def test_a_broker_whose_registration_cannot_be_read_does_not_live() -> None:
-    facts = replace(alone_with({}), brokers={1: registered(1, 101), 2: BrokerNode(None, 102, 0)})
-    assert set(live_brokers(facts, ME)) == {1}
+    snapshot = replace(alone_with({}), brokers={1: registered(1, 101), 2: BrokerNode(None, 102, 0)})
+    assert set(live_brokers(snapshot, ME)) == {1}
