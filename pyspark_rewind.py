@@ -1,7 +1,7 @@
-"""What Spark looks for in modules named `pyspark_...`: the data source `rewind`.
+"""The data source `rewind`, in a module named `pyspark_...`, as Spark requires.
 
-Spark loads all of these before any source in Python is used, whichever it is. So what this one
-needs is loaded only once it is asked for.
+Spark imports all such modules before it uses any Python source. So the dependencies of this one are
+imported when it is used.
 """
 
 from collections.abc import MutableMapping
@@ -11,10 +11,10 @@ from pyspark.sql.types import StructType
 
 
 class DefaultSource(DataSource):
-    """The records of a log, of logbroker's or of Apache Kafka's; see `spark_jobs.source`."""
+    """The records of a log on logbroker or Apache Kafka; see `spark_jobs.source`."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        """Refuse options that no read can have, before anything is planned."""
+        """Reject invalid options before anything is planned."""
         super().__init__(options)
         from spark_jobs.source.options import read_source_options
 
@@ -22,27 +22,27 @@ class DefaultSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format(...)` names."""
+        """The name for `format(...)`."""
         return "rewind"
 
     def schema(self) -> StructType:
         """The columns of Spark's Kafka connector."""
         from spark_jobs.source.query import columns
 
-        return columns.schema(include_headers=self._source.include_headers)
+        return columns.default_schema(include_headers=self._source.include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For a batch with these columns, which may be some of all."""
+        """A batch read of these columns, which may be a subset."""
         from spark_jobs.source.batch import BatchReader
         from spark_jobs.source.options import read_batch_options
-        from spark_jobs.source.query.columns import columns_of
+        from spark_jobs.source.query.columns import column_names
 
-        return BatchReader(self._source, read_batch_options(self.options), columns_of(schema))
+        return BatchReader(self._source, read_batch_options(self.options), column_names(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """For a stream with these columns, which may be some of all."""
+        """A streaming read of these columns, which may be a subset."""
         from spark_jobs.source.options import read_stream_options
-        from spark_jobs.source.query.columns import columns_of
+        from spark_jobs.source.query.columns import column_names
         from spark_jobs.source.stream import StreamReader
 
-        return StreamReader(self._source, read_stream_options(self.options), columns_of(schema))
+        return StreamReader(self._source, read_stream_options(self.options), column_names(schema))

@@ -1,1 +1,1 @@
-"""The data pipeline: Spark jobs that read the log, and the tables that they keep."""
+"""The data pipeline: Spark jobs that read the log, and the tables that they maintain."""

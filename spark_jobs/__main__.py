@@ -1,4 +1,4 @@
-"""`python -m spark_jobs NAME`, and what `spark-submit` is given: the same as `rewind-jobs NAME`."""
+"""`python -m spark_jobs NAME`, also the program for `spark-submit`; same as `rewind-jobs NAME`."""
 
 from spark_jobs.cli import main
 

@@ -1,7 +1,6 @@
-"""The tables that the pipeline keeps: their columns, each with what it holds.
+"""The tables of the pipeline: their columns, each with a description.
 
-Times are UTC. A table's columns are only ever added to, and new ones may be null, so that files of
-before are read as they are.
+Times are UTC. Columns are only ever added, and new ones are nullable, so older files stay readable.
 """
 
 from typing import Final
@@ -22,11 +21,11 @@ from pyspark.sql.types import (
 HEADERS: Final = ArrayType(
     StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 )
-"""As Spark's Kafka connector has them with `includeHeaders`."""
+"""The type of Spark's Kafka connector with `includeHeaders`."""
 
 
 def column(name: str, kind: DataType, description: str, *, nullable: bool = True) -> StructField:
-    """A column with its description, which Spark carries along as its comment."""
+    """A column with its description, which Spark stores as its comment."""
     return StructField(name, kind, nullable, {"comment": description})
 
 
@@ -35,17 +34,17 @@ RECORDS: Final = StructType(
         column("topic", StringType(), "The record's topic"),
         column("partition", IntegerType(), "Its partition"),
         column("offset", LongType(), "Its offset in the partition"),
-        column("timestamp", TimestampType(), "Its time, by its producer or by the broker's append"),
-        column("timestampType", IntegerType(), "0: the producer's time; 1: the broker's"),
+        column("timestamp", TimestampType(), "Its time, set by the producer or the broker"),
+        column("timestampType", IntegerType(), "0: set by the producer; 1: by the broker"),
         column("key", BinaryType(), "Its key, byte for byte"),
         column("value", BinaryType(), "Its value, byte for byte"),
-        column("headers", HEADERS, "Its headers, in their order; null when it has none"),
-        column("schemaId", IntegerType(), "Id of its Avro schema; null where it is not framed so"),
+        column("headers", HEADERS, "Its headers, in order; null if it has none"),
+        column("schemaId", IntegerType(), "Id of its Avro schema; null for other values"),
         column("date", DateType(), "The day of `timestamp`"),
         column("hour", IntegerType(), "The hour of `timestamp`, 0 to 23"),
     ]
 )
-"""The raw layer, as `load` writes it: every record of a topic once."""
+"""The raw table, written by `load`: every record of a topic once."""
 
 DECODED: Final = StructType(
     [
@@ -54,33 +53,33 @@ DECODED: Final = StructType(
         column("offset", LongType(), "Its offset in the partition"),
         column("timestamp", TimestampType(), "Its time"),
         column("key", BinaryType(), "Its key, byte for byte"),
-        column("schemaId", IntegerType(), "Id of its Avro schema; null where it was JSON before"),
-        column("json", StringType(), "Its value as a JSON object; null where it has none"),
+        column("schemaId", IntegerType(), "Id of its Avro schema; null if it was JSON"),
+        column("json", StringType(), "Its value as a JSON object; null if it has none"),
         column("date", DateType(), "The day of `timestamp`"),
     ]
 )
-"""What `decode` makes of raw records, by their schemas."""
+"""The result of `decode`: raw records with their values as JSON."""
 
 AUDIT: Final = StructType(
     [
         column("topic", StringType(), "The topic of the messages"),
-        column("window", TimestampType(), "Where their window of time begins"),
-        column("windowEnd", TimestampType(), "Where it ends; null where the producer has not told"),
-        column("producer", StringType(), "Who published them: a server and a run of it"),
-        column("published", LongType(), "How many the log acknowledged, as the producer tells"),
-        column("loaded", LongType(), "How many different ones of them, or others, were loaded"),
-        column("missing", LongType(), "Published, and not loaded"),
-        column("duplicated", LongType(), "Records that were loaded beside the first of a message"),
-        column("uncovered", LongType(), "Loaded, and not told of by the producer: no loss"),
+        column("window", TimestampType(), "Start of the audit window"),
+        column("windowEnd", TimestampType(), "End of the window; null if not reported"),
+        column("producer", StringType(), "Their producer: a server and one of its runs"),
+        column("published", LongType(), "Messages that the producer reported as acknowledged"),
+        column("loaded", LongType(), "Distinct loaded messages, reported or not"),
+        column("missing", LongType(), "Published but not loaded"),
+        column("duplicated", LongType(), "Further loaded records of the same message"),
+        column("uncovered", LongType(), "Loaded but not reported by the producer: no loss"),
         column("status", StringType(), "complete, missing, pending or uncovered"),
         column("date", DateType(), "The day of `window`"),
     ]
 )
-"""What `audit` finds: a row for each topic, window and producer."""
+"""The result of `audit`: a row for each topic, window and producer."""
 
 QUARANTINE: Final = StructType(
     [
-        column("topic", StringType(), "The topic of a record that could not be read"),
+        column("topic", StringType(), "The topic of the unreadable record"),
         column("partition", IntegerType(), "Its partition"),
         column("offset", LongType(), "Its offset in the partition"),
         column("timestamp", TimestampType(), "Its time"),
@@ -89,55 +88,55 @@ QUARANTINE: Final = StructType(
         column("date", DateType(), "The day of `timestamp`"),
     ]
 )
-"""What a job could not read, beside the table of what it could."""
+"""Records that a job could not read."""
 
 WINDOWED_COUNTS: Final = StructType(
     [
-        column("windowStart", TimestampType(), "Where the window of event time begins"),
-        column("windowEnd", TimestampType(), "Where it ends; this moment is of the next one"),
+        column("windowStart", TimestampType(), "Start of the window of event time"),
+        column("windowEnd", TimestampType(), "End of the window, exclusive"),
         column("eventType", StringType(), "The type of the events"),
-        column("events", LongType(), "How many of this type came before the window was closed"),
+        column("events", LongType(), "Events of this type before the window was closed"),
         column("date", DateType(), "The day of `windowStart`"),
     ]
 )
-"""Events per type and window, each counted once, when the watermark has passed the window."""
+"""Events per type and window, written once when the watermark has passed the window."""
 
 DELIVERY_JOIN: Final = StructType(
     [
-        column("webhookId", StringType(), "Whom the event was owed to"),
-        column("origin", StringType(), "The data centre where it was made"),
+        column("webhookId", StringType(), "The webhook of the delivery"),
+        column("origin", StringType(), "The data centre where it was published"),
         column("partition", IntegerType(), "Its partition in the `delivery_log` of `origin`"),
         column("offset", LongType(), "Its offset there"),
         column("eventId", StringType(), "The event's id"),
         column("eventType", StringType(), "Its type"),
-        column("eventTime", TimestampType(), "Its own time"),
-        column("outcome", StringType(), "What became of it; null: not settled in time"),
-        column("attempts", IntegerType(), "How often it was sent; null as `outcome`"),
-        column("status", IntegerType(), "The last HTTP answer; null where there was none"),
-        column("settledTime", TimestampType(), "When it was settled; null as `outcome`"),
+        column("eventTime", TimestampType(), "Its event time"),
+        column("outcome", StringType(), "Its outcome; null: none in time"),
+        column("attempts", IntegerType(), "Number of attempts; null as `outcome`"),
+        column("status", IntegerType(), "The last HTTP status; null without a response"),
+        column("settledTime", TimestampType(), "Time of the outcome; null as `outcome`"),
         column("delayMs", LongType(), "`settledTime` minus `eventTime`; null as `outcome`"),
         column("date", DateType(), "The day of `eventTime`"),
     ]
 )
-"""Each owed event that came in time with what became of it live, by its first outcome."""
+"""Each delivery that arrived before the watermark, with its first live outcome."""
 
 DELIVERY_HOURS: Final = StructType(
     [
         column("date", DateType(), "The day of the events"),
-        column("hour", IntegerType(), "The hour of their own time, 0 to 23 UTC"),
-        column("webhookId", StringType(), "Whom they were owed to"),
-        column("owed", LongType(), "Different events: an id with a body counts once"),
+        column("hour", IntegerType(), "The hour of event time, 0 to 23 UTC"),
+        column("webhookId", StringType(), "Their webhook"),
+        column("owed", LongType(), "Unique events: an id with a body counts once"),
         column("delivered", LongType(), "Of these, delivered live"),
-        column("failed", LongType(), "Of these, given up by the live path after its attempts"),
-        column("left", LongType(), "Of these, left to replays"),
-        column("disabled", LongType(), "Of these, not sent: the webhook was not enabled"),
-        column("unsettled", LongType(), "Of these, without an outcome so far"),
-        column("duplicates", LongType(), "Records of the log beside the first of an event"),
-        column("replayed", LongType(), "Delivered by replays, as often as they did"),
-        column("replayFailed", LongType(), "Given up by replays"),
-        column("replayDuplicates", LongType(), "Copies that replays passed over"),
-        column("delayP50Ms", LongType(), "Median of settled minus event time of the delivered"),
-        column("delayP95Ms", LongType(), "Its 95th percentile"),
+        column("failed", LongType(), "Of these, failed after all live attempts"),
+        column("left", LongType(), "Of these, skipped by the live path"),
+        column("disabled", LongType(), "Of these, not sent: webhook not enabled"),
+        column("unsettled", LongType(), "Of these, without an outcome yet"),
+        column("duplicates", LongType(), "Further records of the same event"),
+        column("replayed", LongType(), "Deliveries by replays, repeated ones included"),
+        column("replayFailed", LongType(), "Failed in replays"),
+        column("replayDuplicates", LongType(), "Duplicates that replays skipped"),
+        column("delayP50Ms", LongType(), "p50 of the delay of delivered events"),
+        column("delayP95Ms", LongType(), "p95 of the delay"),
     ]
 )
-"""What `delivery-report` finds: a row for each webhook and hour; a day is replaced as a whole."""
+"""The result of `delivery-report`: a row for each webhook and hour; days are replaced."""

@@ -1,83 +1,83 @@
-"""Every error that the pipeline raises on purpose, grouped by what the one who meets it can do.
+"""All errors of the pipeline, with what to do about each.
 
 PipelineError
-├── InvalidOption          the user changes an option; the message names it, its value, what may be
-├── UnsupportedStorage     the operator keeps the tables elsewhere
-├── StorageFailed          run it again once the store of the tables does what it is asked
-├── NewerTable             run a newer Rewind: such a one has written the table
-├── SourceFailed           run it again once the log, or the registry, answers
-├── SparkNotStarted        mend what Spark complains of: no Java, or no master at that address
-├── TasksFailed            run it again; should it fail again, look at what executors say
-├── DataLost               decide: `failOnDataLoss` off goes on with what there is
-├── TopicReplaced          decide: the topic was made anew, and its offsets began again
-├── RunSuperseded          nothing: another run has done the work, and this one left nothing
-├── CorruptTable           restore the file of the table that it names
-└── RefusedByService       the operator mends what the replay service says
+├── InvalidOption          change the option; the message has its name, value and allowed values
+├── UnsupportedStorage     store the tables elsewhere
+├── StorageFailed          repair the store of the tables, and run the job again
+├── NewerTable             use the newer Rewind that has written the table
+├── SourceFailed           run the job again when the log, registry or service answers
+├── SparkNotStarted        install Java, or correct the master's address
+├── TasksFailed            run the job again; if it fails again, read the executors' logs
+├── DataLost               decide whether to continue without the records (`failOnDataLoss`)
+├── TopicReplaced          decide how to continue with the recreated topic
+├── RunSuperseded          nothing: another run has done the work, and this one changed nothing
+├── CorruptTable           restore the file of the table in the message
+└── RefusedByService       resolve the problem that the replay service reports
 """
 
 from typing import Final
 
 
 class PipelineError(Exception):
-    """The root: nothing raises it as such."""
+    """The base class of all errors of the pipeline; never raised itself."""
 
 
 class InvalidOption(PipelineError):
-    """An option is missing, malformed or contradicts another."""
+    """An option is missing, malformed, or contradicts another one."""
 
 
 class UnsupportedStorage(PipelineError):
-    """Tables cannot be kept safely under a URI of this kind."""
+    """Tables cannot be stored safely at a URI of this kind."""
 
 
 class StorageFailed(PipelineError):
-    """The store of a table did not answer, has no room, or does not let this user in."""
+    """The store of a table did not answer, is full, or denies access."""
 
 
 class NewerTable(PipelineError):
-    """A manifest has a format that this program does not know."""
+    """A manifest has a format that this program does not support."""
 
 
 class SourceFailed(PipelineError):
-    """The log or the schema registry did not answer, or refused, for longer than was allowed."""
+    """The log or a server did not answer, or rejected requests, until the timeout."""
 
 
 class SparkNotStarted(PipelineError):
-    """There is no session: Spark, or the cluster, does not start what the job needs."""
+    """Spark or the cluster did not start the session."""
 
 
 class TasksFailed(PipelineError):
-    """Tasks failed as often as Spark may try them: executors died, or an error nobody foresaw."""
+    """Tasks failed after all retries: lost executors, or an unexpected error."""
 
 
 class DataLost(PipelineError):
-    """Records that were asked for are gone, or cannot be read; topic, partition and range."""
+    """Requested records are gone or cannot be read; the message has partition and range."""
 
 
 class TopicReplaced(PipelineError):
-    """A topic's offsets end before those that were read of it already, or its id is another."""
+    """A topic ends before the offsets that were read of it, or has another id."""
 
 
 class RunSuperseded(PipelineError):
-    """Another run committed first what this one wanted to; what this one wrote is not visible."""
+    """Another run committed first; the files of this one are not visible."""
 
 
 class CorruptTable(PipelineError):
-    """A manifest does not parse, or one of the chain is missing."""
+    """A manifest is malformed or missing."""
 
 
 class RefusedByService(PipelineError):
-    """The replay service answers no to what a job asks of it."""
+    """The replay service rejected a request."""
 
 
 REASON_CHARS_MAX: Final = 300
-"""Reasons quote what they are about, which may be of any length."""
+"""Reasons quote values, which may be of any length."""
 
 
 class UndecodableRecord(ValueError):
-    """A record is not what its topic holds; the text says why."""
+    """A record that cannot be parsed, with the reason; it goes to the quarantine."""
 
     @property
     def reason(self) -> str:
-        """The text, not longer than `REASON_CHARS_MAX`."""
+        """The message, truncated to `REASON_CHARS_MAX`."""
         return str(self)[:REASON_CHARS_MAX]

@@ -14,31 +14,31 @@ from pyspark.sql import SparkSession
 from spark_jobs.errors import InvalidOption, SparkNotStarted
 
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
-"""The variable that `spark-submit` sets for the program that it starts: it has chosen a master."""
+"""Set by `spark-submit` for its program; the master is then configured."""
 
 
 def open_session(
     job: str, *, master: str | None = None, settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """The session of the job of a name; `settings` are Spark's, over what `spark-submit` set.
+    """The session of a job; `settings` are Spark's, and override those of `spark-submit`.
 
-    Times are UTC. Workers on this machine run the Python that runs the job.
+    Times are UTC. Workers on this machine run the job's Python.
 
     Raises:
-        InvalidOption: no master was named, neither here nor by `spark-submit`.
-        SparkNotStarted: there is no Java, or the master does not answer.
+        InvalidOption: no master is set, neither here nor by `spark-submit`.
+        SparkNotStarted: Java is missing, or the master does not answer.
     """
-    _refuse_without(master)
+    _require_master(master)
     conf = SparkConf()
     if master is not None:
         conf.setMaster(master)
     conf.setAppName(f"rewind-{job}")
     conf.set("spark.sql.session.timeZone", "UTC")
-    # What a job keeps goes on in as few parts as its bytes ask for, as all else does: 200 tasks for
-    # each step over some thousand rows take minutes.
+    # Cached frames get as few partitions as their size requires, like all others: 200 tasks per
+    # step for a few thousand rows take minutes.
     conf.setIfMissing("spark.sql.optimizer.canChangeCachedPlanOutputPartitioning", "true")
     if not sys.stderr.isatty():
-        # Nobody sees the bars move: in a mail of cron's, or a task's log, they are noise.
+        # Progress bars are noise in cron mails and task logs.
         conf.setIfMissing("spark.ui.showConsoleProgress", "false")
     for name, value in (settings or {}).items():
         conf.set(name, value)
@@ -46,10 +46,10 @@ def open_session(
     try:
         return SparkSession.builder.config(conf=conf).getOrCreate()
     except (PySparkException, Py4JJavaError) as failure:
-        # It tells why on standard error, and here only that its process, or context, has ended.
+        # Spark prints the cause; the exception only says that its process has ended.
         raise SparkNotStarted(
-            f"Spark does not start with master {conf.get('spark.master')}: why, it says above; it "
-            "needs Java 17 or newer, by JAVA_HOME or PATH, and a master that answers"
+            f"Spark did not start with master {conf.get('spark.master')}; see its output above. It "
+            "requires Java 17 or newer in JAVA_HOME or PATH, and a reachable master"
         ) from failure
 
 
@@ -69,15 +69,15 @@ def running_session(
 def session_on_demand(
     job: str, *, master: str | None = None
 ) -> Iterator[Callable[[], SparkSession]]:
-    """Opens the session when it is first called, since a run may find nothing to do.
+    """Yields a function that opens the session on its first call: a run may have nothing to do.
 
-    After `spark-submit` it is open from the start: managers of clusters take a program that never
-    opened one for a failed one. At the end it is stopped.
+    With `spark-submit` it opens at once, because cluster managers treat a program without a session
+    as failed. It is stopped at the end.
 
     Raises:
         InvalidOption: as `open_session`, at once.
     """
-    _refuse_without(master)
+    _require_master(master)
     opened: list[SparkSession] = []
 
     def session() -> SparkSession:
@@ -94,9 +94,9 @@ def session_on_demand(
             each.stop()
 
 
-def _refuse_without(master: str | None) -> None:
+def _require_master(master: str | None) -> None:
     if master is None and SUBMITTED not in os.environ and not SparkSession.getActiveSession():
         raise InvalidOption(
-            "master is not set; allowed are Spark's, such as spark://HOST:7077, yarn, "
-            "k8s://https://HOST and local[2]: by --master, or by spark-submit"
+            "no Spark master; set one with --master or spark-submit: spark://HOST:7077, yarn, "
+            "k8s://https://HOST, local[2]"
         )

@@ -1,4 +1,4 @@
-"""The `rewind-jobs` command: one job, one subcommand; stdout is data, stderr is talk."""
+"""The `rewind-jobs` command: one subcommand per job. Reports go to stdout, messages to stderr."""
 
 import logging
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from logbroker.lazy_group import LazyCommand, LazyGroup
 COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "load": LazyCommand(
         "spark_jobs.cli.load:load",
-        "Load what the log has had since the last load into a table, as Parquet by topic and hour.",
+        "Load new records of the log into a table, as Parquet files by topic, day and hour.",
     ),
     "compact": LazyCommand(
         "spark_jobs.cli.compact:compact",
@@ -19,23 +19,23 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     ),
     "decode": LazyCommand(
         "spark_jobs.cli.decode:decode",
-        "Decode what has been loaded since the last time: Avro by its schema, JSON as it is.",
+        "Decode records loaded since the last run: Avro by its schema, JSON unchanged.",
     ),
     "audit": LazyCommand(
         "spark_jobs.cli.audit:audit",
-        "Compare what producers published on a day with what was loaded, message by message.",
+        "Compare the messages published on a day with the loaded ones, message by message.",
     ),
     "delivery-report": LazyCommand(
         "spark_jobs.cli.delivery_report:delivery_report",
-        "Report the outcomes of a day's events, by webhook and hour, as a table and as a page.",
+        "Report the outcomes of a day's events per webhook and hour, as a table and a page.",
     ),
     "windowed-counts": LazyCommand(
         "spark_jobs.cli.windowed_counts:windowed_counts",
-        "Count events per type and window of their own time, to a table and maybe to a topic.",
+        "Count events per type and window of event time, into a table and optionally a topic.",
     ),
     "delivery-join": LazyCommand(
         "spark_jobs.cli.delivery_join:delivery_join",
-        "Join events with their outcomes as they come, a row for each event.",
+        "Join each event of delivery_log with its outcome, one row per event.",
     ),
     "restore": LazyCommand(
         "spark_jobs.cli.restore:restore",

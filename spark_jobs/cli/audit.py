@@ -1,37 +1,41 @@
-"""`rewind-jobs audit`: tells whether everything was loaded that producers published."""
+"""`rewind-jobs audit`: checks that all published messages were loaded."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from spark_jobs.cli.days import day_options, days_in_words, days_of
+from spark_jobs.cli.days import DayOptions, day_options, format_days
 from spark_jobs.cli.options import (
+    JobOptions,
     echo_json,
-    json_option,
-    master_option,
-    name_list,
-    plain_refusals,
-    refuse,
-    table_option,
+    exit_on_errors,
+    exit_with_error,
+    job_options,
+    split_names,
 )
-from spark_jobs.cli.run_reports import service_address, service_options, told
-from spark_jobs.jobs.service import Facts, Scalar
+from spark_jobs.cli.run_reports import ServiceOptions, reporting_run, service_options
+from spark_jobs.jobs.service import RunSummary, Scalar
 
 if TYPE_CHECKING:
     from spark_jobs.jobs.audit import AuditedDay
 
 
 @click.command()
-@table_option
+@job_options
 @click.option(
-    "--report-table", metavar="URI", required=True, help="The table of windows and producers."
+    "--report-table",
+    metavar="URI",
+    required=True,
+    help="Table for the results per window and producer.",
 )
 @click.option(
-    "--topics", metavar="TOPIC,...", default="", help="Of the table.  [default: all but audit]"
+    "--topics",
+    metavar="TOPIC,...",
+    default="",
+    help="Topics of the table to audit.  [default: all except audit]",
 )
 @day_options
 @click.option(
@@ -39,82 +43,73 @@ if TYPE_CHECKING:
     type=click.IntRange(0, 86_400),
     default=60,
     show_default=True,
-    help="How long before the load a producer may have told of messages that are not loaded yet.",
+    help="Messages that a producer reported within this time before the load began are pending, "
+    "not missing.",
 )
 @service_options
-@master_option
-@json_option
 def audit(
-    table: str,
+    job: JobOptions,
     report_table: str,
     topics: str,
-    day: datetime | None,
-    first: datetime | None,
-    end: datetime | None,
+    days: DayOptions,
     lateness_s: int,
-    api: str | None,
-    api_key_file: Path | None,
-    master: str | None,
-    as_json: bool,
+    service: ServiceOptions,
 ) -> None:
-    """Compare what producers published on a day with what was loaded, message by message.
+    """Compare the messages published on a day with the loaded ones, message by message.
 
-    It reads the topic audit and those of the messages in the table that `load` keeps. The exit code
-    is 1 when a message is missing, and when the topic audit was not loaded past the day's end.
+    It reads the topic audit and the audited topics from the table that `load` writes. The exit
+    code is 1 if a message is missing, or if the topic audit is not loaded past the end of the day.
     """
     from spark_jobs.jobs.audit import LoadAudit
     from spark_jobs.session import running_session
 
-    with plain_refusals(), told("audit", table, service_address(api, api_key_file)) as run:
-        days = days_of(day, first, end, datetime.now(UTC))
-        job = LoadAudit(table, report_table, name_list(topics), lateness_s * 1_000)
-        with running_session("audit", master=master) as session:
-            found = [job.of_day(session, each) for each in days]
-        run.facts = facts(found)
-    _tell(found, as_json)
-    missing = sum(each.missing for each in found)
+    with exit_on_errors(), reporting_run("audit", job.table, service.address()) as run:
+        dates = days.dates(datetime.now(UTC))
+        load_audit = LoadAudit(job.table, report_table, split_names(topics), lateness_s * 1_000)
+        with running_session("audit", master=job.master) as session:
+            results = [load_audit.audit_day(session, each) for each in dates]
+        run.summary = summarize_audit(results)
+    _print_results(results, as_json=job.as_json)
+    missing = sum(each.missing for each in results)
     if missing:
-        refuse(f"{missing} messages were published and not loaded; {report_table} tells of which")
-    parts = [str(each.day) for each in found if not each.is_whole]
-    if parts:
-        refuse(
-            f"not all is known of {', '.join(parts)}: the topic audit was loaded before producers "
-            "could tell of all; load it, and audit again"
+        exit_with_error(f"{missing} published messages are not loaded; see {report_table}")
+    incomplete = [str(each.day) for each in results if not each.is_whole]
+    if incomplete:
+        exit_with_error(
+            f"result incomplete for {', '.join(incomplete)}: the topic audit was loaded before all "
+            "producers had reported; load it and audit again"
         )
 
 
-def facts(found: "Sequence[AuditedDay]") -> Facts:
-    """What the service is told of some days: `missing` is what should have been loaded by now.
-
-    Of what is pending, nobody can say that yet.
-    """
+def summarize_audit(results: "Sequence[AuditedDay]") -> RunSummary:
+    """The totals of some days; pending messages do not count as missing."""
     from spark_jobs.jobs.audit import COUNTS
     from spark_jobs.jobs.audit_comparison import MISSING
 
     sums: Counter[str] = Counter(dict.fromkeys(COUNTS, 0))
     topics: dict[str, Counter[str]] = defaultdict(lambda: Counter(dict.fromkeys(COUNTS, 0)))
-    for total in (total for day in found for total in day.totals):
+    for total in (total for day in results for total in day.totals):
         counts = total.counts if total.status == MISSING else total.counts | {"missing": 0}
         sums.update(counts)
         topics[total.topic].update(counts)
     summary: dict[str, Scalar] = {
-        "days": days_in_words([each.day for each in found]),
-        "isWhole": all(each.is_whole for each in found),
-        "windows": sum(total.windows for day in found for total in day.totals),
+        "days": format_days([each.day for each in results]),
+        "isWhole": all(each.is_whole for each in results),
+        "windows": sum(total.windows for day in results for total in day.totals),
         **sums,
     }
-    return Facts(summary, topics)
+    return RunSummary(summary, topics)
 
 
-def _tell(found: "Sequence[AuditedDay]", as_json: bool) -> None:
+def _print_results(results: "Sequence[AuditedDay]", *, as_json: bool) -> None:
     if as_json:
-        echo_json([each.as_json() for each in found])
+        echo_json([each.as_json() for each in results])
         return
-    for each in found:
+    for each in results:
         for total in each.totals:
             counts = ", ".join(f"{count} {name}" for name, count in total.counts.items())
             click.echo(
                 f"{each.day} {total.topic}: {total.windows} windows {total.status}: {counts}"
             )
         if not each.totals:
-            click.echo(f"{each.day}: nobody has told of any message of this day")
+            click.echo(f"{each.day}: no messages reported or loaded")

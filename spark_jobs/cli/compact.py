@@ -1,27 +1,20 @@
-"""`rewind-jobs compact`: small files of a table become fewer, and orphans go."""
+"""`rewind-jobs compact`: merges small files of a table, and deletes orphaned files."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from spark_jobs.cli.options import (
-    echo_json,
-    json_option,
-    master_option,
-    plain_refusals,
-    table_option,
-)
-from spark_jobs.cli.run_reports import service_address, service_options, told
+from spark_jobs.cli.options import JobOptions, echo_json, exit_on_errors, job_options
+from spark_jobs.cli.run_reports import ServiceOptions, reporting_run, service_options
 from spark_jobs.jobs.defaults import ORPHANS_S, SMALL_BYTES
-from spark_jobs.jobs.service import Facts
+from spark_jobs.jobs.service import RunSummary
 
 if TYPE_CHECKING:
     from spark_jobs.jobs.compact import CompactReport
 
 
 @click.command()
-@table_option
+@job_options
 @click.option(
     "--small-bytes",
     type=click.IntRange(1),
@@ -34,47 +27,39 @@ if TYPE_CHECKING:
     type=click.FloatRange(0),
     default=ORPHANS_S,
     show_default=True,
-    help="Delete what runs left that have not committed, and have written nothing for so long.",
+    help="Delete the files of runs that have neither committed nor written for this long.",
 )
 @service_options
-@master_option
-@json_option
 def compact(
-    table: str,
-    small_bytes: int,
-    orphans_older_than_s: float,
-    api: str | None,
-    api_key_file: Path | None,
-    master: str | None,
-    as_json: bool,
+    job: JobOptions, small_bytes: int, orphans_older_than_s: float, service: ServiceOptions
 ) -> None:
     """Merge the small files of each topic, date and hour, and delete orphaned files.
 
-    May run beside a load, and beside readers: those that began before find their files for a week.
+    It may run during a load and while the table is read: replaced files are kept for a week.
     """
     from spark_jobs.jobs.compact import compact as run_compact
-    from spark_jobs.jobs.compact import document, lines
+    from spark_jobs.jobs.compact import report_json, report_lines
     from spark_jobs.session import session_on_demand
 
-    with plain_refusals(), told("compact", table, service_address(api, api_key_file)) as run:
-        with session_on_demand("compact", master=master) as session:
+    with exit_on_errors(), reporting_run("compact", job.table, service.address()) as run:
+        with session_on_demand("compact", master=job.master) as session:
             report = run_compact(
-                table,
+                job.table,
                 session,
                 small_bytes=small_bytes,
                 orphans_older_than_s=orphans_older_than_s,
             )
-        run.facts = _facts(report)
-    if as_json:
-        echo_json(document(report))
+        run.summary = _summary(report)
+    if job.as_json:
+        echo_json(report_json(report))
         return
-    for line in lines(report, table):
+    for line in report_lines(report, job.table):
         click.echo(line)
 
 
-def _facts(report: "CompactReport") -> Facts:
-    from spark_jobs.jobs.compact import document
+def _summary(report: "CompactReport") -> RunSummary:
+    from spark_jobs.jobs.compact import report_json
 
-    found = document(report)
+    found = report_json(report)
     names = ("version", "merged", "files", "fileBytes", "records")
-    return Facts({name: found[name] for name in names} | {"collected": report.collected.files})
+    return RunSummary({name: found[name] for name in names} | {"collected": report.orphans.files})

@@ -1,83 +1,84 @@
-"""`rewind-jobs decode`: what has been loaded since, with Avro values turned into JSON."""
+"""`rewind-jobs decode`: decodes newly loaded Avro values to JSON."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from spark_jobs.cli.options import (
+    JobOptions,
     echo_json,
-    json_option,
-    master_option,
-    name_list,
-    plain_refusals,
+    exit_on_errors,
+    job_options,
     quarantine_option,
-    table_option,
+    split_names,
 )
-from spark_jobs.cli.run_reports import service_address, service_options, told
-from spark_jobs.jobs.service import Facts
+from spark_jobs.cli.run_reports import ServiceOptions, reporting_run, service_options
+from spark_jobs.jobs.service import RunSummary
 
 if TYPE_CHECKING:
-    from spark_jobs.jobs.decode import Decoded
+    from spark_jobs.jobs.decode import DecodeReport
 
 
 @click.command()
-@table_option
-@click.option("--decoded-table", metavar="URI", required=True, help="The table to add to.")
+@job_options
+@click.option(
+    "--decoded-table", metavar="URI", required=True, help="Table for the decoded records."
+)
 @quarantine_option
-@click.option("--topics", metavar="TOPIC,...", default="", help="Of the table.  [default: all]")
+@click.option(
+    "--topics",
+    metavar="TOPIC,...",
+    default="",
+    help="Topics of the table to decode.  [default: all]",
+)
 @click.option(
     "--schema-registry",
     metavar="URL",
     envvar="REWIND_SCHEMA_REGISTRY",
     required=True,
     show_envvar=True,
-    help="Where schemas are, such as http://HOST:8081; asked from here, once for each schema.",
+    help="URL of the schema registry, such as http://HOST:8081. Only the driver sends requests, "
+    "one per schema.",
 )
 @service_options
-@master_option
-@json_option
 def decode(
-    table: str,
+    job: JobOptions,
     decoded_table: str,
     quarantine_table: str | None,
     topics: str,
     schema_registry: str,
-    api: str | None,
-    api_key_file: Path | None,
-    master: str | None,
-    as_json: bool,
+    service: ServiceOptions,
 ) -> None:
-    """Decode what has been loaded since the last time: Avro by its schema, JSON as it is.
+    """Decode records loaded since the last run: Avro by its schema, JSON unchanged.
 
-    What cannot be decoded goes to the quarantine, with the reason. A run that was killed has added
-    nothing that the next one adds again.
+    Records that cannot be decoded go to the quarantine, with the reason. After a killed run, the
+    next one adds each record exactly once.
     """
     from spark_jobs.jobs.decode import DecodeJob
-    from spark_jobs.jobs.derived_tables import quarantine_of
+    from spark_jobs.jobs.derived_tables import quarantine_uri
     from spark_jobs.session import session_on_demand
 
-    with plain_refusals(), told("decode", table, service_address(api, api_key_file)) as run:
-        job = DecodeJob(
-            table=table,
+    with exit_on_errors(), reporting_run("decode", job.table, service.address()) as run:
+        decoding = DecodeJob(
+            table=job.table,
             decoded_table=decoded_table,
-            quarantine_table=quarantine_table or quarantine_of(decoded_table),
-            topics=name_list(topics),
+            quarantine_table=quarantine_table or quarantine_uri(decoded_table),
+            topics=split_names(topics),
             registry_url=schema_registry,
         )
-        with session_on_demand("decode", master=master) as session:
-            decoded = job.run(session)
-        run.facts = Facts(decoded.as_json())
-    if as_json:
-        echo_json(decoded.as_json())
+        with session_on_demand("decode", master=job.master) as session:
+            report = decoding.run(session)
+        run.summary = RunSummary(report.as_json())
+    if job.as_json:
+        echo_json(report.as_json())
     else:
-        click.echo(_line(decoded, decoded_table))
+        click.echo(_report_line(report, decoded_table))
 
 
-def _line(decoded: "Decoded", table: str) -> str:
-    if decoded.version is None:
-        return f"nothing new: {table} has all that was loaded when this run began"
+def _report_line(report: "DecodeReport", table: str) -> str:
+    if report.version is None:
+        return f"no new records: {table} is up to date"
     return (
-        f"decoded {decoded.records} records; {decoded.schemas} schema ids were looked up; "
-        f"{decoded.quarantined} in quarantine; {table} is at version {decoded.version}"
+        f"decoded {report.records} records with {report.schemas} schema ids; "
+        f"{report.quarantined} in quarantine; {table} is at version {report.version}"
     )

@@ -1,32 +1,22 @@
-"""`rewind-jobs delivery-join`: each owed event with what became of it, while they come."""
-
-from pathlib import Path
+"""`rewind-jobs delivery-join`: joins deliveries with their outcomes continuously."""
 
 import click
 
 from spark_jobs.cli.options import (
-    bootstrap_servers_option,
-    client_config_option,
-    client_properties,
-    json_option,
-    master_option,
+    JobOptions,
+    LogOptions,
+    exit_on_errors,
+    job_options,
+    log_options,
     origin_option,
-    plain_refusals,
     quarantine_option,
-    table_option,
 )
-from spark_jobs.cli.stream_options import (
-    BatchTotals,
-    Duration,
-    session_settings,
-    stream_options,
-    stream_run,
-)
+from spark_jobs.cli.stream_options import BatchTotals, Duration, QueryOptions, query_options
 
 
 @click.command()
-@bootstrap_servers_option
-@table_option
+@job_options
+@log_options
 @quarantine_option
 @origin_option
 @click.option(
@@ -35,8 +25,8 @@ from spark_jobs.cli.stream_options import (
     type=Duration(1),
     default="15 minutes",
     show_default=True,
-    help="How long after its own time an event may be settled. Longer than the attempts of the "
-    "live path take, with their waits.",
+    help="How long after its event time an event waits for its outcome. Choose more than the live "
+    "path needs for all attempts.",
 )
 @click.option(
     "--watermark",
@@ -44,59 +34,41 @@ from spark_jobs.cli.stream_options import (
     type=Duration(0),
     default="20 minutes",
     show_default=True,
-    help="How far behind the latest one an event, or an outcome, may come; at least --within and "
-    "five minutes. What comes later is left out, and not counted.",
+    help="How much older than the latest one an event or outcome may be; at least --within plus "
+    "five minutes. Older ones are dropped and not counted.",
 )
-@stream_options
-@client_config_option
-@master_option
-@json_option
+@query_options
 def delivery_join(
-    bootstrap_servers: str,
-    table: str,
+    job: JobOptions,
+    log: LogOptions,
     quarantine_table: str | None,
     origin: str,
     within_s: int,
     watermark_s: int,
-    checkpoint: str,
-    available_now: bool,
-    trigger_s: int | None,
-    starting_offsets: str,
-    offsets_max: int | None,
-    fail_on_data_loss: bool,
-    state_partitions: int,
-    client_config: Path | None,
-    master: str | None,
-    as_json: bool,
+    query: QueryOptions,
 ) -> None:
-    """Join events with their outcomes as they come, a row for each event.
+    """Join each event of delivery_log with its outcome, one row per event.
 
-    The table has each event of this data centre once, whatever crashes: with its first outcome and
-    the delay, or without an outcome, if it was not settled in time. An event that comes later than
-    --watermark allows has no row; delivery-report counts it.
+    The table has each event of this data centre exactly once: with its first outcome and the
+    delay, or without an outcome if there was none in time. Events behind --watermark have no row;
+    delivery-report counts them.
     """
     from spark_jobs.jobs.delivery_join import DeliveryJoin, JoinedBatch
-    from spark_jobs.jobs.derived_tables import quarantine_of
-    from spark_jobs.jobs.streaming import StreamSource
+    from spark_jobs.jobs.derived_tables import quarantine_uri
     from spark_jobs.session import running_session
 
     totals = BatchTotals(JoinedBatch._fields[1:])
-    with plain_refusals():
-        job = DeliveryJoin(
-            source=StreamSource(
-                client_properties(bootstrap_servers, client_config),
-                starting_offsets,
-                fail_on_data_loss,
-                offsets_max,
-            ),
-            run=stream_run(checkpoint, trigger_s, available_now=available_now),
-            table=table,
-            quarantine_table=quarantine_table or quarantine_of(table),
+    with exit_on_errors():
+        join = DeliveryJoin(
+            source=query.source(log.client_properties()),
+            run=query.run(),
+            table=job.table,
+            quarantine_table=quarantine_table or quarantine_uri(job.table),
             origin=origin,
             within_s=within_s,
             watermark_s=watermark_s,
         )
-        settings = session_settings(state_partitions)
-        with running_session("delivery-join", master=master, settings=settings) as session:
-            job.join(session, totals.tell)
-    totals.show(as_json=as_json)
+        settings = query.session_settings()
+        with running_session("delivery-join", master=job.master, settings=settings) as session:
+            join.run_query(session, totals.print_batch)
+    totals.print_totals(as_json=job.as_json)

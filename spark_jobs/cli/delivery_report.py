@@ -1,4 +1,4 @@
-"""`rewind-jobs delivery-report`: who got what of a day, and when: a table and a page."""
+"""`rewind-jobs delivery-report`: reports a day's deliveries per webhook and hour."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,28 +8,30 @@ from typing import TYPE_CHECKING
 
 import click
 
-from spark_jobs.cli.days import day_options, days_in_words, days_of
+from spark_jobs.cli.days import DayOptions, day_options, format_days
 from spark_jobs.cli.options import (
+    JobOptions,
     echo_json,
-    json_option,
-    master_option,
+    exit_on_errors,
+    job_options,
     origin_option,
-    plain_refusals,
     quarantine_option,
-    table_option,
 )
-from spark_jobs.cli.run_reports import service_address, service_options, told
+from spark_jobs.cli.run_reports import ServiceOptions, reporting_run, service_options
 from spark_jobs.jobs.delivery_report.figures import count_text, delay_text, share_text
-from spark_jobs.jobs.service import Facts
+from spark_jobs.jobs.service import RunSummary
 
 if TYPE_CHECKING:
     from spark_jobs.jobs.delivery_report.job import WrittenReport
 
 
 @click.command()
-@table_option
+@job_options
 @click.option(
-    "--report-table", metavar="URI", required=True, help="The table of webhooks and hours."
+    "--report-table",
+    metavar="URI",
+    required=True,
+    help="Table for the results per webhook and hour.",
 )
 @quarantine_option
 @click.option(
@@ -37,60 +39,49 @@ if TYPE_CHECKING:
     metavar="FOLDER",
     type=click.Path(path_type=Path, file_okay=False),
     required=True,
-    help="A folder of this machine for pages: open its index.html.",
+    help="Local folder for HTML pages; open its index.html.",
 )
 @day_options
 @origin_option
 @service_options
-@master_option
-@json_option
 def delivery_report(
-    table: str,
+    job: JobOptions,
     report_table: str,
     quarantine_table: str | None,
     page: Path,
-    day: datetime | None,
-    first: datetime | None,
-    end: datetime | None,
+    days: DayOptions,
     origin: str,
-    api: str | None,
-    api_key_file: Path | None,
-    master: str | None,
-    as_json: bool,
+    service: ServiceOptions,
 ) -> None:
-    """Report the outcomes of a day's events, by webhook and hour, as a table and as a page.
+    """Report the outcomes of a day's events per webhook and hour, as a table and a page.
 
-    It reads delivery_log, delivery_outcomes and replay_outcomes in the table that `load` keeps. A
-    report takes the place of the one that was there of that day: run it again when more has been
-    loaded.
+    It reads delivery_log, delivery_outcomes and replay_outcomes from the table that `load` writes.
+    A report replaces the earlier one of the same day: run it again when more has been loaded.
     """
     from spark_jobs.jobs.delivery_report.job import DeliveryReport
-    from spark_jobs.jobs.derived_tables import quarantine_of
+    from spark_jobs.jobs.derived_tables import quarantine_uri
     from spark_jobs.session import running_session
 
-    with (
-        plain_refusals(),
-        told("delivery-report", table, service_address(api, api_key_file)) as run,
-    ):
-        days = days_of(day, first, end, datetime.now(UTC))
-        quarantine = quarantine_table or quarantine_of(report_table)
-        job = DeliveryReport(table, report_table, quarantine, page, origin)
-        with running_session("delivery-report", master=master) as session:
-            reports = [job.of_day(session, each) for each in days]
-        run.facts = facts(reports)
-    _tell(reports, as_json)
+    with exit_on_errors(), reporting_run("delivery-report", job.table, service.address()) as run:
+        dates = days.dates(datetime.now(UTC))
+        quarantine = quarantine_table or quarantine_uri(report_table)
+        report = DeliveryReport(job.table, report_table, quarantine, page, origin)
+        with running_session("delivery-report", master=job.master) as session:
+            written = [report.write_day(session, each) for each in dates]
+        run.summary = summarize_reports(written)
+    _print_reports(written, as_json=job.as_json)
 
 
-def facts(reports: "Sequence[WrittenReport]") -> Facts:
-    """What the service is told of the reports of some days, added up."""
+def summarize_reports(reports: "Sequence[WrittenReport]") -> RunSummary:
+    """The totals of the reports of some days."""
     sums: Counter[str] = Counter()
     for each in reports:
         sums.update(each.report.total.counts)
-    days = days_in_words([each.report.day for each in reports])
-    return Facts({"days": days, **sums, "unread": sum(each.unread for each in reports)})
+    days = format_days([each.report.day for each in reports])
+    return RunSummary({"days": days, **sums, "unread": sum(each.unread for each in reports)})
 
 
-def _tell(reports: "Sequence[WrittenReport]", as_json: bool) -> None:
+def _print_reports(reports: "Sequence[WrittenReport]", *, as_json: bool) -> None:
     if as_json:
         echo_json([each.as_json() for each in reports])
         return
@@ -98,9 +89,9 @@ def _tell(reports: "Sequence[WrittenReport]", as_json: bool) -> None:
         total = each.report.total
         counts = total.counts
         click.echo(
-            f"{each.report.day}: {count_text(counts['owed'])} events owed to "
+            f"{each.report.day}: {count_text(counts['owed'])} events for "
             f"{count_text(each.report.webhooks)} webhooks, "
-            f"{share_text(counts['delivered'], counts['owed'])} delivered live, half within "
+            f"{share_text(counts['delivered'], counts['owed'])} delivered live, p50 delay "
             f"{delay_text(total.delay_p50_ms)}; {count_text(counts['replayed'])} replayed; "
-            f"{count_text(each.unread)} records unread; {each.page}"
+            f"{count_text(each.unread)} unreadable records; {each.page}"
         )

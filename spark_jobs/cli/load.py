@@ -1,63 +1,93 @@
-"""`rewind-jobs load`: what the log has had since the last load, into a table."""
+"""`rewind-jobs load`: appends new records of the log to a table."""
 
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from spark_jobs.cli.options import (
-    bootstrap_servers_option,
-    client_config_option,
-    client_properties,
+    JobOptions,
+    LogOptions,
+    compile_pattern,
     echo_json,
-    json_option,
-    master_option,
-    name_list,
-    plain_refusals,
-    regex,
-    table_option,
+    exit_on_errors,
+    job_options,
+    log_options,
+    option_group,
+    split_names,
 )
-from spark_jobs.cli.run_reports import service_address, service_options, told
+from spark_jobs.cli.run_reports import ServiceOptions, reporting_run, service_options
 from spark_jobs.errors import DataLost, InvalidOption, TopicReplaced
 from spark_jobs.jobs.defaults import CODECS, RECORDS_MAX
-from spark_jobs.jobs.service import Facts
+from spark_jobs.jobs.service import RunSummary
 
 if TYPE_CHECKING:
     from spark_jobs.jobs.load_report import LoadReport
     from spark_jobs.offsets.limits import Matching, Subscribed
 
-_WAYS_ON: Final = (
-    "nothing was loaded; with --no-fail-on-data-loss the load goes on with what there is, tells "
-    "how many offsets are missing, notes for later loads that a topic is gone, and begins one that "
-    "was made anew at its first offset; another --table keeps such a topic apart from what it was "
-    "before"
+_LOSS_ADVICE: Final = (
+    "nothing was loaded; with --no-fail-on-data-loss the load continues: it reports the number of "
+    "missing offsets, records deleted topics for later loads, and loads a recreated topic from its "
+    "first offset; to keep a recreated topic separate from the old one, load it into another "
+    "--table"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOptions:
+    """Which topics to load."""
+
+    topics: str | None
+    subscribe_pattern: str | None
+
+    def choice(self) -> "Subscribed | Matching":
+        """The topics by name or by pattern.
+
+        Raises:
+            InvalidOption: none or both of the options are given, or the value is malformed.
+        """
+        from spark_jobs.offsets.limits import Matching, Subscribed
+
+        if (self.topics is None) == (self.subscribe_pattern is None):
+            raise InvalidOption("exactly one of --topics and --subscribe-pattern is required")
+        if self.subscribe_pattern is not None:
+            return Matching(compile_pattern("--subscribe-pattern", self.subscribe_pattern))
+        names = split_names(self.topics or "")
+        if not names:
+            raise InvalidOption("--topics is empty")
+        return Subscribed(names)
+
+
+topic_options = option_group(
+    "topics",
+    TopicOptions,
+    click.option("--topics", metavar="TOPIC,...", help="Load these topics."),
+    click.option(
+        "--subscribe-pattern",
+        metavar="REGEX",
+        help="Load all topics whose name contains a match, including topics created later.",
+    ),
 )
 
 
 @click.command()
-@bootstrap_servers_option
-@click.option("--topics", metavar="TOPIC,...", help="Load these topics.")
-@click.option(
-    "--subscribe-pattern",
-    metavar="REGEX",
-    help="Load the topics in whose name it is found, also those that come up later.",
-)
-@table_option
-@client_config_option
+@job_options
+@log_options
+@topic_options
 @click.option(
     "--fail-on-data-loss/--no-fail-on-data-loss",
     default=True,
     show_default=True,
-    help="Stop when the log has deleted what is due, cannot give it whole, or has a topic that was "
-    "made anew; or go on, and tell what is missing.",
+    help="Stop if records were deleted before they were loaded, cannot be read, or belong to a "
+    "recreated topic; or continue and report what is missing.",
 )
 @click.option(
     "--starting-offsets",
     type=click.Choice(["earliest", "latest"]),
     default="earliest",
     show_default=True,
-    help="Where the first load into a table begins. Later ones begin where the last one ended; "
-    "topics and partitions that come up are loaded from their first offset.",
+    help="Where the first load into a table starts. Later loads continue where the last one "
+    "ended; new topics and partitions are loaded from their first offset.",
 )
 @click.option(
     "--max-records-per-partition",
@@ -65,81 +95,61 @@ _WAYS_ON: Final = (
     type=click.IntRange(1),
     default=RECORDS_MAX,
     show_default=True,
-    help="Of a task: longer ranges are shared out.",
+    help="Maximum records per task: longer ranges are split.",
 )
 @click.option(
     "--codec",
     type=click.Choice(CODECS),
     default="zstd",
     show_default=True,
-    help="Of the Parquet files.",
+    help="Compression of the Parquet files.",
 )
 @service_options
-@master_option
-@json_option
 def load(
-    bootstrap_servers: str,
-    topics: str | None,
-    subscribe_pattern: str | None,
-    table: str,
-    client_config: Path | None,
+    job: JobOptions,
+    log: LogOptions,
+    topics: TopicOptions,
     fail_on_data_loss: bool,
     starting_offsets: str,
     records_max: int,
     codec: str,
-    api: str | None,
-    api_key_file: Path | None,
-    master: str | None,
-    as_json: bool,
+    service: ServiceOptions,
 ) -> None:
-    """Load what the log has had since the last load into a table, as Parquet by topic and hour.
+    """Load new records of the log into a table, as Parquet files by topic, day and hour.
 
-    Data and offsets become visible together, and only at the end. A load that was killed, or that
-    another one was quicker than, has changed nothing: run it again.
+    Data and offsets become visible together, at the end of the load. A load that was killed, or
+    whose commit lost against another load, has changed nothing: run it again.
     """
     from logbroker.client.raw import EARLIEST, LATEST
     from spark_jobs.jobs.load import LoadRequest
     from spark_jobs.jobs.load import load as run_load
     from spark_jobs.session import session_on_demand
 
-    with plain_refusals(), told("load", table, service_address(api, api_key_file)) as run:
+    with exit_on_errors(), reporting_run("load", job.table, service.address()) as run:
         request = LoadRequest(
-            properties=client_properties(bootstrap_servers, client_config),
-            choice=_choice(topics, subscribe_pattern),
-            table=table,
+            properties=log.client_properties(),
+            choice=topics.choice(),
+            table=job.table,
             may_lose=not fail_on_data_loss,
             first_start=EARLIEST if starting_offsets == "earliest" else LATEST,
             records_max=records_max,
             codec=codec,
         )
-        with session_on_demand("load", master=master) as session:
+        with session_on_demand("load", master=job.master) as session:
             try:
                 report = run_load(request, session)
             except (DataLost, TopicReplaced) as loss:
-                raise type(loss)(f"{loss}\n{_WAYS_ON}") from loss
-        run.facts = _facts(report)
-    _tell(report, as_json)
+                raise type(loss)(f"{loss}\n{_LOSS_ADVICE}") from loss
+        run.summary = _summary(report)
+    _print_report(report, as_json=job.as_json)
 
 
-def _choice(topics: str | None, pattern: str | None) -> "Subscribed | Matching":
-    from spark_jobs.offsets.limits import Matching, Subscribed
+def _summary(report: "LoadReport") -> RunSummary:
+    from spark_jobs.jobs.load_report import manifest_report
 
-    if (topics is None) == (pattern is None):
-        raise InvalidOption("one of --topics and --subscribe-pattern says what to load")
-    if pattern is not None:
-        return Matching(regex("--subscribe-pattern", pattern))
-    names = name_list(topics or "")
-    if not names:
-        raise InvalidOption("--topics is empty")
-    return Subscribed(names)
-
-
-def _facts(report: "LoadReport") -> Facts:
-    from spark_jobs.jobs.load_report import facts
-
-    found = facts(report)
+    found = manifest_report(report)
     names = ("records", "readBytes", "files", "fileBytes")
-    return Facts(
+    return RunSummary(
         {
             "version": report.version,
             **{name: found[name] for name in names},
@@ -153,11 +163,11 @@ def _facts(report: "LoadReport") -> Facts:
     )
 
 
-def _tell(report: "LoadReport", as_json: bool) -> None:
-    from spark_jobs.jobs.load_report import document, lines
+def _print_report(report: "LoadReport", *, as_json: bool) -> None:
+    from spark_jobs.jobs.load_report import report_json, report_lines
 
     if as_json:
-        echo_json(document(report))
+        echo_json(report_json(report))
         return
-    for line in lines(report):
+    for line in report_lines(report):
         click.echo(line)

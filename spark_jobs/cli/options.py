@@ -1,50 +1,124 @@
-"""What the commands share: where the log is, where a table is, which Spark, and how they say no."""
+"""Options that several commands share, and how commands report errors."""
 
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from functools import wraps
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import click
 
 from logbroker.errors import ConfigurationError
 from spark_jobs.errors import InvalidOption, PipelineError
 
-CLIENT_CONFIG: Final = click.Path(path_type=Path, exists=True, dir_okay=False)
+EXIT_FAILURE: Final = 1
+EXIT_USAGE: Final = 2
 
-bootstrap_servers_option = click.option(
-    "--bootstrap-servers",
-    metavar="HOST:PORT,...",
-    envvar="REWIND_BOOTSTRAP_SERVERS",
-    required=True,
-    show_envvar=True,
-    help="Where to find the log.",
+Command = Callable[..., Any]
+
+
+def option_group(
+    parameter: str, group: type, *options: Callable[[Command], Command]
+) -> Callable[[Command], Command]:
+    """A decorator that adds options to a command and passes their values as one argument.
+
+    `group` is a dataclass whose fields are named as the options' parameters.
+    """
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def run(**values: Any) -> Any:
+            members = {field.name: values.pop(field.name) for field in fields(group)}
+            return command(**{parameter: group(**members)}, **values)
+
+        decorated: Command = run
+        for option in reversed(options):
+            decorated = option(decorated)
+        return decorated
+
+    return decorate
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """The table of a job, Spark's master, and the format of the report."""
+
+    table: str
+    master: str | None
+    as_json: bool
+
+
+job_options = option_group(
+    "job",
+    JobOptions,
+    click.option(
+        "--table",
+        metavar="URI",
+        required=True,
+        help="URI of the table: a folder that all machines share (/PATH, file:///PATH), or "
+        "hdfs://HOST:PORT/PATH.",
+    ),
+    click.option(
+        "--master",
+        metavar="MASTER",
+        help="Spark master, such as spark://HOST:7077, yarn or local[2]. Omit with spark-submit, "
+        "which sets it.",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Print JSON."),
 )
-client_config_option = click.option(
-    "--client-config",
-    type=CLIENT_CONFIG,
-    help="A file of NAME=VALUE lines for the Kafka client, such as of TLS and SASL. Files that it "
-    "names have to be on every machine that runs tasks.",
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """How to connect to the log."""
+
+    bootstrap_servers: str
+    client_config: Path | None
+
+    def client_properties(self) -> dict[str, str]:
+        """The properties of the Kafka client.
+
+        Raises:
+            InvalidOption: the file has a line that is not a property.
+        """
+        properties: dict[str, str] = {}
+        try:
+            if self.client_config is not None:
+                from logbroker.client.properties import read_lines
+
+                properties = read_lines("--client-config", self.client_config)
+        except ConfigurationError as error:
+            raise InvalidOption(str(error)) from error
+        return {**properties, "bootstrap.servers": self.bootstrap_servers}
+
+
+log_options = option_group(
+    "log",
+    LogOptions,
+    click.option(
+        "--bootstrap-servers",
+        metavar="HOST:PORT,...",
+        envvar="REWIND_BOOTSTRAP_SERVERS",
+        required=True,
+        show_envvar=True,
+        help="Addresses of brokers.",
+    ),
+    click.option(
+        "--client-config",
+        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        help="A file of NAME=VALUE properties for the Kafka client, such as TLS and SASL settings. "
+        "Files that it names must exist on every machine that runs tasks.",
+    ),
 )
-table_option = click.option(
-    "--table",
-    metavar="URI",
-    required=True,
-    help="The table: a folder that every machine has (/PATH, file:///PATH), or "
-    "hdfs://HOST:PORT/PATH.",
-)
-master_option = click.option(
-    "--master",
-    metavar="MASTER",
-    help="Spark's master, such as spark://HOST:7077, yarn, local[2]; spark-submit has its own.",
-)
+
 quarantine_option = click.option(
     "--quarantine-table",
     metavar="URI",
-    help="The table of what cannot be read.  [default: beside the other, with _quarantine]",
+    help="Table of unreadable records.  [default: the output table's URI with _quarantine]",
 )
 origin_option = click.option(
     "--origin",
@@ -53,67 +127,47 @@ origin_option = click.option(
     default="local",
     show_default=True,
     show_envvar=True,
-    help="The data centre whose log this is, as the service has it in REWIND_ORIGIN.",
+    help="Data centre of this log: the value of REWIND_ORIGIN in the service.",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def client_properties(bootstrap_servers: str, client_config: Path | None) -> dict[str, str]:
-    """The properties of the Kafka client, by both options.
-
-    Raises:
-        InvalidOption: the file has a line that is no property.
-    """
-    properties: dict[str, str] = {}
-    try:
-        if client_config is not None:
-            from logbroker.client.properties import read_lines
-
-            properties = read_lines("--client-config", client_config)
-    except ConfigurationError as error:
-        raise InvalidOption(str(error)) from error
-    return {**properties, "bootstrap.servers": bootstrap_servers}
-
-
-def name_list(names: str) -> tuple[str, ...]:
-    """The names of a list with commas between them."""
+def split_names(names: str) -> tuple[str, ...]:
+    """The distinct names of a comma-separated list."""
     return tuple(dict.fromkeys(filter(None, (name.strip() for name in names.split(",")))))
 
 
-def regex(option: str, pattern: str) -> re.Pattern[str]:
-    """The pattern that `option` names.
+def compile_pattern(option: str, pattern: str) -> re.Pattern[str]:
+    """The regular expression that is the value of `option`.
 
     Raises:
-        InvalidOption: it is none.
+        InvalidOption: it does not compile.
     """
     try:
         return re.compile(pattern)
     except re.error as error:
-        raise InvalidOption(f"{option} is {pattern!r}, which is no pattern: {error}") from error
+        raise InvalidOption(
+            f"{option} is {pattern!r}; allowed are regular expressions: {error}"
+        ) from error
 
 
-@contextmanager
-def plain_refusals() -> Iterator[None]:
-    """Tell an error of the pipeline in one line on standard error, and end with its exit code."""
-    try:
-        yield
-    except InvalidOption as error:
-        refuse(error, MISUSED)
-    except PipelineError as error:
-        refuse(error)
-
-
-def echo_json(value: object) -> None:
-    """Print a value for scripts."""
-    click.echo(json.dumps(value, indent=2))
-
-
-REFUSED: Final = 1
-MISUSED: Final = 2
-
-
-def refuse(reasons: object, exit_code: int = REFUSED) -> NoReturn:
-    """Tell the reasons, one a line, and end."""
+def exit_with_error(reasons: object, exit_code: int = EXIT_FAILURE) -> NoReturn:
+    """Print each line of the reasons to standard error, and exit."""
     for line in str(reasons).splitlines():
         click.echo(f"rewind-jobs: {line}", err=True)
     sys.exit(exit_code)
+
+
+@contextmanager
+def exit_on_errors() -> Iterator[None]:
+    """Print a pipeline error without a traceback, and exit with its code."""
+    try:
+        yield
+    except InvalidOption as error:
+        exit_with_error(error, EXIT_USAGE)
+    except PipelineError as error:
+        exit_with_error(error)
+
+
+def echo_json(value: object) -> None:
+    """Print a value as JSON."""
+    click.echo(json.dumps(value, indent=2))

@@ -1,111 +1,130 @@
-"""`rewind-jobs restore`: events that the log has deleted, back for replays of the archive."""
+"""`rewind-jobs restore`: publishes deleted events again for replays of the archive."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
 import click
 
 from spark_jobs.cli.options import (
-    bootstrap_servers_option,
-    client_config_option,
-    client_properties,
-    json_option,
-    master_option,
-    plain_refusals,
-    table_option,
+    JobOptions,
+    LogOptions,
+    exit_on_errors,
+    job_options,
+    log_options,
+    option_group,
 )
-from spark_jobs.cli.run_reports import api_key_file_option, service_address
+from spark_jobs.cli.run_reports import ServiceOptions, api_key_file_option
 from spark_jobs.errors import InvalidOption
 
 _TIME: Final = click.DateTime(["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d", "%Y%m%d%H%M"])
 
 
+@dataclass(frozen=True, slots=True)
+class WindowOptions:
+    """A webhook and a window to restore manually."""
+
+    webhook: str | None
+    start: datetime | None
+    end: datetime | None
+
+    def window(self) -> tuple[str, int, int] | None:
+        """The webhook's id and the window `[start, end)` in ms; None if no option is given.
+
+        Raises:
+            InvalidOption: an option is missing, or the window is empty.
+        """
+        if self.webhook is None and self.start is None and self.end is None:
+            return None
+        if self.webhook is None or self.start is None or self.end is None:
+            raise InvalidOption("--webhook, --from and --to are required together")
+        if self.end <= self.start:
+            raise InvalidOption(f"--to is {self.end}; allowed are times after --from, {self.start}")
+        return self.webhook, _ms(self.start), _ms(self.end)
+
+
+_service_options = option_group(
+    "service",
+    ServiceOptions,
+    click.option(
+        "--api",
+        metavar="URL",
+        help="The replay service, whose waiting replays are restored and which gets the results.",
+    ),
+    api_key_file_option,
+)
+_window_options = option_group(
+    "manual",
+    WindowOptions,
+    click.option("--webhook", metavar="ID", help="Manual restore: the webhook."),
+    click.option("--from", "start", type=_TIME, help="Manual restore: start of the window, UTC."),
+    click.option(
+        "--to", "end", type=_TIME, help="Manual restore: end of the window, UTC, exclusive."
+    ),
+)
+
+
 @click.command()
-@table_option
-@bootstrap_servers_option
-@client_config_option
+@job_options
+@log_options
+@_service_options
 @click.option(
-    "--api",
-    metavar="URL",
-    help="The replay service, which says what is to be restored, and is told what was.",
+    "--once",
+    is_flag=True,
+    help="Exit once all waiting replays are processed, instead of checking every minute.",
 )
-@api_key_file_option
-@click.option(
-    "--once", is_flag=True, help="End when all that waits is done; else look each minute."
-)
-@click.option("--webhook", metavar="ID", help="By hand: the events of this webhook.")
-@click.option("--from", "start", type=_TIME, help="By hand: from this time, UTC, on.")
-@click.option("--to", "end", type=_TIME, help="By hand: and before this one.")
-@click.option(
-    "--topic", default="delivery_archive", show_default=True, help="Where they are published to."
-)
+@_window_options
+@click.option("--topic", default="delivery_archive", show_default=True, help="Topic to publish to.")
 @click.option(
     "--replication-factor",
     type=click.IntRange(-1, 100),
     default=-1,
     show_default=True,
-    help="Of that topic, when it is made; -1 is the log's own default.",
+    help="Replication factor of that topic if it is created; -1 is the broker's default.",
 )
-@master_option
-@json_option
 def restore(
-    table: str,
-    bootstrap_servers: str,
-    client_config: Path | None,
-    api: str | None,
-    api_key_file: Path | None,
+    job: JobOptions,
+    log: LogOptions,
+    service: ServiceOptions,
     once: bool,
-    webhook: str | None,
-    start: datetime | None,
-    end: datetime | None,
+    manual: WindowOptions,
     topic: str,
     replication_factor: int,
-    master: str | None,
-    as_json: bool,
 ) -> None:
     """Publish deleted events again, from the raw table, for replays that wait for them.
 
-    With --api, the service is asked which replays wait, and told where their events lie. What no
-    replay needs any more is deleted from the topic, which else keeps everything. By hand, with
-    --webhook, --from and --to, nobody is asked, and nothing deleted. The exit code is 1 when the
-    table lacks something.
+    With --api, it lists the waiting replays, reports the offsets of their events, and deletes from
+    the topic what no replay needs any more; the topic has no retention of its own. A manual
+    restore, with --webhook, --from and --to, neither uses the service nor deletes anything. The
+    exit code is 1 if the table lacks events.
     """
-    from spark_jobs.cli.restore_loop import Rounds, restore_window
+    from spark_jobs.cli.restore_loop import RestoreLoop, restore_window
     from spark_jobs.jobs.restore.archive import ArchiveTopic
     from spark_jobs.jobs.restore.job import Restore, restore_all
     from spark_jobs.jobs.restore.service import ReplayService
     from spark_jobs.session import session_on_demand
 
-    with plain_refusals():
-        properties = client_properties(bootstrap_servers, client_config)
-        by_hand = _by_hand(webhook, start, end)
-        if (api is None) == (by_hand is None):
-            raise InvalidOption("one of --api and --webhook, --from, --to says what to restore")
-        address = service_address(api, api_key_file)
+    with exit_on_errors():
+        properties = log.client_properties()
+        window = manual.window()
+        if (service.api is None) == (window is None):
+            raise InvalidOption("either --api, or --webhook with --from and --to, is required")
+        address = service.address()
         archive = ArchiveTopic(topic, properties, replication_factor)
-        with session_on_demand("restore", master=master) as session:
-            if by_hand is not None:
-                restore_window(Restore(table, archive, session), by_hand, properties, as_json)
+        with session_on_demand("restore", master=job.master) as session:
+            if window is not None:
+                restorer = Restore(job.table, archive, session)
+                restore_window(restorer, window, properties, as_json=job.as_json)
             if address is None:
                 return
-            with ReplayService(address.url, address.key) as service:
-                rounds = Rounds(
-                    lambda: restore_all(service, archive, table, session), table, address, as_json
+            with ReplayService(address.url, address.key) as replays:
+                loop = RestoreLoop(
+                    lambda: restore_all(replays, archive, job.table, session),
+                    job.table,
+                    address,
+                    job.as_json,
                 )
-                rounds.once() if once else rounds.for_ever()
-
-
-def _by_hand(
-    webhook: str | None, start: datetime | None, end: datetime | None
-) -> tuple[str, int, int] | None:
-    if webhook is None and start is None and end is None:
-        return None
-    if webhook is None or start is None or end is None:
-        raise InvalidOption("--webhook, --from and --to go together")
-    if end <= start:
-        raise InvalidOption(f"--to is {end}; allowed is a time after --from, {start}")
-    return webhook, _ms(start), _ms(end)
+                loop.run_once() if once else loop.run_forever()
 
 
 def _ms(moment: datetime) -> int:

@@ -1,4 +1,4 @@
-"""What `rewind-jobs restore` runs: one window by hand, or rounds for the replays that wait."""
+"""What `rewind-jobs restore` runs: a manual restore, or a loop over waiting replays."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -9,98 +9,108 @@ import click
 
 from logbroker.client.partitioner import partition_for_key
 from logbroker.client.raw import LATEST, RawCluster, TopicPartition
-from spark_jobs.cli.options import echo_json, refuse
-from spark_jobs.cli.run_reports import told
+from spark_jobs.cli.options import echo_json, exit_with_error
+from spark_jobs.cli.run_reports import reporting_run
 from spark_jobs.errors import PipelineError
-from spark_jobs.jobs.restore.job import DELIVERY_LOG, Done, Restore, Restored, Wanted
-from spark_jobs.jobs.service import Facts, ServiceAddress
-from spark_jobs.log.client_errors import translated
+from spark_jobs.jobs.delivery_records import DELIVERY_LOG
+from spark_jobs.jobs.restore.job import Restore, RestoredRange, RestoreRequest, RestoreResult
+from spark_jobs.jobs.service import RunSummary, ServiceAddress
+from spark_jobs.log.client_errors import translate_client_errors
 
 PAUSE_S: Final = 60.0
 
 LATE_MS: Final = 15 * 60_000
-"""By hand, records are looked for up to the first that is so much younger than the window."""
+"""A manual restore searches up to the first record that is this much younger than the window."""
 
 
 def restore_window(
-    restore: Restore, window: tuple[str, int, int], properties: Mapping[str, str], as_json: bool
+    restore: Restore,
+    window: tuple[str, int, int],
+    properties: Mapping[str, str],
+    *,
+    as_json: bool,
 ) -> None:
-    """Restore a webhook's window, `[start, end)` in milliseconds, and print where it is."""
-    wanted = _located(window, properties)
-    if (missing := restore.lacking(wanted)) is not None:
-        refuse(f"not restored, for the table lacks some of it: {missing}")
-    place = restore.bring(wanted)
+    """Restore a webhook's window, `[start, end)` in ms, and print its offsets."""
+    request = _locate_window(window, properties)
+    if (missing := restore.missing_text(request)) is not None:
+        exit_with_error(f"not restored; the table lacks records: {missing}")
+    restored = restore.publish_window(request)
     if as_json:
-        echo_json(Done("", place).document()["restored"])
+        echo_json(RestoreResult("", restored).document()["restored"])
     else:
-        click.echo(_place(place))
+        click.echo(_range_text(restored))
 
 
-def _located(window: tuple[str, int, int], properties: Mapping[str, str]) -> Wanted:
-    """Where the window's records were in the log."""
+def _locate_window(window: tuple[str, int, int], properties: Mapping[str, str]) -> RestoreRequest:
+    """The partition of the window's records, and the offset that they are below."""
     webhook, start_ms, end_ms = window
-    with translated("the log cannot be asked"), RawCluster(properties) as cluster:
+    with (
+        translate_client_errors("offsets cannot be looked up"),
+        RawCluster(properties) as cluster,
+    ):
         partitions = len(cluster.topics([DELIVERY_LOG])[DELIVERY_LOG].partitions)
         place = TopicPartition(DELIVERY_LOG, partition_for_key(webhook.encode(), partitions))
         below = cluster.offsets({place: end_ms + LATE_MS})[place]
         if below is None:
             below = cluster.offsets({place: LATEST})[place] or 0
-    return Wanted(webhook, start_ms, end_ms, place.partition, below)
+    return RestoreRequest(webhook, start_ms, end_ms, place.partition, below)
 
 
 @dataclass(frozen=True)
-class Rounds:
-    """Does what waits, as often as it is asked to, and tells the service how each round went."""
+class RestoreLoop:
+    """Processes the waiting replays, once or every minute, and reports each round."""
 
-    run: Callable[[], Iterator[Done]]
+    restore: Callable[[], Iterator[RestoreResult]]
     table: str
     service: ServiceAddress
     as_json: bool
 
-    def once(self) -> None:
-        """Do all that waits; the process ends with 1 if the table lacks some of it."""
-        with told("restore", self.table, self.service) as run:
-            run.facts = found = _tell(self.run(), self.as_json)
-        if missing := found.summary["missing"]:
-            refuse(f"{missing} replays wait on, for the table lacks some of their windows")
+    def run_once(self) -> None:
+        """Process all waiting replays; exit with 1 if the table lacks some of their events."""
+        with reporting_run("restore", self.table, self.service) as run:
+            run.summary = summary = _print_results(self.restore(), as_json=self.as_json)
+        if missing := summary.counts["missing"]:
+            exit_with_error(
+                f"{missing} replays are still waiting: the table lacks events of their windows"
+            )
 
-    def for_ever(self) -> None:
-        """Look each minute."""
+    def run_forever(self) -> None:
+        """Process the waiting replays every minute."""
         while True:
             try:
-                with told("restore", self.table, self.service) as run:
-                    found = _tell(self.run(), self.as_json)
-                    # That nothing waits is what most rounds find.
-                    run.facts = found if any(found.summary.values()) else None
+                with reporting_run("restore", self.table, self.service) as run:
+                    summary = _print_results(self.restore(), as_json=self.as_json)
+                    # Most rounds have nothing to do.
+                    run.summary = summary if any(summary.counts.values()) else None
             except PipelineError as error:
-                # It may be better the next time, and others than those before may wait then.
+                # The next round may succeed, and may have other replays.
                 click.echo(f"rewind-jobs: {error}", err=True)
             time.sleep(PAUSE_S)
 
 
-def _tell(found: Iterator[Done], as_json: bool) -> Facts:
-    """Print what became of each, as it comes, and count it."""
+def _print_results(results: Iterator[RestoreResult], *, as_json: bool) -> RunSummary:
+    """Print each result as it arrives, and count them."""
     restored = records = missing = 0
-    for done in found:
-        missing += done.missing is not None
-        if done.restored is not None:
+    for result in results:
+        missing += result.missing is not None
+        if result.restored is not None:
             restored += 1
-            records += done.restored.records
+            records += result.restored.records
         if as_json:
-            echo_json(done.document())
+            echo_json(result.document())
         else:
-            click.echo(f"{done.replay_id}: {_in_words(done)}")
-    return Facts({"restored": restored, "records": records, "missing": missing})
+            click.echo(f"{result.replay_id}: {_result_text(result)}")
+    return RunSummary({"restored": restored, "records": records, "missing": missing})
 
 
-def _in_words(done: Done) -> str:
-    if done.restored is not None:
-        return _place(done.restored)
-    return "does not wait any more" if done.missing is None else f"missing: {done.missing}"
+def _result_text(result: RestoreResult) -> str:
+    if result.restored is not None:
+        return _range_text(result.restored)
+    return "no longer waiting" if result.missing is None else f"missing: {result.missing}"
 
 
-def _place(place: Restored) -> str:
+def _range_text(restored: RestoredRange) -> str:
     return (
-        f"{place.records} records restored to partition {place.partition}, offsets {place.start} "
-        f"to {place.end}"
+        f"{restored.records} records restored to partition {restored.partition}, offsets "
+        f"{restored.start} to {restored.end}"
     )

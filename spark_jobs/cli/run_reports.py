@@ -1,89 +1,97 @@
-"""What the commands tell the replay service at their end, if they are to."""
+"""Reports the result of a command to the replay service, if `--api` is given."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
+from spark_jobs.cli.options import option_group
 from spark_jobs.errors import InvalidOption, PipelineError
-from spark_jobs.jobs.service import Facts, JobRun, ServiceAddress, how_it_ended, tell
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+from spark_jobs.jobs.service import JobRun, RunSummary, ServiceAddress, outcome_of, report_run
 
 api_key_file_option = click.option(
     "--api-key-file",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="A file with an operator's key.",
+    help="A file with an operator key.",
 )
 
 
-def service_options(command: _Command) -> _Command:
-    """The options `api` and `api_key_file`, as `service_address` reads them."""
-    api_option = click.option(
-        "--api", metavar="URL", help="The replay service, which is told how the run ended."
-    )
-    return api_option(api_key_file_option(command))
+@dataclass(frozen=True, slots=True)
+class ServiceOptions:
+    """Where the replay service is, and the file of the key for it."""
+
+    api: str | None
+    api_key_file: Path | None
+
+    def address(self) -> ServiceAddress | None:
+        """The address of the service; None without `--api`.
+
+        Raises:
+            InvalidOption: the URL or the key is malformed, or there is a key and no URL.
+        """
+        if self.api is None:
+            if self.api_key_file is not None:
+                raise InvalidOption(f"--api-key-file is {self.api_key_file}, but --api is missing")
+            return None
+        file = self.api_key_file
+        key = "" if file is None else file.read_text("utf-8", "replace").strip()
+        return ServiceAddress(self.api, key)
 
 
-def service_address(api: str | None, api_key_file: Path | None) -> ServiceAddress | None:
-    """The service that the options name; None for none.
-
-    Raises:
-        InvalidOption: the URL is none, the key cannot be one, or is for no service.
-    """
-    if api is None:
-        if api_key_file is not None:
-            raise InvalidOption(f"--api-key-file is {api_key_file}, and --api names no service")
-        return None
-    key = "" if api_key_file is None else api_key_file.read_text("utf-8", "replace").strip()
-    return ServiceAddress(api, key)
+service_options = option_group(
+    "service",
+    ServiceOptions,
+    click.option(
+        "--api", metavar="URL", help="The replay service, to which the run's result is reported."
+    ),
+    api_key_file_option,
+)
 
 
 @dataclass(slots=True)
-class Run:
-    """A run that goes on. Without `facts`, one that ends well is not worth telling of."""
+class ReportedRun:
+    """A run in progress; a successful run without a `summary` is not reported."""
 
-    facts: Facts | None = None
+    summary: RunSummary | None = None
 
 
 @contextmanager
-def told(job: str, table: str, service: ServiceAddress | None) -> Iterator[Run]:
-    """Tells `service` at the end how the run within ended, whether by an error or well.
+def reporting_run(job: str, table: str, service: ServiceAddress | None) -> Iterator[ReportedRun]:
+    """Report the result of the block to `service`: its summary, or the error that ended it.
 
-    A service that is away, or will not hear of it, is a line on standard error and nothing else.
-    A run that is killed, or interrupted by hand, tells nothing.
+    A failed report is a line on standard error and nothing else. A run that is killed or
+    interrupted is not reported.
     """
-    run, started_ms = Run(), _now_ms()
+    run, started_ms = ReportedRun(), _now_ms()
 
-    def end(outcome: str, facts: Facts) -> None:
+    def report(outcome: str, summary: RunSummary) -> None:
         if service is not None:
-            _tell(service, JobRun(job, table, outcome, facts, started_ms, _now_ms()))
+            _report(service, JobRun(job, table, outcome, summary, started_ms, _now_ms()))
 
     try:
         yield run
     except Exception as error:
-        end(how_it_ended(error), Facts({"error": _in_words(error)}))
+        report(outcome_of(error), RunSummary({"error": _error_text(error)}))
         raise
-    if run.facts is not None:
-        end("done", run.facts)
+    if run.summary is not None:
+        report("done", run.summary)
 
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _in_words(error: Exception) -> str:
-    # What was foreseen says what is wrong, and no secret; of others, standard error tells more.
+def _error_text(error: Exception) -> str:
+    # The texts of our own errors hold no secrets; those of others might.
     return str(error) if isinstance(error, PipelineError) else type(error).__name__
 
 
-def _tell(service: ServiceAddress, run: JobRun) -> None:
+def _report(service: ServiceAddress, run: JobRun) -> None:
     try:
-        tell(service, run)
+        report_run(service, run)
     except PipelineError as error:
         (first, *_) = str(error).splitlines()
-        click.echo(f"rewind-jobs: the service was not told of this run: {first}", err=True)
+        click.echo(f"rewind-jobs: this run was not reported to the service: {first}", err=True)

@@ -1,39 +1,29 @@
-"""`rewind-jobs windowed-counts`: events per type and window, while they come."""
-
-from pathlib import Path
+"""`rewind-jobs windowed-counts`: counts events per type and window continuously."""
 
 import click
 
 from spark_jobs.cli.options import (
-    bootstrap_servers_option,
-    client_config_option,
-    client_properties,
-    json_option,
-    master_option,
-    plain_refusals,
+    JobOptions,
+    LogOptions,
+    exit_on_errors,
+    job_options,
+    log_options,
     quarantine_option,
-    table_option,
 )
-from spark_jobs.cli.stream_options import (
-    BatchTotals,
-    Duration,
-    session_settings,
-    stream_options,
-    stream_run,
-)
+from spark_jobs.cli.stream_options import BatchTotals, Duration, QueryOptions, query_options
 
 
 @click.command()
-@bootstrap_servers_option
+@job_options
+@log_options
 @click.option(
-    "--topics", metavar="TOPIC,...", default="events", show_default=True, help="What is counted."
+    "--topics", metavar="TOPIC,...", default="events", show_default=True, help="Topics to count."
 )
-@table_option
 @quarantine_option
 @click.option(
     "--to-topic",
     metavar="TOPIC",
-    help="Publish counts as well, at least once each: of a key, the last value counts.",
+    help="Also publish counts to this topic, at least once: the last value of a key counts.",
 )
 @click.option(
     "--window",
@@ -41,7 +31,7 @@ from spark_jobs.cli.stream_options import (
     type=Duration(1),
     default="1 minute",
     show_default=True,
-    help="How long a window is.",
+    help="Length of a window.",
 )
 @click.option(
     "--watermark",
@@ -49,61 +39,43 @@ from spark_jobs.cli.stream_options import (
     type=Duration(0),
     default="10 minutes",
     show_default=True,
-    help="How much later than the latest event one may come and be counted. Windows are written "
-    "when no such event can come any more.",
+    help="How much older than the latest event a counted event may be. A window is written once "
+    "the watermark has passed its end.",
 )
-@stream_options
-@client_config_option
-@master_option
-@json_option
+@query_options
 def windowed_counts(
-    bootstrap_servers: str,
+    job: JobOptions,
+    log: LogOptions,
     topics: str,
-    table: str,
     quarantine_table: str | None,
     to_topic: str | None,
     window_s: int,
     watermark_s: int,
-    checkpoint: str,
-    available_now: bool,
-    trigger_s: int | None,
-    starting_offsets: str,
-    offsets_max: int | None,
-    fail_on_data_loss: bool,
-    state_partitions: int,
-    client_config: Path | None,
-    master: str | None,
-    as_json: bool,
+    query: QueryOptions,
 ) -> None:
-    """Count events per type and window of their own time, to a table and maybe to a topic.
+    """Count events per type and window of event time, into a table and optionally a topic.
 
-    The table has each window once, whatever crashes. Events that come too late are in no window,
-    and their number is told. An event's type is its header event-type, or else the member `type`
-    of its JSON object; what has neither goes to the quarantine.
+    The table has each window exactly once. Events behind the watermark are in no window; their
+    number is reported. The type of an event is its header event-type, or else the member `type`
+    of its JSON object. Records without a type go to the quarantine.
     """
-    from spark_jobs.jobs.derived_tables import quarantine_of
-    from spark_jobs.jobs.streaming import StreamSource
+    from spark_jobs.jobs.derived_tables import quarantine_uri
     from spark_jobs.jobs.windowed_counts.job import CountedBatch, WindowedCounts
     from spark_jobs.session import running_session
 
     totals = BatchTotals(CountedBatch._fields[1:])
-    with plain_refusals():
-        job = WindowedCounts(
-            source=StreamSource(
-                client_properties(bootstrap_servers, client_config),
-                starting_offsets,
-                fail_on_data_loss,
-                offsets_max,
-            ),
+    with exit_on_errors():
+        counting = WindowedCounts(
+            source=query.source(log.client_properties()),
             topics=topics,
-            run=stream_run(checkpoint, trigger_s, available_now=available_now),
-            table=table,
-            quarantine_table=quarantine_table or quarantine_of(table),
+            run=query.run(),
+            table=job.table,
+            quarantine_table=quarantine_table or quarantine_uri(job.table),
             window_s=window_s,
             watermark_s=watermark_s,
             to_topic=to_topic,
         )
-        settings = session_settings(state_partitions)
-        with running_session("windowed-counts", master=master, settings=settings) as session:
-            job.count(session, totals.tell)
-    totals.show(as_json=as_json)
+        settings = query.session_settings()
+        with running_session("windowed-counts", master=job.master, settings=settings) as session:
+            counting.run_query(session, totals.print_batch)
+    totals.print_totals(as_json=job.as_json)

@@ -1,4 +1,4 @@
-"""Record batches, as the log holds them, turned into columns; pure."""
+"""Decodes record batches of the log into columns. Pure."""
 
 from spark_jobs.decode.batch_table import UnreadableBatch
 from spark_jobs.decode.chunks import DecodedChunk, decode

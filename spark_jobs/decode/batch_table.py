@@ -1,4 +1,4 @@
-"""The headers of all batches of a chunk of log, as columns: see `logbroker.records.batch`."""
+"""The headers of all batches in a chunk of the log, as columns: see `logbroker.records.batch`."""
 
 import struct
 from typing import Final, NamedTuple
@@ -39,23 +39,23 @@ _BASE_OFFSET: Final = struct.Struct(">q")
 _BATCH_LENGTH: Final = struct.Struct(">i")
 _BATCH_LENGTH_AT: Final = 8
 _MAGIC_AT: Final = 16
-"""Where every version of the format, back to magic 0, has its magic."""
+"""The position of the magic byte in all versions of the format, since magic 0."""
 
 _OFFSET_MAX: Final = 2**63 - 1
 
 
 class UnreadableBatch(CorruptBatch):
-    """A batch whose records cannot be had, between others that may be well."""
+    """A batch whose records cannot be read; other batches may be intact."""
 
     def __init__(self, base_offset: int, next_offset: int, fault: str) -> None:
         super().__init__(f"batch at {base_offset}: {fault}")
         self.base_offset = base_offset
         self.next_offset = next_offset
-        """Where to read on behind it."""
+        """The offset after it."""
 
 
 class BatchTable(NamedTuple):
-    """An element a batch, in their order; batches lie from `positions` to `ends` in their chunk."""
+    """One element per batch, in order; a batch is from `positions` to `ends` in its chunk."""
 
     positions: Longs
     ends: Longs
@@ -70,37 +70,36 @@ class BatchTable(NamedTuple):
 
     @property
     def next_offsets(self) -> Longs:
-        """Offsets just past the last record of each."""
+        """The offset after the last record of each batch."""
         return self.base_offsets + self.last_offset_deltas + 1
 
     @property
     def is_append_time(self) -> Flags:
-        """Whether all its records have its `max_timestamps`, the broker's time of append."""
+        """Whether all records have the batch's `max_timestamps`, the broker's append time."""
         return self._has(TIMESTAMP_TYPE_FLAG)
 
     @property
     def is_control(self) -> Flags:
-        """Whether it holds a marker, not data."""
+        """Whether the batch is a marker without data."""
         return self._has(CONTROL_FLAG)
 
     @property
     def is_transactional(self) -> Flags:
-        """Whether it belongs to a transaction."""
+        """Whether the batch belongs to a transaction."""
         return self._has(TRANSACTIONAL_FLAG)
 
     def fault(self, index: int, fault: str) -> UnreadableBatch:
-        """The error that names a batch, which matches its CRC."""
+        """The error for a batch that matches its CRC."""
         return self._unreadable(index, fault, self.next_offsets[index])
 
     def crc_fault(self, index: int) -> UnreadableBatch:
-        """The error that names a batch, which does not match its CRC.
+        """The error for a batch that does not match its CRC.
 
-        Then the number of its offsets may be wrong, too: where the next one has come along, that
-        tells better where it begins.
+        Its number of offsets may be wrong, too, so the next batch's base offset is used if known.
         """
         is_last = index + 1 == len(self.base_offsets)
-        behind = self.next_offsets[index] if is_last else self.base_offsets[index + 1]
-        return self._unreadable(index, "it does not match its CRC", behind)
+        following = self.next_offsets[index] if is_last else self.base_offsets[index + 1]
+        return self._unreadable(index, "CRC mismatch", following)
 
     def _unreadable(self, index: int, fault: str, next_offset: np.int64) -> UnreadableBatch:
         return UnreadableBatch(int(self.base_offsets[index]), int(next_offset), fault)
@@ -109,19 +108,19 @@ class BatchTable(NamedTuple):
         return (self.attributes & flag).astype(np.bool_)
 
     def part(self, start: int, end: int) -> "BatchTable":
-        """Those of the indexes [start, end)."""
+        """The batches with indexes [start, end)."""
         return BatchTable(*(column[start:end] for column in self))
 
 
 def read_table(view: memoryview) -> BatchTable:
-    """The headers of all whole batches in `view`; one that is cut by its end is left out.
+    """The headers of all complete batches in `view`; a truncated last one is omitted.
 
     Raises:
-        CorruptBatch: a batch is older than magic 2, or its header cannot be.
+        CorruptBatch: a batch is older than magic 2, or has an invalid header.
     """
     positions = np.array(_positions(view), np.int64)
-    rooms = max(len(view) - HEADER_BYTES + 1, 0)
-    headers = np.ndarray((rooms,), _HEADER, view, strides=(1,))[positions]
+    positions_max = max(len(view) - HEADER_BYTES + 1, 0)
+    headers = np.ndarray((positions_max,), _HEADER, view, strides=(1,))[positions]
     table = BatchTable(
         positions,
         positions + LENGTH_PREFIX_BYTES + headers["batch_length"],
@@ -144,17 +143,17 @@ _COLUMNS: Final = (
 
 
 def _positions(view: memoryview) -> list[int]:
-    """Where the batches begin: each says how long it is."""
+    """The start of each batch, found by their lengths."""
     positions: list[int] = []
     position = 0
     while len(view) - position > _MAGIC_AT:
-        # Before the rest of the header: batches of before magic 2 may be shorter than one.
+        # Checked first: batches before magic 2 may be shorter than this header.
         if view[position + _MAGIC_AT] != MAGIC_V2:
             magic = view[position + _MAGIC_AT]
             raise _fault(view, position, f"has magic {magic}; allowed is {MAGIC_V2}")
         (length,) = _BATCH_LENGTH.unpack_from(view, position + _BATCH_LENGTH_AT)
         if length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
-            raise _fault(view, position, f"announces {length} bytes")
+            raise _fault(view, position, f"has length {length}")
         after = position + LENGTH_PREFIX_BYTES + length
         if after > len(view):
             break
@@ -169,21 +168,21 @@ def _fault(view: memoryview, position: int, fault: str) -> CorruptBatch:
 
 
 def _check(table: BatchTable) -> None:
-    """Refuse headers that would lead to offsets, or to memory, that cannot be."""
+    """Reject headers with impossible offsets or counts, before memory is allocated for them."""
     base_offsets, deltas = table.base_offsets, table.last_offset_deltas
-    _refuse(table, base_offsets < 0, "has a negative offset")
-    _refuse(
+    _reject(table, base_offsets < 0, "has a negative offset")
+    _reject(
         table,
         (deltas < 0) | (base_offsets >= _OFFSET_MAX - deltas),
-        "has a last offset that is none",
+        "has an invalid last offset",
     )
-    is_behind = np.zeros(len(base_offsets), np.bool_)
-    is_behind[1:] = base_offsets[1:] < table.next_offsets[:-1]
-    _refuse(table, is_behind, "does not follow the one before")
-    _refuse(table, table.record_counts < 0, "announces a negative number of records")
+    is_overlapping = np.zeros(len(base_offsets), np.bool_)
+    is_overlapping[1:] = base_offsets[1:] < table.next_offsets[:-1]
+    _reject(table, is_overlapping, "overlaps the previous one")
+    _reject(table, table.record_counts < 0, "has a negative number of records")
 
 
-def _refuse(table: BatchTable, is_bad: Flags, fault: str) -> None:
+def _reject(table: BatchTable, is_bad: Flags, fault: str) -> None:
     if is_bad.any():
         base_offset = table.base_offsets[is_bad.argmax()]
         raise CorruptBatch(f"batch at {base_offset} {fault}")

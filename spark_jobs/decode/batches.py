@@ -1,7 +1,7 @@
-"""The batches of a chunk of log whose records are wanted: checked, decompressed, and in groups.
+"""The wanted batches in a chunk of the log: checked, decompressed and grouped.
 
-Batches whose records are not wanted keep their place, as batches without records, since the
-position of a reader moves over them.
+Unwanted batches keep their place as batches without records, because a reader's position moves
+past them. They are markers of transactions, aborted batches, and batches outside the range.
 """
 
 import struct
@@ -22,7 +22,7 @@ _CODEC_MAX: Final = max(Codec)
 
 
 class PlainBatches(NamedTuple):
-    """Headers, and the decompressed records of each; bodies may be views into the chunk."""
+    """Headers, and the decompressed records of each batch; bodies may be views of the chunk."""
 
     table: BatchTable
     bodies: Sequence[Buffer]
@@ -37,15 +37,15 @@ def plain_batches(
     decompressed_bytes_max: int,
     group_bytes: int,
 ) -> Iterator[PlainBatches]:
-    """The whole batches of `data`, as many together as have `group_bytes`; a larger one is alone.
+    """The complete batches of `data`, in groups of up to `group_bytes`; a larger one is alone.
 
-    Records are given of those batches that may hold an offset in [`start`, `end`), that are no
-    markers and that were not aborted. Batches before these are left out. The first one that begins
-    at `end` or beyond is the last that is given, since it tells that nothing more comes before.
+    Only batches with offsets in [`start`, `end`) that are neither markers nor aborted have records.
+    Earlier batches are omitted. The last batch returned is the first one at `end` or later, which
+    shows that the range is complete.
 
     Raises:
-        CorruptBatch: a batch is older than magic 2, or its offsets do not follow those before.
-        UnreadableBatch: one does not match its CRC, names an unknown codec, or cannot be
+        CorruptBatch: a batch is older than magic 2, or its offsets overlap the previous ones.
+        UnreadableBatch: a batch does not match its CRC, has an unknown codec, or cannot be
             decompressed within the bound.
     """
     view = memoryview(data).cast("B")
@@ -61,7 +61,7 @@ def plain_batches(
 
 
 def _groups(bodies: Iterable[Buffer], bytes_max: int) -> Iterator[tuple[int, list[Buffer]]]:
-    """Bodies together, as long as they fit, and the index of the first of them."""
+    """Groups of bodies that fit in `bytes_max`, and the index of each group's first body."""
     group: list[Buffer] = []
     begin, room = 0, bytes_max
     for index, body in enumerate(bodies):
@@ -80,8 +80,8 @@ def _bodies(
     codecs = table.attributes & COMPRESSION_MASK
     columns = (table.positions, table.ends, table.crcs, codecs)
     batches = zip(is_empty, *(column.tolist() for column in columns), strict=True)
-    for index, (has_none, position, end, crc, codec) in enumerate(batches):
-        if has_none:
+    for index, (is_skipped, position, end, crc, codec) in enumerate(batches):
+        if is_skipped:
             yield b""
             continue
         if crc32c(view[position + CRC_START : end]) != crc:
@@ -99,12 +99,12 @@ def _bodies(
 
 def _decompressed(body: memoryview, codec: int, bytes_max: int) -> bytes:
     if codec > _CODEC_MAX:
-        raise CorruptBatch(f"it names codec {codec}; allowed is 0 to {_CODEC_MAX:d}")
+        raise CorruptBatch(f"codec is {codec}; allowed are 0 to {_CODEC_MAX:d}")
     return decompress(Codec(codec), body, bytes_max)
 
 
 _CONTROL_KEY: Final = struct.Struct(">hh")
-"""Of a marker: version, and the type. Source: KIP-98, "Control Records"."""
+"""Key of a marker: version and type. Source: KIP-98, "Control Records"."""
 
 _ABORT: Final = 0
 _MARKER_BYTES_MAX: Final = 2**16
@@ -112,10 +112,10 @@ _MARKER_BYTES_MAX: Final = 2**16
 
 
 def is_dropped(view: memoryview, table: BatchTable, aborted: Sequence[tuple[int, int]]) -> Flags:
-    """Whether each batch of `table`, which lie in `view`, is a marker or was aborted.
+    """Whether each batch of `table`, located in `view`, is a marker or aborted.
 
-    `aborted` has the producer id and the first offset of each aborted transaction: it counts from
-    that offset on, until its producer's abort marker.
+    `aborted` has the producer id and first offset of each aborted transaction, which extends to its
+    producer's abort marker.
 
     Raises:
         UnreadableBatch: a marker that ends one of these cannot be read.
@@ -128,7 +128,7 @@ def is_dropped(view: memoryview, table: BatchTable, aborted: Sequence[tuple[int,
     to_come = sorted(aborted, key=lambda transaction: transaction[1], reverse=True)
     producers: set[int] = set()
     last_offsets = (table.base_offsets + table.last_offset_deltas).tolist()
-    # Batches outside transactions belong to none, whoever wrote them.
+    # Batches outside transactions are never aborted, whatever their producer.
     for index in np.flatnonzero(table.is_control | table.is_transactional).tolist():
         while to_come and to_come[-1][1] <= last_offsets[index]:
             producers.add(to_come.pop()[0])
@@ -150,5 +150,5 @@ def _is_abort(view: memoryview, table: BatchTable, index: int) -> bool:
         key = decode_records(batch, _MARKER_BYTES_MAX)[0].key
         _, kind = _CONTROL_KEY.unpack_from(key or b"")
     except (CorruptBatch, IndexError, struct.error) as error:
-        raise table.fault(index, f"it is no marker: {error}") from None
+        raise table.fault(index, f"malformed marker: {error}") from None
     return bool(kind == _ABORT)

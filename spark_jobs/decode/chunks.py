@@ -1,4 +1,4 @@
-"""A chunk of log, as a broker sends it, turned into Arrow columns without an object a record."""
+"""Decodes a chunk of the log into Arrow columns, without a Python object per record."""
 
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple
@@ -17,16 +17,16 @@ from spark_jobs.decode.spans import SPANS_BYTES_MAX, Spans
 from spark_jobs.decode.varints import PADDING, Longs, VarintBytes
 
 CHUNK_BYTES: Final = 4 * 2**20
-"""Small enough for the caches of a processor, large enough that calls of numpy cost nothing."""
+"""Fits in processor caches, and is large enough to amortise numpy's overhead per call."""
 
 
 class DecodedChunk(NamedTuple):
-    """Records in offset order, an element a record; a column that was not asked for is None.
+    """Records in offset order, one element per record; a column that was not requested is None.
 
-    No column refers to the bytes that were decoded. `timestamps_ms` are milliseconds since 1970, -1
-    for none; `timestamp_types` are 0 for the producer's time and 1 for the broker's. `keys` and
-    `values` are binary, `headers` a list<element: struct<key: string, value: binary>>, null for a
-    record that has none. `next_offset` is where to read on.
+    No column refers to the decoded bytes. `timestamps_ms` are milliseconds since 1970, -1 for none;
+    `timestamp_types` are 0 for the producer's time and 1 for the broker's. `keys` and `values` are
+    binary, `headers` is list<element: struct<key: string, value: binary>>, null for a record
+    without. `next_offset` is the offset after the chunk.
     """
 
     offsets: Longs
@@ -50,20 +50,20 @@ def decode(
 ) -> Iterator[DecodedChunk]:
     """The records of `data` with offsets in [`start`, `end`), in chunks of about `chunk_bytes`.
 
-    `data` are batches one after the other, of which the first may begin before `start`; one at the
-    end that is cut is left out. It stays the caller's, who may put other bytes there once the last
-    chunk was taken. `wanted` are the columns to gather, of "key", "value" and "headers"; other
-    names say nothing. `aborted` has the producer id and first offset of each aborted transaction
-    that `data` may hold: their records are left out, as are the markers of transactions anyhow.
+    `data` is consecutive batches, of which the first may begin before `start`; a truncated last one
+    is omitted. The caller owns it, and may reuse it after the last chunk. `wanted` are the columns
+    to gather, of "key", "value" and "headers"; other names are ignored. `aborted` has the producer
+    id and first offset of each aborted transaction in `data`; their records are omitted, and so are
+    transaction markers.
 
-    A chunk may have no records. `next_offset` of the last one is where to read on, and without any
-    chunk it is `start`. A chunk has `chunk_bytes` of decompressed records and at most one record
-    more; meanwhile the whole of one batch is kept, which may have `decompressed_bytes_max`.
+    A chunk may be empty. The last `next_offset` is where to continue; without any chunk it is
+    `start`. A chunk exceeds `chunk_bytes` of decompressed records by at most one record. One whole
+    batch is held meanwhile, up to `decompressed_bytes_max`.
 
     Raises:
-        UnreadableBatch: a batch cannot be read; the message names its base offset. Of batches
-            before it, those of the same chunk were not given.
-        CorruptBatch: the same, and its header does not even tell where the next one is.
+        UnreadableBatch: a batch cannot be read; the message has its base offset. Preceding batches
+            of the same chunk were not returned.
+        CorruptBatch: the same, and the next batch cannot be located.
     """
     assert max(decompressed_bytes_max, chunk_bytes) + len(PADDING) <= SPANS_BYTES_MAX
     groups = plain_batches(
@@ -87,7 +87,7 @@ def decode(
 def _chunk(
     records: RecordBytes, offset_min: int, offsets_wanted: tuple[int, int], wanted: frozenset[str]
 ) -> DecodedChunk:
-    """The wanted ones of `records`; `next_offset` is just past all of them, wanted or not."""
+    """The wanted part of `records`; `next_offset` is after all of them."""
     numbers, data = VarintBytes(records.data), pa.py_buffer(records.data)
     fields = read_fields(records, numbers)
     offsets = _offsets(records, fields, offset_min)
@@ -114,15 +114,15 @@ def _offsets(records: RecordBytes, fields: Fields, offset_min: int) -> Longs:
     deltas, ends = fields.offset_deltas, fields.ends
     bases = np.repeat(records.batches.base_offsets, records.counts)
     lasts = np.repeat(records.batches.last_offset_deltas, records.counts)
-    records.check((deltas < 0) | (deltas > lasts), ends, "a record's offset is none of its batch")
+    records.check((deltas < 0) | (deltas > lasts), ends, "a record's offset is outside its batch")
     offsets = bases + deltas
-    is_behind = np.diff(offsets, prepend=offset_min - 1) <= 0
-    records.check(is_behind, ends, "a record's offset is not above that of the one before")
+    is_descending = np.diff(offsets, prepend=offset_min - 1) <= 0
+    records.check(is_descending, ends, "a record's offset is not above the previous one")
     return offsets
 
 
 def _times(records: RecordBytes, deltas: Longs) -> tuple[Longs, npt.NDArray[np.int8]]:
-    """Every record's time, and who gave it; sums beyond 64 bits wrap, as they do in Java."""
+    """Time and timestamp type of each record; sums beyond 64 bits wrap, as in Java."""
     batches, counts = records.batches, records.counts
     is_append = batches.is_append_time
     bases = np.where(is_append, batches.max_timestamps, batches.base_timestamps)

@@ -1,4 +1,4 @@
-"""The columns that records are read into: those of Spark's Kafka connector, as Arrow has them."""
+"""The columns that records are read into: those of Spark's Kafka connector, as Arrow types."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -19,19 +19,19 @@ TYPES: Final = {
     "timestampType": pa.int32(),
     "headers": HEADERS,
 }
-"""Every column that there is, in the connector's order; all may be null, as there."""
+"""All columns in the connector's order; all are nullable, as in the connector."""
 
 
 TIME_MS_MIN: Final = -62_135_596_800_000
 TIME_MS_MAX: Final = 253_402_300_799_999
-"""Of the years 1 to 9999, which Spark's timestamps and Python's are made for."""
+"""The bounds are the years 1 to 9999, the range of timestamps in Spark and Python."""
 
 
 def timestamps(times_ms: npt.NDArray[np.int64]) -> pa.Array:
-    """Times in ms since 1970 as the column `timestamp`; of other years, the nearest time that fits.
+    """The column `timestamp` from ms since 1970, limited to the years 1 to 9999.
 
-    The log takes any number for a time. Many are too large for microseconds, and the rest would
-    fail whoever reckons with them.
+    The log accepts any number as a time. Some overflow in microseconds, and others are out of range
+    for readers.
     """
     return pa.array(np.clip(times_ms, TIME_MS_MIN, TIME_MS_MAX) * 1_000).view(TYPES["timestamp"])
 

@@ -1,4 +1,4 @@
-"""The fields of many records at once: numbers, and where keys, values and headers lie."""
+"""The fields of many records at once: numbers, and the spans of keys, values and headers."""
 
 from typing import Final, NamedTuple
 
@@ -13,7 +13,7 @@ NULL: Final = -1
 
 
 class Fields(NamedTuple):
-    """One element a record; headers lie in [`headers_at`, `ends`), their count first."""
+    """One element per record; headers are in [`headers_at`, `ends`), with their count first."""
 
     offset_deltas: Longs
     timestamp_deltas: Longs
@@ -23,7 +23,7 @@ class Fields(NamedTuple):
     ends: Longs
 
     def part(self, start: int, end: int) -> "Fields":
-        """Those of the indexes [start, end)."""
+        """The records with indexes [start, end)."""
         return Fields(
             self.offset_deltas[start:end],
             self.timestamp_deltas[start:end],
@@ -35,20 +35,20 @@ class Fields(NamedTuple):
 
 
 def read_fields(records: RecordBytes, numbers: VarintBytes) -> Fields:
-    """The fields of `records`, all but their headers, which are not looked at.
+    """The fields of `records`, without parsing headers.
 
     Raises:
-        UnreadableBatch: a record is not as long as it says, or a field reaches past its end.
+        UnreadableBatch: a record has another length than stated, or a field exceeds it.
     """
     ends = np.empty_like(records.starts)
     ends[:-1], ends[-1:] = records.starts[1:], records.end
     lengths, body, is_bad = numbers.int32(records.starts)
     is_bad |= body + lengths != ends
-    records.check(is_bad, ends, "a record is not as long as it says")
+    records.check(is_bad, ends, "a record's length is wrong")
     timestamp_deltas, position, is_bad = numbers.int64(body + _ATTRIBUTES_BYTES)
-    records.check(is_bad, ends, "a record's time is no number")
+    records.check(is_bad, ends, "a record's time is invalid")
     offset_deltas, position, is_bad = numbers.int32(position)
-    records.check(is_bad, ends, "a record's offset is no number")
+    records.check(is_bad, ends, "a record's offset is invalid")
     keys = _spans_inside(records, numbers, position, ends)
     values = _spans_inside(records, numbers, keys.ends, ends)
     return Fields(offset_deltas, timestamp_deltas, keys, values, values.ends, ends)
@@ -59,12 +59,12 @@ def _spans_inside(
 ) -> Spans:
     spans, is_bad = read_spans(numbers, at)
     is_bad |= spans.ends >= record_ends
-    records.check(is_bad, record_ends, "a record's key or value reaches past its end")
+    records.check(is_bad, record_ends, "a record's key or value exceeds the record")
     return spans
 
 
 def read_spans(numbers: VarintBytes, at: Longs) -> tuple[Spans, Flags]:
-    """Byte strings behind their lengths, -1 for null; and which have a length that is none."""
+    """Length-prefixed byte strings, -1 for null, and which lengths are invalid."""
     lengths, starts, is_bad = numbers.int32(at)
     is_null = lengths == NULL
     is_bad |= lengths < NULL

@@ -1,7 +1,7 @@
 """Headers of many records as an Arrow column of lists.
 
-The first headers of all records are read together, then their second ones, and so on. A few records
-with more headers than the others are read to their end one by one: a round must pay for itself.
+The first headers of all records are read together, then the second ones, and so on. When few
+records have headers left, the rest is read one by one, because a round has a fixed cost.
 """
 
 from typing import Final
@@ -19,18 +19,18 @@ from spark_jobs.decode.varints import Longs, VarintBytes
 _HEADER: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 
 HEADERS: Final = pa.list_(pa.field("element", _HEADER))
-"""The type that Spark has for its Kafka connector's `headers`."""
+"""The type of `headers` in Spark's Kafka connector."""
 
 _HEADER_BYTES_MIN: Final = 2
 """An empty key and a null value."""
 
 HEADERS_MAX: Final = 2**20
-"""Of one record. Two bytes of a batch that was compressed well become some forty of an array."""
+"""Per record. Two bytes of a well-compressed batch become about forty bytes of an array."""
 
 _ROUND_MIN: Final = 32
-"""With fewer records left, a round costs more than a walk in Python."""
+"""With fewer records left, a round costs more than a loop in Python."""
 
-_FAULT: Final = "a record's headers are damaged, or end elsewhere than the record"
+_FAULT: Final = "a record's headers are malformed"
 
 
 def read_headers(
@@ -39,7 +39,7 @@ def read_headers(
     """The headers of each record, in their order; null for a record without.
 
     Raises:
-        UnreadableBatch: headers end elsewhere than their record, or a key is null.
+        UnreadableBatch: headers do not end with their record, or a key is null.
     """
     counts, at, is_bad = numbers.int32(fields.headers_at)
     is_bad |= (counts < 0) | (counts * _HEADER_BYTES_MIN > fields.ends - at)
@@ -59,7 +59,7 @@ def read_headers(
 
 
 class _FlatHeaders:
-    """Where the headers of all records lie: record after record, each one's in their order."""
+    """The spans of all headers, record after record."""
 
     def __init__(self, records: RecordBytes, numbers: VarintBytes, count: int) -> None:
         self._records = records
@@ -114,13 +114,13 @@ class _FlatHeaders:
         return after
 
     def column(self, data: pa.Buffer) -> pa.Array:
-        """All headers as one column of structures."""
+        """All headers as one column of structs."""
         keys, values = _text(self._keys.gather(data)), self._values.gather(data)
         return pa.StructArray.from_arrays([keys, values], fields=list(_HEADER))
 
 
 def _kept(numbers: Longs, left: Longs) -> Longs:
-    """Those of the records that have headers left."""
+    """The elements of records with headers left."""
     return numbers if left.all() else numbers[left > 0]
 
 
@@ -138,6 +138,5 @@ def _text(keys: pa.Array) -> pa.Array:
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:
-        # As Java reads it: nobody checks keys where they come in, and one that is no UTF-8 must
-        # not keep a whole chunk from being read.
+        # As in Java: brokers do not check keys, and one that is not UTF-8 must not block a chunk.
         return pa.array([key.decode(errors="replace") for key in keys.to_pylist()], pa.string())

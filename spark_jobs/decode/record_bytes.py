@@ -1,4 +1,10 @@
-"""Records of one or more batches in one piece of memory, with the places where they begin."""
+"""Records of one or more batches in one buffer, and where each record starts.
+
+Each record has its length first, so the starts are found by following lengths. Many batches are
+followed in step, with one numpy call for the next record of all of them; few batches are followed
+one by one in Python. Negative short lengths are detected later, when all lengths are parsed at
+once. Each step moves forward, whatever the bytes are.
+"""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple, cast
@@ -13,17 +19,17 @@ from spark_jobs.decode.batches import PlainBatches
 from spark_jobs.decode.varints import PADDING, Flags, Longs
 
 _RECORD_BYTES_MIN: Final = 7
-"""Length, attributes, time, offset, and of a null key, a null value and no headers a byte each."""
+"""One byte each for length, attributes, time, offset, null key, null value and header count."""
 
 _BATCHES_IN_STEP_MIN: Final = 50
-"""On average over all rounds: a round costs as much as the walk over so many records in Python."""
+"""The mean over all rounds: a round costs as much as following this many records in Python."""
 
 
 class RecordBytes(NamedTuple):
-    """Records that lie one after the other in `data`, which ends with `PADDING`.
+    """Consecutive records in `data`, which ends with `PADDING`.
 
-    `starts` are their positions, and `end` is just past the last one. They belong to `batches`,
-    whose records begin at `bodies`; `counts` says how many of each are here.
+    `starts` are their positions, and `end` is after the last one. They belong to `batches`, whose
+    records begin at `bodies`; `counts` has the number of records of each.
     """
 
     data: bytes
@@ -33,39 +39,39 @@ class RecordBytes(NamedTuple):
     bodies: Longs
     counts: Longs
     has_last: bool
-    """Whether the last record of the last batch is here."""
+    """Whether the last record of the last batch is included."""
 
     def check(self, is_bad: Flags, ends: Longs, fault: str) -> None:
-        """Name the batch of the first record that is bad; `ends` are those of the records.
+        """Raise the error for the first bad record; `ends` are the records' ends.
 
         Raises:
-            UnreadableBatch: one is.
+            UnreadableBatch: a record is bad.
         """
         if is_bad.any():
             raise self.fault(int(ends[is_bad.argmax()]), fault)
 
     def fault(self, end: int, fault: str) -> UnreadableBatch:
-        """The error that names the batch of the record that ends at `end`."""
+        """The error for the batch of the record that ends at `end`."""
         index = int(np.searchsorted(self.bodies, end - 1, side="right")) - 1
         return self.batches.fault(index, fault)
 
 
-_NOT_AS_ANNOUNCED: Final = "its records are not as many as it announces, or are cut off"
+_WRONG_COUNT: Final = "record count or record lengths are wrong"
 
 
 def record_bytes(batches: PlainBatches, bytes_max: int) -> Iterator[RecordBytes]:
-    """The records of `batches`: all at once, or those of a single one in parts of `bytes_max`.
+    """The records of `batches` at once, or those of a single batch in parts of `bytes_max`.
 
-    A part has its last record whole, so it may be larger by nearly that.
+    A part ends with a whole record, so it may exceed the size by that record.
 
     Raises:
-        UnreadableBatch: a batch's records are not as many, or not as long, as it says.
+        UnreadableBatch: a batch has other numbers of records or bytes than stated.
     """
     sizes = np.array([len(body) for body in batches.bodies], np.int64)
-    # Before anything is made in the size that a batch only announces.
+    # Checked before memory is allocated for the stated number of records.
     is_bad = batches.table.record_counts * _RECORD_BYTES_MIN > sizes
     if is_bad.any():
-        raise batches.table.fault(int(is_bad.argmax()), _NOT_AS_ANNOUNCED)
+        raise batches.table.fault(int(is_bad.argmax()), _WRONG_COUNT)
     data = b"".join([*batches.bodies, PADDING])
     if len(sizes) == 1:
         yield from _parts(data, batches.table, bytes_max)
@@ -80,18 +86,18 @@ def _all_of(data: bytes, batches: BatchTable, ends: Longs) -> RecordBytes:
     if counts.sum() >= counts.max() * _BATCHES_IN_STEP_MIN:
         starts = walk_in_step(data, counts, bodies, ends)
     if starts is None:
-        starts = _one_by_one(data, batches, bodies, ends)
+        starts = _walk_each(data, batches, bodies, ends)
     return RecordBytes(data, starts, int(ends[-1]), batches, bodies, counts, has_last=True)
 
 
-def _one_by_one(data: bytes, batches: BatchTable, bodies: Longs, ends: Longs) -> Longs:
+def _walk_each(data: bytes, batches: BatchTable, bodies: Longs, ends: Longs) -> Longs:
     starts: list[int] = []
     counts = batches.record_counts.tolist()
     places = zip(bodies.tolist(), ends.tolist(), strict=True)
     for index, (body, end) in enumerate(places):
         found, position = _walk(data, body, end, batches, index)
         if len(found) != counts[index] or position != end:
-            raise batches.fault(index, _NOT_AS_ANNOUNCED)
+            raise batches.fault(index, _WRONG_COUNT)
         starts += found
     return _longs(starts)
 
@@ -104,7 +110,7 @@ def _parts(data: bytes, batch: BatchTable, bytes_max: int) -> Iterator[RecordByt
         left -= len(starts)
         has_last = position >= end
         if position > end or left < 0 or (has_last and left):
-            raise batch.fault(0, _NOT_AS_ANNOUNCED)
+            raise batch.fault(0, _WRONG_COUNT)
         here = np.zeros(1, np.int64), np.array([len(starts)])
         yield RecordBytes(data, _longs(starts), position, batch, *here, has_last)
 
@@ -116,9 +122,9 @@ def _walk(
         starts, position = walk(data, begin, end)
     except CorruptBatch as error:
         raise batches.fault(index, str(error)) from None
-    # Before each of millions that are next to nothing takes its place in twenty columns.
+    # Checked before millions of tiny records are put in twenty columns.
     if len(starts) * _RECORD_BYTES_MIN > position - begin:
-        raise batches.fault(index, "its records are too short to be any")
+        raise batches.fault(index, "records are too short")
     return starts, position
 
 
@@ -127,10 +133,10 @@ def _longs(numbers: list[int]) -> Longs:
 
 
 def walk(data: bytes, position: int, end: int) -> tuple[list[int], int]:
-    """Where the records begin that begin in [`position`, `end`), and the end of the last one.
+    """The starts of the records that begin in [`position`, `end`), and the end of the last one.
 
     Raises:
-        CorruptBatch: a length of three bytes and more is negative or does not fit 32 bits.
+        CorruptBatch: a length of three or more bytes is negative or exceeds 32 bits.
     """
     starts: list[int] = []
     add = starts.append
@@ -142,11 +148,11 @@ def walk(data: bytes, position: int, end: int) -> tuple[list[int], int]:
             # 2 + (high << 7 | low - 128) / 2, as in `_steps`.
             position += (high << 6) + (low >> 1) - 62
         else:
-            position = _end_of_long_one(data, position)
+            position = _end_of_long_record(data, position)
     return starts, position
 
 
-def _end_of_long_one(data: bytes, position: int) -> int:
+def _end_of_long_record(data: bytes, position: int) -> int:
     length, body = read_varint(data, position)
     if length < 0:
         raise CorruptBatch(f"a record has length {length}")
@@ -154,10 +160,10 @@ def _end_of_long_one(data: bytes, position: int) -> int:
 
 
 def walk_in_step(data: bytes, counts: Longs, bodies: Longs, ends: Longs) -> Longs | None:
-    """Where the records of all batches begin, or None where this way cannot tell.
+    """The starts of all batches' records, or None if this method cannot determine them.
 
-    A batch has `counts` records from `bodies` to `ends`, and the batches lie one after the other.
-    None is for lengths of three bytes and more, and for batches that are not as announced.
+    A batch has `counts` records from `bodies` to `ends`, and batches are consecutive. The result is
+    None for lengths of three or more bytes, and for batches with wrong counts.
     """
     words = np.ndarray(shape=(len(data) - 1,), dtype="<u2", buffer=data, strides=(1,))
     by_count = np.argsort(-counts, kind="stable")
@@ -174,7 +180,7 @@ def walk_in_step(data: bytes, counts: Longs, bodies: Longs, ends: Longs) -> Long
 
 
 def _steps() -> npt.NDArray[np.int64]:
-    """Bytes to the next record, by the first two bytes of this one as a little-endian number."""
+    """Bytes to the next record, by the first two bytes of a record as a little-endian number."""
     low, high = np.arange(2**16) & 0xFF, np.arange(2**16) >> 8
     of_one_byte = 1 + (low >> 1)
     of_two_bytes = np.where(high < 0x80, 2 + (high << 6 | (low & 0x7F) >> 1), _TOO_LONG)
@@ -182,6 +188,6 @@ def _steps() -> npt.NDArray[np.int64]:
 
 
 _TOO_LONG: Final = 2**31
-"""Leads past the end, where no batch ends."""
+"""Leads past the end of every batch."""
 
 _STEPS: Final = _steps()

@@ -1,8 +1,8 @@
-"""Zig-zag varints at many positions at once.
+"""Decodes zig-zag varints at many positions at once.
 
 Eight bytes are gathered at each position as one little-endian number. The lowest byte without its
-high bit ends the varint; its groups of seven bits are moved together in three steps. Only numbers
-of nine or ten bytes, which hardly ever occur, are read one by one.
+high bit ends the varint; its groups of seven bits are joined in three steps. Only rare numbers of
+nine or ten bytes are read one by one.
 """
 
 from typing import Final, NamedTuple
@@ -14,8 +14,9 @@ from logbroker.errors import CorruptBatch
 from logbroker.records.varint import read_varlong
 
 PADDING: Final = bytes(64)
-"""Must follow the last record: one that is cut inside its numbers is read past its end, by three
-numbers of at most ten bytes and the eight bytes of a gather, before its end is checked."""
+"""Follows the last record. A truncated record is read past its end, by three numbers of at most ten
+bytes and the eight bytes of a gather, before its end is checked.
+"""
 
 Longs = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
@@ -30,7 +31,7 @@ _ONE: Final = np.uint64(1)
 
 
 class Varints(NamedTuple):
-    """Numbers, the positions just past each, and which of them are none: cut or too large."""
+    """Numbers, the positions after each, and which are invalid: truncated or too large."""
 
     values: Longs
     after: Longs
@@ -38,7 +39,7 @@ class Varints(NamedTuple):
 
 
 class VarintBytes:
-    """Bytes that end with `PADDING`, and hold varints at positions that the caller knows."""
+    """Bytes that end with `PADDING`, with varints at known positions."""
 
     __slots__ = ("_data", "_words")
 
@@ -49,20 +50,20 @@ class VarintBytes:
         )
 
     def int32(self, at: Longs) -> Varints:
-        """The numbers of at most 32 bits that begin at `at`."""
+        """The 32-bit numbers at positions `at`."""
         folded, sizes = _folded(self._words[at])
         is_bad = (sizes > _INT32_BYTES_MAX) | (folded > _UINT32_MAX)
         return Varints(_unfolded(folded), at + sizes, is_bad)
 
     def int64(self, at: Longs) -> Varints:
-        """The numbers of at most 64 bits that begin at `at`."""
+        """The 64-bit numbers at positions `at`."""
         folded, sizes = _folded(self._words[at])
         numbers = Varints(_unfolded(folded), at + sizes, np.zeros(len(at), np.bool_))
         for index in np.flatnonzero(sizes > _WORD_BYTES).tolist():
-            self._read_long_one(numbers, index, int(at[index]))
+            self._read_long_number(numbers, index, int(at[index]))
         return numbers
 
-    def _read_long_one(self, numbers: Varints, index: int, at: int) -> None:
+    def _read_long_number(self, numbers: Varints, index: int, at: int) -> None:
         try:
             numbers.values[index], numbers.after[index] = read_varlong(self._data, at)
         except CorruptBatch:
@@ -70,7 +71,7 @@ class VarintBytes:
 
 
 def _folded(words: Words) -> tuple[Words, npt.NDArray[np.uint8]]:
-    """The numbers before their sign is unfolded, and their bytes; more than 8: not the number."""
+    """The zig-zag encoded numbers and their sizes; a number is wrong if its size exceeds 8."""
     ends = ~words & _HIGH_BITS
     below_end = (ends & (~ends + _ONE)) - _ONE
     sizes = (np.bitwise_count(below_end) >> 3) + 1
@@ -85,7 +86,7 @@ _STEPS: Final = (
     (np.uint64(2), np.uint64(0x00003FFF00003FFF), np.uint64(0x3FFF00003FFF0000)),
     (np.uint64(4), np.uint64(0x000000000FFFFFFF), np.uint64(0x0FFFFFFF00000000)),
 )
-"""Groups of 7 bits in 8 become groups of 14 in 16, of 28 in 32, of 56 in 64."""
+"""Join groups of 7 bits in 8 to groups of 14 in 16, of 28 in 32, and of 56 in 64."""
 
 
 def _unfolded(folded: Words) -> Longs:

@@ -1,1 +1,1 @@
-"""What each job does, without its command line."""
+"""The jobs, without their command lines."""

@@ -1,4 +1,4 @@
-"""The audit of a day: from the raw table, a row for each window and producer, and sums of them."""
+"""The audit of a day: compares the raw table with audit reports, and stores the result."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -12,9 +12,8 @@ from logbroker.client.audit_format.report import WINDOW_MS_MAX
 from spark_jobs.contracts import AUDIT, RECORDS
 from spark_jobs.errors import InvalidOption
 from spark_jobs.jobs.audit_comparison import MISSING, AuditScope, compare
-from spark_jobs.jobs.days import bounds_ms
-from spark_jobs.jobs.derived_tables import open_source, replace_day
-from spark_jobs.jobs.execution import kept
+from spark_jobs.jobs.derived_tables import day_bounds_ms, open_source, replace_day
+from spark_jobs.jobs.execution import cached
 from spark_jobs.jobs.load_position import read_times
 from spark_jobs.tables import Snapshot, read_table
 
@@ -23,11 +22,11 @@ COUNTS: Final = ("published", "loaded", "missing", "duplicated", "uncovered")
 _RFC_3339: Final = "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"
 
 WORST_MAX: Final = 20
-"""Windows with losses that are named; the table has all."""
+"""Maximum number of windows with losses in the report; the table has all."""
 
 
 class TopicTotal(NamedTuple):
-    """All windows of a topic and a status."""
+    """The sums over all windows of a topic and a status."""
 
     topic: str
     status: str
@@ -36,24 +35,26 @@ class TopicTotal(NamedTuple):
 
 
 class AuditedDay(NamedTuple):
-    """What an audit found, and where the rows of it are."""
+    """The result of an audit."""
 
     day: date
     totals: list[TopicTotal]
     worst: list[dict[str, Any]]
-    """Windows with the most losses."""
+    """The windows with the most missing messages."""
 
     is_whole: bool
-    """Whether what producers say was loaded up to the end of the day, and some time beyond: else
-    nothing is known of what they say later."""
+    """Whether the topic `audit` was loaded past the end of the day plus the lateness.
+
+    Otherwise producers may report further messages of the day.
+    """
 
     @property
     def missing(self) -> int:
-        """Messages that were published and not loaded, and should have been by now."""
+        """The number of published messages that should have been loaded and are not."""
         return sum(each.counts["missing"] for each in self.totals if each.status == MISSING)
 
     def as_json(self) -> dict[str, Any]:
-        """What scripts are told."""
+        """The result as JSON."""
         return {
             "day": self.day.isoformat(),
             "missing": self.missing,
@@ -68,27 +69,27 @@ class AuditedDay(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LoadAudit:
-    """Which table is audited, and where the report goes; without topics, all that are loaded."""
+    """An audit of some topics of a table; without topics, of all that are loaded."""
 
     table: str
     report_table: str
     topics: tuple[str, ...]
     lateness_ms: int
 
-    def of_day(self, spark: SparkSession, day: date) -> AuditedDay:
+    def audit_day(self, spark: SparkSession, day: date) -> AuditedDay:
         """Compare the windows that begin on a day, and replace the report of that day.
 
         Raises:
-            InvalidOption: the topic `audit`, or one that was named, is not in the table.
-            RunSuperseded: another run wrote to the report meanwhile.
+            InvalidOption: the topic `audit`, or a named one, is not in the table.
+            RunSuperseded: another run has written the report at the same time.
         """
         source, head = open_source(self.table)
         scope = self._scope(head, day)
         rows = self._compared(spark, scope, head.version)
-        with kept(rows):
-            heard_ms = read_times(head.position)[AUDIT_TOPIC]
-            is_whole = heard_ms >= scope.end_ms + scope.lateness_ms
-            found = AuditedDay(day, _totals(rows), _worst(rows), is_whole)
+        with cached(rows):
+            reported_until_ms = read_times(head.position)[AUDIT_TOPIC]
+            is_whole = reported_until_ms >= scope.end_ms + scope.lateness_ms
+            result = AuditedDay(day, _totals(rows), _worst(rows), is_whole)
             replace_day(
                 rows,
                 self.report_table,
@@ -99,9 +100,9 @@ class LoadAudit:
                     "source": {"uri": source.store.uri, "version": head.version},
                     "day": day.isoformat(),
                 },
-                report=found.as_json(),
+                report=result.as_json(),
             )
-        return found
+        return result
 
     def _scope(self, head: Snapshot, day: date) -> AuditScope:
         loaded = read_times(head.position)
@@ -109,10 +110,10 @@ class LoadAudit:
         for topic in (AUDIT_TOPIC, *wanted):
             if topic not in loaded:
                 raise InvalidOption(
-                    f"table is {self.table}, which has no topic {topic}; it has "
+                    f"table {self.table} has no topic {topic}; allowed are "
                     f"{', '.join(sorted(loaded))}: load {topic} into it"
                 )
-        start_ms, end_ms = bounds_ms(day)
+        start_ms, end_ms = day_bounds_ms(day)
         as_of_ms = {topic: loaded[topic] for topic in wanted}
         return AuditScope(start_ms, end_ms, as_of_ms, self.lateness_ms)
 
@@ -122,7 +123,7 @@ class LoadAudit:
             self.table,
             RECORDS,
             topics=[AUDIT_TOPIC],
-            # They are told after their windows, by producers whose clocks may be slow.
+            # Reported after their windows, by producers whose clocks may be slow.
             start_ms=scope.start_ms - scope.lateness_ms,
             version=version,
         )
@@ -131,8 +132,8 @@ class LoadAudit:
             self.table,
             RECORDS,
             topics=list(scope.as_of_ms),
-            # Where the broker gives records their times, they are later than their marks, or a
-            # bit earlier where its clock is slow.
+            # With append times, records are later than their marks, or slightly earlier if the
+            # broker's clock is slow.
             start_ms=scope.start_ms - scope.lateness_ms,
             end_ms=scope.end_ms + WINDOW_MS_MAX,
             version=version,
@@ -152,5 +153,5 @@ def _totals(rows: DataFrame) -> list[TopicTotal]:
 def _worst(rows: DataFrame) -> list[dict[str, Any]]:
     lost = rows.where(sql.col("status") == MISSING).orderBy(sql.desc("missing"), "window")
     window = sql.date_format("window", _RFC_3339).alias("window")
-    told = lost.limit(WORST_MAX).select("topic", window, "producer", *COUNTS)
-    return [row.asDict() for row in told.collect()]
+    worst = lost.limit(WORST_MAX).select("topic", window, "producer", *COUNTS)
+    return [row.asDict() for row in worst.collect()]

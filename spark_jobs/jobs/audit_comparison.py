@@ -1,15 +1,15 @@
-"""Whether everything that producers say they published was loaded: sets of sequences, in Spark.
+"""Compares published with loaded messages as sets of sequence numbers, in Spark.
 
-For each topic, window and producer, P are the sequences that monitoring events of the topic `audit`
-tell, and L those that the marks of the loaded records have:
+For each topic, window and producer, P are the sequences in the reports of the topic `audit`, and L
+those in the marks of the loaded records:
 
     missing = P - L      uncovered = L - P      duplicated = records loaded - |L|
 
-Sets are bitmaps in blocks, united and counted where they lie: what the driver sees is a row for
-each window and producer.
+Sets are bitmaps in blocks, united and counted in tasks: the driver gets a row for each window and
+producer.
 
-A mirror brings the word of producers of another data centre, and of their messages maybe only some
-topics: what they tell of a topic counts if any record of that data centre was loaded of it.
+A mirror may copy the audit reports of another data centre's producers and only some of their
+topics. Their reports on a topic count if any record of that data centre was loaded from it.
 
 Source: the 2011 paper, section 5: consumers validate what they received against the monitoring
 events.
@@ -37,7 +37,7 @@ PENDING: Final = "pending"
 UNCOVERED: Final = "uncovered"
 
 _BLOCK_SEQUENCES: Final = 32_768
-"""The bits of a block of Spark's bitmap functions."""
+"""The bits per block of Spark's bitmap functions."""
 
 _MARK: Final = rf"(?s)^(.{{1,{PRODUCER_BYTES_MAX}}}):(\d{{1,15}}):(\d{{1,8}})$"
 
@@ -45,19 +45,19 @@ _WINDOW: Final = ("topic", "producer", "windowMs")
 _BLOCK: Final = (*_WINDOW, "block")
 
 _ORIGIN_HEADERS: Final = ("origin", "mirrored-from")
-"""What a mirror adds to the records that it brings."""
+"""Headers that a mirror adds to copied records."""
 
 _LOCAL: Final = ""
-"""The origin of what no mirror has brought."""
+"""The origin of records that are not mirrored."""
 
 _PUBLISHED: Final = (
-    "origin string, toldMs long, topic string, producer string, windowMs long, windowEndMs long,"
-    " block long, bits binary"
+    "origin string, reportedMs long, topic string, producer string, windowMs long,"
+    " windowEndMs long, block long, bits binary"
 )
 _PUBLISHED_ARROW: Final = pa.schema(
     [
         ("origin", pa.string()),
-        ("toldMs", pa.int64()),
+        ("reportedMs", pa.int64()),
         ("topic", pa.string()),
         ("producer", pa.string()),
         ("windowMs", pa.int64()),
@@ -72,8 +72,8 @@ _PUBLISHED_ARROW: Final = pa.schema(
 class AuditScope:
     """Windows that begin in [start_ms, end_ms) are compared.
 
-    `as_of_ms` says for each topic up to when it was loaded. What a producer told less than
-    `lateness_ms` before that is pending, not missing: the records may be in the next load.
+    `as_of_ms` is the time up to which each topic was loaded. Messages that a producer reported less
+    than `lateness_ms` before it are pending, not missing: the next load may have them.
     """
 
     start_ms: int
@@ -85,7 +85,7 @@ class AuditScope:
 def compare(records: DataFrame, events: DataFrame, scope: AuditScope) -> DataFrame:
     """A row of `contracts.AUDIT` for each topic, window and producer of the topics of `scope`.
 
-    `records` are the loaded records of those topics, `events` those of `audit`; both as
+    `records` are the loaded records of those topics and `events` those of `audit`, both as
     `contracts.RECORDS`.
     """
     topics = list(scope.as_of_ms)
@@ -98,31 +98,31 @@ def compare(records: DataFrame, events: DataFrame, scope: AuditScope) -> DataFra
 
 
 def _published(events: DataFrame) -> DataFrame:
-    """A row for each block that a monitoring event tells of."""
-    brought = sql.filter("headers", lambda each: each["key"].isin(*_ORIGIN_HEADERS))
-    origin = sql.try_element_at(brought, sql.lit(1))["value"].cast("string")
+    """A row for each block of an audit report."""
+    origins = sql.filter("headers", lambda each: each["key"].isin(*_ORIGIN_HEADERS))
+    origin = sql.try_element_at(origins, sql.lit(1))["value"].cast("string")
     values = events.select(
         "value",
         sql.coalesce(origin, sql.lit(_LOCAL)).alias("origin"),
-        sql.unix_millis("timestamp").alias("toldMs"),
+        sql.unix_millis("timestamp").alias("reportedMs"),
     )
-    return values.mapInArrow(_told, _PUBLISHED).withColumns(
+    return values.mapInArrow(_read_reports, _PUBLISHED).withColumns(
         {"records": sql.lit(0), "isLoaded": sql.lit(False)}
     )
 
 
-def _told(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+def _read_reports(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
     for batch in batches:
         for row in batch.to_pylist():
             event = decode(row["value"])
             if isinstance(event, PublishedReport):
-                yield _block_rows(event, row["origin"], row["toldMs"])
+                yield _block_rows(event, row["origin"], row["reportedMs"])
 
 
-def _block_rows(event: PublishedReport, origin: str, told_ms: int) -> "pa.RecordBatch":
+def _block_rows(event: PublishedReport, origin: str, reported_ms: int) -> "pa.RecordBatch":
     common = {
         "origin": origin,
-        "toldMs": told_ms,
+        "reportedMs": reported_ms,
         "topic": event.topic,
         "producer": event.producer,
         "windowMs": event.window_ms,
@@ -134,7 +134,7 @@ def _block_rows(event: PublishedReport, origin: str, told_ms: int) -> "pa.Record
 
 
 def _loaded(records: DataFrame) -> DataFrame:
-    """A row for each block that some record has a mark in; records without a mark count nowhere."""
+    """A row for each block with marked records; records without a mark are ignored."""
     header = sql.try_element_at(
         sql.filter("headers", lambda each: each["key"] == AUDIT_HEADER), sql.lit(1)
     )
@@ -155,7 +155,7 @@ def _loaded(records: DataFrame) -> DataFrame:
         .withColumns(
             {
                 "windowEndMs": sql.lit(None).cast("long"),
-                "toldMs": sql.lit(None).cast("long"),
+                "reportedMs": sql.lit(None).cast("long"),
                 "origin": sql.lit(None).cast("string"),
                 "isLoaded": sql.lit(True),
             }
@@ -164,24 +164,24 @@ def _loaded(records: DataFrame) -> DataFrame:
 
 
 def _windows(blocks: DataFrame) -> DataFrame:
-    """The sizes of P, of L and of both together, and what else is known of each window."""
+    """The sizes of P, L and their union, and the latest times, for each window."""
     counted = blocks.groupBy(*_BLOCK).agg(
         _size_of(~sql.col("isLoaded")).alias("published"),
         _size_of(sql.col("isLoaded")).alias("loaded"),
         sql.bitmap_count(sql.bitmap_or_agg("bits")).alias("either"),
         sql.sum("records").alias("records"),
         sql.max("windowEndMs").alias("windowEndMs"),
-        sql.max("toldMs").alias("toldMs"),
+        sql.max("reportedMs").alias("reportedMs"),
         sql.min("origin").alias("origin"),
     )
     sums = [sql.sum(name).alias(name) for name in ("published", "loaded", "either", "records")]
-    newest = [sql.max(name).alias(name) for name in ("windowEndMs", "toldMs")]
+    newest = [sql.max(name).alias(name) for name in ("windowEndMs", "reportedMs")]
     origin = sql.min("origin").alias("origin")
     return counted.groupBy(*_WINDOW).agg(*sums, *newest, origin)
 
 
 def _expected(windows: DataFrame) -> DataFrame:
-    """The windows without those of other data centres that nothing was loaded of."""
+    """The windows, except those of other data centres from which nothing was loaded."""
     of_producer, of_origin = Window.partitionBy("producer"), Window.partitionBy("topic", "origin")
     origins = windows.withColumn("origin", sql.min("origin").over(of_producer))
     shares = origins.withColumn("share", sql.sum("loaded").over(of_origin))
@@ -199,10 +199,10 @@ def _with_status(windows: DataFrame, scope: AuditScope) -> DataFrame:
     due_ms = as_of[sql.col("topic")] - scope.lateness_ms
     missing = sql.col("either") - sql.col("loaded")
     uncovered = sql.col("either") - sql.col("published")
-    # A producer tells of a window some time after its end.
+    # A producer reports a window some time after its end.
     end_ms = sql.coalesce("windowEndMs", "windowMs")
     status = (
-        sql.when((missing > 0) & (sql.col("toldMs") >= due_ms), PENDING)
+        sql.when((missing > 0) & (sql.col("reportedMs") >= due_ms), PENDING)
         .when(missing > 0, MISSING)
         .when((uncovered > 0) & (end_ms >= due_ms - scope.lateness_ms), PENDING)
         .when(uncovered > 0, UNCOVERED)

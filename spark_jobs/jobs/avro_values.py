@@ -1,4 +1,4 @@
-"""Values in Avro as JSON, in tasks that ask nobody: the driver has looked their schemas up."""
+"""Converts Avro values to JSON in tasks, with schemas that the driver has looked up."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -12,56 +12,60 @@ from logbroker.schemas.reading_errors import RegistryUnavailable, UndecodableVal
 from spark_jobs.errors import InvalidOption, SourceFailed, UndecodableRecord
 
 
-class NoSchema(NamedTuple):
-    """Why there is no schema of an id to read with."""
+class MissingSchema(NamedTuple):
+    """Why the schema of an id is not available."""
 
     reason: str
 
 
 SCHEMAS_MAX: Final = 10_000
-"""Ids that a run asks for, the lowest first: values full of garbage name a new one each."""
+"""Maximum of schema ids looked up in a run, the lowest first: corrupt values may have any id."""
 
-_ONE_TOO_MANY: Final = NoSchema(f"its schema's id is above the lowest {SCHEMAS_MAX} of this run")
+_NOT_LOOKED_UP: Final = MissingSchema(
+    f"not looked up: the run has more than {SCHEMAS_MAX} schema ids"
+)
 
 
 class KnownSchemas:
-    """The schemas of a run, by their ids; an `AvroDecoder` reads with them."""
+    """The schemas of a run by id, as the lookup of an `AvroDecoder`."""
 
-    def __init__(self, schemas: Mapping[int, FoundSchema | NoSchema]) -> None:
+    def __init__(self, schemas: Mapping[int, FoundSchema | MissingSchema]) -> None:
         self._schemas = schemas
 
     def schema(
         self,
         schema_id: int,
-        read_s: float | None = None,  # noqa: ARG002  of the protocol
+        read_s: float | None = None,  # noqa: ARG002  part of the protocol
     ) -> FoundSchema:
         """The schema of an id.
 
         Raises:
-            UndecodableValue: there is none.
+            UndecodableValue: the schema is not available.
         """
-        found = self._schemas.get(schema_id, _ONE_TOO_MANY)
-        if isinstance(found, NoSchema):
+        found = self._schemas.get(schema_id, _NOT_LOOKED_UP)
+        if isinstance(found, MissingSchema):
             raise UndecodableValue(found.reason)
         return found
 
     def is_settled(
         self,
-        schema_id: int,  # noqa: ARG002  of the protocol
+        schema_id: int,  # noqa: ARG002  part of the protocol
         read_s: float | None = None,  # noqa: ARG002
     ) -> bool:
-        """There is nobody to ask."""
+        """True: every lookup has been made."""
         return True
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Nothing to close."""
 
 
-def look_up(registry_url: str, schema_ids: Iterable[int]) -> dict[int, FoundSchema | NoSchema]:
-    """Ask a registry for each schema once.
+def look_up_schemas(
+    registry_url: str, schema_ids: Iterable[int]
+) -> dict[int, FoundSchema | MissingSchema]:
+    """Look up each schema once in the registry.
 
     Raises:
-        InvalidOption: the URL is none.
+        InvalidOption: the URL is malformed.
         SourceFailed: the registry does not answer.
     """
     try:
@@ -74,19 +78,19 @@ def look_up(registry_url: str, schema_ids: Iterable[int]) -> dict[int, FoundSche
         lookup.close()
 
 
-def _found(lookup: SchemaLookup, schema_id: int) -> FoundSchema | NoSchema:
+def _found(lookup: SchemaLookup, schema_id: int) -> FoundSchema | MissingSchema:
     try:
         return lookup.schema(schema_id)
     except UndecodableValue as error:
-        return NoSchema(str(error))
+        return MissingSchema(str(error))
     except RegistryUnavailable as error:
         raise SourceFailed(f"schema {schema_id} cannot be looked up: {error}") from error
 
 
-class JsonValues:
-    """Makes JSON of the values of records; tasks are given one, which they may call at once."""
+class JsonConverter:
+    """Converts the values of records to JSON; a callable that is sent to tasks."""
 
-    def __init__(self, schemas: Mapping[int, FoundSchema | NoSchema]) -> None:
+    def __init__(self, schemas: Mapping[int, FoundSchema | MissingSchema]) -> None:
         self._schemas = schemas
 
     @cached_property
@@ -103,7 +107,7 @@ class JsonValues:
         """The value as a JSON object.
 
         Raises:
-            UndecodableRecord: it is neither Avro nor JSON, or does not fit its schema.
+            UndecodableRecord: it is neither Avro nor JSON, or does not match its schema.
         """
         if schema_id is None:
             return _json_object(value)
@@ -113,12 +117,12 @@ class JsonValues:
             raise UndecodableRecord(f"schema {schema_id}: {error}") from error
 
 
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number in JSON")
+def _reject_constant(name: str) -> None:
+    raise ValueError(f"{name} is not valid in JSON")
 
 
-_JSON: Final = json.JSONDecoder(parse_constant=_refuse_constant)
-"""As others read JSON: Python takes NaN and Infinity, too."""
+_JSON: Final = json.JSONDecoder(parse_constant=_reject_constant)
+"""A strict decoder: Python's default accepts NaN and Infinity."""
 
 
 def _json_object(value: bytes) -> str:
@@ -126,7 +130,7 @@ def _json_object(value: bytes) -> str:
         text = value.decode()
         document = _JSON.decode(text)
     except (ValueError, RecursionError) as error:
-        raise UndecodableRecord(f"it is neither Avro nor JSON: {error}") from error
+        raise UndecodableRecord(f"neither Avro nor JSON: {error}") from error
     if not isinstance(document, dict):
-        raise UndecodableRecord("it is JSON, but no object")
+        raise UndecodableRecord("not a JSON object")
     return text

@@ -1,8 +1,8 @@
-"""Compaction: small files of the same topic, date and hour become one, by a commit of its own.
+"""Compaction: merges the small files of each topic, date and hour in a commit of its own.
 
-A load of each night adds a file for each partition and hour, however few records there were; late
-records add more. Readers see the small files until the commit, and the merged ones from then on.
-What was replaced stays for a while, for readers that began before.
+Every load adds a file for each partition and hour, however few the records; late records add more.
+Readers use the small files until the commit and the merged ones afterwards. Replaced files are
+kept for a while, for readers that started earlier.
 """
 
 import json
@@ -20,38 +20,36 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.errors import CorruptTable
 from spark_jobs.jobs.defaults import ORPHANS_S, SMALL_BYTES
-from spark_jobs.jobs.execution import told_plainly
+from spark_jobs.jobs.execution import raise_task_errors
 from spark_jobs.jobs.merges import Merge, plan_merges
 from spark_jobs.jobs.record_files import ROW_GROUP_BYTES, open_writer
 from spark_jobs.storage import TableStore, open_store
-from spark_jobs.tables import Collected, DataFile, Snapshot, open_table
+from spark_jobs.tables import DataFile, DeletedOrphans, Snapshot, open_table
 
 KIND: Final = "compact"
 CODEC: Final = "zstd"
 
-Batches = Iterator[pa.RecordBatch]
-
 
 @dataclass(frozen=True)
 class CompactReport:
-    """A compaction that ended well."""
+    """The result of a successful compaction."""
 
     run: str
     merged: int
-    """Files that are no longer of the table."""
+    """The number of replaced files."""
 
     added: Sequence[DataFile]
-    """What they became."""
+    """The files that replace them."""
 
-    collected: Collected
+    orphans: DeletedOrphans
     seconds: float
     version: int | None
-    """That the run has committed; None where there was nothing to merge."""
+    """The committed version; None if there was nothing to merge."""
 
 
 @dataclass(frozen=True)
 class _MergeTask:
-    """All that tasks have to know."""
+    """The input of all tasks of a run."""
 
     table: str
     folder: str
@@ -65,28 +63,27 @@ def compact(
     small_bytes: int = SMALL_BYTES,
     orphans_older_than_s: float = ORPHANS_S,
 ) -> CompactReport:
-    """Merge files below `small_bytes`, and delete what is nobody's any more.
+    """Merge files below `small_bytes`, and delete orphaned files.
 
     `session` is called only if there is something to merge.
 
     Raises:
         RunSuperseded: another compaction removed the same files first; nothing was changed.
-        CorruptTable: a file has not the records that it is said to have.
-        StorageFailed, TasksFailed: nothing was changed; to be run again.
+        CorruptTable: a file has another number of records than the table states.
+        StorageFailed, TasksFailed: nothing was changed; run it again.
     """
     began = time.monotonic()
     table = open_table(uri)
-    run = table.new_run()
+    run = table.new_run(KIND)
     base = table.head()
     merges = plan_merges(base.files, small_bytes=small_bytes)
     removed = [file.path for merge in merges for file in merge.files]
-    # As the driver understands it: a relative path would be another folder where tasks run.
+    # Absolute: on executors a relative path would be another folder.
     added = _run_tasks(_MergeTask(table.store.uri, run.folder, merges), session)
     version = None
     if merges:
         version = table.commit(
             base,
-            kind=KIND,
             run=run,
             position=None,
             added=added,
@@ -94,12 +91,12 @@ def compact(
             report={"merged": len(removed), "files": len(added)},
             may_rebase=lambda head: _has_all(head, removed),
         )
-    collected = table.collect_orphans(orphans_older_than_s)
-    return CompactReport(run.id, len(removed), added, collected, time.monotonic() - began, version)
+    orphans = table.delete_orphans(orphans_older_than_s)
+    return CompactReport(run.id, len(removed), added, orphans, time.monotonic() - began, version)
 
 
-def document(report: CompactReport) -> dict[str, Any]:
-    """The report for scripts."""
+def report_json(report: CompactReport) -> dict[str, Any]:
+    """The report as JSON."""
     return {
         "version": report.version,
         "run": report.run,
@@ -107,23 +104,23 @@ def document(report: CompactReport) -> dict[str, Any]:
         "files": len(report.added),
         "fileBytes": sum(file.bytes for file in report.added),
         "records": sum(file.records for file in report.added),
-        "collected": report.collected._asdict(),
+        "collected": report.orphans._asdict(),
         "seconds": round(report.seconds, 3),
     }
 
 
-def lines(report: CompactReport, uri: str) -> Iterator[str]:
-    """The report for people."""
+def report_lines(report: CompactReport, uri: str) -> Iterator[str]:
+    """The report as text."""
     if report.version is None:
-        yield f"nothing to merge: {uri} has no two small files of the same topic, date and hour"
+        yield f"nothing to merge: {uri} has at most one small file per topic, date and hour"
     else:
         yield (
             f"merged {report.merged} files into {len(report.added)} in {report.seconds:.1f} s; "
             f"{uri} is at version {report.version}"
         )
-    runs, files, size = report.collected
+    runs, files, size = report.orphans
     if files:
-        yield f"deleted {files} files ({size} bytes) of {runs} runs that are nobody's any more"
+        yield f"deleted {files} files ({size} bytes) of {runs} runs that no version needs"
 
 
 def _has_all(head: Snapshot, paths: Sequence[str]) -> bool:
@@ -134,14 +131,16 @@ def _run_tasks(task: _MergeTask, session: Callable[[], SparkSession]) -> list[Da
     if not task.merges:
         return []
     count = len(task.merges)
-    with told_plainly():
+    with raise_task_errors():
         indexes = session().range(0, count, 1, count)
-        rows = indexes.mapInArrow(_runner(task), "file string").collect()
+        rows = indexes.mapInArrow(_task_function(task), "file string").collect()
     return [DataFile(*json.loads(row.file)) for row in rows]
 
 
-def _runner(task: _MergeTask) -> Callable[[Batches], Batches]:
-    def run(indexes: Batches) -> Batches:
+def _task_function(
+    task: _MergeTask,
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(indexes: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in indexes:
             for index in batch.column(0).to_pylist():
                 merged = merge_files(open_store(task.table), task.folder, task.merges[index])
@@ -151,23 +150,23 @@ def _runner(task: _MergeTask) -> Callable[[Batches], Batches]:
 
 
 class _Piece(NamedTuple):
-    """The rows of one partition in a file; all rows, where the partition is None."""
+    """The rows of one partition in a file; all rows if the partition is None."""
 
     partition: int | None
     offset: int
-    """Of the first row."""
+    """The offset of the first row."""
 
     file: DataFile
 
 
 def merge_files(store: TableStore, folder: str, merge: Merge) -> DataFile:
-    """Write the rows of files as one, by partition and offset; a row group or two are in memory.
+    """Write the rows of several files to one, by partition and offset.
 
-    And one file as it is stored. Small files may be large once decompressed, and somebody else says
-    how large: whoever publishes.
+    Holds a row group or two in memory, and each file as it is stored: small files may be large once
+    decompressed.
 
     Raises:
-        CorruptTable: a file has not as many records as the table says.
+        CorruptTable: a file has another number of records than the table states.
     """
     path = f"{folder}/merged-{uuid.uuid4().hex}.parquet"
     schema = pa.unify_schemas([pq.read_schema(_source(store, file)) for file in merge.files])
@@ -194,7 +193,7 @@ def _row_groups(store: TableStore, merge: Merge, schema: pa.Schema) -> Iterator[
 
 
 def _pieces(store: TableStore, file: DataFile) -> Iterator[_Piece]:
-    """What a file has of each partition: one that was merged before has several."""
+    """The pieces of a file: a merged file has one for each partition."""
     has_one = file.partition is not None or file.offset_min is None
     if has_one or "partition" not in pq.read_schema(_source(store, file)).names:
         yield _Piece(file.partition, file.offset_min or 0, file)
@@ -206,13 +205,13 @@ def _pieces(store: TableStore, file: DataFile) -> Iterator[_Piece]:
 
 
 def _rows(store: TableStore, piece: _Piece, schema: pa.Schema) -> Iterator[pa.Table]:
-    """The rows of a piece of a small file, row group by row group, those without rows left out."""
+    """The rows of a piece, one row group at a time, without empty ones."""
     file = piece.file
     stored = pq.ParquetFile(_source(store, file))
     count = stored.metadata.num_rows
     if count != file.records:
         raise CorruptTable(
-            f"{store.url(file.path)} has {count} records, where the table says {file.records}"
+            f"{store.url(file.path)} has {count} records, but the table states {file.records}"
         )
     for group in range(stored.num_row_groups):
         rows = stored.read_row_group(group)
@@ -223,7 +222,7 @@ def _rows(store: TableStore, piece: _Piece, schema: pa.Schema) -> Iterator[pa.Ta
 
 
 def _completed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows with nulls in the columns that their file does not have yet."""
+    """The rows with null columns where the file lacks a column of the schema."""
     for field in schema:
         if field.name not in rows.schema.names:
             rows = rows.append_column(field, pa.nulls(len(rows), field.type))

@@ -1,10 +1,10 @@
-"""Decodes what has been loaded since the last time: Avro values become JSON, by their schemas.
+"""Decodes newly loaded records: converts Avro values to JSON by their schemas.
 
-    records ─▶ sift ─┬▶ quarantine, first ─▶ commit
-                     └▶ decoded ───────────▶ commit
+    records ─▶ parse ─┬▶ quarantine ─▶ commit, first
+                      └▶ decoded ────▶ commit
 
-Each of both tables keeps the offsets that it has come to, so that a run which was killed between
-both commits repeats nothing in either.
+Both tables store the offsets that they contain, so a run that was killed between the two commits
+repeats nothing in either.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ from pyspark.sql import functions as sql
 
 from spark_jobs.contracts import RECORDS
 from spark_jobs.errors import TopicReplaced
-from spark_jobs.jobs.load_position import went_back
+from spark_jobs.jobs.load_position import has_moved_back
 from spark_jobs.log.planning import TopicPosition
 from spark_jobs.tables import DataFile, Snapshot, Table, read_files
 
@@ -34,11 +34,11 @@ from pyspark.sql.types import StructType
 
 from spark_jobs.contracts import DECODED, QUARANTINE
 from spark_jobs.errors import InvalidOption
-from spark_jobs.jobs.avro_values import SCHEMAS_MAX, JsonValues, look_up
+from spark_jobs.jobs.avro_values import SCHEMAS_MAX, JsonConverter, look_up_schemas
 from spark_jobs.jobs.derived_tables import open_source, write_files
-from spark_jobs.jobs.execution import kept, told_plainly
+from spark_jobs.jobs.execution import cached, raise_task_errors
 from spark_jobs.jobs.load_position import read_position, read_times, write_position
-from spark_jobs.jobs.parsing import set_aside, sift, taken
+from spark_jobs.jobs.parsing import parse_records, parsed_rows, quarantine_rows
 from spark_jobs.tables import open_table
 
 KIND: Final = "decode"
@@ -46,23 +46,23 @@ KIND: Final = "decode"
 _FIELDS: Final = pa.schema([("key", pa.binary()), ("schemaId", pa.int32()), ("json", pa.string())])
 
 
-class Decoded(NamedTuple):
-    """What a run has decoded; the version is None where there was nothing new."""
+class DecodeReport(NamedTuple):
+    """The result of a run; the version is None if there were no new records."""
 
     records: int
     quarantined: int
     schemas: int
-    """Different ones that were asked for."""
+    """The number of schema ids that were looked up."""
 
     version: int | None
 
     def as_json(self) -> dict[str, Any]:
-        """What scripts are told."""
+        """The result as JSON."""
         return self._asdict()
 
 
 class _Source(NamedTuple):
-    """The raw table in a version, and how far it has loaded the topics that are wanted."""
+    """A version of the raw table, and its position in the selected topics."""
 
     table: Table
     head: Snapshot
@@ -70,14 +70,14 @@ class _Source(NamedTuple):
 
     @property
     def times_ms(self) -> dict[str, int]:
-        """When the log was asked for those offsets."""
+        """When these offsets were looked up in the log."""
         times_ms = read_times(self.head.position)
         return {topic: times_ms[topic] for topic in self.loaded}
 
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """A table to add to, as it was when the run began, and how far it had come."""
+    """An output table as it was when the run began, and its position."""
 
     uri: str
     table: Table
@@ -93,17 +93,16 @@ class _Target:
         return cls(uri, table, base, seen)
 
     def has(self, loaded: Mapping[str, TopicPosition]) -> bool:
-        """Whether nothing was loaded that the table has not come to."""
+        """Whether the table contains everything that was loaded."""
         return self._position(loaded) == self.seen
 
     def add(self, rows: DataFrame, contract: StructType, source: _Source) -> tuple[int, int]:
-        """Add the rows that are new to the table, by one commit; its version, and how many."""
-        run = self.table.new_run()
+        """Add the rows that the table lacks, in one commit; the version, and the number of rows."""
+        run = self.table.new_run(KIND)
         new = rows.where(is_new(self.seen))
         added = write_files(new, self.uri, run, contract, time="timestamp")
         version = self.table.commit(
             self.base,
-            kind=KIND,
             run=run,
             position=write_position(
                 self._position(source.loaded),
@@ -121,7 +120,7 @@ class _Target:
 
 @dataclass(frozen=True, slots=True)
 class DecodeJob:
-    """Where a run reads and writes, and which registry it asks; no topics are all of the table."""
+    """The input and output tables, the registry and the topics; no topics mean all of the table."""
 
     table: str
     decoded_table: str
@@ -129,32 +128,34 @@ class DecodeJob:
     topics: tuple[str, ...]
     registry_url: str
 
-    def run(self, session: Callable[[], SparkSession]) -> Decoded:
-        """Decode what is new; `session` is called only if there is anything.
+    def run(self, session: Callable[[], SparkSession]) -> DecodeReport:
+        """Decode the new records; `session` is called only if there are any.
 
         Raises:
-            InvalidOption: there is no raw table, it lacks a topic, or the URL is none.
-            CorruptTable: a table is another job's.
-            TopicReplaced: a topic was made anew, or its log was cut, since the last run.
+            InvalidOption: the raw table is missing or lacks a topic, or the URL is malformed.
+            CorruptTable: a table belongs to another job.
+            TopicReplaced: a topic was recreated or truncated since the last run.
             SourceFailed: the registry does not answer; nothing was committed.
-            RunSuperseded: another run committed to one of the tables meanwhile.
-            TasksFailed, StorageFailed: to be run again.
+            RunSuperseded: another run has committed to one of the tables.
+            TasksFailed, StorageFailed: run it again.
         """
         source = self._source()
         decoded = _Target.open(self.decoded_table, source.loaded)
         quarantine = _Target.open(self.quarantine_table, source.loaded)
         if decoded.has(source.loaded):
-            return Decoded(0, 0, 0, None)
+            return DecodeReport(0, 0, 0, None)
         spark = session()
-        with told_plainly():
+        with raise_task_errors():
             records = new_records(spark, source.table, source.head, source.loaded, decoded.seen)
-            schemas = look_up(self.registry_url, _schema_ids(records))
-            sifted = sift(records, ("key", "value", "schemaId"), _FIELDS, JsonValues(schemas))
-            with kept(sifted):
-                _, unread = quarantine.add(set_aside(sifted), QUARANTINE, source)
-                rows = taken(sifted).withColumn("date", sql.to_date("timestamp"))
+            schemas = look_up_schemas(self.registry_url, _schema_ids(records))
+            parsed = parse_records(
+                records, ("key", "value", "schemaId"), _FIELDS, JsonConverter(schemas)
+            )
+            with cached(parsed):
+                _, unread = quarantine.add(quarantine_rows(parsed), QUARANTINE, source)
+                rows = parsed_rows(parsed).withColumn("date", sql.to_date("timestamp"))
                 version, count = decoded.add(rows, DECODED, source)
-        return Decoded(count, unread, len(schemas), version)
+        return DecodeReport(count, unread, len(schemas), version)
 
     def _source(self) -> _Source:
         table, head = open_source(self.table)
@@ -162,13 +163,13 @@ class DecodeJob:
         for topic in self.topics:
             if topic not in loaded:
                 raise InvalidOption(
-                    f"topics has {topic}; {self.table} has {', '.join(sorted(loaded))}"
+                    f"--topics has {topic}; allowed are {', '.join(sorted(loaded))}"
                 )
         return _Source(table, head, {topic: loaded[topic] for topic in self.topics or loaded})
 
 
 def _schema_ids(records: DataFrame) -> list[int]:
-    # The column is an int32, and the id on the wire has no sign.
+    # The column is a signed int32; ids are unsigned.
     unsigned = sql.col("schemaId").bitwiseAND(sql.lit(2**32 - 1)).alias("id")
     ids = records.where(sql.col("schemaId").isNotNull()).select(unsigned).distinct()
     return [row.id for row in ids.orderBy("id").limit(SCHEMAS_MAX).collect()]
@@ -178,36 +179,40 @@ Positions = Mapping[str, TopicPosition]
 
 
 def require_same_topics(seen: Positions, loaded: Positions) -> None:
-    """Refuse to go on behind offsets that mean other records by now.
+    """Check that the stored offsets still refer to the same records.
 
     Raises:
-        TopicReplaced: since they were read, a topic was made anew, or its log was cut.
+        TopicReplaced: a topic was recreated or truncated after they were read.
     """
     for topic, position in seen.items():
         now = loaded.get(topic)
-        if now is not None and _means_others(position, now):
+        if now is not None and _refers_to_others(position, now):
             raise TopicReplaced(
-                f"topic {topic} was made anew, or its log was cut, after it had been read up to "
-                "here: its offsets mean other records; begin a table of its own for it"
+                f"topic {topic} was recreated or truncated after it was read: its offsets now "
+                "refer to other records; use a new table for it"
             )
 
 
-def _means_others(seen: TopicPosition, now: TopicPosition) -> bool:
-    # Loads of before did not count how often logs were cut.
-    return seen.is_of_another(now.topic_id) or now.cuts != seen.cuts or went_back(seen, now)
+def _refers_to_others(seen: TopicPosition, now: TopicPosition) -> bool:
+    # Positions of older loads have no count of truncations.
+    return (
+        seen.is_replaced_by(now.topic_id)
+        or now.truncations != seen.truncations
+        or has_moved_back(seen, now)
+    )
 
 
 def new_records(
     spark: SparkSession, table: Table, head: Snapshot, topics: Iterable[str], seen: Positions
 ) -> DataFrame:
-    """The records of `topics` in a version of a raw table whose offsets are not below `seen`."""
+    """The records of `topics` in a version of a raw table with offsets not below `seen`."""
     wanted = set(topics)
     files = [each for each in head.files if each.topic in wanted and _has_new(each, seen)]
     return read_files(spark, table, files, RECORDS).where(is_new(seen))
 
 
 def is_new(seen: Positions) -> "Column":
-    """Whether a row's offset is not below what was seen of its partition."""
+    """Whether a row's offset is not below `seen` in its partition."""
     return ~reduce(or_, map(_seen_of, seen.items()), sql.lit(False))
 
 

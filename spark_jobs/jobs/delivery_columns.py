@@ -1,4 +1,4 @@
-"""What is owed and what became of it, as columns: records of the log, each read in a task."""
+"""Deliveries, their outcomes and replays as columns, parsed from records in tasks."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -7,17 +7,17 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from spark_jobs.jobs.delivery_records import (
-    lasting_digest,
-    place_name,
-    replayed_stretch,
-    settled_delivery,
-    webhook_of,
+    default_event_id,
+    event_digest,
+    parse_delivery_outcome,
+    parse_replay_outcome,
+    parse_webhook_id,
 )
-from spark_jobs.jobs.parsing import TIME, header, sift
+from spark_jobs.jobs.parsing import TIME, header, parse_records
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-_OWED: Final = pa.schema(
+_DELIVERY: Final = pa.schema(
     [
         ("webhookId", pa.string()),
         ("origin", pa.string()),
@@ -26,7 +26,7 @@ _OWED: Final = pa.schema(
         ("digest", pa.int64()),
     ]
 )
-_SETTLED: Final = pa.schema(
+_OUTCOME: Final = pa.schema(
     [
         ("origin", pa.string()),
         ("owedPartition", pa.int32()),
@@ -38,7 +38,7 @@ _SETTLED: Final = pa.schema(
         ("settledTime", TIME),
     ]
 )
-_REPLAYED_HOUR: Final = pa.struct(
+_REPLAY_HOUR: Final = pa.struct(
     [
         ("hour", pa.string()),
         ("delivered", pa.int64()),
@@ -46,25 +46,25 @@ _REPLAYED_HOUR: Final = pa.struct(
         ("failed", pa.int64()),
     ]
 )
-_REPLAYED: Final = pa.schema(
+_REPLAY: Final = pa.schema(
     [
         ("replayId", pa.string()),
         ("webhookId", pa.string()),
         ("epoch", pa.int64()),
         ("start", pa.int64()),
-        ("hours", pa.list_(_REPLAYED_HOUR)),
+        ("hours", pa.list_(_REPLAY_HOUR)),
     ]
 )
 
 
-def owed(records: DataFrame, here: str) -> DataFrame:
-    """Records of `delivery_log`: what `sift` makes of them, with whom each is owed to.
+def parse_deliveries(records: DataFrame, here: str) -> DataFrame:
+    """Records of `delivery_log` as `parse_records` returns them, with their webhook and event.
 
-    `here` is the data centre of this log: a record without an origin was made here.
+    `here` is the data centre of this log, the origin of records without that header.
     """
 
     def read(*columns: Any) -> tuple[Any, ...]:
-        return read_owed(here, *columns)
+        return parse_delivery(here, *columns)
 
     named = records.withColumns(
         {
@@ -74,25 +74,25 @@ def owed(records: DataFrame, here: str) -> DataFrame:
         }
     )
     sources = ("partition", "offset", "key", "value", "eventId", "eventType", "origin")
-    return sift(named, sources, _OWED, read)
+    return parse_records(named, sources, _DELIVERY, read)
 
 
-def settled(records: DataFrame, here: str) -> DataFrame:
-    """Records of `delivery_outcomes`: what `sift` makes of them, with the place each is about."""
+def parse_outcomes(records: DataFrame, here: str) -> DataFrame:
+    """Records of `delivery_outcomes` as `parse_records` returns them, with the delivery's place."""
 
     def read(value: bytes | None, origin: bytes | None) -> tuple[Any, ...]:
-        return read_settled(here, value, origin)
+        return parse_outcome(here, value, origin)
 
     named = records.withColumn("origin", header("origin"))
-    return sift(named, ("value", "origin"), _SETTLED, read)
+    return parse_records(named, ("value", "origin"), _OUTCOME, read)
 
 
-def replayed(records: DataFrame) -> DataFrame:
-    """Records of `replay_outcomes`: what `sift` makes of them, with counts by hour."""
-    return sift(records, ("value",), _REPLAYED, read_replayed)
+def parse_replays(records: DataFrame) -> DataFrame:
+    """Records of `replay_outcomes` as `parse_records` returns them, with counts by hour."""
+    return parse_records(records, ("value",), _REPLAY, parse_replay)
 
 
-def read_owed(
+def parse_delivery(
     here: str,
     partition: int,
     offset: int,
@@ -102,45 +102,45 @@ def read_owed(
     event_type: bytes | None,
     origin: bytes | None,
 ) -> tuple[Any, ...]:
-    """What there is to know of a record of `delivery_log`.
+    """The columns of a record of `delivery_log`.
 
     Raises:
-        UndecodableRecord: nobody is owed it.
+        UndecodableRecord: its key is not a webhook id.
     """
-    webhook_id = webhook_of(key)
-    name = _text(event_id) or place_name(partition, offset)
-    digest = lasting_digest(name, value or b"")
+    webhook_id = parse_webhook_id(key)
+    name = _text(event_id) or default_event_id(partition, offset)
+    digest = event_digest(name, value or b"")
     return webhook_id, _text(origin) or here, name, _text(event_type), digest
 
 
-def read_settled(here: str, value: bytes | None, origin: bytes | None) -> tuple[Any, ...]:
-    """What a record of `delivery_outcomes` tells.
+def parse_outcome(here: str, value: bytes | None, origin: bytes | None) -> tuple[Any, ...]:
+    """The columns of a record of `delivery_outcomes`.
 
     Raises:
-        UndecodableRecord: it is none.
+        UndecodableRecord: its value is malformed.
     """
-    told = settled_delivery(value)
+    outcome = parse_delivery_outcome(value)
     return (
         _text(origin) or here,
-        told.partition,
-        told.offset,
-        told.digest,
-        told.outcome.value,
-        told.attempts,
-        told.status,
-        _EPOCH + timedelta(milliseconds=told.settled_ms),
+        outcome.partition,
+        outcome.offset,
+        outcome.digest,
+        outcome.outcome.value,
+        outcome.attempts,
+        outcome.status,
+        _EPOCH + timedelta(milliseconds=outcome.time_ms),
     )
 
 
-def read_replayed(value: bytes | None) -> tuple[Any, ...]:
-    """What a record of `replay_outcomes` tells.
+def parse_replay(value: bytes | None) -> tuple[Any, ...]:
+    """The columns of a record of `replay_outcomes`.
 
     Raises:
-        UndecodableRecord: it is none.
+        UndecodableRecord: its value is malformed.
     """
-    told = replayed_stretch(value)
-    hours = [each._asdict() for each in told.hours]
-    return told.replay_id, told.webhook_id, told.epoch, told.start, hours
+    replay = parse_replay_outcome(value)
+    hours = [each._asdict() for each in replay.hours]
+    return replay.replay_id, replay.webhook_id, replay.epoch, replay.start, hours
 
 
 def _text(header_value: bytes | None) -> str:

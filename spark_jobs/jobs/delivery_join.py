@@ -1,18 +1,18 @@
-"""A join of two streams: each event that was owed, with what became of it, while it happens.
+"""A stream-stream join of deliveries with their outcomes.
 
-`delivery_log` is joined with `delivery_outcomes` on the place of the event: origin, partition and
-offset. An event waits for its outcome for as long as `within_s` after its own time, and a bit
-longer until the watermark has passed that; what has none by then was not settled in time. An event
-has one row, by its first outcome: who is to say when it was settled cannot wait for another. One
-that comes when the watermark has passed its own time already is too late for any, and Spark drops
-it without telling anybody: `delivery-report`, which reads what was loaded, has it.
+`delivery_log` is joined with `delivery_outcomes` on the position of the delivery: origin, partition
+and offset. An event waits for its outcome until the watermark has passed its event time plus
+`within_s`; without one by then, its row has no outcome. An event has one row, with its first
+outcome. Spark silently drops an event that arrives behind the watermark; `delivery-report`, which
+reads the loaded records, includes it.
 
-What a mirror brought is left out: its outcomes name places in another log, where it is joined.
+Mirrored events are skipped: their outcomes have positions in another log, and they are joined
+there.
 
-The watermark is the least of both streams. So the table stands still while one of them does, and
-rows without an outcome come once later events have outcomes.
+The watermark is the minimum of both streams. While one of them has no new records, no rows are
+added, and rows without an outcome are added only after outcomes of later events.
 
-Source: the 2011 paper, section 6, which leaves joins of streams to the future.
+Source: the 2011 paper, section 6, future work: joins over streams.
 """
 
 from collections.abc import Callable
@@ -24,42 +24,42 @@ from pyspark.sql import functions as sql
 
 from spark_jobs.contracts import DELIVERY_JOIN, QUARANTINE
 from spark_jobs.errors import InvalidOption
-from spark_jobs.jobs.delivery_columns import owed, settled
+from spark_jobs.jobs.delivery_columns import parse_deliveries, parse_outcomes
 from spark_jobs.jobs.delivery_records import DELIVERY_LOG, DELIVERY_OUTCOMES
-from spark_jobs.jobs.parsing import set_aside, taken
-from spark_jobs.jobs.streaming import StreamRun, StreamSource, StreamTable, pass_over
+from spark_jobs.jobs.parsing import parsed_rows, quarantine_rows
+from spark_jobs.jobs.streaming import StreamRun, StreamSource, StreamTable, compute_only
 
 KIND: Final = "delivery-join"
 
 AHEAD_S: Final = 300
-"""How far ahead of the clock an event's time may be: so much before it, it may be settled."""
+"""How far an event time may be ahead of the clock, and so later than its outcome."""
 
-_OWED_COLUMNS: Final = (
+_DELIVERY_COLUMNS: Final = (
     "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, "
     "headers array<struct<key: string, value: binary>>"
 )
-_SETTLED_COLUMNS: Final = _OWED_COLUMNS.removeprefix("key binary, ")
+_OUTCOME_COLUMNS: Final = _DELIVERY_COLUMNS.removeprefix("key binary, ")
 
 _QUARANTINED: Final = "quarantined"
 
 
 class JoinedBatch(NamedTuple):
-    """What a micro-batch brought."""
+    """The counts of a micro-batch."""
 
     batch: int
     settled: int
-    """Events with their outcome."""
+    """Events with an outcome."""
 
     unsettled: int
-    """Events that were not settled in time."""
+    """Events without an outcome in time."""
 
     unread: int
-    """Records that could not be read; the quarantine has them."""
+    """Records that could not be parsed, which are in the quarantine."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryJoin:
-    """What is joined, how long events wait, and where the rows go."""
+    """The input of the join, how long events wait, and the output tables."""
 
     source: StreamSource
     run: StreamRun
@@ -70,28 +70,28 @@ class DeliveryJoin:
     watermark_s: int
 
     def __post_init__(self) -> None:
-        """Check what an event's one row depends on.
+        """Check the condition for one row per event.
 
         Raises:
-            InvalidOption: an outcome could come again after the first one was forgotten.
+            InvalidOption: a second outcome could arrive after the first one was forgotten.
         """
         if self.watermark_s < self.within_s + AHEAD_S:
             raise InvalidOption(
-                f"--watermark is {self.watermark_s} s; allowed is --within, {self.within_s} s, and "
-                f"{AHEAD_S} s or more: by then a second outcome of an event cannot count any more"
+                f"--watermark is {self.watermark_s} s; allowed are at least --within plus "
+                f"{AHEAD_S} s, {self.within_s + AHEAD_S} s: else an event could have two rows"
             )
 
-    def join(self, spark: SparkSession, tell: Callable[[JoinedBatch], object]) -> None:
-        """Join until the query ends, and tell of each micro-batch once it is done.
+    def run_query(self, spark: SparkSession, on_batch: Callable[[JoinedBatch], object]) -> None:
+        """Run the query until it ends, and call `on_batch` after each micro-batch.
 
         Raises:
             InvalidOption: a table belongs to a query with another checkpoint.
-            RunSuperseded: the same query runs somewhere else.
+            RunSuperseded: the same query is also running elsewhere.
             PipelineError: the log cannot be read.
         """
         rows = self.rows(
-            self.source.read(spark, DELIVERY_LOG, _OWED_COLUMNS),
-            self.source.read(spark, DELIVERY_OUTCOMES, _SETTLED_COLUMNS),
+            self.source.read(spark, DELIVERY_LOG, _DELIVERY_COLUMNS),
+            self.source.read(spark, DELIVERY_OUTCOMES, _OUTCOME_COLUMNS),
         )
         table = StreamTable(self.table, DELIVERY_JOIN, KIND, "eventTime")
         quarantine = StreamTable(self.quarantine_table, QUARANTINE, KIND, "timestamp")
@@ -99,28 +99,29 @@ class DeliveryJoin:
         def add(batch: DataFrame, query: str, number: int) -> None:
             done = _add(table, quarantine, batch, query, number)
             if done is not None:
-                tell(done)
+                on_batch(done)
 
         self.run.run(rows, add)
 
     def rows(self, log: DataFrame, outcomes: DataFrame) -> DataFrame:
-        """Rows by the contract of the table, and those of the quarantine, which are marked so."""
-        owed_here, told = owed(log, self.origin), settled(outcomes, self.origin)
-        unread = set_aside(owed_here).unionByName(set_aside(told))
-        joined = self._joined(taken(owed_here), taken(told))
+        """Rows of the table's contract, and rows of the quarantine, which are marked as such."""
+        deliveries = parse_deliveries(log, self.origin)
+        outcome_rows = parse_outcomes(outcomes, self.origin)
+        unread = quarantine_rows(deliveries).unionByName(quarantine_rows(outcome_rows))
+        joined = self._joined(parsed_rows(deliveries), parsed_rows(outcome_rows))
         return joined.withColumn(_QUARANTINED, sql.lit(False)).unionByName(
             unread.withColumn(_QUARANTINED, sql.lit(True)), allowMissingColumns=True
         )
 
-    def _joined(self, owed_here: DataFrame, told: DataFrame) -> DataFrame:
+    def _joined(self, deliveries: DataFrame, outcomes: DataFrame) -> DataFrame:
         delay = f"{self.watermark_s} seconds"
         events = (
-            owed_here.where(sql.col("origin") == self.origin)
+            deliveries.where(sql.col("origin") == self.origin)
             .withColumnRenamed("timestamp", "eventTime")
             .withWatermark("eventTime", delay)
         )
         first = (
-            told.where(sql.col("origin") == self.origin)
+            outcomes.where(sql.col("origin") == self.origin)
             .select("owedPartition", "owedOffset", "outcome", "attempts", "status", "settledTime")
             .withWatermark("settledTime", delay)
             .dropDuplicatesWithinWatermark(["owedPartition", "owedOffset"])
@@ -142,10 +143,10 @@ class DeliveryJoin:
 def _add(
     table: StreamTable, quarantine: StreamTable, rows: DataFrame, query: str, batch: int
 ) -> JoinedBatch | None:
-    """Add a micro-batch; None if it was added before, or has nothing in it."""
-    base = table.before(query, batch)
+    """Add a micro-batch; None if it was added before, or is empty."""
+    base = table.base_for(query, batch)
     if base is None:
-        pass_over(rows)
+        compute_only(rows)
         return None
     rows.persist()
     try:
@@ -166,6 +167,6 @@ def _add(
 
 
 def _counts(rows: DataFrame) -> dict[tuple[bool, bool], int]:
-    """How many rows there are, by whether they are quarantined, and have an outcome."""
+    """The number of rows by whether they are quarantined, and whether they have an outcome."""
     kinds = rows.groupBy(_QUARANTINED, sql.col("outcome").isNotNull().alias("isSettled")).count()
     return {(row[_QUARANTINED], row["isSettled"]): row["count"] for row in kinds.collect()}

@@ -1,8 +1,8 @@
-"""Tables that jobs make of other tables: what each commit replaces, and what it names."""
+"""Tables that jobs derive from other tables: their files, and the commits that replace a day."""
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import date
+from datetime import UTC, date, datetime
 from itertools import chain
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from spark_jobs.tables import Position, Snapshot, Table, open_table
 from spark_jobs.tables.manifest import DataFile, Run
 
 ROW_GROUP_BYTES: Final = 32 << 20
-"""Of Arrow's arrays: Spark hands over 10,000 rows at a time, too few for a row group."""
+"""Bytes of Arrow arrays per row group; Spark's batches of 10,000 rows are too small for one."""
 
 _WRITTEN: Final = pa.schema(
     [
@@ -42,20 +42,19 @@ def write_files(
     time: str | None = None,
     date: str | None = None,
 ) -> tuple[DataFile, ...]:
-    """Write rows by a contract into the folder of a run, a file for each task that has any.
+    """Write rows to files in the folder of a run, one for each task that has rows.
 
-    Of each file it is told which `date` all rows have, and the bounds of their column `time`, if
-    these are given. Nothing is visible before the files are committed; those of tasks that failed
-    never are.
+    A returned file has the `date` and the bounds of the column `time`, if given. Files are
+    invisible until they are committed; those of failed tasks are never committed.
     """
     schema = to_arrow_schema(contract, timezone="UTC")
-    # As the driver understands it: a relative path would be another folder where tasks run.
-    place, folder = open_store(uri).uri, run.folder
+    # Absolute: on executors a relative path would be another folder.
+    store_uri, folder = open_store(uri).uri, run.folder
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # Two attempts at one task may run at once: what each writes is its own.
+        # Two attempts of a task may run at once; each writes a file of its own.
         path = f"{folder}/{uuid.uuid4().hex}.parquet"
-        written = write_file(open_store(place), path, schema, batches, time)
+        written = write_file(open_store(store_uri), path, schema, batches, time)
         yield pa.RecordBatch.from_pylist([{**each, "date": date} for each in written], _WRITTEN)
 
     written = rows.select(*contract.names).mapInArrow(write, from_arrow_schema(_WRITTEN))
@@ -69,24 +68,24 @@ def write_file(
     batches: Iterable[pa.RecordBatch],
     time: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Write a file of all rows, durable when this returns; what there is to tell of it.
+    """Write all rows to a file, durable on return; the fields of its `DataFile`.
 
-    Without a row there is no file, and nothing to tell.
+    Without rows there is no file, and the list is empty.
     """
     batches = (batch for batch in batches if batch.num_rows)
     first = next(batches, None)
     if first is None:
         return []
-    told: dict[str, Any] = {"path": path, "records": 0}
+    fields: dict[str, Any] = {"path": path, "records": 0}
     with store.create(path) as stream:
         with pq.ParquetWriter(stream, schema, compression="zstd", store_schema=False) as writer:
             for rows in _row_groups(chain([first], batches), schema):
                 writer.write_table(rows, row_group_size=rows.num_rows)
-                told["records"] += rows.num_rows
+                fields["records"] += rows.num_rows
                 if time is not None:
-                    told |= _widened(told, rows.column(time))
-        told["bytes"] = stream.tell()
-    return [told]
+                    fields |= _widen_bounds(fields, rows.column(time))
+        fields["bytes"] = stream.tell()
+    return [fields]
 
 
 def _row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
@@ -100,50 +99,51 @@ def _row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterato
         yield pa.Table.from_batches(waiting)
 
 
-def _widened(told: dict[str, Any], times: pa.ChunkedArray) -> dict[str, int]:
+def _widen_bounds(fields: dict[str, Any], times: pa.ChunkedArray) -> dict[str, int]:
     bounds = pc.min_max(times.cast(pa.int64()))
     if not bounds["min"].is_valid:
         return {}
-    # Within the millisecond: readers that ask for a time must not be told that it is not here.
+    # Rounded down to ms: readers skip a file by these bounds.
     least, greatest = bounds["min"].as_py() // 1_000, bounds["max"].as_py() // 1_000
     return {
-        "time_min_ms": min(least, told.get("time_min_ms", least)),
-        "time_max_ms": max(greatest, told.get("time_max_ms", greatest)),
+        "time_min_ms": min(least, fields.get("time_min_ms", least)),
+        "time_max_ms": max(greatest, fields.get("time_max_ms", greatest)),
     }
 
 
+_DAY_MS: Final = 86_400_000
 _JOB: Final = "job"
-"""In the position of a table: which job replaces its days."""
+"""In the position of a table: the job that replaces its days."""
 
 
-def quarantine_of(uri: str) -> str:
-    """Where a job keeps what it could not read, beside the table at a URI."""
+def quarantine_uri(uri: str) -> str:
+    """The default URI of the quarantine for the table at `uri`."""
     return f"{uri.rstrip('/')}_quarantine"
 
 
 def open_source(uri: str) -> tuple[Table, Snapshot]:
-    """A table that a job reads, and as what it reads it.
+    """An input table and its current version.
 
     Raises:
-        InvalidOption: there is none.
+        InvalidOption: nothing has been loaded into it.
     """
     table = open_table(uri)
     head = table.head()
     if head.version == 0:
-        raise InvalidOption(f"table is {uri}, where none has been loaded yet")
+        raise InvalidOption(f"table {uri} is empty; load records into it first")
     return table, head
 
 
 def open_report(uri: str, kind: str) -> tuple[Table, Snapshot]:
-    """The table of a job that replaces days, to be written to.
+    """The table of a job that replaces days, for writing.
 
     Raises:
-        InvalidOption: it is another job's, whose days would be removed.
+        InvalidOption: it belongs to another job, whose days would be removed.
     """
     table = open_table(uri)
     head = table.head()
     if head.position and head.position.get(_JOB) != kind:
-        raise InvalidOption(f"table is {uri}, which another job keeps; {kind} needs one of its own")
+        raise InvalidOption(f"table {uri} belongs to another job; {kind} needs a table of its own")
     return table, head
 
 
@@ -157,21 +157,26 @@ def replace_day(
     position: Position,
     report: Mapping[str, Any],
 ) -> int:
-    """Make rows all that a table has of a day, by one commit; the table's version.
+    """Replace all rows of a day by `rows`, in one commit; the table's new version.
 
     Raises:
-        InvalidOption: the table is another job's.
-        RunSuperseded: another run committed meanwhile; what was written is not seen.
+        InvalidOption: the table belongs to another job.
+        RunSuperseded: another run has committed first; these rows are not visible.
     """
     table, base = open_report(uri, kind)
-    run = table.new_run()
+    run = table.new_run(kind)
     added = write_files(rows, uri, run, contract, date=day.isoformat())
     return table.commit(
         base,
-        kind=kind,
         run=run,
         position={**position, _JOB: kind},
         added=added,
         removed=[file.path for file in base.files if file.date == day.isoformat()],
         report=report,
     )
+
+
+def day_bounds_ms(day: date) -> tuple[int, int]:
+    """The start of a day and of the next one, UTC, in ms since 1970."""
+    start_ms = round(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() * 1_000)
+    return start_ms, start_ms + _DAY_MS

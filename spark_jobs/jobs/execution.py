@@ -1,4 +1,4 @@
-"""What went wrong in a task, as an error of the pipeline: Spark hands over a text."""
+"""Spark actions of jobs: errors of tasks as pipeline errors, and cached frames."""
 
 import re
 from collections.abc import Iterator
@@ -18,39 +18,39 @@ _RAISED: Final = re.compile(r"^(?:spark_jobs\.)errors\.(\w+): (.+)$", re.MULTILI
 
 
 @contextmanager
-def told_plainly() -> Iterator[None]:
-    """Raise the error of the pipeline that made a task fail, where Spark raises one of its own.
+def raise_task_errors() -> Iterator[None]:
+    """Raise the pipeline error that made a task fail, instead of Spark's own error.
 
     Raises:
-        TasksFailed: tasks failed for any other reason, such as executors that died.
+        TasksFailed: tasks failed for another reason, such as lost executors.
     """
     try:
         yield
     except (PySparkException, Py4JJavaError) as failure:
-        raise _plain(str(failure)) from failure
+        raise _pipeline_error(str(failure)) from failure
 
 
-def _plain(text: str) -> PipelineError:
+def _pipeline_error(text: str) -> PipelineError:
     raised = _RAISED.findall(text)
     if raised:
         name, message = raised[-1]
         kind = getattr(errors, name, None)
         if isinstance(kind, type) and issubclass(kind, PipelineError):
             return kind(message)
-    return TasksFailed(f"tasks failed, more often than Spark may try them: {_reason(text)}")
+    return TasksFailed(f"tasks failed after all retries: {_reason(text)}")
 
 
 def _reason(text: str) -> str:
-    """What a task raised, by the last traceback; or else how Spark begins to tell of it."""
-    _, traceback, told = text.rpartition("Traceback (most recent call last):")
-    lines = (told if traceback else text).splitlines()
+    """The error of the last traceback, or else the first lines of Spark's message."""
+    _, traceback, tail = text.rpartition("Traceback (most recent call last):")
+    lines = (tail if traceback else text).splitlines()
     unindented = [line.strip() for line in lines if line.strip() and not line[0].isspace()]
     return " ".join(unindented[: 1 if traceback else 3])
 
 
 @contextmanager
-def kept(*frames: DataFrame) -> Iterator[None]:
-    """What was computed of the frames stays on the disks of the tasks' machines meanwhile."""
+def cached(*frames: DataFrame) -> Iterator[None]:
+    """Keep computed rows of the frames on the executors' disks within the context."""
     for frame in frames:
         frame.persist(StorageLevel.DISK_ONLY)
     try:

@@ -1,8 +1,7 @@
-"""The files of one task of the load: the records of one partition, shared out by their hours.
+"""Writes the records of one partition to files by hour, within a task of the load.
 
-What a task holds is bounded, whatever times the records claim: by bytes that wait to be written,
-by files that are open, and by hours that have files of their own. Records come from whoever may
-publish, and so do their times.
+Memory and files are bounded, whatever timestamps the records have: there are limits on waiting
+bytes, open files and hours with files of their own. Any publisher can choose timestamps.
 """
 
 import uuid
@@ -17,38 +16,38 @@ from spark_jobs.jobs.record_files import (
     FILE_BYTES_MAX,
     ROW_GROUP_BYTES,
     SCHEMA,
-    FilePlace,
+    FileScope,
     RecordFile,
 )
 from spark_jobs.storage import TableStore
 from spark_jobs.tables.manifest import DataFile
 
 WAITING_BYTES_MAX: Final = 2 * ROW_GROUP_BYTES
-"""Of all hours together: an hour that is full, and what came meanwhile of the others."""
+"""For all hours together: one full row group, and what the other hours gathered meanwhile."""
 
 OPEN_FILES_MAX: Final = 64
 HOURS_MAX: Final = 1_000
-"""A topic that keeps a month has 744."""
+"""A topic with a month of retention has 744 hours."""
 
 ANY_HOUR: Final = -1
-"""The hour of the file for all further ones. Its records tell their own hours, as all do."""
+"""The hour of the file for all hours beyond the limit; its rows have their own hours."""
 
 _FRAME_BYTES: Final = 5
 _ID_BYTES: Final = np.arange(1, _FRAME_BYTES)
 _HOUR_US: Final = 3_600_000_000
 _HOURS_OF_A_DAY: Final = 24
 _HOURS_END: Final = 70_389_528
-"""Of the year 10000, which a date of four digits does not reach."""
+"""The first hour of the year 10000, which does not fit a four-digit date."""
 
 Hours = npt.NDArray[np.int64]
-"""Since 1970."""
+"""Hours since 1970."""
 
 
 class HourFiles:
-    """Takes the records of a partition in their order, and writes them, a file for each hour.
+    """Writes records of a partition in their order to one file per hour.
 
-    An hour may have several files: each is closed when it has `FILE_BYTES_MAX`, or when too many
-    are open. A context manager: after an error none of those that are open stays.
+    An hour may have several files: a file is closed when it reaches `FILE_BYTES_MAX`, or when too
+    many are open. A context manager: an error deletes the open files.
     """
 
     def __init__(
@@ -58,7 +57,7 @@ class HourFiles:
         self._topic = topic
         self._partition = partition
         self._codec = codec
-        # Two attempts at one task may run at once: what each writes is its own.
+        # Two attempts of a task may run at once; each writes files of its own.
         self._prefix = f"{folder}/{topic}/{partition:05}-{uuid.uuid4().hex[:16]}"
         self._files: dict[int, RecordFile] = {}
         self._started = 0
@@ -74,10 +73,10 @@ class HourFiles:
                 file.discard(error)
 
     def add(self, records: pa.RecordBatch) -> None:
-        """Take records in the columns of Spark's Kafka connector, all of this partition."""
+        """Add records of this partition, in the columns of Spark's Kafka connector."""
         if len(records) == 0:
             return
-        for hour, rows in self._shared_out(self._completed(records)):
+        for hour, rows in self._split_by_hour(self._raw_rows(records)):
             file = self._file(hour)
             file.add(rows)
             if file.waiting_bytes >= ROW_GROUP_BYTES:
@@ -86,26 +85,26 @@ class HourFiles:
             self._flush(max(self._files, key=lambda hour: self._files[hour].waiting_bytes))
 
     def close(self) -> list[DataFile]:
-        """Write what waits; all files, durable, in the order in which they were closed."""
+        """Write all waiting rows; the files, durable, in the order in which they were closed."""
         for hour in list(self._files):
             self._close(hour)
         return self._done
 
-    def _shared_out(self, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def _split_by_hour(self, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The rows of each hour, in their order."""
         hours = _hours(rows)
         first = int(hours[0])
         if np.all(hours == first):
-            yield self._place(first), rows
+            yield self._file_hour(first), rows
             return
         present, inverse = np.unique(hours, return_inverse=True)
-        places = np.array([self._place(int(hour)) for hour in present])[inverse]
+        places = np.array([self._file_hour(int(hour)) for hour in present])[inverse]
         for place in np.unique(places):
-            # Taken, and not sliced: what waits must not keep the rows around it in memory.
+            # `take`, not a slice, which would keep the whole batch in memory.
             yield int(place), rows.take(pa.array(np.flatnonzero(places == place)))
 
-    def _place(self, hour: int) -> int:
-        """The hour whose file a record of this hour goes to."""
+    def _file_hour(self, hour: int) -> int:
+        """The hour of the file for records of this hour."""
         if hour in self._hours:
             return hour
         if len(self._hours) >= HOURS_MAX or not 0 <= hour < _HOURS_END:
@@ -114,19 +113,19 @@ class HourFiles:
         return hour
 
     def _file(self, hour: int) -> RecordFile:
-        """The file that is being gathered for an hour."""
+        """The open file of an hour."""
         file = self._files.get(hour)
         if file is None:
             date, hour_of_day = _date_and_hour(hour)
             name = f"{date or 'any'}T{'' if hour_of_day is None else f'{hour_of_day:02}'}"
             path = f"{self._prefix}-{name}-{self._started}.parquet"
-            place = FilePlace(self._topic, self._partition, date, hour_of_day)
-            file = self._files[hour] = RecordFile(self._store, path, place, self._codec)
+            scope = FileScope(self._topic, self._partition, date, hour_of_day)
+            file = self._files[hour] = RecordFile(self._store, path, scope, self._codec)
             self._started += 1
         return file
 
     def _flush(self, hour: int) -> None:
-        # The order of `_files` is that of their last row groups.
+        # `_files` is ordered by the last flush.
         file = self._files[hour] = self._files.pop(hour)
         file.flush()
         if file.written_bytes >= FILE_BYTES_MAX:
@@ -142,8 +141,8 @@ class HourFiles:
     def _waiting_bytes(self) -> int:
         return sum(file.waiting_bytes for file in self._files.values())
 
-    def _completed(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        """The records in the columns of the raw layer."""
+    def _raw_rows(self, records: pa.RecordBatch) -> pa.RecordBatch:
+        """The records in the columns of the raw table."""
         hours = _hours(records)
         count = len(records)
         columns = {
@@ -160,7 +159,7 @@ class HourFiles:
 
 
 def schema_ids(values: pa.BinaryArray) -> pa.Int32Array:
-    """The id of the schema of each value that is framed as Avro; null for what is not.
+    """The schema id of each value in Avro's wire format; null for other values.
 
     Source: Confluent Schema Registry documentation, "Wire format": a zero byte, the id in four
     bytes, high byte first, and the datum.

@@ -1,10 +1,10 @@
-"""The nightly load: what the log has had since the last one, as Parquet by topic, day and hour.
+"""The nightly load: appends new records of the log as Parquet by topic, day and hour.
 
     position of the last commit ─▶ ranges, fixed ─▶ tasks: read, decode, write ─▶ one commit
 
-The commit makes data and offsets visible together. Whatever dies before leaves files that nobody
-reads; the next run begins where the last commit ended. The driver holds a row for each range and a
-name for each file. Files are bounded, too: by bytes for each, by hours for each range.
+The commit makes data and offsets visible together. A run that dies before it leaves files that no
+reader uses; the next run starts where the last commit ended. The driver holds a row per range and
+an entry per file. Files are bounded by size, and their number by hours per range.
 
 Source: the 2011 paper, section 4: data and offsets are stored only when the job succeeds.
 """
@@ -21,73 +21,78 @@ from pyspark.sql import SparkSession
 from logbroker.client.raw import EARLIEST, RawCluster
 from spark_jobs.errors import DataLost, InvalidOption
 from spark_jobs.jobs.defaults import RECORDS_MAX
-from spark_jobs.jobs.execution import told_plainly
-from spark_jobs.jobs.load_position import moved_on, read_position, read_times, write_position
-from spark_jobs.jobs.load_report import LoadReport, facts
+from spark_jobs.jobs.execution import raise_task_errors
+from spark_jobs.jobs.load_position import (
+    advance_position,
+    read_position,
+    read_times,
+    write_position,
+)
+from spark_jobs.jobs.load_report import LoadReport, manifest_report
 from spark_jobs.jobs.load_task import (
     OUTCOME_SCHEMA,
     LoadTask,
     RangeOutcome,
     read_outcome,
-    runner,
+    task_function,
 )
-from spark_jobs.log.client_errors import translated
-from spark_jobs.log.planning import LogView, Plan, TopicPosition, plan_onward
+from spark_jobs.log.client_errors import translate_client_errors
+from spark_jobs.log.planning import LogView, Plan, TopicPosition, plan_incremental
 from spark_jobs.offsets.limits import AtOffsets, Matching, Subscribed
-from spark_jobs.offsets.ranges import Losses, OffsetRange, split
+from spark_jobs.offsets.ranges import Losses, OffsetRange, split_ranges
 from spark_jobs.tables import Run, Table, open_table
 
 KIND: Final = "load"
 WORTH_A_TASK: Final = 250_000
-"""Records: fewer are not shared out, since each task adds a file for each hour."""
+"""Records: smaller ranges are not split, because each task adds a file per hour."""
 
 
 @dataclass(frozen=True)
 class LoadRequest:
-    """What to load, and where to."""
+    """The source and the destination of a load."""
 
     properties: Mapping[str, str] = field(repr=False)
-    """Of a Kafka client; with `isolation.level` of read_committed, aborted records are left out."""
+    """Properties of a Kafka client; `isolation.level=read_committed` skips aborted records."""
 
     choice: Subscribed | Matching
     table: str
-    """Its URI."""
+    """URI of the table."""
 
     may_lose: bool = False
-    """Go on when the log has deleted what is due, and tell how much that was."""
+    """Continue if the log has deleted records that were not loaded, and report how many."""
 
     first_start: int = EARLIEST
-    """Where the first run begins, or `LATEST`; what comes up later is loaded as a whole."""
+    """Where the first run starts: `EARLIEST` or `LATEST`. Later topics are loaded completely."""
 
     records_max: int = RECORDS_MAX
     codec: str = "zstd"
 
     @property
     def read_committed(self) -> bool:
-        """Whether records of transactions count only once these are committed."""
-        # In whatever case, as the client itself takes it.
+        """Whether records of transactions are loaded only if these are committed."""
+        # The client ignores case, too.
         return self.properties.get("isolation.level", "").lower() == "read_committed"
 
 
 def load(request: LoadRequest, session: Callable[[], SparkSession]) -> LoadReport:
-    """Load up to the end that the log has now. `session` is called only if there is anything.
+    """Load up to the current end of the log. `session` is called only if there are new records.
 
     Raises:
-        DataLost: the log has deleted what is due, or a topic; nothing was committed.
-        TopicReplaced: a topic was made anew, so that its offsets mean other records.
-        RunSuperseded: another run committed first; what this one wrote is not visible.
-        InvalidOption: a topic is not there.
-        SourceFailed, StorageFailed, TasksFailed: nothing was committed; to be run again.
+        DataLost: records or a topic were deleted before they were loaded; nothing was committed.
+        TopicReplaced: a topic was recreated, so that its offsets refer to other records.
+        RunSuperseded: another run committed first; the files of this one are not visible.
+        InvalidOption: a topic does not exist.
+        SourceFailed, StorageFailed, TasksFailed: nothing was committed; run it again.
     """
     began = time.monotonic()
     table = open_table(request.table)
-    run = table.new_run()
+    run = table.new_run(KIND)
     base = table.head()
     before = read_position(base.position)
     as_of_ms = int(time.time() * 1_000)
     plan = _plan(request, before)
     outcomes = _run_tasks(request, table, run, plan, session)
-    after = moved_on(before, plan.position, plan.gone)
+    after = advance_position(before, plan.position, plan.gone)
     report = LoadReport(
         table=request.table,
         run=run.id,
@@ -102,23 +107,25 @@ def load(request: LoadRequest, session: Callable[[], SparkSession]) -> LoadRepor
         return report
     version = table.commit(
         base,
-        kind=KIND,
         run=run,
         position=write_position(
             after, read_times(base.position) | dict.fromkeys(plan.position, as_of_ms)
         ),
         added=[file for each in outcomes for file in each.files],
-        report=facts(report),
-        # What others did without consuming anything, such as a compaction, changes nothing here.
+        report=manifest_report(report),
+        # Commits of other kinds, such as compactions, do not affect a load.
         may_rebase=lambda _: True,
     )
     return replace(report, version=version)
 
 
 def _plan(request: LoadRequest, before: Mapping[str, TopicPosition]) -> Plan:
-    """The ranges from where the table ends to where the log ends."""
-    with translated("the log cannot be read"), RawCluster(request.properties) as cluster:
-        plan = plan_onward(
+    """The ranges from the table's position to the end of the log."""
+    with (
+        translate_client_errors("cannot read the log"),
+        RawCluster(request.properties) as cluster,
+    ):
+        plan = plan_incremental(
             LogView(cluster, request.choice, read_committed=request.read_committed),
             {topic: at for topic, at in before.items() if _is_chosen(topic, request.choice)},
             first_start=AtOffsets(EARLIEST if before else request.first_start),
@@ -127,7 +134,7 @@ def _plan(request: LoadRequest, before: Mapping[str, TopicPosition]) -> Plan:
     if isinstance(request.choice, Subscribed):
         absent = set(request.choice.topics) - plan.topic_ids.keys() - before.keys()
         if absent:
-            raise InvalidOption(f"topics has {', '.join(sorted(absent))}: there is no such topic")
+            raise InvalidOption(f"--topics has {', '.join(sorted(absent))}, which does not exist")
     return plan
 
 
@@ -144,43 +151,43 @@ def _run_tasks(
     plan: Plan,
     session: Callable[[], SparkSession],
 ) -> list[RangeOutcome]:
-    """Have the ranges loaded: each once, whatever happened to the tasks meanwhile.
+    """Load the ranges in Spark tasks, each exactly once.
 
     Raises:
-        DataLost: something is missing, and nothing may be.
-        StorageFailed: the table cannot be written; before Spark is started, if that is seen here.
-        TasksFailed: Spark has given up; or what made it, as an error of its own.
+        DataLost: records are missing, and the request does not allow it.
+        StorageFailed: the table is not writable; raised before Spark starts if it shows here.
+        TasksFailed: tasks failed after all retries; or the pipeline error that made them fail.
     """
     total = sum(each.size for each in plan.ranges)
     if total == 0:
         return []
-    table.try_folder(run)
+    table.check_writable(run)
     spark = session()
-    pieces = split(
+    pieces = split_ranges(
         plan.ranges,
         min_partitions=min(spark.sparkContext.defaultParallelism, total // WORTH_A_TASK),
         max_records=request.records_max,
     )
     task = LoadTask(
         properties=request.properties,
-        # As the driver understands it: a relative path would be another folder where tasks run.
+        # Absolute: on executors a relative path would be another folder.
         table=table.store.uri,
         folder=run.folder,
-        # What takes longest goes first, so that no task is alone at the end.
+        # Longest first, so that the last task to end is a short one.
         ranges=sorted(pieces, key=lambda each: -each.size),
         topic_ids=plan.topic_ids,
         codec=request.codec,
         may_lose=request.may_lose,
         read_committed=request.read_committed,
     )
-    with told_plainly():
+    with raise_task_errors():
         indexes = spark.range(0, len(pieces), 1, len(pieces))
-        rows = indexes.mapInArrow(runner(task), OUTCOME_SCHEMA).collect()
+        rows = indexes.mapInArrow(task_function(task), OUTCOME_SCHEMA).collect()
     return _checked(task.ranges, [read_outcome(row.outcome) for row in rows])
 
 
 def _checked(ranges: Sequence[OffsetRange], outcomes: list[RangeOutcome]) -> list[RangeOutcome]:
-    """The outcomes, in the order of the log, if there is one for each range."""
+    """The outcomes in the order of the log, after checking that there is one for each range."""
     refusals = sorted(each.refusal for each in outcomes if each.refusal is not None)
     if refusals:
         raise DataLost("\n".join(refusals))
@@ -192,7 +199,7 @@ def _checked(ranges: Sequence[OffsetRange], outcomes: list[RangeOutcome]) -> lis
 
 
 def _replaced(before: Mapping[str, TopicPosition], plan: Plan) -> list[str]:
-    """Topics whose offsets have begun again."""
+    """Topics whose offsets started again."""
     return sorted(
         topic
         for topic, now in plan.position.items()

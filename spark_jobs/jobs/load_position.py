@@ -1,14 +1,15 @@
-"""How far a table has loaded its topics, as its commits keep it. Pure.
+"""The position of a table: up to which offset it has loaded each topic. Pure.
 
-{"topics": {TOPIC: {"id": UUID or null, "offsets": {PARTITION: next offset, …}, "asOfMs": ms}, …}}
+In a commit: {"topics": {TOPIC: {"id": UUID or null, "offsets": {PARTITION: next offset, …},
+"asOfMs": ms}, …}}
 
-`asOfMs`, in ms since 1970, is when the log was asked for these offsets: what was acknowledged
-before is below them. Beside it are, where there were any, `cuts`: how often offsets went back to
-where the log had lost its end, so that the table has several records of an offset; and `gone`:
-[PARTITION, …], those that were not there any more when a load went on without them.
+`asOfMs`, in ms since 1970, is when these offsets were looked up: records acknowledged before are
+below them. Two members are present only if needed. `cuts` counts truncations of the log, after
+which the table may have several records for an offset. `gone` is [PARTITION, …], the partitions
+that no longer existed when a load continued without them.
 
-Jobs that read a table of records keep what they have read of it likewise, with their name beside
-it: {"job": NAME, "topics": …}.
+Jobs that read a raw table store their position in the same form, with their name:
+{"job": NAME, "topics": …}.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,15 +26,15 @@ from spark_jobs.tables.manifest import Position
 _JOB: Final = "job"
 _TOPICS: Final = "topics"
 _TIME: Final = "asOfMs"
-_CUTS: Final = "cuts"
+_TRUNCATIONS: Final = "cuts"
 _GONE: Final = "gone"
 
 
 def read_position(position: Position, job: str | None = None) -> dict[str, TopicPosition]:
-    """The position of a commit of a job, or of the load; nothing where there was none.
+    """The position in a commit of a job, or of the load; empty if there was none.
 
     Raises:
-        CorruptTable: it is not the position of such a job.
+        CorruptTable: it is not a position of that job.
     """
     if not position:
         return {}
@@ -44,7 +45,7 @@ def read_position(position: Position, job: str | None = None) -> dict[str, Topic
 
 
 def read_times(position: Position) -> dict[str, int]:
-    """When the log was asked for the offsets of each topic, in ms since 1970.
+    """When the offsets of each topic were looked up, in ms since 1970.
 
     Raises:
         CorruptTable: it is not the position of a load.
@@ -66,15 +67,14 @@ def write_position(
     }
 
 
-def moved_on(
+def advance_position(
     before: Mapping[str, TopicPosition],
     after: Mapping[str, TopicPosition],
     gone: Iterable[TopicPartition] = (),
 ) -> dict[str, TopicPosition]:
-    """The position after a load, with what it did not read of where it was.
+    """The position after a load, including topics and partitions that it did not read.
 
-    `gone` are partitions that it did not find any more. A topic that was made anew has the
-    partitions that it has now, and no others.
+    `gone` are partitions that no longer exist. A recreated topic has only its present partitions.
     """
     joined = dict(before)
     for topic, partition in gone:
@@ -82,12 +82,12 @@ def moved_on(
         joined[topic] = replace(known, gone=known.gone | {partition})
     for topic, now in after.items():
         known = joined.get(topic, now)
-        joined[topic] = now if known.is_of_another(now.topic_id) else _joined(known, now)
+        joined[topic] = now if known.is_replaced_by(now.topic_id) else _joined(known, now)
     return joined
 
 
-def went_back(known: TopicPosition, now: TopicPosition) -> bool:
-    """Whether a partition is not read as far as it was."""
+def has_moved_back(known: TopicPosition, now: TopicPosition) -> bool:
+    """Whether a partition is at a lower offset than before."""
     return any(now.offsets.get(number, offset) < offset for number, offset in known.offsets.items())
 
 
@@ -95,7 +95,7 @@ def _joined(known: TopicPosition, now: TopicPosition) -> TopicPosition:
     return TopicPosition(
         now.topic_id,
         {**known.offsets, **now.offsets},
-        known.cuts + went_back(known, now),
+        known.truncations + has_moved_back(known, now),
         known.gone - now.offsets.keys(),
     )
 
@@ -107,19 +107,19 @@ def _reading(owner: str = "a load") -> Iterator[None]:
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CorruptTable(
             f"the last commit of the table does not have the position of {owner}: "
-            "another job keeps this table, or its manifest was changed"
+            "the table belongs to another job, or its manifest was modified"
         ) from error
 
 
 def _read(document: Mapping[str, object]) -> TopicPosition:
     topic_id, offsets = document["id"], document["offsets"]
-    cuts, gone = document.get(_CUTS, 0), document.get(_GONE, [])
+    truncations, gone = document.get(_TRUNCATIONS, 0), document.get(_GONE, [])
     if not isinstance(offsets, Mapping) or not isinstance(gone, list):
         raise TypeError(document)
     return TopicPosition(
         None if topic_id is None else UUID(str(topic_id)),
         {int(partition): int(offset) for partition, offset in offsets.items()},
-        int(str(cuts)),
+        int(str(truncations)),
         frozenset(map(int, gone)),
     )
 
@@ -128,6 +128,6 @@ def _write(position: TopicPosition) -> dict[str, object]:
     return {
         "id": None if position.topic_id is None else str(position.topic_id),
         "offsets": {str(number): offset for number, offset in sorted(position.offsets.items())},
-        **({_CUTS: position.cuts} if position.cuts else {}),
+        **({_TRUNCATIONS: position.truncations} if position.truncations else {}),
         **({_GONE: sorted(position.gone)} if position.gone else {}),
     }

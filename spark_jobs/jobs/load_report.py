@@ -1,4 +1,4 @@
-"""What a run of the load tells: on standard output, and in the manifest of its commit. Pure."""
+"""The report of a load: on standard output, and in the manifest of its commit. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,48 +12,47 @@ from spark_jobs.offsets.ranges import OffsetRange
 
 @dataclass(frozen=True)
 class LoadReport:
-    """A run that ended well."""
+    """The result of a successful load."""
 
     table: str
-    """Its URI."""
+    """URI of the table."""
 
     run: str
     outcomes: Sequence[RangeOutcome]
     missing: Sequence[OffsetRange]
-    """Offsets that the log had deleted before they were loaded, or had in damaged batches."""
+    """Offsets that the log had deleted before they were loaded, or that are in damaged batches."""
 
     replaced: Sequence[str]
-    """Topics that were made anew, and begun again."""
+    """Topics that were recreated, and loaded from their first offset."""
 
     seconds: float
     gone: Sequence[TopicPartition] = ()
-    """Partitions that were loaded before and are not there any more; later loads know that."""
+    """Partitions that no longer exist, recorded so that later loads skip them."""
 
     version: int | None = None
-    """That the run has committed; None while it has not, and where there was nothing new."""
+    """The committed version; None before the commit, and if there was nothing new."""
 
     ends: Mapping[str, int] = field(default_factory=dict)
-    """Of each topic that was asked for, the offsets that the table has come to, added up over its
-    partitions."""
+    """For each requested topic, the sum of its partitions' next offsets."""
 
     @property
     def records(self) -> int:
-        """How many were loaded."""
+        """The number of loaded records."""
         return sum(each.records for each in self.outcomes)
 
     @property
     def missing_offsets(self) -> int:
-        """How many offsets are missing: no fewer than records are."""
+        """The number of missing offsets, an upper bound for missing records."""
         return sum(each.size for each in self.missing)
 
 
-def document(report: LoadReport) -> dict[str, Any]:
-    """The report for scripts."""
-    return {"version": report.version, "run": report.run, **facts(report)}
+def report_json(report: LoadReport) -> dict[str, Any]:
+    """The report as JSON."""
+    return {"version": report.version, "run": report.run, **manifest_report(report)}
 
 
-def facts(report: LoadReport) -> dict[str, Any]:
-    """What the manifest keeps of it, which has a version and a run of its own."""
+def manifest_report(report: LoadReport) -> dict[str, Any]:
+    """The report in the manifest, which has version and run elsewhere."""
     return {
         "records": report.records,
         "readBytes": sum(each.read_bytes for each in report.outcomes),
@@ -71,26 +70,26 @@ def facts(report: LoadReport) -> dict[str, Any]:
     }
 
 
-def lines(report: LoadReport) -> Iterator[str]:
-    """The report for people."""
+def report_lines(report: LoadReport) -> Iterator[str]:
+    """The report as text."""
     for topic in report.replaced:
-        yield f"topic {topic} was made anew: loaded from its first offset"
+        yield f"topic {topic} was recreated: loaded from its first offset"
     for place in report.gone:
-        yield f"{place} is not there any more: later loads pass over it"
+        yield f"partition {place} no longer exists: later loads skip it"
     for each in report.missing:
-        yield f"missing: {each}, {each.size} offsets that the log has deleted, or not readable"
+        yield f"missing: {each}, {each.size} offsets deleted or unreadable"
     if report.version is None:
-        yield f"nothing new: {report.table} has all that the log had when this run began"
+        yield f"no new records: {report.table} is up to date"
         return
-    told = facts(report)
-    for topic, counts in told["topics"].items():
-        said = f"{topic}: {counts['records']} records"
+    found = manifest_report(report)
+    for topic, counts in found["topics"].items():
+        line = f"{topic}: {counts['records']} records"
         if counts["withoutRecord"]:
-            said += f"; {counts['withoutRecord']} offsets without a record (compacted, or markers)"
-        yield said
+            line += f"; {counts['withoutRecord']} offsets without a record (compaction, markers)"
+        yield line
     yield (
-        f"loaded {report.records} records ({told['readBytes']} bytes) into {told['files']} files "
-        f"({told['fileBytes']} bytes) in {report.seconds:.1f} s; "
+        f"loaded {report.records} records ({found['readBytes']} bytes) into {found['files']} files "
+        f"({found['fileBytes']} bytes) in {report.seconds:.1f} s; "
         f"{report.table} is at version {report.version}"
     )
 

@@ -1,6 +1,6 @@
-"""What a task of the load does: it reads a range of the log and writes it, without the JVM.
+"""A task of the load: reads a range of the log and writes its files, without the JVM.
 
-What goes back to the driver is a row for each range, which names the files: records never do.
+A task returns one row per range, with the names of its files, to the driver; never records.
 """
 
 import json
@@ -21,64 +21,64 @@ from spark_jobs.storage import open_store
 from spark_jobs.tables.manifest import DataFile
 
 OUTCOME_SCHEMA: Final = "outcome string"
-"""Of the rows that tasks give, for Spark."""
+"""Spark schema of the rows that tasks return."""
 
 COLUMNS: Final = ("offset", "timestamp", "timestampType", "key", "value", "headers")
-"""The others are the same for a whole range."""
+"""Columns that are read; the others are constant within a range."""
 
 BATCH_BYTES: Final = 16 << 20
-"""Of keys and values. Nothing of these batches is passed to the JVM, which likes small ones."""
+"""Bytes of keys and values per batch; large, because these batches do not go to the JVM."""
 
 Batches = Iterator[pa.RecordBatch]
 
 
 class RangeOutcome(NamedTuple):
-    """What became of one range."""
+    """The result of one range."""
 
     wanted: OffsetRange
     records: int
-    """How many it had; the other offsets are missing, or there never was a record at them."""
+    """The number of records; other offsets are missing, or never had a record."""
 
     read_bytes: int
     """Of keys and values."""
 
     files: tuple[DataFile, ...] = ()
     missing: tuple[OffsetRange, ...] = ()
-    """Offsets that the log had deleted before they were read, or had in damaged batches."""
+    """Offsets that the log had deleted before they were read, or that are in damaged batches."""
 
     refusal: str | None = None
-    """Why the load must not go on: something is missing, and nothing may be."""
+    """Why the load must stop: records are missing, and the request does not allow it."""
 
     @property
     def without_record(self) -> int:
-        """Offsets at which the log has no record: compacted away, or a transaction's own."""
+        """The number of offsets without a record: compacted, or markers of transactions."""
         return self.wanted.size - self.records - sum(each.size for each in self.missing)
 
 
 @dataclass(frozen=True)
 class LoadTask:
-    """All that tasks have to know. Goes to them with the function that they run."""
+    """The input of all tasks of a run, serialized with their function."""
 
     properties: Mapping[str, str] = field(repr=False)
-    """Of a Kafka client, its password among them."""
+    """Properties of a Kafka client, including its password."""
 
     table: str
-    """Its URI."""
+    """URI of the table."""
 
     folder: str
-    """Of the run, relative to the table."""
+    """Folder of the run, relative to the table."""
 
     ranges: Sequence[OffsetRange]
     topic_ids: Mapping[str, UUID | None]
-    """Of the topics that the ranges are of: one that was made anew since has other records."""
+    """The ids of the topics when the ranges were planned; a recreated topic has another one."""
 
     codec: str
     may_lose: bool
     read_committed: bool
 
 
-def runner(task: LoadTask) -> Callable[[Batches], Batches]:
-    """The function for Spark: of rows with the indexes of ranges, rows with their outcomes."""
+def task_function(task: LoadTask) -> Callable[[Batches], Batches]:
+    """The function for Spark, from rows with indexes of ranges to rows with their outcomes."""
 
     def run(indexes: Batches) -> Batches:
         for batch in indexes:
@@ -90,12 +90,12 @@ def runner(task: LoadTask) -> Callable[[Batches], Batches]:
 
 
 def load_range(task: LoadTask, wanted: OffsetRange) -> RangeOutcome:
-    """Read a range and write it; the files are durable.
+    """Read a range and write it; the files are durable on return.
 
-    A loss that may not be is an outcome: to try again would not bring anything back.
+    A loss that is not allowed is an outcome and not an error, since a retry cannot help.
 
     Raises:
-        SourceFailed: the log did not answer, or gave something that was not asked for.
+        SourceFailed: the log did not answer, or returned offsets that were not requested.
         StorageFailed: a file could not be written.
     """
     losses = Losses(task.may_lose)
@@ -128,7 +128,7 @@ def _records(task: LoadTask, wanted: OffsetRange, losses: Losses) -> Batches:
 
 
 class _Tally:
-    """Counts what was read of a range, and holds that no offset comes twice or from elsewhere."""
+    """Counts the records of a range, and checks that offsets increase and lie in the range."""
 
     def __init__(self, wanted: OffsetRange) -> None:
         self._wanted = wanted
@@ -143,8 +143,8 @@ class _Tally:
         first, last = int(offsets[0]), int(offsets[-1])
         if first < self._next or last >= self._wanted.end or np.any(np.diff(offsets) <= 0):
             raise SourceFailed(
-                f"{self._wanted}: the log gave offsets {first} to {last} where {self._next} and "
-                "later ones, each once, were due"
+                f"{self._wanted}: the log returned offsets {first} to {last}; expected ascending "
+                f"offsets from {self._next}"
             )
         self._next = last + 1
         self.records += len(offsets)
@@ -153,12 +153,12 @@ class _Tally:
 
 
 def write_outcome(outcome: RangeOutcome) -> str:
-    """An outcome as the text of a row."""
+    """An outcome as text."""
     return json.dumps(
         {
             **outcome._asdict(),
-            "wanted": _written(outcome.wanted),
-            "missing": [_written(each) for each in outcome.missing],
+            "wanted": _range_json(outcome.wanted),
+            "missing": [_range_json(each) for each in outcome.missing],
         }
     )
 
@@ -176,5 +176,5 @@ def read_outcome(text: str) -> RangeOutcome:
     )
 
 
-def _written(offsets: OffsetRange) -> list[str | int]:
+def _range_json(offsets: OffsetRange) -> list[str | int]:
     return [offsets.topic, offsets.partition, offsets.start, offsets.end]

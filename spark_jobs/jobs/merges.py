@@ -1,4 +1,4 @@
-"""Which small files of a table are to become one. Pure."""
+"""Selects the small files of a table to merge. Pure."""
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -7,17 +7,17 @@ from typing import Final, NamedTuple
 from spark_jobs.tables.manifest import DataFile
 
 MERGED_BYTES_MAX: Final = 256 << 20
-"""Of the files that become one: about what a task of Spark reads at once, and some more."""
+"""Total size of the files of a merge: a little more than a Spark task reads at once."""
 
 
 class Merge(NamedTuple):
-    """Files of one topic, date and hour, two at least, in the order of their rows."""
+    """At least two files of one topic, date and hour, in the order of their rows."""
 
     files: tuple[DataFile, ...]
 
     @property
     def merged(self) -> DataFile:
-        """What is known of the file to come; its path and its bytes are those of the first one."""
+        """The entry of the merged file, still with the path and bytes of the first one."""
         first = self.files[0]
         partitions = {file.partition for file in self.files}
         return first._replace(
@@ -33,10 +33,10 @@ class Merge(NamedTuple):
 def plan_merges(
     files: Iterable[DataFile], *, small_bytes: int, merged_bytes_max: int = MERGED_BYTES_MAX
 ) -> list[Merge]:
-    """The merges of all files below `small_bytes`, the largest first.
+    """The merges of all files below `small_bytes`, largest first.
 
-    Those of one topic, date and hour, in their order: files of a partition have no offsets between
-    each other's.
+    A merge has files of one topic, date and hour. They are sorted, so the offsets of two files of a
+    partition do not interleave.
     """
     small = sorted((file for file in files if file.bytes < small_bytes), key=_order)
     merges = [
@@ -49,7 +49,7 @@ def plan_merges(
 
 
 def _place(file: DataFile) -> tuple[str, str, int]:
-    """What the rows of files that are merged have in common."""
+    """The key that merged files have in common."""
     return file.topic or "", file.date or "", -1 if file.hour is None else file.hour
 
 

@@ -1,4 +1,4 @@
-"""Reads records in tasks, one by one, and sets aside what cannot be read, with the reason."""
+"""Parses records one by one in tasks, and puts unreadable ones in quarantine with the reason."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -25,54 +25,54 @@ _PLACE: Final = pa.schema(
         ("timestamp", TIME),
     ]
 )
-_SET_ASIDE: Final = pa.schema([("reason", pa.string()), ("value", pa.binary())])
+_QUARANTINED: Final = pa.schema([("reason", pa.string()), ("value", pa.binary())])
 
 
 def header(name: str) -> "Column":
-    """The value of a record's header; of a name that is repeated, the last one's."""
+    """The value of a record's header; of repeated headers, the last one."""
     named = sql.filter("headers", lambda each: each["key"] == name)
     return sql.try_element_at(named, sql.lit(-1))["value"]
 
 
-def sift(
+def parse_records(
     records: DataFrame,
     sources: Sequence[str],
     fields: pa.Schema,
     read: Callable[..., tuple[Any, ...]],
 ) -> DataFrame:
-    """Read each record: `read` makes of its columns `sources` a value for each of `fields`.
+    """Parse each record: `read` returns one value per field from the columns `sources`.
 
-    `records` has the columns of a record's place and `value` besides. So has what comes of it,
-    and `reason` says of a record why it could not be read: then `fields` are null. Of the others,
-    `value` is null.
+    `records` has topic, partition, offset, timestamp and value. The result adds `fields` and
+    `reason`. For an unreadable record, `reason` is set and the fields are null; for others `value`
+    is null.
     """
-    schema = pa.unify_schemas([_PLACE, fields, _SET_ASIDE])
+    schema = pa.unify_schemas([_PLACE, fields, _QUARANTINED])
 
-    def sift_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return (sifted(batch, sources, fields, read) for batch in batches)
+    def parse_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return (parse_batch(batch, sources, fields, read) for batch in batches)
 
     columns = dict.fromkeys([*_PLACE.names, "value", *sources])
-    return records.select(*columns).mapInArrow(sift_batches, from_arrow_schema(schema))
+    return records.select(*columns).mapInArrow(parse_batches, from_arrow_schema(schema))
 
 
-def taken(sifted: DataFrame) -> DataFrame:
-    """What could be read."""
-    return sifted.where(sql.col("reason").isNull()).drop("reason", "value")
+def parsed_rows(parse_batch: DataFrame) -> DataFrame:
+    """The records that could be parsed."""
+    return parse_batch.where(sql.col("reason").isNull()).drop("reason", "value")
 
 
-def set_aside(sifted: DataFrame) -> DataFrame:
-    """What could not, by the contract of the quarantine."""
-    unread = sifted.where(sql.col("reason").isNotNull())
+def quarantine_rows(parse_batch: DataFrame) -> DataFrame:
+    """The unreadable records, with the columns of the quarantine."""
+    unread = parse_batch.where(sql.col("reason").isNotNull())
     return unread.withColumn("date", sql.to_date("timestamp")).select(*QUARANTINE.names)
 
 
-def sifted(
+def parse_batch(
     batch: pa.RecordBatch,
     sources: Sequence[str],
     fields: pa.Schema,
     read: Callable[..., tuple[Any, ...]],
 ) -> pa.RecordBatch:
-    """One batch of what `sift` makes."""
+    """One batch of the result of `parse_records`."""
     rows: list[tuple[Any, ...]] = []
     reasons: list[str | None] = []
     nothing = (None,) * len(fields)
@@ -89,4 +89,6 @@ def sifted(
         pa.array([row[index] for row in rows], field.type) for index, field in enumerate(fields)
     ]
     arrays = [*(batch.column(name) for name in _PLACE.names), *read_columns, reason, value]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.unify_schemas([_PLACE, fields, _SET_ASIDE]))
+    return pa.RecordBatch.from_arrays(
+        arrays, schema=pa.unify_schemas([_PLACE, fields, _QUARANTINED])
+    )

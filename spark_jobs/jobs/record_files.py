@@ -1,8 +1,7 @@
-"""Parquet files of the raw layer, as a task writes them: rows as they come, in bounded row groups.
+"""Parquet files of the raw table, written by tasks in bounded row groups.
 
-zstd, or what else is asked for. Offsets and times are written as differences, values as they are:
-a dictionary of them would only be given up. Statistics and page indexes are kept of what readers
-choose by.
+Compressed with zstd by default. Offsets and times are delta encoded and values are plain: a
+dictionary would overflow. Statistics and page indexes exist for the columns that readers filter by.
 """
 
 from contextlib import ExitStack, suppress
@@ -18,10 +17,10 @@ from spark_jobs.storage import TableStore
 from spark_jobs.tables.manifest import DataFile
 
 ROW_GROUP_BYTES: Final = 64 << 20
-"""Of Arrow's arrays: readers hold as much at once for each column chunk that they read."""
+"""Bytes of Arrow arrays per row group: readers hold that much for each column chunk."""
 
 FILE_BYTES_MAX: Final = 1 << 30
-"""As written; a row group may lie beyond. So no reader has to take more than this at once."""
+"""As written; one row group may exceed it."""
 
 SCHEMA: Final[pa.Schema] = to_arrow_schema(RECORDS, timezone="UTC")
 
@@ -29,8 +28,8 @@ _DIFFERENCES: Final = dict.fromkeys(("offset", "timestamp"), "DELTA_BINARY_PACKE
 _KEYS: Final = ["headers.list.element.key"]
 
 
-class FilePlace(NamedTuple):
-    """What all records of a file have in common; None where it may differ."""
+class FileScope(NamedTuple):
+    """What all records of a file have in common; None where they may differ."""
 
     topic: str
     partition: int | None
@@ -39,15 +38,15 @@ class FilePlace(NamedTuple):
 
 
 class RecordFile:
-    """A file that is being written; there is none before the first row group.
+    """A file that is being written; it is created with the first row group.
 
-    What is left open is deleted by `discard`.
+    `discard` deletes an open file.
     """
 
-    def __init__(self, store: TableStore, path: str, place: FilePlace, codec: str) -> None:
+    def __init__(self, store: TableStore, path: str, scope: FileScope, codec: str) -> None:
         self._store = store
         self._path = path
-        self._place = place
+        self._scope = scope
         self._codec = codec
         self._context = ExitStack()
         self._writer: pq.ParquetWriter | None = None
@@ -55,23 +54,23 @@ class RecordFile:
         self._records = 0
         self._bounds: _Bounds | None = None
         self.waiting_bytes = 0
-        """Of rows that are not written yet."""
+        """Bytes of rows that are not written yet."""
         self.written_bytes = 0
 
     @property
     def is_open(self) -> bool:
-        """Whether something is written of it."""
+        """Whether the file has been created."""
         return self._writer is not None
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Take rows by `SCHEMA`, at least one, to be written by `flush`."""
+        """Add at least one row in the columns of `SCHEMA`; `flush` writes it."""
         self._waiting.append(rows)
         self.waiting_bytes += rows.nbytes
         self._records += len(rows)
         self._bounds = _Bounds.of(rows).joined(self._bounds)
 
     def flush(self) -> None:
-        """Write what waits as one row group."""
+        """Write the waiting rows as one row group."""
         if not self._waiting:
             return
         if self._writer is None:
@@ -84,43 +83,43 @@ class RecordFile:
         self.written_bytes = self._stream.tell()
 
     def close(self) -> DataFile:
-        """Write the rest, and make the file durable."""
+        """Write the waiting rows, and make the file durable."""
         self.flush()
         assert self._writer is not None, "a file without a row"
         assert self._bounds is not None
         self._writer.close()
         size = self._stream.tell()
         self._context.close()
-        return DataFile(self._path, self._records, size, *self._place, *self._bounds)
+        return DataFile(self._path, self._records, size, *self._scope, *self._bounds)
 
     def discard(self, error: BaseException) -> None:
-        """Leave nothing of the file, because of an error."""
+        """Delete the file because of an error."""
         if self._writer is not None:
-            # It ends the file as its own last deed, if not now; the error is what counts.
+            # An open writer would write its footer when collected; the first error counts.
             with suppress(OSError, pa.ArrowException):
                 self._writer.close()
         self._context.__exit__(type(error), error, error.__traceback__)
 
 
 def open_writer(stream: object, schema: pa.Schema, codec: str) -> pq.ParquetWriter:
-    """A Parquet file of some of the pipeline's tables, on an open stream."""
+    """A writer of a Parquet file of a pipeline table to an open stream."""
     plain = [field.name for field in schema if not pa.types.is_nested(field.type)]
-    chosen_by = [name for name in plain if not pa.types.is_binary(schema.field(name).type)]
+    filtered_by = [name for name in plain if not pa.types.is_binary(schema.field(name).type)]
     return pq.ParquetWriter(
         stream,
         schema,
         compression=codec,
-        use_dictionary=[name for name in chosen_by if name not in _DIFFERENCES] + _KEYS,
-        column_encoding={name: _DIFFERENCES[name] for name in chosen_by if name in _DIFFERENCES},
-        write_statistics=chosen_by,
+        use_dictionary=[name for name in filtered_by if name not in _DIFFERENCES] + _KEYS,
+        column_encoding={name: _DIFFERENCES[name] for name in filtered_by if name in _DIFFERENCES},
+        write_statistics=filtered_by,
         write_page_index=True,
-        # Spark's types say all there is to say; how Arrow held them in memory is nobody's business.
+        # Spark's types are sufficient; Arrow's schema would only add bytes.
         store_schema=False,
     )
 
 
 class _Bounds(NamedTuple):
-    """Inclusive."""
+    """Inclusive bounds of offsets and times."""
 
     offset_min: int
     offset_max: int
@@ -131,7 +130,7 @@ class _Bounds(NamedTuple):
     def of(cls, rows: pa.RecordBatch) -> "_Bounds":
         offsets = pc.min_max(rows["offset"])
         times = pc.min_max(rows["timestamp"].cast(pa.int64()))
-        # The log's times are whole milliseconds.
+        # Times in the log have ms resolution.
         return cls(
             offsets["min"].as_py(),
             offsets["max"].as_py(),

@@ -1,9 +1,9 @@
-"""Where the replay service is, and which key opens it."""
+"""Requests to the replay service: its address, its errors, and reports of job runs."""
 
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -20,173 +20,180 @@ from spark_jobs.errors import (
 )
 
 if TYPE_CHECKING:
+    # Loaded on demand: most runs send no requests.
     import httpx
 
+Scalar = str | int | bool | None
 
-from dataclasses import field
-from typing import TYPE_CHECKING
+RUNS_PATH: Final = "/pipeline/runs"
+TIMEOUT_S: Final = 5.0
+"""For each step of a request: a job must not wait long for its report to be stored."""
 
-if TYPE_CHECKING:
-    # Most runs have no service to report to.
-    import httpx
+RETRY_DELAY_S: Final = 0.5
+
+# Limits of the service.
+_SUBJECT_CHARS_MAX: Final = 255
+_TEXT_CHARS_MAX: Final = 500
+_TOPICS_MAX: Final = 50
+
+_CONTROL_CHARS: Final = re.compile(r"[\x00-\x20\x7f]+")
+
+_REFUSALS: Final = (
+    *(InvalidOption, UnsupportedStorage, NewerTable, DataLost, TopicReplaced),
+    *(RunSuperseded, CorruptTable, RefusedByService),
+)
+"""Errors after which an operator has to act before the job can succeed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceAddress:
-    """The URL of the service's API, and an operator's key, or "".
+    """The URL of the service's API and an operator key, or an empty key.
 
     Raises:
-        InvalidOption: the URL is none, or the key cannot be one; neither is repeated.
+        InvalidOption: the URL or the key is malformed; the message quotes neither.
     """
 
     url: str
     key: str = field(repr=False)
 
     def __post_init__(self) -> None:
-        _check(self.url, self.key)
+        """Reject what an HTTP client would reject with the key or a password in its message."""
+        import httpx
+
+        try:
+            parsed = httpx.URL(self.url)
+        except httpx.InvalidURL:
+            parsed = httpx.URL()
+        if parsed.scheme not in ("http", "https") or not parsed.host or parsed.userinfo:
+            raise InvalidOption(
+                "invalid URL of the service; allowed is https://HOST:PORT without user and password"
+            )
+        if not (self.key.isascii() and self.key.isprintable()):
+            raise InvalidOption("invalid API key: only printable ASCII characters are allowed")
 
     def client(self, timeout_s: float) -> "httpx.Client":
-        """A client that shows the key; whoever asks for it closes it."""
+        """A new client that sends the key; the caller closes it."""
         import httpx
 
         headers = {"authorization": f"Bearer {self.key}"} if self.key else {}
         return httpx.Client(base_url=self.url, headers=headers, timeout=timeout_s)
 
 
-def _check(url: str, key: str) -> None:
-    """Refuse what a client would only fail by, with the key or a password in what it says."""
+def send_request(
+    client: "httpx.Client", method: str, path: str, **request: Any
+) -> "httpx.Response":
+    """The response to a request, whatever its status.
+
+    Raises:
+        SourceFailed: there is no response.
+    """
     import httpx
 
     try:
-        parsed = httpx.URL(url)
-    except httpx.InvalidURL:
-        parsed = httpx.URL()
-    if parsed.scheme not in ("http", "https") or not parsed.host or parsed.userinfo:
-        raise InvalidOption(
-            "the URL of the service is not like https://HOST:PORT, without user and password"
-        )
-    if not (key.isascii() and key.isprintable()):
-        raise InvalidOption("the key has characters that no key of the service has")
+        return client.request(method, path, **request)
+    except httpx.HTTPError as error:
+        raise SourceFailed(f"{client.base_url} does not answer: {error}") from error
 
 
-Scalar = str | int | bool | None
+def require_success(client: "httpx.Client", response: "httpx.Response") -> "httpx.Response":
+    """The response, if its status is 2xx.
 
-PATH: Final = "/pipeline/runs"
-
-TIMEOUT_S: Final = 5.0
-"""For each step of an attempt: nobody waits for a job that only has to say that it is done."""
-
-PAUSE_S: Final = 0.5
-
-# The service refuses more.
-_SUBJECT_CHARS_MAX: Final = 255
-_TEXT_CHARS_MAX: Final = 500
-_TOPICS_MAX: Final = 50
-
-_UNWANTED: Final = re.compile(r"[\x00-\x20\x7f]+")
-
-_REFUSALS: Final = (
-    *(InvalidOption, UnsupportedStorage, NewerTable, DataLost, TopicReplaced),
-    *(RunSuperseded, CorruptTable, RefusedByService),
-)
-"""Errors by which a job says that somebody has to decide or mend something before it runs again."""
+    Raises:
+        SourceFailed: it is a server error; a retry may succeed.
+        RefusedByService: it is any other status.
+    """
+    if response.is_success:
+        return response
+    text = f"{response.status_code} {response.text[:500]}"
+    if response.is_server_error:
+        raise SourceFailed(f"{client.base_url} has a server error: {text}")
+    raise RefusedByService(f"{client.base_url} rejects the request: {text}")
 
 
-class Facts(NamedTuple):
-    """What a run counted: of all, and of each topic.
+class RunSummary(NamedTuple):
+    """The counts of a run: in total, and of each topic.
 
-    What is not there and should be is `missing`; a topic's `end` adds up the offsets that its
-    partitions were loaded up to.
+    `missing` counts what should be in the table and is not. A topic's `end` is the sum of its
+    partitions' next offsets.
     """
 
-    summary: Mapping[str, Scalar] = {}
+    counts: Mapping[str, Scalar] = {}
     topics: Mapping[str, Mapping[str, int]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class JobRun:
-    """A run that is over; times are in ms since 1970, UTC."""
+    """A run that has ended; times are in ms since 1970, UTC."""
 
     job: str
     table: str
-    """The URI of the table that it read or wrote: what `--table` says."""
+    """The value of `--table`."""
 
     outcome: str
     """"done", "failed" or "refused"."""
 
-    facts: Facts
+    summary: RunSummary
     started_ms: int
     finished_ms: int
 
     def document(self) -> dict[str, Any]:
-        """The body of the request that tells of it: within what the service takes."""
-        texts = {name: _bounded(value) for name, value in self.facts.summary.items()}
+        """The body of the report, within the limits of the service."""
+        counts = {name: _truncate(value) for name, value in self.summary.counts.items()}
         return {
             "job": self.job,
             "subject": _subject(self.table),
             "outcome": self.outcome,
-            "summary": texts,
-            "topics": {name: dict(counts) for name, counts in _foremost(self.facts.topics)},
-            "startedAt": _time(self.started_ms),
-            "finishedAt": _time(self.finished_ms),
+            "summary": counts,
+            "topics": {name: dict(each) for name, each in _main_topics(self.summary.topics)},
+            "startedAt": _rfc_3339(self.started_ms),
+            "finishedAt": _rfc_3339(self.finished_ms),
         }
 
 
-def how_it_ended(error: Exception) -> str:
-    """The outcome of a run that an error has ended."""
+def outcome_of(error: Exception) -> str:
+    """The outcome of a run that ended with an error."""
     return "refused" if isinstance(error, _REFUSALS) else "failed"
 
 
-def tell(service: ServiceAddress, run: JobRun) -> None:
-    """Tell of a run, and once more if nobody answers.
+def report_run(service: ServiceAddress, run: JobRun) -> None:
+    """Report a run to the service, with one retry.
 
     Raises:
-        SourceFailed: nobody has answered, or the service cannot now.
-        RefusedByService: it says no.
+        SourceFailed: the service does not answer or has a server error.
+        RefusedByService: the service rejects the report.
     """
     document = run.document()
     with service.client(TIMEOUT_S) as client:
         try:
-            _tell(client, document)
+            _post_run(client, document)
         except SourceFailed:
-            time.sleep(PAUSE_S)
-            # It may have been heard the first time: the service knows a run by its start.
-            _tell(client, document)
+            time.sleep(RETRY_DELAY_S)
+            # Safe if the first request was processed: the service identifies a run by its start.
+            _post_run(client, document)
 
 
-def _tell(client: "httpx.Client", document: dict[str, Any]) -> None:
-    import httpx
-
-    try:
-        answer = client.post(PATH, json=document)
-    except httpx.HTTPError as error:
-        raise SourceFailed(f"{client.base_url} does not answer: {error}") from error
-    if answer.is_success:
-        return
-    text = f"{answer.status_code} {answer.text[:500]}"
-    if answer.is_server_error:
-        raise SourceFailed(f"{client.base_url} cannot answer now: {text}")
-    raise RefusedByService(f"{client.base_url} refuses: {text}")
+def _post_run(client: "httpx.Client", document: dict[str, Any]) -> None:
+    require_success(client, send_request(client, "POST", RUNS_PATH, json=document))
 
 
-def _bounded(value: Scalar) -> Scalar:
+def _truncate(value: Scalar) -> Scalar:
     return _encodable(value)[:_TEXT_CHARS_MAX] if isinstance(value, str) else value
 
 
 def _subject(table: str) -> str:
-    text = _UNWANTED.sub(" ", _encodable(table)).strip()
+    text = _CONTROL_CHARS.sub(" ", _encodable(table)).strip()
     return text[:_SUBJECT_CHARS_MAX].strip() or "-"
 
 
 def _encodable(text: str) -> str:
-    # Names of files may be no text.
+    # File names may have bytes that are not UTF-8.
     return text.encode(errors="replace").decode()
 
 
-def _foremost(
+def _main_topics(
     topics: Mapping[str, Mapping[str, int]],
 ) -> list[tuple[str, Mapping[str, int]]]:
-    """As many topics as are taken: those that lost something, and those that most happened to."""
+    """The topics with the most missing, then those with the most records, up to the limit."""
     by_weight = sorted(
         topics.items(),
         key=lambda item: (-item[1].get("missing", 0), -item[1].get("records", 0), item[0]),
@@ -194,5 +201,5 @@ def _foremost(
     return by_weight[:_TOPICS_MAX]
 
 
-def _time(time_ms: int) -> str:
+def _rfc_3339(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1_000, UTC).isoformat(timespec="milliseconds")

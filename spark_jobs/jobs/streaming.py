@@ -1,4 +1,9 @@
-"""Streaming queries of jobs: what they read, and how they run and end."""
+"""Streaming queries: what they read, how they run, and the tables that they append to.
+
+A query may process a micro-batch several times, always with the same offsets and state. The
+position of its table holds the query's id, which Spark keeps in the checkpoint, and the last
+micro-batch that was added, so each one is added once.
+"""
 
 import signal
 import threading
@@ -13,10 +18,10 @@ from pyspark.sql.types import StructType
 
 from spark_jobs.errors import InvalidOption
 from spark_jobs.jobs.derived_tables import write_files
-from spark_jobs.jobs.execution import told_plainly
+from spark_jobs.jobs.execution import raise_task_errors
 from spark_jobs.tables import DataFile, Position, Snapshot, open_table
 
-_LOOK_S: Final = 1
+_POLL_S: Final = 1
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 AddBatch = Callable[[DataFrame, str, int], None]
@@ -25,20 +30,20 @@ AddBatch = Callable[[DataFrame, str, int], None]
 
 @dataclass(frozen=True, slots=True)
 class StreamSource:
-    """Where a streaming query reads, and how much at a time."""
+    """What a streaming query reads, and how much per micro-batch."""
 
     properties: Mapping[str, str] = field(repr=False)
-    """Of the Kafka client."""
+    """Properties of the Kafka client."""
 
     starting_offsets: str = "earliest"
-    """Of a query that has no checkpoint yet."""
+    """For a query without a checkpoint."""
 
     fail_on_data_loss: bool = True
     offsets_max: int | None = None
-    """A micro-batch has no more; None: whatever is there."""
+    """Maximum records of a micro-batch; None: unlimited."""
 
     def read(self, spark: SparkSession, topics: str, columns: str) -> DataFrame:
-        """A stream of the records of some topics, with some columns of a record, as DDL."""
+        """A stream of the records of some topics, with the columns of a DDL schema."""
         reader = (
             spark.readStream.format("rewind")
             .schema(columns)
@@ -57,29 +62,29 @@ class StreamSource:
 
 @dataclass(frozen=True, slots=True)
 class StreamRun:
-    """How a query runs."""
+    """How a query is run."""
 
     checkpoint: str
-    """A folder of Hadoop's, of this query alone."""
+    """A folder, as a Hadoop path, for this query alone."""
 
     trigger_s: float | None
-    """Time from one micro-batch to the next; None: all that is there now, and then the end."""
+    """Interval between micro-batches; None: process what is available and end."""
 
     def run(self, rows: DataFrame, add: AddBatch) -> None:
-        """Run a query in append mode until it ends, fails, or is asked to by SIGINT or SIGTERM.
+        """Run a query in append mode until it ends or fails, or SIGINT or SIGTERM arrives.
 
-        `add` may get a micro-batch a second time. What it was given when it was asked to end is
-        made again by the next run.
+        `add` may get a micro-batch repeatedly. The next run repeats a micro-batch that a signal
+        interrupted.
 
         Raises:
-            PipelineError: one that `add` raised, or a task, or the source.
-            TasksFailed: for any other reason.
+            PipelineError: raised by `add`, a task or the source.
+            TasksFailed: the query failed for another reason.
         """
         query_ids: list[str] = []
         started = threading.Event()
 
         def add_batch(batch: DataFrame, number: int) -> None:
-            # The first one may come before Spark says which query it is of.
+            # The first micro-batch may start before `start` returns the query.
             started.wait()
             add(batch, query_ids[0], number)
 
@@ -89,68 +94,67 @@ class StreamRun:
             writer = writer.trigger(availableNow=True)
         else:
             writer = writer.trigger(processingTime=f"{round(self.trigger_s * 1_000)} milliseconds")
-        with told_plainly(), _asked_to_end() as is_asked:
+        with raise_task_errors(), _stop_signals() as is_stopping:
             query = writer.start()
             query_ids.append(str(query.id))
             started.set()
-            while not query.awaitTermination(_LOOK_S):
-                if is_asked():
+            while not query.awaitTermination(_POLL_S):
+                if is_stopping():
                     query.stop()
                     return
 
 
 @contextmanager
-def _asked_to_end() -> Iterator[Callable[[], bool]]:
-    """Whether a signal has come that asks the process to end."""
-    asked = threading.Event()
+def _stop_signals() -> Iterator[Callable[[], bool]]:
+    """Yields whether the process has received SIGINT or SIGTERM."""
+    stopping = threading.Event()
 
-    def ask(_number: int, _frame: FrameType | None) -> None:
-        asked.set()
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        stopping.set()
 
-    # Signals go to the main thread alone; a caller on another one has its own way to end.
+    # Python delivers signals to the main thread only.
     is_main = threading.current_thread() is threading.main_thread()
-    before = {each: signal.signal(each, ask) for each in _SIGNALS} if is_main else {}
+    before = {each: signal.signal(each, stop) for each in _SIGNALS} if is_main else {}
     try:
-        yield asked.is_set
+        yield stopping.is_set
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
 
 
 class StreamTable:
-    """One table, and one query that adds to it; compactions may come between."""
+    """A table and the query that appends to it; compactions may commit in between."""
 
     def __init__(self, uri: str, contract: StructType, kind: str, time: str) -> None:
-        """`time` is the column whose bounds are told of each file."""
+        """`time` is the column whose bounds are stored for each file."""
         self.uri = uri
         self._contract = contract
         self._kind = kind
         self._time = time
         self._table = open_table(uri)
 
-    def before(self, query: str, batch: int) -> Snapshot | None:
-        """The table, to add a micro-batch to; None where it has that one already.
+    def base_for(self, query: str, batch: int) -> Snapshot | None:
+        """The snapshot to which a micro-batch is to be added; None if it was added before.
 
         Raises:
-            InvalidOption: another query has added to the table, so it counted what this one will.
+            InvalidOption: the table belongs to another query or job.
         """
         head = self._table.head()
         if not head.position:
             return head
         owner = head.position.get("query")
         if owner is None:
-            raise InvalidOption(f"table is {self.uri}, which another job keeps")
+            raise InvalidOption(f"table {self.uri} belongs to another job")
         if owner != query:
             raise InvalidOption(
-                f"table is {self.uri}, which is of query {owner}, and this is "
-                f"{query}: its checkpoint is another one; go on with the checkpoint that belongs "
-                "to the table, or begin a new table with a new checkpoint"
+                f"table {self.uri} belongs to query {owner}, not {query}; use the checkpoint that "
+                "belongs to the table, or a new table with a new checkpoint"
             )
         return None if head.position["batch"] >= batch else head
 
     def add_once(self, query: str, batch: int, rows: DataFrame) -> None:
-        """Add the rows of a micro-batch, unless a run before has done so; raises as `add`."""
-        base = self.before(query, batch)
+        """Add the rows of a micro-batch unless they were added before; raises as `add`."""
+        base = self.base_for(query, batch)
         if base is not None:
             self.add(base, query, batch, rows)
 
@@ -164,21 +168,20 @@ class StreamTable:
         more: Position | None = None,
         report: Mapping[str, Any] | None = None,
     ) -> int:
-        """Add the rows of a micro-batch to what `before` gave, and how many they are.
+        """Add the rows of a micro-batch to the snapshot of `base_for`; the number of rows.
 
-        `more` is kept in the position. Without rows, and with nothing to keep, there is no commit.
+        `more` is stored in the position. Without rows and without `more` there is no commit.
 
         Raises:
-            RunSuperseded: the same query added it meanwhile, somewhere else.
+            RunSuperseded: the same query has added it elsewhere.
         """
-        run = self._table.new_run()
+        run = self._table.new_run(self._kind)
         added: tuple[DataFile, ...] = ()
         if rows is not None:
             added = write_files(rows, self.uri, run, self._contract, time=self._time)
         if added or more is not None:
             self._table.commit(
                 base,
-                kind=self._kind,
                 run=run,
                 position={"query": query, "batch": batch, **(more or {})},
                 added=added,
@@ -188,10 +191,10 @@ class StreamTable:
         return sum(file.records for file in added)
 
 
-def pass_over(rows: DataFrame) -> None:
-    """Compute a micro-batch that a table has already, and do nothing with its rows.
+def compute_only(rows: DataFrame) -> None:
+    """Compute the rows of a micro-batch that was added before, and discard them.
 
-    The query's own state is kept by computing them: Spark fails a micro-batch that nobody asked for
-    all rows of, and the next one would go on without the state of this one.
+    The computation updates the query's state. Without it, Spark fails the micro-batch, and the next
+    one would continue without the state of this one.
     """
     rows.write.format("noop").mode("append").save()

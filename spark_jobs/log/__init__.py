@@ -1,1 +1,1 @@
-"""The pipeline's door to the log: which offsets there are, and their records as Arrow batches."""
+"""Looks up offsets in the log, and reads ranges of records as Arrow batches."""

@@ -1,4 +1,4 @@
-"""The one place where what a client of the log raises becomes what the pipeline raises."""
+"""Translates the errors of the log's client to pipeline errors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,12 +9,12 @@ from spark_jobs.errors import InvalidOption, SourceFailed
 
 
 @contextmanager
-def translated(what: str) -> Iterator[None]:
-    """Whatever fails at the log in here says first what could not be done.
+def translate_client_errors(what: str) -> Iterator[None]:
+    """Raise client errors of the block as pipeline errors; the message begins with `what`.
 
     Raises:
-        InvalidOption: the properties of the client cannot be.
-        SourceFailed: the log did not answer in time, or refused, or is damaged.
+        InvalidOption: the client's properties are invalid.
+        SourceFailed: the log did not answer in time, rejected a request, or is damaged.
     """
     try:
         yield

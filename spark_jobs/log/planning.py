@@ -1,6 +1,6 @@
-"""Asks the brokers which offsets there are, once, and fixes the ranges that tasks then read.
+"""Looks up offsets at the brokers once, and fixes the ranges that tasks read.
 
-So a task that is tried again reads what it read the first time, and the driver knows what is read.
+With fixed ranges, a retried task reads the same records, and the driver knows what is read.
 """
 
 import logging
@@ -15,41 +15,41 @@ from spark_jobs.errors import InvalidOption, TopicReplaced
 from spark_jobs.offsets import resolution
 from spark_jobs.offsets.limits import Assigned, Choice, Limit, Subscribed
 from spark_jobs.offsets.ranges import Losses, OffsetRange
-from spark_jobs.offsets.resolution import Bound, Bounds, Offsets
+from spark_jobs.offsets.resolution import BoundsByPartition, OffsetBounds, Offsets
 
 _log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class TopicPosition:
-    """How far a topic has been read: the next offset of each partition, in the topic of an id."""
+    """The next offset of each partition of a topic, which has this id."""
 
     topic_id: UUID | None
     offsets: Mapping[int, int]
-    cuts: int = 0
-    """How often offsets went back to where the log had lost its end: those behind came again."""
+    truncations: int = 0
+    """How often a partition was continued at a lower offset because its log was truncated."""
 
     gone: frozenset[int] = frozenset()
-    """Partitions that were not there any more, which was passed over."""
+    """Partitions that no longer existed in an earlier run, which skipped them."""
 
-    def is_of_another(self, topic_id: UUID | None) -> bool:
-        """Whether the topic was made anew, as far as ids tell."""
+    def is_replaced_by(self, topic_id: UUID | None) -> bool:
+        """Whether a topic of this id is another one; False if an id is unknown."""
         return None not in (self.topic_id, topic_id) and self.topic_id != topic_id
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to read: a range for each partition, which may be empty; nothing is split yet."""
+    """A range for each partition, possibly empty and not yet split."""
 
     ranges: list[OffsetRange]
     topic_ids: Mapping[str, UUID | None]
     losses: Losses
     gone: frozenset[TopicPartition] = frozenset()
-    """What was read before, is not there any more, and was not known to be gone."""
+    """Partitions of the position that no longer exist, and were not known to be gone."""
 
     @property
     def position(self) -> dict[str, TopicPosition]:
-        """How far the topics have been read once all ranges are."""
+        """The position of the topics after all ranges are read."""
         return {
             topic: TopicPosition(
                 topic_id, {each.partition: each.end for each in self.ranges if each.topic == topic}
@@ -59,7 +59,7 @@ class Plan:
 
 
 class LogView:
-    """What the brokers of a cluster tell of the partitions of a choice."""
+    """Metadata and offsets of the partitions of a choice."""
 
     def __init__(self, cluster: RawCluster, choice: Choice, *, read_committed: bool) -> None:
         self._cluster = cluster
@@ -67,153 +67,164 @@ class LogView:
         self._read_committed = read_committed
 
     def topics(self) -> dict[str, TopicDescription]:
-        """The topics of the choice that there are."""
+        """The existing topics of the choice."""
         match self.choice:
             case Subscribed(topics):
-                return self._present(topics)
+                return self._existing_topics(topics)
             case Assigned(partitions):
-                return self._present({topic for topic, _ in partitions})
+                return self._existing_topics({topic for topic, _ in partitions})
         return self._cluster.topics(None)
 
     def partitions(self, topics: Mapping[str, TopicDescription]) -> set[TopicPartition]:
-        """The partitions of the choice, of these topics."""
-        return resolution.chosen(self.choice, topics)
+        """The partitions of the choice, among these topics."""
+        return resolution.chosen_partitions(self.choice, topics)
 
-    def bounds(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Bound]:
-        """Which offsets the partitions have now; up to the last stable one if so asked."""
-        firsts, ends = self.firsts(partitions), self.ends(partitions)
-        # A partition may be cut between both questions.
-        return {each: Bound(firsts[each], max(firsts[each], ends[each])) for each in partitions}
+    def bounds(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetBounds]:
+        """The current offsets of the partitions; their ends depend on the isolation level."""
+        firsts, ends = self.first_offsets(partitions), self.end_offsets(partitions)
+        # A partition may be truncated between both requests.
+        return {
+            each: OffsetBounds(firsts[each], max(firsts[each], ends[each])) for each in partitions
+        }
 
-    def firsts(self, partitions: Collection[TopicPartition]) -> Offsets:
+    def first_offsets(self, partitions: Collection[TopicPartition]) -> Offsets:
         """The first offset of each partition."""
-        return self._asked(dict.fromkeys(partitions, EARLIEST))
+        return self._list_offsets(dict.fromkeys(partitions, EARLIEST))
 
-    def ends(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """The end of each partition."""
-        return self._asked(dict.fromkeys(partitions, LATEST))
+    def end_offsets(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """The end offset of each partition."""
+        return self._list_offsets(dict.fromkeys(partitions, LATEST))
 
-    def resolve(self, limit: Limit, bounds: Bounds) -> Offsets:
-        """The offset that a limit means in each partition of `bounds`.
+    def resolve_limit(self, limit: Limit, bounds: BoundsByPartition) -> Offsets:
+        """The offset of a limit in each partition of `bounds`.
 
         Raises:
-            InvalidOption: the limit is one for other partitions, or a time has no record.
+            InvalidOption: the limit names other partitions, or a time has no record.
         """
-        times = resolution.times(limit, bounds)
-        return resolution.resolve(limit, bounds, self.at_times(times))
+        times = resolution.lookup_times(limit, bounds)
+        return resolution.resolve_offsets(limit, bounds, self.offsets_at_times(times))
 
-    def at_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The first offset whose record is of the time or later; None where there is none."""
+    def offsets_at_times(
+        self, times_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int | None]:
+        """The first offset with that time or a later one; None if there is none."""
         if not times_ms:
             return {}
         return self._cluster.offsets(times_ms, read_committed=self._read_committed)
 
-    def _asked(self, at: Mapping[TopicPartition, int]) -> Offsets:
+    def _list_offsets(self, at: Mapping[TopicPartition, int]) -> Offsets:
         found = self._cluster.offsets(at, read_committed=self._read_committed) if at else {}
         return {place: offset for place, offset in found.items() if offset is not None}
 
-    def _present(self, names: Iterable[str]) -> dict[str, TopicDescription]:
+    def _existing_topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
         found: dict[str, TopicDescription] = {}
         for name in names:
             try:
                 found |= self._cluster.topics([name])
             except UnknownTopic:
-                _log.warning("topic %s is not there", name)
+                _log.warning("topic %s does not exist", name)
         return found
 
 
-def everything(view: LogView) -> tuple[dict[str, TopicDescription], set[TopicPartition]]:
-    """The topics and the partitions of a choice.
+def require_chosen(view: LogView) -> tuple[dict[str, TopicDescription], set[TopicPartition]]:
+    """The topics and partitions of a choice.
 
     Raises:
-        InvalidOption: some that it names are not there.
+        InvalidOption: one that the choice names does not exist.
     """
     topics = view.topics()
     partitions = view.partitions(topics)
     missing: list[str] = []
     match view.choice:
         case Subscribed(names):
-            missing = [f"subscribe names {name}" for name in names if name not in topics]
+            missing = [f"subscribe has topic {name}" for name in names if name not in topics]
         case Assigned(asked):
-            missing = [f"assign names {place}" for place in asked - partitions]
+            missing = [f"assign has partition {place}" for place in asked - partitions]
     if missing:
-        raise InvalidOption(f"{'; '.join(sorted(missing))}: not there")
+        raise InvalidOption(f"{', '.join(sorted(missing))}: does not exist")
     return topics, partitions
 
 
 def plan_between(view: LogView, starting: Limit, ending: Limit, losses: Losses) -> Plan:
-    """The ranges from one limit to another, as the log is now.
+    """The ranges from one limit to another in the current log.
 
-    Where the start lies behind the end nothing is read, as where the log is empty.
+    A range is empty if its start is after its end, or if the log is empty.
 
     Raises:
-        InvalidOption: a topic or partition of the choice is not there, or see `LogView.resolve`.
-        DataLost: offsets that were named are not in the log, and `losses` allows none.
+        InvalidOption: a topic or partition of the choice does not exist; or see
+            `LogView.resolve_limit`.
+        DataLost: requested offsets are not in the log, and `losses` allows none.
     """
-    topics, partitions = everything(view)
+    topics, partitions = require_chosen(view)
     bounds = view.bounds(partitions)
-    ends = view.resolve(ending, bounds)
-    starts = view.resolve(starting, bounds)
+    ends = view.resolve_limit(ending, bounds)
+    starts = view.resolve_limit(starting, bounds)
     ranges = [
-        resolution.within(OffsetRange(*place, starts[place], ends[place]), bounds[place], losses)
+        resolution.clip_range(
+            OffsetRange(*place, starts[place], ends[place]), bounds[place], losses
+        )
         for place in sorted(partitions)
     ]
     return Plan(ranges, _ids(topics, partitions), losses)
 
 
-def plan_onward(
+def plan_incremental(
     view: LogView, position: Mapping[str, TopicPosition], *, first_start: Limit, losses: Losses
 ) -> Plan:
-    """The ranges from where the last run ended to the end of the log as it is now.
+    """The ranges from a position to the current end of the log.
 
-    Topics that were never read start at `first_start`, new partitions of others at 0.
+    Topics without a position start at `first_start`, new partitions of other topics at 0.
 
     Raises:
-        TopicReplaced: a topic was made anew, or ends before the position; `losses` allows none.
-        DataLost: offsets after the position, or topics with one, are gone, and the position does
-            not know that yet; `losses` allows none.
+        TopicReplaced: a topic was recreated, or ends before the position; `losses` allows none.
+        DataLost: offsets after the position, or a topic, are gone, which the position does not
+            record yet; `losses` allows none.
     """
     topics = view.topics()
     partitions = view.partitions(topics)
     bounds = view.bounds(partitions)
     fresh = {place: bounds[place] for place in partitions if place.topic not in position}
-    starts = view.resolve(first_start, fresh) if fresh else {}
+    starts = view.resolve_limit(first_start, fresh) if fresh else {}
     gone = _newly_gone(position, partitions, losses)
     ranges = []
     for place in sorted(partitions):
         known = position.get(place.topic)
-        start = starts[place] if known is None else _onward(place, known, topics, bounds, losses)
+        start = (
+            starts[place] if known is None else _next_start(place, known, topics, bounds, losses)
+        )
         asked = OffsetRange(*place, start, max(start, bounds[place].end))
-        ranges.append(resolution.within(asked, bounds[place], losses))
+        ranges.append(resolution.clip_range(asked, bounds[place], losses))
     return Plan(ranges, _ids(topics, partitions), losses, gone)
 
 
-def _onward(
+def _next_start(
     place: TopicPartition,
     known: TopicPosition,
     topics: Mapping[str, TopicDescription],
-    bounds: Bounds,
+    bounds: BoundsByPartition,
     losses: Losses,
 ) -> int:
-    """Where to go on in a partition of a topic that was read before."""
+    """The start offset in a partition of a topic that was read before."""
     start = known.offsets.get(place.partition)
     topic_id = topics[place.topic].topic_id
-    is_other = known.is_of_another(topic_id)
+    is_other = known.is_replaced_by(topic_id)
     if start is None:
-        # It came up after the last run. Its records began at 0, and those that are gone are lost.
+        # A new partition. Its records began at 0, and deleted ones are a loss.
         return bounds[place].first if is_other else 0
     if not is_other and start <= bounds[place].end:
         return start
     if not losses.are_allowed:
         raise TopicReplaced(
-            f"{place} was read up to {start} in the topic of id {known.topic_id}; "
-            f"now its id is {topic_id} and it ends at {bounds[place].end}: it was made anew, or cut"
+            f"{place} was read up to {start} with topic id {known.topic_id}; it now ends at "
+            f"{bounds[place].end} with topic id {topic_id}: it was recreated or truncated"
         )
     if topic_id is not None and known.topic_id == topic_id:
-        # What it still has was read already. To read it from its first offset would repeat it.
-        _log.warning("%s was cut from %s to %s: read on there", place, start, bounds[place].end)
+        # The remaining records were read before; the first offset would repeat them.
+        _log.warning(
+            "%s was truncated from %s to %s: continuing there", place, start, bounds[place].end
+        )
         return bounds[place].end
-    _log.warning("%s was made anew, or cut: read from its first offset", place)
+    _log.warning("%s was recreated or truncated: reading from its first offset", place)
     return bounds[place].first
 
 
@@ -228,7 +239,7 @@ def _newly_gone(
     gone = read - set(partitions)
     for place in sorted(gone):
         end = position[place.topic].offsets[place.partition]
-        losses.add(OffsetRange(*place, end, end), "the partition is not there any more")
+        losses.add(OffsetRange(*place, end, end), "the partition no longer exists")
     return frozenset(gone)
 
 

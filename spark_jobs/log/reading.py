@@ -1,4 +1,4 @@
-"""Reads a range of offsets as Arrow batches: what each task does, and nothing of it needs Spark."""
+"""Reads a range of offsets as Arrow batches, as tasks do; independent of Spark."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,16 +13,16 @@ from logbroker.client.errors import OffsetGone, UnknownTopic
 from logbroker.client.raw import RawCluster, RawReader, TopicPartition
 from spark_jobs.decode import DecodedChunk, UnreadableBatch, decode
 from spark_jobs.decode.columns import arrow_schema, timestamps
-from spark_jobs.log.client_errors import translated
+from spark_jobs.log.client_errors import translate_client_errors
 from spark_jobs.offsets.ranges import Losses, OffsetRange
 
 _log: Final = logging.getLogger(__name__)
 
 BATCH_BYTES: Final = 3 * 1024 * 1024
-"""Of records in a batch: Spark takes batches of 2 to 4 MB fastest, as measured."""
+"""Bytes of records per batch: Spark is fastest with batches of 2 to 4 MB, as measured."""
 
 TIMEOUT_S: Final = 120.0
-"""How long the log may say nothing: Spark's `spark.network.timeout`, as its connector has it."""
+"""How long the log may be silent: the default of `spark.network.timeout`."""
 
 
 def read_range(
@@ -36,22 +36,22 @@ def read_range(
     timeout_s: float = TIMEOUT_S,
     batch_bytes: int = BATCH_BYTES,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a range in their order, in batches with `columns` (see `columns.TYPES`).
+    """The records of a range in their order, in batches with `columns` (see `decode.columns`).
 
-    `properties` are a Kafka client's; `topic_id`, where it is given, is that of the topic that the
-    range is of. A batch has `batch_bytes` of records at most, or one record.
+    `properties` are those of a Kafka client. `topic_id` is the expected id of the topic. A batch
+    has at most `batch_bytes` of records, or one record.
 
     Raises:
-        InvalidOption: the properties cannot be.
+        InvalidOption: the properties are invalid.
         DataLost: offsets of the range, or the topic, are gone, or a batch cannot be read, and
             `losses` allows none.
-        SourceFailed: the log did not answer for `timeout_s`, or refused, or is so damaged that
-            nobody can tell where it goes on.
+        SourceFailed: the log did not answer for `timeout_s`, rejected a request, or is so damaged
+            that the next batch cannot be located.
     """
     place = TopicPartition(wanted.topic, wanted.partition)
     at, end = wanted.start, wanted.end
     with (
-        translated(f"{wanted} cannot be read"),
+        translate_client_errors(f"cannot read {wanted}"),
         RawCluster(properties, timeout_s=timeout_s) as cluster,
     ):
         while at < wanted.end:
@@ -67,13 +67,13 @@ def read_range(
                 at, end = end, wanted.end
             except UnreadableBatch as bad:
                 if bad.base_offset > at:
-                    # What was decoded together with it has not come: it is read by itself first.
+                    # Batches decoded with it were not returned: read them first.
                     end = bad.base_offset
                 else:
-                    at = _pass_over_batch(replace(wanted, start=at), bad, losses)
+                    at = _skip_batch(replace(wanted, start=at), bad, losses)
                     end = wanted.end
             except OffsetGone as gone:
-                at = _pass_over(replace(wanted, start=at), gone, losses)
+                at = _skip_deleted(replace(wanted, start=at), gone, losses)
                 end = wanted.end
             except UnknownTopic as error:
                 losses.add(replace(wanted, start=at), str(error))
@@ -94,8 +94,8 @@ def _chunks(
         )
 
 
-def _pass_over(left: OffsetRange, gone: OffsetGone, losses: Losses) -> int:
-    """The offset to go on at, with what is missing before it noted."""
+def _skip_deleted(left: OffsetRange, gone: OffsetGone, losses: Losses) -> int:
+    """The next offset to read, after recording the deleted offsets as lost."""
     is_behind = gone.log_start > left.start
     next_offset = min(gone.log_start, left.end) if is_behind else left.end
     lost = OffsetRange(left.topic, left.partition, left.start, next_offset)
@@ -103,12 +103,12 @@ def _pass_over(left: OffsetRange, gone: OffsetGone, losses: Losses) -> int:
     return next_offset
 
 
-def _pass_over_batch(left: OffsetRange, bad: UnreadableBatch, losses: Losses) -> int:
-    """The offset to go on at, with the batch that `left` begins in noted as missing."""
+def _skip_batch(left: OffsetRange, bad: UnreadableBatch, losses: Losses) -> int:
+    """The next offset to read, after recording the batch at the start of `left` as lost."""
     next_offset = min(bad.next_offset, left.end)
     lost = replace(left, end=next_offset)
     losses.add(lost, str(bad))
-    _log.warning("%s is passed over: %s", lost, bad)
+    _log.warning("skipping %s: %s", lost, bad)
     return next_offset
 
 

@@ -1,4 +1,4 @@
-"""How much of what there is a micro-batch takes: decided without a clock and without a log."""
+"""How many of the available records a micro-batch takes."""
 
 import math
 from collections.abc import Mapping
@@ -7,20 +7,20 @@ from typing import Final
 
 from logbroker.client.raw import TopicPartition
 from spark_jobs.offsets.ranges import Losses, OffsetRange
-from spark_jobs.offsets.resolution import Bounds, Offsets, within
+from spark_jobs.offsets.resolution import BoundsByPartition, Offsets, clip_range
 
-GONE: Final = "the partition is not there any more"
-
-
-def cut_to(end: int) -> str:
-    """What is said of a partition that was read further than it reaches now."""
-    return f"the log ends at {end} now: the topic was made anew, or cut"
+PARTITION_GONE: Final = "the partition no longer exists"
 
 
-def limited(most: int, starts: Mapping[TopicPartition, int], ends: Offsets) -> Offsets:
-    """Ends no further than `most` offsets behind all starts together, in proportion to their sizes.
+def truncated_at(end: int) -> str:
+    """The reason of a loss in a partition that now ends before what was read of it."""
+    return f"the log now ends at {end}: the topic was recreated or truncated"
 
-    A partition that has any takes one at least, so a batch may be somewhat larger.
+
+def limit_ends(most: int, starts: Mapping[TopicPartition, int], ends: Offsets) -> Offsets:
+    """Ends at most `most` offsets after all starts together, in proportion to partition sizes.
+
+    Each nonempty partition gets at least one offset, so the total may slightly exceed `most`.
     Source: Structured Streaming + Kafka Integration Guide, `maxOffsetsPerTrigger`.
     """
     sizes = {place: max(end - starts[place], 0) for place, end in ends.items()}
@@ -37,19 +37,19 @@ def _share(most: int, size: int, total: int) -> int:
 
 
 @dataclass
-class Pace:
-    """Holds a micro-batch back until there is enough for one, or it has waited long enough.
+class TriggerDelay:
+    """Delays a micro-batch until it has `least` offsets or has waited `delay_s`.
 
-    The first one is not held back.
+    The first micro-batch is not delayed.
     """
 
     least: int
     delay_s: float
     last_s: float | None = None
-    """When a batch was let through last."""
+    """When the last micro-batch was admitted."""
 
-    def lets_through(self, waiting: int, now_s: float) -> bool:
-        """Whether to take what there is: `waiting` offsets, at `now_s` of any steady clock."""
+    def admits(self, waiting: int, now_s: float) -> bool:
+        """Whether to start a micro-batch of `waiting` offsets; `now_s` is of a monotonic clock."""
         is_late = self.last_s is None or now_s - self.last_s >= self.delay_s
         if is_late or waiting >= self.least:
             self.last_s = now_s
@@ -58,29 +58,28 @@ class Pace:
 
 
 def ranges_between(
-    starts: Mapping[TopicPartition, int], ends: Offsets, bounds: Bounds, losses: Losses
+    starts: Mapping[TopicPartition, int], ends: Offsets, bounds: BoundsByPartition, losses: Losses
 ) -> list[OffsetRange]:
-    """What a micro-batch from `starts` to `ends` reads of a log that is now as `bounds` say.
+    """The ranges of a micro-batch from `starts` to `ends`, in a log with these bounds.
 
-    New partitions are read from their first record on. One that came up after the ends were noted
-    is left to the next micro-batch, for which it is new: before its first commit, a stream that is
-    started again gets new starts for old ends. What lies in the way of reading everything is a
-    loss: a partition that is gone, one that ends before it was read up to, a new one that lacks its
-    first records.
+    New partitions are read from their first offset. A partition without an end is left to the next
+    micro-batch, for which it is new: before its first commit, a restarted stream gets new starts
+    for old ends. Losses are: a partition that no longer exists, one that ends before its start, and
+    deleted first records of a new one.
 
     Raises:
-        DataLost: something is missing, and `losses` allows none.
+        DataLost: a part is missing, and `losses` allows none.
     """
     ranges = []
     for place in sorted(starts.keys() | ends.keys()):
         start = starts.get(place, 0)
         asked = OffsetRange(*place, start, ends.get(place, start))
         if place not in bounds:
-            losses.add(asked, GONE)
+            losses.add(asked, PARTITION_GONE)
         elif place not in ends:
             continue
         elif asked.size < 0:
-            losses.add(asked, cut_to(asked.end))
+            losses.add(asked, truncated_at(asked.end))
         else:
-            ranges.append(within(asked, bounds[place], losses))
+            ranges.append(clip_range(asked, bounds[place], losses))
     return ranges

@@ -1,7 +1,7 @@
-"""Which partitions are read, from where and up to where, as the user says it.
+"""Which partitions to read, and from which offsets or times to which.
 
-Source: Structured Streaming + Kafka Integration Guide, `subscribe`, `startingOffsets` and the
-options beside them.
+Source: Structured Streaming + Kafka Integration Guide, `subscribe`, `startingOffsets` and related
+options.
 """
 
 import re
@@ -13,21 +13,21 @@ from logbroker.client.raw import TopicPartition
 
 @dataclass(frozen=True)
 class Subscribed:
-    """All partitions of the topics of these names."""
+    """All partitions of the named topics."""
 
     topics: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Matching:
-    """All partitions of the topics in whose name it is found; Kafka's own topics are left out."""
+    """All partitions of topics whose name contains a match, except Kafka's internal topics."""
 
     pattern: re.Pattern[str]
 
 
 @dataclass(frozen=True)
 class Assigned:
-    """These partitions alone."""
+    """Exactly these partitions."""
 
     partitions: frozenset[TopicPartition]
 
@@ -37,9 +37,9 @@ Choice = Subscribed | Matching | Assigned
 
 @dataclass(frozen=True)
 class AtOffsets:
-    """Everywhere the same (`EARLIEST`, `LATEST`), or an offset for each partition.
+    """One offset for all partitions, or one for each.
 
-    Each may be `EARLIEST` or `LATEST`, too.
+    An offset may be `EARLIEST` or `LATEST`.
     """
 
     offsets: int | Mapping[TopicPartition, int]
@@ -47,9 +47,9 @@ class AtOffsets:
 
 @dataclass(frozen=True)
 class AtTimes:
-    """The first record of that time or later: ms since 1970, everywhere, or for each partition.
+    """The first record of a time or later, in ms since 1970; one time for all partitions, or each.
 
-    Where a partition has no such record it is its end; for a start only if `or_latest`.
+    A partition without such a record means its end, for a start only with `or_latest`.
     """
 
     times_ms: int | Mapping[TopicPartition, int]
@@ -59,6 +59,6 @@ class AtTimes:
 Limit = AtOffsets | AtTimes
 
 
-def of_each(values: int | Mapping[TopicPartition, int], place: TopicPartition) -> int:
-    """The value for a partition, of one for all or of one for each."""
+def value_for(values: int | Mapping[TopicPartition, int], place: TopicPartition) -> int:
+    """The value for a partition, of one for all or one for each."""
     return values if isinstance(values, int) else values[place]

@@ -1,4 +1,4 @@
-"""Ranges of offsets, and how they are shared out among tasks."""
+"""Ranges of offsets, how they are split among tasks, and which of their offsets are lost."""
 
 import math
 from collections.abc import Iterable
@@ -18,23 +18,23 @@ class OffsetRange:
 
     @property
     def size(self) -> int:
-        """How many offsets it has: no fewer than records."""
+        """The number of offsets, an upper bound for records."""
         return self.end - self.start
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
 
 
-def split(
+def split_ranges(
     ranges: Iterable[OffsetRange],
     *,
     min_partitions: int | None = None,
     max_records: int | None = None,
 ) -> list[OffsetRange]:
-    """Ranges for a task each, in order; empty ones are left out.
+    """The nonempty ranges, split into one for each task, in order.
 
-    None is longer than `max_records`. Then, if there are fewer than `min_partitions`, the long ones
-    are cut further, in proportion to their size, so that there are about that many.
+    No part has more than `max_records`. If there are fewer parts than `min_partitions`, long ones
+    are split further in proportion to their size, into about that many.
 
     Source: Structured Streaming + Kafka Integration Guide, `minPartitions` and
     `maxRecordsPerPartition`.
@@ -50,9 +50,9 @@ def split(
 
 
 def _shares(pieces: list[OffsetRange], wanted: int) -> list[tuple[OffsetRange, int]]:
-    """Into how many parts each is cut.
+    """The number of parts of each range.
 
-    Those too short for a cut stay as they are, and the others share what is left of the parts.
+    Ranges too short for two parts stay whole, and the others share the remaining parts.
     """
     total = sum(each.size for each in pieces)
     whole = {each for each in pieces if _parts(each.size, total, wanted) == 1}
@@ -62,12 +62,12 @@ def _shares(pieces: list[OffsetRange], wanted: int) -> list[tuple[OffsetRange, i
 
 
 def _parts(size: int, total: int, wanted: int) -> int:
-    # Half is rounded up, as Spark does it: the tasks of both are the same.
+    # Rounded half up as in Spark, for the same tasks as its connector.
     return max(math.floor(size / total * wanted + 0.5), 1)
 
 
 def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
-    """Parts whose sizes differ by one at most; never more than there are offsets."""
+    """Parts whose sizes differ by at most one; never more parts than offsets."""
     start, pieces = whole.start, []
     for left in range(parts, 0, -1):
         end = start + (whole.end - start) // left
@@ -79,25 +79,25 @@ def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
 
 @dataclass
 class Losses:
-    """What was passed over; where nothing may be, the first loss ends the reading."""
+    """Offsets that could not be read; if losses are not allowed, the first one is an error."""
 
     are_allowed: bool
     ranges: list[OffsetRange] = field(default_factory=list)
 
     @property
     def offsets(self) -> int:
-        """How many offsets are missing: no fewer than records are."""
+        """The number of missing offsets, an upper bound for missing records."""
         return sum(each.size for each in self.ranges)
 
     def add(self, lost: OffsetRange, why: str) -> None:
-        """Note that these offsets cannot be read.
+        """Record that these offsets cannot be read.
 
         Raises:
-            DataLost: nothing may be lost.
+            DataLost: losses are not allowed.
         """
         if not self.are_allowed:
             raise DataLost(
-                f"{lost} cannot be read: {why}; failOnDataLoss=false goes on with what there is"
+                f"cannot read {lost}: {why}; failOnDataLoss=false continues with what is available"
             )
         if lost.size > 0:
             self.ranges.append(lost)

@@ -1,4 +1,4 @@
-"""What the brokers tell of a log, against what was asked for: decided without asking anybody."""
+"""Resolves choices and limits to partitions and offsets, from what the brokers returned."""
 
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
@@ -12,23 +12,25 @@ from spark_jobs.offsets.limits import (
     Choice,
     Limit,
     Matching,
-    of_each,
+    value_for,
 )
 from spark_jobs.offsets.ranges import Losses, OffsetRange
 
 Offsets = dict[TopicPartition, int]
-Bounds = Mapping[TopicPartition, "Bound"]
+BoundsByPartition = Mapping[TopicPartition, "OffsetBounds"]
 
 
-class Bound(NamedTuple):
-    """The offsets [first, end) that a partition has."""
+class OffsetBounds(NamedTuple):
+    """The offsets [first, end) of a partition."""
 
     first: int
     end: int
 
 
-def chosen(choice: Choice, topics: Mapping[str, TopicDescription]) -> set[TopicPartition]:
-    """The partitions of `topics` that a choice means."""
+def chosen_partitions(
+    choice: Choice, topics: Mapping[str, TopicDescription]
+) -> set[TopicPartition]:
+    """The partitions of `topics` that a choice selects."""
     every = {
         TopicPartition(topic, partition)
         for topic, plan in topics.items()
@@ -43,50 +45,54 @@ def chosen(choice: Choice, topics: Mapping[str, TopicDescription]) -> set[TopicP
     return {each for each in every if each.topic in choice.topics}
 
 
-def times(limit: Limit, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    """The times to look up for a limit, in ms since 1970; none where it names offsets.
+def lookup_times(limit: Limit, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    """The times to look up for a limit, in ms since 1970; none for a limit of offsets.
 
     Raises:
-        InvalidOption: the limit is one for other partitions than these.
+        InvalidOption: the limit names other partitions than these.
     """
     asked = limit.times_ms if isinstance(limit, AtTimes) else limit.offsets
     if not isinstance(asked, int) and set(asked) != set(partitions):
         raise InvalidOption(
-            "offsets or times have to be given for all partitions that are read, and for no other; "
+            "offsets or times are required for exactly the partitions that are read; "
             f"missing: {_names(set(partitions) - set(asked))}; "
             f"not read: {_names(set(asked) - set(partitions))}"
         )
     if isinstance(limit, AtOffsets):
         return {}
-    return {each: of_each(asked, each) for each in partitions}
+    return {each: value_for(asked, each) for each in partitions}
 
 
-def resolve(limit: Limit, bounds: Bounds, found: Mapping[TopicPartition, int | None]) -> Offsets:
-    """The offset of a limit in each partition of `bounds`; `found` is by the look-ups of `times`.
+def resolve_offsets(
+    limit: Limit, bounds: BoundsByPartition, found: Mapping[TopicPartition, int | None]
+) -> Offsets:
+    """The offset of a limit in each partition of `bounds`.
+
+    `found` are the offsets of `lookup_times`.
 
     Raises:
-        InvalidOption: a partition has no record that late, and the limit allows no other place.
+        InvalidOption: a partition has no record that late, and the limit requires one.
     """
     return {place: _resolve(limit, place, bounds[place], found.get(place)) for place in bounds}
 
 
-def _resolve(limit: Limit, place: TopicPartition, bounds: Bound, found: int | None) -> int:
+def _resolve(limit: Limit, place: TopicPartition, bounds: OffsetBounds, found: int | None) -> int:
     if isinstance(limit, AtOffsets):
-        named = of_each(limit.offsets, place)
+        named = value_for(limit.offsets, place)
         return {EARLIEST: bounds.first, LATEST: bounds.end}.get(named, named)
     if found is None and not limit.or_latest:
         raise InvalidOption(
-            f"{place} has no record of the time {of_each(limit.times_ms, place)} ms "
-            "or later to start at; startingOffsetsByTimestampStrategy=latest starts at its end"
+            f"{place} has no record at time {value_for(limit.times_ms, place)} ms or later; "
+            "startingOffsetsByTimestampStrategy=latest starts at its end"
         )
     return bounds.end if found is None else found
 
 
-def within(asked: OffsetRange, bounds: Bound, losses: Losses) -> OffsetRange:
-    """What there is of a range.
+def clip_range(asked: OffsetRange, bounds: OffsetBounds, losses: Losses) -> OffsetRange:
+    """The part of a range that the log has.
 
     Raises:
-        DataLost: something is missing, and `losses` allows none.
+        DataLost: a part is missing, and `losses` allows none.
     """
     first, end = bounds
     has = f"the log has offsets [{first}, {end})"

@@ -1,5 +1,5 @@
 """The log as a Spark data source: `spark.read.format("rewind")` and `spark.readStream`.
 
-Spark finds it by the module `pyspark_rewind`, without being told. Options, columns and what they
-mean are those of Spark's own Kafka connector, so that a program changes the word alone.
+Spark finds it through the module `pyspark_rewind`, without registration. Options and columns have
+the names and meanings of Spark's Kafka connector, so a job migrates by changing the format.
 """

@@ -1,4 +1,4 @@
-"""Reads a log once: `spark.read.format("rewind")`."""
+"""Batch reads of a log: `spark.read.format("rewind")`."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from logbroker.client.raw import RawCluster, TopicPartition
-from spark_jobs.log.client_errors import translated
+from spark_jobs.log.client_errors import translate_client_errors
 from spark_jobs.log.planning import LogView, Plan, plan_between
 from spark_jobs.offsets.ranges import Losses
 from spark_jobs.source.options import (
@@ -19,17 +19,17 @@ from spark_jobs.source.options import (
     read_batch_options,
     read_source_options,
 )
-from spark_jobs.source.partitions import as_partitions, read_partition, tell_of
-from spark_jobs.source.query.filters import Narrowing, narrowing
-from spark_jobs.source.query.option_values import as_json
+from spark_jobs.source.partitions import as_partitions, log_losses, read_partition
+from spark_jobs.source.query.filters import Narrowing, parse_filters
+from spark_jobs.source.query.option_values import offsets_to_json
 
 
 class PushedFilters:
-    """What Spark calls with the filters of a query, where `spark.sql.python.filterPushdown` is on.
+    """The `pushFilters` method that Spark calls if `spark.sql.python.filterPushdown` is enabled.
 
-    Where it is off, Spark refuses every reader that overrides `pushFilters`: it compares functions,
-    and finds here the one that it gave. Filters only narrow what is read and stay Spark's to apply,
-    so that nothing depends on whether this is called.
+    If it is disabled, Spark rejects every reader that overrides `pushFilters`, by comparing
+    functions; `__func__` is Spark's own. Filters only narrow what is read, and Spark still applies
+    them, so the result does not depend on this call.
     """
 
     __func__ = staticmethod(DataSourceReader.pushFilters)
@@ -38,13 +38,13 @@ class PushedFilters:
         self._reader = reader
 
     def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Narrow the ranges, and hand all filters back."""
+        """Narrow the ranges, and return all filters."""
         self._reader.narrow_by(filters)
         return filters
 
 
 class BatchReader(DataSourceReader):
-    """Plans ranges of offsets in the driver, where both ends are fixed, and reads them in tasks."""
+    """Plans ranges with fixed ends in the driver, and reads them in tasks."""
 
     def __init__(
         self, source: SourceOptions, batch: BatchOptions, columns: tuple[str, ...]
@@ -60,18 +60,18 @@ class BatchReader(DataSourceReader):
         return PushedFilters(self)
 
     def narrow_by(self, filters: Iterable[Filter]) -> None:
-        """Leave out what no record passes."""
-        self._narrowing = narrowing(filters)
+        """Skip ranges and parts of ranges that no record passes."""
+        self._narrowing = parse_filters(filters)
 
     def partitions(self) -> list[InputPartition]:
         """A task for each range.
 
         Raises:
-            PipelineError: the log cannot be read as asked.
+            PipelineError: the log cannot be read as requested.
         """
-        with translated("the log cannot be read"), _view(self._source) as view:
+        with translate_client_errors("cannot read the log"), _view(self._source) as view:
             plan = _plan(view, self._batch, self._source)
-            found = view.at_times(self._narrowing.times(plan.ranges))
+            found = view.offsets_at_times(self._narrowing.lookup_times(plan.ranges))
         ranges = self._narrowing.narrow(plan.ranges, found)
         return as_partitions(ranges, plan.topic_ids, self._source)
 
@@ -81,23 +81,23 @@ class BatchReader(DataSourceReader):
 
 
 def with_fixed_offsets(options: Mapping[str, str]) -> dict[str, str]:
-    """The options of a batch with both ends as offsets, by the log as it is now.
+    """The options of a batch with its start and end as offsets in the current log.
 
-    Whoever reads with these, however often, reads the same records.
+    Every read with these options returns the same records.
 
     Raises:
-        PipelineError: the log cannot be read as asked.
+        PipelineError: the log cannot be read as requested.
     """
     source, batch = read_source_options(options), read_batch_options(options)
-    with translated("the log cannot be read"), _view(source) as view:
+    with translate_client_errors("cannot read the log"), _view(source) as view:
         ranges = _plan(view, batch, source).ranges
     places = [TopicPartition(each.topic, each.partition) for each in ranges]
     starts = dict(zip(places, (each.start for each in ranges), strict=True))
     ends = dict(zip(places, (each.end for each in ranges), strict=True))
     kept = {name: text for name, text in options.items() if name.lower() not in LIMITS}
     return kept | {
-        "startingOffsets": json.dumps(as_json(starts)),
-        "endingOffsets": json.dumps(as_json(ends)),
+        "startingOffsets": json.dumps(offsets_to_json(starts)),
+        "endingOffsets": json.dumps(offsets_to_json(ends)),
     }
 
 
@@ -110,5 +110,5 @@ def _view(source: SourceOptions) -> Iterator[LogView]:
 def _plan(view: LogView, batch: BatchOptions, source: SourceOptions) -> Plan:
     losses = Losses(are_allowed=not source.fail_on_data_loss)
     plan = plan_between(view, batch.starting, batch.ending, losses)
-    tell_of(losses)
+    log_losses(losses)
     return plan

@@ -1,4 +1,4 @@
-"""The options of the source: those of Spark's Kafka connector, with its defaults and its refusals.
+"""The options of the source, with the defaults and checks of Spark's Kafka connector.
 
 Source: Structured Streaming + Kafka Integration Guide.
 """
@@ -21,7 +21,7 @@ from spark_jobs.offsets.limits import (
     Matching,
     Subscribed,
 )
-from spark_jobs.source.query.option_values import OptionReader, read_assigned, refused
+from spark_jobs.source.query.option_values import OptionReader, invalid_value, read_assigned
 
 _log: Final = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ _STARTINGS: Final = (
 )
 _ENDINGS: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 LIMITS: Final = frozenset(name.lower() for name in (*_STARTINGS, *_ENDINGS))
-"""The options, in small letters, that say between which offsets is read."""
+"""The options, in lower case, that set where a read starts or ends."""
 
 _OF_STREAMS: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _OF_GROUPS: Final = ("groupIdPrefix", "kafka.group.id")
@@ -41,34 +41,34 @@ NAMES: Final = (
     *("failOnDataLoss", "includeHeaders", "minPartitions", "maxRecordsPerPartition"),
     *("kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
 )
-"""All there are but those of the client, `kafka.…`."""
+"""All options except those of the client, `kafka.…`."""
 
 _OF_OTHERS: Final = ("topic", "path", "paths")
-"""A sink's, and what Spark makes of `load("...")`: the connector passes over them as well."""
+"""An option of sinks, and what Spark adds for `load("...")`; the connector ignores them, too."""
 
 POLL_TIMEOUT_MS: Final = 120_000
-"""What `spark.network.timeout` is unless somebody sets it: the connector's default follows it."""
+"""The default of `spark.network.timeout`, from which the connector takes its own."""
 
 FETCH_ATTEMPTS: Final = 3
 RETRY_INTERVAL_MS: Final = 1_000
 MAX_TRIGGER_DELAY_MS: Final = 15 * 60_000
 
 _INSTEAD: Final = {
-    "auto.offset.reset": "startingOffsets says where to start",
-    "key.deserializer": "keys are columns of bytes: cast or decode them in Spark",
-    "value.deserializer": "values are columns of bytes: cast or decode them in Spark",
-    "enable.auto.commit": "no offsets are committed to Kafka: Spark keeps them in its checkpoint",
-    "interceptor.classes": "nothing may change records on their way",
+    "auto.offset.reset": "use startingOffsets",
+    "key.deserializer": "keys are binary columns: cast or decode them in Spark",
+    "value.deserializer": "values are binary columns: cast or decode them in Spark",
+    "enable.auto.commit": "no offsets are committed to Kafka; Spark stores them in its checkpoint",
+    "interceptor.classes": "records must not be modified",
 }
-"""Properties of a consumer that a source does not have, as in the connector."""
+"""Properties that the source rejects, as the connector does."""
 
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What a read was asked for, whether of a batch or of a stream."""
+    """The options that batches and streams share."""
 
     properties: Mapping[str, str] = field(repr=False)
-    """A Kafka client's, without `kafka.`."""
+    """Properties of the Kafka client, without `kafka.`."""
 
     choice: Choice
     read_committed: bool
@@ -83,7 +83,7 @@ class SourceOptions:
 
 @dataclass(frozen=True)
 class BatchOptions:
-    """Between which limits a batch reads."""
+    """Where a batch starts and ends."""
 
     starting: Limit
     ending: Limit
@@ -91,7 +91,7 @@ class BatchOptions:
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """Where a new stream starts, and how much a micro-batch takes."""
+    """Where a new stream starts, and the size of its micro-batches."""
 
     starting: Limit
     max_offsets: int | None
@@ -100,20 +100,20 @@ class StreamOptions:
 
 
 def read_source_options(options: Mapping[str, str]) -> SourceOptions:
-    """What batches and streams have in common.
+    """The options that batches and streams share.
 
     Raises:
-        InvalidOption: an option is missing, malformed, or not for a source.
+        InvalidOption: an option is missing, malformed, or not an option of a source.
     """
     reader = OptionReader(options)
-    _refuse_unknown(options)
+    _reject_unknown(options)
     properties = reader.prefixed("kafka.")
-    _refuse_properties(properties)
+    _reject_properties(properties)
     isolation = reader.choice("kafka.isolation.level", ("read_uncommitted", "read_committed"))
     if reader.given(_OF_GROUPS):
-        _log.warning("groupIdPrefix and kafka.group.id mean nothing here: no group is joined")
+        _log.warning("groupIdPrefix and kafka.group.id have no effect: no group is joined")
     for name in reader.given(_OF_OTHERS):
-        _log.warning("%s means nothing here: %s name topics", name, ", ".join(CHOICES))
+        _log.warning("%s has no effect: use %s", name, " or ".join(CHOICES))
     return SourceOptions(
         properties=properties,
         choice=_choice(reader),
@@ -130,46 +130,50 @@ def read_source_options(options: Mapping[str, str]) -> SourceOptions:
 
 
 def read_batch_options(options: Mapping[str, str]) -> BatchOptions:
-    """What a batch has besides.
+    """The options of a batch.
 
     Raises:
-        InvalidOption: a limit is malformed, one of a stream, or the start lies behind the end.
+        InvalidOption: a limit is malformed or only for streams, or the start is after the end.
     """
     reader = OptionReader(options)
     starting = _starting(reader, EARLIEST)
     ending = _ending(reader)
-    _refuse_place(starting, LATEST, "startingOffsets", "latest (-1)", "a batch cannot start there")
-    _refuse_place(ending, EARLIEST, "endingOffsets", "earliest (-2)", "a batch cannot end there")
-    _refuse_contradiction(starting, ending)
+    _reject_place(
+        starting, LATEST, "startingOffsets", "latest (-1)", "not allowed as the start of a batch"
+    )
+    _reject_place(
+        ending, EARLIEST, "endingOffsets", "earliest (-2)", "not allowed as the end of a batch"
+    )
+    _reject_contradiction(starting, ending)
     for name in reader.given(_OF_STREAMS):
-        _log.warning("%s means nothing for a batch", name)
+        _log.warning("%s has no effect on a batch", name)
     return BatchOptions(starting, ending)
 
 
 def read_stream_options(options: Mapping[str, str]) -> StreamOptions:
-    """What a stream has besides.
+    """The options of a stream.
 
     Raises:
-        InvalidOption: an option is malformed, or one of a batch, or two contradict each other.
+        InvalidOption: an option is malformed or only for batches, or two contradict each other.
     """
     reader = OptionReader(options)
     for name in reader.given(_ENDINGS):
-        raise InvalidOption(f"{name} is for batches: a stream has no end")
+        raise InvalidOption(f"{name} is only for batches: a stream has no end")
     most = reader.number_if_given("maxOffsetsPerTrigger")
     least = reader.number_if_given("minOffsetsPerTrigger")
     if most is not None and least is not None and least > most:
         raise InvalidOption(
             f"minOffsetsPerTrigger is {least}; allowed are numbers up to "
-            f"maxOffsetsPerTrigger, which is {most}"
+            f"maxOffsetsPerTrigger, {most}"
         )
     delay_ms = reader.span_ms("maxTriggerDelay", MAX_TRIGGER_DELAY_MS)
     return StreamOptions(_starting(reader, LATEST), most, least, delay_ms / 1000)
 
 
-def _refuse_unknown(options: Mapping[str, str]) -> None:
-    """One that is misspelt would be passed over, and other records read than were asked for."""
+def _reject_unknown(options: Mapping[str, str]) -> None:
+    """Reject misspelt options, with which other records would be read than requested."""
     if "provider" in options:
-        return  # `CREATE TABLE ... USING rewind` hands over all that a table has.
+        return  # `CREATE TABLE ... USING rewind` passes all properties of the table.
     known = {name.lower(): name for name in (*NAMES, *_OF_OTHERS)}
     unknown = []
     for name in sorted(options):
@@ -178,24 +182,24 @@ def _refuse_unknown(options: Mapping[str, str]) -> None:
             unknown.append(f"{name} ({known[near[0]]}?)" if near else name)
     if unknown:
         raise InvalidOption(
-            f"no options are {', '.join(unknown)}; allowed are {', '.join(NAMES)}, "
-            "and a client's properties as kafka.NAME"
+            f"unknown options: {', '.join(unknown)}; allowed are {', '.join(NAMES)}, "
+            "and client properties as kafka.NAME"
         )
 
 
-def _refuse_properties(properties: Mapping[str, str]) -> None:
+def _reject_properties(properties: Mapping[str, str]) -> None:
     for name, instead in _INSTEAD.items():
         if name in properties:
             raise InvalidOption(f"kafka.{name} is not supported: {instead}")
     if not properties.get("bootstrap.servers"):
-        raise InvalidOption("kafka.bootstrap.servers is missing; it names brokers as HOST:PORT,...")
+        raise InvalidOption("kafka.bootstrap.servers is missing; it has the form HOST:PORT,...")
 
 
 def _choice(reader: OptionReader) -> Choice:
     given = reader.given(CHOICES)
     if len(given) != 1:
         raise InvalidOption(
-            f"one of {', '.join(CHOICES)} has to be given; here are {' and '.join(given) or 'none'}"
+            f"exactly one of {', '.join(CHOICES)} is required; given: {', '.join(given) or 'none'}"
         )
     name, text = given[0], reader.text(given[0]) or ""
     if name == "assign":
@@ -203,14 +207,14 @@ def _choice(reader: OptionReader) -> Choice:
     if name == "subscribe":
         topics = tuple(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
         if not topics:
-            raise refused(name, text, "names of topics with commas between them")
+            raise invalid_value(name, text, "comma-separated names of topics")
         return Subscribed(topics)
     try:
         if text:
             return Matching(re.compile(text))
     except re.error:
         pass
-    raise refused(name, text, "regular expressions that both Java and Python understand")
+    raise invalid_value(name, text, "regular expressions valid in Java and Python")
 
 
 def _starting(reader: OptionReader, default: int) -> Limit:
@@ -223,7 +227,7 @@ def _ending(reader: OptionReader) -> Limit:
 
 
 def _limit(reader: OptionReader, end: str, default: int, *, or_latest: bool) -> Limit:
-    """A time for all goes before times for each, and these before offsets."""
+    """The limit of one end; a time for all precedes times for each, and these precede offsets."""
     if (time_ms := reader.number_if_given(f"{end}Timestamp", least=0)) is not None:
         return AtTimes(time_ms, or_latest)
     if f"{end}OffsetsByTimestamp" in reader:
@@ -235,16 +239,16 @@ def _limit(reader: OptionReader, end: str, default: int, *, or_latest: bool) -> 
     return AtOffsets(reader.offsets(f"{end}Offsets") if word is None else word)
 
 
-def _refuse_place(limit: Limit, place: int, name: str, value: str, why: str) -> None:
+def _reject_place(limit: Limit, place: int, name: str, value: str, why: str) -> None:
     if isinstance(limit, AtTimes):
         return
     offsets = {limit.offsets} if isinstance(limit.offsets, int) else set(limit.offsets.values())
     if place in offsets:
-        raise InvalidOption(f"{name} is, or has, {value}: {why}")
+        raise InvalidOption(f"{name} is or has {value}: {why}")
 
 
-def _refuse_contradiction(starting: Limit, ending: Limit) -> None:
-    """Both limits of one kind, and for each partition, have to fit each other."""
+def _reject_contradiction(starting: Limit, ending: Limit) -> None:
+    """Check that two limits of the same kind, for each partition, fit each other."""
     match starting, ending:
         case AtOffsets(dict(first)), AtOffsets(dict(last)):
             kind = "Offsets"
@@ -259,5 +263,5 @@ def _refuse_contradiction(starting: Limit, ending: Limit) -> None:
         if start > last[place] >= 0:
             raise InvalidOption(
                 f"starting{kind} is {start} for {place}; allowed are numbers up to "
-                f"ending{kind}, which is {last[place]}"
+                f"ending{kind}, {last[place]}"
             )

@@ -1,4 +1,4 @@
-"""A task of Spark's: what it reads, and how."""
+"""The tasks of a read."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,14 +9,14 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from spark_jobs.log.reading import read_range
-from spark_jobs.offsets.ranges import Losses, OffsetRange, split
+from spark_jobs.offsets.ranges import Losses, OffsetRange, split_ranges
 from spark_jobs.source.options import SourceOptions
 
 _log: Final = logging.getLogger(__name__)
 
 
 class RangePartition(InputPartition):
-    """The offsets that one task reads, of the topic of an id."""
+    """The offsets that one task reads, and the expected id of the topic."""
 
     def __init__(self, wanted: OffsetRange, topic_id: UUID | None) -> None:
         super().__init__(str(wanted))
@@ -27,8 +27,8 @@ class RangePartition(InputPartition):
 def as_partitions(
     ranges: Iterable[OffsetRange], topic_ids: Mapping[str, UUID | None], options: SourceOptions
 ) -> list[InputPartition]:
-    """A partition for each part of the ranges, as `minPartitions` and its like say."""
-    parts = split(
+    """A partition for each part of the ranges, split by the options."""
+    parts = split_ranges(
         ranges,
         min_partitions=options.min_partitions,
         max_records=options.max_records_per_partition,
@@ -39,7 +39,7 @@ def as_partitions(
 def read_partition(
     partition: InputPartition, options: SourceOptions, columns: tuple[str, ...]
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a partition; where Spark made one up because there is none, nothing."""
+    """The records of a partition; none for the placeholder that Spark adds to an empty plan."""
     if not isinstance(partition, RangePartition):
         return
     losses = Losses(are_allowed=not options.fail_on_data_loss)
@@ -52,10 +52,10 @@ def read_partition(
         read_committed=options.read_committed,
         timeout_s=options.poll_timeout_s,
     )
-    tell_of(losses)
+    log_losses(losses)
 
 
-def tell_of(losses: Losses) -> None:
-    """Log what was passed over."""
+def log_losses(losses: Losses) -> None:
+    """Log the skipped offsets."""
     for each in losses.ranges:
-        _log.warning("%s is gone, or cannot be read, and was passed over", each)
+        _log.warning("skipped %s: deleted or unreadable", each)

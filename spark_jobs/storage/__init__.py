@@ -1,4 +1,4 @@
-"""Where tables are kept: folders of this machine or of NFS, and HDFS."""
+"""Stores of tables: local folders, NFS and HDFS."""
 
 from spark_jobs.storage.opening import open_store
 from spark_jobs.storage.table_store import StoredFile, TableStore

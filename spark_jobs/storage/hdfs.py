@@ -15,15 +15,15 @@ from spark_jobs.storage.table_store import StoredFile, is_inside
 
 _URI: Final = re.compile(r"(hdfs://[^/]+)/+(.+?)/*", re.DOTALL | re.IGNORECASE)
 _FAILURES: Final = (OSError, RuntimeError)
-"""What the client raises, whatever it is that failed."""
+"""All errors that the client raises."""
 
 
 class HdfsStore:
-    """A folder of HDFS. What is to be created at once is renamed, once it is written whole.
+    """A folder of HDFS. Files are created atomically by renaming a complete temporary file.
 
-    The name node does renames one after the other, and has each on its disk before it answers; one
-    that must not replace anything fails where the name is taken. Who asks is known as usual: from
-    `HADOOP_USER_NAME` or a Kerberos ticket, and `HADOOP_CONF_DIR` says where a name service is.
+    The name node executes renames one at a time and persists each before it answers. A rename
+    without replacement fails if the name exists. The user comes from `HADOOP_USER_NAME` or a
+    Kerberos ticket, and name services from `HADOOP_CONF_DIR`.
     """
 
     def __init__(self, client: Client, authority: str, folder: str) -> None:
@@ -33,15 +33,15 @@ class HdfsStore:
         self.uri = f"{authority}{folder}"
 
     @classmethod
-    def at(cls, uri: str) -> Self:
-        """The store at `hdfs://HOST:PORT/PATH`; nobody is asked yet.
+    def from_uri(cls, uri: str) -> Self:
+        """The store at `hdfs://HOST:PORT/PATH`; sends no request.
 
         Raises:
-            InvalidOption: the URI names no folder of a cluster.
+            InvalidOption: the URI has no folder.
         """
         found = _URI.fullmatch(uri)
         if found is None or not is_inside(found[2]):
-            raise InvalidOption(f"{uri!r} names no folder; one is written hdfs://HOST:PORT/PATH")
+            raise InvalidOption(f"{uri!r} is not a folder; allowed is hdfs://HOST:PORT/PATH")
         try:
             client = Client(found[1])
         except _FAILURES as error:
@@ -116,10 +116,11 @@ class HdfsStore:
         stream.finish()
 
     def _rename(self, temporary: str, file: str, data: bytes) -> bool:
-        """Whether it was this that gave the file its name.
+        """Whether this call gave the file its name.
 
-        A client that asks again, since the answer was lost, is told that there is nothing left to
-        rename; and so is one whose temporary file was swept away. What the file holds tells.
+        A client repeats a rename whose response was lost, and gets an error, because the source no
+        longer exists. The same happens if the temporary file was deleted. The file's content
+        decides.
         """
         try:
             self._client.rename(temporary, file, overwrite=False)
@@ -139,7 +140,7 @@ class HdfsStore:
         return True
 
     def _entries(self, folder: str) -> Sequence[FileStatus]:
-        """What is right in a folder; others delete meanwhile, so it may be gone."""
+        """The direct entries of a folder; none if it was deleted meanwhile."""
         with self._failures(folder.removeprefix(f"{self._folder}/")):
             with suppress(FileNotFoundError):
                 return list(self._client.list_status(folder))
@@ -157,7 +158,7 @@ class HdfsStore:
 
 
 class _Stream(io.RawIOBase):
-    """A file that is being written; it knows how far it is, which writers of Parquet ask."""
+    """A file that is being written, with `tell` for Parquet writers."""
 
     def __init__(self, writer: FileWriter) -> None:
         self._writer = writer
@@ -175,7 +176,7 @@ class _Stream(io.RawIOBase):
         return written
 
     def finish(self) -> None:
-        """Everything is on the disks of the data nodes, and the name node knows of it."""
+        """Close the file; its bytes are on the data nodes' disks, its length on the name node."""
         if self._written:
             self._writer.hsync()
         self._writer.close()
@@ -185,5 +186,5 @@ _NEW: Final = WriteOptions(overwrite=False, create_parent=True)
 
 
 def _reason(error: Exception) -> str:
-    """The first line: those behind it are of the server's stack."""
+    """The first line; the others are the server's stack trace."""
     return str(error).partition("\n")[0] or type(error).__name__

@@ -1,4 +1,4 @@
-"""Tables in a folder: of this machine, or one that many machines share by NFS."""
+"""Tables in a folder of this machine, or one that machines share by NFS."""
 
 import errno
 import os
@@ -13,13 +13,13 @@ from spark_jobs.errors import StorageFailed, UnsupportedStorage
 from spark_jobs.storage.table_store import StoredFile, is_inside
 
 _WITHOUT_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
-"""How file systems say that they have no hard links: FAT, SMB, object stores as folders."""
+"""Errors of file systems without hard links: FAT, SMB, mounted object stores."""
 
 
 class LocalStore:
-    """A folder. What is to be created at once is linked under its name when it is written whole.
+    """A folder. Files are created atomically by linking a complete temporary file.
 
-    `link()` is atomic on NFS too, where `O_EXCL` or a rename that does not replace may not be.
+    `link()` is atomic on NFS, too, where `O_EXCL` or a rename without replacement may not be.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -37,7 +37,7 @@ class LocalStore:
                 created = _link(temporary, file)
             finally:
                 temporary.unlink(missing_ok=True)
-            # Whoever lost has to find durable what it lost to.
+            # Also if another caller created it: its file must be durable, too.
             self._flush_folders(file.parent)
         return created
 
@@ -98,7 +98,7 @@ class LocalStore:
         return self._folder / path
 
     def _list(self, folder: Path) -> Iterator[StoredFile]:
-        """Others delete while this lists: what is gone by then is left out."""
+        """The files of a folder; files deleted meanwhile are omitted."""
         with suppress(FileNotFoundError):
             for entry in os.scandir(folder):
                 if entry.is_dir(follow_symlinks=False):
@@ -110,10 +110,10 @@ class LocalStore:
                     yield StoredFile(path, stat.st_size, stat.st_mtime)
 
     def _flush_folders(self, folder: Path) -> None:
-        """Make durable that the folder holds what it holds, and that it is in the store.
+        """Make the entries of the folder, and its own up to the store's root, durable.
 
-        All the way up each time, since one may have been made by a process that died before it
-        flushed; one that is clean costs next to nothing.
+        All levels each time, because a process may have died after creating one and before flushing
+        it; flushing a clean folder is cheap.
         """
         while True:
             _flush_folder(folder)
@@ -133,7 +133,7 @@ class LocalStore:
 
 
 def _make_folders(folder: Path) -> None:
-    """Make the folder and those above it; each is durable in the one above."""
+    """Create the folder and its parents, each durable in its parent."""
     if folder.is_dir():
         return
     _make_folders(folder.parent)
@@ -157,10 +157,10 @@ def _write(file: Path, data: bytes) -> None:
 
 
 def _link(temporary: Path, file: Path) -> bool:
-    """Whether the file got its name by this call, and had not got it before.
+    """Whether this call gave the file its name.
 
-    An NFS client that sends its request again, since the answer was lost, is told that the name
-    is taken: by itself. The count of links tells, as link(2) and open(2) advise.
+    If the response is lost, an NFS client repeats its request and gets an error, because the name
+    now exists. The link count of the temporary file shows who created it, see link(2) and open(2).
     """
     try:
         os.link(temporary, file)
@@ -169,8 +169,8 @@ def _link(temporary: Path, file: Path) -> bool:
     except OSError as error:
         if error.errno in _WITHOUT_LINKS:
             raise UnsupportedStorage(
-                f"{file.parent} is on a file system without hard links, so that two runs at once "
-                "could both commit; tables are kept safely on a local disk, NFS or HDFS"
+                f"{file.parent} is on a file system without hard links, where two concurrent runs "
+                "could both commit; use a local disk, NFS or HDFS"
             ) from error
         if temporary.stat().st_nlink > 1:
             return True

@@ -1,4 +1,4 @@
-"""Which store a URI means."""
+"""Selects the store of a URI."""
 
 import importlib
 import re
@@ -13,14 +13,14 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 
 
 def open_store(uri: str) -> TableStore:
-    """The store at a folder's path, `file:///PATH` or `hdfs://HOST:PORT/PATH`; there or not yet.
+    """The store at a folder's path, `file:///PATH` or `hdfs://HOST:PORT/PATH`; it may not exist.
 
-    As Hadoop reads URIs: nothing is percent encoded.
+    As in Hadoop's URIs, nothing is percent-encoded.
 
     Raises:
-        InvalidOption: the URI names no folder.
-        UnsupportedStorage: stores of this kind cannot create a file only if it is absent, or not
-            by the libraries that are here.
+        InvalidOption: the URI has no folder.
+        UnsupportedStorage: stores of this kind, or their libraries, cannot create a file only if it
+            is absent.
     """
     scheme, rest = _split(uri)
     if scheme == "file":
@@ -28,13 +28,13 @@ def open_store(uri: str) -> TableStore:
     if scheme == "hdfs":
         return _open_hdfs(uri)
     raise UnsupportedStorage(
-        f"{uri}: tables are not kept on {scheme}://, where two runs at once could both commit; "
+        f"{uri}: {scheme}:// is not supported, because two concurrent runs could both commit; "
         "allowed are a folder, local or on NFS (/PATH, file:///PATH), and hdfs://HOST:PORT/PATH"
     )
 
 
 def _split(uri: str) -> tuple[str, str]:
-    """The scheme in small letters, and all that is behind its colon."""
+    """The lower-case scheme, and the rest after its colon."""
     found = _SCHEME.fullmatch(uri)
     if found is None:
         return "file", uri
@@ -43,12 +43,12 @@ def _split(uri: str) -> tuple[str, str]:
 
 def _local_folder(uri: str, rest: str) -> Path:
     if rest.startswith("//") and not rest.startswith("///"):
-        raise InvalidOption(f"{uri} names a host; a folder is written file:///PATH")
+        raise InvalidOption(f"{uri} has a host; allowed is file:///PATH")
     if not rest or not rest.isprintable():
-        raise InvalidOption(f"{uri!r} names no folder")
+        raise InvalidOption(f"{uri!r} is not a folder")
     folder = Path("/" + rest.lstrip("/") if rest.startswith("/") else rest).absolute()
     if ".." in folder.parts:
-        raise InvalidOption(f"{uri} goes up by ..; name the folder itself")
+        raise InvalidOption(f"{uri} contains ..; use the resolved path")
     return folder
 
 
@@ -57,7 +57,7 @@ def _open_hdfs(uri: str) -> TableStore:
         hdfs = importlib.import_module("spark_jobs.storage.hdfs")
     except ModuleNotFoundError as error:
         raise UnsupportedStorage(
-            f"{uri}: tables on HDFS need the package hdfs-native: pip install 'rewind[hdfs]'"
+            f"{uri}: tables on HDFS require hdfs-native: pip install 'rewind[hdfs]'"
         ) from error
-    store: TableStore = hdfs.HdfsStore.at(uri)
+    store: TableStore = hdfs.HdfsStore.from_uri(uri)
     return store

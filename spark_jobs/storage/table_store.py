@@ -1,4 +1,4 @@
-"""What a table asks of the place where it is kept."""
+"""The interface of a store of tables."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -7,10 +7,10 @@ from typing import BinaryIO, NamedTuple, Protocol
 
 
 class StoredFile(NamedTuple):
-    """A file of a store, as a listing has it."""
+    """A file in the listing of a store."""
 
     path: str
-    """Relative to the store, with `/` between its parts."""
+    """Relative to the store, separated by `/`."""
 
     size: int
     """Bytes."""
@@ -20,53 +20,53 @@ class StoredFile(NamedTuple):
 
 
 class TableStore(Protocol):
-    """A folder that many processes on many machines read and write at once.
+    """A folder that processes on many machines read and write concurrently.
 
-    Paths are relative to it, with `/` between their parts, and never lead out of it. A store is
-    not passed to other processes: they open it by its `uri`.
+    Paths are relative to it, separated by `/`, and always inside it. A store is not sent to other
+    processes: they open it by its `uri`.
 
     Raises:
-        StorageFailed: by every method, where the store does not do what it was asked.
+        StorageFailed: by every method, if the store fails.
     """
 
     uri: str
 
     def create_if_absent(self, path: str, data: bytes) -> bool:
-        """Create a file with all its bytes at once; whether it was this call that created it.
+        """Create a file with all its bytes atomically; whether this call created it.
 
-        Of many callers exactly one creates it. It is durable when this returns True. A process
-        that dies half-way leaves the whole file or none, and perhaps a temporary one in the same
-        folder, whose name begins with a dot and ends with `.tmp`.
+        Of concurrent callers exactly one creates it. It is durable if the result is True. A process
+        that dies meanwhile leaves the whole file or none, and possibly a temporary file in the same
+        folder, whose name starts with a dot and ends with `.tmp`.
         """
 
     def create(self, path: str) -> AbstractContextManager[BinaryIO]:
-        """A new file to write; at the end of the context it is durable, after an error it is gone.
+        """A new file for writing; durable when the context ends, deleted after an error.
 
-        Not before its end is anybody to be told of it. That it exists already is a failure.
+        Its path must not be published before. An existing file is an error.
         """
 
     def read(self, path: str) -> bytes:
         """All bytes of a file.
 
         Raises:
-            FileNotFoundError: there is no such file.
+            FileNotFoundError: the file does not exist.
         """
 
     def list(self, folder: str) -> Iterable[StoredFile]:
-        """The files in a folder and in those within it, in no order; none where it is missing."""
+        """The files in a folder and its subfolders, unordered; none if it does not exist."""
 
     def folders(self, folder: str) -> Sequence[str]:
-        """The names of the folders right in a folder, sorted; none where it is missing."""
+        """The names of the direct subfolders, sorted; none if the folder does not exist."""
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a folder with all that is in it; what is missing is no failure."""
+        """Delete a file, or a folder with its content; a missing one is not an error."""
 
     def url(self, path: str) -> str:
-        """The file as Spark names it; Hadoop's paths know no percent encoding."""
+        """The file's URL for Spark, not percent-encoded, as in Hadoop's paths."""
 
 
 def is_inside(path: str) -> bool:
-    """Whether a path, written in the one way it can be, leads to something inside a store."""
+    """Whether a path is normalised and leads to something inside a store."""
     parts = PurePosixPath(path).parts
     return (
         "/".join(parts) == path

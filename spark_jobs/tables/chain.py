@@ -1,14 +1,14 @@
-"""The commits of a table, where they are kept.
+"""The commits of a table, and where they are stored.
 
     _commits/00000000000000000000/00000000000000000001.json             versions 1 to 100
     _commits/00000000000000000000/00000000000000000100.json
     _commits/00000000000000000100/00000000000000000100.checkpoint.json  the table at version 100
     _commits/00000000000000000100/00000000000000000101.json             versions 101 to 200
 
-Nothing in here is ever changed or deleted, but for the temporary files that a crash leaves. A
-folder for each hundred: to find the last commit, nobody lists them all, and to read the table,
-nobody reads more than a checkpoint and what is newer. A checkpoint that a crash prevented is
-written with the next commit; until then the table is read from the one before.
+Files are never changed or deleted, except for temporary ones after a crash. Each hundred commits
+have a folder, so finding the last commit lists few files, and reading the table needs only a
+checkpoint and newer commits. If a crash prevents a checkpoint, the next commit writes it; until
+then the table is read from the previous one.
 """
 
 import re
@@ -18,9 +18,9 @@ from typing import Final
 
 from spark_jobs.errors import CorruptTable, InvalidOption, NewerTable
 from spark_jobs.storage import TableStore
-from spark_jobs.tables.manifest import Commit, Inconsistent, Snapshot, fold
+from spark_jobs.tables.manifest import Commit, InconsistentCommit, Snapshot, apply_commits
 from spark_jobs.tables.manifest_json import (
-    Malformed,
+    MalformedManifest,
     read_checkpoint,
     read_commit,
     write_checkpoint,
@@ -29,19 +29,19 @@ from spark_jobs.tables.manifest_json import (
 
 FOLDER: Final = "_commits"
 CHECKPOINT_EVERY: Final = 100
-"""A table of a commit each minute has five thousand folders in a year."""
+"""A table with a commit per minute gets five thousand folders in a year."""
 
 _MANIFEST: Final = re.compile(r".*/([0-9]{20})\.json")
 _HUNDRED: Final = re.compile(r"[0-9]{20}")
 
 
 def manifest_path(version: int) -> str:
-    """Where the commit that leads to a version is kept."""
+    """The path of the commit that leads to a version."""
     return f"{_folder(_checkpoint_before(version))}/{version:020}.json"
 
 
 def checkpoint_path(version: int) -> str:
-    """Where the checkpoint of a version is kept, a multiple of a hundred."""
+    """The path of the checkpoint of a version, a multiple of a hundred."""
     return f"{_folder(version)}/{version:020}.checkpoint.json"
 
 
@@ -54,15 +54,15 @@ def _checkpoint_before(version: int) -> int:
 
 
 class CommitChain:
-    """Reads and adds to the commits of a table."""
+    """Reads commits of a table and adds new ones."""
 
     def __init__(self, store: TableStore) -> None:
         self._store = store
         self._newest = Snapshot()
-        """The newest that was read; who asks again reads only what came since."""
+        """The newest snapshot read so far; later reads start from it."""
 
     def last_version(self) -> int:
-        """The newest version that there is; 0 where there is none."""
+        """The newest version; 0 if there is none."""
         names = self._store.folders(FOLDER)
         for hundred in reversed([name for name in names if _HUNDRED.fullmatch(name)]):
             versions = [
@@ -70,29 +70,29 @@ class CommitChain:
                 for file in self._store.list(f"{FOLDER}/{hundred}")
                 if (found := _MANIFEST.fullmatch(file.path))
             ]
-            # One who is about to commit may have made the folder, and have died in it.
+            # A run may have created the folder and died before its commit.
             if versions:
                 return max(versions)
         return 0
 
-    def at(self, version: int) -> Snapshot:
+    def snapshot_at(self, version: int) -> Snapshot:
         """The table at a version.
 
         Raises:
-            InvalidOption: there is no such version yet.
-            CorruptTable: a manifest does not parse, or one is missing.
-            NewerTable: a newer program has written it.
+            InvalidOption: the version does not exist yet.
+            CorruptTable: a manifest is malformed or missing.
+            NewerTable: a newer program has written a manifest.
         """
         assert version >= 0, version
         start = self._start(version)
         commits = [self.commit_at(number) for number in range(start.version + 1, version + 1)]
-        snapshot = self.followed(start, commits)
+        snapshot = self.snapshot_after(start, commits)
         if version > self._newest.version:
             self._newest = snapshot
         return snapshot
 
     def commit_at(self, version: int) -> Commit:
-        """The commit that led to a version; raises as `at`."""
+        """The commit that led to a version; raises as `snapshot_at`."""
         commit = self._find(version)
         if commit is None and version > self.last_version():
             raise InvalidOption(f"{self._store.uri} has no version {version} yet")
@@ -100,32 +100,34 @@ class CommitChain:
             raise CorruptTable(f"{self._store.url(manifest_path(version))} is missing")
         return commit
 
-    def newer(self, version: int) -> Iterator[Commit]:
-        """The commits after a version, in their order; raises as `at`."""
+    def commits_after(self, version: int) -> Iterator[Commit]:
+        """The commits after a version, in order; raises as `snapshot_at`."""
         while (commit := self._find(version + 1)) is not None:
             yield commit
             version = commit.version
 
-    def followed(self, start: Snapshot, commits: list[Commit]) -> Snapshot:
-        """The snapshot after the commits that follow on `start`; raises as `at`."""
+    def snapshot_after(self, start: Snapshot, commits: list[Commit]) -> Snapshot:
+        """The snapshot after the commits that follow on `start`; raises as `snapshot_at`."""
         try:
-            return fold(start, commits)
-        except Inconsistent as error:
+            return apply_commits(start, commits)
+        except InconsistentCommit as error:
             path = manifest_path(error.version)
             raise CorruptTable(f"{self._store.url(path)}: {error}") from error
 
-    def add(self, commit: Commit) -> bool:
-        """Whether the commit is the one of its version now; False: another one is."""
+    def add_commit(self, commit: Commit) -> bool:
+        """Store a commit; False if its version has another commit."""
         path, data = manifest_path(commit.version), write_commit(commit)
-        # One who was answered by an error and tries again finds what it created itself.
+        # After an error, a retry may find the file that the first attempt created.
         return self._store.create_if_absent(path, data) or self._store.read(path) == data
 
     def add_checkpoint(self, version: int) -> None:
-        """Keep the snapshot of a version, a multiple of a hundred, for who reads later ones."""
-        self._store.create_if_absent(checkpoint_path(version), write_checkpoint(self.at(version)))
+        """Store the snapshot of a version, a multiple of a hundred, for readers of later ones."""
+        self._store.create_if_absent(
+            checkpoint_path(version), write_checkpoint(self.snapshot_at(version))
+        )
 
     def _start(self, version: int) -> Snapshot:
-        """The newest snapshot up to a version that is known, or kept; else the empty table."""
+        """The newest known or stored snapshot up to a version, or else the empty table."""
         last = version // CHECKPOINT_EVERY * CHECKPOINT_EVERY
         if self._newest.checkpoint == last and self._newest.version <= version:
             return self._newest
@@ -143,10 +145,10 @@ class CommitChain:
 
     @contextmanager
     def _corruption(self, path: str) -> Iterator[None]:
-        """Name the file that is at fault."""
+        """Add the file's URL to errors of its content."""
         try:
             yield
-        except Malformed as error:
+        except MalformedManifest as error:
             raise CorruptTable(f"{self._store.url(path)}: {error}") from error
         except NewerTable as error:
             raise NewerTable(f"{self._store.url(path)}: {error}") from error

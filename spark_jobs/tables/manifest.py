@@ -1,4 +1,4 @@
-"""What a table is made of: commits, and the snapshot that they add up to. Pure."""
+"""The data model of a table: commits, and the snapshots that result from them. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -6,11 +6,11 @@ from importlib.metadata import version as installed_version
 from typing import Any, NamedTuple
 
 Position = Mapping[str, Any]
-"""What a job has consumed, as it sees fit to write it in JSON; empty before its first commit."""
+"""What a job has consumed, as JSON of its own form; empty before its first commit."""
 
 
 class DataFile(NamedTuple):
-    """A Parquet file of a table. What a table has no notion of is None."""
+    """A Parquet file of a table; None for what does not apply to the table."""
 
     path: str
     """Relative to the table: `data/run=…/….parquet`."""
@@ -19,33 +19,36 @@ class DataFile(NamedTuple):
     bytes: int
     topic: str | None = None
     partition: int | None = None
-    """None as well where the file has records of several."""
+    """Also None if the file has records of several partitions."""
 
     date: str | None = None
-    """As in 2026-11-21, UTC."""
+    """Such as 2026-11-21, UTC."""
 
     hour: int | None = None
     """0 to 23, UTC."""
 
     offset_min: int | None = None
     offset_max: int | None = None
-    """Inclusive, as are the times."""
+    """Inclusive, like the times."""
 
     time_min_ms: int | None = None
     time_max_ms: int | None = None
 
 
 class Run(NamedTuple):
-    """One attempt to add to a table. May be passed to other processes."""
+    """One attempt to add to a table. May be sent to other processes."""
 
     id: str
     """A UUID."""
 
+    kind: str
+    """The job, such as `load` or `compact`."""
+
     folder: str
-    """Where it writes its files, relative to the table; nobody else does."""
+    """The folder for its files, relative to the table; only this run writes there."""
 
     since: int
-    """The version that the table had reached when the run began."""
+    """The version of the table when the run began."""
 
 
 @dataclass(frozen=True)
@@ -54,70 +57,70 @@ class Commit:
 
     version: int
     kind: str
-    """Which job made it, such as `load` or `compact`."""
+    """The job that made it, such as `load` or `compact`."""
 
     run: str
     position: Position
-    """As of now, whether or not this commit moved it."""
+    """The position at this version, changed by this commit or not."""
 
     added: tuple[DataFile, ...]
     removed: tuple[str, ...]
-    """Paths of files that are not of the table from here on."""
+    """Paths of files that no longer belong to the table."""
 
     committed_ms: int
-    """Since 1970, by the clock of who committed; never before the commit before."""
+    """Since 1970, by the committer's clock; never before the previous commit."""
 
     code_version: str
     report: Mapping[str, Any] = field(default_factory=dict)
-    """What the job tells of itself, in JSON."""
+    """The job's report, as JSON."""
 
     abandoned: tuple[str, ...] = ()
-    """Runs whose files are being deleted: they cannot commit any more."""
+    """Runs whose files are being deleted, and which can no longer commit."""
 
     oldest: int = 0
-    """Files that only versions before this one have may be gone."""
+    """The first version whose files are all kept."""
 
     @property
     def records(self) -> int:
-        """How many records the added files have."""
+        """The number of records in the added files."""
         return sum(file.records for file in self.added)
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A table at one of its versions; version 0 is the empty table, before the first commit."""
+    """A table at one of its versions; version 0 is the empty table before the first commit."""
 
     version: int = 0
     position: Position = field(default_factory=dict)
     files: tuple[DataFile, ...] = ()
     committed_ms: int = 0
-    """When it became so, in ms since 1970."""
+    """Time of the commit, in ms since 1970."""
 
     oldest: int = 0
-    """The first version whose files are all there still."""
+    """The first version whose files all still exist."""
 
     checkpoint: int = 0
-    """The version whose checkpoint this was read from; 0 where it was from none."""
+    """The version of the checkpoint that it was read from; 0 if none."""
 
     @property
     def records(self) -> int:
-        """How many records the table has."""
+        """The number of records in the table."""
         return sum(file.records for file in self.files)
 
 
-class Inconsistent(ValueError):
-    """The commit of a version does not fit on what is before it."""
+class InconsistentCommit(ValueError):
+    """A commit does not fit the previous version."""
 
     def __init__(self, version: int, reason: str) -> None:
         super().__init__(reason)
         self.version = version
 
 
-def fold(start: Snapshot, commits: Iterable[Commit]) -> Snapshot:
-    """The snapshot after the commits, which follow the one at the start without a gap.
+def apply_commits(start: Snapshot, commits: Iterable[Commit]) -> Snapshot:
+    """The snapshot after consecutive commits that follow `start`.
 
     Raises:
-        Inconsistent: the table would have a file twice, or lose one that it does not have.
+        InconsistentCommit: a file would be added twice, or removed without being in the table.
     """
     files = {file.path: file for file in start.files}
     snapshot = start
@@ -137,10 +140,12 @@ def fold(start: Snapshot, commits: Iterable[Commit]) -> Snapshot:
 def _apply(files: dict[str, DataFile], commit: Commit) -> None:
     for path in commit.removed:
         if files.pop(path, None) is None:
-            raise Inconsistent(commit.version, f"it removes {path}, which the table does not have")
+            raise InconsistentCommit(commit.version, f"removes {path}, which is not in the table")
     for file in commit.added:
         if file.path in files:
-            raise Inconsistent(commit.version, f"it adds {file.path}, which the table has")
+            raise InconsistentCommit(
+                commit.version, f"adds {file.path}, which is already in the table"
+            )
         files[file.path] = file
 
 
@@ -148,10 +153,9 @@ def _apply(files: dict[str, DataFile], commit: Commit) -> None:
 class Change:
     """What a run wants to commit."""
 
-    kind: str
     run: Run
     position: Position | None
-    """None where nothing was consumed: the position stays what it is."""
+    """None if nothing was consumed: the position does not change."""
 
     added: tuple[DataFile, ...] = ()
     removed: tuple[str, ...] = ()
@@ -159,36 +163,36 @@ class Change:
     abandoned: tuple[str, ...] = ()
     oldest: int = 0
 
-    def conflict(self, commit: Commit, before: Position, *, rebases: bool) -> str | None:
-        """Why it cannot go on top of a commit that another run put in between; None: it can.
+    def conflict_with(self, commit: Commit, before: Position, *, rebases: bool) -> str | None:
+        """Why the change cannot follow a commit by another run; None if it can.
 
-        `before` is the position before that commit. What `rebases` accepts what does not touch
-        the same: not both consumed something, and not both removed a file.
+        `before` is the position before that commit. With `rebases`, only two kinds of commits
+        conflict: both consumed records, or both removed the same file.
         """
         if self.run.id in commit.abandoned:
-            return f"version {commit.version} gave it up as dead, and its files are deleted"
+            return f"version {commit.version} abandoned it, and its files are deleted"
         consumed = commit.position != before
         first = f"run {commit.run} ({commit.kind}) committed version {commit.version} first"
         if not rebases and (consumed or commit.added or commit.removed):
             return first
         if consumed and self.position is not None:
-            return f"{first}, and consumed the same"
+            return f"{first}, and consumed the same records"
         gone = set(self.removed).intersection(commit.removed)
         if gone:
-            return f"{first}, and removed {min(gone)} as well"
+            return f"{first}, and also removed {min(gone)}"
         return None
 
 
-def commit_of(change: Change, head: Snapshot, *, now_ms: int) -> Commit:
-    """The commit that puts a change on top of a snapshot."""
+def build_commit(change: Change, head: Snapshot, *, now_ms: int) -> Commit:
+    """The commit that applies a change to a snapshot."""
     return Commit(
         version=head.version + 1,
-        kind=change.kind,
+        kind=change.run.kind,
         run=change.run.id,
         position=head.position if change.position is None else change.position,
         added=change.added,
         removed=change.removed,
-        # Clocks of machines differ, and times of versions are compared.
+        # Clocks differ between machines, and times of versions must not go back.
         committed_ms=max(now_ms, head.committed_ms),
         code_version=installed_version("rewind"),
         report=change.report,

@@ -1,8 +1,8 @@
-"""Commits and snapshots as the files that they are kept in. Pure.
+"""The file formats of commits and snapshots. Pure.
 
-A manifest is the file of one commit, JSON in UTF-8; a checkpoint that of one snapshot. Both have a
-`format`: it grows when a program that does not know of a change would read the table wrongly. Keys
-that are not known are passed over, and those whose value would be null are left out.
+A manifest is the file of one commit and a checkpoint that of one snapshot, both JSON in UTF-8. Both
+have a `format`, which increases when older programs would read the table incorrectly. Unknown
+members are ignored, and members with value null are omitted.
 """
 
 import json
@@ -14,7 +14,7 @@ from spark_jobs.storage.table_store import is_inside
 from spark_jobs.tables.manifest import Commit, DataFile, Snapshot
 
 FORMAT: Final = 1
-"""What this program writes, and the newest that it reads."""
+"""The format that this program writes, and the newest that it reads."""
 
 _FILE_FIELDS: Final[Mapping[str, type]] = {
     "path": str,
@@ -31,8 +31,8 @@ _FILE_FIELDS: Final[Mapping[str, type]] = {
 }
 
 
-class Malformed(ValueError):
-    """A file is not what it should be; the message says what."""
+class MalformedManifest(ValueError):
+    """A file has invalid content, which the message describes."""
 
 
 def write_commit(commit: Commit) -> bytes:
@@ -57,35 +57,37 @@ def write_commit(commit: Commit) -> bytes:
 
 
 def read_commit(data: bytes, version: int) -> Commit:
-    """The commit of a manifest that is kept under a version.
+    """The commit in the manifest of a version.
 
     Raises:
-        Malformed: it does not parse, or is of another version.
+        MalformedManifest: it is malformed, or of another version.
         NewerTable: its format is newer than this program.
     """
     document = _read(data, version)
-    if _take(document, "parent", int) != version - 1:
-        raise Malformed(f"its parent is {document['parent']}")
+    if _member(document, "parent", int) != version - 1:
+        raise MalformedManifest(f"parent is {document['parent']}")
     commit = Commit(
         version=version,
-        kind=_take(document, "kind", str),
-        run=_take(document, "run", str),
-        position=_take(document, "position", dict),
-        added=tuple(map(_read_file, _take(document, "added", list))),
-        removed=_take_strings(document, "removed"),
-        committed_ms=_take(document, "committed_ms", int),
-        code_version=_take(document, "code_version", str),
-        report=_take(document, "report", dict),
-        abandoned=_take_strings(document, "abandoned"),
-        oldest=_take(document, "oldest", int),
+        kind=_member(document, "kind", str),
+        run=_member(document, "run", str),
+        position=_member(document, "position", dict),
+        added=tuple(map(_read_file, _member(document, "added", list))),
+        removed=_string_list(document, "removed"),
+        committed_ms=_member(document, "committed_ms", int),
+        code_version=_member(document, "code_version", str),
+        report=_member(document, "report", dict),
+        abandoned=_string_list(document, "abandoned"),
+        oldest=_member(document, "oldest", int),
     )
-    if _take(document, "records", int) != commit.records:
-        raise Malformed(f"it has {document['records']} records, and its files {commit.records}")
+    if _member(document, "records", int) != commit.records:
+        raise MalformedManifest(
+            f"records is {document['records']}, but its files have {commit.records}"
+        )
     return commit
 
 
 def write_checkpoint(snapshot: Snapshot) -> bytes:
-    """The checkpoint of a snapshot: the same bytes, whoever writes it."""
+    """The checkpoint of a snapshot; deterministic."""
     return _write(
         {
             "version": snapshot.version,
@@ -98,14 +100,14 @@ def write_checkpoint(snapshot: Snapshot) -> bytes:
 
 
 def read_checkpoint(data: bytes, version: int) -> Snapshot:
-    """The snapshot of a checkpoint that is kept under a version; raises as `read_commit`."""
+    """The snapshot in the checkpoint of a version; raises as `read_commit`."""
     document = _read(data, version)
     return Snapshot(
         version=version,
-        position=_take(document, "position", dict),
-        files=tuple(map(_read_file, _take(document, "files", list))),
-        committed_ms=_take(document, "committed_ms", int),
-        oldest=_take(document, "oldest", int),
+        position=_member(document, "position", dict),
+        files=tuple(map(_read_file, _member(document, "files", list))),
+        committed_ms=_member(document, "committed_ms", int),
+        oldest=_member(document, "oldest", int),
         checkpoint=version,
     )
 
@@ -119,29 +121,29 @@ def _read(data: bytes, version: int) -> dict[str, Any]:
     try:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise Malformed(f"it is not JSON: {error}") from error
+        raise MalformedManifest(f"not JSON: {error}") from error
     if not isinstance(document, dict):
-        raise Malformed("it is not a JSON object")
-    written = _take(document, "format", int)
+        raise MalformedManifest("not a JSON object")
+    written = _member(document, "format", int)
     if written > FORMAT:
-        raise NewerTable(f"its format is {written}, and this program reads up to {FORMAT}")
-    if _take(document, "version", int) != version:
-        raise Malformed(f"it says that it is version {document['version']}")
+        raise NewerTable(f"format is {written}; this program reads formats up to {FORMAT}")
+    if _member(document, "version", int) != version:
+        raise MalformedManifest(f"version is {document['version']}")
     return document
 
 
-def _take(document: dict[str, Any], name: str, kind: type) -> Any:
+def _member(document: dict[str, Any], name: str, kind: type) -> Any:
     value = document.get(name)
-    # By the very type: JSON's true is no number.
+    # The exact type, because bool is a subclass of int.
     if type(value) is not kind:
-        raise Malformed(f"{name} is {value!r}")
+        raise MalformedManifest(f"{name} is {value!r}")
     return value
 
 
-def _take_strings(document: dict[str, Any], name: str) -> tuple[str, ...]:
-    strings = _take(document, name, list)
+def _string_list(document: dict[str, Any], name: str) -> tuple[str, ...]:
+    strings = _member(document, name, list)
     if not all(isinstance(item, str) for item in strings):
-        raise Malformed(f"{name} is {strings!r}")
+        raise MalformedManifest(f"{name} is {strings!r}")
     return tuple(strings)
 
 
@@ -151,13 +153,13 @@ def _file_document(file: DataFile) -> dict[str, Any]:
 
 def _read_file(document: Any) -> DataFile:
     if not isinstance(document, dict):
-        raise Malformed(f"{document!r} is no file")
+        raise MalformedManifest(f"{document!r} is not a file entry")
     fields = {name: document[name] for name in _FILE_FIELDS if name in document}
     for name, value in fields.items():
         if type(value) is not _FILE_FIELDS[name]:
-            raise Malformed(f"{name} of a file is {value!r}")
+            raise MalformedManifest(f"{name} of a file is {value!r}")
     if not {"path", "records", "bytes"} <= fields.keys():
-        raise Malformed(f"{document!r} is no file")
+        raise MalformedManifest(f"{document!r} is not a file entry")
     if not is_inside(fields["path"]):
-        raise Malformed(f"the path {fields['path']!r} may lead out of the table")
+        raise MalformedManifest(f"path {fields['path']!r} is not inside the table")
     return DataFile(**fields)

@@ -1,4 +1,4 @@
-"""Tables as Spark's data frames."""
+"""Tables as Spark data frames."""
 
 import logging
 import re
@@ -17,15 +17,15 @@ from spark_jobs.tables.table import Table, open_table
 _log: Final = logging.getLogger(__name__)
 
 _PATTERN: Final = re.compile(r"[\[\]{}*?\\]")
-"""What Hadoop's paths mean by more than itself.
+"""Special characters in Hadoop's paths.
 
-Spark has a switch for that, `__globPaths__`. With it, files whose paths have one of these are read
-once for each file that is asked for.
+Spark's switch `__globPaths__` is no alternative: files whose paths have such a character would be
+read once for each requested file.
 """
 
 _LISTING: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _LISTING_TASKS: Final = "32"
-"""Spark looks at each file first, in a task of its own: 15 s for 1 500 files, and 1.3 s so."""
+"""Spark checks each file in a task first: 1,500 files take 15 s by default, and 1.3 s with this."""
 
 
 def read_table(
@@ -38,24 +38,24 @@ def read_table(
     end_ms: int | None = None,
     version: int | None = None,
 ) -> DataFrame:
-    """The rows of a table, with the columns of its contract, as of now or of a version.
+    """The rows of a table at its current or an earlier version, with the columns of its contract.
 
-    `topics` and the times [`start_ms`, `end_ms`) choose rows by the columns `topic` and
-    `timestamp`, and files that cannot have such rows are not read. A column that a file does not
-    have, since it was added later, is null. What is read stays what it was when this returned,
-    whoever commits meanwhile, for as long as the table keeps old versions' files.
+    `topics` and the times [`start_ms`, `end_ms`) select rows by the columns `topic` and
+    `timestamp`, and files without such rows are not read. A column that was added later is null in
+    older files. The result does not change with later commits, as long as the files of its version
+    are kept.
 
     Raises:
-        InvalidOption: there is no such version, or its files are not kept any more; or the
-            contract has no column for what is asked.
+        InvalidOption: the version does not exist or its files were deleted, or the contract lacks
+            a column for a selection.
     """
-    wanted = _Wanted(topics, start_ms, end_ms)
+    wanted = _RowSelection(topics, start_ms, end_ms)
     wanted.require_columns(contract)
     table = open_table(uri)
-    snapshot = table.readable(version)
+    snapshot = table.readable_snapshot(version)
     if snapshot.version == 0:
-        # It may be a quarantine that nothing came into yet; or a typing error.
-        _log.warning("nothing was ever committed to %s: it is read as empty", table.store.uri)
+        # It may be a quarantine that is still empty, or a misspelt URI.
+        _log.warning("table %s has no commits: it is read as empty", table.store.uri)
     files = filter(wanted.may_be_in, snapshot.files)
     return wanted.rows_of(read_files(spark, table, files, contract))
 
@@ -63,16 +63,16 @@ def read_table(
 def read_files(
     spark: SparkSession, table: Table, files: Iterable[DataFile], contract: StructType
 ) -> DataFrame:
-    """All rows of some of a table's files, with the columns of its contract."""
+    """All rows of some files of a table, with the columns of its contract."""
     urls = [_PATTERN.sub(r"\\\g<0>", table.store.url(file.path)) for file in files]
     if not urls:
         return spark.createDataFrame([], contract)
-    with _few_tasks_to_list(spark):
+    with _limited_listing_tasks(spark):
         return spark.read.schema(contract).parquet(*urls)
 
 
 @contextmanager
-def _few_tasks_to_list(spark: SparkSession) -> Iterator[None]:
+def _limited_listing_tasks(spark: SparkSession) -> Iterator[None]:
     before = spark.conf.get(_LISTING)
     assert before is not None
     spark.conf.set(_LISTING, _LISTING_TASKS)
@@ -82,8 +82,8 @@ def _few_tasks_to_list(spark: SparkSession) -> Iterator[None]:
         spark.conf.set(_LISTING, before)
 
 
-class _Wanted(NamedTuple):
-    """Which rows are asked for; None where it does not matter."""
+class _RowSelection(NamedTuple):
+    """The selection of rows; None for no restriction."""
 
     topics: Collection[str] | None
     start_ms: int | None
@@ -93,10 +93,10 @@ class _Wanted(NamedTuple):
         columns = ("topic", "timestamp", "timestamp")
         for option, value, column in zip(self._fields, self, columns, strict=True):
             if value is not None and column not in contract.names:
-                raise InvalidOption(f"{option} is {value!r}, and the table has no column {column}")
+                raise InvalidOption(f"{option} is {value!r}, but the table has no column {column}")
 
     def may_be_in(self, file: DataFile) -> bool:
-        """Whether the statistics of a file do not say that it has no such rows."""
+        """Whether the statistics of a file allow that it has selected rows."""
         start_ms, end_ms = self.start_ms, self.end_ms
         return (
             (self.topics is None or file.topic is None or file.topic in self.topics)
@@ -105,7 +105,7 @@ class _Wanted(NamedTuple):
         )
 
     def rows_of(self, frame: DataFrame) -> DataFrame:
-        """The rows, since files have others beside them."""
+        """The selected rows; files also have others."""
         if self.topics is not None:
             frame = frame.where(F.col("topic").isin(*self.topics))
         if self.start_ms is not None:

@@ -1,11 +1,11 @@
-"""A table: Parquet files of which exactly those count that its commits name.
+"""A table: the Parquet files that its commits name.
 
     _commits/…      see `chain`
-    data/run=UUID/  the files that one run wrote; they count once it has committed
+    data/run=UUID/  the files of one run; part of the table once it has committed
 
-What a run writes is seen all at once, together with the position up to which it has consumed its
-source, or not at all: a run that dies before it commits leaves files that no reader looks at, and
-the next run begins where the last commit ended.
+The files of a run become visible together with its position in the source, or not at all. A run
+that dies before its commit leaves files that no reader uses, and the next run starts where the last
+commit ended.
 """
 
 import time
@@ -25,16 +25,16 @@ from spark_jobs.tables.manifest import (
     Position,
     Run,
     Snapshot,
-    commit_of,
+    build_commit,
 )
-from spark_jobs.tables.orphans import DATA, Collected, collect
+from spark_jobs.tables.orphans import DATA, DeletedOrphans, delete_orphans
 
 KEEP_S: Final = 7 * 86_400.0
-"""How long readers of a version have before the files that it alone has may be deleted."""
+"""How long files are kept after a commit has removed them, for readers of older versions."""
 
 
 def open_table(uri: str) -> "Table":
-    """The table at a URI; one that is not there yet is empty, and is made by its first commit.
+    """The table at a URI; a new one is empty, and its first commit creates it.
 
     Raises: as `open_store`.
     """
@@ -42,12 +42,12 @@ def open_table(uri: str) -> "Table":
 
 
 class Table:
-    """Reads a table, and adds to it, beside any number of others who do so.
+    """Reads a table and commits to it, concurrently with other processes.
 
     Raises:
-        StorageFailed: by every method, where the store does not do what it was asked.
-        CorruptTable: a manifest does not parse, or one of the chain is missing.
-        NewerTable: a newer program has written a manifest.
+        StorageFailed: by every method, if the store fails.
+        CorruptTable: by every method, if a manifest is malformed or missing.
+        NewerTable: by every method, if a newer program has written a manifest.
     """
 
     def __init__(self, store: TableStore) -> None:
@@ -55,47 +55,47 @@ class Table:
         self._chain = CommitChain(store)
 
     def head(self) -> Snapshot:
-        """The table as of now."""
-        return self._chain.at(self._chain.last_version())
+        """The current version of the table."""
+        return self._chain.snapshot_at(self._chain.last_version())
 
-    def at(self, version: int) -> Snapshot:
-        """The table as it was; from `Snapshot.oldest` of the head on, its files are there.
+    def snapshot_at(self, version: int) -> Snapshot:
+        """A version of the table; its files exist from the head's `Snapshot.oldest` on.
 
         Raises:
-            InvalidOption: there is no such version yet.
+            InvalidOption: the version does not exist yet.
         """
-        return self._chain.at(version)
+        return self._chain.snapshot_at(version)
 
-    def readable(self, version: int | None = None) -> Snapshot:
-        """The table as of now, or at a version whose files are there still.
+    def readable_snapshot(self, version: int | None = None) -> Snapshot:
+        """The current version, or an earlier one whose files still exist.
 
         Raises:
-            InvalidOption: there is no such version yet, or its files are not kept any more.
+            InvalidOption: the version does not exist yet, or its files were deleted.
         """
         head = self.head()
         if version is None:
             return head
         if not head.oldest <= version <= head.version:
             raise InvalidOption(
-                f"version is {version}; allowed are {head.oldest} to {head.version}, of which "
-                f"{self.store.uri} has the files"
+                f"version is {version}; allowed are {head.oldest} to {head.version}, whose files "
+                f"exist in {self.store.uri}"
             )
-        return self.at(version)
+        return self.snapshot_at(version)
 
     def commits(self, after: int = 0) -> Iterator[Commit]:
-        """The commits after a version, the oldest first, as far as there are any."""
-        return self._chain.newer(after)
+        """The commits after a version, oldest first."""
+        return self._chain.commits_after(after)
 
-    def new_run(self) -> Run:
-        """A run that may commit once; all that it adds is to lie in the folder of its own."""
+    def new_run(self, kind: str) -> Run:
+        """A run of a job of this kind, which may commit once and writes only to its own folder."""
         identity = str(uuid.uuid4())
-        return Run(identity, f"{DATA}/run={identity}", self._chain.last_version())
+        return Run(identity, kind, f"{DATA}/run={identity}", self._chain.last_version())
 
-    def try_folder(self, run: Run) -> None:
-        """See that the run's files can be written, before any work is done for nothing.
+    def check_writable(self, run: Run) -> None:
+        """Check that the run's files can be written, before any work is done.
 
         Raises:
-            StorageFailed: they cannot, from here.
+            StorageFailed: they cannot be written from here.
         """
         probe = f"{run.folder}/_probe"
         with self.store.create(probe):
@@ -106,7 +106,6 @@ class Table:
         self,
         base: Snapshot,
         *,
-        kind: str,
         run: Run,
         position: Position | None,
         added: Sequence[DataFile],
@@ -114,94 +113,93 @@ class Table:
         report: Mapping[str, Any] | None = None,
         may_rebase: Callable[[Snapshot], bool] | None = None,
     ) -> int:
-        """Make everything that a run did visible, at once and for good; the version.
+        """Make the files and the position of a run visible atomically; the new version.
 
-        A position of None stays as it is: what neither consumes nor moves it, such as a
-        compaction. What others committed after `base` is in the way, unless `may_rebase` says of
-        the head as of now that the run fits on top of it. It is asked only if not both consumed
-        something, and not both removed the same file. What changes nothing is never in the way.
+        A position of None does not change, for jobs that consume nothing. Commits after `base`
+        conflict, unless `may_rebase` accepts their result as the new base. It is called only if the
+        commits do not both consume records and do not remove the same file. Commits that change
+        nothing never conflict.
 
         Raises:
-            RunSuperseded: another run's commit is in the way, or the run was taken for dead.
-            UnsupportedStorage: a file that was added cannot be seen from here.
+            RunSuperseded: another run's commit conflicts, or the run was abandoned.
+            UnsupportedStorage: an added file is not visible from here.
         """
         assert {file.path for file in base.files}.issuperset(removed), removed
-        change = Change(kind, run, position, tuple(added), tuple(removed), report or {})
-        self._refuse_abandoned(run, base.version)
-        self._check(change)
+        change = Change(run, position, tuple(added), tuple(removed), report or {})
+        self._reject_abandoned(run, base.version)
+        self._check_files(change)
         head = base
         while True:
-            head = self._on_top(head, change, may_rebase)
-            commit = commit_of(change, head, now_ms=int(time.time() * 1_000))
-            if self._chain.add(commit):
+            head = self._rebased_head(head, change, may_rebase)
+            commit = build_commit(change, head, now_ms=int(time.time() * 1_000))
+            if self._chain.add_commit(commit):
                 break
-        self._keep_checkpoint(commit.version, head.checkpoint)
+        self._write_due_checkpoint(commit.version, head.checkpoint)
         return commit.version
 
-    def collect_orphans(self, older_than_s: float, *, keep_s: float = KEEP_S) -> Collected:
-        """Delete files that are not the table's: of dead runs, and those that were replaced.
+    def delete_orphans(self, older_than_s: float, *, keep_s: float = KEEP_S) -> DeletedOrphans:
+        """Delete files that do not belong to the table: of dead runs, and replaced ones.
 
-        Of a run that has written nothing for `older_than_s`, whatever no commit names; if it is
-        alive after all, its commit is refused. What a commit removed, only once that is `keep_s`
-        ago: readers may have begun before. And temporary files of that age.
+        A run is dead if it has written nothing for `older_than_s`; if it is still alive, its commit
+        is rejected. Replaced files are deleted `keep_s` after the commit that removed them, because
+        readers may still use them. Temporary files of the same age as dead runs are deleted, too.
         """
-        return collect(self.store, self._chain, older_than_s=older_than_s, keep_s=keep_s)
+        return delete_orphans(self.store, self._chain, older_than_s=older_than_s, keep_s=keep_s)
 
-    def _check(self, change: Change) -> None:
-        """The files are where they belong, and who commits sees of them what their writers wrote.
+    def _check_files(self, change: Change) -> None:
+        """Check that the added files are in the run's folder, and have the sizes that were written.
 
-        A folder that is not shared by all machines is found here, and not by the readers.
+        This detects a folder that machines do not share, before readers do.
         """
         if not change.added:
             return
-        # Each is taken out when it is found, so none counts twice.
+        # Entries are removed when found, so no file counts twice.
         sizes = {file.path: file.size for file in self.store.list(change.run.folder)}
         for file in change.added:
             path = PurePosixPath(file.path)
             assert path.is_relative_to(change.run.folder), file.path
-            assert not path.name.startswith(("_", ".")), f"Spark passes over {path.name}"
+            assert not path.name.startswith(("_", ".")), f"Spark ignores {path.name}"
             if sizes.pop(file.path, None) != file.bytes:
-                # Or is it being deleted, since the run was taken for dead?
-                self._refuse_abandoned(change.run, self._chain.last_version())
+                # It may be missing because the run was abandoned.
+                self._reject_abandoned(change.run, self._chain.last_version())
                 raise UnsupportedStorage(
-                    f"{self.store.url(file.path)}: who commits does not see the {file.bytes} "
-                    "bytes that were written; does every machine of the cluster have the same "
-                    "folder there?"
+                    f"{self.store.url(file.path)}: the driver does not see the {file.bytes} bytes "
+                    "that a task has written; all machines must share this folder"
                 )
 
-    def _refuse_abandoned(self, run: Run, until: int) -> None:
+    def _reject_abandoned(self, run: Run, until: int) -> None:
         for version in range(run.since + 1, until + 1):
             if run.id in self._chain.commit_at(version).abandoned:
-                raise self._superseded(run, f"version {version} gave it up as dead")
+                raise self._superseded(run, f"version {version} abandoned it")
 
-    def _on_top(
+    def _rebased_head(
         self, head: Snapshot, change: Change, may_rebase: Callable[[Snapshot], bool] | None
     ) -> Snapshot:
-        """The head as of now, if the change fits on top of it."""
-        commits = list(self._chain.newer(head.version))
+        """The current head, if the change can follow it."""
+        commits = list(self._chain.commits_after(head.version))
         if not commits:
             return head
         before = head.position
         for commit in commits:
-            reason = change.conflict(commit, before, rebases=may_rebase is not None)
+            reason = change.conflict_with(commit, before, rebases=may_rebase is not None)
             if reason is not None:
                 raise self._superseded(change.run, reason)
             before = commit.position
-        newest = self._chain.followed(head, commits)
+        newest = self._chain.snapshot_after(head, commits)
         if may_rebase is not None and not may_rebase(newest):
-            reason = f"it does not fit on version {newest.version}, by run {commits[-1].run}"
+            reason = f"it conflicts with version {newest.version}, by run {commits[-1].run}"
             raise self._superseded(change.run, reason)
         return newest
 
     def _superseded(self, run: Run, reason: str) -> RunSuperseded:
         return RunSuperseded(
-            f"run {run.id} is not committed to {self.store.uri}, and none of it is seen: {reason}"
+            f"run {run.id} was not committed to {self.store.uri}, and is not visible: {reason}"
         )
 
-    def _keep_checkpoint(self, version: int, last: int) -> None:
-        """Write the checkpoint that is due, be it that its own commit's run died before it did."""
+    def _write_due_checkpoint(self, version: int, last: int) -> None:
+        """Write a checkpoint that is due, also if the run that should have written it died."""
         due = version // CHECKPOINT_EVERY * CHECKPOINT_EVERY
         if due > last:
-            # The commit stands. Whoever commits next sees that the checkpoint is due.
+            # The commit is complete; the next one writes the checkpoint.
             with suppress(StorageFailed):
                 self._chain.add_checkpoint(due)

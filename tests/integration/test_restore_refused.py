@@ -12,8 +12,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from logbroker.embedded import EmbeddedBroker
 from spark_jobs.errors import RefusedByService
+from spark_jobs.jobs.delivery_records import DELIVERY_LOG
 from spark_jobs.jobs.restore.archive import ArchiveTopic
-from spark_jobs.jobs.restore.job import DELIVERY_LOG, Done, restore_all
+from spark_jobs.jobs.restore.job import RestoreResult, restore_all
 from spark_jobs.jobs.restore.service import ReplayService
 
 WINDOW = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T01:00:00Z"}
@@ -63,7 +64,7 @@ def test_a_replay_that_is_refused_keeps_none_behind_it_waiting(
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     admin.create_topics([NewTopic(DELIVERY_LOG, 1)])[DELIVERY_LOG].result()
     archive = ArchiveTopic("archive", {"bootstrap.servers": broker.bootstrap_servers}, -1)
-    done: list[Done] = []
+    done: list[RestoreResult] = []
     with ReplayService(refusing, "k") as service, pytest.raises(RefusedByService, match="422"):
         done.extend(restore_all(service, archive, str(tmp_path / "table"), pytest.fail))
     assert [each.replay_id for each in done] == ["rep_good"]

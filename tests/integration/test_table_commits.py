@@ -57,7 +57,7 @@ def test_whoever_is_killed_the_table_has_exactly_what_its_position_says(
     check_content(table, table.head())
     check_claims(table, claims)
     # What the dead left goes, and nothing else.
-    table.collect_orphans(0.0, keep_s=0.0)
+    table.delete_orphans(0.0, keep_s=0.0)
     assert stored_paths(table) == paths(table.head())
     check_content(table, table.head())
     assert not [file for file in table.store.list("_commits") if file.path.endswith(".tmp")]

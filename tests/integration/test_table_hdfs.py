@@ -121,11 +121,11 @@ def test_a_table_is_loaded_compacted_and_collected(server: HdfsServer) -> None:
         load(table, 6, base)
     load(table, 6)
     compact(table, paths(table.head()), may_rebase=lambda _head: True)
-    wrote(table, table.new_run(), "dead")
+    wrote(table, table.new_run("load"), "dead")
     head = open_table(table.store.uri).head()
     assert (head.version, head.position, head.records) == (3, {"end": 6}, 6)
     # The loser's file, the dead run's, and the two that were compacted.
-    assert table.collect_orphans(0.0, keep_s=0.0).files == 4
+    assert table.delete_orphans(0.0, keep_s=0.0).files == 4
     assert stored_paths(table) == paths(table.head()) == paths(head)
 
 

@@ -1,1 +1,1 @@
-"""A day's deliveries, by webhook and hour: as a table, and as a page with plots."""
+"""Reports a day's deliveries by webhook and hour, as a table and a page with plots."""

@@ -1,4 +1,12 @@
-"""What is told of each webhook and hour, and what it adds up to."""
+"""Aggregates deliveries into unique events, and events into counts by webhook and hour.
+
+An event is an id with a body for a webhook. Further records with both are duplicates, whether they
+were published again or mirrored. Outcomes have positions in the log of their origin, so a local
+event is matched by its position and a mirrored one by its digest.
+
+Of a position, the last outcome counts. An event with several positions is delivered if one of them
+was, at the earliest time; else it has the last outcome.
+"""
 
 from typing import TYPE_CHECKING, Final
 
@@ -22,48 +30,48 @@ if TYPE_CHECKING:
 
 
 _KEY: Final = ("keyOrigin", "keyFirst", "keySecond")
-"""Origin, partition and offset of what was made here; origin, digest and -1 of all else."""
+"""Origin, partition and offset of local events; origin, digest and -1 of mirrored ones."""
 
 _BY_DIGEST: Final = -1
 
 
-def settled_events(owed: DataFrame, settled: DataFrame, here: str) -> DataFrame:
+def unique_events(deliveries: DataFrame, outcomes: DataFrame, here: str) -> DataFrame:
     """A row for each event: `webhookId`, `hour`, `outcome` or null, `delayMs`, `duplicates`.
 
-    `owed` and `settled` are as `delivery_columns` makes them, of one day; `delayMs` is null of
-    what was not delivered.
+    `deliveries` and `outcomes` are the rows of one day from `delivery_columns`. `delayMs` is null
+    unless the event was delivered.
     """
-    keyed = owed.withColumns(_key("partition", "offset", here))
-    told = keyed.join(_outcomes(settled, here), list(_KEY), "left")
-    events = told.groupBy("webhookId", "digest").agg(
+    keyed = deliveries.withColumns(_key("partition", "offset", here))
+    joined = keyed.join(_results(outcomes, here), list(_KEY), "left")
+    events = joined.groupBy("webhookId", "digest").agg(
         sql.min("timestamp").alias("eventTime"),
         (sql.count("*") - 1).alias("duplicates"),
-        sql.max("told").alias("told"),
+        sql.max("result").alias("result"),
     )
-    delay_ms = sql.unix_millis("told.settledTime") - sql.unix_millis("eventTime")
+    delay_ms = sql.unix_millis("result.settledTime") - sql.unix_millis("eventTime")
     return events.select(
         "webhookId",
         sql.hour("eventTime").alias("hour"),
-        sql.col("told.outcome").alias("outcome"),
-        sql.when(sql.col("told.isDelivered"), delay_ms).alias("delayMs"),
+        sql.col("result.outcome").alias("outcome"),
+        sql.when(sql.col("result.isDelivered"), delay_ms).alias("delayMs"),
         "duplicates",
     )
 
 
-def _outcomes(settled: DataFrame, here: str) -> DataFrame:
-    """What is `told` by each key: the greatest says what became of it."""
-    last = settled.groupBy("origin", "owedPartition", "owedOffset").agg(
+def _results(outcomes: DataFrame, here: str) -> DataFrame:
+    """The result of each key: the one with the highest order."""
+    last = outcomes.groupBy("origin", "owedPartition", "owedOffset").agg(
         sql.max(sql.struct("offset", "outcome", "settledTime", "digest")).alias("last")
     )
     places = last.select("origin", "owedPartition", "owedOffset", "last.*")
-    # A digest is missing in outcomes of old: such of another data centre cannot be known.
+    # Old outcomes have no digest, so mirrored ones cannot be matched.
     keyed = places.withColumns(_key("owedPartition", "owedOffset", here)).dropna(
         subset=["keyFirst"]
     )
-    return keyed.groupBy(*_KEY).agg(sql.max(_told()).alias("told"))
+    return keyed.groupBy(*_KEY).agg(sql.max(_result()).alias("result"))
 
 
-def _told() -> "Column":
+def _result() -> "Column":
     is_delivered = sql.col("outcome") == Outcome.DELIVERED.value
     offset = sql.col("offset")
     order = sql.when(is_delivered, -offset).otherwise(offset)
@@ -82,16 +90,16 @@ def _key(partition: str, offset: str, here: str) -> dict[str, "Column"]:
 
 
 WORST_MAX: Final = 20
-"""Receivers that a page names."""
+"""Maximum number of webhooks that the page lists."""
 
 _ACCURACY: Final = 10_000
-"""Percentiles are values that occur, off by a ten-thousandth of the ranks at most."""
+"""Percentiles are actual values, within 1/10,000 of the exact rank."""
 
 
-def by_webhook_and_hour(events: DataFrame, replays: DataFrame, day: date) -> DataFrame:
-    """A row for each webhook and hour of the day that has events or replays, by the contract.
+def hourly_rows(events: DataFrame, replays: DataFrame, day: date) -> DataFrame:
+    """A row of the table for each webhook and hour of the day with events or replays.
 
-    `events` is what `settled_events` makes; `replays` what `delivery_columns.replayed` does.
+    `events` comes from `unique_events`, and `replays` from `delivery_columns.parse_replays`.
     """
     live = events.groupBy("webhookId", "hour").agg(*_live_counts(), *_delays())
     hours = live.join(_replayed(replays, day), ["webhookId", "hour"], "full")
@@ -100,7 +108,7 @@ def by_webhook_and_hour(events: DataFrame, replays: DataFrame, day: date) -> Dat
 
 
 def day_report(hours: DataFrame, events: DataFrame, day: date) -> DayReport:
-    """What a page tells of the day: all of it, each hour, and the worst receivers."""
+    """The figures of the page: the whole day, each hour, and the webhooks with most failures."""
     sums = [sql.sum(name).alias(name) for name in COUNTS]
     by_hour = {row["hour"]: row for row in hours.groupBy("hour").agg(*sums).collect()}
     hour_delays = {row["hour"]: row for row in events.groupBy("hour").agg(*_delays()).collect()}
@@ -142,7 +150,7 @@ def _delays() -> list["Column"]:
 
 
 def _replayed(replays: DataFrame, day: date) -> DataFrame:
-    """What replays brought of the events of a day, by webhook and hour."""
+    """What replays did with the events of a day, by webhook and hour."""
     last = replays.groupBy("replayId", "start").agg(
         sql.max_by("hours", sql.struct("epoch", "offset")).alias("hours"),
         sql.max_by("webhookId", sql.struct("epoch", "offset")).alias("webhookId"),

@@ -1,4 +1,4 @@
-"""The figures of a day that a page tells. Pure."""
+"""The figures of a day's report, and their text form. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,30 +6,30 @@ from datetime import date
 from typing import Any, Final, Self
 
 OUTCOMES: Final = ("delivered", "failed", "left", "disabled", "unsettled")
-"""What is owed is one of these."""
+"""Every event of the report has one of these."""
 
 COUNTS: Final = (
     *("owed", *OUTCOMES, "duplicates"),
     *("replayed", "replayFailed", "replayDuplicates"),
 )
-"""The columns of `DELIVERY_HOURS` that add up."""
+"""The columns of `DELIVERY_HOURS` that are sums."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The counts of some webhooks and hours, and the delays of what was delivered live."""
+    """The counts of some webhooks and hours, and the percentiles of live delivery delays."""
 
     counts: Mapping[str, int]
     """By the names in `COUNTS`."""
 
     delay_p50_ms: int | None
-    """None where nothing was delivered."""
+    """None if nothing was delivered."""
 
     delay_p95_ms: int | None
 
     @classmethod
     def of(cls, sums: Any, delays: Any) -> Self:
-        """The figures in two rows of Spark's; `delays` may be None, and sums null."""
+        """The figures of two Spark rows; `delays` may be None, and sums may be null."""
         return cls(
             {name: sums[name] or 0 for name in COUNTS},
             None if delays is None else delays["delayP50Ms"],
@@ -38,33 +38,33 @@ class Figures:
 
     @property
     def undelivered(self) -> int:
-        """What was owed and no live delivery brought."""
+        """The number of events that were not delivered live."""
         return self.counts["owed"] - self.counts["delivered"]
 
     def as_json(self) -> dict[str, int | None]:
-        """All of them by the names of their columns."""
+        """All figures by their column names."""
         delays = {"delayP50Ms": self.delay_p50_ms, "delayP95Ms": self.delay_p95_ms}
         return {**self.counts, **delays}
 
 
 @dataclass(frozen=True, slots=True)
 class DayReport:
-    """What became of the events of a day, UTC."""
+    """The figures of a day, UTC."""
 
     day: date
     webhooks: int
-    """How many of them had events, or replays of some."""
+    """The number of webhooks with events or replays."""
 
     total: Figures
     hours: Mapping[int, Figures]
-    """By hour, in order; hours without any are not in it."""
+    """By hour, in order; only hours with events or replays."""
 
     worst: Mapping[str, Figures]
-    """Webhooks by what was not delivered live, the most first."""
+    """Webhooks with undelivered events, the most first."""
 
 
 NOTHING: Final = "–"  # noqa: RUF001  a dash of the width that tables have
-"""What stands in a cell that has no number."""
+"""The text of a missing number."""
 
 _SECOND_MS: Final = 1_000
 _MINUTE_MS: Final = 60 * _SECOND_MS
@@ -73,7 +73,7 @@ _HUNDRED: Final = 100
 
 
 def delay_text(delay_ms: int | None) -> str:
-    """A stretch of time with about three digits: `850 ms`, `4.2 s`, `12 min`, `3.5 h`."""
+    """A delay with about three digits: `850 ms`, `4.2 s`, `12 min`, `3.5 h`."""
     if delay_ms is None:
         return NOTHING
     size_ms = abs(delay_ms)
@@ -88,12 +88,12 @@ def delay_text(delay_ms: int | None) -> str:
 
 
 def count_text(count: int) -> str:
-    """A count with commas."""
+    """A count with thousands separators."""
     return f"{count:,}"
 
 
 def share_text(part: int, whole: int) -> str:
-    """A share in per cent; never 100 % where something is missing, nor 0 % where something is."""
+    """A share in per cent; 100 % and 0 % only if exact."""
     if not whole:
         return NOTHING
     share = 100 * part / whole
@@ -103,29 +103,29 @@ def share_text(part: int, whole: int) -> str:
 
 
 def events_alt(report: DayReport) -> str:
-    """What the plot of events shows, for who cannot see it."""
+    """The alternative text of the plot of events."""
     if not report.hours:
-        return "Events by hour: none."
+        return "No events."
     busiest = max(report.hours, key=lambda hour: report.hours[hour].counts["owed"])
     worst = max(report.hours, key=lambda hour: report.hours[hour].undelivered)
     text = (
-        f"Events by hour, by what became of them. Most were owed at {busiest:02}:00: "
+        f"Events by hour and outcome. Most events: {busiest:02}:00 with "
         f"{count_text(report.hours[busiest].counts['owed'])}."
     )
     missing = report.hours[worst].undelivered
     if not missing:
         return f"{text} All were delivered live."
-    return f"{text} Most were not delivered live at {worst:02}:00: {count_text(missing)}."
+    return f"{text} Most undelivered: {worst:02}:00 with {count_text(missing)}."
 
 
 def delays_alt(report: DayReport) -> str:
-    """What the plot of delays shows, for who cannot see it."""
+    """The alternative text of the plot of delays."""
     delays = {hour: each.delay_p95_ms for hour, each in report.hours.items()}
     slow = {hour: delay_ms for hour, delay_ms in delays.items() if delay_ms is not None}
     if not slow:
-        return "Delays by hour: nothing was delivered live."
+        return "No delays: nothing was delivered live."
     slowest = max(slow, key=lambda hour: slow[hour])
     return (
-        "Median and 95th percentile of the delay by hour. Slowest at "
-        f"{slowest:02}:00: 95 % within {delay_text(slow[slowest])}."
+        "p50 and p95 of the delay by hour. Slowest: "
+        f"{slowest:02}:00 with a p95 of {delay_text(slow[slowest])}."
     )

@@ -1,4 +1,4 @@
-"""Reads a day of the raw table, and writes what became of it: two tables and a page."""
+"""Reads a day of the raw table, and writes the report: two tables and a page."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -9,19 +9,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from spark_jobs.contracts import DELIVERY_HOURS, QUARANTINE, RECORDS
-from spark_jobs.jobs.days import bounds_ms
-from spark_jobs.jobs.delivery_columns import owed, replayed, settled
+from spark_jobs.jobs.delivery_columns import parse_deliveries, parse_outcomes, parse_replays
 from spark_jobs.jobs.delivery_records import DELIVERY_LOG, DELIVERY_OUTCOMES, REPLAY_OUTCOMES
 from spark_jobs.jobs.delivery_report.aggregation import (
-    by_webhook_and_hour,
     day_report,
-    settled_events,
+    hourly_rows,
+    unique_events,
 )
 from spark_jobs.jobs.delivery_report.figures import DayReport
 from spark_jobs.jobs.delivery_report.page import write_page
-from spark_jobs.jobs.derived_tables import open_source, replace_day
-from spark_jobs.jobs.execution import kept, told_plainly
-from spark_jobs.jobs.parsing import set_aside, taken
+from spark_jobs.jobs.derived_tables import day_bounds_ms, open_source, replace_day
+from spark_jobs.jobs.execution import cached, raise_task_errors
+from spark_jobs.jobs.parsing import parsed_rows, quarantine_rows
 from spark_jobs.tables import read_table
 
 KIND: Final = "delivery-report"
@@ -29,7 +28,7 @@ KIND: Final = "delivery-report"
 
 @dataclass(frozen=True, slots=True)
 class DeliveryReport:
-    """Where a report reads and writes; `origin` names the data centre whose log was loaded."""
+    """The inputs and outputs of a report; `origin` is the data centre of the loaded log."""
 
     table: str
     report_table: str
@@ -37,34 +36,34 @@ class DeliveryReport:
     page: Path
     origin: str
 
-    def of_day(self, spark: SparkSession, day: date) -> "WrittenReport":
-        """Write the report of a day, in place of the one that was there.
+    def write_day(self, spark: SparkSession, day: date) -> "WrittenReport":
+        """Write the report of a day, replacing an earlier one.
 
         Raises:
-            InvalidOption: there is no raw table.
-            RunSuperseded: another run wrote to one of the tables meanwhile.
-            PipelineError: tasks failed, with their error where it is one of the pipeline's.
+            InvalidOption: the raw table is missing.
+            RunSuperseded: another run has written one of the tables.
+            PipelineError: tasks failed.
         """
         source, head = open_source(self.table)
         position = {"source": {"uri": source.store.uri, "version": head.version}, "day": str(day)}
         common: dict[str, Any] = {"kind": KIND, "position": position}
-        records = self._sifted(spark, day, head.version)
-        with told_plainly(), kept(*records):
+        records = self._parse_topics(spark, day, head.version)
+        with raise_task_errors(), cached(*records):
             unread = records.unread(day)
-            told: dict[str, Any] = {"day": str(day), "unread": unread.count()}
-            replace_day(unread, self.quarantine_table, QUARANTINE, day, report=told, **common)
+            summary: dict[str, Any] = {"day": str(day), "unread": unread.count()}
+            replace_day(unread, self.quarantine_table, QUARANTINE, day, report=summary, **common)
             events = records.events(self.origin)
-            hours = by_webhook_and_hour(events, taken(records.replayed), day)
-            with kept(events, hours):
+            hours = hourly_rows(events, parsed_rows(records.replays), day)
+            with cached(events, hours):
                 report = day_report(hours, events, day)
-                told |= {"webhooks": report.webhooks, **report.total.as_json()}
-                replace_day(hours, self.report_table, DELIVERY_HOURS, day, report=told, **common)
+                summary |= {"webhooks": report.webhooks, **report.total.as_json()}
+                replace_day(hours, self.report_table, DELIVERY_HOURS, day, report=summary, **common)
         name = f"{self.table}, version {head.version}"
-        page = write_page(report, self.page, source=name, unread=told["unread"])
-        return WrittenReport(report, told["unread"], page)
+        page = write_page(report, self.page, source=name, unread=summary["unread"])
+        return WrittenReport(report, summary["unread"], page)
 
-    def _sifted(self, spark: SparkSession, day: date, version: int) -> "_Sifted":
-        start_ms, end_ms = bounds_ms(day)
+    def _parse_topics(self, spark: SparkSession, day: date, version: int) -> "_ParsedTopics":
+        start_ms, end_ms = day_bounds_ms(day)
 
         def records(topic: str, end_ms: int | None = end_ms) -> DataFrame:
             return read_table(
@@ -77,26 +76,26 @@ class DeliveryReport:
                 version=version,
             )
 
-        return _Sifted(
-            owed(records(DELIVERY_LOG), self.origin),
-            # An outcome has the time of its event.
-            settled(records(DELIVERY_OUTCOMES), self.origin),
-            # A replay tells of itself when it is done, which is after the events.
-            replayed(records(REPLAY_OUTCOMES, None)),
+        return _ParsedTopics(
+            parse_deliveries(records(DELIVERY_LOG), self.origin),
+            # The timestamp of an outcome is the event time.
+            parse_outcomes(records(DELIVERY_OUTCOMES), self.origin),
+            # Replays run later than the events.
+            parse_replays(records(REPLAY_OUTCOMES, None)),
         )
 
 
 class WrittenReport(NamedTuple):
-    """The report of a day that stands, and what came with it."""
+    """The report of a day, and where its page is."""
 
     report: DayReport
     unread: int
-    """Records of the day that could not be read; the quarantine has them."""
+    """Unreadable records of the day, which are in the quarantine."""
 
     page: Path
 
     def as_json(self) -> dict[str, Any]:
-        """What scripts are told."""
+        """The report as JSON."""
         return {
             "day": self.report.day.isoformat(),
             "webhooks": self.report.webhooks,
@@ -106,17 +105,18 @@ class WrittenReport(NamedTuple):
         }
 
 
-class _Sifted(NamedTuple):
-    """Records as `sift` makes them."""
+class _ParsedTopics(NamedTuple):
+    """Rows of the three topics, as `parse_records` returns them."""
 
-    owed: DataFrame
-    settled: DataFrame
-    replayed: DataFrame
+    deliveries: DataFrame
+    outcomes: DataFrame
+    replays: DataFrame
 
     def events(self, origin: str) -> DataFrame:
-        return settled_events(taken(self.owed), taken(self.settled), origin)
+        return unique_events(parsed_rows(self.deliveries), parsed_rows(self.outcomes), origin)
 
     def unread(self, day: date) -> DataFrame:
-        """What could not be read of the day; replays of later days are of later reports."""
-        owed, settled, replayed = map(set_aside, self)
-        return owed.unionAll(settled).unionAll(replayed).where(sql.col("date") == sql.lit(day))
+        """The unreadable records of the day; replays of later days are in later reports."""
+        deliveries, outcomes, replays = map(quarantine_rows, self)
+        unread = deliveries.unionAll(outcomes).unionAll(replays)
+        return unread.where(sql.col("date") == sql.lit(day))

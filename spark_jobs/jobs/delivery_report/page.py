@@ -1,9 +1,9 @@
-"""The page of a day, and the list of days: HTML and PNG files in one folder, opened from there.
+"""Writes the HTML page of a day and the list of days, with PNG plots, to a folder.
 
     index.html
     2026-11-21.html   2026-11-21-events-light.png   …
 
-A file is replaced as a whole, so whoever looks meanwhile sees the page of before or of now.
+Files are replaced atomically, so a browser gets the old or the new version.
 """
 
 import re
@@ -29,17 +29,17 @@ _PAGE: Final = re.compile(r"\d{4}-\d\d-\d\d\.html", re.ASCII)
 
 _NOTES: Final = {
     "delivered": "live",
-    "failed": "given up after all attempts",
-    "left": "left to replays",
-    "disabled": "the webhook was not enabled",
-    "unsettled": "no outcome is loaded yet",
+    "failed": "all attempts failed",
+    "left": "skipped by the live path",
+    "disabled": "webhook not enabled",
+    "unsettled": "no outcome loaded yet",
 }
 
 
 def write_page(report: DayReport, folder: Path, *, source: str, unread: int) -> Path:
-    """Write the page of a day, and the list of all days that the folder has; the page's path.
+    """Write the page of a day, and the list of the folder's days; the page's path.
 
-    `source` says what was read, and `unread` how many of its records could not be.
+    `source` describes the input, and `unread` is the number of unreadable records.
     """
     folder.mkdir(parents=True, exist_ok=True)
     day = report.day.isoformat()

@@ -1,4 +1,4 @@
-"""Plots of a day as PNG files, each for light and for dark pages."""
+"""Plots of a day as PNG files, in a light and a dark version."""
 
 from collections.abc import Mapping
 from io import BytesIO
@@ -13,11 +13,11 @@ from spark_jobs.jobs.delivery_report.figures import OUTCOMES, DayReport, delay_t
 _HOURS: Final = range(24)
 _INCHES: Final = (8.0, 3.6)
 _DPI: Final = 150
-"""So that a plot of half a page is sharp on a screen of twice as many points."""
+"""Sharp at half the page's width on a high-density screen."""
 
 
 class Theme(NamedTuple):
-    """The colours of a page that a plot stands on."""
+    """The colours of a page."""
 
     name: str
     ink: str
@@ -29,7 +29,7 @@ class Theme(NamedTuple):
 LIGHT: Final = Theme("light", "#1b1f24", "#ffffff", "#d5dae0", "#0072b2")
 DARK: Final = Theme("dark", "#e6e9ed", "#16191d", "#3a4048", "#56b4e9")
 
-# Okabe and Ito's colours, which people who see few colours tell apart; hatches besides, for print.
+# Okabe and Ito's palette for colour blindness; hatches for print.
 _COLOURS: Final = dict(
     zip(OUTCOMES, ("#009e73", "#d55e00", "#e69f00", "#999999", "#56b4e9"), strict=True)
 )
@@ -38,7 +38,7 @@ _REPLAYED: Final = "#cc79a7"
 _P95: Final = "#d55e00"
 
 _TICKS_MS: Final = (1, 10, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000, 36_000_000, 360_000_000)
-"""Of the scale of delays: where people have names for stretches of time."""
+"""Ticks of the delay axis, at common durations."""
 
 
 def plots_of(report: DayReport) -> Mapping[str, bytes]:
@@ -73,11 +73,11 @@ def _events(report: DayReport, theme: Theme) -> Figure:
 def _delays(report: DayReport, theme: Theme) -> Figure:
     figure, axes = _empty(theme, "delay")
     hours = [hour for hour, each in report.hours.items() if each.delay_p50_ms is not None]
-    # A scale of tenfold steps has no place for none, and clocks may differ.
+    # A log axis has no zero, and clock skew makes negative delays.
     p50 = [max(1, report.hours[hour].delay_p50_ms or 0) for hour in hours]
     p95 = [max(1, report.hours[hour].delay_p95_ms or 0) for hour in hours]
-    axes.plot(hours, p95, "s-", color=_P95, markersize=4, label="95 % within")
-    axes.plot(hours, p50, "o-", color=theme.median, markersize=4, label="half within")
+    axes.plot(hours, p95, "s-", color=_P95, markersize=4, label="p95")
+    axes.plot(hours, p50, "o-", color=theme.median, markersize=4, label="p50")
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(FixedLocator(_TICKS_MS))
     axes.yaxis.set_minor_locator(NullLocator())
@@ -95,7 +95,7 @@ def _empty(theme: Theme, measure: str) -> tuple[Figure, Axes]:
     axes = figure.add_subplot(facecolor=theme.paper)
     axes.set_xlim(-0.6, 23.6)
     axes.set_xticks(range(0, 24, 3))
-    axes.set_xlabel("hour of the events, UTC", color=theme.ink)
+    axes.set_xlabel("hour of event time, UTC", color=theme.ink)
     axes.set_ylabel(measure, color=theme.ink)
     axes.tick_params(colors=theme.ink, which="both")
     axes.grid(axis="y", color=theme.grid, linewidth=0.6)

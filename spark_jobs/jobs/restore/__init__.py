@@ -1,1 +1,1 @@
-"""Brings records back that the log has deleted: from the raw table into `delivery_archive`."""
+"""Publishes deleted records again, from the raw table to `delivery_archive`."""

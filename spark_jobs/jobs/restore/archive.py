@@ -1,11 +1,11 @@
-"""The topic that restored records go to.
+"""The topic of restored records.
 
-It keeps what is in it until it is told to delete it: by their own time, restored records are older
-than any retention allows, and the log would delete them at once.
+It has unlimited retention: by their own timestamps, restored records are older than any retention
+period, and the log would delete them at once.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka import TopicPartition as Place
@@ -19,8 +19,9 @@ from confluent_kafka.cimpl import NewTopic
 from logbroker.client.errors import UnknownTopic
 from logbroker.client.raw import EARLIEST, LATEST, RawCluster, TopicDescription, TopicPartition
 from spark_jobs.errors import InvalidOption, SourceFailed
-from spark_jobs.jobs.restore.records import Record, headers_to_publish
-from spark_jobs.log.client_errors import translated
+from spark_jobs.jobs.restore.records import ArchivedRecord, archive_headers
+from spark_jobs.log.client_errors import translate_client_errors
+from spark_jobs.offsets.resolution import OffsetBounds
 
 SETTINGS: Final = {
     "retention.ms": "-1",
@@ -33,15 +34,8 @@ _DELIVERY_MS: Final = 120_000
 _POLL_S: Final = 0.1
 
 
-class Bounds(NamedTuple):
-    """The offsets `[low, high)` that a partition holds."""
-
-    low: int
-    high: int
-
-
 class ArchiveTopic:
-    """Makes the topic, publishes to it, and deletes what is not needed any more."""
+    """Creates the topic, publishes to it, and deletes records that are no longer needed."""
 
     def __init__(self, topic: str, properties: Mapping[str, str], replication_factor: int) -> None:
         self.topic = topic
@@ -61,17 +55,19 @@ class ArchiveTopic:
             self._admin = AdminClient(client)
             self._producer = Producer(sending)
         except KafkaException as refusal:
-            raise InvalidOption(f"the client's properties: {refusal.args[0].str()}") from refusal
+            raise InvalidOption(f"invalid client properties: {refusal.args[0].str()}") from refusal
 
-    def ensure(self, like: str) -> TopicDescription:
-        """Make the topic unless it is there, with as many partitions as `like`; what `like` is.
+    def ensure_topic(self, like: str) -> TopicDescription:
+        """Create the topic with the partitions of `like` if it is missing; the metadata of `like`.
 
         Raises:
-            InvalidOption: it is there, and cannot take the records of `like`, or would not keep
-                them.
-            SourceFailed: the log does not answer, or would not make it.
+            InvalidOption: the topic exists with fewer partitions or other settings.
+            SourceFailed: the log does not answer, or did not create the topic.
         """
-        with translated("topics cannot be told"), RawCluster(self._properties) as cluster:
+        with (
+            translate_client_errors("cannot look up topics"),
+            RawCluster(self._properties) as cluster,
+        ):
             model = cluster.topics([like])[like]
             partitions = len(model.partitions)
             try:
@@ -81,21 +77,23 @@ class ArchiveTopic:
                 return model
         if found < partitions:
             raise InvalidOption(
-                f"topic {self.topic} has {found} partitions, and {like} has {partitions}: records "
-                "go where they were, so it must have as many"
+                f"topic {self.topic} has {found} partitions; at least the {partitions} of {like} "
+                "are required, because records keep their partition"
             )
         self._check_settings()
         return model
 
     def _create(self, partitions: int) -> None:
         topic = NewTopic(self.topic, partitions, self._replication_factor, config=SETTINGS)
-        made = self._admin.create_topics([topic], operation_timeout=_TIMEOUT_S)[self.topic]
+        created = self._admin.create_topics([topic], operation_timeout=_TIMEOUT_S)[self.topic]
         try:
-            made.result(_TIMEOUT_S)
+            created.result(_TIMEOUT_S)
         except KafkaException as refusal:
             error: KafkaError = refusal.args[0]
             if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise SourceFailed(f"{self.topic} cannot be made: {error.str()}") from refusal
+                raise SourceFailed(
+                    f"topic {self.topic} was not created: {error.str()}"
+                ) from refusal
 
     def _check_settings(self) -> None:
         resource = ConfigResource(ResourceType.TOPIC, self.topic)
@@ -104,21 +102,26 @@ class ArchiveTopic:
             settings = answer[resource].result(_TIMEOUT_S)
         except KafkaException as refusal:
             reason = refusal.args[0].str()
-            raise SourceFailed(f"the settings of {self.topic} are not told: {reason}") from refusal
+            raise SourceFailed(
+                f"cannot look up the settings of {self.topic}: {reason}"
+            ) from refusal
         for name, needed in SETTINGS.items():
             if name in settings and settings[name].value != needed:
                 raise InvalidOption(
-                    f"topic {self.topic} has {name}={settings[name].value}; needed is {needed}, or "
-                    "restored records are lost or moved in time"
+                    f"topic {self.topic} has {name}={settings[name].value}; {needed} is required, "
+                    "or restored records would be deleted or get other timestamps"
                 )
 
-    def bounds(self) -> dict[int, Bounds]:
-        """What each partition holds; nothing without the topic.
+    def bounds(self) -> dict[int, OffsetBounds]:
+        """The offsets of each partition; empty if the topic does not exist.
 
         Raises:
             SourceFailed: the log does not answer.
         """
-        with translated("offsets cannot be told"), RawCluster(self._properties) as cluster:
+        with (
+            translate_client_errors("cannot look up offsets"),
+            RawCluster(self._properties) as cluster,
+        ):
             try:
                 plan = cluster.topics([self.topic])[self.topic]
             except UnknownTopic:
@@ -126,41 +129,43 @@ class ArchiveTopic:
             places = [TopicPartition(self.topic, each) for each in plan.partitions]
             lows = cluster.offsets(dict.fromkeys(places, EARLIEST))
             highs = cluster.offsets(dict.fromkeys(places, LATEST))
-        return {each.partition: Bounds(lows[each] or 0, highs[each] or 0) for each in places}
+        return {each.partition: OffsetBounds(lows[each] or 0, highs[each] or 0) for each in places}
 
-    def publish(self, key: bytes, partition: int, records: Iterable[Record], place: str) -> int:
-        """Publish records to a partition, in their order; how many, once all are acknowledged.
+    def publish(
+        self, key: bytes, partition: int, records: Iterable[ArchivedRecord], place: str
+    ) -> int:
+        """Publish records to a partition in their order; their number, once all are acknowledged.
 
         Raises:
-            SourceFailed: the log did not take all of them.
+            SourceFailed: the log did not acknowledge all of them.
         """
         failures: list[str] = []
 
-        def note(error: KafkaError | None, _: Message) -> None:
+        def record_failure(error: KafkaError | None, _: Message) -> None:
             if error is not None:
                 failures.append(error.str())
 
         count = 0
         for record in records:
-            self._hand_over(
+            self._produce(
                 value=record.value,
                 key=key,
                 partition=partition,
-                # The log knows no time before 1970.
+                # Timestamps of records cannot be before 1970.
                 timestamp=max(0, record.timestamp_ms),
-                headers=headers_to_publish(record, place),
-                on_delivery=note,
+                headers=archive_headers(record, place),
+                on_delivery=record_failure,
             )
             count += 1
             if failures:
                 break
         left = self._producer.flush(2 * _DELIVERY_MS / 1_000)
         if failures or left:
-            reason = failures[0] if failures else "no answer"
-            raise SourceFailed(f"{self.topic} did not take all records: {reason}")
+            reason = failures[0] if failures else "no response"
+            raise SourceFailed(f"not all records were published to {self.topic}: {reason}")
         return count
 
-    def _hand_over(self, **record: Any) -> None:
+    def _produce(self, **record: Any) -> None:
         while True:
             try:
                 self._producer.produce(self.topic, **record)
@@ -172,11 +177,11 @@ class ArchiveTopic:
             else:
                 return
 
-    def delete_below(self, offsets: Mapping[int, int]) -> None:
+    def delete_records(self, offsets: Mapping[int, int]) -> None:
         """Delete the records below these offsets, by partition.
 
         Raises:
-            SourceFailed: the log did not, or not all.
+            SourceFailed: the log did not delete all of them.
         """
         if not offsets:
             return
@@ -187,4 +192,6 @@ class ArchiveTopic:
                 answer.result(_TIMEOUT_S)
             except KafkaException as refusal:
                 reason = refusal.args[0].str()
-                raise SourceFailed(f"{self.topic} cannot be cleared: {reason}") from refusal
+                raise SourceFailed(
+                    f"records of {self.topic} were not deleted: {reason}"
+                ) from refusal

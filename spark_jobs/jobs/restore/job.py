@@ -1,34 +1,34 @@
-"""Restores what replays of the archive wait for.
+"""Restores the windows of replays that wait for deleted events.
 
-    what waits ─▶ does the table have it all? ─▶ publish, in the log's order ─▶ tell where it lies
-                             └─ no ─▶ tell what is missing
+    waiting replay ─▶ is the table complete? ─▶ publish in the log's order ─▶ report the offsets
+                               └─ no ─▶ report what is missing
 
-A run that dies has told nothing of the replay that it worked on: the next one publishes all of its
-window again, and tells of that copy alone. What it left lies in nobody's range, and is deleted by a
-later run.
+A run that dies has not reported the replay that it was working on. The next run publishes the whole
+window again, and reports only its own copy. The first copy is in no reported range, and a later run
+deletes it.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import PipelineError, RefusedByService, SourceFailed, TasksFailed
-from spark_jobs.jobs.restore.archive import ArchiveTopic, Bounds
-from spark_jobs.jobs.restore.coverage import Coverage, coverage, in_words
-from spark_jobs.jobs.restore.records import Window, records_of
-from spark_jobs.jobs.restore.service import Awaited, ReplayService, Work
+from spark_jobs.jobs.delivery_records import DELIVERY_LOG
+from spark_jobs.jobs.restore.archive import ArchiveTopic
+from spark_jobs.jobs.restore.coverage import Coverage, describe_gaps, read_coverage
+from spark_jobs.jobs.restore.records import RecordWindow, read_window
+from spark_jobs.jobs.restore.service import PendingRestore, ReplayService, RestoreQueue
+from spark_jobs.offsets.resolution import OffsetBounds
 from spark_jobs.tables import Snapshot, Table, open_table
-
-DELIVERY_LOG: Final = "delivery_log"
 
 Session = Callable[[], SparkSession]
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """The records of a webhook and a window, which lay below an offset of their partition."""
+class RestoreRequest:
+    """The records of a webhook and a window, which are below an offset of their partition."""
 
     webhook_id: str
     start_ms: int
@@ -38,8 +38,8 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Restored:
-    """Where the records of a window lie now: `[start, end)` has all of them."""
+class RestoredRange:
+    """The offsets `[start, end)` of the archive topic that have all records of a window."""
 
     partition: int
     start: int
@@ -48,126 +48,133 @@ class Restored:
 
 
 @dataclass(frozen=True)
-class Done:
-    """What became of a replay that waited; both are None when it does not wait any more."""
+class RestoreResult:
+    """The result for a replay; both members are None if it is no longer waiting."""
 
     replay_id: str
-    restored: Restored | None = None
+    restored: RestoredRange | None = None
     missing: str | None = None
 
     def document(self) -> dict[str, Any]:
-        """For scripts."""
-        place = None if self.restored is None else asdict(self.restored)
-        return {"replayId": self.replay_id, "restored": place, "missing": self.missing}
+        """The result as JSON."""
+        restored = None if self.restored is None else asdict(self.restored)
+        return {"replayId": self.replay_id, "restored": restored, "missing": self.missing}
 
 
 class Restore:
-    """Brings windows of `delivery_log` back out of a version of the raw table, read once."""
+    """Publishes windows of `delivery_log` from the current version of the raw table."""
 
     def __init__(self, uri: str, archive: ArchiveTopic, session: Session) -> None:
         self._table: Table = open_table(uri)
         self._head: Snapshot = self._table.head()
-        self._covered: dict[int, Coverage] = coverage(self._table.commits(), DELIVERY_LOG)
+        self._coverage: dict[int, Coverage] = read_coverage(self._table.commits(), DELIVERY_LOG)
         self._archive = archive
         self._session = session
-        self._log = archive.ensure(DELIVERY_LOG)
+        self._log = archive.ensure_topic(DELIVERY_LOG)
 
-    def lacking(self, wanted: Wanted) -> str | None:
-        """What the table lacks of what is wanted, in words; None when it has all."""
-        place = f"{DELIVERY_LOG}-{wanted.partition}"
-        covered = self._covered.get(wanted.partition)
+    def missing_text(self, request: RestoreRequest) -> str | None:
+        """What the table lacks of the requested records, as text; None if it has all."""
+        place = f"{DELIVERY_LOG}-{request.partition}"
+        covered = self._coverage.get(request.partition)
         if covered is None:
-            # Whoever asked for the replay reads this: where tables lie is not for everybody.
+            # The owner of the replay reads this text, so it does not name the table.
             return f"nothing of {place} was ever loaded"
         if None not in (ids := {covered.topic_id, self._log.topic_id}) and len(ids) > 1:
-            return f"{DELIVERY_LOG} was made anew since it was loaded"
-        gaps = covered.lacking(wanted.start_ms, wanted.below)
-        return in_words(gaps, place, wanted.below) if gaps else None
+            return f"{DELIVERY_LOG} was recreated after it was loaded"
+        gaps = covered.gaps_in_window(request.start_ms, request.below)
+        return describe_gaps(gaps, place, request.below) if gaps else None
 
-    def bring(self, wanted: Wanted) -> Restored:
-        """Publish the records of a window.
+    def publish_window(self, request: RestoreRequest) -> RestoredRange:
+        """Publish the requested records.
 
         Raises:
-            SourceFailed: the log did not take them.
+            SourceFailed: the log did not accept them.
             TasksFailed: Spark could not read them.
         """
-        partition, key = wanted.partition, wanted.webhook_id.encode()
-        window = Window(DELIVERY_LOG, partition, key, wanted.start_ms, wanted.end_ms)
-        start = self._bounds(partition).high
-        records = records_of(self._session(), self._table, self._head, window)
+        partition, key = request.partition, request.webhook_id.encode()
+        window = RecordWindow(DELIVERY_LOG, partition, key, request.start_ms, request.end_ms)
+        start = self._bounds(partition).end
+        records = read_window(self._session(), self._table, self._head, window)
         count = self._archive.publish(key, partition, records, f"{DELIVERY_LOG}-{partition}")
-        return Restored(partition, start, self._bounds(partition).high, count)
+        return RestoredRange(partition, start, self._bounds(partition).end, count)
 
-    def _bounds(self, partition: int) -> Bounds:
-        held = self._archive.bounds()
-        if partition not in held:
-            # A topic that was just made is not known to every broker at once.
-            raise SourceFailed(f"{self._archive.topic} is not shown by the log yet")
-        return held[partition]
+    def _bounds(self, partition: int) -> OffsetBounds:
+        bounds = self._archive.bounds()
+        if partition not in bounds:
+            # Brokers learn of a new topic at different times.
+            raise SourceFailed(f"the log does not list topic {self._archive.topic} yet")
+        return bounds[partition]
 
 
 def restore_all(
     service: ReplayService, archive: ArchiveTopic, uri: str, session: Session
-) -> Iterator[Done]:
-    """Do all that waits, one replay after the other; then delete what no replay needs any more.
+) -> Iterator[RestoreResult]:
+    """Restore each waiting replay, and then delete what no replay needs any more.
 
     Raises:
-        RefusedByService, TasksFailed: of the first replay that failed, once all were tried.
-        SourceFailed, StorageFailed: at once; what was done stays done.
+        RefusedByService, TasksFailed: of the first replay that failed, after all were tried.
+        SourceFailed, StorageFailed: at once; finished replays stay finished.
     """
-    work = service.work()
+    queue = service.fetch_queue()
     missing: set[str] = set()
     failures: list[PipelineError] = []
-    if work.awaited:
+    if queue.pending:
         restore = Restore(uri, archive, session)
-        for awaited in work.awaited:
+        for pending in queue.pending:
             try:
-                done = _settle(service, restore, awaited)
+                result = _restore_replay(service, restore, pending)
             except (RefusedByService, TasksFailed) as failure:
-                # Those behind it must not wait for what is wrong with this one.
+                # The other replays may not have this problem.
                 failures.append(failure)
                 continue
-            if done.missing is not None:
-                missing.add(done.replay_id)
-            yield done
+            if result.missing is not None:
+                missing.add(result.replay_id)
+            yield result
     _delete_unneeded(service, archive, frozenset(missing))
     if failures:
         raise failures[0]
 
 
-def _settle(service: ReplayService, restore: Restore, awaited: Awaited) -> Done:
-    wanted = Wanted(
-        awaited.webhook_id, awaited.start_ms, awaited.end_ms, awaited.partition, awaited.below
+def _restore_replay(
+    service: ReplayService, restore: Restore, pending: PendingRestore
+) -> RestoreResult:
+    request = RestoreRequest(
+        pending.webhook_id, pending.start_ms, pending.end_ms, pending.partition, pending.below
     )
-    missing = restore.lacking(wanted)
+    missing = restore.missing_text(request)
     if missing is not None:
-        is_waiting = service.missing(awaited.replay_id, missing)
-        return Done(awaited.replay_id, missing=missing if is_waiting else None)
-    place = restore.bring(wanted)
-    is_waiting = service.restored(awaited.replay_id, place.partition, place.start, place.end)
-    return Done(awaited.replay_id, restored=place if is_waiting else None)
+        is_waiting = service.report_missing(pending.replay_id, missing)
+        return RestoreResult(pending.replay_id, missing=missing if is_waiting else None)
+    restored = restore.publish_window(request)
+    is_waiting = service.report_restored(
+        pending.replay_id, restored.partition, restored.start, restored.end
+    )
+    return RestoreResult(pending.replay_id, restored=restored if is_waiting else None)
 
 
 def _delete_unneeded(
     service: ReplayService, archive: ArchiveTopic, missing: frozenset[str]
 ) -> None:
-    # In this order: what another job publishes for a replay that is not in the list lies above.
-    held = archive.bounds()
-    work = service.work()
-    archive.delete_below(unneeded(held, work, missing))
+    # In this order: another job publishes for replays that are not in the queue above these bounds.
+    bounds = archive.bounds()
+    queue = service.fetch_queue()
+    archive.delete_records(deletable_offsets(bounds, queue, missing))
 
 
-def unneeded(held: dict[int, Bounds], work: Work, missing: frozenset[str]) -> dict[int, int]:
-    """The offsets below which records may be deleted, by partition; `held` was asked before `work`.
+def deletable_offsets(
+    bounds: dict[int, OffsetBounds], queue: RestoreQueue, missing: frozenset[str]
+) -> dict[int, int]:
+    """The offsets below which records may be deleted, by partition.
 
-    Another job may be at work on whatever waits, and have told of nothing yet: partitions of these
-    are left alone, but for those `missing`, which this one has seen that nobody can restore.
+    `bounds` were looked up before `queue`. Another job may be restoring any waiting replay without
+    having reported it. So the partitions of waiting replays are skipped, except for those
+    `missing`, which cannot be restored.
     """
-    busy = {each.partition for each in work.awaited if each.replay_id not in missing}
-    busy |= work.further_partitions
+    busy = {each.partition for each in queue.pending if each.replay_id not in missing}
+    busy |= queue.further_partitions
     limits = {
-        partition: min(work.needed.get(partition, bounds.high), bounds.high)
-        for partition, bounds in held.items()
+        partition: min(queue.needed.get(partition, held.end), held.end)
+        for partition, held in bounds.items()
         if partition not in busy
     }
-    return {each: limit for each, limit in limits.items() if limit > held[each].low}
+    return {each: limit for each, limit in limits.items() if limit > bounds[each].first}

@@ -1,4 +1,4 @@
-"""The records of one key and window, out of a raw table, in the order of the log."""
+"""Reads the records of one key and window from a raw table, in the order of the log."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
@@ -8,7 +8,7 @@ from pyspark.sql import functions as sql
 
 from logbroker.client.audit_format.mark import AUDIT_HEADER
 from spark_jobs.contracts import RECORDS
-from spark_jobs.jobs.execution import told_plainly
+from spark_jobs.jobs.execution import raise_task_errors
 from spark_jobs.tables import DataFile, Snapshot, Table, read_files
 
 EVENT_ID: Final = "event-id"
@@ -16,7 +16,7 @@ EVENT_ID: Final = "event-id"
 Header = tuple[str, bytes | None]
 
 
-class Window(NamedTuple):
+class RecordWindow(NamedTuple):
     """The records of one key in one partition of a topic, with times in `[start_ms, end_ms)`."""
 
     topic: str
@@ -26,7 +26,7 @@ class Window(NamedTuple):
     end_ms: int
 
     def may_be_in(self, file: DataFile) -> bool:
-        """Whether the statistics of a file do not say that it has none of them."""
+        """Whether the statistics of a file allow that it has some of the records."""
         return (
             file.topic in (None, self.topic)
             and file.partition in (None, self.partition)
@@ -35,8 +35,8 @@ class Window(NamedTuple):
         )
 
 
-class Record(NamedTuple):
-    """A record as it was."""
+class ArchivedRecord(NamedTuple):
+    """A record as it was in the log."""
 
     offset: int
     timestamp_ms: int
@@ -44,22 +44,24 @@ class Record(NamedTuple):
     headers: Sequence[Header]
 
 
-def records_of(
-    spark: SparkSession, table: Table, head: Snapshot, window: Window
-) -> Iterator[Record]:
-    """The records of a window in a version of a table; the driver holds one partition at a time.
+def read_window(
+    spark: SparkSession, table: Table, head: Snapshot, window: RecordWindow
+) -> Iterator[ArchivedRecord]:
+    """The records of a window in a version of a table.
+
+    The driver holds one of Spark's partitions at a time.
 
     Raises:
         TasksFailed: Spark could not read them.
     """
     files = [each for each in head.files if window.may_be_in(each)]
-    with told_plainly():
+    with raise_task_errors():
         for row in _sorted(read_files(spark, table, files, RECORDS), window).toLocalIterator():
             headers = [(each.key, _bytes(each.value)) for each in row.headers or ()]
-            yield Record(row.offset, row.ms, _bytes(row.value), headers)
+            yield ArchivedRecord(row.offset, row.ms, _bytes(row.value), headers)
 
 
-def _sorted(rows: DataFrame, window: Window) -> DataFrame:
+def _sorted(rows: DataFrame, window: RecordWindow) -> DataFrame:
     time = sql.col("timestamp")
     return (
         rows.where(
@@ -78,14 +80,14 @@ def _bytes(value: bytearray | None) -> bytes | None:
     return None if value is None else bytes(value)
 
 
-def headers_to_publish(record: Record, place: str) -> list[Header]:
-    """The headers of a record on its way back; `place` is its topic and partition.
+def archive_headers(record: ArchivedRecord, place: str) -> list[Header]:
+    """The headers for publishing a record again; `place` is its topic and partition.
 
-    Without the audit's mark, or it would be counted once more. One without a usable id is known by
-    its place in the log: it gets that for its id, since it lies elsewhere now.
+    The audit mark is removed, or the record would be counted again. A record without a usable event
+    id gets its original place in the log as its id.
     """
     headers = [each for each in record.headers if each[0] != AUDIT_HEADER]
-    # Of several of one name, readers take the last.
+    # Readers use the last header of a name.
     if _is_usable(dict(headers).get(EVENT_ID)):
         return headers
     others = [each for each in headers if each[0] != EVENT_ID]
@@ -93,6 +95,6 @@ def headers_to_publish(record: Record, place: str) -> list[Header]:
 
 
 def _is_usable(event_id: bytes | None) -> bool:
-    """Whether an event id can be sent in an HTTP header as it is."""
+    """Whether an event id can be sent in an HTTP header unchanged."""
     text = (event_id or b"").decode("utf-8", "replace")
     return bool(text) and text.isascii() and text.isprintable() and text == text.strip()

@@ -1,26 +1,24 @@
-"""What the restore job asks of the replay service, and tells it."""
+"""Requests of the restore job to the replay service."""
 
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Self
 from urllib.parse import quote
 
-import httpx
-
-from spark_jobs.errors import RefusedByService, SourceFailed
-from spark_jobs.jobs.service import ServiceAddress
+from spark_jobs.errors import RefusedByService
+from spark_jobs.jobs.service import ServiceAddress, require_success, send_request
 
 _TIMEOUT_S: Final = 60.0
 _NOT_WAITING: Final = (404, 409)
-"""The replay was cancelled meanwhile, is another job's already, or its row was deleted."""
+"""The replay was cancelled or deleted, or another job has restored it."""
 
 _MISSING_CHARS_MAX: Final = 2_000
-"""The service refuses a longer text."""
+"""The service's limit for this text."""
 
 
 @dataclass(frozen=True)
-class Awaited:
-    """A replay that waits for its records: see the service's `GET /restorations`."""
+class PendingRestore:
+    """A replay that waits for its records, as in the service's `GET /restorations`."""
 
     replay_id: str
     webhook_id: str
@@ -31,7 +29,7 @@ class Awaited:
     missing: str | None
 
     @classmethod
-    def of(cls, members: dict[str, Any]) -> Self:
+    def from_json(cls, members: dict[str, Any]) -> Self:
         """The item of a list."""
         return cls(
             members["replayId"],
@@ -45,30 +43,30 @@ class Awaited:
 
 
 @dataclass(frozen=True)
-class Work:
-    """What waits, and what is needed of the archive: the lowest offset, by partition.
+class RestoreQueue:
+    """The waiting replays, and the lowest offset of the archive needed by partition.
 
-    `further_partitions` are those of replays that wait, too, and that the list had no room for.
+    `further_partitions` are those of waiting replays beyond the size limit of the list.
     """
 
-    awaited: tuple[Awaited, ...]
+    pending: tuple[PendingRestore, ...]
     further_partitions: frozenset[int]
     needed: dict[int, int]
 
 
 class ReplayService:
-    """The service behind one URL, with an operator's key; a context manager.
+    """Client of the service with an operator key; a context manager.
 
     Raises:
-        SourceFailed: by every method, when it does not answer.
-        RefusedByService: when it says no.
+        SourceFailed: by every method, if the service does not answer or has a server error.
+        RefusedByService: by every method, if the service rejects the request.
     """
 
     def __init__(self, url: str, key: str) -> None:
-        """Nobody is asked yet.
+        """Sends no request.
 
         Raises:
-            InvalidOption: the URL is none, or the key cannot be one.
+            InvalidOption: the URL or the key is malformed.
         """
         self._client = ServiceAddress(url, key).client(_TIMEOUT_S)
 
@@ -78,50 +76,37 @@ class ReplayService:
     def __exit__(self, *_: object) -> None:
         self._client.close()
 
-    def work(self) -> Work:
-        """What there is to do."""
-        answer = self._checked(self._ask("GET", "/restorations"))
+    def fetch_queue(self) -> RestoreQueue:
+        """The waiting replays, and what the archive must keep."""
+        response = send_request(self._client, "GET", "/restorations")
+        require_success(self._client, response)
         try:
-            found = answer.json()
-            return Work(
-                tuple(map(Awaited.of, found["items"])),
+            found = response.json()
+            return RestoreQueue(
+                tuple(map(PendingRestore.from_json, found["items"])),
                 frozenset(found["furtherPartitions"]),
                 {each["partition"]: each["startOffset"] for each in found["needed"]},
             )
         except (KeyError, TypeError, ValueError) as error:
             url = self._client.base_url
-            raise RefusedByService(f"{url} is no Rewind API: {error!r}") from error
+            raise RefusedByService(f"{url} is not a Rewind API: {error!r}") from error
 
-    def restored(self, replay_id: str, partition: int, start: int, end: int) -> bool:
-        """Tell where a replay's records are; False when it does not wait for them any more."""
+    def report_restored(self, replay_id: str, partition: int, start: int, end: int) -> bool:
+        """Report where a replay's records are; False if it is no longer waiting."""
         place = {"partition": partition, "startOffset": start, "endOffset": end}
-        return self._tell(f"/replays/{quote(replay_id, safe='')}/restoration", place)
+        return self._put(f"/replays/{quote(replay_id, safe='')}/restoration", place)
 
-    def missing(self, replay_id: str, text: str) -> bool:
-        """Tell what of a replay's window is not there; False when it does not wait any more."""
+    def report_missing(self, replay_id: str, text: str) -> bool:
+        """Report which records are missing; False if the replay is no longer waiting."""
         path = f"/replays/{quote(replay_id, safe='')}/restoration/missing"
-        return self._tell(path, {"missing": text[:_MISSING_CHARS_MAX]})
+        return self._put(path, {"missing": text[:_MISSING_CHARS_MAX]})
 
-    def _tell(self, path: str, members: dict[str, Any]) -> bool:
-        answer = self._ask("PUT", path, json=members)
-        if answer.status_code in _NOT_WAITING:
+    def _put(self, path: str, members: dict[str, Any]) -> bool:
+        response = send_request(self._client, "PUT", path, json=members)
+        if response.status_code in _NOT_WAITING:
             return False
-        self._checked(answer)
+        require_success(self._client, response)
         return True
-
-    def _ask(self, method: str, path: str, **request: Any) -> httpx.Response:
-        try:
-            return self._client.request(method, path, **request)
-        except httpx.HTTPError as error:
-            raise SourceFailed(f"{self._client.base_url} does not answer: {error}") from error
-
-    def _checked(self, answer: httpx.Response) -> httpx.Response:
-        if answer.is_success:
-            return answer
-        text = f"{answer.status_code} {answer.text[:500]}"
-        if answer.is_server_error:
-            raise SourceFailed(f"{self._client.base_url} cannot answer now: {text}")
-        raise RefusedByService(f"{self._client.base_url} refuses: {text}")
 
 
 def _ms(text: str) -> int:

@@ -1,1 +1,1 @@
-"""Counts of events per type and window of event time, while they come."""
+"""Counts events per type and window of event time, continuously."""

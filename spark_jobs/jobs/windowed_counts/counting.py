@@ -1,9 +1,11 @@
-"""The streaming query: counts of windows that the watermark has passed, and what they are made of.
+"""The counting query: counts events by type and window in tasks, and closed windows in Spark.
 
-Its rows are of three kinds. A micro-batch has all of them, so that one position covers all:
+A task reduces a batch of records to a row for each type and window, and a row for each record that
+cannot be counted. The query's rows are of three kinds, all in one micro-batch, so that one position
+covers them:
 
-    window   a window that was closed, with its count: never again
-    seen     events of this micro-batch, by window, whether or not they came too late
+    window   a closed window with its count, exactly once
+    seen     events of this micro-batch by window, late ones included
     unread   a record that could not be counted
 """
 
@@ -19,17 +21,17 @@ from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_jobs.errors import UndecodableRecord
-from spark_jobs.jobs.parsing import TIME, header, sifted
+from spark_jobs.jobs.parsing import TIME, header, parse_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
 TYPE_CHARS_MAX: Final = 256
-"""What the replay service takes for an event's type."""
+"""The replay service's limit for event types."""
 
 AHEAD_MAX_US: Final = 5 * 60 * 1_000_000
-"""How far ahead of the clock an event's time may be, as where events are published."""
+"""How far an event time may be ahead of the clock; publishers have the same limit."""
 
 COUNTED: Final = pa.schema(
     [
@@ -43,19 +45,23 @@ COUNTED: Final = pa.schema(
         ("value", pa.binary()),
     ]
 )
-"""`timestamp` is the latest one of the events counted in a row, and the time of a record that was
-not; `events` is null there, and `reason` null of the others."""
+"""Columns of the rows that tasks return.
+
+In a row of counted events, `timestamp` is the latest of their times, and `reason` is null. In a row
+of an uncountable record, `timestamp` is its own time, and `events` is null.
+"""
 
 _TYPE: Final = pa.schema([("eventType", pa.string())])
-_AHEAD: Final = "its time is more than five minutes ahead: it would close all windows up to then"
+_AHEAD: Final = "event time is more than five minutes ahead of the clock"
 
 
 def count_types(batch: pa.RecordBatch, window_us: int, now_us: int) -> Iterator[pa.RecordBatch]:
-    """Count the records of a batch by type and window; at most two batches by `COUNTED`.
+    """Count the records of a batch by type and window; at most two batches with columns `COUNTED`.
 
-    It has the columns of a record's place, `value`, and `headerType`: the header `event-type`.
+    `batch` has topic, partition, offset, timestamp, value and `headerType`, the header
+    `event-type`.
     """
-    typed = sifted(batch, ("value", "headerType"), _TYPE, read_type)
+    typed = parse_batch(batch, ("value", "headerType"), _TYPE, read_type)
     time_us = batch.column("timestamp").cast(pa.int64())
     is_ahead = pc.greater(time_us, now_us + AHEAD_MAX_US)
     reason = pc.if_else(
@@ -66,7 +72,7 @@ def count_types(batch: pa.RecordBatch, window_us: int, now_us: int) -> Iterator[
         {
             "eventType": typed.column("eventType"),
             "time": time_us,
-            # Rounded down, also before 1970: all windows begin before their events.
+            # Floor division, also for times before 1970.
             "window": time_us.to_numpy() // window_us,
         }
     ).filter(is_read)
@@ -78,15 +84,15 @@ def count_types(batch: pa.RecordBatch, window_us: int, now_us: int) -> Iterator[
 
 
 def read_type(value: bytes | None, header_type: bytes | None) -> tuple[str]:
-    """The type of an event: its header's, or the member `type` of a JSON object.
+    """The type of an event: its header, or the member `type` of a JSON object.
 
     Raises:
-        UndecodableRecord: it has none.
+        UndecodableRecord: it has neither.
     """
     event_type = (header_type or b"").decode("utf-8", "replace") or _member(value)
     if len(event_type) > TYPE_CHARS_MAX:
         raise UndecodableRecord(
-            f"its type has {len(event_type)} characters, and at most {TYPE_CHARS_MAX} are allowed"
+            f"type has {len(event_type)} characters; allowed are up to {TYPE_CHARS_MAX}"
         )
     return (event_type,)
 
@@ -95,11 +101,11 @@ def _member(value: bytes | None) -> str:
     try:
         members = json.loads(value or b"")
     except (ValueError, RecursionError) as error:
-        raise UndecodableRecord(f"no header event-type, and no JSON: {error}") from error
+        raise UndecodableRecord(f"no header event-type, and value is not JSON: {error}") from error
     found = members.get("type") if isinstance(members, dict) else None
-    # Half a surrogate pair is a text in JSON, and none that could be written anywhere.
+    # JSON allows lone surrogates, which cannot be encoded.
     if not isinstance(found, str) or not found or not found.isprintable():
-        raise UndecodableRecord("no header event-type, and no JSON object with a text as its type")
+        raise UndecodableRecord("no header event-type, and no JSON member type")
     return found
 
 
@@ -130,10 +136,10 @@ COLUMNS: Final = (
     "topic string, partition int, offset long, timestamp timestamp, value binary, "
     "headers array<struct<key: string, value: binary>>"
 )
-"""What is read of a record of `events`."""
+"""The columns that are read of records of `events`."""
 
 
-def counts(events: DataFrame, *, window_s: int, watermark_s: int) -> DataFrame:
+def count_windows(events: DataFrame, *, window_s: int, watermark_s: int) -> DataFrame:
     """The rows of all kinds, with the columns `kind`, `windowStart` and those of `COUNTED`."""
     window_us = window_s * 1_000_000
 
@@ -163,6 +169,6 @@ def _closed(parts: DataFrame, window_s: int, watermark_s: int) -> DataFrame:
 
 
 def _window_start(timestamp: str, window_us: int) -> "Column":
-    """As `window` has it: windows follow each other from 1970 on, and before."""
+    """The start of a time's window, aligned to 1970 as in Spark's `window`."""
     time_us = sql.unix_micros(timestamp)
     return sql.timestamp_micros(time_us - sql.pmod(time_us, sql.lit(window_us)))

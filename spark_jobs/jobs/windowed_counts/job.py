@@ -1,7 +1,7 @@
-"""Runs the query, and puts each of its micro-batches into the tables, and to a topic, in one go.
+"""Runs the counting query, and adds each micro-batch to the tables and to a topic.
 
-Order matters: what is published or set aside again after a crash does no harm, so the commit that
-says that a micro-batch is done comes last.
+The order matters. Publishing or quarantining the same rows again after a crash is harmless, so the
+commit that records the micro-batch is last.
 """
 
 from collections.abc import Callable
@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from spark_jobs.contracts import QUARANTINE, WINDOWED_COUNTS
-from spark_jobs.jobs.streaming import StreamRun, StreamSource, StreamTable, pass_over
-from spark_jobs.jobs.windowed_counts.counting import COLUMNS, SEEN, UNREAD, WINDOW, counts
+from spark_jobs.jobs.streaming import StreamRun, StreamSource, StreamTable, compute_only
+from spark_jobs.jobs.windowed_counts.counting import COLUMNS, SEEN, UNREAD, WINDOW, count_windows
 from spark_jobs.jobs.windowed_counts.ledger import WindowLedger
 from spark_jobs.jobs.windowed_counts.publishing import publish
 from spark_jobs.tables import Position
@@ -22,25 +22,25 @@ KIND: Final = "windowed-counts"
 
 
 class CountedBatch(NamedTuple):
-    """What a micro-batch brought."""
+    """The counts of a micro-batch."""
 
     batch: int
     seen: int
     """Events."""
 
     late: int
-    """Events found out to be in no window, of this micro-batch or before."""
+    """Events found to be in no window, of this micro-batch or an earlier one."""
 
     windows: int
-    """Rows: windows that were closed, by type."""
+    """Rows added to the table: closed windows, by type."""
 
     unread: int
-    """Records that could not be counted; the quarantine has them."""
+    """Records that could not be counted, which are in the quarantine."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowedCounts:
-    """What is counted, and where counts go."""
+    """The input of the query, and the outputs for its counts."""
 
     source: StreamSource
     topics: str
@@ -51,33 +51,33 @@ class WindowedCounts:
     watermark_s: int
     to_topic: str | None = None
 
-    def count(self, spark: SparkSession, tell: Callable[[CountedBatch], object]) -> None:
-        """Count until the query ends, and tell of each micro-batch once it is done.
+    def run_query(self, spark: SparkSession, on_batch: Callable[[CountedBatch], object]) -> None:
+        """Run the query until it ends, and call `on_batch` after each micro-batch.
 
         Raises:
             InvalidOption: a table belongs to a query with another checkpoint.
-            RunSuperseded: the same query runs somewhere else.
-            PipelineError: the log cannot be read, or not be written to.
+            RunSuperseded: the same query is also running elsewhere.
+            PipelineError: the log cannot be read or written.
         """
         events = self.source.read(spark, self.topics, COLUMNS)
-        rows = counts(events, window_s=self.window_s, watermark_s=self.watermark_s)
+        rows = count_windows(events, window_s=self.window_s, watermark_s=self.watermark_s)
         table = StreamTable(self.table, WINDOWED_COUNTS, KIND, "windowStart")
         quarantine = StreamTable(self.quarantine_table, QUARANTINE, KIND, "timestamp")
 
         def add(batch: DataFrame, query: str, number: int) -> None:
             done = self._add(table, quarantine, batch, query, number)
             if done is not None:
-                tell(done)
+                on_batch(done)
 
         self.run.run(rows, add)
 
     def _add(
         self, table: StreamTable, quarantine: StreamTable, rows: DataFrame, query: str, batch: int
     ) -> CountedBatch | None:
-        """Add a micro-batch; None if it was added before, or has nothing in it."""
-        base = table.before(query, batch)
+        """Add a micro-batch; None if it was added before, or is empty."""
+        base = table.base_for(query, batch)
         if base is None:
-            pass_over(rows)
+            compute_only(rows)
             return None
         rows.persist()
         try:
@@ -89,7 +89,7 @@ class WindowedCounts:
                 quarantine.add_once(query, batch, _unread(rows))
             before = _ledger(base.position)
             after = before.after(_of_kind(sums, SEEN), _of_kind(sums, WINDOW))
-            told = {"seen": after.seen - before.seen, "late": after.late - before.late}
+            events = {"seen": after.seen - before.seen, "late": after.late - before.late}
             closed = self._closed(rows) if _of_kind(sums, WINDOW) else None
             self._publish(closed)
             windows = table.add(
@@ -98,14 +98,14 @@ class WindowedCounts:
                 batch,
                 closed,
                 more={"ledger": after.as_json()},
-                report={**told, "unread": unread},
+                report={**events, "unread": unread},
             )
-            return CountedBatch(batch, **told, windows=windows, unread=unread)
+            return CountedBatch(batch, **events, windows=windows, unread=unread)
         finally:
             rows.unpersist()
 
     def _closed(self, rows: DataFrame) -> DataFrame:
-        """The windows that were closed, by the contract and with `startMs`."""
+        """The closed windows, with the table's columns and `startMs`."""
         start = sql.col("windowStart")
         end = sql.timestamp_micros(sql.unix_micros(start) + self.window_s * 1_000_000)
         return rows.where(sql.col("kind") == WINDOW).withColumns(
@@ -122,7 +122,7 @@ def _ledger(position: Position) -> WindowLedger:
 
 
 def _sums(rows: DataFrame) -> dict[tuple[str, int | None], int]:
-    """Events by kind of row and start of the window in ms; records that are unread in one sum."""
+    """Events by kind of row and window start in ms; unreadable records as one sum."""
     is_unread = sql.col("kind") == UNREAD
     start_ms = sql.when(~is_unread, sql.unix_millis("windowStart")).alias("startMs")
     events = sql.sum(sql.when(is_unread, 1).otherwise(sql.col("events"))).alias("events")
@@ -139,5 +139,5 @@ def _of_kind(sums: dict[tuple[str, int | None], int], kind: str) -> dict[int, in
 
 
 def _unread(rows: DataFrame) -> DataFrame:
-    """What could not be counted, for the quarantine."""
+    """The uncountable records, with the columns of the quarantine."""
     return rows.where(sql.col("kind") == UNREAD).withColumn("date", sql.to_date("timestamp"))

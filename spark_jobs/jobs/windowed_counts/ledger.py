@@ -1,11 +1,11 @@
-"""How many events came too late for their windows: pure.
+"""Counts the events that arrived too late for their windows. Pure.
 
-Spark drops what comes behind the watermark, and tells of it only after it has added up what came of
-one type and window in one batch. So this is told from both ends: what was seen of each window, and
-what its count was when it was closed. What was seen and not counted was late.
+Spark drops events behind the watermark, and counts only what it drops after adding up a batch. So
+the ledger compares both ends: the events seen of each window, and its count when it was closed.
+Events that were seen but not counted were late.
 
-Windows close in the order of their ends: when one is written, all that begin before it are closed,
-also those that had nothing to write.
+Windows close in the order of their ends. When one is written, all that begin earlier are closed,
+including those without a row.
 """
 
 from collections.abc import Mapping
@@ -15,22 +15,22 @@ from typing import Any, Self
 
 @dataclass(frozen=True, slots=True)
 class WindowLedger:
-    """What a query has seen so far; windows are named by where they begin, in ms since 1970."""
+    """What a query has seen so far; a window's key is its start in ms since 1970."""
 
     seen: int = 0
     """Events of all batches."""
 
     late: int = 0
-    """Those of them that are in no window: as far as windows are closed that begin later."""
+    """Those of them that are in no window; windows that are not closed do not count."""
 
     closed_until_ms: int | None = None
-    """Where the last window begins that was written."""
+    """The start of the last window that was written."""
 
     open: Mapping[int, int] = field(default_factory=dict)
-    """Events seen of each window that begins behind that."""
+    """Events seen of each window that begins later."""
 
     def after(self, seen: Mapping[int, int], written: Mapping[int, int]) -> Self:
-        """The ledger after a batch: events seen of each window, and counts that were written."""
+        """The ledger after a batch with these events seen and these counts written, by window."""
         total = dict(self.open)
         for window_ms, events in seen.items():
             total[window_ms] = total.get(window_ms, 0) + events
@@ -55,7 +55,7 @@ class WindowLedger:
         return [] if self.closed_until_ms is None else [self.closed_until_ms]
 
     def as_json(self) -> dict[str, Any]:
-        """As a position of a table holds it."""
+        """The members in the position of a table."""
         return {
             "seen": self.seen,
             "late": self.late,
@@ -65,7 +65,7 @@ class WindowLedger:
 
     @classmethod
     def from_json(cls, members: Mapping[str, Any]) -> Self:
-        """What `as_json` made."""
+        """The ledger that `as_json` wrote."""
         return cls(
             members["seen"],
             members["late"],

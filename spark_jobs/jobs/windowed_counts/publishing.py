@@ -1,12 +1,12 @@
-"""Publishes counts of windows to a topic: at least once, and the last value of a key counts.
+"""Publishes counts of windows to a topic, at least once: the last value of a key counts.
 
-Key: where the window begins, and the type: `2026-11-21T08:04:00Z order.paid`. Timestamp: where it
-begins. Value: JSON,
+Key: the start of the window and the type, `2026-11-21T08:04:00Z order.paid`. Timestamp: the start.
+Value: JSON,
 
     {"windowStart": "2026-11-21T08:04:00Z", "windowEnd": "2026-11-21T08:05:00Z",
      "eventType": "order.paid", "events": 1204}
 
-A count that is published again has the same key and the same value.
+A repeated count has the same key and the same value.
 """
 
 import json
@@ -21,19 +21,19 @@ from spark_jobs.errors import InvalidOption, SourceFailed
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FLUSH_S: Final = 120.0
-"""More than the client's own limit of a delivery, after which it tells of each."""
+"""Longer than the client's delivery timeout, after which it reports each record."""
 
 _DELIVERY_MS: Final = 60_000
 _POLL_S: Final = 0.1
 
 
 def publish(counts: DataFrame, topic: str, properties: Mapping[str, str], window_s: int) -> None:
-    """Publish counts from Spark's tasks; all are acknowledged when this returns.
+    """Publish counts from Spark tasks; all are acknowledged on return.
 
-    They have the columns `startMs`, `eventType` and `events`.
+    `counts` has the columns `startMs`, `eventType` and `events`.
 
     Raises:
-        SourceFailed: the log did not acknowledge all of them, by a failure of tasks.
+        SourceFailed: the log did not acknowledge all counts; raised by failed tasks.
     """
     settings = dict(properties)
 
@@ -45,7 +45,7 @@ def publish(counts: DataFrame, topic: str, properties: Mapping[str, str], window
 
 
 def record(start_ms: int, event_type: str, events: int, window_s: int) -> dict[str, Any]:
-    """What a producer is given for a count."""
+    """The arguments of `Producer.produce` for a count."""
     start = _EPOCH + timedelta(milliseconds=start_ms)
     members = {
         "windowStart": _text(start),
@@ -56,7 +56,7 @@ def record(start_ms: int, event_type: str, events: int, window_s: int) -> dict[s
     return {
         "key": f"{_text(start)} {event_type}".encode(),
         "value": json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode(),
-        # A record's time cannot be before 1970.
+        # Timestamps of records cannot be before 1970.
         "timestamp": max(0, start_ms),
     }
 
@@ -64,15 +64,15 @@ def record(start_ms: int, event_type: str, events: int, window_s: int) -> dict[s
 def publish_all(
     records: Iterable[Mapping[str, Any]], topic: str, properties: Mapping[str, str]
 ) -> None:
-    """Publish records, and return when the log has acknowledged all.
+    """Publish records, and return when the log has acknowledged all of them.
 
     Raises:
-        SourceFailed: it did not.
-        InvalidOption: a property is none of this client's.
+        SourceFailed: the log did not acknowledge all of them.
+        InvalidOption: the client rejects a property.
     """
     failures: list[KafkaError] = []
 
-    def note(error: KafkaError | None, _: Message) -> None:
+    def record_failure(error: KafkaError | None, _: Message) -> None:
         if error is not None:
             failures.append(error)
 
@@ -80,7 +80,7 @@ def publish_all(
     for each in records:
         while True:
             try:
-                producer.produce(topic, on_delivery=note, **each)
+                producer.produce(topic, on_delivery=record_failure, **each)
                 break
             except BufferError:
                 producer.poll(_POLL_S)
@@ -90,8 +90,8 @@ def publish_all(
         producer.poll(0)
     left = producer.flush(_FLUSH_S)
     if failures or left:
-        reason = failures[0].str() if failures else "no answer"
-        raise SourceFailed(f"{len(failures) + left} counts are not in {topic}: {reason}")
+        reason = failures[0].str() if failures else "no response"
+        raise SourceFailed(f"{len(failures) + left} counts were not published to {topic}: {reason}")
 
 
 def _producer(properties: Mapping[str, str]) -> Producer:
@@ -108,7 +108,7 @@ def _producer(properties: Mapping[str, str]) -> Producer:
     try:
         return Producer(configuration)
     except KafkaException as refusal:
-        raise InvalidOption(f"the client's properties: {refusal.args[0].str()}") from refusal
+        raise InvalidOption(f"invalid client properties: {refusal.args[0].str()}") from refusal
 
 
 def _text(moment: datetime) -> str:

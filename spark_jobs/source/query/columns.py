@@ -1,4 +1,4 @@
-"""The columns of the source as Spark has them: those of its Kafka connector, with its types."""
+"""The columns of the source as Spark types: those of Spark's Kafka connector."""
 
 from typing import Final
 
@@ -28,17 +28,17 @@ TYPES: Final[dict[str, DataType]] = {
 }
 
 
-def schema(*, include_headers: bool) -> StructType:
-    """What is read unless the user names a schema."""
+def default_schema(*, include_headers: bool) -> StructType:
+    """The columns that are read if the user gives no schema."""
     names = [name for name in TYPES if include_headers or name != "headers"]
     return StructType([StructField(name, TYPES[name]) for name in names])
 
 
-def columns_of(asked: StructType) -> tuple[str, ...]:
-    """The columns of a schema, which may leave some out, in its order.
+def column_names(asked: StructType) -> tuple[str, ...]:
+    """The columns of a user's schema, in its order; it may omit some.
 
     Raises:
-        InvalidOption: a column has another name or type, or may not be null.
+        InvalidOption: a column has another name or type, or is not nullable.
     """
     for field in asked.fields:
         if field.name not in TYPES or field.dataType != TYPES[field.name] or not field.nullable:

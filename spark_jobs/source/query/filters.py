@@ -1,7 +1,6 @@
-"""What filters of a query say of the offsets that have to be read: a range less, a shorter one.
+"""Narrows ranges of offsets by a query's filters.
 
-Every filter is still Spark's to apply: ranges hold whole stretches of a log, in which records that
-do not pass may lie.
+Spark still applies every filter: narrowed ranges may have records that do not pass.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -35,27 +34,27 @@ _COMPARED: Final[dict[type[Filter], Callable[[Any, Any], bool]]] = {
     In: lambda column, value: column in value,
 }
 _FROM: Final = (EqualTo, EqualNullSafe, GreaterThan, GreaterThanOrEqual, In)
-"""Filters that no record passes whose column is below their value, or the least of them."""
+"""Filters with a lower bound: their value, or the least of them."""
 
 _UP_TO: Final = (EqualTo, EqualNullSafe, LessThan, LessThanOrEqual, In)
 
 
 @dataclass(frozen=True)
 class Narrowing:
-    """The filters that ranges can be narrowed by."""
+    """The usable filters of a query."""
 
     on_places: tuple[Filter, ...] = ()
-    """On topic or partition."""
+    """Filters on topic or partition."""
 
     offset_min: int | None = None
     offset_max: int | None = None
     time_min_ms: int | None = None
-    """No record before the first one of this time, or later, passes.
+    """No record before the first one of this time or later passes.
 
-    There is no greatest time: behind a record of a late time others of earlier ones may follow.
+    There is no maximum time: records with earlier times may follow a record with a late one.
     """
 
-    def times(self, ranges: Iterable[OffsetRange]) -> dict[TopicPartition, int]:
+    def lookup_times(self, ranges: Iterable[OffsetRange]) -> dict[TopicPartition, int]:
         """The times to look up."""
         if self.time_min_ms is None:
             return {}
@@ -64,9 +63,9 @@ class Narrowing:
     def narrow(
         self, ranges: Iterable[OffsetRange], found: Mapping[TopicPartition, int | None]
     ) -> list[OffsetRange]:
-        """What is left to read; `found` is by the look-ups of `times`, once the ends were fixed.
+        """The ranges to read; `found` are the offsets of `lookup_times`, looked up after the ends.
 
-        Where a look-up found nothing, no record of the range is late enough.
+        A time without an offset means that no record of the range passes.
         """
         return [self._narrow(each, found) for each in ranges if self._passes(each)]
 
@@ -88,8 +87,8 @@ class Narrowing:
         return replace(one, start=max(starts), end=min(ends))
 
 
-def narrowing(filters: Iterable[Filter]) -> Narrowing:
-    """What can be told from filters that all have to pass; the others are passed over."""
+def parse_filters(filters: Iterable[Filter]) -> Narrowing:
+    """The usable ones of filters that all apply; the others are ignored."""
     usable = [each for each in filters if type(each) in _COMPARED and _values(each)]
     of_offset = [each for each in usable if _column(each) == "offset"]
     of_time = [each for each in usable if _column(each) == "timestamp"]
@@ -111,13 +110,13 @@ def _greatest(filters: Iterable[Filter]) -> list[Any]:
 
 
 def _floor_ms(time: datetime) -> int | None:
-    """Milliseconds since 1970; None before that, where numbers mean something else to brokers."""
+    """Milliseconds since 1970; None if negative, which has another meaning for brokers."""
     ms = (time - _EPOCH) // timedelta(milliseconds=1)
     return ms if ms >= 0 else None
 
 
 def _values(one: Filter) -> tuple[Any, ...]:
-    """What the column is compared with; nothing if it is not of the column's kind."""
+    """The values that the column is compared with; none if their type is not the column's."""
     kinds: dict[str, type] = {"topic": str, "partition": int, "offset": int, "timestamp": datetime}
     value = _value(one)
     values = tuple(value) if isinstance(one, In) else (value,)
@@ -127,7 +126,7 @@ def _values(one: Filter) -> tuple[Any, ...]:
 
 
 def _column(one: Filter) -> str:
-    """The column that a filter compares; fields of a struct are none."""
+    """The column of a filter; empty for fields of structs."""
     path: tuple[str, ...] = getattr(one, "attribute", ())
     return path[0] if len(path) == 1 else ""
 

@@ -20,7 +20,7 @@ from logbroker.embedded import EmbeddedBroker
 from spark_jobs.contracts import AUDIT, DECODED, QUARANTINE
 from spark_jobs.errors import SourceFailed
 from spark_jobs.jobs.audit import LoadAudit
-from spark_jobs.jobs.decode import Decoded, DecodeJob
+from spark_jobs.jobs.decode import DecodeJob, DecodeReport
 from spark_jobs.jobs.load import LoadRequest, load
 from spark_jobs.offsets.limits import Subscribed
 from spark_jobs.tables import open_table, read_table
@@ -87,7 +87,7 @@ class Night:
     def load(self) -> None:
         load(self._request, self._session)
 
-    def decode(self) -> Decoded:
+    def decode(self) -> DecodeReport:
         return DecodeJob(
             self.tables["records"],
             self.tables["decoded"],
@@ -125,8 +125,8 @@ def test_a_night_decodes_what_is_new_and_finds_what_was_lost(
     for done in deleted.values():
         done.result()
     night.load()
-    assert night.decode() == Decoded(records=17, quarantined=0, schemas=1, version=1)
-    assert night.decode() == Decoded(0, 0, 0, None)
+    assert night.decode() == DecodeReport(records=17, quarantined=0, schemas=1, version=1)
+    assert night.decode() == DecodeReport(0, 0, 0, None)
     with AuditedProducer(servers, server="web-2") as producer:
         producer.send("events", of_yesterday([*new, *bad, *new])).result()
     night.load()
@@ -136,7 +136,7 @@ def test_a_night_decodes_what_is_new_and_finds_what_was_lost(
     with pytest.raises(SourceFailed, match="cannot be looked up"):
         night.decode()
     night._registry_url = url
-    assert night.decode() == Decoded(records=10, quarantined=4, schemas=3, version=2)
+    assert night.decode() == DecodeReport(records=10, quarantined=4, schemas=3, version=2)
 
     decoded = Counter(f'{{"user":"{n}"}}' for n in range(4, 20))
     decoded.update(['{"user": "json"}', *[f'{{"user":"{n}","muted":true}}' for n in range(5)] * 2])
@@ -152,12 +152,12 @@ def test_a_night_decodes_what_is_new_and_finds_what_was_lost(
     # A quarantine that was committed by a run which died right after has nothing twice.
     decoded_table = tmp_path / "again"
     night.tables["decoded"] = str(decoded_table)
-    assert night.decode() == Decoded(records=27, quarantined=0, schemas=3, version=1)
+    assert night.decode() == DecodeReport(records=27, quarantined=0, schemas=3, version=1)
     assert night.json_values() == decoded
     assert night.reasons() == reasons
 
     audit = LoadAudit(night.tables["records"], night.tables["audited"], (), lateness_ms=0)
-    found = audit.of_day(spark, YESTERDAY)
+    found = audit.audit_day(spark, YESTERDAY)
     rows = read_table(spark, night.tables["audited"], AUDIT).collect()
     told = {row.producer.split("/")[0]: (row.published, row.loaded, row.missing) for row in rows}
     assert told == {"web-1": (21, 17, 4), "web-2": (14, 14, 0)}
@@ -165,5 +165,5 @@ def test_a_night_decodes_what_is_new_and_finds_what_was_lost(
     assert [each["missing"] for each in found.worst] == [4]
     assert open_table(night.tables["audited"]).head().version == 1
     # Nobody knows yet what will be told of a day to come.
-    later = audit.of_day(spark, YESTERDAY + timedelta(days=2))
+    later = audit.audit_day(spark, YESTERDAY + timedelta(days=2))
     assert (later.totals, later.missing, later.is_whole) == ([], 0, False)

@@ -161,7 +161,7 @@ class Scene:
         table, quarantine = (str(self._folder / name) for name in ("table", "quarantine"))
         run = StreamRun(str(self._folder / "checkpoint"), None)
         join = DeliveryJoin(StreamSource(self._bootstrap), run, table, quarantine, HERE, 900, 1_200)
-        join.join(self._spark, self.told.append)
+        join.run_query(self._spark, self.told.append)
 
     def rows(self) -> dict[int, tuple[Any, ...]]:
         """By offset: id, outcome, status and delay; every event is there once."""

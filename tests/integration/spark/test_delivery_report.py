@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.contracts import DELIVERY_HOURS, QUARANTINE
 from spark_jobs.errors import InvalidOption
-from spark_jobs.jobs.delivery_records import lasting_digest
+from spark_jobs.jobs.delivery_records import event_digest
 from spark_jobs.jobs.delivery_report.job import DeliveryReport
 from spark_jobs.tables import open_table, read_table
 from tests.support.spark.raw_table import LoadedRecord, at, load_records
@@ -108,7 +108,7 @@ LOADED = [
     told(
         *(8, 3, "delivered", "2026-11-21T08:00:00", 7_000),
         origin=ELSEWHERE,
-        digest=lasting_digest("evt_7", b"{}"),
+        digest=event_digest("evt_7", b"{}"),
     ),
     # The other data centre's version wrote no digests.
     owed(9, "wh_b", "evt_8", "2026-11-21T08:01:00", origin=ELSEWHERE),
@@ -156,11 +156,11 @@ def hours(spark: SparkSession, folder: Path, day: date) -> dict[tuple[str, int],
 def test_a_day_is_told_by_webhook_and_hour_and_again_when_more_is_loaded(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    with pytest.raises(InvalidOption, match="none has been loaded"):
-        job(tmp_path).of_day(spark, DAY)
+    with pytest.raises(InvalidOption, match="is empty"):
+        job(tmp_path).write_day(spark, DAY)
     load_records(job(tmp_path).table, LOADED)
-    job(tmp_path).of_day(spark, DAY + timedelta(days=1))
-    written = job(tmp_path).of_day(spark, DAY)
+    job(tmp_path).write_day(spark, DAY + timedelta(days=1))
+    written = job(tmp_path).write_day(spark, DAY)
 
     assert hours(spark, tmp_path, DAY) == HOURS
     report = written.report
@@ -180,7 +180,7 @@ def test_a_day_is_told_by_webhook_and_hour_and_again_when_more_is_loaded(
     version = load_records(
         job(tmp_path).table, [told(13, 4, "delivered", "2026-11-21T08:30:00", 60_000)]
     )
-    again = job(tmp_path).of_day(spark, DAY).as_json()
+    again = job(tmp_path).write_day(spark, DAY).as_json()
     assert (again["delivered"], again["unsettled"], again["unread"]) == (6, 1, 2)
     settled = (6, 4, 1, 0, 1, 0, 1, 3, 1, 1, 2_000, 60_000)
     assert hours(spark, tmp_path, DAY) == HOURS | {("wh_a", 8): settled}

@@ -95,7 +95,7 @@ def test_new_topics_of_a_pattern_are_loaded_from_their_first_offset(
         *(("orders-eu", offset) for offset in range(10, 15)),
         *(("orders-us", offset) for offset in range(7)),
     }
-    with pytest.raises(InvalidOption, match=r"topics has nowhere: there is no such topic"):
+    with pytest.raises(InvalidOption, match=r"--topics has nowhere, which does not exist"):
         load(scene.request("orders-eu", "nowhere"), no_session)
 
 
@@ -132,7 +132,7 @@ def test_of_two_loads_at_once_the_second_stops_with_the_reason(
     assert scene.in_table() == scene.in_log()
     orphans = scene.data_files() - {file.path for file in scene.table.head().files}
     assert orphans
-    assert scene.table.collect_orphans(0).files == len(orphans)
+    assert scene.table.delete_orphans(0).files == len(orphans)
     assert scene.data_files() == {file.path for file in scene.table.head().files}
 
 
@@ -259,7 +259,7 @@ def test_a_topic_that_is_made_anew_between_plan_and_task_is_not_read(scene: Load
     # As many as were planned: nothing but the topic's id tells.
     scene.publish(50)
     wanted = OffsetRange("orders", 0, 0, 50)
-    task = task_of(scene, scene.table.new_run().folder, wanted, topic_id)
+    task = task_of(scene, scene.table.new_run("load").folder, wanted, topic_id)
     outcome = load_range(task, wanted)
     assert "made anew" in (outcome.refusal or "")
     assert (outcome.records, outcome.files) == (0, ())
@@ -270,7 +270,7 @@ def test_a_topic_that_is_made_anew_between_plan_and_task_is_not_read(scene: Load
 def test_a_second_attempt_at_a_task_leaves_no_second_copy(scene: LoadScene) -> None:
     scene.make_topic(partitions=1)
     scene.publish(500)
-    run = scene.table.new_run()
+    run = scene.table.new_run("load")
     wanted = OffsetRange("orders", 0, 0, 500)
     task = task_of(scene, run.folder, wanted, None)
     first, second = load_range(task, wanted), load_range(task, wanted)
@@ -278,7 +278,7 @@ def test_a_second_attempt_at_a_task_leaves_no_second_copy(scene: LoadScene) -> N
     assert not {file.path for file in first.files} & {file.path for file in second.files}
     # Spark takes the outcome of one attempt, and so does the table.
     base = scene.table.head()
-    scene.table.commit(base, kind="load", run=run, position={}, added=second.files)
+    scene.table.commit(base, run=run, position={}, added=second.files)
     assert scene.in_table() == scene.in_log()
 
 

@@ -89,7 +89,7 @@ def test_a_load_after_one_that_was_killed_at_its_commit_ends_with_the_log(
     assert report["version"] == scene.table.head().version
     assert scene.in_table() == scene.in_log()
     # What the dead left is nobody's, and goes.
-    assert scene.table.collect_orphans(0).files > 0
+    assert scene.table.delete_orphans(0).files > 0
     assert scene.data_files() == {file.path for file in scene.table.head().files}
 
 

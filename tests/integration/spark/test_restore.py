@@ -12,10 +12,10 @@ import httpx
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.cli.restore_loop import Rounds, restore_window
+from spark_jobs.cli.restore_loop import RestoreLoop, restore_window
 from spark_jobs.jobs.restore.archive import ArchiveTopic
-from spark_jobs.jobs.restore.job import Done, Restore, restore_all
-from spark_jobs.jobs.restore.records import Record
+from spark_jobs.jobs.restore.job import Restore, RestoreResult, restore_all
+from spark_jobs.jobs.restore.records import ArchivedRecord
 from spark_jobs.jobs.restore.service import ReplayService
 from spark_jobs.jobs.service import ServiceAddress
 from tests.support.http.receiver_thread import ReceiverThread
@@ -89,17 +89,17 @@ class Scene:
             if end:
                 self.log.delete_records(LOG, partition, end)
 
-    def restore(self, spark: SparkSession) -> list[Done]:
+    def restore(self, spark: SparkSession) -> list[RestoreResult]:
         return list(
             restore_all(self.service, self.archive, str(self.log.table_folder), lambda: spark)
         )
 
-    def rounds(self, spark: SparkSession) -> Rounds:
+    def rounds(self, spark: SparkSession) -> RestoreLoop:
         """The job, which tells the service how it went."""
         key = self.api.headers["authorization"].removeprefix("Bearer ")
         address = ServiceAddress(str(self.api.base_url), key)
         table = str(self.log.table_folder)
-        return Rounds(lambda: iter(self.restore(spark)), table, address, as_json=True)
+        return RestoreLoop(lambda: iter(self.restore(spark)), table, address, as_json=True)
 
     def told(self) -> tuple[str, dict[str, Any]]:
         """How the last run ended, by what the service says."""
@@ -159,8 +159,10 @@ def test_what_the_log_has_deleted_comes_again_out_of_the_table(
     assert first["state"] == "OPEN"
     # What a run leaves that was killed before it told of anything: a part of it.
     partition = first["waitsFor"]["partition"]
-    scene.archive.ensure(LOG)
-    left = [Record(each.offset, each.timestamp_ms, each.value, []) for each in list(logged)[:20]]
+    scene.archive.ensure_topic(LOG)
+    left = [
+        ArchivedRecord(each.offset, each.timestamp_ms, each.value, []) for each in list(logged)[:20]
+    ]
     scene.archive.publish(scene.webhook["id"].encode(), partition, left, f"{LOG}-{partition}")
 
     (done,) = scene.restore(spark)
@@ -191,7 +193,7 @@ def test_what_the_log_has_deleted_comes_again_out_of_the_table(
     scene.publish(*range(EVENTS, 280))
     second = scene.ask(200, 280)
     with pytest.raises(SystemExit) as end_of_run:
-        scene.rounds(spark).once()
+        scene.rounds(spark).run_once()
     assert end_of_run.value.code == 1
     assert scene.told() == ("done", {"restored": 0, "records": 0, "missing": 1})
     told = json.loads(capsys.readouterr().out)
@@ -203,7 +205,7 @@ def test_what_the_log_has_deleted_comes_again_out_of_the_table(
     assert scene.log.in_log(ARCHIVE).total() == 0
     scene.log.load(spark, LOG)
     scene.forget_all()
-    scene.rounds(spark).once()
+    scene.rounds(spark).run_once()
     assert json.loads(capsys.readouterr().out)["missing"] is None
     assert scene.told() == ("done", {"restored": 1, "records": 80, "missing": 0})
     assert scene.completed(second)["counts"]["delivered"] == 80

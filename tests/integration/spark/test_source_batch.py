@@ -66,7 +66,7 @@ def _bytes(value: bytearray | None) -> bytes | None:
 
 
 def sample(count: int) -> list[Sent]:
-    """Records with everything that a record may have, or lack."""
+    """Records with require_chosen that a record may have, or lack."""
     return [
         Sent(
             value=None if n % 7 == 0 else b"value %d " % n * (n % 50),
@@ -197,10 +197,10 @@ def test_what_retention_took_fails_the_read_or_is_passed_over(
     assert rows_of(read(spark, **options, failOnDataLoss=False)) == written[20:]
 
     beyond = options | {"startingOffsets": json.dumps({topic: {"0": 70}})}
-    with pytest.raises(Exception, match=rf"{topic}-0 \[70, 50\) cannot be read"):
+    with pytest.raises(Exception, match=rf"cannot read {topic}-0 \[70, 50\)"):
         read(spark, **beyond).collect()
     assert rows_of(read(spark, **beyond, failOnDataLoss=False)) == []
-    with pytest.raises(Exception, match="subscribe names nothing-here: not there"):
+    with pytest.raises(Exception, match="subscribe has topic nothing-here: does not exist"):
         read(
             spark, **{"kafka.bootstrap.servers": log.bootstrap_servers, "subscribe": "nothing-here"}
         ).collect()

@@ -7,7 +7,7 @@ import pytest
 
 from pyspark_rewind import DefaultSource
 from spark_jobs.source.partitions import RangePartition
-from spark_jobs.source.query.columns import schema
+from spark_jobs.source.query.columns import default_schema
 from spark_jobs.source.stream import Json, StreamReader
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.kafka.written_log import Sent, WrittenLog
@@ -25,7 +25,7 @@ def running(log: WrittenLog) -> Iterator[StreamReader]:
     """A stream's reader, from the first record on."""
     options = {"kafka.bootstrap.servers": log.bootstrap_servers, "subscribe": TOPIC}
     source = DefaultSource(options | {"startingOffsets": "earliest"})
-    reader = source.streamReader(schema(include_headers=False))
+    reader = source.streamReader(default_schema(include_headers=False))
     assert isinstance(reader, StreamReader)
     try:
         yield reader

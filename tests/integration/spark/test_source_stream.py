@@ -186,11 +186,11 @@ def test_a_topic_that_was_made_anew_ends_the_stream_or_is_read_on(
     options |= {"fetchOffset.numRetries": "2", "fetchOffset.retryIntervalMs": "1"}
     stream.run(**options)
     log.delete_topic(topic)
-    with pytest.raises(StreamingQueryException, match=f"{topic}-0 .* is not there any more"):
+    with pytest.raises(StreamingQueryException, match=f"{topic}-0 .* is no longer exists"):
         stream.run(**options)
     log.make_topic(topic)
     log.publish(topic, some(12))
-    with pytest.raises(StreamingQueryException, match=f"{topic}-0 .* the log ends at 12 now"):
+    with pytest.raises(StreamingQueryException, match=f"{topic}-0 .* the log now ends at 12"):
         stream.run(**options)
     log.publish(other, some(5))
     stream.run(**options, failOnDataLoss=False)

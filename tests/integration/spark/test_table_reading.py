@@ -43,7 +43,7 @@ def row(topic: str, hour: float, offset: int, schema_id: int | None = None) -> t
 
 def commit(table: Table, *files: Sequence[tuple[Any, ...]], columns: int = 4) -> None:
     """A load of a file for each list of rows, of one topic each, with the first few columns."""
-    run = table.new_run()
+    run = table.new_run("load")
     added = []
     for number, rows in enumerate(files):
         path = f"{run.folder}/{number}.parquet"
@@ -63,7 +63,7 @@ def commit(table: Table, *files: Sequence[tuple[Any, ...]], columns: int = 4) ->
             )
         )
     head = table.head()
-    table.commit(head, kind="load", run=run, position={"end": head.version + 1}, added=added)
+    table.commit(head, run=run, position={"end": head.version + 1}, added=added)
 
 
 def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
@@ -86,7 +86,7 @@ def test_a_table_is_read_by_its_commits(spark: SparkSession, tmp_path: Path) -> 
         [row("clicks", 2, 1, 8)],
     )
     # What a run has written and not committed, and what is half-written.
-    stray = table.new_run().folder
+    stray = table.new_run("load").folder
     table.store.create_if_absent(f"{stray}/0.parquet", b"PAR1 and no more")
 
     frame = read_table(spark, table.store.uri, CONTRACT)

@@ -93,7 +93,7 @@ class Scene:
             window_s=60,
             watermark_s=600,
             to_topic="counts",
-        ).count(spark, self.told.append)
+        ).run_query(spark, self.told.append)
 
     def process(self) -> JobProcess:
         """Counting every second, as a process of its own."""

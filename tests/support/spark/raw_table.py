@@ -41,14 +41,14 @@ class LoadedRecord(NamedTuple):
 def load_records(uri: str, records: Sequence[LoadedRecord]) -> int:
     """Add records to the table, as one load does; its version."""
     table = open_table(uri)
-    base, run = table.head(), table.new_run()
+    base, run = table.head(), table.new_run("load")
     rows = [record.row() for record in records]
     columns = {name: [row.get(name) for row in rows] for name in _SCHEMA.names}
     batch = pa.RecordBatch.from_pydict(columns, _SCHEMA)
     path = f"{run.folder}/all.parquet"
     written = write_file(table.store, path, _SCHEMA, [batch], "timestamp")
     files = [DataFile(**each) for each in written]
-    return table.commit(base, kind="load", run=run, position={"load": run.id}, added=files)
+    return table.commit(base, run=run, position={"load": run.id}, added=files)
 
 
 def at(text: str, ms: int = 0) -> datetime:

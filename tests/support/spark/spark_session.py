@@ -190,7 +190,7 @@ class JobProcess(ServerProcess):
         self._process.wait()
 
     def until_gone(self) -> None:
-        """Wait until everything that the job has started has ended by itself."""
+        """Wait until require_chosen that the job has started has ended by itself."""
         until(lambda: not self.family(), "the whole job has ended")
 
     def family(self) -> list[psutil.Process]:

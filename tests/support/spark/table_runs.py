@@ -16,10 +16,10 @@ def wrote(table: Table, run: Run, name: str = "a", records: int = 1) -> DataFile
 
 def load(table: Table, end: int, base: Snapshot | None = None, **options: Any) -> int:
     """A run that adds one file and consumes up to `end`: the version."""
-    run = table.new_run()
+    run = table.new_run("load")
     added = [wrote(table, run, records=3)]
     base = base or table.head()
-    return table.commit(base, kind="load", run=run, position={"end": end}, added=added, **options)
+    return table.commit(base, run=run, position={"end": end}, added=added, **options)
 
 
 def compact(
@@ -29,14 +29,13 @@ def compact(
     may_rebase: Callable[[Snapshot], bool] | None = None,
 ) -> int:
     """A run that puts one file in the place of others: the version."""
-    run = table.new_run()
+    run = table.new_run("compact")
     base = base or table.head()
     gone = [file for file in base.files if file.path in set(removed)]
     added = [wrote(table, run, "c", sum(file.records for file in gone))]
     paths = [file.path for file in gone]
     return table.commit(
         base,
-        kind="compact",
         run=run,
         position=None,
         added=added,

@@ -70,7 +70,7 @@ def work(role: str, uri: str, claims: str, seed: int, line: int | None) -> None:
 
 
 def _load(table: Table, chance: random.Random) -> Iterator[tuple[Run, int]]:
-    base, run = table.head(), table.new_run()
+    base, run = table.head(), table.new_run("load")
     start = base.position.get("end", 0)
     ends = [start + chance.randint(1, 20)]
     ends.append(ends[0] + chance.randint(1, 20))
@@ -81,14 +81,12 @@ def _load(table: Table, chance: random.Random) -> Iterator[tuple[Run, int]]:
     position = {"end": ends[1]}
     yield (
         run,
-        table.commit(
-            base, kind="load", run=run, position=position, added=added, may_rebase=lambda _: True
-        ),
+        table.commit(base, run=run, position=position, added=added, may_rebase=lambda _: True),
     )
 
 
 def _compact(table: Table, chance: random.Random) -> Iterator[tuple[Run, int]]:
-    base, run = table.head(), table.new_run()
+    base, run = table.head(), table.new_run("compact")
     small = [file for file in base.files if file.records < SMALL]
     chosen = chance.sample(small, min(len(small), 4))
     if len(chosen) < 4:
@@ -98,7 +96,6 @@ def _compact(table: Table, chance: random.Random) -> Iterator[tuple[Run, int]]:
     removed = [file.path for file in chosen]
     version = table.commit(
         base,
-        kind="compact",
         run=run,
         position=None,
         added=added,
@@ -109,7 +106,7 @@ def _compact(table: Table, chance: random.Random) -> Iterator[tuple[Run, int]]:
 
 
 def _collect(table: Table, _chance: random.Random) -> Iterator[tuple[Run, int]]:
-    table.collect_orphans(DEAD_S, keep_s=KEEP_S)
+    table.delete_orphans(DEAD_S, keep_s=KEEP_S)
     return iter(())
 
 

@@ -30,7 +30,7 @@ def test_the_columns_are_the_sources() -> None:
     shown = {
         name: row["type"] for row in rows for name in names(row["column"]) if name != "headers"
     }
-    schema = columns.schema(include_headers=False)
+    schema = columns.default_schema(include_headers=False)
     assert shown == {field.name: field.dataType.simpleString() for field in schema} | {
         # As people write it.
         "offset": "long"

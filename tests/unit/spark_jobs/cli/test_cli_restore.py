@@ -11,8 +11,8 @@ from spark_jobs.cli import main
 @pytest.mark.parametrize(
     ("options", "exit_code", "word"),
     [
-        ((), 2, "--api and --webhook"),
-        (("--api", "http://127.0.0.1:1", "--webhook", "wh"), 2, "go together"),
+        ((), 2, "--api, or --webhook"),
+        (("--api", "http://127.0.0.1:1", "--webhook", "wh"), 2, "required together"),
         (("--webhook", "wh", "--from", "2026-01-02", "--to", "2026-01-02"), 2, "after --from"),
         (("--api", "http://127.0.0.1:1", "--once"), 1, "http://127.0.0.1:1 does not answer"),
     ],

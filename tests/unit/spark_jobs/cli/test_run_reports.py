@@ -15,14 +15,14 @@ from click.testing import CliRunner, Result
 from app.api.models.pipeline import PipelineRunRequest
 from app.domain.pipeline import RunOutcome
 from spark_jobs.cli import main
-from spark_jobs.cli.audit import facts as facts_of_audit
-from spark_jobs.cli.delivery_report import facts as facts_of_reports
-from spark_jobs.cli.run_reports import told
+from spark_jobs.cli.audit import summarize_audit
+from spark_jobs.cli.delivery_report import summarize_reports
+from spark_jobs.cli.run_reports import reporting_run
 from spark_jobs.errors import DataLost, SourceFailed
 from spark_jobs.jobs.audit import AuditedDay, TopicTotal
 from spark_jobs.jobs.delivery_report.figures import COUNTS, DayReport, Figures
 from spark_jobs.jobs.delivery_report.job import WrittenReport
-from spark_jobs.jobs.service import Facts, JobRun, ServiceAddress
+from spark_jobs.jobs.service import JobRun, RunSummary, ServiceAddress
 
 NOWHERE = "http://127.0.0.1:1"
 
@@ -70,8 +70,8 @@ def serving(*statuses: int) -> Iterator[Service]:
 
 
 def end_well(service: ServiceAddress | None) -> None:
-    with told("load", "/tables/records", service) as run:
-        run.facts = Facts({"records": 3}, {"events": {"end": 7}})
+    with reporting_run("load", "/tables/records", service) as run:
+        run.summary = RunSummary({"records": 3}, {"events": {"end": 7}})
 
 
 def test_a_run_that_is_done_is_told_with_what_it_counted() -> None:
@@ -99,7 +99,7 @@ def test_an_error_is_told_and_goes_on_its_way(error: Exception, outcome: str, wo
     with (
         serving(201) as service,
         pytest.raises(type(error)) as raised,
-        told("load", "/t", service.address),
+        reporting_run("load", "/t", service.address),
     ):
         raise error
     assert raised.value is error
@@ -109,9 +109,9 @@ def test_an_error_is_told_and_goes_on_its_way(error: Exception, outcome: str, wo
 
 def test_who_ends_a_run_by_hand_and_who_has_nothing_to_say_tells_nothing() -> None:
     with serving() as service:
-        with pytest.raises(KeyboardInterrupt), told("load", "/t", service.address):
+        with pytest.raises(KeyboardInterrupt), reporting_run("load", "/t", service.address):
             raise KeyboardInterrupt
-        with told("restore", "/t", service.address):
+        with reporting_run("restore", "/t", service.address):
             pass
         end_well(None)
     assert service.told == []
@@ -127,7 +127,11 @@ def test_a_service_that_stumbles_is_told_once_more(capsys: pytest.CaptureFixture
 
 @pytest.mark.parametrize(
     ("statuses", "words"),
-    [((503, 500), "cannot answer now: 500 a"), ((401,), "refuses: 401 a"), ((307,), "refuses: ")],
+    [
+        ((503, 500), "has a server error: 500 a"),
+        ((401,), "rejects the request: 401 a"),
+        ((307,), "rejects the request: "),
+    ],
 )
 def test_a_service_that_takes_nothing_is_a_line_on_standard_error(
     statuses: tuple[int, ...], words: str, capsys: pytest.CaptureFixture[str]
@@ -138,7 +142,7 @@ def test_a_service_that_takes_nothing_is_a_line_on_standard_error(
     said = capsys.readouterr()
     assert said.out == ""
     (line,) = said.err.splitlines()
-    assert line.startswith(f"rewind-jobs: the service was not told of this run: {service.url}")
+    assert line.startswith(f"rewind-jobs: this run was not reported to the service: {service.url}")
     assert words in line
     assert "rwk_secret" not in line
 
@@ -157,7 +161,7 @@ def test_whatever_a_job_has_to_say_is_taken() -> None:
         "load",
         "  hdfs://nn:8020/\udcff\n" + "ü" * 300,
         "done",
-        Facts({"error": "\udcff\x00" * 400, "missing": 2**63 - 1, "version": None}, topics),
+        RunSummary({"error": "\udcff\x00" * 400, "missing": 2**63 - 1, "version": None}, topics),
         1_790_000_000_123,
         1_790_000_000_123,
     )
@@ -168,7 +172,7 @@ def test_whatever_a_job_has_to_say_is_taken() -> None:
     assert len(str(taken.summary["error"])) == 500
     # What was lost, and then the most.
     assert list(taken.topics) == ["t3", *(f"t{number}" for number in range(98, 49, -1))]
-    nameless = JobRun("load", "\n", "done", Facts(), 0, 0)
+    nameless = JobRun("load", "\n", "done", RunSummary(), 0, 0)
     assert PipelineRunRequest.model_validate(nameless.document()).subject == "-"
 
 
@@ -183,12 +187,12 @@ def test_an_audit_tells_of_what_is_missing_and_not_of_what_is_pending() -> None:
         AuditedDay(date(2026, 11, 20), first, [], is_whole=True),
         AuditedDay(date(2026, 11, 21), second, [], is_whole=False),
     ]
-    found = facts_of_audit(days)
+    found = summarize_audit(days)
     assert found.topics == {
         "a": {"published": 11, "loaded": 8, "missing": 3, "duplicated": 1, "uncovered": 0},
         "b": {"published": 9, "loaded": 2, "missing": 0, "duplicated": 0, "uncovered": 0},
     }
-    assert found.summary == {
+    assert found.counts == {
         "days": "2026-11-20 to 2026-11-21",
         "isWhole": False,
         "windows": 8,
@@ -201,13 +205,13 @@ def test_a_report_tells_what_became_of_the_days() -> None:
         WrittenReport(DayReport(date(2026, 11, day), 2, figures, {}, {}), 3, Path("p"))
         for day in (20, 21)
     ]
-    assert facts_of_reports(days[:1]).summary == {
+    assert summarize_reports(days[:1]).counts == {
         "days": "2026-11-20",
         **figures.counts,
         "unread": 3,
     }
-    assert facts_of_reports(days).summary["unread"] == 6
-    assert facts_of_reports(days).summary["failed"] == 2 * figures.counts["failed"]
+    assert summarize_reports(days).counts["unread"] == 6
+    assert summarize_reports(days).counts["failed"] == 2 * figures.counts["failed"]
 
 
 def run_job(name: str, *options: str) -> Result:
@@ -252,8 +256,8 @@ def test_a_service_that_cannot_be_one_is_refused_before_anything_is_done(
         "delivery-report": ("--report-table", "/t", "--page", "/t"),
     }.get(name, ())
     for service, words in (
-        (("--api", "127.0.0.1:8000"), "the URL of the service is not like https://"),
-        (("--api-key-file", str(key)), f"--api-key-file is {key}, and --api names no service"),
+        (("--api", "127.0.0.1:8000"), "invalid URL of the service"),
+        (("--api-key-file", str(key)), f"--api-key-file is {key}, but --api is missing"),
     ):
         result = run_job(name, "--table", f"{tmp_path}/table", *options, *service)
         assert (result.exit_code, result.stdout) == (2, "")

@@ -1,4 +1,4 @@
-"""What a user may ask of streaming queries."""
+"""Options of streaming queries."""
 
 import json
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 import click
 import pytest
 
-from spark_jobs.cli.stream_options import BatchTotals, Duration, stream_run
+from spark_jobs.cli.stream_options import BatchTotals, Duration, QueryOptions
 from spark_jobs.errors import InvalidOption
 from spark_jobs.jobs.delivery_join import DeliveryJoin
 from spark_jobs.jobs.streaming import StreamRun, StreamSource
@@ -22,24 +22,28 @@ from spark_jobs.jobs.streaming import StreamRun, StreamSource
         ("1 hour", 3_600),
     ],
 )
-def test_a_duration_is_written_as_spark_has_it(text: str, seconds: int) -> None:
+def test_a_duration_has_sparks_notation(text: str, seconds: int) -> None:
     assert Duration(1).convert(text, None, None) == seconds
 
 
 @pytest.mark.parametrize(
     "text", ["", "10", "minutes", "-1 minute", "1.5 hours", "0 seconds", "1 ms"]
 )
-def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(click.BadParameter, match=r"no duration|less than 1 s"):
+def test_a_malformed_duration_is_rejected(text: str) -> None:
+    with pytest.raises(click.BadParameter, match=r"not a duration|less than 1 s"):
         Duration(1).convert(text, None, None)
 
 
-def test_a_query_goes_on_each_minute_unless_it_is_told_otherwise() -> None:
-    assert stream_run("c", None, available_now=False) == StreamRun("c", 60)
-    assert stream_run("c", 5, available_now=False) == StreamRun("c", 5)
-    assert stream_run("c", None, available_now=True) == StreamRun("c", None)
+def query_options(trigger_s: int | None, *, available_now: bool) -> QueryOptions:
+    return QueryOptions("c", available_now, trigger_s, "earliest", None, True, 8)
+
+
+def test_a_query_runs_every_minute_by_default() -> None:
+    assert query_options(None, available_now=False).run() == StreamRun("c", 60)
+    assert query_options(5, available_now=False).run() == StreamRun("c", 5)
+    assert query_options(None, available_now=True).run() == StreamRun("c", None)
     with pytest.raises(InvalidOption, match="--trigger"):
-        stream_run("c", 5, available_now=True)
+        query_options(5, available_now=True).run()
 
 
 def join_with(within_s: int, watermark_s: int) -> DeliveryJoin:
@@ -47,9 +51,9 @@ def join_with(within_s: int, watermark_s: int) -> DeliveryJoin:
     return DeliveryJoin(source, run, "t", "q", "local", within_s, watermark_s)
 
 
-def test_a_join_forgets_no_outcome_that_could_count_again() -> None:
+def test_a_join_requires_a_watermark_longer_than_its_wait() -> None:
     join_with(900, 1_200)
-    with pytest.raises(InvalidOption, match="1199 s"):
+    with pytest.raises(InvalidOption, match="1199 s; allowed are at least"):
         join_with(900, 1_199)
 
 
@@ -59,12 +63,12 @@ class Batch(NamedTuple):
     late: int
 
 
-def test_micro_batches_are_told_one_by_one_and_together(capsys: pytest.CaptureFixture[str]) -> None:
+def test_micro_batches_are_printed_and_added_up(capsys: pytest.CaptureFixture[str]) -> None:
     totals = BatchTotals(Batch._fields[1:])
-    totals.tell(Batch(0, 1_200, 0))
-    totals.tell(Batch(1, 3, 2))
-    totals.show(as_json=False)
-    totals.show(as_json=True)
+    totals.print_batch(Batch(0, 1_200, 0))
+    totals.print_batch(Batch(1, 3, 2))
+    totals.print_totals(as_json=False)
+    totals.print_totals(as_json=True)
     out, err = capsys.readouterr()
     assert err.splitlines() == ["batch 0: 1,200 seen, 0 late", "batch 1: 3 seen, 2 late"]
     words, _, document = out.partition("\n")

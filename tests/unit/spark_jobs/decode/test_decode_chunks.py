@@ -327,5 +327,5 @@ def test_times_beyond_64_bits_wrap_as_they_do_in_java() -> None:
 
 def test_a_batch_below_the_one_before_is_refused() -> None:
     log = many_batches([3]) * 2
-    with pytest.raises(CorruptBatch, match="batch at 0 does not follow the one before"):
+    with pytest.raises(CorruptBatch, match="batch at 0 overlaps the previous one"):
         at_once(log)

@@ -7,11 +7,11 @@ import pytest
 
 from logbroker.schemas.lookup import FoundSchema
 from spark_jobs.errors import UndecodableRecord
-from spark_jobs.jobs.avro_values import JsonValues, NoSchema
+from spark_jobs.jobs.avro_values import JsonConverter, MissingSchema
 
 SCHEMA = {"type": "record", "name": "Follow", "fields": [{"name": "user", "type": "string"}]}
 AVRO = b"\0\0\0\0\x01\x04ab"
-VALUES = JsonValues({1: FoundSchema(json.dumps(SCHEMA), ()), 2: NoSchema("it is gone")})
+VALUES = JsonConverter({1: FoundSchema(json.dumps(SCHEMA), ()), 2: MissingSchema("it is gone")})
 
 
 def test_avro_is_read_by_its_schema_and_json_stays_as_it_is() -> None:
@@ -26,13 +26,13 @@ def test_avro_is_read_by_its_schema_and_json_stays_as_it_is() -> None:
     [
         (AVRO + b"more", 1, "schema 1: "),
         (b"\0\0\0\0\x02", 2, "schema 2: it is gone"),
-        (b"\0\0\0\0\x03", 3, "schema 3: its schema's id is above"),
-        (b'{"rate": NaN}', None, "NaN is no number in JSON"),
-        (b'{"rate": -Infinity}', None, "-Infinity is no number in JSON"),
+        (b"\0\0\0\0\x03", 3, "schema 3: not looked up"),
+        (b'{"rate": NaN}', None, "NaN is not valid in JSON"),
+        (b'{"rate": -Infinity}', None, "-Infinity is not valid in JSON"),
         (b'{"user": "\xff"}', None, "neither Avro nor JSON"),
         (b"\xef\xbb\xbf{}", None, "neither Avro nor JSON"),
         (b"[" * 100_000, None, "neither Avro nor JSON"),
-        (b"[]", None, "no object"),
+        (b"[]", None, "not a JSON object"),
         (b"", None, "neither Avro nor JSON"),
     ],
 )

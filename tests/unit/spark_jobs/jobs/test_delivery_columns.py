@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from spark_jobs.errors import UndecodableRecord
-from spark_jobs.jobs.delivery_columns import read_owed, read_replayed, read_settled
-from spark_jobs.jobs.delivery_records import lasting_digest
+from spark_jobs.jobs.delivery_columns import parse_delivery, parse_outcome, parse_replay
+from spark_jobs.jobs.delivery_records import event_digest
 
 OUTCOME = (
     b'{"partition":3,"offset":17,"eventId":"evt_1","outcome":"left","attempts":0,"status":null,'
@@ -15,37 +15,39 @@ OUTCOME = (
 
 
 def test_an_owed_event_is_known_by_its_id_and_body() -> None:
-    assert read_owed("east", 3, 17, b"wh_1", b"{}", b"evt_1", b"paid", b"west") == (
+    assert parse_delivery("east", 3, 17, b"wh_1", b"{}", b"evt_1", b"paid", b"west") == (
         *("wh_1", "west", "evt_1", "paid"),
-        lasting_digest("evt_1", b"{}"),
+        event_digest("evt_1", b"{}"),
     )
 
 
 def test_without_an_id_it_is_known_by_its_place_and_without_an_origin_it_is_of_here() -> None:
-    assert read_owed("east", 3, 17, b"wh_1", None, None, None, b"") == (
+    assert parse_delivery("east", 3, 17, b"wh_1", None, None, None, b"") == (
         *("wh_1", "east", "delivery_log-3-17", ""),
-        lasting_digest("delivery_log-3-17", b""),
+        event_digest("delivery_log-3-17", b""),
     )
 
 
 def test_what_is_not_utf_8_is_read_as_the_service_reads_it() -> None:
-    webhook, _, event, kind, digest = read_owed("east", 0, 0, b"\xff", b"", b"\xfe", b"\xfd", None)
+    webhook, _, event, kind, digest = parse_delivery(
+        "east", 0, 0, b"\xff", b"", b"\xfe", b"\xfd", None
+    )
     assert (webhook, event, kind) == ("�", "�", "�")
-    assert digest == lasting_digest("�", b"")
+    assert digest == event_digest("�", b"")
 
 
 def test_nobody_is_owed_a_record_without_a_key() -> None:
     with pytest.raises(UndecodableRecord):
-        read_owed("east", 3, 17, None, b"{}", b"evt_1", b"paid", b"east")
+        parse_delivery("east", 3, 17, None, b"{}", b"evt_1", b"paid", b"east")
 
 
 def test_an_outcome_is_of_the_data_centre_in_its_header() -> None:
     settled = datetime(2026, 11, 21, 8, 4, 32, 7_000, UTC)
-    assert read_settled("east", OUTCOME, b"west") == (
+    assert parse_outcome("east", OUTCOME, b"west") == (
         *("west", 3, 17, None, "left", 0, None),
         settled,
     )
-    assert read_settled("east", OUTCOME, None)[0] == "east"
+    assert parse_outcome("east", OUTCOME, None)[0] == "east"
 
 
 def test_a_replay_tells_of_hours() -> None:
@@ -53,7 +55,7 @@ def test_a_replay_tells_of_hours() -> None:
         b'{"replayId":"rpl_1","webhookId":"wh_1","epoch":2,"start":7,"hours":'
         b'{"2026-11-21T06":{"delivered":5,"duplicates":1,"failed":2}}}'
     )
-    assert read_replayed(value) == (
+    assert parse_replay(value) == (
         *("rpl_1", "wh_1", 2, 7),
         [{"hour": "2026-11-21T06", "delivered": 5, "duplicates": 1, "failed": 2}],
     )

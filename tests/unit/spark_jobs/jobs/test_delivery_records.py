@@ -17,11 +17,11 @@ from spark_jobs.errors import REASON_CHARS_MAX, UndecodableRecord
 from spark_jobs.jobs import delivery_records
 from spark_jobs.jobs.delivery_records import (
     Outcome,
-    lasting_digest,
-    place_name,
-    replayed_stretch,
-    settled_delivery,
-    webhook_of,
+    default_event_id,
+    event_digest,
+    parse_delivery_outcome,
+    parse_replay_outcome,
+    parse_webhook_id,
 )
 
 TIMES_MS = st.integers(0, 253_402_300_799_999)
@@ -63,11 +63,11 @@ def test_both_know_the_same_outcomes() -> None:
     )
 )
 def test_every_outcome_of_the_service_is_read(written: outcomes.DeliveryOutcome) -> None:
-    read = settled_delivery(encode_outcome(written))
+    read = parse_delivery_outcome(encode_outcome(written))
     assert (read.partition, read.offset) == (written.partition, written.offset)
     assert (read.event_id, read.outcome.value) == (written.event_id, written.outcome.value)
     assert (read.attempts, read.status) == (written.attempts, written.status)
-    assert read.settled_ms == written.time_ms
+    assert read.time_ms == written.time_ms
     assert (None if read.digest is None else read.digest % 2**64) == written.digest
 
 
@@ -90,7 +90,7 @@ def test_every_outcome_of_the_service_is_read(written: outcomes.DeliveryOutcome)
     )
 )
 def test_every_stretch_of_a_replay_is_read(written: replay_outcomes.ReplayOutcome) -> None:
-    read = replayed_stretch(encode_replay_outcome(written))
+    read = parse_replay_outcome(encode_replay_outcome(written))
     assert (read.replay_id, read.webhook_id) == (written.replay_id, written.webhook_id)
     assert (read.epoch, read.start) == (written.epoch, written.start)
     assert {each.hour: (each.delivered, each.duplicates, each.failed) for each in read.hours} == {
@@ -101,31 +101,31 @@ def test_every_stretch_of_a_replay_is_read(written: replay_outcomes.ReplayOutcom
 
 @given(st.text(st.characters(exclude_categories=["Cs"])), st.binary())
 def test_an_event_has_the_digest_that_outcomes_tell(event_id: str, value: bytes) -> None:
-    assert lasting_digest(event_id, value) % 2**64 == dedupe.lasting_digest(event_id, value)
+    assert event_digest(event_id, value) % 2**64 == dedupe.lasting_digest(event_id, value)
 
 
 def test_an_event_without_an_id_has_the_name_that_the_service_gives_it() -> None:
-    assert place_name(3, 17) == place_name_of_service(topics.DELIVERY_LOG, 3, 17)
+    assert default_event_id(3, 17) == place_name_of_service(topics.DELIVERY_LOG, 3, 17)
 
 
 def test_a_digest_is_the_same_in_every_process() -> None:
     # printf 'evt_1\0{}' | b2sum -l 64
-    assert lasting_digest("evt_1", b"{}") % 2**64 == 0x70BE16CD870BBE8E
+    assert event_digest("evt_1", b"{}") % 2**64 == 0x70BE16CD870BBE8E
 
 
 def test_the_members_of_an_outcome_are_read_from_their_names() -> None:
-    read = settled_delivery(OUTCOME)
+    read = parse_delivery_outcome(OUTCOME)
     assert read.outcome is Outcome.FAILED
-    assert read.settled_ms == 1_795_248_272_000
+    assert read.time_ms == 1_795_248_272_000
     assert read.digest == 0xFA54B21BAFAF1C25 - 2**64
 
 
 @pytest.mark.parametrize(
     ("before", "after", "reason"),
     [
-        (OUTCOME, b"", "it is no JSON"),
-        (OUTCOME, b"[1]", "no object but list"),
-        (b'"offset":17,', b"", "no member 'offset'"),
+        (OUTCOME, b"", "not JSON"),
+        (OUTCOME, b"[1]", "not a JSON object but list"),
+        (b'"offset":17,', b"", "missing member 'offset'"),
         (b"17", b"-17", "offset is -17"),
         (b"17", b"17.5", "offset is 17.5"),
         (b"17", b"true", "offset is True"),
@@ -135,10 +135,10 @@ def test_the_members_of_an_outcome_are_read_from_their_names() -> None:
         (b'"failed"', b"[]", "[] is not a valid Outcome"),
         (b"503,", b'"503",', "status is '503'"),
         (b'"evt_1"', b"1", "eventId is 1"),
-        (b"08:04:32Z", b"08:04:32", "no time"),
+        (b"08:04:32Z", b"08:04:32", "allowed are RFC 3339 times"),
         (b"2026-11-21T", b"2026-13-21T", "month"),
-        (b"2026-11-21T08:04:32Z", b"9999-12-31T23:59:59-01:00", "no year from 1 to 9999"),
-        (b"2026-11-21T08:04:32Z", b"0001-01-01T00:00:00+01:00", "no year from 1 to 9999"),
+        (b"2026-11-21T08:04:32Z", b"9999-12-31T23:59:59-01:00", "years 1 to 9999"),
+        (b"2026-11-21T08:04:32Z", b"0001-01-01T00:00:00+01:00", "years 1 to 9999"),
         (b'"2026-11-21T08:04:32Z"', b"null", "time is None"),
         (b"fa54", b"FA54", "digest is 'FA54"),
     ],
@@ -148,22 +148,22 @@ def test_what_is_no_outcome_is_refused_with_the_reason(
 ) -> None:
     assert before in OUTCOME
     with pytest.raises(UndecodableRecord) as refusal:
-        settled_delivery(OUTCOME.replace(before, after))
+        parse_delivery_outcome(OUTCOME.replace(before, after))
     assert reason in refusal.value.reason
 
 
 @pytest.mark.parametrize(
     ("before", "after", "reason"),
     [
-        (b'"epoch":2,', b"", "no member 'epoch'"),
+        (b'"epoch":2,', b"", "missing member 'epoch'"),
         (b'"start":7', b'"start":"7"', "start is '7'"),
         (b'"wh_1"', b"null", "webhookId is None"),
-        (b'{"2026-11-21T06"', b'{"2026-11-21"', "no hour"),
-        (b'{"2026-11-21T06"', b'{"2026-11-31T06"', "no hour"),
-        (b'"failed":2', b'"lost":2', "no member 'failed'"),
+        (b'{"2026-11-21T06"', b'{"2026-11-21"', "allowed are hours"),
+        (b'{"2026-11-21T06"', b'{"2026-11-31T06"', "allowed are hours"),
+        (b'"failed":2', b'"lost":2', "missing member 'failed'"),
         # A few such would be more than a sum of them can be.
         (b'"failed":2', b'"failed":2147483648', "failed is 2147483648"),
-        (b'{"delivered":5,"duplicates":1,"failed":2}', b"5", "is 5, and no object"),
+        (b'{"delivered":5,"duplicates":1,"failed":2}', b"5", "is 5; allowed is an object"),
     ],
 )
 def test_what_is_no_stretch_of_a_replay_is_refused_with_the_reason(
@@ -171,11 +171,11 @@ def test_what_is_no_stretch_of_a_replay_is_refused_with_the_reason(
 ) -> None:
     assert before in STRETCH
     with pytest.raises(UndecodableRecord) as refusal:
-        replayed_stretch(STRETCH.replace(before, after))
+        parse_replay_outcome(STRETCH.replace(before, after))
     assert reason in refusal.value.reason
 
 
-@pytest.mark.parametrize("read", [settled_delivery, replayed_stretch])
+@pytest.mark.parametrize("read", [parse_delivery_outcome, parse_replay_outcome])
 def test_a_record_without_a_value_is_refused(read: object) -> None:
     assert callable(read)
     with pytest.raises(UndecodableRecord, match="no value"):
@@ -183,16 +183,16 @@ def test_a_record_without_a_value_is_refused(read: object) -> None:
 
 
 def test_half_a_surrogate_pair_becomes_a_text_that_a_table_can_hold() -> None:
-    assert settled_delivery(OUTCOME.replace(b"evt_1", b"\\ud800")).event_id == "?"
+    assert parse_delivery_outcome(OUTCOME.replace(b"evt_1", b"\\ud800")).event_id == "?"
 
 
 @pytest.mark.parametrize("key", [None, b"", b"x" * 257])
 def test_a_key_that_is_no_webhook_is_refused(key: bytes | None) -> None:
-    with pytest.raises(UndecodableRecord, match="no webhook's id"):
-        webhook_of(key)
+    with pytest.raises(UndecodableRecord, match="not a webhook id"):
+        parse_webhook_id(key)
 
 
 def test_a_reason_is_cut_to_what_a_table_should_hold() -> None:
     with pytest.raises(UndecodableRecord) as refusal:
-        settled_delivery(OUTCOME.replace(b"17", b'"' + b"9" * 10_000 + b'"'))
+        parse_delivery_outcome(OUTCOME.replace(b"17", b'"' + b"9" * 10_000 + b'"'))
     assert len(refusal.value.reason) == REASON_CHARS_MAX

@@ -20,8 +20,8 @@ QUERY = {"query": "q-1", "batch": 3}
 
 def kept_by(uri: str, position: Mapping[str, Any]) -> None:
     table = open_table(uri)
-    run = table.new_run()
-    table.commit(table.head(), kind="some", run=run, position=position, added=())
+    run = table.new_run("some")
+    table.commit(table.head(), run=run, position=position, added=())
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,9 @@ def test_a_report_is_not_written_into_another_jobs_table(
     tmp_path: Path, position: dict[str, Any]
 ) -> None:
     kept_by(str(tmp_path), position)
-    with pytest.raises(InvalidOption, match="another job keeps; audit needs one of its own"):
+    with pytest.raises(
+        InvalidOption, match="belongs to another job; audit needs a table of its own"
+    ):
         open_report(str(tmp_path), "audit")
 
 
@@ -46,10 +48,10 @@ def test_a_query_does_not_add_to_the_table_of_another_job(tmp_path: Path) -> Non
     uri = str(tmp_path)
     kept_by(uri, RAW)
     table = StreamTable(uri, WINDOWED_COUNTS, "windowed-counts", "windowStart")
-    with pytest.raises(InvalidOption, match="another job keeps"):
-        table.before("q-1", 4)
+    with pytest.raises(InvalidOption, match="belongs to another job"):
+        table.base_for("q-1", 4)
     kept_by(uri, QUERY)
-    assert table.before("q-1", 3) is None
-    assert table.before("q-1", 4) is not None
-    with pytest.raises(InvalidOption, match="which is of query q-1, and this is q-2"):
-        table.before("q-2", 4)
+    assert table.base_for("q-1", 3) is None
+    assert table.base_for("q-1", 4) is not None
+    with pytest.raises(InvalidOption, match="belongs to query q-1, not q-2"):
+        table.base_for("q-2", 4)

@@ -2,7 +2,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from spark_jobs.errors import PipelineError, SourceFailed, TasksFailed
-from spark_jobs.jobs.execution import told_plainly
+from spark_jobs.jobs.execution import raise_task_errors
 
 FAILED_IN_PYTHON = """\
 [PYTHON_EXCEPTION] An exception was thrown from the worker:
@@ -13,7 +13,7 @@ logbroker.errors.CorruptBatch: a batch at 7 is not what its CRC says
 The above exception was the direct cause of the following exception:
 
 Traceback (most recent call last):
-  File "spark_jobs/log/client_errors.py", line 24, in translated
+  File "spark_jobs/log/client_errors.py", line 24, in translate_client_errors
 spark_jobs.errors.SourceFailed: orders-0 [0, 9): a batch at 7 is not what its CRC says
  SQLSTATE: 38000
 """
@@ -26,7 +26,7 @@ Driver stacktrace:
 
 
 def raised(text: str) -> PipelineError:
-    with pytest.raises(PipelineError) as caught, told_plainly():
+    with pytest.raises(PipelineError) as caught, raise_task_errors():
         raise PySparkException(text)
     return caught.value
 

@@ -5,7 +5,12 @@ import pytest
 
 from logbroker.client.raw import TopicPartition
 from spark_jobs.errors import CorruptTable
-from spark_jobs.jobs.load_position import moved_on, read_position, read_times, write_position
+from spark_jobs.jobs.load_position import (
+    advance_position,
+    read_position,
+    read_times,
+    write_position,
+)
 from spark_jobs.log.planning import TopicPosition
 
 ONE, OTHER = UUID(int=1), UUID(int=2)
@@ -60,20 +65,20 @@ def test_what_another_job_keeps_is_no_position_of_a_load(document: dict[str, obj
 def test_a_job_goes_on_from_a_position_of_its_own_alone() -> None:
     position = {"orders": TopicPosition(ONE, {0: 5})}
     assert read_position(write_position(position, {"orders": 7}, "decode"), "decode") == position
-    with pytest.raises(CorruptTable, match="position of decode: another job keeps this table"):
+    with pytest.raises(CorruptTable, match="position of decode: the table belongs to another job"):
         read_position(write_position(position, {"orders": 7}), "decode")
     assert read_position({}, "decode") == {}
 
 
 def test_what_was_not_read_stays_where_it_was() -> None:
     before = {"a": TopicPosition(ONE, {0: 5, 1: 6}), "b": TopicPosition(OTHER, {0: 7})}
-    after = moved_on(before, {"a": TopicPosition(ONE, {1: 9, 2: 1})})
+    after = advance_position(before, {"a": TopicPosition(ONE, {1: 9, 2: 1})})
     assert after == {"a": TopicPosition(ONE, {0: 5, 1: 9, 2: 1}), "b": TopicPosition(OTHER, {0: 7})}
 
 
 def test_a_topic_that_was_made_anew_has_no_partitions_of_before() -> None:
     before = {"a": TopicPosition(ONE, {0: 5, 1: 6})}
-    assert moved_on(before, {"a": TopicPosition(OTHER, {0: 2})}) == {
+    assert advance_position(before, {"a": TopicPosition(OTHER, {0: 2})}) == {
         "a": TopicPosition(OTHER, {0: 2})
     }
 
@@ -82,20 +87,20 @@ def test_a_topic_that_was_made_anew_has_no_partitions_of_before() -> None:
 def test_a_position_counts_how_often_offsets_went_back(topic_id: UUID | None) -> None:
     position = {"a": TopicPosition(topic_id, {0: 10, 1: 3})}
     for end, cuts in ((5, 1), (12, 1), (12, 1), (11, 2)):
-        position = moved_on(position, {"a": TopicPosition(topic_id, {0: end})})
+        position = advance_position(position, {"a": TopicPosition(topic_id, {0: end})})
         assert position == {"a": TopicPosition(topic_id, {0: end, 1: 3}, cuts)}
 
 
 def test_partitions_that_are_gone_are_known_until_they_are_back() -> None:
     before = {"a": TopicPosition(ONE, {0: 5, 1: 6}), "b": TopicPosition(ONE, {0: 7})}
     gone = [TopicPartition("a", 0), TopicPartition("a", 1)]
-    after = moved_on(before, {"b": TopicPosition(ONE, {0: 8})}, gone)
+    after = advance_position(before, {"b": TopicPosition(ONE, {0: 8})}, gone)
     assert after == {
         "a": TopicPosition(ONE, {0: 5, 1: 6}, gone=frozenset({0, 1})),
         "b": TopicPosition(ONE, {0: 8}),
     }
-    assert moved_on(after, {}) == after
-    back = moved_on(after, {"a": TopicPosition(ONE, {0: 6})})["a"]
+    assert advance_position(after, {}) == after
+    back = advance_position(after, {"a": TopicPosition(ONE, {0: 6})})["a"]
     assert back == TopicPosition(ONE, {0: 6, 1: 6}, gone=frozenset({1}))
     anew = TopicPosition(OTHER, {0: 1})
-    assert moved_on(after, {"a": anew})["a"] == anew
+    assert advance_position(after, {"a": anew})["a"] == anew

@@ -1,7 +1,7 @@
 import json
 
 from logbroker.client.raw import TopicPartition
-from spark_jobs.jobs.load_report import LoadReport, document, lines
+from spark_jobs.jobs.load_report import LoadReport, report_json, report_lines
 from spark_jobs.jobs.load_task import RangeOutcome, read_outcome, write_outcome
 from spark_jobs.offsets.ranges import OffsetRange
 from spark_jobs.tables.manifest import DataFile
@@ -37,7 +37,7 @@ def test_offsets_that_are_neither_read_nor_missing_have_no_record() -> None:
 
 
 def test_the_report_for_scripts_counts_everything() -> None:
-    assert json.loads(json.dumps(document(REPORT))) == {
+    assert json.loads(json.dumps(report_json(REPORT))) == {
         "version": 4,
         "run": "r",
         "records": 12,
@@ -60,12 +60,12 @@ def test_the_report_for_scripts_counts_everything() -> None:
 
 
 def test_the_report_for_people_says_what_is_missing_first() -> None:
-    assert list(lines(REPORT)) == [
-        "topic b was made anew: loaded from its first offset",
-        "c-3 is not there any more: later loads pass over it",
-        "missing: a-0 [0, 2), 2 offsets that the log has deleted, or not readable",
-        "missing: a-0 [2, 3), 1 offsets that the log has deleted, or not readable",
-        "a: 10 records; 1 offsets without a record (compacted, or markers)",
+    assert list(report_lines(REPORT)) == [
+        "topic b was recreated: loaded from its first offset",
+        "partition c-3 no longer exists: later loads skip it",
+        "missing: a-0 [0, 2), 2 offsets deleted or unreadable",
+        "missing: a-0 [2, 3), 1 offsets deleted or unreadable",
+        "a: 10 records; 1 offsets without a record (compaction, markers)",
         "b: 2 records",
         "loaded 12 records (205 bytes) into 2 files (450 bytes) in 1.2 s; /t is at version 4",
     ]
@@ -73,5 +73,5 @@ def test_the_report_for_people_says_what_is_missing_first() -> None:
 
 def test_a_run_without_news_says_so() -> None:
     report = LoadReport("/t", "r", [], [], [], 0.1)
-    assert list(lines(report)) == ["nothing new: /t has all that the log had when this run began"]
-    assert document(report)["version"] is None
+    assert list(report_lines(report)) == ["no new records: /t is up to date"]
+    assert report_json(report)["version"] is None

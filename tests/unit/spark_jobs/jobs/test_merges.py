@@ -107,7 +107,7 @@ def test_rows_of_before_a_column_was_added_have_nulls_in_it(tmp_path: Path) -> N
 def test_a_file_that_has_not_its_records_is_not_merged(tmp_path: Path) -> None:
     file = written(tmp_path, pa.table({"offset": [1, 2]}))
     merge = Merge((file, file._replace(records=3)))
-    with pytest.raises(CorruptTable, match=r"has 2 records, where the table says 3"):
+    with pytest.raises(CorruptTable, match=r"has 2 records, but the table states 3"):
         merge_files(open_store(str(tmp_path)), "data/run=1", merge)
     assert not list(tmp_path.glob("data/run=1/*"))
 

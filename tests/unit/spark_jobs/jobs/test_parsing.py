@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from spark_jobs.errors import UndecodableRecord
-from spark_jobs.jobs.parsing import sifted
+from spark_jobs.jobs.parsing import parse_batch
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FIELDS = pa.schema([("number", pa.int64()), ("twice", pa.string())])
@@ -30,7 +30,7 @@ def read(value: bytes | None, offset: int) -> tuple[int, str]:
 
 
 def test_what_is_read_keeps_its_place_and_needs_its_value_no_more() -> None:
-    batch = sifted(records(b"1", b"2"), ("value", "offset"), FIELDS, read)
+    batch = parse_batch(records(b"1", b"2"), ("value", "offset"), FIELDS, read)
     assert batch.drop_columns(["timestamp"]).to_pylist() == [
         {
             "topic": "events",
@@ -47,7 +47,7 @@ def test_what_is_read_keeps_its_place_and_needs_its_value_no_more() -> None:
 
 
 def test_what_cannot_be_read_keeps_its_value_and_the_reason() -> None:
-    batch = sifted(records(b"1", b"x", None), ("value", "offset"), FIELDS, read)
+    batch = parse_batch(records(b"1", b"x", None), ("value", "offset"), FIELDS, read)
     assert batch.column("number").to_pylist() == [1, None, None]
     assert batch.column("reason").to_pylist() == [
         None,
@@ -58,6 +58,6 @@ def test_what_cannot_be_read_keeps_its_value_and_the_reason() -> None:
 
 
 def test_no_records_are_a_batch_of_none() -> None:
-    batch = sifted(records(), ("value", "offset"), FIELDS, read)
+    batch = parse_batch(records(), ("value", "offset"), FIELDS, read)
     assert batch.num_rows == 0
     assert batch.schema.names[-2:] == ["reason", "value"]

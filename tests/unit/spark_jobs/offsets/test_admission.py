@@ -6,27 +6,27 @@ from hypothesis import strategies as st
 
 from logbroker.client.raw import TopicPartition
 from spark_jobs.errors import DataLost
-from spark_jobs.offsets.admission import Pace, limited, ranges_between
+from spark_jobs.offsets.admission import TriggerDelay, limit_ends, ranges_between
 from spark_jobs.offsets.ranges import Losses, OffsetRange
-from spark_jobs.offsets.resolution import Bound
+from spark_jobs.offsets.resolution import OffsetBounds
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 
 
 def test_what_is_taken_is_shared_in_proportion() -> None:
-    assert limited(100, {A: 0, B: 50}, {A: 300, B: 150}) == {A: 75, B: 75}
+    assert limit_ends(100, {A: 0, B: 50}, {A: 300, B: 150}) == {A: 75, B: 75}
 
 
 def test_a_small_partition_does_not_starve_and_an_empty_one_stays() -> None:
-    assert limited(10, {A: 0, B: 0, C: 4}, {A: 1_000, B: 1, C: 4}) == {A: 9, B: 1, C: 4}
+    assert limit_ends(10, {A: 0, B: 0, C: 4}, {A: 1_000, B: 1, C: 4}) == {A: 9, B: 1, C: 4}
 
 
 def test_all_is_taken_where_there_is_less() -> None:
-    assert limited(100, {A: 0, B: 5}, {A: 10, B: 7}) == {A: 10, B: 7}
+    assert limit_ends(100, {A: 0, B: 5}, {A: 10, B: 7}) == {A: 10, B: 7}
 
 
 def test_a_partition_that_was_cut_ends_where_it_ends() -> None:
-    assert limited(10, {A: 50, B: 0}, {A: 20, B: 40}) == {A: 20, B: 10}
+    assert limit_ends(10, {A: 50, B: 0}, {A: 20, B: 40}) == {A: 20, B: 10}
 
 
 @given(
@@ -37,7 +37,7 @@ def test_every_batch_takes_something_and_none_much_more(
 ) -> None:
     starts = {TopicPartition("t", at): start for at, (start, _) in enumerate(partitions)}
     ends = {TopicPartition("t", at): sum(each) for at, each in enumerate(partitions)}
-    taken = limited(most, starts, ends)
+    taken = limit_ends(most, starts, ends)
     assert all(starts[place] <= end <= ends[place] for place, end in taken.items())
     count = sum(taken[place] - starts[place] for place in taken)
     assert count <= most + len(partitions)
@@ -45,15 +45,15 @@ def test_every_batch_takes_something_and_none_much_more(
 
 
 def test_a_batch_waits_for_enough_or_for_long_enough_but_not_the_first() -> None:
-    pace = Pace(least=100, delay_s=60)
-    assert pace.lets_through(1, now_s=5.0)
-    assert not pace.lets_through(99, now_s=64.0)
-    assert pace.lets_through(100, now_s=64.5)
-    assert not pace.lets_through(99, now_s=124.0)
-    assert pace.lets_through(1, now_s=124.5)
+    pace = TriggerDelay(least=100, delay_s=60)
+    assert pace.admits(1, now_s=5.0)
+    assert not pace.admits(99, now_s=64.0)
+    assert pace.admits(100, now_s=64.5)
+    assert not pace.admits(99, now_s=124.0)
+    assert pace.admits(1, now_s=124.5)
 
 
-BOUNDS = {A: Bound(0, 100), B: Bound(10, 100)}
+BOUNDS = {A: OffsetBounds(0, 100), B: OffsetBounds(10, 100)}
 
 
 def between(

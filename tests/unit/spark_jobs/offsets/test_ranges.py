@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.offsets.ranges import OffsetRange, split
+from spark_jobs.offsets.ranges import OffsetRange, split_ranges
 
 RANGES = st.lists(
     st.tuples(st.integers(0, 1_000), st.integers(0, 5_000)).map(lambda it: (it[0], sum(it))),
@@ -16,11 +16,11 @@ RANGES = st.lists(
 
 def test_a_partition_is_a_task_in_order_and_empty_ones_are_none() -> None:
     ranges = [OffsetRange("t", 1, 5, 9), OffsetRange("t", 2, 4, 4), OffsetRange("t", 0, 0, 3)]
-    assert split(ranges) == [OffsetRange("t", 0, 0, 3), OffsetRange("t", 1, 5, 9)]
+    assert split_ranges(ranges) == [OffsetRange("t", 0, 0, 3), OffsetRange("t", 1, 5, 9)]
 
 
 def test_a_range_that_ends_before_it_starts_is_left_out() -> None:
-    assert split([OffsetRange("t", 0, 9, 3)]) == []
+    assert split_ranges([OffsetRange("t", 0, 9, 3)]) == []
 
 
 def test_large_ranges_are_cut_in_proportion_and_small_ones_are_not() -> None:
@@ -30,31 +30,31 @@ def test_large_ranges_are_cut_in_proportion_and_small_ones_are_not() -> None:
         OffsetRange("t", 2, 0, 500),
     ]
     # 10 of 1,510 are no half of a part; the other 5 parts go 1,000 : 500, that is 3.33 : 1.67.
-    sizes = [(each.partition, each.size) for each in split(ranges, min_partitions=6)]
+    sizes = [(each.partition, each.size) for each in split_ranges(ranges, min_partitions=6)]
     assert sizes == [(0, 10), (1, 333), (1, 333), (1, 334), (2, 250), (2, 250)]
 
 
 def test_half_a_part_is_rounded_up() -> None:
     ranges = [OffsetRange("t", 0, 0, 50), OffsetRange("t", 1, 0, 50)]
-    assert len(split(ranges, min_partitions=5)) == 6
+    assert len(split_ranges(ranges, min_partitions=5)) == 6
 
 
 def test_no_task_has_more_than_the_most_and_parts_are_even() -> None:
-    sizes = [each.size for each in split([OffsetRange("t", 0, 7, 17)], max_records=4)]
+    sizes = [each.size for each in split_ranges([OffsetRange("t", 0, 7, 17)], max_records=4)]
     assert sizes == [3, 3, 4]
 
 
 def test_cut_by_the_most_first_and_by_the_least_number_after() -> None:
     ranges = [OffsetRange("t", 0, 0, 100)]
-    assert len(split(ranges, max_records=50, min_partitions=2)) == 2
-    assert len(split(ranges, max_records=50, min_partitions=8)) == 8
+    assert len(split_ranges(ranges, max_records=50, min_partitions=2)) == 2
+    assert len(split_ranges(ranges, max_records=50, min_partitions=8)) == 8
 
 
 @given(RANGES, st.none() | st.integers(1, 40), st.none() | st.integers(1, 900))
 def test_tasks_cover_each_offset_once(
     ranges: list[OffsetRange], least: int | None, most: int | None
 ) -> None:
-    pieces = split(ranges, min_partitions=least, max_records=most)
+    pieces = split_ranges(ranges, min_partitions=least, max_records=most)
     assert all(each.size > 0 for each in pieces)
     assert most is None or all(each.size <= most for each in pieces)
     joined: dict[int, tuple[int, int]] = {}

@@ -8,7 +8,13 @@ from logbroker.client.raw import EARLIEST, LATEST, TopicDescription, TopicPartit
 from spark_jobs.errors import DataLost, InvalidOption
 from spark_jobs.offsets.limits import Assigned, AtOffsets, AtTimes, Choice, Matching, Subscribed
 from spark_jobs.offsets.ranges import Losses, OffsetRange
-from spark_jobs.offsets.resolution import Bound, chosen, resolve, times, within
+from spark_jobs.offsets.resolution import (
+    OffsetBounds,
+    chosen_partitions,
+    clip_range,
+    lookup_times,
+    resolve_offsets,
+)
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 INTERNAL = TopicPartition("__a", 0)
@@ -17,7 +23,7 @@ TOPICS = {
     "b": TopicDescription("b", None, (0,), is_internal=False),
     "__a": TopicDescription("__a", None, (0,), is_internal=True),
 }
-BOUNDS = {A0: Bound(3, 10), A1: Bound(0, 0)}
+BOUNDS = {A0: OffsetBounds(3, 10), A1: OffsetBounds(0, 0)}
 
 
 @pytest.mark.parametrize(
@@ -32,33 +38,33 @@ BOUNDS = {A0: Bound(3, 10), A1: Bound(0, 0)}
     ],
 )
 def test_a_choice_means_these_partitions(choice: Choice, expected: set[TopicPartition]) -> None:
-    assert chosen(choice, TOPICS) == expected
+    assert chosen_partitions(choice, TOPICS) == expected
 
 
 def test_a_limit_for_all_and_one_for_each() -> None:
-    assert resolve(AtOffsets(EARLIEST), BOUNDS, {}) == {A0: 3, A1: 0}
-    assert resolve(AtOffsets(LATEST), BOUNDS, {}) == {A0: 10, A1: 0}
-    assert resolve(AtOffsets({A0: 7, A1: EARLIEST}), BOUNDS, {}) == {A0: 7, A1: 0}
-    assert resolve(AtOffsets({A0: LATEST, A1: 5}), BOUNDS, {}) == {A0: 10, A1: 5}
+    assert resolve_offsets(AtOffsets(EARLIEST), BOUNDS, {}) == {A0: 3, A1: 0}
+    assert resolve_offsets(AtOffsets(LATEST), BOUNDS, {}) == {A0: 10, A1: 0}
+    assert resolve_offsets(AtOffsets({A0: 7, A1: EARLIEST}), BOUNDS, {}) == {A0: 7, A1: 0}
+    assert resolve_offsets(AtOffsets({A0: LATEST, A1: 5}), BOUNDS, {}) == {A0: 10, A1: 5}
 
 
 def test_times_are_looked_up_and_offsets_are_not() -> None:
-    assert times(AtTimes(1_000), BOUNDS) == {A0: 1_000, A1: 1_000}
-    assert times(AtTimes({A0: 5, A1: 6}), BOUNDS) == {A0: 5, A1: 6}
-    assert times(AtOffsets({A0: 5, A1: 6}), BOUNDS) == {}
+    assert lookup_times(AtTimes(1_000), BOUNDS) == {A0: 1_000, A1: 1_000}
+    assert lookup_times(AtTimes({A0: 5, A1: 6}), BOUNDS) == {A0: 5, A1: 6}
+    assert lookup_times(AtOffsets({A0: 5, A1: 6}), BOUNDS) == {}
 
 
 def test_a_time_that_no_record_has_is_the_end_or_refused() -> None:
     found = {A0: 4, A1: None}
-    assert resolve(AtTimes(1_000), BOUNDS, found) == {A0: 4, A1: 0}
-    with pytest.raises(InvalidOption, match=r"a-1 has no record of the time 1000 ms.*=latest"):
-        resolve(AtTimes(1_000, or_latest=False), BOUNDS, found)
+    assert resolve_offsets(AtTimes(1_000), BOUNDS, found) == {A0: 4, A1: 0}
+    with pytest.raises(InvalidOption, match=r"a-1 has no record at time 1000 ms.*=latest"):
+        resolve_offsets(AtTimes(1_000, or_latest=False), BOUNDS, found)
 
 
 @pytest.mark.parametrize("limit", [AtOffsets({A0: 1, B0: 1}), AtTimes({A0: 1, B0: 1})])
 def test_a_limit_for_other_partitions_is_refused(limit: AtOffsets | AtTimes) -> None:
     with pytest.raises(InvalidOption, match=r"missing: a-1; not read: b-0"):
-        times(limit, BOUNDS)
+        lookup_times(limit, BOUNDS)
 
 
 @pytest.mark.parametrize(
@@ -83,12 +89,12 @@ def test_what_is_left_of_a_range(
 ) -> None:
     wanted = OffsetRange("a", 0, *asked)
     allowed = Losses(are_allowed=True)
-    assert within(wanted, BOUNDS[A0], allowed) == OffsetRange("a", 0, *left)
+    assert clip_range(wanted, BOUNDS[A0], allowed) == OffsetRange("a", 0, *left)
     assert allowed.offsets == (0 if lost is None else lost[1] - lost[0])
     strict = Losses(are_allowed=False)
     if lost is None:
-        within(wanted, BOUNDS[A0], strict)
+        clip_range(wanted, BOUNDS[A0], strict)
     else:
         message = rf"a-0 \[{lost[0]}, {lost[1]}\).*offsets \[3, 10\).*failOnDataLoss"
         with pytest.raises(DataLost, match=message):
-            within(wanted, BOUNDS[A0], strict)
+            clip_range(wanted, BOUNDS[A0], strict)

@@ -17,7 +17,7 @@ from spark_jobs.source.options import (
     read_source_options,
     read_stream_options,
 )
-from spark_jobs.source.query.option_values import as_json, from_json
+from spark_jobs.source.query.option_values import offsets_from_json, offsets_to_json
 
 SERVERS = {"kafka.bootstrap.servers": "log:9092"}
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -91,10 +91,10 @@ def test_what_is_no_option_is_refused_with_the_one_that_is_most_like_it() -> Non
         source(**given)
     text = str(refusal.value)
     assert text.startswith(
-        "no options are FAILONDATALOS (failOnDataLoss?), endingOffset (endingOffsets?), "
+        "unknown options: FAILONDATALOS (failOnDataLoss?), endingOffset (endingOffsets?), "
         "sasl.password; allowed are assign, subscribe, "
     )
-    assert text.endswith(", fetchOffset.retryIntervalMs, and a client's properties as kafka.NAME")
+    assert text.endswith(", fetchOffset.retryIntervalMs, and client properties as kafka.NAME")
     assert "secret-1" not in text
 
 
@@ -103,7 +103,7 @@ def test_what_sparks_connector_passes_over_is_passed_over_and_it_is_said(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert source(**{name: "x"}) == source()
-    assert f"{name} means nothing here: assign, subscribe, subscribePattern name" in caplog.text
+    assert f"{name} has no effect: use assign or subscribe or subscribePattern" in caplog.text
 
 
 def test_what_spark_tells_of_a_table_that_is_created_is_no_mistake() -> None:
@@ -122,9 +122,9 @@ def test_which_partitions() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "one of assign, subscribe, subscribePattern .* none"),
-        ({"subscribe": "t", "assign": '{"t":[0]}'}, "here are assign and subscribe"),
-        ({"subscribe": " , "}, "subscribe is ','; allowed are names"),
+        ({}, "exactly one of assign, subscribe, subscribePattern .* none"),
+        ({"subscribe": "t", "assign": '{"t":[0]}'}, "given: assign, subscribe"),
+        ({"subscribe": " , "}, "subscribe is ','; allowed are comma-separated names"),
         ({"subscribePattern": "t("}, r"subscribePattern is 't\('; allowed are regular"),
         ({"subscribePattern": " "}, "subscribePattern is ''"),
         ({"assign": "t"}, "assign is 't'; allowed are JSON"),
@@ -144,9 +144,9 @@ def test_no_partitions_or_two_ways_to_name_them(options: dict[str, str], message
     [
         ("failOnDataLoss", "no", "true and false"),
         ("includeHeaders", "1", "true and false"),
-        ("minPartitions", "0", "integers from 1 up"),
-        ("maxRecordsPerPartition", "many", "integers from 1 up"),
-        ("kafkaConsumer.pollTimeoutMs", "10s", "integers from 1 up"),
+        ("minPartitions", "0", "integers from 1"),
+        ("maxRecordsPerPartition", "many", "integers from 1"),
+        ("kafkaConsumer.pollTimeoutMs", "10s", "integers from 1"),
         ("kafka.isolation.level", "serializable", "read_uncommitted and read_committed"),
     ],
 )
@@ -221,11 +221,11 @@ def test_where_a_start_is_too_late_is_what_the_strategy_says() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"startingOffsets": "latest"}, "startingOffsets is, or has, latest"),
-        ({"startingOffsets": '{"t":{"0":-1}}'}, "startingOffsets is, or has, latest"),
-        ({"endingOffsets": "earliest"}, "endingOffsets is, or has, earliest"),
-        ({"endingOffsets": '{"t":{"0":-2}}'}, "endingOffsets is, or has, earliest"),
-        ({"startingOffsets": '{"t":{"0":-3}}'}, "allowed are JSON .* -2 for the first"),
+        ({"startingOffsets": "latest"}, "startingOffsets is or has latest"),
+        ({"startingOffsets": '{"t":{"0":-1}}'}, "startingOffsets is or has latest"),
+        ({"endingOffsets": "earliest"}, "endingOffsets is or has earliest"),
+        ({"endingOffsets": '{"t":{"0":-2}}'}, "endingOffsets is or has earliest"),
+        ({"startingOffsets": '{"t":{"0":-3}}'}, "allowed are JSON .* -2 \\(earliest"),
         ({"startingOffsets": "first"}, "startingOffsets is 'first'; allowed are JSON"),
         ({"startingOffsets": '{"t":{"x":1}}'}, "startingOffsets is"),
         ({"startingOffsets": '{"t":{"0":true}}'}, "startingOffsets is"),
@@ -238,7 +238,7 @@ def test_where_a_start_is_too_late_is_what_the_strategy_says() -> None:
         ),
         (
             {"startingOffsets": '{"t":{"0":5}}', "endingOffsets": '{"t":{"0":4}}'},
-            "startingOffsets is 5 for t-0; allowed are numbers up to endingOffsets, which is 4",
+            "startingOffsets is 5 for t-0; allowed are numbers up to endingOffsets, 4",
         ),
         (
             {
@@ -259,13 +259,13 @@ def test_a_batch_says_that_options_of_streams_mean_nothing(
 ) -> None:
     with caplog.at_level(logging.WARNING):
         read_batch_options({"maxoffsetspertrigger": "10"})
-    assert "maxOffsetsPerTrigger means nothing for a batch" in caplog.text
+    assert "maxOffsetsPerTrigger has no effect on a batch" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        *[({name: text}, f"{name} is for batches") for name, (text, _) in END.items()],
+        *[({name: text}, f"{name} is only for batches") for name, (text, _) in END.items()],
         (
             {"minOffsetsPerTrigger": "11", "maxOffsetsPerTrigger": "10"},
             "minOffsetsPerTrigger is 11; allowed are numbers up to maxOffsetsPerTrigger",
@@ -289,6 +289,6 @@ def test_how_long_a_batch_waits_for_more(text: str, seconds: float) -> None:
 
 def test_offsets_in_a_checkpoint_are_written_by_topic_and_number() -> None:
     offsets = {TopicPartition("t", 10): 3, TopicPartition("t", 9): 2, TopicPartition("a", 0): 1}
-    assert as_json(offsets) == {"a": {"0": 1}, "t": {"9": 2, "10": 3}}
-    assert list(as_json(offsets)["t"]) == ["9", "10"]
-    assert from_json(as_json(offsets)) == offsets
+    assert offsets_to_json(offsets) == {"a": {"0": 1}, "t": {"9": 2, "10": 3}}
+    assert list(offsets_to_json(offsets)["t"]) == ["9", "10"]
+    assert offsets_from_json(offsets_to_json(offsets)) == offsets

@@ -45,13 +45,13 @@ def test_a_relative_path_begins_where_the_job_was_started(
 
 @pytest.mark.parametrize("folder", ["", "file:", "file://server/lake", "/lake/../a", "/lake\n"])
 def test_what_names_no_folder_is_refused(folder: str) -> None:
-    with pytest.raises(InvalidOption, match=r"names|goes up"):
+    with pytest.raises(InvalidOption, match=r"not a folder|has a host|contains"):
         open_store(folder)
 
 
 @pytest.mark.parametrize("rest", ["/lake", "a:1", "a:1/", "a:1/lake/../records", "a:1/lake//b"])
 def test_what_names_no_folder_of_hdfs_is_refused(rest: str) -> None:
-    with pytest.raises(InvalidOption, match="names no folder"):
+    with pytest.raises(InvalidOption, match="is not a folder"):
         open_store(f"hdfs://{rest}")
 
 

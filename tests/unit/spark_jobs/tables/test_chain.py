@@ -107,7 +107,7 @@ def test_checkpoints_say_what_the_commits_say(long_table: str, version: int) -> 
             files |= {file.path: file.records for file in commit.added}
             for path in commit.removed:
                 del files[path]
-    snapshot = table.at(version)
+    snapshot = table.snapshot_at(version)
     assert snapshot.position == position
     assert {file.path: file.records for file in snapshot.files} == files
     assert snapshot.checkpoint == version // 100 * 100

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from spark_jobs.errors import NewerTable
 from spark_jobs.tables.manifest import Commit, DataFile, Snapshot
 from spark_jobs.tables.manifest_json import (
-    Malformed,
+    MalformedManifest,
     read_checkpoint,
     read_commit,
     write_checkpoint,
@@ -96,25 +96,25 @@ def test_a_checkpoint_is_read_as_it_was_written(
 
 def test_a_manifest_that_was_cut_does_not_parse() -> None:
     for end in range(len(MANIFEST)):
-        with pytest.raises(Malformed):
+        with pytest.raises(MalformedManifest):
             read_commit(MANIFEST[:end], 7)
 
 
 def test_a_manifest_that_is_nested_without_end_does_not_parse() -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedManifest):
         read_commit(b"[" * 100_000, 7)
 
 
 @pytest.mark.parametrize("name", sorted(json.loads(MANIFEST)))
 def test_nothing_may_be_missing_or_of_another_kind(name: str) -> None:
     for value in (..., None, True, "text" if name not in {"kind", "run", "code_version"} else 1):
-        with pytest.raises(Malformed, match=name):
+        with pytest.raises(MalformedManifest, match=name):
             read_commit(changed(**{name: value}), 7)
 
 
 @pytest.mark.parametrize("path", ["../7/a.parquet", "/etc/passwd", "data/../../a", "", "a//b"])
 def test_a_path_that_leads_out_of_the_table_is_not_followed(path: str) -> None:
-    with pytest.raises(Malformed, match="path"):
+    with pytest.raises(MalformedManifest, match="path"):
         read_commit(changed(added=[{"path": path, "records": 3, "bytes": 1}]), 7)
 
 
@@ -123,7 +123,7 @@ def test_a_path_that_leads_out_of_the_table_is_not_followed(path: str) -> None:
     [{}, 1, {"path": "data/a", "records": 3}, {"path": "data/a", "records": 3, "bytes": 1.5}],
 )
 def test_what_is_no_file_is_not_taken_for_one(file: Any) -> None:
-    with pytest.raises(Malformed, match="file"):
+    with pytest.raises(MalformedManifest, match="file"):
         read_commit(changed(added=[file]), 7)
 
 
@@ -131,13 +131,13 @@ def test_what_is_no_file_is_not_taken_for_one(file: Any) -> None:
     "changes", [{"version": 8}, {"parent": 5}, {"records": 4}, {"removed": [1]}], ids=str
 )
 def test_a_manifest_that_contradicts_itself_or_its_name_is_refused(changes: Any) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedManifest):
         read_commit(changed(**changes), 7)
 
 
 def test_a_newer_format_is_refused_by_its_number() -> None:
     newer = changed(format=2, version=..., added={"of": "another kind"})
-    with pytest.raises(NewerTable, match="format is 2, and this program reads up to 1"):
+    with pytest.raises(NewerTable, match="format is 2; this program reads formats up to 1"):
         read_commit(newer, 7)
     with pytest.raises(NewerTable, match="format is 2"):
         read_checkpoint(newer, 7)

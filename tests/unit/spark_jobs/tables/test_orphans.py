@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.errors import InvalidOption, RunSuperseded
-from spark_jobs.tables import Collected, Snapshot, Table, open_table
+from spark_jobs.tables import DeletedOrphans, Snapshot, Table, open_table
 from tests.support.processes.killed_children import ends_when_killed_at_line
 from tests.support.spark.table_runs import compact, load, paths, stored_paths, wrote
 
@@ -33,11 +33,11 @@ def yes(_head: Snapshot) -> bool:
 
 def test_files_of_a_dead_run_go_and_those_of_the_table_stay(table: Table) -> None:
     load(table, 3)
-    run = table.new_run()
+    run = table.new_run("load")
     wrote(table, run, "dead")
     wrote(table, run, "too")
     age(table, 2 * HOUR_S)
-    assert table.collect_orphans(HOUR_S) == Collected(runs=1, files=2, bytes=7)
+    assert table.delete_orphans(HOUR_S) == DeletedOrphans(runs=1, files=2, bytes=7)
     assert stored_paths(table) == paths(table.head())
     assert table.head().records == 3
     assert not table.store.folders(run.folder)
@@ -46,17 +46,17 @@ def test_files_of_a_dead_run_go_and_those_of_the_table_stay(table: Table) -> Non
 
 def test_where_there_is_nothing_to_collect_nothing_is_committed(table: Table) -> None:
     load(table, 3)
-    assert table.collect_orphans(0.0) == Collected(0, 0, 0)
+    assert table.delete_orphans(0.0) == DeletedOrphans(0, 0, 0)
     assert table.head().version == 1
 
 
 def test_a_run_that_still_writes_is_left_alone(table: Table) -> None:
-    run = table.new_run()
+    run = table.new_run("load")
     wrote(table, run, "first")
     age(table, 2 * HOUR_S)
     added = [wrote(table, run, "second")]
-    assert table.collect_orphans(HOUR_S).files == 0
-    assert table.commit(table.head(), kind="load", run=run, position={"end": 1}, added=added) == 1
+    assert table.delete_orphans(HOUR_S).files == 0
+    assert table.commit(table.head(), run=run, position={"end": 1}, added=added) == 1
 
 
 @pytest.mark.parametrize("written_again", [False, True])
@@ -66,22 +66,22 @@ def test_a_run_that_was_taken_for_dead_cannot_commit(
 ) -> None:
     load(table, 3)
     base = table.head()
-    run = table.new_run()
+    run = table.new_run("load")
     added = [wrote(table, run)]
-    assert table.collect_orphans(0.0).files == 1
+    assert table.delete_orphans(0.0).files == 1
     if written_again:
         wrote(table, run)
     if begins_again:
         base = table.head()
-    with pytest.raises(RunSuperseded, match="version 2 gave it up as dead"):
-        table.commit(base, kind="load", run=run, position={"end": 9}, added=added, may_rebase=yes)
+    with pytest.raises(RunSuperseded, match="version 2 abandoned it"):
+        table.commit(base, run=run, position={"end": 9}, added=added, may_rebase=yes)
     assert table.head().position == {"end": 3}
 
 
 def test_a_collection_is_in_nobodys_way(table: Table) -> None:
     base = table.head()
-    wrote(table, table.new_run())
-    table.collect_orphans(0.0)
+    wrote(table, table.new_run("load"))
+    table.delete_orphans(0.0)
     load(table, 3, base)
     assert [commit.kind for commit in table.commits()] == ["collect", "load"]
     assert table.head().position == {"end": 3}
@@ -93,7 +93,7 @@ def test_what_was_replaced_stays_for_those_who_began_to_read_before(table: Table
     before = table.head()
     compact(table, paths(before))
     age(table, 2 * HOUR_S)
-    assert table.collect_orphans(HOUR_S, keep_s=HOUR_S).files == 0
+    assert table.delete_orphans(HOUR_S, keep_s=HOUR_S).files == 0
     assert paths(before) <= stored_paths(table)
 
 
@@ -107,22 +107,22 @@ def test_what_was_replaced_long_ago_goes_and_its_versions_with_it(
     now_s = time.time()
     monkeypatch.setattr("time.time", lambda: now_s + 2 * HOUR_S)
     load(table, 9)
-    assert table.collect_orphans(HOUR_S, keep_s=HOUR_S).files == 3
+    assert table.delete_orphans(HOUR_S, keep_s=HOUR_S).files == 3
     head = table.head()
     assert stored_paths(table) == paths(head)
     # Version 4 was the head an hour ago.
     assert head.oldest == 4
-    assert paths(table.at(4)) <= stored_paths(table)
-    assert not paths(table.at(3)) <= stored_paths(table)
+    assert paths(table.snapshot_at(4)) <= stored_paths(table)
+    assert not paths(table.snapshot_at(3)) <= stored_paths(table)
 
 
 def test_a_stray_file_of_a_run_that_has_committed_goes_alone(table: Table) -> None:
-    run = table.new_run()
+    run = table.new_run("load")
     added = [wrote(table, run, "named", 2)]
     stray = wrote(table, run, "stray")
-    table.commit(table.head(), kind="load", run=run, position={"end": 2}, added=added)
+    table.commit(table.head(), run=run, position={"end": 2}, added=added)
     age(table, 2 * HOUR_S)
-    assert table.collect_orphans(HOUR_S) == Collected(runs=1, files=1, bytes=5)
+    assert table.delete_orphans(HOUR_S) == DeletedOrphans(runs=1, files=1, bytes=5)
     assert stray.path not in stored_paths(table)
     assert paths(table.head()) == stored_paths(table)
 
@@ -135,7 +135,7 @@ def test_temporary_files_of_that_age_are_swept_and_younger_ones_are_not(table: T
     age(table, 2 * HOUR_S, "_commits")
     table.store.delete(f"_commits/{hundred}/.young.tmp")
     table.store.create_if_absent(f"_commits/{hundred}/.young.tmp", b"half a mani")
-    assert table.collect_orphans(HOUR_S) == Collected(runs=0, files=1, bytes=11)
+    assert table.delete_orphans(HOUR_S) == DeletedOrphans(runs=0, files=1, bytes=11)
     assert [file.path for file in table.store.list("_commits") if ".tmp" in file.path] == [
         f"_commits/{hundred}/.young.tmp"
     ]
@@ -145,7 +145,7 @@ def test_temporary_files_of_that_age_are_swept_and_younger_ones_are_not(table: T
 def test_what_is_not_of_a_run_is_nobodys_business(table: Table) -> None:
     for path in ("data/notes.txt", "data/run=mine/a.parquet", "data/other/a.parquet"):
         table.store.create_if_absent(path, b"kept")
-    assert table.collect_orphans(0.0).files == 0
+    assert table.delete_orphans(0.0).files == 0
     assert len(stored_paths(table)) == 3
 
 
@@ -155,16 +155,16 @@ def test_killed_anywhere_a_collection_takes_nothing_of_the_table(tmp_path: Path)
     for number in itertools.count():
         table = open_table(str(tmp_path / str(number)))
         load(table, 3)
-        dead = table.new_run()
+        dead = table.new_run("load")
         wrote(table, dead, "a")
         wrote(table, dead, "b")
         ended = ends_when_killed_at_line(
-            number, "spark_jobs/tables/orphans", partial(table.collect_orphans, 0.0)
+            number, "spark_jobs/tables/orphans", partial(table.delete_orphans, 0.0)
         )
         again = open_table(table.store.uri)
         assert paths(again.head()) <= stored_paths(again)
         assert again.head().position == {"end": 3}
-        again.collect_orphans(0.0)
+        again.delete_orphans(0.0)
         assert stored_paths(again) == paths(again.head())
         if ended:
             break
@@ -176,9 +176,9 @@ def test_of_versions_whose_files_are_gone_readers_are_told(
 ) -> None:
     load(table, 3)
     compact(table, paths(table.head()))
-    table.collect_orphans(0.0, keep_s=0.0)
+    table.delete_orphans(0.0, keep_s=0.0)
     assert table.head().oldest == 2
     with pytest.raises(InvalidOption, match="version is 1; allowed are 2 to 3"):
-        table.readable(1)
-    assert table.readable(2).records == 3
-    assert table.readable(None) == table.head()
+        table.readable_snapshot(1)
+    assert table.readable_snapshot(2).records == 3
+    assert table.readable_snapshot(None) == table.head()

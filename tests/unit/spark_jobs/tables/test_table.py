@@ -30,11 +30,11 @@ def test_a_table_that_nobody_has_made_is_empty(table: Table, tmp_path: Path) -> 
 
 
 def test_files_and_position_become_visible_together(table: Table) -> None:
-    run = table.new_run()
+    run = table.new_run("load")
     added = [wrote(table, run, "a", 3), wrote(table, run, "b", 4)]
     assert open_table(table.store.uri).head() == Snapshot()
     version = table.commit(
-        table.head(), kind="load", run=run, position={"end": 7}, added=added, report={"lost": 1}
+        table.head(), run=run, position={"end": 7}, added=added, report={"lost": 1}
     )
     head = open_table(table.store.uri).head()
     assert (version, head.version, head.records) == (1, 1, 7)
@@ -52,11 +52,11 @@ def test_files_and_position_become_visible_together(table: Table) -> None:
 
 
 def test_a_try_of_the_folder_leaves_no_file(table: Table) -> None:
-    run = table.new_run()
-    table.try_folder(run)
+    run = table.new_run("load")
+    table.check_writable(run)
     assert stored_paths(table) == set()
     added = [wrote(table, run)]
-    table.commit(table.head(), kind="load", run=run, position={"end": 1}, added=added)
+    table.commit(table.head(), run=run, position={"end": 1}, added=added)
     assert table.head().files == tuple(added)
 
 
@@ -106,7 +106,7 @@ def test_of_two_compactions_of_the_same_files_the_second_is_refused(table: Table
     base = table.head()
     first, second, third = (file.path for file in base.files)
     compact(table, [first, second], base)
-    with pytest.raises(RunSuperseded, match=f"removed {second} as well"):
+    with pytest.raises(RunSuperseded, match=f"also removed {second}"):
         compact(table, [second, third], base, may_rebase=yes)
     compact(table, [third], base, may_rebase=yes)
     assert table.head().records == 9
@@ -122,7 +122,7 @@ def test_who_is_asked_whether_it_fits_is_shown_the_head_and_may_say_no(table: Ta
         shown.append(head)
         return False
 
-    with pytest.raises(RunSuperseded, match="does not fit on version 2"):
+    with pytest.raises(RunSuperseded, match="conflicts with version 2"):
         compact(table, paths(base), base, may_rebase=no)
     assert shown == [table.head()]
 
@@ -132,11 +132,11 @@ def test_an_older_version_is_what_it_was(table: Table) -> None:
     before = table.head()
     load(table, 6)
     compact(table, paths(table.head()))
-    assert table.at(1) == before
-    assert table.at(0) == Snapshot()
+    assert table.snapshot_at(1) == before
+    assert table.snapshot_at(0) == Snapshot()
     assert [commit.kind for commit in table.commits(after=1)] == ["load", "compact"]
     with pytest.raises(InvalidOption, match="no version 4 yet"):
-        table.at(4)
+        table.snapshot_at(4)
 
 
 def test_who_asks_again_sees_what_others_have_committed(table: Table) -> None:
@@ -144,23 +144,22 @@ def test_who_asks_again_sees_what_others_have_committed(table: Table) -> None:
     for end in range(1, 5):
         load(other, end)
         assert table.head() == other.head() == open_table(table.store.uri).head()
-        assert table.at(1).position == {"end": 1}
+        assert table.snapshot_at(1).position == {"end": 1}
 
 
 def test_a_file_that_who_commits_does_not_see_is_refused(table: Table) -> None:
-    run = table.new_run()
+    run = table.new_run("load")
     added = [wrote(table, run)]
     table.store.delete(added[0].path)
-    with pytest.raises(UnsupportedStorage, match="every machine of the cluster"):
-        table.commit(table.head(), kind="load", run=run, position={"end": 1}, added=added)
+    with pytest.raises(UnsupportedStorage, match="all machines must share this folder"):
+        table.commit(table.head(), run=run, position={"end": 1}, added=added)
     longer = [wrote(table, run)._replace(bytes=2)]
     with pytest.raises(UnsupportedStorage, match="does not see the 2 bytes"):
-        table.commit(table.head(), kind="load", run=run, position={"end": 1}, added=longer)
-    twice = [wrote(table, table.new_run())] * 2
+        table.commit(table.head(), run=run, position={"end": 1}, added=longer)
+    twice = [wrote(table, table.new_run("load"))] * 2
     with pytest.raises(UnsupportedStorage, match="does not see"):
         table.commit(
             table.head(),
-            kind="load",
             run=run._replace(folder=twice[0].path.rpartition("/")[0]),
             position={"end": 1},
             added=twice,
@@ -196,7 +195,7 @@ def test_a_commit_that_does_not_fit_on_the_one_before_names_its_file(table: Tabl
     load(table, 2)
     twice = Path(table.store.url(manifest_path(1)).removeprefix("file://")).read_text()
     file = spoil(table, 2, twice.replace('"version":1,"parent":0', '"version":2,"parent":1'))
-    with pytest.raises(CorruptTable, match=f"{file}.*which the table has"):
+    with pytest.raises(CorruptTable, match=f"{file}.*which is already in the table"):
         open_table(table.store.uri).head()
 
 

@@ -81,9 +81,9 @@ def test_every_image_is_a_png_in_the_folder_and_has_a_text_for_who_cannot_see_it
         assert content.startswith(b"\x89PNG\r\n\x1a\n")
         assert struct.unpack(">II", content[16:24]) == (1_200, 540)
     events, delays = (str(each["alt"]) for each in page.of("img"))
-    assert "Most were owed at 08:00: 1,400." in events
-    assert "Most were not delivered live at 21:00: 2." in events
-    assert "Slowest at 21:00: 95 % within 4.2 s." in delays
+    assert "Most events: 08:00 with 1,400." in events
+    assert "Most undelivered: 21:00 with 2." in events
+    assert "Slowest: 21:00 with a p95 of 4.2 s." in delays
 
 
 def test_plots_of_dark_pages_differ_from_those_of_light_ones(folder: Path) -> None:
@@ -106,9 +106,9 @@ def test_nothing_is_fetched_from_elsewhere(folder: Path) -> None:
 def test_the_figures_stand_on_the_page(page: Page) -> None:
     start = page.texts.index("The day")
     assert page.texts[start + 1 : start + 10] == [
-        *("owed", "1,500", "different events"),
+        *("events", "1,500", "unique"),
         *("delivered", "1,498", "99.87 %; live"),
-        *("failed", "2", "0.13 %; given up after all attempts"),
+        *("failed", "2", "0.13 %; all attempts failed"),
     ]
     assert any("3 records could not be read" in text for text in page.texts)
     assert any("/tables/raw, version 7" in text for text in page.texts)
@@ -127,8 +127,8 @@ def test_a_day_without_events_has_a_page_too(tmp_path: Path) -> None:
     assert "Everything was delivered live." in page.texts
     assert not any("could not be read" in text for text in page.texts)
     assert [each["alt"] for each in page.of("img")] == [
-        "Events by hour: none.",
-        "Delays by hour: nothing was delivered live.",
+        "No events.",
+        "No delays: nothing was delivered live.",
     ]
 
 

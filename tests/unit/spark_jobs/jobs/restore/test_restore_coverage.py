@@ -9,12 +9,18 @@ import pytest
 
 from app.api.models.restorations import Missing
 from spark_jobs.jobs.load_position import write_position
-from spark_jobs.jobs.restore.archive import Bounds
-from spark_jobs.jobs.restore.coverage import DISORDER_MS, Coverage, Gap, coverage, in_words
-from spark_jobs.jobs.restore.job import unneeded
-from spark_jobs.jobs.restore.records import Record, headers_to_publish
-from spark_jobs.jobs.restore.service import Awaited, Work
+from spark_jobs.jobs.restore.coverage import (
+    DISORDER_MS,
+    Coverage,
+    Gap,
+    describe_gaps,
+    read_coverage,
+)
+from spark_jobs.jobs.restore.job import deletable_offsets
+from spark_jobs.jobs.restore.records import ArchivedRecord, archive_headers
+from spark_jobs.jobs.restore.service import PendingRestore, RestoreQueue
 from spark_jobs.log.planning import TopicPosition
+from spark_jobs.offsets.resolution import OffsetBounds
 from spark_jobs.tables import Commit, DataFile
 
 TOPIC = "delivery_log"
@@ -49,11 +55,11 @@ def loaded(
 
 
 def of(*commits: Commit) -> Coverage:
-    return coverage(commits, TOPIC)[3]
+    return read_coverage(commits, TOPIC)[3]
 
 
 def gaps(covered: Coverage, start_hour: int, below: int) -> list[tuple[int, int | None]]:
-    found = covered.lacking(start_hour * HOUR_MS, below)
+    found = covered.gaps_in_window(start_hour * HOUR_MS, below)
     return [(gap.start, gap.end) for gap in found]
 
 
@@ -67,7 +73,7 @@ def test_a_table_that_has_all_lacks_nothing_until_what_is_not_loaded_yet() -> No
     assert (covered.begin, covered.end) == (0, 150)
     assert gaps(covered, 1, 150) == []
     assert gaps(covered, 1, 151) == [(150, None)]
-    assert coverage([loaded(1, 1)], "events") == {}
+    assert read_coverage([loaded(1, 1)], "events") == {}
 
 
 def test_what_is_lost_is_lacking_unless_it_was_older_or_came_later() -> None:
@@ -83,11 +89,11 @@ def test_what_is_lost_is_lacking_unless_it_was_older_or_came_later() -> None:
     assert gaps(covered, 5, 200) == [(0, 40)]
     assert gaps(covered, 14, 400) == []
     assert gaps(covered, 14 - DISORDER_MS // HOUR_MS, 400) == [(200, 300)]
-    text = in_words(covered.lacking(0, 500), "delivery_log-3", 500)
+    text = describe_gaps(covered.gaps_in_window(0, 500), "delivery_log-3", 500)
     assert text == (
-        "delivery_log-3 from offset 0 to 40: the table begins behind them; "
-        "delivery_log-3 from offset 200 to 300: they were deleted before they were loaded; "
-        "delivery_log-3 from offset 400 to 500: they are not loaded yet"
+        "delivery_log-3 from offset 0 to 40: before the first loaded offset; "
+        "delivery_log-3 from offset 200 to 300: deleted before they were loaded; "
+        "delivery_log-3 from offset 400 to 500: not loaded yet"
     )
 
 
@@ -114,7 +120,7 @@ def test_late_records_behind_a_gap_do_not_say_that_all_in_it_was_older(late: Dat
 
 def test_where_the_log_was_younger_already_old_records_say_nothing() -> None:
     covered = of(loaded(1, 100, file(0, 100, 11)), loaded(2, 500, file(200, 500, 3)))
-    covered.missing.append(Gap(100, 200, "they were deleted before they were loaded"))
+    covered.missing.append(Gap(100, 200, "deleted before they were loaded"))
     assert gaps(covered, 10, 200) == [(100, 200)]
     assert gaps(covered, 10, 299) == [(100, 200)]
     assert gaps(covered, 10, 300) == []
@@ -122,11 +128,9 @@ def test_where_the_log_was_younger_already_old_records_say_nothing() -> None:
 
 def test_of_many_gaps_so_many_are_told_as_the_service_takes() -> None:
     far = 2**62
-    many = [
-        Gap(far + n, far + n + 1, "they were deleted before they were loaded") for n in range(40)
-    ]
-    text = in_words(many, "delivery_log-2147483647", far + 40)
-    assert text.endswith(f"to {far + 10}: they were deleted before they were loaded; and 30 more")
+    many = [Gap(far + n, far + n + 1, "deleted before they were loaded") for n in range(40)]
+    text = describe_gaps(many, "delivery_log-2147483647", far + 40)
+    assert text.endswith(f"to {far + 10}: deleted before they were loaded; and 30 more")
     Missing(missing=text)
 
 
@@ -155,22 +159,24 @@ def test_a_topic_that_was_made_anew_has_nothing_of_before() -> None:
 def test_a_record_keeps_its_headers_and_is_known_by_the_id_that_it_had(
     headers: list[tuple[str, bytes | None]], published: list[tuple[str, bytes | None]]
 ) -> None:
-    assert headers_to_publish(Record(17, 0, b"", headers), "delivery_log-3") == published
+    assert archive_headers(ArchivedRecord(17, 0, b"", headers), "delivery_log-3") == published
 
 
-def awaited(replay_id: str, partition: int) -> Awaited:
-    return Awaited(replay_id, "wh", 0, 1, partition, 9, None)
+def awaited(replay_id: str, partition: int) -> PendingRestore:
+    return PendingRestore(replay_id, "wh", 0, 1, partition, 9, None)
 
 
 def test_only_what_nobody_needs_or_works_on_is_deleted() -> None:
-    held = {partition: Bounds(10, 100) for partition in range(6)} | {6: Bounds(100, 100)}
-    work = Work(
-        awaited=(awaited("rpl_missing", 2), awaited("rpl_waits", 3)),
+    held = {partition: OffsetBounds(10, 100) for partition in range(6)} | {
+        6: OffsetBounds(100, 100)
+    }
+    work = RestoreQueue(
+        pending=(awaited("rpl_missing", 2), awaited("rpl_waits", 3)),
         further_partitions=frozenset({5}),
         needed={1: 40, 2: 10, 4: 500},
     )
-    assert unneeded(held, work, frozenset({"rpl_missing"})) == {0: 100, 1: 40, 4: 100}
+    assert deletable_offsets(held, work, frozenset({"rpl_missing"})) == {0: 100, 1: 40, 4: 100}
     # Who has not seen that a window is missing leaves it to others.
     alone = replace(work, needed={})
-    assert 2 not in unneeded(held, alone, frozenset())
-    assert unneeded(held, alone, frozenset({"rpl_missing"}))[2] == 100
+    assert 2 not in deletable_offsets(held, alone, frozenset())
+    assert deletable_offsets(held, alone, frozenset({"rpl_missing"}))[2] == 100

@@ -53,6 +53,6 @@ def test_what_cannot_be_sent_is_refused_and_not_repeated(url: str, key: str) -> 
 def test_another_server_is_not_taken_for_the_service(other_server: str) -> None:
     with (
         ReplayService(other_server, "k") as service,
-        pytest.raises(RefusedByService, match="is no Rewind API"),
+        pytest.raises(RefusedByService, match="is not a Rewind API"),
     ):
-        service.work()
+        service.fetch_queue()

@@ -79,7 +79,7 @@ def test_a_header_counts_before_the_member() -> None:
 def test_what_cannot_be_counted_keeps_its_place_and_value() -> None:
     good, bad = counted((0, b"paid", b"{}"), (1, None, b"garbage"))
     assert good["reason"] is None
-    assert bad.pop("reason").startswith("no header event-type, and no JSON")
+    assert bad.pop("reason").startswith("no header event-type, and value is not JSON")
     assert bad == {
         "timestamp": NOON + timedelta(seconds=1),
         "eventType": None,

@@ -35,5 +35,5 @@ def test_a_property_that_the_client_does_not_know_is_refused() -> None:
 
 def test_what_the_log_does_not_acknowledge_is_a_failure() -> None:
     nowhere = {"bootstrap.servers": "127.0.0.1:1", "delivery.timeout.ms": "200", "linger.ms": "0"}
-    with pytest.raises(SourceFailed, match="1 counts are not in counts"):
+    with pytest.raises(SourceFailed, match="1 counts were not published to counts"):
         publish_all([record(START_MS, "order.paid", 7, 60)], "counts", nowhere)

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 
 from logbroker.client.raw import TopicPartition
 from spark_jobs.offsets.ranges import OffsetRange
-from spark_jobs.source.query.filters import narrowing
+from spark_jobs.source.query.filters import parse_filters
 
 RANGES = [OffsetRange("a", 0, 0, 100), OffsetRange("a", 1, 50, 60), OffsetRange("b", 0, 10, 20)]
 TIME = datetime(2026, 11, 21, 12, 0, 0, 123_456, tzinfo=UTC)
@@ -28,7 +28,7 @@ TIME_MS = 1_795_262_400_123
 
 
 def left(*filters: Filter) -> list[tuple[str, int, int, int]]:
-    ranges = narrowing(filters).narrow(RANGES, {})
+    ranges = parse_filters(filters).narrow(RANGES, {})
     return [(each.topic, each.partition, each.start, each.end) for each in ranges if each.size > 0]
 
 
@@ -49,14 +49,16 @@ def test_offsets_are_cut() -> None:
 
 def test_a_least_time_is_looked_up_and_a_greatest_is_not() -> None:
     earlier = datetime(2026, 1, 1, tzinfo=UTC)
-    narrow = narrowing([GreaterThan(("timestamp",), TIME), GreaterThan(("timestamp",), earlier)])
-    times = narrow.times(RANGES)
+    narrow = parse_filters(
+        [GreaterThan(("timestamp",), TIME), GreaterThan(("timestamp",), earlier)]
+    )
+    lookup_times = narrow.lookup_times(RANGES)
     places = [TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)]
-    assert times == dict.fromkeys(places, TIME_MS)
+    assert lookup_times == dict.fromkeys(places, TIME_MS)
     found: dict[TopicPartition, int | None] = {places[0]: 30, places[1]: None, places[2]: 3}
     ranges = narrow.narrow(RANGES, found)
     assert [(each.start, each.end) for each in ranges if each.size > 0] == [(30, 100), (10, 20)]
-    assert narrowing([LessThan(("timestamp",), TIME)]).times(RANGES) == {}
+    assert parse_filters([LessThan(("timestamp",), TIME)]).lookup_times(RANGES) == {}
 
 
 @pytest.mark.parametrize(
@@ -68,13 +70,13 @@ def test_a_least_time_is_looked_up_and_a_greatest_is_not() -> None:
         EqualTo(("partition",), "1"),
         In(("offset",), (50, None)),
         EqualTo(("timestamp",), TIME.replace(tzinfo=None)),
-        # Brokers take negative times for the first and the last offset.
+        # Brokers take negative lookup_times for the first and the last offset.
         GreaterThan(("timestamp",), datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)),
     ],
 )
 def test_what_tells_nothing_leaves_everything(useless: Filter) -> None:
-    narrow = narrowing([useless])
-    assert narrow.times(RANGES) == {}
+    narrow = parse_filters([useless])
+    assert narrow.lookup_times(RANGES) == {}
     assert narrow.narrow(RANGES, {}) == RANGES
 
 
@@ -97,7 +99,9 @@ def test_no_record_that_passes_is_left_out(data: st.DataObject) -> None:
         column = data.draw(st.sampled_from(["partition", "offset"]))
         value = data.draw(st.tuples(numbers, numbers) if kind is In else numbers)
         filters.append((kind, column, value))
-    kept = narrowing([kind((column,), value) for kind, column, value in filters]).narrow(RANGES, {})
+    kept = parse_filters([kind((column,), value) for kind, column, value in filters]).narrow(
+        RANGES, {}
+    )
     read = {(each.topic, each.partition, at) for each in kept for at in range(each.start, each.end)}
     for each in RANGES:
         for at in range(each.start, each.end):
