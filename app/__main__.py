@@ -1,4 +1,4 @@
-"""`python -m app` is the `rewind` command."""
+"""`python -m app` runs the `rewind` command."""
 
 from app.cli import main
 

@@ -1,4 +1,4 @@
-"""The `rewind` command: one verb, one subcommand; stdout is data, stderr is talk."""
+"""The `rewind` command with its subcommands. Data goes to stdout, messages to stderr."""
 
 import atexit
 import gc
@@ -12,28 +12,27 @@ from logbroker.lazy_group import LazyCommand, LazyGroup
 COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "up": LazyCommand(
         "app.cli.up:up",
-        "Run brokers, API, live path and worker until Ctrl-C; the data stays in the data "
-        "directory.",
+        "Run brokers, API, live path and worker until Ctrl-C. Data is kept in the data directory.",
     ),
     "demo": LazyCommand(
         "app.cli.demo:demo",
-        "Run an end-to-end demo on this machine; exit 0 only if the proof holds.",
+        "Run an end-to-end demo; exit 0 if every event was delivered exactly once.",
     ),
     "api": LazyCommand(
         "app.cli.servers:api",
-        "Serve the HTTP API, and the operators' console at /console, until SIGTERM or Ctrl-C.",
+        "Serve the HTTP API, and the console at /console, until SIGTERM or Ctrl-C.",
     ),
     "worker": LazyCommand(
         "app.cli.servers:worker",
-        "Run replays until SIGTERM or Ctrl-C; other workers take over unfinished ones.",
+        "Run replays until SIGTERM or Ctrl-C. Other workers take over unfinished ones.",
     ),
     "live": LazyCommand(
         "app.cli.servers:live",
-        "Match events against the rules and deliver them, until SIGTERM or Ctrl-C.",
+        "Match events with rules and deliver them, until SIGTERM or Ctrl-C.",
     ),
     "replay": LazyCommand(
         "app.cli.replay:replay",
-        "Replay to WEBHOOK_ID its events of a window of event time.",
+        "Replay the events of WEBHOOK_ID in a window of event time.",
     ),
     "replays": LazyCommand(
         "app.cli.replays:replays",
@@ -41,15 +40,15 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     ),
     "publish": LazyCommand(
         "app.cli.publish:publish",
-        "Publish the events of FILE, one JSON object in each line; `-` is standard input.",
+        "Publish the events of FILE, one JSON object per line; `-` is standard input.",
     ),
     "listen": LazyCommand(
         "app.cli.listen:listen",
-        "Take webhooks on every path and print a line for each, until Ctrl-C.",
+        "Receive webhooks on every path and print a line for each, until Ctrl-C.",
     ),
     "migrate": LazyCommand(
         "app.cli.migrate:migrate",
-        "Create or upgrade the tables; running it twice does nothing more.",
+        "Create or upgrade the tables. Running it again has no effect.",
     ),
     "keys": LazyCommand(
         "app.cli.keys:keys",
@@ -65,6 +64,6 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
 )
 @click.version_option(package_name="rewind")
 def main() -> None:
-    """Replay-as-a-service over a log: webhooks that were missed are delivered again."""
-    # To look for garbage in all that was loaded takes a fifth of a short command's time.
+    """Replay-as-a-service over a log: deliver missed webhooks again."""
+    # A garbage collection at exit takes a fifth of a short command's time.
     atexit.register(gc.freeze)

@@ -1,16 +1,16 @@
-"""What the commands ask of the HTTP API, and how its problems are told on a terminal."""
+"""The HTTP client of commands, which turns problem documents into messages for a terminal."""
 
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import quote
 
-from app.cli import operator_key_file
-from app.cli.options import refuse
+from app.cli.operator_key import FILE_NAME, read_operator_key
+from app.cli.options import exit_with_error
 from app.variables import PREFIX
 
 if TYPE_CHECKING:
-    # It takes longer to load than all the rest of a command, whose help does without it.
+    # Importing httpx takes longer than the rest of a command.
     import httpx
 
     from app.config import Settings
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 TIMEOUT_S: Final = 60.0
 
 
-class ApiRefused(Exception):
-    """The API answered with a problem, or not at all; the message is fit for a terminal."""
+class ApiError(Exception):
+    """The API returned a problem or did not answer. The message is for a terminal."""
 
 
 class ApiClient:
-    """A client of one Rewind API; a context manager.
+    """A client of a Rewind API. A context manager.
 
-    Every method raises ApiRefused for a problem document (RFC 9457) or a lost connection.
+    Every method raises ApiError for a problem document (RFC 9457) and for a connection error.
     """
 
     def __init__(self, url: str, key: str) -> None:
-        """Without a key (an empty text), the API answers little."""
+        """Use an API key, or none if `key` is empty."""
         import httpx
 
         headers = {"authorization": f"Bearer {key}"} if key else {}
@@ -37,11 +37,11 @@ class ApiClient:
 
     @classmethod
     def of(cls, settings: "Settings") -> Self:
-        """A client of the API that the settings name, with their key or else the operator's.
+        """Return a client with the settings' URL and key; the default is the operator's key.
 
-        Ends the process when what should be a key cannot be one.
+        Ends the process if the key is malformed.
         """
-        return cls(settings.api_url, _key_of(settings))
+        return cls(settings.api_url, _read_key(settings))
 
     def __enter__(self) -> Self:
         return self
@@ -50,86 +50,86 @@ class ApiClient:
         self._client.close()
 
     def create_webhook(self, url: str, description: str, secret: str) -> dict[str, Any]:
-        """Register a webhook whose receiver knows its secret already; the webhook."""
-        asked = {"url": url, "description": description, "secret": secret}
-        return self._ask("POST", "/webhooks", json=asked)
+        """Register a webhook with a secret that its receiver already has."""
+        body = {"url": url, "description": description, "secret": secret}
+        return self._request("POST", "/webhooks", json=body)
 
     def put_rule(self, webhook_id: str, name: str, rule: dict[str, Any]) -> dict[str, Any]:
-        """Say which events a webhook wants; the rule."""
-        return self._ask("PUT", f"/webhooks/{webhook_id}/rules/{name}", json=rule)
+        """Create or replace a rule of a webhook."""
+        return self._request("PUT", f"/webhooks/{webhook_id}/rules/{name}", json=rule)
 
     def publish(self, ndjson: bytes) -> int:
-        """Put events, one JSON object in each line, into the log; how many were acknowledged."""
+        """Publish events, one JSON object per line. Returns the number acknowledged."""
         headers = {"content-type": "application/x-ndjson"}
-        answer = self._ask("POST", "/events", content=ndjson, headers=headers)
-        return int(answer["accepted"])
+        response = self._request("POST", "/events", content=ndjson, headers=headers)
+        return int(response["accepted"])
 
     def create_replay(
         self, webhook_id: str, start: str, end: str, **options: object
     ) -> dict[str, Any]:
-        """Ask for the events of `[start, end)` again; the job, or what a dry run tells.
+        """Create a replay of `[start, end)`. Returns the job, or the estimate of a dry run.
 
-        `options` are members of the request, in their own spelling; None stands for the default.
+        `options` are members of the request body. None means the default.
         """
         given = {name: value for name, value in options.items() if value is not None}
-        asked = {"webhookId": webhook_id, "from": start, "to": end}
-        return self._ask("POST", "/replays", json=asked | given)
+        body = {"webhookId": webhook_id, "from": start, "to": end}
+        return self._request("POST", "/replays", json=body | given)
 
     def replays(self, **filters: object) -> list[dict[str, Any]]:
-        """The latest jobs; `filters` are parameters of the list, None for those not wanted."""
+        """Return the latest jobs. `filters` are query parameters; None is left out."""
         given = {name: str(value) for name, value in filters.items() if value is not None}
-        items: list[dict[str, Any]] = self._ask("GET", "/replays", params=given)["items"]
+        items: list[dict[str, Any]] = self._request("GET", "/replays", params=given)["items"]
         return items
 
     def act_on_replay(self, replay_id: str, verb: str) -> dict[str, Any]:
-        """Pause, resume, cancel or retry a job: what became of it, or the job that was made."""
-        return self._ask("POST", f"/replays/{quote(replay_id, safe='')}/{verb}")
+        """Pause, resume, cancel or retry a job. Returns the job, or the new job of a retry."""
+        return self._request("POST", f"/replays/{quote(replay_id, safe='')}/{verb}")
 
     def failures(self, replay_id: str) -> Iterator[dict[str, Any]]:
-        """What a job has given up, in the order of the log, asked for page by page."""
+        """Yield the failures of a job, in log order."""
         path = f"/replays/{quote(replay_id, safe='')}/failures"
-        asked = {"limit": "200"}
+        query = {"limit": "200"}
         while True:
-            page = self._ask("GET", path, params=asked)
+            page = self._request("GET", path, params=query)
             yield from page["items"]
             if page["nextCursor"] is None:
                 return
-            asked["cursor"] = page["nextCursor"]
+            query["cursor"] = page["nextCursor"]
 
     def replay(self, replay_id: str) -> dict[str, Any]:
-        """The job as it is now."""
-        return self._ask("GET", f"/replays/{quote(replay_id, safe='')}")
+        """Return a job."""
+        return self._request("GET", f"/replays/{quote(replay_id, safe='')}")
 
-    def _ask(self, method: str, path: str, **request: Any) -> dict[str, Any]:
+    def _request(self, method: str, path: str, **request: Any) -> dict[str, Any]:
         import httpx
 
         try:
             response = self._client.request(method, path, **request)
         except httpx.HTTPError as error:
-            raise ApiRefused(f"{self._client.base_url} does not answer: {error}") from error
-        # A redirect is not followed: where it leads is no Rewind API either.
+            raise ApiError(f"{self._client.base_url} does not answer: {error}") from error
+        # Redirects are errors: the API has none.
         if not response.is_success:
-            raise ApiRefused(_problem_text(response))
-        return self._document(response)
+            raise ApiError(_problem_text(response))
+        return self._parse(response)
 
-    def _document(self, response: "httpx.Response") -> dict[str, Any]:
+    def _parse(self, response: "httpx.Response") -> dict[str, Any]:
         try:
-            answer: dict[str, Any] = response.json()
+            document: dict[str, Any] = response.json()
         except ValueError:
-            raise ApiRefused(
-                f"{self._client.base_url} is no Rewind API: it answers {response.text[:100]!r}"
+            raise ApiError(
+                f"{self._client.base_url} is not a Rewind API: response {response.text[:100]!r}"
             ) from None
-        return answer
+        return document
 
 
-def _key_of(settings: "Settings") -> str:
+def _read_key(settings: "Settings") -> str:
     key = settings.api_key
     if not key:
-        # Many are not the operator, or on another machine: the API says whether it takes a key.
+        # Other users and other machines have no such file. The API may accept no key, too.
         with suppress(OSError):
-            key = operator_key_file.read(settings.data_dir)
+            key = read_operator_key(settings.data_dir)
     if not (key.isascii() and key.isprintable()) or " " in key:
-        refuse(f"{PREFIX}API_KEY or {operator_key_file.FILE_NAME} holds no API key")
+        exit_with_error(f"malformed API key in {PREFIX}API_KEY or {FILE_NAME}")
     return key
 
 

@@ -1,4 +1,4 @@
-"""A line for every change that a command makes to the database by itself: who, what, to which."""
+"""Audit log lines for changes that commands make to the database directly."""
 
 import logging
 import os
@@ -9,8 +9,8 @@ from app.domain.accounts import ApiKey
 LOGGER: Final = logging.getLogger("rewind.audit")
 
 
-def note_key(action: str, key: ApiKey) -> None:
-    """Say that the user of this process did `action` to a key; its text is not known here."""
+def log_key_change(action: str, key: ApiKey) -> None:
+    """Log that the user of this process created or revoked a key."""
     LOGGER.info(
         "change",
         extra={

@@ -10,9 +10,9 @@ from typing import Final
 import click
 from httpx import HTTPError
 
-from app.cli.api_client import ApiClient, ApiRefused
+from app.cli.api_client import ApiClient, ApiError
 from app.cli.demo_platform import QUEUED_MAX, AccountPlatform, Developer, LiveProgress, free_port
-from app.cli.options import load_settings, refuse
+from app.cli.options import exit_with_error, load_settings
 from app.cli.progress_bar import follow
 from app.cli.service import LocalService
 from app.domain.windows import format_time
@@ -54,9 +54,9 @@ def run_demo() -> bool:
                 is_complete = asyncio.run(
                     _run(service.api_url, service.operator_key, LiveProgress(metrics_port))
                 )
-        except (ApiRefused, ChildDidNotStart, HTTPError, StoreError, OSError) as error:
+        except (ApiError, ChildDidNotStart, HTTPError, StoreError, OSError) as error:
             sys.stderr.writelines(log_lines)
-            refuse(str(error))
+            exit_with_error(str(error))
     return is_complete
 
 

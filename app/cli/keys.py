@@ -1,4 +1,4 @@
-"""`rewind keys`: who may ask the API; on the database itself, since it takes a key to ask."""
+"""`rewind keys`: manage API keys directly in the database, which needs no API key."""
 
 import json
 import re
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from app.cli.audit import note_key
-from app.cli.options import load_settings, printable, refuse, setting_options
+from app.cli.audit import log_key_change
+from app.cli.options import exit_with_error, load_settings, printable, setting_options
 from app.domain.accounts import ACCOUNT_NAME, ApiKey, Scope
 from app.domain.windows import format_time
 from logbroker.lazy_group import imports_without_gc
@@ -27,14 +27,14 @@ def keys() -> None:
 
     from app.json_log import CONFIG
 
-    # The audit's lines are JSON, as those of the servers are.
+    # Audit log lines are JSON, as in the servers.
     dictConfig(CONFIG)
 
 
-def _checked_account(_: click.Context, __: click.Parameter, name: str) -> str:
+def _check_account(_: click.Context, __: click.Parameter, name: str) -> str:
     if not re.fullmatch(ACCOUNT_NAME, name):
         raise click.BadParameter(
-            f"{name!r} is no name; allowed are up to 64 letters, digits and . _ @ -"
+            f"invalid account name {name!r}; allowed: up to 64 letters, digits and . _ @ -"
         )
     return name
 
@@ -43,35 +43,35 @@ def _checked_account(_: click.Context, __: click.Parameter, name: str) -> str:
 @click.option(
     "--account",
     required=True,
-    callback=_checked_account,
-    help="Whose key it is; an account of a new name is made.",
+    callback=_check_account,
+    help="Name of the account. A new account is created if needed.",
 )
 @click.option(
     "--scope",
     type=click.Choice([str(scope) for scope in Scope]),
     default=str(Scope.DEVELOPER),
     show_default=True,
-    help="What it opens: the account's own things, or everything.",
+    help="Access to the account's own resources, or to everything.",
 )
-@click.option("--read-only", is_flag=True, help="It may look at all that, and change nothing.")
-@click.option("--description", default="", help="What it is for.")
+@click.option("--read-only", is_flag=True, help="The key can read, but not change anything.")
+@click.option("--description", default="", help="Purpose of the key.")
 @database_option
 def create(
     account: str, scope: str, read_only: bool, description: str, **overrides: str | None
 ) -> None:
-    """Make a key, and print its text, which is shown this once and kept nowhere."""
+    """Create a key and print it. It is stored as a digest only, so it cannot be shown again."""
     with _store(overrides) as store:
         key, token = store.create_key(account, Scope(scope), description, is_read_only=read_only)
-    note_key("createKey", key)
+    log_key_change("createKey", key)
     click.echo(f"key {key.id} of account {key.account.name} ({key.account.id}):", err=True)
     click.echo(token)
 
 
 @keys.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @database_option
 def list_keys(as_json: bool, **overrides: str | None) -> None:
-    """Print every key but its text, the oldest first, also those that were revoked."""
+    """List all keys, including revoked ones, oldest first. Keys themselves are not shown."""
     with _store(overrides) as store:
         found = store.keys()
     for key in found:
@@ -82,16 +82,16 @@ def list_keys(as_json: bool, **overrides: str | None) -> None:
 @click.argument("key_id")
 @database_option
 def revoke(key_id: str, **overrides: str | None) -> None:
-    """Let the key KEY_ID open nothing any more; revoking it again changes nothing."""
+    """Revoke KEY_ID. Revoking it again has no effect."""
     with _store(overrides) as store:
         key = store.revoke_key(key_id)
-    note_key("revokeKey", key)
-    click.echo(f"key {key.id} of account {key.account.name} opens nothing any more", err=True)
+    log_key_change("revokeKey", key)
+    click.echo(f"revoked key {key.id} of account {key.account.name}", err=True)
 
 
 @contextmanager
 def _store(overrides: dict[str, str | None]) -> "Iterator[Store]":
-    """The store of the settings; what it refuses ends the process."""
+    """Yield the store of the settings. Ends the process on an error."""
     with imports_without_gc():
         from app.store import Store, StoreError
 
@@ -100,16 +100,16 @@ def _store(overrides: dict[str, str | None]) -> "Iterator[Store]":
         store.check()
         yield store
     except StoreError as error:
-        refuse(str(error))
+        exit_with_error(str(error))
     finally:
         store.close()
 
 
 def _line(key: ApiKey) -> str:
-    state = "good" if key.revoked_ms is None else f"revoked {format_time(key.revoked_ms)}"
-    made = format_time(key.created_ms)
+    state = "valid" if key.revoked_ms is None else f"revoked {format_time(key.revoked_ms)}"
+    created = format_time(key.created_ms)
     scope = f"{key.scope}, read-only" if key.is_read_only else str(key.scope)
-    columns = (key.id, key.account.name, scope, made, state, key.description)
+    columns = (key.id, key.account.name, scope, created, state, key.description)
     return printable("  ".join(columns).rstrip())
 
 

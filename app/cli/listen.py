@@ -1,4 +1,4 @@
-"""`rewind listen`: a receiver on your own machine that verifies and prints what comes."""
+"""`rewind listen`: a local receiver that verifies and prints webhooks."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import click
 
-from app.cli.options import printable, refuse
+from app.cli.options import exit_with_error, printable
 from app.webhooks.receiver import (
     ReceivedChallenge,
     ReceivedWebhook,
@@ -20,7 +20,7 @@ from app.webhooks.receiver import (
 from app.webhooks.signing import SecretRefused, check_secret
 
 
-def _checked(_: click.Context, __: click.Parameter, secret: str | None) -> str | None:
+def _check_secret(_: click.Context, __: click.Parameter, secret: str | None) -> str | None:
     try:
         if secret is not None:
             check_secret(secret)
@@ -36,38 +36,38 @@ def _checked(_: click.Context, __: click.Parameter, secret: str | None) -> str |
     "--secret",
     envvar="REWIND_SECRET",
     show_envvar=True,
-    callback=_checked,
-    help="The webhook's secret, to check signatures with; the variable keeps it from other users.",
+    callback=_check_secret,
+    help="Secret of the webhook. Arguments are visible in `ps`; use the variable.",
 )
-@click.option("--status", type=click.IntRange(200, 599), default=204, help="What to answer.")
-@click.option("--body", "with_body", is_flag=True, help="Print the body of each webhook, too.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
+@click.option("--status", type=click.IntRange(200, 599), default=204, help="Response status.")
+@click.option("--body", "with_body", is_flag=True, help="Print bodies.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def listen(
     host: str, port: int, secret: str | None, status: int, with_body: bool, as_json: bool
 ) -> None:
-    """Take webhooks on every path and print a line for each, until Ctrl-C.
+    """Receive webhooks on every path and print a line for each, until Ctrl-C.
 
-    With a secret, a webhook whose signature does not hold is answered with 401, and a challenge
-    (CRC) with the proof that it asks for. Pings are taken with or without one.
+    With a secret, it responds with 401 to invalid signatures and answers challenges (CRC). Pings
+    are accepted with or without a secret.
     """
-    journal = Journal(as_json=as_json, with_body=with_body)
+    printer = WebhookPrinter(as_json=as_json, with_body=with_body)
     receiver = WebhookReceiver(
         host,
         port,
         secret=secret,
-        on_webhook=journal.add,
-        on_challenge=journal.add_challenge,
+        on_webhook=printer.print_webhook,
+        on_challenge=printer.print_challenge,
     )
     receiver.answer(status)
     try:
-        asyncio.run(_serve(receiver, journal))
+        asyncio.run(_serve(receiver, printer))
     except OSError as error:
-        refuse(f"cannot listen on {host}:{port}: {error.strerror}")
-    click.echo(journal.summary(), err=True)
+        exit_with_error(f"cannot listen on {host}:{port}: {error.strerror}")
+    click.echo(printer.summary(), err=True)
 
 
-class Journal:
-    """Prints webhooks as they come and counts them."""
+class WebhookPrinter:
+    """Prints webhooks and challenges, and counts them."""
 
     def __init__(self, *, as_json: bool, with_body: bool) -> None:
         self._as_json = as_json
@@ -76,10 +76,10 @@ class Journal:
         self._pings = 0
         self._challenges = 0
         self.is_over = asyncio.Event()
-        """Set when nobody reads on."""
+        """Set when standard output was closed, or by a signal."""
 
-    def add(self, webhook: ReceivedWebhook) -> None:
-        """Count and print one; a ping is not counted among the webhooks."""
+    def print_webhook(self, webhook: ReceivedWebhook) -> None:
+        """Print and count a webhook. Pings are counted separately."""
         if webhook.is_ping:
             self._pings += 1
         else:
@@ -87,8 +87,8 @@ class Journal:
         describe = _json_line if self._as_json else _line
         self._print(describe(webhook, with_body=self._with_body))
 
-    def add_challenge(self, challenge: ReceivedChallenge) -> None:
-        """Count and print one."""
+    def print_challenge(self, challenge: ReceivedChallenge) -> None:
+        """Print and count a challenge."""
         self._challenges += 1
         describe = _challenge_json_line if self._as_json else _challenge_line
         self._print(describe(challenge))
@@ -97,24 +97,24 @@ class Journal:
         try:
             click.echo(line)
         except BrokenPipeError:
-            # As after `| head`. Python flushes once more at its exit, into nothing then.
+            # As with `| head`. Python flushes stdout again at exit; /dev/null accepts that.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             self.is_over.set()
 
     def summary(self) -> str:
-        """All that came, in one line."""
+        """Return the counts in one line."""
         counts = ", ".join(f"{self._verdicts[verdict]} {verdict}" for verdict in SignatureStatus)
-        asked = f"{self._pings} pings, {self._challenges} challenges"
-        return f"{self._verdicts.total()} webhooks received: {counts}; {asked}"
+        others = f"{self._pings} pings, {self._challenges} challenges"
+        return f"{self._verdicts.total()} webhooks received: {counts}; {others}"
 
 
-async def _serve(receiver: WebhookReceiver, journal: Journal) -> None:
+async def _serve(receiver: WebhookReceiver, printer: WebhookPrinter) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, journal.is_over.set)
+        loop.add_signal_handler(number, printer.is_over.set)
     await receiver.start()
     click.echo(f"rewind listen ready on {receiver.url}", err=True)
-    await journal.is_over.wait()
+    await printer.is_over.wait()
     await receiver.stop()
 
 
@@ -148,8 +148,8 @@ def _json_line(webhook: ReceivedWebhook, *, with_body: bool) -> str:
 
 
 def _challenge_line(challenge: ReceivedChallenge) -> str:
-    told = "answered" if challenge.is_answered else "refused (no secret to answer it with)"
-    return "  ".join((_time(challenge.received_ms), "-", "challenge", "-", told))
+    outcome = "answered" if challenge.is_answered else "refused (no secret given)"
+    return "  ".join((_time(challenge.received_ms), "-", "challenge", "-", outcome))
 
 
 def _challenge_json_line(challenge: ReceivedChallenge) -> str:

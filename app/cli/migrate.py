@@ -1,15 +1,15 @@
-"""`rewind migrate`: bring the database to the schema of this version."""
+"""`rewind migrate`: upgrade the database to the schema of this version."""
 
 import click
 
-from app.cli.options import load_settings, refuse, setting_options
+from app.cli.options import exit_with_error, load_settings, setting_options
 from logbroker.lazy_group import imports_without_gc
 
 
 @click.command()
 @setting_options(database="SQLAlchemy URL of the database.")
 def migrate(**overrides: str | None) -> None:
-    """Create or upgrade the tables; running it twice does nothing more."""
+    """Create or upgrade the tables. Running it again has no effect."""
     with imports_without_gc():
         from app.store import StoreError
         from app.store import migrate as migrate_database
@@ -18,5 +18,5 @@ def migrate(**overrides: str | None) -> None:
     try:
         migrate_database(settings.database)
     except StoreError as error:
-        refuse(str(error))
+        exit_with_error(str(error))
     click.echo("the database is up to date", err=True)

@@ -1,36 +1,64 @@
-"""Makes the operator's key of a data directory, and keeps it in the file `operator.key`.
+"""The file `operator.key` of a data directory: the operator's key, for commands on this machine.
 
-`rewind up` makes it; a file that was deleted gets a new key at the next start. The key of a file
-that is lost stays good until it is revoked.
+It holds the key and a newline, has mode 0600, and is replaced atomically. `rewind up` creates it,
+and creates a new key if the file is missing. The key of a lost file is valid until it is revoked.
 """
 
+import os
+import tempfile
 from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from app.cli import operator_key_file
-from app.cli.audit import note_key
-from app.config import Settings
+from app.cli.audit import log_key_change
 from app.domain.accounts import DEFAULT_ACCOUNT_NAME, Scope
-from app.store import Store
+
+if TYPE_CHECKING:
+    from app.config import Settings
+
+FILE_NAME: Final = "operator.key"
 
 
-def ensure(settings: Settings) -> str:
-    """The text of the file; one that holds no operator's key to the database gets a new key.
+def read_operator_key(data_dir: Path) -> str:
+    """Return the text of the file.
 
     Raises:
-        StoreError: the database cannot be asked.
+        OSError: the file is missing or not readable.
+    """
+    return (data_dir / FILE_NAME).read_text(encoding="ascii", errors="replace").strip()
+
+
+def ensure_operator_key(settings: "Settings") -> str:
+    """Return the key in the file. Creates a new one if it is not a valid operator key.
+
+    Raises:
+        StoreError: the database does not answer.
         OSError: the file cannot be read or written.
     """
+    # Commands that only read the file start without the SQL libraries.
+    from app.store import Store
+
     with closing(Store.open(settings.database)) as store:
         try:
-            token = operator_key_file.read(settings.data_dir)
+            token = read_operator_key(settings.data_dir)
         except FileNotFoundError:
             token = ""
         known = store.find_key(token)
         if known is not None and known.scope is Scope.OPERATOR:
             return token
-        file = f"{operator_key_file.FILE_NAME} of {settings.data_dir.resolve()}"
+        file = f"{FILE_NAME} of {settings.data_dir.resolve()}"
         description = f"{file} on {settings.server}"
         key, token = store.create_key(DEFAULT_ACCOUNT_NAME, Scope.OPERATOR, description)
-    operator_key_file.write(settings.data_dir, token)
-    note_key("createKey", key)
+    _write(settings.data_dir, token)
+    log_key_change("createKey", key)
     return token
+
+
+def _write(data_dir: Path, token: str) -> None:
+    # mkstemp creates the file with mode 0600.
+    descriptor, name = tempfile.mkstemp(dir=data_dir, prefix=FILE_NAME)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(f"{token}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    Path(name).replace(data_dir / FILE_NAME)

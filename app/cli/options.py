@@ -1,4 +1,7 @@
-"""Settings as command-line options: the field `x` of `Settings` is `--x` and `REWIND_X`."""
+"""Options of commands for settings, and output: errors, exit codes, escaping.
+
+The field `x` of `Settings` is the option `--x` and the variable `REWIND_X`.
+"""
 
 import os
 import sys
@@ -14,12 +17,12 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
-EXIT_REFUSED = 1
-EXIT_MISUSED = 2
+EXIT_FAILURE = 1
+EXIT_USAGE = 2
 
 
 def setting_options(**helps: str) -> Callable[[Command], Command]:
-    """Options for the named settings, each with its help; what is not given stays None."""
+    """Return a decorator that adds an option per setting. Options that are not given are None."""
 
     def decorate(command: Command) -> Command:
         for name, text in reversed(helps.items()):
@@ -32,37 +35,37 @@ def setting_options(**helps: str) -> Callable[[Command], Command]:
 
 
 api_options = setting_options(
-    api_url="Where the API is.",
-    api_key="A key to it; the variable keeps it from other users, who see what runs.",
-    data_dir="Folder whose operator.key is shown where no key is given; .rewind where absent.",
+    api_url="URL of the API.",
+    api_key="API key. Arguments are visible in `ps`; use the variable.",
+    data_dir="Directory with operator.key, used without an API key. Default: .rewind.",
 )
 
 
 def load_settings(**overrides: object) -> "Settings":
-    """The settings of the environment with the options in front; ends the process if refused."""
-    # They load Pydantic, which the help of a command does not need.
+    """Return the settings from options and environment. Ends the process if they are invalid."""
+    # Importing Pydantic would slow down --help.
     from app.config import ConfigurationError, Settings
 
     try:
         settings = Settings.load(os.environ, **overrides)
         if settings.kafka_properties:
-            # Commands that reach no log start without its client.
+            # Commands without a log start faster without the Kafka client.
             from app.log.client import check_kafka_properties
 
             check_kafka_properties(settings.kafka_properties)
     except ConfigurationError as error:
         for line in str(error).splitlines():
             click.echo(f"rewind: {line}", err=True)
-        sys.exit(EXIT_MISUSED)
+        sys.exit(EXIT_USAGE)
     return settings
 
 
-def refuse(message: str) -> NoReturn:
-    """Say why on standard error and end with exit code 1."""
+def exit_with_error(message: str) -> NoReturn:
+    """Print a message on standard error and exit with code 1."""
     click.echo(f"rewind: {message}", err=True)
-    sys.exit(EXIT_REFUSED)
+    sys.exit(EXIT_FAILURE)
 
 
 def printable(text: str) -> str:
-    """`text` with a mark for what a terminal would take for a command, a new line included."""
+    """Replace control characters and line breaks of external text, for terminals."""
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)

@@ -1,4 +1,4 @@
-"""A replay's progress on a terminal: one line that is drawn again and again."""
+"""A replay's progress on a terminal, as one line that is redrawn."""
 
 import sys
 import time
@@ -11,16 +11,16 @@ from app.domain.states import ACTIVE
 
 WIDTH: Final = 30
 POLL_S: Final = 0.5
-"""A key has some ten requests a second for all that is done with it."""
+"""A key may send about ten requests per second in total."""
 
 
 def follow(client: ApiClient, job: dict[str, Any]) -> dict[str, Any]:
-    """Draw the job's progress on standard error until it has ended; the job as it ended.
+    """Draw the progress on standard error until the job has ended. Returns the ended job.
 
-    Where standard error is no terminal, a line is written for each change of state, and one
-    with the counts at the end.
+    Without a terminal, it prints a line per change of state, and one with counts at the end.
     """
-    draw = _drawn if sys.stderr.isatty() else _told
+    is_terminal = sys.stderr.isatty()
+    draw = _redraw_line if is_terminal else _print_state
     try:
         shown = draw(job, "")
         while job["state"] in ACTIVE:
@@ -28,29 +28,27 @@ def follow(client: ApiClient, job: dict[str, Any]) -> dict[str, Any]:
             job = client.replay(job["id"])
             shown = draw(job, shown)
     finally:
-        if draw is _drawn:
+        if is_terminal:
             click.echo(err=True)
-    if draw is _told:
+    if not is_terminal:
         click.echo(describe(job), err=True)
     return job
 
 
-def _drawn(job: dict[str, Any], shown: str) -> str:
-    """Draw the line of a job over the one that is shown."""
+def _redraw_line(job: dict[str, Any], shown: str) -> str:
     if (line := describe(job)) != shown:
         click.echo(f"\r\033[K{line}", err=True, nl=False)
     return line
 
 
-def _told(job: dict[str, Any], shown: str) -> str:
-    """Write the state of a job, if it is another than the one shown."""
+def _print_state(job: dict[str, Any], shown: str) -> str:
     if (line := f"replay {job['id']} is {job['state']}") != shown:
         click.echo(line, err=True)
     return line
 
 
 def describe(job: dict[str, Any]) -> str:
-    """One line: state, bar, percentage, counts, rate, time left, and what it waits for."""
+    """Return one line: state, bar, percentage, counts, rate, ETA, and what the job waits for."""
     share = job.get("progress") or 0.0
     filled = round(share * WIDTH)
     bar = "█" * filled + "·" * (WIDTH - filled)

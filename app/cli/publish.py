@@ -1,28 +1,28 @@
-"""`rewind publish`: put events of a file into the log."""
+"""`rewind publish`: publish the events of a file."""
 
 from collections.abc import Iterator
 from typing import BinaryIO, Final
 
 import click
 
-from app.cli.api_client import ApiClient, ApiRefused
-from app.cli.options import api_options, load_settings, refuse
+from app.cli.api_client import ApiClient, ApiError
+from app.cli.options import api_options, exit_with_error, load_settings
 
 BATCH_LINES: Final = 1_000
-"""Events in one request; the API takes ten times as many."""
+"""Events per request; a tenth of the API's limit."""
 
 BATCH_BYTES: Final = 2**20
-"""A request is sent once it has so many, so that with its last event it is still below 8 MiB."""
+"""A batch ends with the event that reaches this size, which keeps it below the API's 8 MiB."""
 
 
 @click.command()
 @click.argument("file", type=click.File("rb"))
 @api_options
 def publish(file: BinaryIO, **overrides: str | None) -> None:
-    """Publish the events of FILE, one JSON object in each line; `-` is standard input.
+    """Publish the events of FILE, one JSON object per line; `-` is standard input.
 
-    An event is {"id", "type", "time", "webhookId"?, "data": {...}}. The number of events that
-    the log has acknowledged goes to standard output.
+    An event is {"id", "type", "time", "webhookId"?, "data": {...}}. Prints the number of events
+    that the log acknowledged.
     """
     settings = load_settings(**overrides)
     accepted = 0
@@ -30,8 +30,8 @@ def publish(file: BinaryIO, **overrides: str | None) -> None:
         try:
             for batch in _batches(file):
                 accepted += client.publish(batch)
-        except ApiRefused as refusal:
-            refuse(f"after {accepted} events: {refusal}")
+        except ApiError as error:
+            exit_with_error(f"after {accepted} events: {error}")
     click.echo(accepted)
 
 

@@ -1,4 +1,4 @@
-"""`rewind replay`: ask for a replay and watch it run."""
+"""`rewind replay`: create a replay and follow its progress."""
 
 import json
 from collections.abc import Callable
@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 import click
 
-from app.cli.api_client import ApiClient, ApiRefused
-from app.cli.options import api_options, load_settings, refuse
+from app.cli.api_client import ApiClient, ApiError
+from app.cli.options import api_options, exit_with_error, load_settings
 from app.cli.progress_bar import follow
 from app.domain.options import (
     BATCH_EVENTS_MAX,
@@ -25,35 +25,35 @@ _OPTIONS = (
         "--event-type",
         "event_types",
         multiple=True,
-        help="Only events of types that this glob fits (* and ?); may be given several times.",
+        help="Only event types that match this glob (* and ?). Repeatable.",
     ),
     click.option(
         "--source",
         type=click.Choice([each.value for each in Source]),
-        help="archive: a window older than the log; it waits until an operator restores it.",
+        help="archive: for windows older than the log; waits for a restore by an operator.",
     ),
     click.option(
         "--only",
         type=click.Choice([each.value for each in Only]),
-        help="failed: only what no live delivery has brought.",
+        help="failed: only events not yet delivered.",
     ),
     click.option(
         "--max-events-per-second",
         type=click.IntRange(1, EVENTS_PER_SECOND_MAX),
-        help=f"How fast, at most; {EVENTS_PER_SECOND} where absent.",
+        help=f"Rate limit. Default: {EVENTS_PER_SECOND}.",
     ),
     click.option(
         "--max-in-flight",
         type=click.IntRange(1, IN_FLIGHT_MAX),
-        help="Requests under way at a time; 1 keeps the order.",
+        help="Maximum of concurrent requests; 1 preserves order.",
     ),
     click.option(
         "--batch-size",
         type=click.IntRange(1, BATCH_EVENTS_MAX),
-        help="Events that one POST may bring, as a JSON array.",
+        help="Maximum of events per request; above 1, the body is a JSON array.",
     ),
-    click.option("--target-url", help="Where to send instead of the webhook's URL."),
-    click.option("--dry-run", is_flag=True, help="Only tell what would be sent."),
+    click.option("--target-url", help="URL that replaces the webhook's URL."),
+    click.option("--dry-run", is_flag=True, help="Only show how many events would be sent."),
 )
 
 
@@ -68,7 +68,9 @@ def _replay_options(command: Command) -> Command:
 @click.option("--from", "start", required=True, help="Start of the window, inclusive.")
 @click.option("--to", "end", required=True, help="End of the window, exclusive.")
 @_replay_options
-@click.option("--wait/--no-wait", default=True, show_default=True, help="Follow it to its end.")
+@click.option(
+    "--wait/--no-wait", default=True, show_default=True, help="Wait until the replay has ended."
+)
 @api_options
 def replay(
     webhook_id: str,
@@ -85,10 +87,10 @@ def replay(
     wait: bool,
     **overrides: str | None,
 ) -> None:
-    """Replay to WEBHOOK_ID its events of a window of event time.
+    """Replay the events of WEBHOOK_ID in a window of event time.
 
-    Times are RFC 3339 or yyyymmddhhmm in UTC. The job goes to standard output as JSON; the
-    exit code is 0 when every event was delivered.
+    Times are RFC 3339, or yyyymmddhhmm in UTC. Prints the job as JSON. The exit code is 0 if every
+    event was delivered.
     """
     options = {
         "source": source,
@@ -104,30 +106,32 @@ def replay(
     with ApiClient.of(settings) as client:
         try:
             job = client.create_replay(webhook_id, start, end, **options)
-        except ApiRefused as refusal:
-            refuse(str(refusal))
+        except ApiError as error:
+            exit_with_error(str(error))
         if wait and not dry_run:
-            job = _followed(client, job)
+            job = _follow_to_end(client, job)
     click.echo(json.dumps(job))
     if wait and not dry_run and (job["state"] != "COMPLETED" or job["counts"]["failed"]):
-        refuse(_what_is_missing(job))
+        exit_with_error(_describe_failure(job))
 
 
-def _followed(client: ApiClient, job: dict[str, Any]) -> dict[str, Any]:
+def _follow_to_end(client: ApiClient, job: dict[str, Any]) -> dict[str, Any]:
     try:
         return follow(client, job)
-    except ApiRefused as refusal:
-        refuse(f"lost sight of {job['id']}, which may go on: {refusal}")
+    except ApiError as error:
+        exit_with_error(f"lost track of {job['id']}, which may still be running: {error}")
     except KeyboardInterrupt:
-        refuse(f"{job['id']} goes on; `rewind replays cancel {job['id']}` stops it")
+        exit_with_error(
+            f"{job['id']} is still running; cancel it with `rewind replays cancel {job['id']}`"
+        )
 
 
-def _what_is_missing(job: dict[str, Any]) -> str:
-    """Why not everything was delivered, and what can be done about it."""
+def _describe_failure(job: dict[str, Any]) -> str:
+    """Return why events were not delivered, and how to retry them."""
     words = [f"{job['id']} is {job['state']}"]
     if job.get("error"):
         words.append(str(job["error"]))
     if failed := job["counts"]["failed"]:
-        words.append(f"{failed:,} events were given up: `rewind replays failures {job['id']}`")
-        words.append(f"`rewind replays retry {job['id']}` sends them once more")
+        words.append(f"{failed:,} events failed: `rewind replays failures {job['id']}`")
+        words.append(f"retry them with `rewind replays retry {job['id']}`")
     return "; ".join(words)

@@ -1,4 +1,4 @@
-"""`rewind replays`: look at replays, and say what is to become of them."""
+"""`rewind replays`: list, show and control replays."""
 
 import json
 from collections.abc import Callable
@@ -6,17 +6,17 @@ from typing import Any, Final
 
 import click
 
-from app.cli.api_client import ApiClient, ApiRefused
-from app.cli.options import api_options, load_settings, refuse
+from app.cli.api_client import ApiClient, ApiError
+from app.cli.options import api_options, exit_with_error, load_settings
 from app.domain.states import ReplayState
 
 _LIST_MAX: Final = 200
 
 _VERBS: Final = {
-    "pause": "Pause a replay; its worker stops within two seconds.",
-    "resume": "Let a paused replay go on where it stands.",
-    "cancel": "Cancel a replay for good.",
-    "retry": "Send once more what a replay gave up: a new replay, of that alone.",
+    "pause": "Pause a replay. Its worker stops within two seconds.",
+    "resume": "Resume a paused replay at its checkpoint.",
+    "cancel": "Cancel a replay. It cannot be resumed.",
+    "retry": "Create a replay of the failed events of an ended one.",
 }
 
 
@@ -24,20 +24,20 @@ _VERBS: Final = {
 def replays() -> None:
     """List and show replays, and pause, resume, cancel or retry them.
 
-    Replays go to standard output as JSON, one in each line.
+    Prints replays as JSON, one per line.
     """
 
 
 @replays.command("list")
-@click.option("--webhook-id", help="Of this webhook alone.")
-@click.option("--state", type=click.Choice(list(ReplayState)), help="In this state alone.")
+@click.option("--webhook-id", help="Only replays of this webhook.")
+@click.option("--state", type=click.Choice(list(ReplayState)), help="Only replays in this state.")
 @click.option("--limit", type=click.IntRange(1, _LIST_MAX), default=50, show_default=True)
 @api_options
 def list_replays(
     webhook_id: str | None, state: str | None, limit: int, **overrides: str | None
 ) -> None:
-    """List replays, the latest first."""
-    found = _ask(
+    """List replays, latest first."""
+    found = _call_api(
         overrides,
         lambda client: client.replays(webhookId=webhook_id, state=state, limit=limit),
     )
@@ -49,21 +49,21 @@ def list_replays(
 @click.argument("replay_id")
 @api_options
 def show(replay_id: str, **overrides: str | None) -> None:
-    """Show where a replay stands."""
-    click.echo(json.dumps(_ask(overrides, lambda client: client.replay(replay_id))))
+    """Show a replay."""
+    click.echo(json.dumps(_call_api(overrides, lambda client: client.replay(replay_id))))
 
 
 @replays.command()
 @click.argument("replay_id")
 @api_options
 def failures(replay_id: str, **overrides: str | None) -> None:
-    """Print what a replay has given up, and why: a JSON object in each line."""
+    """Print the failed events of a replay with their reasons, one JSON object per line."""
 
     def print_all(client: ApiClient) -> None:
         for failure in client.failures(replay_id):
             click.echo(json.dumps(failure))
 
-    _ask(overrides, print_all)
+    _call_api(overrides, print_all)
 
 
 def _command(verb: str, help_text: str) -> click.Command:
@@ -71,7 +71,7 @@ def _command(verb: str, help_text: str) -> click.Command:
     @click.argument("replay_id")
     @api_options
     def act(replay_id: str, **overrides: str | None) -> None:
-        job = _ask(overrides, lambda client: client.act_on_replay(replay_id, verb))
+        job = _call_api(overrides, lambda client: client.act_on_replay(replay_id, verb))
         click.echo(json.dumps(job))
 
     return act
@@ -81,9 +81,9 @@ for name, text in _VERBS.items():
     replays.add_command(_command(name, text))
 
 
-def _ask(overrides: dict[str, str | None], question: Callable[[ApiClient], Any]) -> Any:
+def _call_api(overrides: dict[str, str | None], call: Callable[[ApiClient], Any]) -> Any:
     with ApiClient.of(load_settings(**overrides)) as client:
         try:
-            return question(client)
-        except ApiRefused as refusal:
-            refuse(str(refusal))
+            return call(client)
+        except ApiError as error:
+            exit_with_error(str(error))

@@ -1,44 +1,45 @@
-"""`rewind api`, `rewind live` and `rewind worker`: each a process, for more than one machine.
+"""`rewind api`, `rewind live` and `rewind worker`: the service's processes, one per command.
 
-Each loads its own server when it is run, and not those of the others, which would take a tenth of
-the memory that a worker may have.
+Each command imports only its own server. The others would add a tenth to a worker's memory.
 """
 
 import os
 import signal
 import sys
 import threading
+from typing import TYPE_CHECKING
 
 import click
 
 from app.cli.options import load_settings, setting_options
 from logbroker.lazy_group import imports_without_gc
 
+if TYPE_CHECKING:
+    from app.config import Settings
+
 stop_on_stdin_close_option = click.option(
     "--stop-on-stdin-close",
     is_flag=True,
-    help="Stop when standard input ends, as it does when the parent process dies.",
+    help="Stop at the end of standard input, which a parent process closes when it ends.",
 )
 
 
 @click.command()
 @setting_options(
     database="SQLAlchemy URL of the database.",
-    bootstrap_servers="HOST:PORT of one or more brokers, with commas between.",
-    origin="Name of the data centre that it runs in; local where absent.",
+    bootstrap_servers="HOST:PORT of brokers, separated by commas.",
+    origin="Name of this data centre. Default: local.",
     host="Address to listen on.",
     port="Port to listen on.",
-    public_url="Where browsers reach it, as https://HOST, when that is not where it listens.",
+    public_url="URL that browsers use, as https://HOST, if different from the listen address.",
 )
 @stop_on_stdin_close_option
 def api(stop_on_stdin_close: bool, **overrides: str | None) -> None:
-    """Serve the HTTP API, and the operators' console at /console, until SIGTERM or Ctrl-C."""
+    """Serve the HTTP API, and the console at /console, until SIGTERM or Ctrl-C."""
     with imports_without_gc():
         from app.api.server import serve
 
-    settings = load_settings(**overrides)
-    if stop_on_stdin_close:
-        stop_when_stdin_closes()
+    settings = _load(overrides, stop_on_stdin_close)
     if not settings.console:
         sys.exit(serve(settings))
     with imports_without_gc():
@@ -50,54 +51,51 @@ def api(stop_on_stdin_close: bool, **overrides: str | None) -> None:
 @click.command()
 @setting_options(
     database="SQLAlchemy URL of the database.",
-    bootstrap_servers="HOST:PORT of one or more brokers, with commas between.",
-    origin="Name of the data centre that it runs in, whose replays it runs; local where absent.",
-    jobs_per_worker="Replays that run at the same time.",
-    max_in_flight="Requests to one webhook at a time; 1 keeps the order.",
+    bootstrap_servers="HOST:PORT of brokers, separated by commas.",
+    origin="Name of this data centre, whose replays it runs. Default: local.",
+    jobs_per_worker="Maximum of concurrent replays.",
+    max_in_flight="Maximum of concurrent requests per webhook; 1 preserves order.",
 )
 @stop_on_stdin_close_option
 def worker(stop_on_stdin_close: bool, **overrides: str | None) -> None:
-    """Run replays until SIGTERM or Ctrl-C; other workers take over unfinished ones."""
+    """Run replays until SIGTERM or Ctrl-C. Other workers take over unfinished ones."""
     with imports_without_gc():
         from app.replay_workers.server import run
 
-    settings = load_settings(**overrides)
-    if stop_on_stdin_close:
-        stop_when_stdin_closes()
-    sys.exit(run(settings))
+    sys.exit(run(_load(overrides, stop_on_stdin_close)))
 
 
 @click.command()
 @setting_options(
     database="SQLAlchemy URL of the database.",
-    bootstrap_servers="HOST:PORT of one or more brokers, with commas between.",
-    origin="Name of the data centre that it runs in, whose events it delivers; local where absent.",
-    schema_registry="Address of the registry of Avro schemas; without it, events are JSON.",
-    live_delays_s="Seconds before each attempt, with commas between.",
-    live_in_flight="Requests to one webhook at a time.",
-    live_queue_max="Events that wait for one webhook; more are left to replays.",
+    bootstrap_servers="HOST:PORT of brokers, separated by commas.",
+    origin="Name of this data centre, whose events it delivers. Default: local.",
+    schema_registry="URL of the Avro schema registry. Without it, events are JSON.",
+    live_delays_s="Seconds before each attempt, separated by commas.",
+    live_in_flight="Maximum of concurrent requests per webhook.",
+    live_queue_max="Maximum of queued events per webhook; further events are skipped.",
 )
 @stop_on_stdin_close_option
 def live(stop_on_stdin_close: bool, **overrides: str | None) -> None:
-    """Match events against the rules and deliver them, until SIGTERM or Ctrl-C.
+    """Match events with rules and deliver them, until SIGTERM or Ctrl-C.
 
-    Any number of these processes share the work.
+    Several of these processes share the partitions.
     """
     with imports_without_gc():
         from app.live.server import run
 
+    sys.exit(run(_load(overrides, stop_on_stdin_close)))
+
+
+def _load(overrides: dict[str, str | None], stop_on_stdin_close: bool) -> "Settings":
     settings = load_settings(**overrides)
     if stop_on_stdin_close:
-        stop_when_stdin_closes()
-    sys.exit(run(settings))
+        threading.Thread(target=_stop_at_stdin_end, name="stdin-watch", daemon=True).start()
+    return settings
 
 
-def stop_when_stdin_closes() -> None:
-    """Send this process SIGTERM, once, when standard input ends; returns at once."""
-    threading.Thread(target=_wait_and_stop, name="stdin-watch", daemon=True).start()
-
-
-def _wait_and_stop() -> None:
+def _stop_at_stdin_end() -> None:
+    """Send this process SIGTERM at the end of standard input."""
     while os.read(sys.stdin.fileno(), 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

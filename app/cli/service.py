@@ -1,4 +1,4 @@
-"""The whole service on one machine: brokers, API, live path and worker, a process each."""
+"""The complete service on one machine: brokers, API, live path and worker as child processes."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from app.cli import operator_key
+from app.cli.operator_key import ensure_operator_key
 from app.config import Settings, kafka_variable
 from app.store import migrate
 from app.variables import PREFIX
@@ -17,22 +17,21 @@ POLL_S: Final = 0.2
 
 BROKER_DEFAULTS: Final = {
     "LOGBROKER_LOG_FORMAT": "json",
-    # A group here has one member: to wait for more would hold up each start by three seconds.
+    # Groups have one member here; waiting for others would delay each start by three seconds.
     "LOGBROKER_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
 }
-"""What an embedded broker does unless the operator's environment says otherwise."""
+"""Defaults of embedded brokers. The environment overrides them."""
 
 
 class ServiceStopped(Exception):
-    """One of the processes ended on its own; the message says which and how."""
+    """A process ended by itself. The message has its name and exit code."""
 
 
 class LocalService:
-    """Starts the processes in order, each once the one before is ready, and stops them in reverse.
+    """Starts the processes one after the other, and stops them in reverse order.
 
-    With `bootstrap_servers` given, the log is somebody else's and no broker is started. What
-    the processes write to standard error goes to `hear`, line by line.
-    A context manager; on exit every process has ended.
+    With `bootstrap_servers`, it starts no broker. `hear` gets each line of the processes' standard
+    error. A context manager; on exit all processes have ended.
     """
 
     def __init__(
@@ -52,8 +51,8 @@ class LocalService:
         """Start everything.
 
         Raises:
-            ChildDidNotStart: one of the processes refused, for the reason in the message.
-            StoreError: the database cannot be reached or upgraded.
+            ChildDidNotStart: a process failed to start, for the reason in the message.
+            StoreError: the database does not answer or cannot be upgraded.
         """
         try:
             self._start()
@@ -63,32 +62,32 @@ class LocalService:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop the worker first, so that it leaves its jobs; then live path, API and brokers."""
+        """Stop the worker, which releases its jobs; then live path, API and brokers."""
         try:
             for child in reversed(self._children.values()):
                 child.stop()
         finally:
-            # For a second Ctrl-C, which means haste: nothing outlives this.
+            # After a second Ctrl-C, too, no child may survive.
             for child in self._children.values():
                 child.kill()
 
     def wait(self) -> None:
-        """Wait until a process ends on its own, which none should.
+        """Wait until a process ends by itself, which is an error.
 
         Raises:
-            ServiceStopped: always, at the end.
+            ServiceStopped: always.
         """
         while True:
             for name, child in self._children.items():
                 if child.exit_code is not None:
-                    raise ServiceStopped(f"{name} ended with code {child.exit_code}")
+                    raise ServiceStopped(f"{name} exited with code {child.exit_code}")
             time.sleep(POLL_S)
 
     def _start(self) -> None:
         settings = self._settings
         settings.data_dir.mkdir(parents=True, exist_ok=True)
         migrate(settings.database)
-        self.operator_key = operator_key.ensure(settings)
+        self.operator_key = ensure_operator_key(settings)
         bootstrap = self._bootstrap_servers or self._start_brokers()
         environment = self._environment(bootstrap)
         api = ChildProcess(["-m", "app", "api"], "rewind api ready on ", environment, self._hear)
@@ -104,7 +103,7 @@ class LocalService:
         worker.start()
 
     def _start_brokers(self) -> str:
-        """Their addresses, as a client takes them."""
+        """Start the brokers. Returns their addresses, separated by commas."""
         settings = self._settings
         if not settings.zookeeper:
             return self._start_broker("logbroker serve", settings.data_dir / "log", 0)
@@ -119,11 +118,11 @@ class LocalService:
         )
 
     def _start_broker(
-        self, name: str, data_dir: Path, place: int, options: Sequence[str] = ()
+        self, name: str, data_dir: Path, index: int, options: Sequence[str] = ()
     ) -> str:
-        """Start the broker at a place in the row of ports, and wait for it: its address."""
+        """Start the broker of an index, and wait until it is ready. Returns its address."""
         first_port = self._settings.broker_port
-        port = first_port + place if first_port else 0
+        port = first_port + index if first_port else 0
         environment = BROKER_DEFAULTS | dict(os.environ)
         broker = EmbeddedBroker(
             data_dir, port, options=options, environment=environment, write_line=self._hear
@@ -132,7 +131,7 @@ class LocalService:
         return broker.start()
 
     def _environment(self, bootstrap_servers: str) -> dict[str, str]:
-        """What a child reads its settings from; a password in it stays out of `ps`."""
+        """Return a child's environment with all settings. Arguments would be visible in `ps`."""
         given = self._settings.model_dump() | {"bootstrap_servers": bootstrap_servers}
         properties = given.pop("kafka_properties")
         return (

@@ -1,4 +1,4 @@
-"""`rewind up`: the whole service on one machine, with nothing to install beside it."""
+"""`rewind up`: the complete service on one machine, without other servers."""
 
 import os
 import signal
@@ -6,36 +6,36 @@ from types import FrameType
 
 import click
 
-from app.cli.options import load_settings, refuse, setting_options
+from app.cli.options import exit_with_error, load_settings, setting_options
 from app.variables import PREFIX
 from logbroker.lazy_group import imports_without_gc
 
 
-class _Stopped(BaseException):
-    """SIGTERM came: unwind to the end of the service's `with`, as Ctrl-C does."""
+class _Terminated(BaseException):
+    """SIGTERM was received. Unwinds the stack like KeyboardInterrupt."""
 
 
-def _stop(_number: int, _frame: FrameType | None) -> None:
-    raise _Stopped
+def _raise_terminated(_number: int, _frame: FrameType | None) -> None:
+    raise _Terminated
 
 
 @click.command()
 @setting_options(
-    data_dir="Folder of the log and of the SQLite database; .rewind where absent.",
+    data_dir="Directory of the log and of the SQLite database. Default: .rewind.",
     host="Address of the API.",
     port="Port of the API.",
-    broker_port="Port of the embedded broker; more of them take the ports behind it.",
-    brokers="How many embedded brokers; more than one need --zookeeper.",
-    zookeeper="HOST:PORT[/chroot] of the ZooKeeper through which embedded brokers form a cluster.",
-    database="SQLAlchemy URL of a database to use instead of SQLite.",
-    bootstrap_servers="HOST:PORT of brokers to use instead of the embedded one.",
-    origin="Name of the data centre that it runs in; local where absent.",
-    schema_registry="Address of the registry of Avro schemas; without it, events are JSON.",
+    broker_port="Port of the embedded broker; further brokers use the ports after it.",
+    brokers="Number of embedded brokers; more than one requires --zookeeper.",
+    zookeeper="HOST:PORT[/chroot] of ZooKeeper, for a cluster of embedded brokers.",
+    database="SQLAlchemy URL of a database. Default: SQLite in the data directory.",
+    bootstrap_servers="HOST:PORT of external brokers. Default: an embedded broker.",
+    origin="Name of this data centre. Default: local.",
+    schema_registry="URL of the Avro schema registry. Without it, events are JSON.",
 )
 def up(**overrides: str | None) -> None:
-    """Run brokers, API, live path and worker until Ctrl-C; the data stays in the data directory.
+    """Run brokers, API, live path and worker until Ctrl-C. Data is kept in the data directory.
 
-    One broker needs nothing beside it. Several, with --brokers, use several cores.
+    Several brokers, with --brokers, use several cores.
     """
     from logging.config import dictConfig
 
@@ -47,18 +47,18 @@ def up(**overrides: str | None) -> None:
 
     settings = load_settings(**overrides)
     given = overrides["bootstrap_servers"] or os.environ.get(f"{PREFIX}BOOTSTRAP_SERVERS")
-    signal.signal(signal.SIGTERM, _stop)
-    # The database holds the webhooks' secrets and the log their events, whatever the folder's mode.
+    signal.signal(signal.SIGTERM, _raise_terminated)
+    # Database and log contain secrets and payloads; the directory may be world-readable.
     os.umask(0o077)
-    # The audit's lines are JSON, as those of the servers are.
+    # Audit log lines are JSON, as in the servers.
     dictConfig(CONFIG)
     try:
         with LocalService(settings, settings.bootstrap_servers if given else None) as service:
             click.echo(f"rewind ready on {service.api_url}", err=True)
             service.wait()
-    except (KeyboardInterrupt, _Stopped):
+    except (KeyboardInterrupt, _Terminated):
         click.echo("rewind stopped", err=True)
     except ChildDidNotStart as error:
-        refuse(said_in(str(error)))
+        exit_with_error(said_in(str(error)))
     except (ServiceStopped, StoreError, OSError) as error:
-        refuse(str(error))
+        exit_with_error(str(error))

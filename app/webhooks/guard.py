@@ -9,12 +9,14 @@ Source: IANA IPv4 and IPv6 Special-Purpose Address Registries; RFC 6890.
 import re
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 from urllib.parse import SplitResult, urlsplit
 
 import idna
 
-from app.config import Settings
+if TYPE_CHECKING:
+    # `rewind listen` imports this module, and its help does not need Pydantic.
+    from app.config import Settings
 
 URL_CHARACTERS_MAX: Final = 2048
 _PORTS: Final = {"https": 443, "http": 80}
@@ -170,7 +172,7 @@ class Guard:
     networks: tuple[Network, ...] = ()
 
     @classmethod
-    def of(cls, settings: Settings) -> Self:
+    def of(cls, settings: "Settings") -> Self:
         """The guard of the operator's settings."""
         return cls(settings.allow_private_targets, settings.allow_http_targets, settings.networks)
 

@@ -112,7 +112,7 @@ def recipe(target: str) -> list[str]:
 def test_make_demo(terminal: Terminal) -> None:
     (line,) = recipe("demo")
     told = terminal.run(line)
-    assert "missing 0, twice 0" in told.stderr
+    assert "missing 0, duplicate 0" in told.stderr
     assert "curl" in told.stdout
 
 

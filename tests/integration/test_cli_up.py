@@ -223,7 +223,7 @@ def test_all_end_when_one_does(tmp_path: Path) -> None:
         children = up.children()
         os.kill(children[-1], signal.SIGKILL)
         assert up.wait() == 1
-        assert "rewind: rewind worker ended with code -9" in up.said
+        assert "rewind: rewind worker exited with code -9" in up.said
         assert all(has_ended(pid) for pid in children)
 
 

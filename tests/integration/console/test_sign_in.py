@@ -33,7 +33,7 @@ def test_a_text_that_is_no_key_is_refused_on_the_page(
         visitor.go("/console/jobs")
         visitor.page.get_by_label("API key").fill("rwk_" + "x" * 43)
         visitor.page.get_by_role("button", name="Sign in").click()
-        expect(visitor.page.get_by_role("alert")).to_have_text("No key has this text.")
+        expect(visitor.page.get_by_role("alert")).to_have_text("Unknown API key.")
         expect(visitor.page.get_by_label("API key")).to_have_attribute("aria-invalid", "true")
         assert_usable(visitor.page)
 

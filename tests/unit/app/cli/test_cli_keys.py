@@ -1,4 +1,4 @@
-"""`rewind keys` on a database of its own."""
+"""`rewind keys`."""
 
 import json
 from collections.abc import Iterator
@@ -31,12 +31,12 @@ def keys(url: str, *arguments: str) -> Result:
 
 
 def audited(result: Result) -> list[dict[str, object]]:
-    """The lines of the audit on standard error."""
+    """Return the audit log lines on standard error."""
     lines = [json.loads(line) for line in result.stderr.splitlines() if line.startswith("{")]
     return [line for line in lines if line["logger"] == "rewind.audit"]
 
 
-def test_a_new_key_stands_alone_on_standard_output_and_nowhere_else(store: Store, url: str) -> None:
+def test_a_new_key_is_printed_on_standard_output_only(store: Store, url: str) -> None:
     result = keys(url, "create", "--account", "acme", "--description", "laptop")
     assert result.exit_code == 0
     token = result.stdout.removesuffix("\n")
@@ -47,14 +47,14 @@ def test_a_new_key_stands_alone_on_standard_output_and_nowhere_else(store: Store
     assert token not in result.stderr
 
 
-def test_a_key_may_be_made_for_an_operator(store: Store, url: str) -> None:
+def test_an_operator_key(store: Store, url: str) -> None:
     token = keys(url, "create", "--account", "default", "--scope", "operator").stdout.strip()
     key = store.find_key(token)
     assert key is not None
     assert key.sees is None
 
 
-def test_making_and_revoking_is_audited(store: Store, url: str) -> None:
+def test_creating_and_revoking_is_audited(store: Store, url: str) -> None:
     made = audited(keys(url, "create", "--account", "acme"))
     (key,) = store.keys()
     revoked = audited(keys(url, "revoke", key.id))
@@ -72,7 +72,7 @@ def test_a_revoked_key_is_listed_as_such(store: Store, url: str) -> None:
     assert store.find_key(gone_token) is None
     listed = keys(url, "list").stdout
     states = {line.split()[0]: line.split()[4] for line in listed.splitlines()}
-    assert states == {good.id: "good", gone.id: "revoked"}
+    assert states == {good.id: "valid", gone.id: "revoked"}
     assert good_token not in listed
     documents = [json.loads(line) for line in keys(url, "list", "--json").stdout.splitlines()]
     assert {each["id"]: each["revokedAt"] is None for each in documents} == {
@@ -82,23 +82,21 @@ def test_a_revoked_key_is_listed_as_such(store: Store, url: str) -> None:
     assert documents[0].keys() >= {"accountId", "account", "scope", "description", "createdAt"}
 
 
-def test_an_unknown_key_is_refused(store: Store, url: str) -> None:
+def test_revoking_an_unknown_key_fails(store: Store, url: str) -> None:
     result = keys(url, "revoke", "key_none")
     assert (result.exit_code, audited(result)) == (1, [])
     assert "rewind: API key 'key_none' does not exist" in result.stderr
 
 
 @pytest.mark.parametrize("name", ["", "a b", " a", "ä", "a" * 65, "-a", "a\n"])
-def test_a_name_that_cannot_be_told_from_another_is_refused(
-    store: Store, url: str, name: str
-) -> None:
+def test_an_invalid_account_name_is_rejected(store: Store, url: str, name: str) -> None:
     result = keys(url, "create", "--account", name)
     assert result.exit_code == 2
-    assert "is no name" in result.stderr
+    assert "invalid account name" in result.stderr
     assert store.keys() == ()
 
 
-def test_a_database_that_is_not_there_is_refused_in_one_line(url: str, tmp_path: Path) -> None:
+def test_a_missing_database_is_reported_in_one_line(url: str, tmp_path: Path) -> None:
     for arguments in (["list"], ["create", "--account", "acme"], ["revoke", "key_1"]):
         missing = keys(f"sqlite:///{tmp_path}/none/rewind.db", *arguments)
         assert (missing.exit_code, missing.stdout) == (1, "")
@@ -108,7 +106,7 @@ def test_a_database_that_is_not_there_is_refused_in_one_line(url: str, tmp_path:
         assert "run `rewind migrate`" in empty.stderr
 
 
-def test_a_description_cannot_write_on_a_terminal(store: Store, url: str) -> None:
+def test_control_characters_of_a_description_are_escaped(store: Store, url: str) -> None:
     store.create_key("acme", Scope.DEVELOPER, "\x1b[2Jgone\nkey_false  acme")
     (line,) = keys(url, "list").stdout.splitlines()
     assert "\x1b" not in line

@@ -1,4 +1,4 @@
-"""`rewind listen` as its user runs it: a process, its output, Ctrl-C."""
+"""`rewind listen` as a process: its output, and Ctrl-C."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ Listener = subprocess.Popen[str]
 
 @contextmanager
 def listener(*options: str, secret: str | None = SECRET) -> Iterator[tuple[Listener, str]]:
-    """The process and its URL; it is gone at the end, however the test went."""
+    """Run the process. Yields it with its URL."""
     process = subprocess.Popen(
         [*LISTEN, *options],
         env=os.environ | ({} if secret is None else {"REWIND_SECRET": secret}),
@@ -46,12 +46,12 @@ def listener(*options: str, secret: str | None = SECRET) -> Iterator[tuple[Liste
 
 
 def run(*options: str) -> subprocess.CompletedProcess[str]:
-    """What became of a process that does not listen."""
+    """Run the process until it ends by itself."""
     return subprocess.run([*LISTEN, *options], check=False, capture_output=True, text=True)
 
 
 def end(process: Listener) -> tuple[str, str]:
-    """Press Ctrl-C; all that it printed."""
+    """Send SIGINT. Returns standard output and standard error."""
     process.send_signal(signal.SIGINT)
     printed = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0
@@ -68,7 +68,7 @@ def post(url: str, event_id: str, body: bytes, secret: str = SECRET) -> AttemptO
 
 
 @pytest.mark.processes
-def test_each_webhook_is_a_line_and_ctrl_c_sums_them_up() -> None:
+def test_each_webhook_is_a_line_and_ctrl_c_prints_the_counts() -> None:
     with listener() as (process, url):
         assert post(url, "evt_1", b'{"type": "follow"}') == Delivered(204)
         assert isinstance(post(url, "evt_2", b"no json", new_secret()), Rejected)
@@ -92,7 +92,7 @@ def get(url: str) -> int:
 
 
 @pytest.mark.processes
-def test_without_a_secret_a_ping_is_taken_and_a_challenge_is_not() -> None:
+def test_without_a_secret_pings_are_accepted_and_challenges_are_not() -> None:
     with listener(secret=None) as (process, url):
         assert post(url, "ping_1", ping_body("wh_1", 0)) == Delivered(204)
         assert get(url) == 403
@@ -104,7 +104,7 @@ def test_without_a_secret_a_ping_is_taken_and_a_challenge_is_not() -> None:
 
 
 @pytest.mark.processes
-def test_with_a_secret_a_challenge_is_answered_and_shown() -> None:
+def test_with_a_secret_a_challenge_is_answered() -> None:
     with listener("--json", "--status", "503") as (process, url):
         assert get(url + "/a") == 200
         out, _ = end(process)
@@ -114,7 +114,7 @@ def test_with_a_secret_a_challenge_is_answered_and_shown() -> None:
 
 
 @pytest.mark.processes
-def test_bodies_are_shown_on_request_and_move_no_cursor() -> None:
+def test_bodies_are_printed_with_control_characters_escaped() -> None:
     body = '{"type": "follow", "who": "\u00fc \\n"}\n\x1b[2J'.encode()
     with listener("--body") as (process, url):
         post(url, "evt_1", body)
@@ -129,7 +129,7 @@ def test_bodies_are_shown_on_request_and_move_no_cursor() -> None:
 
 
 @pytest.mark.processes
-def test_json_lines_and_another_status_can_be_asked_for() -> None:
+def test_json_lines_and_another_status() -> None:
     with listener("--json", "--status", "503") as (process, url):
         assert isinstance(post(url + "/a", "evt_1", b'{"type": 5}'), Rejected)
         out, _ = end(process)
@@ -147,7 +147,7 @@ def test_json_lines_and_another_status_can_be_asked_for() -> None:
 
 
 @pytest.mark.processes
-def test_no_event_commands_the_terminal() -> None:
+def test_control_characters_of_an_event_type_are_escaped() -> None:
     with listener() as (process, url):
         post(url, "evt_1", json.dumps({"type": "\x1b[2J\n"}).encode())
         out, _ = end(process)
@@ -156,7 +156,7 @@ def test_no_event_commands_the_terminal() -> None:
 
 
 @pytest.mark.processes
-def test_a_reader_that_leaves_ends_it() -> None:
+def test_a_closed_standard_output_ends_the_process() -> None:
     with listener() as (process, url):
         assert process.stdout is not None
         process.stdout.close()
@@ -166,7 +166,7 @@ def test_a_reader_that_leaves_ends_it() -> None:
 
 @pytest.mark.processes
 @pytest.mark.parametrize("secret", ["word", "whsec_AAAA"])
-def test_a_secret_that_is_none_is_refused_and_not_repeated(secret: str) -> None:
+def test_an_invalid_secret_is_rejected_and_not_printed(secret: str) -> None:
     ended = run("--secret", secret)
     assert ended.returncode == 2
     assert "the secret " in ended.stderr
@@ -174,7 +174,7 @@ def test_a_secret_that_is_none_is_refused_and_not_repeated(secret: str) -> None:
 
 
 @pytest.mark.processes
-def test_a_port_that_is_taken_is_named() -> None:
+def test_a_port_in_use_is_reported() -> None:
     with listener() as (_, url):
         port = url.rpartition(":")[2]
         ended = run("--port", port)

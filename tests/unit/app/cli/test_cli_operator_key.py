@@ -1,4 +1,4 @@
-"""The file operator.key: who makes it, and which commands show it."""
+"""The file operator.key: its creation, and the commands that use it."""
 
 import threading
 from collections.abc import Iterator
@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from app.cli import main, operator_key
+from app.cli import main
+from app.cli.operator_key import ensure_operator_key
 from app.config import Settings
 from app.domain.accounts import Scope
 from app.store import Store
@@ -29,10 +30,8 @@ def store(settings: Settings) -> Iterator[Store]:
     opened.close()
 
 
-def test_the_first_start_makes_a_key_that_only_its_owner_can_read(
-    settings: Settings, store: Store
-) -> None:
-    token = operator_key.ensure(settings)
+def test_the_first_start_creates_a_file_with_mode_0600(settings: Settings, store: Store) -> None:
+    token = ensure_operator_key(settings)
     key = store.find_key(token)
     assert key is not None
     assert key.scope is Scope.OPERATOR
@@ -44,41 +43,41 @@ def test_the_first_start_makes_a_key_that_only_its_owner_can_read(
 
 
 def test_later_starts_keep_the_key(settings: Settings, store: Store) -> None:
-    token = operator_key.ensure(settings)
-    assert operator_key.ensure(settings) == token
+    token = ensure_operator_key(settings)
+    assert ensure_operator_key(settings) == token
     assert len(store.keys()) == 1
 
 
-def test_a_key_that_opens_nothing_is_replaced(settings: Settings, store: Store) -> None:
+def test_an_invalid_key_is_replaced(settings: Settings, store: Store) -> None:
     file = settings.data_dir / "operator.key"
     _, developers = store.create_key("acme", Scope.DEVELOPER, "")
-    for useless in ("", "no key\n", "\N{SNOWMAN}\0", f"{developers}\n"):
-        file.write_text(useless)
-        token = operator_key.ensure(settings)
+    for invalid in ("", "no key\n", "\N{SNOWMAN}\0", f"{developers}\n"):
+        file.write_text(invalid)
+        token = ensure_operator_key(settings)
         key = store.find_key(token)
         assert key is not None
         assert key.sees is None
         store.revoke_key(key.id)
-    assert operator_key.ensure(settings) != token
+    assert ensure_operator_key(settings) != token
 
 
-def test_a_file_that_cannot_be_read_is_left_alone(settings: Settings, store: Store) -> None:
+def test_an_unreadable_file_is_an_error(settings: Settings, store: Store) -> None:
     (settings.data_dir / "operator.key").mkdir()
     with pytest.raises(OSError, match=r"operator\.key"):
-        operator_key.ensure(settings)
+        ensure_operator_key(settings)
     assert store.keys() == ()
 
 
-class Door:
-    """A server that takes every request and keeps the keys it was shown."""
+class RecordingServer:
+    """A server that accepts every request and records its Authorization header."""
 
     def __init__(self) -> None:
-        shown: list[str] = []
-        self.shown = shown
+        headers: list[str] = []
+        self.authorizations = headers
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                shown.append(self.headers["authorization"])
+                headers.append(self.headers["authorization"])
                 self.rfile.read(int(self.headers["content-length"]))
                 self.send_response(200)
                 self.end_headers()
@@ -92,8 +91,8 @@ class Door:
 
 
 @pytest.fixture
-def door() -> Iterator[Door]:
-    opened = Door()
+def server() -> Iterator[RecordingServer]:
+    opened = RecordingServer()
     serving = {"poll_interval": 0.01}
     thread = threading.Thread(target=opened.server.serve_forever, kwargs=serving)
     thread.start()
@@ -103,35 +102,37 @@ def door() -> Iterator[Door]:
     opened.server.server_close()
 
 
-def publish(door: Door, *options: str, **variables: str) -> Result:
-    command = ["publish", "-", "--api-url", door.url, *options]
+def publish(server: RecordingServer, *options: str, **variables: str) -> Result:
+    command = ["publish", "-", "--api-url", server.url, *options]
     return CliRunner().invoke(main, command, input=b"{}\n", env=variables)
 
 
-def test_a_command_shows_the_key_of_its_option_its_variable_or_its_folder(
-    door: Door, settings: Settings
+def test_the_key_comes_from_the_option_the_variable_or_the_file(
+    server: RecordingServer, settings: Settings
 ) -> None:
-    token = operator_key.ensure(settings)
+    token = ensure_operator_key(settings)
     folder = str(settings.data_dir)
     for result in (
-        publish(door, "--data-dir", folder),
-        publish(door, REWIND_DATA_DIR=folder),
-        publish(door, REWIND_DATA_DIR=folder, REWIND_API_KEY="rwk_variable"),
-        publish(door, "--api-key", "rwk_option", REWIND_API_KEY="rwk_variable"),
+        publish(server, "--data-dir", folder),
+        publish(server, REWIND_DATA_DIR=folder),
+        publish(server, REWIND_DATA_DIR=folder, REWIND_API_KEY="rwk_variable"),
+        publish(server, "--api-key", "rwk_option", REWIND_API_KEY="rwk_variable"),
     ):
         assert result.exit_code == 0, result.output
     keys = [token, token, "rwk_variable", "rwk_option"]
-    assert door.shown == [f"Bearer {key}" for key in keys]
+    assert server.authorizations == [f"Bearer {key}" for key in keys]
 
 
-def test_a_command_without_a_key_shows_none(door: Door, tmp_path: Path) -> None:
-    assert publish(door, "--data-dir", str(tmp_path / "none")).exit_code == 0
-    assert door.shown == [None]
+def test_without_a_key_there_is_no_authorization_header(
+    server: RecordingServer, tmp_path: Path
+) -> None:
+    assert publish(server, "--data-dir", str(tmp_path / "none")).exit_code == 0
+    assert server.authorizations == [None]
 
 
 @pytest.mark.parametrize("key", ["rwk_ü", "rwk_\n", "a b", "rwk_\x1b"])
-def test_what_cannot_be_a_key_is_refused_and_not_shown(door: Door, key: str) -> None:
-    result = publish(door, REWIND_API_KEY=key)
-    assert (result.exit_code, door.shown) == (1, [])
-    assert "holds no API key" in result.stderr
+def test_a_malformed_key_is_rejected_and_not_printed(server: RecordingServer, key: str) -> None:
+    result = publish(server, REWIND_API_KEY=key)
+    assert (result.exit_code, server.authorizations) == (1, [])
+    assert "malformed API key" in result.stderr
     assert key not in result.stderr

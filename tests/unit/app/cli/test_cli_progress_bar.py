@@ -1,4 +1,4 @@
-"""The line that tells of a replay on a terminal."""
+"""The progress line of a replay on a terminal."""
 
 from typing import Any
 
@@ -24,13 +24,13 @@ JOB: dict[str, Any] = {
         ({"state": "OPEN", "waitingFor": "the log"}, ["OPEN", "waiting: the log"]),
     ],
 )
-def test_a_line_tells_all_there_is_to_tell(changes: dict[str, Any], words: list[str]) -> None:
+def test_a_line_has_state_counts_rate_and_eta(changes: dict[str, Any], words: list[str]) -> None:
     line = describe(JOB | changes)
     assert all(word in line for word in words)
     assert line.count("█") == line.count("·") == WIDTH // 2
 
 
-def test_a_line_says_nothing_of_what_is_not_known() -> None:
+def test_unknown_values_are_omitted() -> None:
     job = JOB | {"progress": 0.0, "eventsPerSecond": None, "etaSeconds": None}
     line = describe(job)
     assert line.count("·") == WIDTH

@@ -1,4 +1,4 @@
-"""How a file becomes requests."""
+"""The batches of `rewind publish`."""
 
 import io
 
@@ -11,19 +11,19 @@ LINE = st.sampled_from([b"{}", b"", b"  ", b'{"id": "a"}\r', b'{"id": "' + b"b" 
 
 
 @given(st.lists(LINE, max_size=40))
-def test_every_event_of_a_file_is_in_one_batch_in_order(lines: list[bytes]) -> None:
+def test_batches_have_every_event_in_order(lines: list[bytes]) -> None:
     batches = list(_batches(io.BytesIO(b"\n".join(lines))))
     sent = [line for batch in batches for line in batch.split(b"\n")]
     assert sent == [line.rstrip(b"\r") for line in lines if line.strip()]
 
 
-def test_a_batch_of_large_events_fits_into_a_request() -> None:
+def test_batches_are_limited_by_size() -> None:
     line = b"x" * 500_000 + b"\n"
     batches = list(_batches(io.BytesIO(line * 50)))
     assert max(map(len, batches)) < BATCH_BYTES + len(line)
     assert sum(batch.count(b"x" * 500_000) for batch in batches) == 50
 
 
-def test_a_batch_of_small_events_has_a_bounded_number() -> None:
+def test_batches_are_limited_by_number() -> None:
     batches = list(_batches(io.BytesIO(b"{}\n" * (2 * BATCH_LINES + 1))))
     assert [len(batch.split(b"\n")) for batch in batches] == [BATCH_LINES, BATCH_LINES, 1]

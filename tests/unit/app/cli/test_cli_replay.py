@@ -1,4 +1,4 @@
-"""`rewind replay` and an API that is another server, or goes away."""
+"""`rewind replay` with failures of the API."""
 
 import json
 import signal
@@ -21,7 +21,7 @@ JOB = {"id": "rpl_1", "state": "OPEN", "counts": NOTHING}
 
 @contextmanager
 def server(answers: list[tuple[int, bytes]]) -> Iterator[str]:
-    """A server that gives these answers, one for each request, and then closes what comes."""
+    """Run a server that sends these responses in order, and then closes connections."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -50,30 +50,30 @@ def server(answers: list[tuple[int, bytes]]) -> Iterator[str]:
 WINDOW = ("--from", "202611210000", "--to", "202611210100")
 
 
-def ask(url: str) -> Result:
+def run_replay(url: str) -> Result:
     return CliRunner().invoke(replay, ["wh_1", *WINDOW, "--api-url", url])
 
 
-def test_an_api_that_goes_away_leaves_the_name_of_the_replay() -> None:
+def test_the_error_after_a_lost_connection_has_the_id_of_the_replay() -> None:
     with server([(202, json.dumps(JOB).encode())]) as url:
-        result = ask(url)
+        result = run_replay(url)
     assert result.exit_code == 1
-    assert "rewind: lost sight of rpl_1, which may go on" in result.stderr
+    assert "rewind: lost track of rpl_1, which may still be running" in result.stderr
     assert result.stdout == ""
 
 
-def test_a_server_that_is_no_rewind_api_is_said_to_be_none() -> None:
+def test_another_server_is_reported_as_not_a_rewind_api() -> None:
     for status, body in ((200, b"<html>"), (302, b"")):
         with server([(status, body)]) as url:
-            result = ask(url)
+            result = run_replay(url)
         assert (result.exit_code, type(result.exception)) == (1, SystemExit)
-        assert "is no Rewind API: it answers '<html>'" in result.stderr or "302" in result.stderr
+        assert "is not a Rewind API: response '<html>'" in result.stderr or "302" in result.stderr
 
 
-def test_a_replay_that_did_not_bring_all_says_why_and_what_to_do() -> None:
+def test_a_failed_replay_is_reported_with_the_error_and_a_retry_command() -> None:
     end = {"state": "FAILED", "error": "the receiver took none", "counts": {**NOTHING, "failed": 7}}
     with server([(202, json.dumps(JOB).encode()), (200, json.dumps(JOB | end).encode())]) as url:
-        result = ask(url)
+        result = run_replay(url)
     assert result.exit_code == 1
     assert json.loads(result.stdout)["state"] == "FAILED"
     assert "rewind: rpl_1 is FAILED; the receiver took none; 7 events" in result.stderr
@@ -81,7 +81,7 @@ def test_a_replay_that_did_not_bring_all_says_why_and_what_to_do() -> None:
 
 
 @pytest.mark.processes
-def test_ctrl_c_says_that_the_replay_goes_on() -> None:
+def test_ctrl_c_prints_how_to_cancel_the_replay() -> None:
     answers = [(202, json.dumps(JOB).encode())] + 1_000 * [(200, json.dumps(JOB).encode())]
     with server(answers) as url:
         command = [sys.executable, "-m", "app", "replay", "wh_1", *WINDOW, "--api-url", url]
@@ -89,6 +89,6 @@ def test_ctrl_c_says_that_the_replay_goes_on() -> None:
             until(lambda: len(answers) < 1_000, "it follows the replay")
             process.send_signal(signal.SIGINT)
             assert process.stderr is not None
-            said = process.stderr.read()
+            error = process.stderr.read()
     assert process.returncode == 1
-    assert "rpl_1 goes on; `rewind replays cancel rpl_1` stops it" in said
+    assert "rpl_1 is still running; cancel it with `rewind replays cancel rpl_1`" in error
