@@ -40,8 +40,7 @@ from app.api.problems import (
     WINDOW_REFUSED,
 )
 from app.api.replay_requests import check_options, queue_replay, queue_retry
-from app.domain.filters import ReplayFilter
-from app.domain.model import Replay
+from app.domain.model import Replay, ReplayFilter
 from app.domain.states import ReplayState
 
 router = APIRouter(prefix="/replays", tags=["replays"])

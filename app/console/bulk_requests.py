@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from app.api.problems import INVALID_REQUEST, FieldError, Problem
 from app.console.forms import Form
 from app.console.urls import filter_query, parse_filter
-from app.domain.filters import ReplayFilter
+from app.domain.model import ReplayFilter
 from app.domain.states import TERMINAL, ReplayEvent, ReplayState, moves
 
 SELECTED_MAX: Final = 500

@@ -11,7 +11,7 @@ from app.api.replay_progress import event_id
 from app.console.formats import NOTHING, count, duration, rate
 from app.domain.model import Replay
 from app.domain.progress import progress
-from app.domain.restores import awaited_in_words
+from app.domain.restores import describe_awaited
 from app.domain.states import TERMINAL, ReplayState
 
 ALL: Final = "all"
@@ -118,7 +118,7 @@ def waiting_reason(replay: Replay) -> str | None:
     if replay.state is not ReplayState.OPEN:
         return None
     if replay.awaits is not None:
-        return f"waits for {awaited_in_words(replay.webhook_id, replay.window, replay.awaits)}"
+        return f"waits for {describe_awaited(replay.webhook_id, replay.window, replay.awaits)}"
     return "waits for a worker" if replay.waiting_for is None else f"waits: {replay.waiting_for}"
 
 

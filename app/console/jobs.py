@@ -19,8 +19,7 @@ from app.console.job_rows import ALL, RowStyle, counter_parts, job_rows
 from app.console.rendering import render_page, template_environment
 from app.console.sessions import ViewerDependency
 from app.console.urls import TEXT_FIELDS, filter_query, jobs_url, parse_filter
-from app.domain.filters import ReplayFilter
-from app.domain.model import Replay
+from app.domain.model import Replay, ReplayFilter
 from app.domain.states import ReplayState
 from app.store.pages import Page
 

@@ -20,8 +20,7 @@ from app.console.health import HealthMonitor, health_parts
 from app.console.job_parts import JobView, job_parts
 from app.console.job_rows import counter_parts, row_parts
 from app.console.live_pages import COUNTERS, HEALTH, JOB_PREFIX, OpenPage, PageUpdate
-from app.domain.filters import ReplayFilter
-from app.domain.model import Replay
+from app.domain.model import Replay, ReplayFilter
 from app.domain.states import ReplayState
 from app.process import on_own_thread
 from app.store import StoreError

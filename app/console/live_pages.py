@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from app.api.problems import INVALID_REQUEST, FieldError, Problem
-from app.domain.filters import ReplayFilter
+from app.domain.model import ReplayFilter
 
 ITEMS_MAX: Final = 120
 """Items that a page may show live: fifty rows, and everything else on the page."""

@@ -32,8 +32,7 @@ from app.console.replay_forms import (
 from app.console.sessions import EditorDependency, Viewer, ViewerDependency
 from app.console.urls import JOBS, NEW_REPLAY
 from app.domain.accounts import ApiKey
-from app.domain.filters import ReplayFilter
-from app.domain.model import NewReplay, Webhook
+from app.domain.model import NewReplay, ReplayFilter, Webhook
 from app.domain.options import Source
 from app.domain.states import ACTIVE
 from app.store import Store

@@ -6,7 +6,7 @@ from urllib.parse import parse_qs, urlencode
 
 from app.api.problems import INVALID_REQUEST, FieldError, Problem
 from app.console.formats import parse_field_time
-from app.domain.filters import ReplayFilter
+from app.domain.model import ReplayFilter
 from app.domain.states import ReplayState
 from app.domain.windows import TIME_ALLOWED, format_time
 

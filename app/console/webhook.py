@@ -15,9 +15,8 @@ from app.console.plots import BarPlot, deliveries_plot, missed_plot
 from app.console.rendering import render_page, template_environment
 from app.console.sessions import Viewer, ViewerDependency
 from app.console.urls import NEW_REPLAY, jobs_url, page_url
-from app.domain.filters import ReplayFilter
 from app.domain.missed import MissedHour
-from app.domain.model import Replay, Webhook
+from app.domain.model import Replay, ReplayFilter, Webhook
 from app.domain.options import Only
 from app.domain.rules import Rule
 from app.domain.tallies import DeliveryTally, Span, last_hour_from_ms, summed

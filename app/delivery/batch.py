@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from app.domain.hours import Tally, tally
+from app.domain.hours import HourCounts, count_by_hour
 from app.log.event import LoggedEvent
 
 BATCH_BYTES_MAX: Final = 2**20
@@ -17,11 +17,11 @@ class Batch(NamedTuple):
     """
 
     events: list[LoggedEvent]
-    hours: Tally
+    hours: HourCounts
     size_bytes: int
     end: int
-    duplicates_before: Tally
-    duplicates: Tally
+    duplicates_before: HourCounts
+    duplicates: HourCounts
 
     @property
     def start(self) -> int:
@@ -37,7 +37,7 @@ class CompletedBatches(NamedTuple):
     """
 
     batches: list[Batch]
-    duplicates: Tally
+    duplicates: HourCounts
     position: int
 
 
@@ -79,11 +79,11 @@ class BatchBuilder:
         if self._events:
             batch = Batch(
                 self._events,
-                tally([event.timestamp_ms for event in self._events]),
+                count_by_hour([event.timestamp_ms for event in self._events]),
                 self._size_bytes,
                 self._end,
-                tally(self._duplicates_before),
-                tally(self._duplicates),
+                count_by_hour(self._duplicates_before),
+                count_by_hour(self._duplicates),
             )
             self._completed.append(batch)
             self._duplicates_before = []
@@ -93,7 +93,7 @@ class BatchBuilder:
         """The completed batches; every record below `position` must have been added."""
         completed, self._completed = self._completed, []
         # Duplicates before a partial batch lie below the returned position, too.
-        duplicates, self._duplicates_before = tally(self._duplicates_before), []
+        duplicates, self._duplicates_before = count_by_hour(self._duplicates_before), []
         position = self._events[0].offset if self._events else position
         return CompletedBatches(completed, duplicates, position)
 

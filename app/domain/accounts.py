@@ -1,11 +1,11 @@
-"""Who may ask for what: accounts, and the keys they ask with."""
+"""Accounts and their API keys."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 DEFAULT_ACCOUNT: Final = "acc_default"
-"""The account of the operator, and of all that was there before there were accounts."""
+"""The operator's account; it also owns everything that older versions stored."""
 
 DEFAULT_ACCOUNT_NAME: Final = "default"
 
@@ -13,13 +13,13 @@ ACCOUNT_NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}"
 
 
 class Scope(StrEnum):
-    """What a key opens."""
+    """What a key gives access to."""
 
     DEVELOPER = "developer"
     """The webhooks and replays of its own account."""
 
     OPERATOR = "operator"
-    """Everything: those of all accounts, and what only the platform itself may do."""
+    """Everything: all accounts, and the operations of the platform."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,9 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key without its text, which is shown once and kept as a hash alone.
+    """An API key without its token, which is shown once and stored as a hash.
 
-    One that is read-only sees what its scope opens, and changes nothing of it.
+    A read-only key can read what its scope allows, and change nothing.
     """
 
     id: str
@@ -48,5 +48,5 @@ class ApiKey:
 
     @property
     def sees(self) -> str | None:
-        """The one account whose things this key may see; None when it may see all."""
+        """The id of the account that this key has access to; None for all accounts."""
         return None if self.scope is Scope.OPERATOR else self.account.id

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from app.domain.hours import Tally
+from app.domain.hours import HourCounts
 from app.domain.model import Counts, Failure
 
-_NONE: Final[Tally] = {}
+_NONE: Final[HourCounts] = {}
 
 NO_ANSWER: Final = "none"
 """The status name of an event that got no response."""
@@ -46,7 +46,7 @@ class Entry:
         "offset",
     )
 
-    def __init__(self, offset: int, hours: Tally, duplicates: Tally) -> None:
+    def __init__(self, offset: int, hours: HourCounts, duplicates: HourCounts) -> None:
         self.offset = offset
         self.hours = hours
         self.events = sum(hours.values())
@@ -67,13 +67,13 @@ class _HourCounts:
         self._duplicates: dict[int, int] = {}
         self._failed: dict[int, int] = {}
 
-    def add_settled(self, events: Tally, failed: Tally) -> None:
+    def add_settled(self, events: HourCounts, failed: HourCounts) -> None:
         """Count settled events, of which some failed."""
         _add(self._events, events)
         if failed:
             _add(self._failed, failed)
 
-    def add_duplicates(self, duplicates: Tally) -> None:
+    def add_duplicates(self, duplicates: HourCounts) -> None:
         """Count duplicates."""
         _add(self._duplicates, duplicates)
 
@@ -145,7 +145,9 @@ class DeliveryLedger:
         self.events_above_checkpoint = 0
         """The number of events above the checkpoint, settled or not."""
 
-    def add_entry(self, offset: int, end: int, hours: Tally, duplicates: Tally = _NONE) -> Entry:
+    def add_entry(
+        self, offset: int, end: int, hours: HourCounts, duplicates: HourCounts = _NONE
+    ) -> Entry:
         """Add events in `[offset, end)` to be delivered, and the duplicates between them."""
         entry = Entry(offset, hours, duplicates)
         # Otherwise events settled before `advance_position` would count above the checkpoint.
@@ -154,7 +156,7 @@ class DeliveryLedger:
         self.events_above_checkpoint += entry.events
         return entry
 
-    def add_duplicates(self, end: int, duplicates: Tally) -> None:
+    def add_duplicates(self, end: int, duplicates: HourCounts) -> None:
         """Add duplicates that lie below `end` and above all entries."""
         self._position = end
         if self._entries:
@@ -175,7 +177,7 @@ class DeliveryLedger:
         entry: Entry,
         delivered: Mapping[int, int],
         failures: Sequence[Failure] = (),
-        failed_hours: Tally = _NONE,
+        failed_hours: HourCounts = _NONE,
     ) -> None:
         """Settle an entry: its events are delivered, except for `failures`.
 
@@ -219,6 +221,6 @@ class DeliveryLedger:
             self._failed += len(failures)
             self._failures += failures
 
-    def _count_duplicates(self, duplicates: Tally) -> None:
+    def _count_duplicates(self, duplicates: HourCounts) -> None:
         self._duplicates += sum(duplicates.values())
         self._hours.add_duplicates(duplicates)

@@ -1,30 +1,30 @@
-"""Globs over event types: `*` stands for any characters, `?` for one; nothing else is special."""
+"""Globs of event types: `*` matches any characters, `?` one; there are no other wildcards."""
 
 from functools import lru_cache
 
 
 @lru_cache(maxsize=65_536)
 def glob_matches(glob: str, text: str) -> bool:
-    """Whether `glob` fits the whole of `text`.
+    """Whether `glob` matches the whole `text`.
 
-    Takes no longer than the product of their lengths, whatever the glob: a regular expression
-    with many stars could take for ever.
+    The time is at most proportional to the product of their lengths; a regular expression with
+    many stars can take exponential time.
     """
-    # On a mismatch only the last star has to take one character more: what the stars before it
-    # took leaves the most for the rest.
-    at = place = 0
-    star, taken_to = -1, 0
-    while place < len(text):
-        letter = glob[at] if at < len(glob) else ""
-        if letter == "*":
-            star, taken_to = at, place
-            at += 1
-        elif letter and letter in ("?", text[place]):
-            at += 1
-            place += 1
+    # On a mismatch only the last star has to match one more character: the shortest match of the
+    # stars before it leaves the most text for the rest.
+    glob_index = text_index = 0
+    star, star_end = -1, 0
+    while text_index < len(text):
+        wanted = glob[glob_index] if glob_index < len(glob) else ""
+        if wanted == "*":
+            star, star_end = glob_index, text_index
+            glob_index += 1
+        elif wanted and wanted in ("?", text[text_index]):
+            glob_index += 1
+            text_index += 1
         elif star >= 0:
-            taken_to += 1
-            at, place = star + 1, taken_to
+            star_end += 1
+            glob_index, text_index = star + 1, star_end
         else:
             return False
-    return not glob[at:].strip("*")
+    return not glob[glob_index:].strip("*")

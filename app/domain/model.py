@@ -1,4 +1,4 @@
-"""The nouns of the replay service, as values; times are milliseconds since 1970, UTC."""
+"""The entities of the replay service, as values; times are milliseconds since 1970, UTC."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from app.domain.states import ReplayState
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The event times `[from_ms, to_ms)` that a replay asks for."""
+    """A range of event times `[from_ms, to_ms)`."""
 
     from_ms: int
     to_ms: int
@@ -21,7 +21,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """The offsets `[start, end)` of one partition; equal ends hold nothing."""
+    """The offsets `[start, end)` of one partition; empty if they are equal."""
 
     partition: int
     start: int
@@ -30,7 +30,7 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What became of the records below a checkpoint."""
+    """The events below a checkpoint, by outcome."""
 
     delivered: int = 0
     duplicates: int = 0
@@ -39,10 +39,10 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One record that was given up: `status` is the last HTTP answer, None when there was none.
+    """An event that a replay could not deliver.
 
-    `duration_ms` is how long the last attempt took, and `response` how the body of its answer
-    began; None where there was none, or nobody noted it.
+    `status` is the HTTP status of the last response, None without a response. `duration_ms` is the
+    duration of the last attempt, and `response` the beginning of its body; None if unknown.
     """
 
     offset: int
@@ -55,29 +55,29 @@ class Failure:
 
 
 class Validation(StrEnum):
-    """How the owner of a webhook proves that its receiver is theirs."""
+    """How the receiver of a webhook is verified."""
 
     PING = "ping"
-    """The receiver takes a signed POST (Standard Webhooks)."""
+    """It answers a signed POST with a 2xx status (Standard Webhooks)."""
 
     CRC = "crc"
-    """The receiver answers a challenge that takes the secret to answer (Twitter)."""
+    """It answers a challenge by means of the secret (Twitter)."""
 
 
 class WebhookStatus(StrEnum):
-    """Whether anything is sent to a webhook."""
+    """Whether events are sent to a webhook."""
 
     PENDING = "PENDING"
-    """Not yet: nobody has proved that the receiver at its URL is theirs."""
+    """Not yet: the receiver at its URL is not verified."""
 
     ENABLED = "ENABLED"
     DISABLED = "DISABLED"
-    """Not any more: its owner wants it so, or its receiver would take nothing."""
+    """No longer: its owner disabled it, or deliveries failed for too long."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewWebhook:
-    """A webhook to be: where events are to be sent, what its owner calls it, what signs them."""
+    """A webhook to create."""
 
     url: str
     description: str
@@ -88,11 +88,11 @@ class NewWebhook:
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """A target of events.
+    """A webhook.
 
-    `secret` signs its requests ("whsec_..."); the one before signs them as well until
-    `previous_secret_until_ms`. Both are kept out of `repr`. `status_reason` says in words why
-    it is not ENABLED; `failing_since_ms` is when its receiver began to take nothing.
+    `secret` ("whsec_...") signs its requests; until `previous_secret_until_ms`, the previous one
+    signs them too. `repr` hides both. `status_reason` says why it is not ENABLED.
+    `failing_since_ms` is the time since which all deliveries fail.
     """
 
     id: str
@@ -119,10 +119,10 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True)
 class AwaitedRestore:
-    """What a replay of the archive waits for: that its records are brought back.
+    """The restore that a replay of the archive awaits.
 
-    They are those of its webhook and window in `partition` of `delivery_log`, below the offset
-    `below`. `missing` says in words what the last attempt did not find.
+    It restores the records of the replay's webhook and window in `partition` of `delivery_log`,
+    below the offset `below`. `missing` says what the last restore did not find.
     """
 
     partition: int
@@ -132,11 +132,11 @@ class AwaitedRestore:
 
 @dataclass(frozen=True, slots=True)
 class NewReplay:
-    """A replay to be: every event of `window` that is owed to the webhook and fits `options`.
+    """A replay to create: the events of `window` that are addressed to the webhook.
 
-    `retry_of` names a replay whose failures are all that is to be delivered; `origin` the data
-    centre whose log is to be read, by its workers: empty for whichever claims it first. One of the
-    archive is of a data centre, and `awaits` a restore, unless it brings failures alone.
+    `retry_of` is a replay whose failures are delivered again, and nothing else. `origin` is the
+    data centre whose log is read; if empty, that of the first worker that claims it. A replay of
+    the archive has an origin, and `awaits` a restore unless it is a retry.
     """
 
     webhook_id: str
@@ -151,19 +151,19 @@ class NewReplay:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A replay and how far it is.
+    """A replay and its progress.
 
-    Everything below `checkpoint` is delivered, a duplicate, or listed as failed, and `counts`
-    counts exactly that. `lease_epoch` is the number of times a worker has claimed it; `worker`
-    names the last one to do so, unless it gave the replay back. `offsets` and `checkpoint` are
-    known once delivery has begun. `claims_in_vain` counts the last claims that brought it no
-    further; `waiting_for` says what an OPEN replay waits for, when that is not a worker. `idle_ms`
-    is how long nobody worked on it between its start and its last claim. `origin` is the data
-    centre that `offsets` and failures name offsets of; empty until one has claimed it, for a
-    replay that was stored before data centres were told apart. `source` says in which of its topics
-    these offsets lie. Nobody can claim a replay that `awaits` its records; their offsets are known
-    once they are there. `status_counts` tells what the events that `counts` counts as delivered or
-    failed were answered with at last, as {"200": 17, "none": 1}; None where it was not noted.
+    - `origin`: the data centre of `offsets` and failures; empty until it is assigned.
+    - `source`: the topic of `offsets`.
+    - `lease_epoch`: the number of claims. `worker`: the last one, unless it gave the replay back.
+    - `claims_in_vain`: consecutive claims without progress.
+    - `offsets`, `checkpoint`: set when delivery begins. Every event below the checkpoint is
+      delivered, a duplicate, filtered out, or listed as failed, and counted in `counts`.
+    - `status_counts`: delivered and failed events by the HTTP status of their last response, such
+      as {"200": 17, "none": 1}; None if unknown.
+    - `waiting_for`: why an OPEN replay is postponed.
+    - `awaits`: the restore without which no worker can claim it.
+    - `idle_ms`: the time without a worker between its start and its last claim.
     """
 
     id: str
@@ -194,8 +194,24 @@ class Replay:
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
-    """The end of a replay, to be told to its webhook; `attempt` counts from 1."""
+class ReplayFilter:
+    """A filter of replays; None, and no `states`, match any.
+
+    `[created_from_ms, created_to_ms)` is a range of creation times. `with_failures` matches only
+    replays that have failures.
+    """
+
+    states: frozenset[ReplayState] = frozenset()
+    webhook_id: str | None = None
+    account_id: str | None = None
+    created_from_ms: int | None = None
+    created_to_ms: int | None = None
+    with_failures: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayNotice:
+    """A notification of an ended replay to its webhook; `attempt` counts from 1."""
 
     replay: Replay
     webhook: Webhook
@@ -204,12 +220,12 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class JobStatistics:
-    """The replays as an operator watches them.
+    """Statistics of all replays; those other than `by_state` are by data centre.
 
-    By data centre: `oldest_open_s` is how long the OPEN one that waits longest has waited, 0
-    without one; `late_heartbeats` counts those held by a worker whose lease has ended.
-    `oldest_unrestored_s` is how long the one that waits longest for a restore has waited, 0 without
-    one: no worker could do anything about that, so it does not count as OPEN above.
+    - `oldest_open_s`: the longest wait of an OPEN replay for a worker, 0 without one.
+    - `late_heartbeats`: held replays whose lease has expired.
+    - `oldest_unrestored_s`: the longest wait for a restore, 0 without one. Such replays are not in
+      `oldest_open_s`.
     """
 
     by_state: Mapping[ReplayState, int]
@@ -220,11 +236,11 @@ class JobStatistics:
 
 @dataclass(frozen=True, slots=True)
 class AwaitingRestore:
-    """What one data centre's restore job has to do, as of one moment.
+    """What the restore job of one data centre has to do.
 
-    `replays` wait for their records, the one that waits longest first; `further_partitions` are
-    those of more that wait, and were too many for the list. `needed_from` is the lowest offset of
-    `delivery_archive`, by partition, that a replay which has its records may still read.
+    `replays` await their records, oldest first; `further_partitions` are those of more replays,
+    beyond the limit of the list. `needed_from` is the lowest offset of `delivery_archive`, by
+    partition, that a restored replay may still read.
     """
 
     replays: tuple[Replay, ...]
@@ -234,7 +250,7 @@ class AwaitingRestore:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right of `worker` to work on a replay: it holds while `epoch` is the replay's own."""
+    """The exclusive right of `worker` to run a replay, while `epoch` is the replay's epoch."""
 
     replay_id: str
     epoch: int
@@ -243,9 +259,9 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A replay handed to a worker, with the webhook to deliver to.
+    """A replay that a worker has claimed, with its webhook.
 
-    `is_takeover` when the worker before did not hand it over: its lease has ended.
+    `is_takeover` if the lease of another worker had expired.
     """
 
     lease: Lease
@@ -256,12 +272,12 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class IdempotencyKey:
-    """A client's name for one creation, and what it asked for under that name."""
+    """The Idempotency-Key of a request, and a hash of the request's body."""
 
     key: str
     fingerprint: str
 
     @classmethod
     def of(cls, key: str, body: bytes) -> Self:
-        """The key with the fingerprint of `body`: equal bodies are the same request."""
+        """The key of a request with `body`; equal bodies are the same request."""
         return cls(key, sha256(body).hexdigest())

@@ -1,4 +1,4 @@
-"""What the webhook of a replay is told at its end, and how often that is tried.
+"""Notifications of ended replays to their webhooks: id, body and retries.
 
 Source: Standard Webhooks 1.0.0, "Payload structure"; the other form is `replay_job_status` of
 Twitter's Account Activity Replay API.
@@ -13,21 +13,21 @@ from app.domain.states import ReplayState
 from app.domain.windows import format_time
 
 DELAYS_S: Final = (3.0, 27.0, 242.0)
-"""The waits after each attempt that failed: those that Twitter has for live events."""
+"""The waits after failed attempts; Twitter retries live events like this."""
 
 
 def pause_s(attempt: int) -> float | None:
-    """How long to wait after the `attempt`-th try (from 1) failed; None to give up."""
+    """The wait after failed attempt number `attempt`, from 1; None after the last attempt."""
     return DELAYS_S[attempt - 1] if attempt <= len(DELAYS_S) else None
 
 
 def notice_id(replay: Replay) -> str:
-    """The `webhook-id`, the same over all attempts."""
+    """The `webhook-id`, the same in all attempts."""
     return f"{replay.id}-{replay.state.lower()}"
 
 
 def notice_body(replay: Replay) -> bytes:
-    """The body that tells how a replay ended, in the form it was asked for with."""
+    """The body of the notification, in the format of the replay's `notice`."""
     is_twitter = replay.notice is NoticeStyle.TWITTER
     document = _twitter(replay) if is_twitter else _standard(replay)
     return json.dumps(document, separators=(",", ":")).encode()

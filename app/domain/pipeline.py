@@ -1,4 +1,4 @@
-"""What jobs of the data pipeline tell of themselves at their end."""
+"""Results of jobs of the data pipeline."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,11 +8,11 @@ from typing import Final
 Scalar = str | int | bool | None
 
 RUNS_KEPT: Final = 50
-"""Of each job and subject: seven weeks of nights."""
+"""Stored runs per job and subject: seven weeks of nightly runs."""
 
 JOB: Final = r"^[a-z][a-z0-9-]{0,31}$"
 SUBJECT: Final = r"^[^\x00-\x20\x7f]+( +[^\x00-\x20\x7f]+)*$"
-"""No control characters, and no spaces around it, which MySQL would not tell apart."""
+"""Without control characters, and without outer spaces, which MySQL ignores."""
 
 SUBJECT_CHARS_MAX: Final = 255
 COUNT_NAME: Final = r"^[A-Za-z][A-Za-z0-9]{0,39}$"
@@ -27,35 +27,35 @@ class RunOutcome(StrEnum):
     """How a run of a job ended."""
 
     DONE = "done"
-    """It did what it was asked for; what it found missing is in its summary."""
+    """It finished; missing records, if any, are in its summary."""
 
     FAILED = "failed"
-    """Something did not answer or broke; the same run may do better later."""
+    """A dependency was unavailable, or an error occurred; a retry may succeed."""
 
     REFUSED = "refused"
-    """It would not go on: somebody has to decide or mend something first."""
+    """It stopped; an operator must decide or repair something first."""
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineRun:
-    """A run that is over. Times are the job's own, in ms since 1970, UTC."""
+    """A finished run. Times are by the job's clock, in ms since 1970, UTC."""
 
     job: str
     subject: str
-    """What it worked on, such as the URI of a table."""
+    """What the job processed, such as the URI of a table."""
 
     outcome: RunOutcome
     started_ms: int
     finished_ms: int
     summary: Mapping[str, Scalar] = field(default_factory=dict)
-    """What it counted, and `error` where it has one. `missing` is what should be there and is not,
-    by every job that looks for that."""
+    """Counts, and `error` after an error. `missing` is the number of missing records, in every job
+    that checks for them."""
 
     topics: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """What it counted of each topic; `end` adds up the offsets, over its partitions, that a load
-    has come to."""
+    """Counts by topic; `end` is the sum of the offsets, over all partitions, that a load has
+    reached."""
 
     @property
     def found_loss(self) -> bool:
-        """Whether it tells that something is missing."""
+        """Whether records are missing."""
         return bool(self.summary.get("missing"))

@@ -1,4 +1,4 @@
-"""What a replay of the archive waits for: which records have to be brought back, in words."""
+"""Restores that replays of the archive await."""
 
 from typing import Final
 
@@ -9,22 +9,24 @@ from app.domain.windows import format_time
 JOB: Final = "rewind-jobs restore"
 
 
-def awaited_in_words(webhook_id: str, window: Window, awaits: AwaitedRestore) -> str:
-    """Who has to do what, and what stands against it."""
+def describe_awaited(webhook_id: str, window: Window, awaits: AwaitedRestore) -> str:
+    """The text for users: which restore is needed, and why the last one failed."""
     start, end = format_time(window.from_ms), format_time(window.to_ms)
     words = (
-        f"a restore: an operator's run of `{JOB}` has to bring the records of {webhook_id} from "
-        f"{start} to {end} back from what was loaded"
+        f"a restore: an operator must run `{JOB}` to restore the records of {webhook_id} from "
+        f"{start} to {end}"
     )
-    return words if awaits.missing is None else f"{words}; its last run lacked: {awaits.missing}"
+    return (
+        words if awaits.missing is None else f"{words}; not found by the last run: {awaits.missing}"
+    )
 
 
 def all_arrived_by_ms(window: Window, now_ms: int, *, lateness_ms: int, retention_ms: int) -> int:
-    """The moment by whose first record all of a window had reached the log.
+    """The time whose first record follows all events of a window, except recorded late arrivals.
 
-    Of late events there is a note as long as the log keeps their times: who asks for this also asks
-    for the notes. Of older windows there are none any more, but whoever brought them, a mirror of
-    another log at the latest, brought them before that.
+    Late arrivals are recorded as long as the log keeps their times, and callers read them too. For
+    older windows the records are deleted, but their events, even those of mirrors, arrived before
+    the log's retention ended.
     """
     if window.to_ms > now_ms - retention_ms:
         return window.to_ms + disorder_ms(lateness_ms)

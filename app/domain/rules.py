@@ -1,4 +1,4 @@
-"""Which webhook wants which events, as its owner says it."""
+"""Rules: which events are addressed to which webhook."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -10,21 +10,20 @@ Scalar = str | int | float | bool | None
 RULE_NAME: Final = r"^[A-Za-z0-9_-]{1,64}$"
 RULES_PER_WEBHOOK_MAX: Final = 10_000
 KINDS_PER_WEBHOOK_MAX: Final = 20
-"""Kinds of rules, see `Rule.kind`. Every event of the platform is held against each kind that there
-is, so that what one webhook asks for must cost all others little."""
+"""See `Rule.kind`. Every event is compared with each kind of rule of all webhooks, so this limits
+the cost that one webhook causes."""
 
 CONDITIONS_MAX: Final = 5
 DEFAULT_RULE: Final = "default"
-"""The name of the rule that a registration with `eventTypes` makes."""
+"""The name of the rule that a registration with `eventTypes` creates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The entry `(webhook_id, name)` of the rules: an event that fits it is owed to the webhook.
+    """The rule `name` of a webhook: matching events are addressed to the webhook.
 
-    One of the globs `event_types` must match the event's type. Each path of `where` (such as
-    "data.userId", from the top of the event) must lead to a value that is equal as JSON is: of
-    the same kind, so that 42 is not "42".
+    One of the globs `event_types` must match the event's type. Each path of `where`, such as
+    "data.userId", must have an equal JSON value in the event: 42 does not equal "42".
     """
 
     webhook_id: str
@@ -34,18 +33,17 @@ class Rule:
 
     @property
     def kind(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Its globs and its paths, sorted. Rules of one kind differ in their values alone."""
+        """Its globs and its paths, sorted. Rules of one kind differ only in their values."""
         return tuple(sorted(set(self.event_types))), tuple(sorted(dict(self.where)))
 
 
 @dataclass(frozen=True, slots=True)
 class RoutingChanges:
-    """What changed in the routing table, all webhooks with all rules, up to `revision`.
+    """Changes of the routing table (all webhooks and rules) up to `revision`.
 
-    A webhook or rule is in it as it is now, however often it changed; `gone_rules` are pairs of
-    webhook id and name. Things may come that the reader knows already, in any order. When
-    `revision` is lower than the one asked after, these are all entries there are, and the reader
-    forgets what it knew: it slept for too long, or the table was brought back from an older copy.
+    Entries have their current values; `gone_rules` are pairs of webhook id and name. The reader may
+    already know some. If `revision` is lower than the reader's, this is the whole table, and the
+    reader must replace its copy: it paused for too long, or the database is a restored backup.
     """
 
     revision: int

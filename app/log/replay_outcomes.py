@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.domain.hours import hour_of, hour_text
+from app.domain.hours import format_hour, parse_hour
 from app.domain.model import Counts
 from app.domain.options import Source
 from app.domain.windows import format_time, parse_time
@@ -55,7 +55,9 @@ def encode_replay_outcome(outcome: ReplayOutcome) -> bytes:
         "epoch": outcome.epoch,
         "start": outcome.start,
         "end": outcome.end,
-        "hours": {hour_text(hour): _members(outcome.hours[hour]) for hour in sorted(outcome.hours)},
+        "hours": {
+            format_hour(hour): _members(outcome.hours[hour]) for hour in sorted(outcome.hours)
+        },
         "time": format_time(outcome.time_ms),
     }
     return json.dumps(members, separators=(",", ":")).encode()
@@ -88,7 +90,7 @@ def _outcome(members: dict[str, Any]) -> ReplayOutcome:
         start=_whole(members["start"]),
         end=_whole(members["end"]),
         time_ms=parse_time(members["time"]),
-        hours={hour_of(text): _counts(counts) for text, counts in members["hours"].items()},
+        hours={parse_hour(text): _counts(counts) for text, counts in members["hours"].items()},
     )
 
 

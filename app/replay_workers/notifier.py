@@ -7,7 +7,7 @@ from typing import Final
 
 from app.delivery.attempt import WebhookMessage
 from app.domain.delivery import AttemptOutcome, Delivered, Rejected, Unreachable
-from app.domain.model import Notice
+from app.domain.model import ReplayNotice
 from app.domain.notices import notice_body, notice_id, pause_s
 from app.replay_workers.dependencies import WorkerDependencies
 from app.replay_workers.endpoint import ReplayEndpoint
@@ -48,7 +48,7 @@ class Notifier:
         if self._sending:
             await asyncio.wait(self._sending, timeout=timeout_s)
 
-    async def _claim(self) -> Notice | None:
+    async def _claim(self) -> ReplayNotice | None:
         try:
             return await asyncio.to_thread(self._dependencies.store.claim_notice, self._lease_s)
         except StoreUnavailable:
@@ -56,7 +56,7 @@ class Notifier:
             await asyncio.sleep(_STORE_RETRY_S)
             return None
 
-    async def _send(self, notice: Notice) -> None:
+    async def _send(self, notice: ReplayNotice) -> None:
         dependencies, replay = self._dependencies, notice.replay
         attempt = await dependencies.attempts.send(
             WebhookMessage(notice_id(replay), notice_body(replay)),
@@ -69,7 +69,7 @@ class Notifier:
         with suppress(StoreUnavailable):
             await asyncio.to_thread(self._record_outcome, notice, attempt.outcome)
 
-    def _record_outcome(self, notice: Notice, outcome: AttemptOutcome) -> None:
+    def _record_outcome(self, notice: ReplayNotice, outcome: AttemptOutcome) -> None:
         store, replay_id, attempt = self._dependencies.store, notice.replay.id, notice.attempt
         if isinstance(outcome, Delivered):
             store.finish_notice_attempt(replay_id, attempt)

@@ -8,7 +8,7 @@ from typing import Final
 from app.delivery.batch import Batch, CompletedBatches
 from app.delivery.queue import DeliveryQueue, StartTask
 from app.domain.checkpointing import DeliveryLedger, Entry
-from app.domain.hours import Tally, tally
+from app.domain.hours import HourCounts, count_by_hour
 from app.domain.model import Failure
 
 BYTES_MAX: Final = 8 * 2**20
@@ -85,7 +85,7 @@ class ReplayQueue:
         return events <= self._events_max and size_bytes + batch.size_bytes <= BYTES_MAX
 
 
-def _failed_hours(failures: Sequence[Failure], batch: Batch) -> Tally:
+def _failed_hours(failures: Sequence[Failure], batch: Batch) -> HourCounts:
     """The failed events of a batch, counted by hour."""
     offsets = {failure.offset for failure in failures}
-    return tally([event.timestamp_ms for event in batch.events if event.offset in offsets])
+    return count_by_hour([event.timestamp_ms for event in batch.events if event.offset in offsets])

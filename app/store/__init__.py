@@ -1,4 +1,4 @@
-"""The only door to the database: keys, webhooks, rules, replays and their leases."""
+"""The database: API keys, webhooks, rules, replays and their leases. Only this package uses SQL."""
 
 from app.store.errors import (
     ActiveReplayExists,

@@ -1,40 +1,40 @@
-"""Every error of the store, grouped by what the one who meets it can do.
+"""Errors of the store, grouped by what the caller can do.
 
 StoreError
-├── StoreUnavailable         try again later; the operator looks at the database
+├── StoreUnavailable         retry later; the operator checks the database
 ├── SchemaOutdated           the operator runs `rewind migrate`
-├── SchemaUnknown            the operator runs the version that migrated it
-├── NotFound                 ask for something that is there, and yours
+├── SchemaUnknown            the operator runs the version that migrated the database
+├── NotFound                 use an id that exists and is visible to the caller
 │   ├── AccountNotFound
 │   ├── WebhookNotFound
 │   ├── RuleNotFound
 │   ├── ReplayNotFound
 │   └── KeyNotFound
-├── Conflict                 the request is sound, but what is there stands against it
+├── Conflict                 the request is valid, but conflicts with the stored state
 │   ├── ActiveReplayExists       wait for that replay, or cancel it
-│   ├── IdempotencyConflict      choose another key
-│   ├── IllegalMove              look at the replay's state first
-│   ├── ReplayNotOver            wait for its end before its failures are tried again
-│   ├── NothingToRetry           nothing: the replay gave nothing up
-│   ├── NothingToRestore         nothing: the replay waits for no records
+│   ├── IdempotencyConflict      use another key
+│   ├── IllegalMove              read the replay's state first
+│   ├── ReplayNotOver            retry its failures after it has ended
+│   ├── NothingToRetry           nothing: the replay has no failures
+│   ├── NothingToRestore         nothing: the replay awaits no records
 │   ├── TooManyRules             delete some
 │   └── TooManyWebhooks          delete some
-└── InvalidCursor            start the list anew
+└── InvalidCursor            start at the first page
 """
 
 from app.domain.states import ReplayEvent, ReplayState
 
 
 class StoreError(Exception):
-    """The root: nothing raises it as such."""
+    """The base class."""
 
 
 class StoreUnavailable(StoreError):
-    """The database cannot be reached, or was busy for longer than the store waits."""
+    """The database is unreachable, or was busy for too long."""
 
 
 class SchemaOutdated(StoreError):
-    """The database lacks migrations that this version needs, or has ones it does not know."""
+    """The database does not have the schema of this version."""
 
     def __init__(self, found: str | None, needed: str) -> None:
         super().__init__(f"database schema is {found}; needed is {needed}, run `rewind migrate`")
@@ -47,8 +47,7 @@ class SchemaUnknown(StoreError):
 
     def __init__(self, found: str, known: str) -> None:
         super().__init__(
-            f"database schema is {found}, which this version does not know; the last it knows "
-            f"is {known}"
+            f"database schema is {found}, which this version does not know; its own is {known}"
         )
 
 
@@ -73,7 +72,7 @@ class WebhookNotFound(NotFound):
 
 
 class RuleNotFound(NotFound):
-    """The webhook has no rule of this name."""
+    """The webhook has no rule with this name."""
 
     def __init__(self, webhook_id: str, name: str) -> None:
         super().__init__(f"webhook {webhook_id!r} has no rule {name!r}")
@@ -98,11 +97,11 @@ class KeyNotFound(NotFound):
 
 
 class Conflict(StoreError):
-    """What the database holds does not allow the change."""
+    """The stored state does not allow the change."""
 
 
 class ActiveReplayExists(Conflict):
-    """The webhook has a replay that is not over; a second one would deliver in between."""
+    """The webhook has an active replay; it can have one at a time."""
 
     def __init__(self, webhook_id: str, replay_id: str) -> None:
         super().__init__(f"webhook {webhook_id!r} has the active replay {replay_id!r}")
@@ -111,16 +110,18 @@ class ActiveReplayExists(Conflict):
 
 
 class IdempotencyConflict(Conflict):
-    """An idempotency key was used before, for another request."""
+    """The idempotency key was used for another request."""
 
     def __init__(self, key: str, replay_id: str) -> None:
-        super().__init__(f"idempotency key {key!r} named another request, replay {replay_id!r}")
+        super().__init__(
+            f"idempotency key {key!r} was used for another request, replay {replay_id!r}"
+        )
         self.key = key
         self.replay_id = replay_id
 
 
 class IllegalMove(Conflict):
-    """The replay is in a state that knows no such event: it is over, or paused, or not."""
+    """The state of the replay does not allow the event."""
 
     def __init__(self, replay_id: str, state: ReplayState, event: ReplayEvent) -> None:
         super().__init__(f"replay {replay_id!r} is {state}: {event} is not possible")
@@ -130,10 +131,12 @@ class IllegalMove(Conflict):
 
 
 class ReplayNotOver(Conflict):
-    """The failures of a replay are asked for again while more may come."""
+    """A retry of failures is requested while the replay is active."""
 
     def __init__(self, replay_id: str, state: ReplayState) -> None:
-        super().__init__(f"replay {replay_id!r} is {state}: it must be over to be tried again")
+        super().__init__(
+            f"replay {replay_id!r} is {state}: failures can be retried after it has ended"
+        )
         self.replay_id = replay_id
         self.state = state
 
@@ -142,21 +145,21 @@ class NothingToRetry(Conflict):
     """The replay has no failures."""
 
     def __init__(self, replay_id: str) -> None:
-        super().__init__(f"replay {replay_id!r} has no failures to try again")
+        super().__init__(f"replay {replay_id!r} has no failures to retry")
         self.replay_id = replay_id
 
 
 class NothingToRestore(Conflict):
-    """The replay reads the log, has its records, or is over."""
+    """The replay reads the log, has its records, or has ended."""
 
     def __init__(self, replay_id: str, state: ReplayState) -> None:
-        super().__init__(f"replay {replay_id!r} is {state} and waits for no records to be restored")
+        super().__init__(f"replay {replay_id!r} is {state} and awaits no restore")
         self.replay_id = replay_id
         self.state = state
 
 
 class TooManyRules(Conflict):
-    """The webhook has as many rules as it may have, or as many kinds of them: `has` says which."""
+    """The webhook has the maximum of rules, or of kinds of rules; `has` says which."""
 
     def __init__(self, webhook_id: str, has: str) -> None:
         super().__init__(f"webhook {webhook_id!r} has {has}; more are not allowed")
@@ -164,7 +167,7 @@ class TooManyRules(Conflict):
 
 
 class TooManyWebhooks(Conflict):
-    """The account has as many webhooks as it may have."""
+    """The account has the maximum of webhooks."""
 
     def __init__(self, account_id: str, at_most: int) -> None:
         super().__init__(f"account {account_id!r} has {at_most} webhooks; more are not allowed")
@@ -172,8 +175,8 @@ class TooManyWebhooks(Conflict):
 
 
 class InvalidCursor(StoreError):
-    """A cursor that no list of this store gave out."""
+    """The cursor is malformed."""
 
     def __init__(self, cursor: str) -> None:
-        super().__init__(f"cursor is {cursor!r}; allowed is the nextCursor of a page before")
+        super().__init__(f"cursor is {cursor!r}; allowed: the nextCursor of the previous page")
         self.cursor = cursor

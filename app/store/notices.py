@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, Select, and_, select, update
 
-from app.domain.model import Notice, WebhookStatus
+from app.domain.model import ReplayNotice, WebhookStatus
 from app.store.errors import WebhookNotFound
 from app.store.replays import to_replay
 from app.store.sql import ms_from_now, now_ms
@@ -26,7 +26,7 @@ def is_any_due(connection: Connection) -> bool:
     return connection.execute(_select_due()).first() is not None
 
 
-def claim_due_notice(connection: Connection, lease_s: float) -> Notice | None:
+def claim_due_notice(connection: Connection, lease_s: float) -> ReplayNotice | None:
     """Claim the notice that has been due longest, for `lease_s`; None if none is due.
 
     Drops a notice if its webhook is deleted, or is not ENABLED and the replay has no target URL of
@@ -56,7 +56,7 @@ def _select_due() -> Select[Any]:
     )
 
 
-def _to_notice(connection: Connection, row: Row[Any]) -> Notice | None:
+def _to_notice(connection: Connection, row: Row[Any]) -> ReplayNotice | None:
     """The notice of a replay's end; None if it has no receiver."""
     replay = to_replay(row)
     try:
@@ -66,7 +66,7 @@ def _to_notice(connection: Connection, row: Row[Any]) -> Notice | None:
     has_own_target = replay.options.target_url is not None
     if webhook.status is not WebhookStatus.ENABLED and not has_own_target:
         return None
-    return Notice(replay, webhook, row.notice_attempts + 1)
+    return ReplayNotice(replay, webhook, row.notice_attempts + 1)
 
 
 def _update(connection: Connection, replay_id: str, values: Mapping[str, Any]) -> None:

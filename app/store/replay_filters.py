@@ -18,8 +18,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from app.domain.filters import ReplayFilter
-from app.domain.model import Replay
+from app.domain.model import Replay, ReplayFilter
 from app.domain.states import ReplayState
 from app.store.pages import PAGE_LIMIT, Page, after_cursor, newest_page
 from app.store.replays import to_replay

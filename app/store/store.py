@@ -6,7 +6,7 @@ from typing import Concatenate, Final, ParamSpec, Self, TypeVar
 
 from sqlalchemy import Connection
 
-from app.domain.model import Claim, Counts, Failure, Lease, Notice, Replay
+from app.domain.model import Claim, Counts, Failure, Lease, Replay, ReplayNotice
 from app.domain.states import ReplayEvent
 from app.store import (
     accounts,
@@ -246,7 +246,7 @@ class Store:
     release = _writes(leases.release)
     postpone = _writes(leases.postpone)
 
-    def claim_notice(self, lease_s: float) -> Notice | None:
+    def claim_notice(self, lease_s: float) -> ReplayNotice | None:
         """Claim a notification of an ended replay that is due; None if none is.
 
         Unless its result is recorded within `lease_s`, it is due again, as the next attempt.

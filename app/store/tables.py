@@ -1,7 +1,7 @@
-"""The tables as this version declares them; `migrations` brings a database there.
+"""The tables of this version; `migrations` creates and upgrades them.
 
 Times are milliseconds since 1970, UTC, by the database's clock. Text is compared byte by byte,
-but MySQL takes no notice of spaces at its end: see `identity.exactly`.
+except that MySQL ignores trailing spaces: see `sql.exactly`.
 """
 
 from typing import Any, Final
@@ -30,7 +30,7 @@ NAMING: Final = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
 }
 
-# MySQL's default collation takes "a" and "A" for equal, also in a unique key.
+# With MySQL's default collation, "a" equals "A", also in a unique key.
 TABLE_OPTIONS: Final[dict[str, Any]] = {
     "mysql_engine": "InnoDB",
     "mysql_charset": "utf8mb4",
@@ -47,7 +47,7 @@ SOURCE_CHARS: Final = 16
 metadata: Final = MetaData(naming_convention=NAMING)
 
 REVISION: Final = "0006"
-"""The last of `migrations/`, whose result the tables below are."""
+"""The last of `migrations/`, which results in the tables below."""
 
 accounts: Final = Table(
     "accounts",
@@ -65,7 +65,7 @@ api_keys: Final = Table(
     Column("account_id", String(ID_CHARS), ForeignKey(accounts.c.id), nullable=False),
     Column("scope", String(16), nullable=False),
     Column("description", Text, nullable=False),
-    # SHA-256 of the key's text, which is as random as its hash: no salt would add to it.
+    # SHA-256 of the token, without salt: the token is random.
     Column("digest", String(DIGEST_CHARS), nullable=False, unique=True),
     Column("created_ms", BigInteger, nullable=False),
     Column("revoked_ms", BigInteger),
@@ -73,7 +73,7 @@ api_keys: Final = Table(
 )
 
 
-# Columns that came later have a default, because the version before inserts without them.
+# Later columns have a default, because the previous version inserts without them.
 def _account_id() -> Column[str]:
     return Column("account_id", String(ID_CHARS), nullable=False, server_default=DEFAULT_ACCOUNT)
 
@@ -87,7 +87,7 @@ webhooks: Final = Table(
     Column("description", Text, nullable=False),
     Column("secret", String(255), nullable=False),
     Column("created_ms", BigInteger, nullable=False),
-    # A deleted webhook stays as a row without a secret, for the replays that name it.
+    # The row of a deleted webhook remains without a secret, because replays refer to it.
     Column("deleted_ms", BigInteger),
     Column("validation", String(8), nullable=False, server_default="ping"),
     Column("status", String(16), nullable=False, server_default="ENABLED"),
@@ -109,10 +109,10 @@ rules: Final = Table(
     metadata,
     Column("webhook_id", String(ID_CHARS), ForeignKey(webhooks.c.id), primary_key=True),
     Column("name", String(NAME_CHARS), primary_key=True),
-    # JSON {"eventTypes": [...], "where": {...}}; NULL once deleted, so that those who hold a copy
-    # learn of it. Such a row is deleted itself a day later.
+    # JSON {"eventTypes": [...], "where": {...}}; NULL after the deletion, so that readers with a
+    # copy learn of it. The row is deleted a day later.
     Column("value", Text),
-    # See `rules.kind_of`; NULL once deleted.
+    # See `rules.digest_of_kind`; NULL after the deletion.
     Column("kind", String(DIGEST_CHARS)),
     Column("revision", BigInteger, nullable=False),
     Column("deleted_ms", BigInteger),
@@ -125,18 +125,16 @@ rules: Final = Table(
 revisions: Final = Table(
     "revisions",
     metadata,
-    # "routing": who changes a webhook or a rule counts it up, under its lock until the change is
-    # committed, and marks the change with it: so nobody who has seen a revision can ever find a
-    # change of an earlier one that was not there before.
-    # "forgotten": the last revision of a deleted rule of which nothing is known any more.
+    # "routing": the revision of the last change of a webhook or rule, see `revisions`.
+    # "forgotten": the last revision of the deleted rules whose rows no longer exist.
     Column("name", String(16), primary_key=True),
     Column("value", BigInteger, nullable=False),
     **TABLE_OPTIONS,
 )
 
 
-# The data centre whose log the offsets of a row are in. Empty in rows of a version that told none
-# apart, and taken by each for its own.
+# The data centre to whose log the offsets of a row refer. Empty in rows of a version without data
+# centres; each data centre treats these as its own.
 def _origin() -> Column[str]:
     return Column("origin", String(ORIGIN_CHARS_MAX), nullable=False, server_default="")
 
@@ -146,17 +144,16 @@ replays: Final = Table(
     metadata,
     Column("id", String(ID_CHARS), primary_key=True),
     Column("webhook_id", String(ID_CHARS), ForeignKey(webhooks.c.id), nullable=False),
-    # `webhook_id` until the replay is over, then NULL: unique, so one is active at most.
+    # `webhook_id` until the replay ends, then NULL: unique, so at most one is active.
     Column("active_webhook_id", String(ID_CHARS), unique=True),
     Column("from_ms", BigInteger, nullable=False),
     Column("to_ms", BigInteger, nullable=False),
     Column("state", String(16), nullable=False),
     Column("lease_epoch", Integer, nullable=False, default=0),
     Column("worker", Text),
-    # From when on a worker may claim it: its creation while OPEN, the end of the lease while
-    # held, NULL when over. One column, so that claiming reads one index in its order and locks
-    # a single row of it. NULL, too, before its records are there; see `claiming` for those of the
-    # archive.
+    # The time from which a worker can claim it: its creation while OPEN, the end of the lease while
+    # held; NULL after the end, and while it awaits its records. One column, so that a claim reads
+    # one index in order and locks one row. See `claiming` for replays of the archive.
     Column("claimable_ms", BigInteger),
     Column("log_partition", Integer),
     Column("start_offset", BigInteger),
@@ -170,40 +167,39 @@ replays: Final = Table(
     Column("started_ms", BigInteger),
     Column("heartbeat_ms", BigInteger),
     Column("finished_ms", BigInteger),
-    # SHA-256 of the client's key, which may have any length; it lives as long as the replay.
+    # SHA-256 of the Idempotency-Key, which may have any length.
     Column("idempotency_digest", String(DIGEST_CHARS), unique=True),
     Column("request_fingerprint", Text),
     _account_id(),
-    # JSON; NULL for the defaults of all.
+    # JSON; NULL if all have their defaults.
     Column("options", Text),
     Column("retry_of", String(ID_CHARS)),
     Column("claims_in_vain", Integer, nullable=False, server_default=text("0")),
     Column("waiting_for", Text),
-    # How long nobody worked on it since its start: while it was paused, waited, changed hands.
+    # The time without a worker since its start.
     Column("idle_ms", BigInteger, nullable=False, server_default=text("0")),
-    # The end of a replay is told to its webhook from `notice_due_ms` on; NULL before the end, and
-    # once it is told or given up. Set by the very statement that ends the replay.
+    # When the notification of the end is due; NULL before the end, and after the last attempt. Set
+    # by the statement that ends the replay.
     Column("notice", String(16), nullable=False, server_default="rewind"),
     Column("notice_due_ms", BigInteger),
     Column("notice_attempts", Integer, nullable=False, server_default=text("0")),
     _origin(),
-    # Of which topic the offsets are: see `Source`.
+    # The topic of the offsets, see `Source`.
     Column("source", String(SOURCE_CHARS), nullable=False, server_default=Source.LOG),
-    # JSON {"partition", "below", "missing"} until what it needs from the archive is there.
+    # JSON {"partition", "below", "missing"} until its records are restored.
     Column("awaits", Text),
     Column("restored_ms", BigInteger),
-    # JSON {"200": 17, "none": 1}: what the events that `delivered` and `failed` count were answered
-    # with at last; NULL where it was not noted.
+    # JSON {"200": 17, "none": 1}: events of `delivered` and `failed` by the HTTP status of the last
+    # response; NULL if unknown.
     Column("status_counts", Text),
     Index(None, "account_id", "created_ms", "id"),
     Index(None, "account_id", "state", "created_ms", "id"),
-    # What is not over has no end yet: those of the archive that are not are found together.
+    # Active replays have no end: those of the archive are adjacent in this index.
     Index(None, "source", "finished_ms"),
     Index(NOTICE_INDEX, "notice_due_ms"),
-    # With the origin in front, so that what waits for a data centre that is gone, however much it
-    # is, is not passed over one by one.
+    # The origin first, so that claims do not scan replays that wait for other data centres.
     Index(CLAIM_INDEX, "origin", "claimable_ms", "id"),
-    # The version before names it in its claims.
+    # The previous version uses it in its claims.
     Index("ix_replays_claimable", "claimable_ms", "id"),
     Index(None, "created_ms", "id"),
     Index(None, "webhook_id", "created_ms", "id"),
@@ -220,14 +216,14 @@ replay_failures: Final = Table(
     Column("attempts", Integer, nullable=False),
     Column("status", Integer),
     Column("reason", Text, nullable=False),
-    # How long the last attempt took, and how the body of its answer began.
+    # The duration of the last attempt, and the beginning of its response body.
     Column("duration_ms", Integer),
     Column("response", Text),
     **TABLE_OPTIONS,
 )
 
 
-# SQLite numbers rows by itself only under this type.
+# SQLite generates ids only for this type.
 def _number() -> Column[int]:
     return Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True)
 
@@ -238,10 +234,10 @@ replay_moves: Final = Table(
     _number(),
     Column("replay_id", String(ID_CHARS), ForeignKey(replays.c.id), nullable=False),
     Column("event", String(16), nullable=False),
-    # The state that the event led to, and the number of the last claim then.
+    # The state and the lease epoch after the event.
     Column("state", String(16), nullable=False),
     Column("lease_epoch", Integer, nullable=False),
-    # The worker, or the id of the key that asked; NULL for who is not told.
+    # The worker, or the id of the API key; NULL if unknown.
     Column("actor", Text),
     Column("reason", Text),
     Column("at_ms", BigInteger, nullable=False),
@@ -277,11 +273,11 @@ console_sessions: Final = Table(
 processes: Final = Table(
     "processes",
     metadata,
-    # "api", "live" or "worker", and what it calls itself: HOST:PID.
+    # "api", "live" or "worker"; the name is HOST:PID.
     Column("kind", String(16), primary_key=True),
     Column("name", String(255), primary_key=True),
     Column("origin", String(ORIGIN_CHARS_MAX), nullable=False),
-    # JSON, what there is to tell of this kind.
+    # JSON, see `Process`.
     Column("details", Text, nullable=False),
     Column("started_ms", BigInteger, nullable=False),
     Column("heartbeat_ms", BigInteger, nullable=False),
@@ -298,7 +294,7 @@ delivery_tallies: Final = Table(
     "delivery_tallies",
     metadata,
     Column("webhook_id", String(ID_CHARS), primary_key=True),
-    # "settled": five minutes in which events were settled. "event": an hour of event time.
+    # "settled": five minutes, by the time of outcomes. "event": an hour of event time.
     Column("span", String(8), primary_key=True),
     Column("start_ms", BigInteger, primary_key=True, autoincrement=False),
     Column("origin", String(ORIGIN_CHARS_MAX), primary_key=True),
@@ -318,10 +314,10 @@ pipeline_runs: Final = Table(
     metadata,
     _number(),
     Column("job", String(32), nullable=False),
-    # What it worked on: a topic, a table.
+    # What the job processed: a topic, a table.
     Column("subject", String(255), nullable=False),
     Column("outcome", String(16), nullable=False),
-    # JSON, the numbers that the job tells.
+    # JSON, see `PipelineRun`.
     Column("summary", Text, nullable=False),
     Column("started_ms", BigInteger, nullable=False),
     Column("finished_ms", BigInteger, nullable=False),
@@ -339,7 +335,7 @@ late_arrivals: Final = Table(
     Column("end_offset", BigInteger, nullable=False),
     Column("noted_ms", BigInteger, nullable=False),
     _origin(),
-    # All that a look-up asks for, with the highest offset of a partition at the end.
+    # All columns of the lookup; the entries of a partition end with its highest offset.
     Index(None, "log_partition", "origin", "end_offset", "from_ms", "to_ms"),
     Index(None, "to_ms"),
     **TABLE_OPTIONS,

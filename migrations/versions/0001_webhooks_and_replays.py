@@ -1,4 +1,4 @@
-"""Webhooks, their replays, and the records that replays gave up."""
+"""Webhooks, replays and their failures."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -87,6 +87,6 @@ def _create_replay_failures() -> None:
 
 
 def downgrade() -> None:
-    """Drop them."""
+    """Drop the tables."""
     for table in ("replay_failures", "replays", "webhooks"):
         op.drop_table(table)

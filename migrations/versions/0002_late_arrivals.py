@@ -1,4 +1,4 @@
-"""Where events lie that reached the log long after their time."""
+"""Late arrivals: events that arrived in the log long after their event time."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -15,7 +15,7 @@ def upgrade() -> None:
     """Create the table."""
     create_table(
         "late_arrivals",
-        # SQLite numbers rows by itself only under this type.
+        # SQLite generates ids only for this type.
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), nullable=False),
         sa.Column("log_partition", sa.Integer, nullable=False),
         sa.Column("from_ms", sa.BigInteger, nullable=False),
@@ -29,5 +29,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop it."""
+    """Drop the table."""
     op.drop_table("late_arrivals")

@@ -1,4 +1,4 @@
-"""Accounts and their keys, rules, the life of a webhook, and what replays may be asked for."""
+"""Accounts, API keys, rules, the status of webhooks, and options of replays."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -35,7 +35,7 @@ REPLAY_COLUMNS: tuple[str, ...] = (
 
 
 def upgrade() -> None:
-    """Create the tables and add the columns; what is there goes to the default account."""
+    """Create the tables and columns; existing rows get the default account."""
     _create_accounts()
     _create_api_keys()
     _extend_webhooks()
@@ -73,7 +73,7 @@ def _create_api_keys() -> None:
 
 
 def _account_id() -> "sa.Column[str]":
-    # Without a foreign key: SQLite adds none with a default to a table that is there.
+    # Without a foreign key: SQLite cannot add one with a default to an existing table.
     return sa.Column("account_id", sa.String(40), nullable=False, server_default="acc_default")
 
 

@@ -1,4 +1,4 @@
-"""Which data centre a replay and a note of late events belong to."""
+"""The data centre of replays and late arrivals."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -15,10 +15,10 @@ LATE_INDEX_BEFORE = "ix_late_arrivals_log_partition_end_offset_from_ms_to_ms"
 
 
 def upgrade() -> None:
-    """Add the columns, empty in what is there, and the indexes with them."""
+    """Add the columns, empty in existing rows, and their indexes."""
     for table in ("replays", "late_arrivals"):
         add_column(table, sa.Column("origin", sa.String(64), nullable=False, server_default=""))
-    # Beside the one without: the version before forces that one.
+    # The index without it remains: the previous version forces it.
     create_index("replays", ["origin", "claimable_ms", "id"], "ix_replays_origin_claimable")
     columns = ["log_partition", "origin", "end_offset", "from_ms", "to_ms"]
     create_index("late_arrivals", columns, LATE_INDEX)
@@ -26,7 +26,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop them."""
+    """Drop the columns and indexes."""
     columns = ["log_partition", "end_offset", "from_ms", "to_ms"]
     create_index("late_arrivals", columns, LATE_INDEX_BEFORE)
     op.drop_index(LATE_INDEX, "late_arrivals")

@@ -1,4 +1,4 @@
-"""Which replays read the archive, and what they wait for."""
+"""Replays of the archive, and the restores that they await."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the columns; what is there reads the log."""
+    """Add the columns; existing replays read the log."""
     for column in (
         sa.Column("source", sa.String(16), nullable=False, server_default="log"),
         sa.Column("awaits", sa.Text),
@@ -23,7 +23,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop them."""
+    """Drop the columns and the index."""
     op.drop_index("ix_replays_source_finished_ms", "replays")
     for column in ("source", "awaits", "restored_ms"):
         op.drop_column("replays", column)

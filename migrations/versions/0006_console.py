@@ -1,4 +1,4 @@
-"""What people look at: how a replay went, how receivers fare, who is at work, who is signed in."""
+"""Tables of the console: moves and samples of replays, tallies, processes, sessions, job runs."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -21,7 +21,7 @@ TABLES: tuple[str, ...] = (
 
 
 def upgrade() -> None:
-    """Create the tables and add the columns; of replays before, less is known."""
+    """Create the tables and columns; they are empty for existing replays."""
     add_column("replays", sa.Column("status_counts", sa.Text))
     create_index("replays", ["account_id", "state", "created_ms", "id"])
     add_column("replay_failures", sa.Column("duration_ms", sa.Integer))
@@ -52,7 +52,7 @@ def _create_replay_moves() -> None:
 
 
 def _number() -> "sa.types.TypeEngine[int]":
-    # SQLite numbers rows by itself only under this type.
+    # SQLite generates ids only for this type.
     return sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 
@@ -137,7 +137,7 @@ def _create_pipeline_runs() -> None:
 
 
 def downgrade() -> None:
-    """Drop them."""
+    """Drop the tables and columns."""
     for table in TABLES:
         op.drop_table(table)
     for column in ("duration_ms", "response"):

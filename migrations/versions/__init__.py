@@ -1,1 +1,1 @@
-"""One module for each version of the schema."""
+"""One module per version of the schema."""

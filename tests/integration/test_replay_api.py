@@ -14,7 +14,6 @@ import pytest
 from app.config import Settings
 from app.domain.accounts import DEFAULT_ACCOUNT
 from app.domain.delivery import LiveOutcome
-from app.domain.filters import ReplayFilter
 from app.domain.model import (
     Claim,
     Counts,
@@ -23,6 +22,7 @@ from app.domain.model import (
     NewWebhook,
     OffsetRange,
     Replay,
+    ReplayFilter,
     Webhook,
     Window,
 )

@@ -18,7 +18,7 @@ from app.domain.options import (
     Source,
 )
 from app.domain.progress import progress
-from app.domain.restores import awaited_in_words
+from app.domain.restores import describe_awaited
 from app.domain.states import ReplayState
 
 EventTypeGlob = Annotated[str, Field(pattern=r"^[!-~]{1,256}$")]
@@ -327,7 +327,7 @@ class ReplayDocument(Document):
 def _waiting_for(replay: Replay) -> str | None:
     if replay.awaits is None or replay.state is not ReplayState.OPEN:
         return replay.waiting_for
-    return awaited_in_words(replay.webhook_id, replay.window, replay.awaits)
+    return describe_awaited(replay.webhook_id, replay.window, replay.awaits)
 
 
 def _to_a_tenth(value: float | None) -> float | None:

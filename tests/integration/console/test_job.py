@@ -9,8 +9,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from app.domain.accounts import Scope
-from app.domain.filters import ReplayFilter
-from app.domain.model import Replay
+from app.domain.model import Replay, ReplayFilter
 from app.domain.states import TERMINAL, ReplayState
 from tests.support.http.browser import Chromium, Visitor
 from tests.support.http.receiver_thread import ReceiverThread

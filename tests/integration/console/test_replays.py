@@ -4,8 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from app.domain.accounts import Scope
-from app.domain.filters import ReplayFilter
-from app.domain.model import Webhook
+from app.domain.model import ReplayFilter, Webhook
 from app.domain.states import TERMINAL
 from tests.support.http.axe import assert_usable
 from tests.support.http.browser import Chromium

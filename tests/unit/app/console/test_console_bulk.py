@@ -10,8 +10,7 @@ import pytest
 from app.config import Settings
 from app.console import bulk
 from app.console.bulk_requests import SELECTED_MAX, BulkAction
-from app.domain.filters import ReplayFilter
-from app.domain.model import NewReplay, Replay, Webhook, Window
+from app.domain.model import NewReplay, Replay, ReplayFilter, Webhook, Window
 from app.domain.moves import MoveEvent
 from app.domain.states import ReplayState
 from app.store import Store

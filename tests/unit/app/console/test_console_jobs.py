@@ -14,8 +14,17 @@ from app.console.job_rows import RowStyle, counter_parts, job_rows, row_parts, w
 from app.console.rendering import environment
 from app.console.static_files import static_url
 from app.console.urls import filter_query, parse_filter
-from app.domain.filters import ReplayFilter
-from app.domain.model import Counts, Failure, Lease, NewReplay, OffsetRange, Replay, Webhook, Window
+from app.domain.model import (
+    Counts,
+    Failure,
+    Lease,
+    NewReplay,
+    OffsetRange,
+    Replay,
+    ReplayFilter,
+    Webhook,
+    Window,
+)
 from app.domain.states import ReplayState
 from app.domain.windows import parse_time
 from app.store import Store

@@ -16,8 +16,7 @@ from app.console.application import create_console
 from app.console.live_broadcast import Broadcaster
 from app.console.live_pages import COUNTERS, HEALTH, OpenPage
 from app.console.live_stream import LiveStream
-from app.domain.filters import ReplayFilter
-from app.domain.model import NewReplay, Webhook, Window
+from app.domain.model import NewReplay, ReplayFilter, Webhook, Window
 from app.store import Store
 from tests.support.http.api_clients import Issued
 from tests.support.http.console_clients import ConsoleClient

@@ -14,7 +14,7 @@ from app.console.live_pages import (
     PageUpdate,
     parse_watch_list,
 )
-from app.domain.filters import ReplayFilter
+from app.domain.model import ReplayFilter
 
 
 def open_page(**versions: str) -> OpenPage:

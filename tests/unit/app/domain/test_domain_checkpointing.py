@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.checkpointing import Checkpoint, DeliveryLedger
-from app.domain.hours import HOUR_MS, tally
+from app.domain.hours import HOUR_MS, count_by_hour
 from app.domain.model import Counts, Failure
 
 ONE = {0: 1}
@@ -160,11 +160,11 @@ def test_in_any_order_the_checkpoint_is_the_lowest_open_offset(
         start, kinds = len(kinds), kinds + kind * count
         if kind in "of":
             kinds += "d" * among
-            hours = tally(times(start, start + count))
-            duplicates = tally(times(start + count, len(kinds)))
+            hours = count_by_hour(times(start, start + count))
+            duplicates = count_by_hour(times(start + count, len(kinds)))
             entries[start] = ledger.add_entry(start, len(kinds), hours, duplicates)
         elif kind == "d":
-            ledger.add_duplicates(len(kinds), tally(times(start, len(kinds))))
+            ledger.add_duplicates(len(kinds), count_by_hour(times(start, len(kinds))))
     ledger.advance_position(len(kinds))
     recorded = 0
     while entries:

@@ -3,7 +3,7 @@
 import pytest
 
 from app.domain.model import AwaitedRestore, Window
-from app.domain.restores import all_arrived_by_ms, awaited_in_words
+from app.domain.restores import all_arrived_by_ms, describe_awaited
 from app.domain.windows import DAY_MS, MINUTE_MS
 
 NOW_MS = 100 * DAY_MS
@@ -29,12 +29,12 @@ def test_all_of_a_window_has_arrived_when_nothing_late_can_come(
     assert found == arrived_by_ms
 
 
-def test_what_is_awaited_is_told_with_what_was_missing() -> None:
+def test_the_text_of_a_restore_names_missing_records() -> None:
     window = Window(1_795_000_000_000, 1_795_000_060_000)
-    words = awaited_in_words("wh_1", window, AwaitedRestore(3, 9))
+    words = describe_awaited("wh_1", window, AwaitedRestore(3, 9))
     assert words == (
-        "a restore: an operator's run of `rewind-jobs restore` has to bring the records of wh_1 "
-        "from 2026-11-18T11:06:40.000Z to 2026-11-18T11:07:40.000Z back from what was loaded"
+        "a restore: an operator must run `rewind-jobs restore` to restore the records of wh_1 "
+        "from 2026-11-18T11:06:40.000Z to 2026-11-18T11:07:40.000Z"
     )
-    told = awaited_in_words("wh_1", window, AwaitedRestore(3, 9, missing="hour 5"))
-    assert told == f"{words}; its last run lacked: hour 5"
+    text = describe_awaited("wh_1", window, AwaitedRestore(3, 9, missing="hour 5"))
+    assert text == f"{words}; not found by the last run: hour 5"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.hours import HOUR_MS, hour_text, tally
+from app.domain.hours import HOUR_MS, count_by_hour, format_hour
 from app.domain.model import Counts
 from app.domain.options import Source
 from app.log.replay_outcomes import ReplayOutcome, decode_replay_outcome, encode_replay_outcome
@@ -88,10 +88,10 @@ def test_what_is_no_object_is_no_outcome(value: bytes | None) -> None:
 
 @given(st.lists(st.integers(0, 10 * HOUR_MS)))
 def test_a_tally_counts_every_time_in_its_hour(times_ms: list[int]) -> None:
-    counted = tally(times_ms)
+    counted = count_by_hour(times_ms)
     assert counted == {
         hour: sum(hour * HOUR_MS <= each < (hour + 1) * HOUR_MS for each in times_ms)
         for hour in range(11)
         if any(each // HOUR_MS == hour for each in times_ms)
     }
-    assert all(hour_text(hour) == f"1970-01-01T{hour:02}" for hour in counted)
+    assert all(format_hour(hour) == f"1970-01-01T{hour:02}" for hour in counted)

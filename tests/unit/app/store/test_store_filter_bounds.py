@@ -3,8 +3,15 @@
 import pytest
 from sqlalchemy import create_engine, update
 
-from app.domain.filters import ReplayFilter
-from app.domain.model import Counts, Failure, NewReplay, NewWebhook, OffsetRange, Window
+from app.domain.model import (
+    Counts,
+    Failure,
+    NewReplay,
+    NewWebhook,
+    OffsetRange,
+    ReplayFilter,
+    Window,
+)
 from app.domain.states import ReplayState
 from app.store import Store
 from app.store.tables import replays

@@ -9,8 +9,15 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, insert, select, text
 
-from app.domain.filters import ReplayFilter
-from app.domain.model import NewReplay, NewWebhook, OffsetRange, Replay, Webhook, Window
+from app.domain.model import (
+    NewReplay,
+    NewWebhook,
+    OffsetRange,
+    Replay,
+    ReplayFilter,
+    Webhook,
+    Window,
+)
 from app.domain.moves import MoveEvent
 from app.domain.states import ACTIVE, ReplayState
 from app.store import InvalidCursor, Store, replay_filters

@@ -10,8 +10,8 @@ from app.domain.model import (
     Counts,
     NewReplay,
     NewWebhook,
-    Notice,
     OffsetRange,
+    ReplayNotice,
     Webhook,
     Window,
 )
@@ -41,15 +41,15 @@ def running(store: Store) -> Claim:
     return claim
 
 
-def due(store: Store, lease_s: float = HOUR_S) -> Notice:
+def due(store: Store, lease_s: float = HOUR_S) -> ReplayNotice:
     notice = store.claim_notice(lease_s)
     assert notice is not None
     return notice
 
 
-def due_after_a_cancel(store: Store) -> Notice:
+def due_after_a_cancel(store: Store) -> ReplayNotice:
     """The notice of a replay that a worker had, once that worker has stopped."""
-    found: list[Notice] = []
+    found: list[ReplayNotice] = []
 
     def is_due() -> bool:
         found.extend(notices(store))
@@ -60,7 +60,7 @@ def due_after_a_cancel(store: Store) -> Notice:
     return notice
 
 
-def notices(store: Store) -> Iterator[Notice]:
+def notices(store: Store) -> Iterator[ReplayNotice]:
     while notice := store.claim_notice(HOUR_S):
         yield notice
 

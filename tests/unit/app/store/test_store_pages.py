@@ -23,5 +23,5 @@ def test_any_text_is_a_valid_cursor_or_raises_an_error(text: str) -> None:
 
 
 def test_the_error_names_the_cursor_and_the_allowed_value() -> None:
-    with pytest.raises(InvalidCursor, match="cursor is 'page 2'; allowed is the nextCursor"):
+    with pytest.raises(InvalidCursor, match="cursor is 'page 2'; allowed: the nextCursor"):
         decode_cursor("page 2")

@@ -9,7 +9,6 @@ from typing import TypeVar
 
 import pytest
 
-from app.domain.filters import ReplayFilter
 from app.domain.model import (
     Claim,
     Counts,
@@ -17,6 +16,7 @@ from app.domain.model import (
     NewReplay,
     NewWebhook,
     OffsetRange,
+    ReplayFilter,
     Webhook,
     Window,
 )

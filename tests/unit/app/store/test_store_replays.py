@@ -1,6 +1,5 @@
 import pytest
 
-from app.domain.filters import ReplayFilter
 from app.domain.model import (
     Claim,
     Counts,
@@ -8,6 +7,7 @@ from app.domain.model import (
     NewReplay,
     NewWebhook,
     OffsetRange,
+    ReplayFilter,
     Webhook,
     Window,
 )
@@ -109,7 +109,9 @@ def test_a_key_answers_after_its_webhook_is_gone(store: Store, webhook: Webhook)
 
 def test_the_same_key_with_another_request_is_a_conflict(store: Store, webhook: Webhook) -> None:
     first, _ = store.create_replay(NewReplay(webhook.id, WINDOW), KEY)
-    with pytest.raises(IdempotencyConflict, match="'a key' named another request") as refused:
+    with pytest.raises(
+        IdempotencyConflict, match="'a key' was used for another request"
+    ) as refused:
         store.create_replay(NewReplay(webhook.id, WINDOW), IdempotencyKey.of("a key", b"other"))
     assert refused.value.replay_id == first.id
 

@@ -5,12 +5,12 @@ from collections.abc import Callable
 import pytest
 
 from app.domain.accounts import Scope
-from app.domain.filters import ReplayFilter
 from app.domain.model import (
     IdempotencyKey,
     NewReplay,
     NewWebhook,
     Replay,
+    ReplayFilter,
     Webhook,
     WebhookStatus,
     Window,

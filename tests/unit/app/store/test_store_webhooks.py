@@ -2,8 +2,15 @@ import base64
 
 import pytest
 
-from app.domain.filters import ReplayFilter
-from app.domain.model import Claim, NewReplay, NewWebhook, Webhook, WebhookStatus, Window
+from app.domain.model import (
+    Claim,
+    NewReplay,
+    NewWebhook,
+    ReplayFilter,
+    Webhook,
+    WebhookStatus,
+    Window,
+)
 from app.domain.states import ReplayState
 from app.store import InvalidCursor, Store, WebhookNotFound
 from app.webhooks.signing import new_secret

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from app.domain import dedupe
 from app.domain.delivery import LiveOutcome
-from app.domain.hours import hour_text
+from app.domain.hours import format_hour
 from app.domain.model import Counts
 from app.domain.options import Source
 from app.log import outcomes, replay_outcomes, topics
@@ -94,7 +94,7 @@ def test_every_stretch_of_a_replay_is_read(written: replay_outcomes.ReplayOutcom
     assert (read.replay_id, read.webhook_id) == (written.replay_id, written.webhook_id)
     assert (read.epoch, read.start) == (written.epoch, written.start)
     assert {each.hour: (each.delivered, each.duplicates, each.failed) for each in read.hours} == {
-        hour_text(hour): (counts.delivered, counts.duplicates, counts.failed)
+        format_hour(hour): (counts.delivered, counts.duplicates, counts.failed)
         for hour, counts in written.hours.items()
     }
 
