@@ -85,16 +85,17 @@ async def confirm_page(
     request: Request, viewer: ViewerDependency, doors: DoorsDependency, form: ChangeForm
 ) -> Response:
     """Show how many jobs a bulk action applies to, and ask for confirmation."""
-    asked = parse_bulk_request(form)
-    account_meant(viewer.key, asked.wanted.account_id)
-    if asked.ids == ():
-        return RedirectResponse(_list_url(asked, "none-ticked"), _REDIRECT)
-    preview = await run_in_threadpool(preview_bulk_request, doors.store, asked, viewer.key)
+    submitted = parse_bulk_request(form)
+    account_meant(viewer.key, submitted.wanted.account_id)
+    if submitted.ids == ():
+        return RedirectResponse(_list_url(submitted, "none-ticked"), _REDIRECT)
+    preview = await run_in_threadpool(preview_bulk_request, doors.store, submitted, viewer.key)
     states = [
         each for each in ReplayState if preview.eligible.get(each) or preview.others.get(each)
     ]
+    back = jobs_url(submitted.wanted)
     return await render_page(
-        request, "bulk_confirm.html", preview=preview, states=states, back=jobs_url(asked.wanted)
+        request, "bulk_confirm.html", preview=preview, states=states, back=back
     )
 
 
@@ -103,12 +104,12 @@ async def execute(
     request: Request, viewer: ViewerDependency, doors: DoorsDependency, form: ChangeForm
 ) -> Response:
     """Run or continue a bulk action for as long as one request may take."""
-    asked = parse_bulk_request(form)
-    account_meant(viewer.key, asked.wanted.account_id)
-    result = await run_bulk_request(doors, asked, viewer.key)
+    submitted = parse_bulk_request(form)
+    account_meant(viewer.key, submitted.wanted.account_id)
+    result = await run_bulk_request(doors, submitted, viewer.key)
     rest = result.request
-    changed = f"{rest.done - asked.done} replays"
-    log_change(request, viewer.key, asked.action.operation, changed, _REDIRECT)
+    changed = f"{rest.done - submitted.done} replays"
+    log_change(request, viewer.key, submitted.action.operation, changed, _REDIRECT)
     if result.is_done and not (rest.rejected and rest.action is BulkAction.RETRY):
         url = _list_url(rest, rest.action, rest.done, rest.rejected)
         return RedirectResponse(url, _REDIRECT)

@@ -102,9 +102,9 @@ class SessionGuard:
         key = await self._session_key(request, token)
         if key is None:
             raise SignInNeeded
-        standing = self._quotas.take(key.id, self._limits[key.scope], time.monotonic())
-        if standing.is_exceeded:
-            raise too_many(standing)
+        quota = self._quotas.take(key.id, self._limits[key.scope], time.monotonic())
+        if quota.is_exceeded:
+            raise too_many(quota)
         return Viewer(key, _csrf_token(token))
 
     @contextmanager
@@ -137,9 +137,9 @@ class SessionGuard:
         """Return the key of a session. Too many unknown cookies block further lookups."""
         if not _TOKEN.fullmatch(token):
             return None
-        standing = self._wrong_cookies.standing(request.scope)
-        if standing.remaining == 0 and not self._sessions.has_seen(token):
-            raise too_many(standing)
+        quota = self._wrong_cookies.standing(request.scope)
+        if quota.remaining == 0 and not self._sessions.has_seen(token):
+            raise too_many(quota)
         key = await self._sessions.key_of(token)
         if key is None:
             self._wrong_cookies.count(request.scope)
@@ -153,9 +153,9 @@ class SessionGuard:
             StoreUnavailable: the key cannot be looked up.
         """
         check_origin(request, self._doors.settings.public_url)
-        standing = self._wrong_keys.standing(request.scope)
-        if standing.remaining == 0 and not self._api_keys.has_seen(api_key):
-            raise too_many(standing)
+        quota = self._wrong_keys.standing(request.scope)
+        if quota.remaining == 0 and not self._api_keys.has_seen(api_key):
+            raise too_many(quota)
         key = await self._api_keys.key_of(api_key)
         if key is None:
             self._wrong_keys.count(request.scope)

@@ -1,4 +1,4 @@
-"""`rewind replay` with its options, and `rewind replays`, against a real API and a real broker."""
+"""`rewind replay` and `rewind replays` with an API and a broker."""
 
 import json
 import time
@@ -41,7 +41,7 @@ def webhook(api: ApiProcess) -> Webhook:
 
 
 class Terminal:
-    """Somebody who types commands, with a key in the environment."""
+    """Runs commands with an API key in the environment."""
 
     def __init__(self, api: ApiProcess) -> None:
         _, token = api.store.create_key("platform", Scope.OPERATOR, "")
@@ -61,9 +61,7 @@ def terminal(api: ApiProcess) -> Terminal:
     return Terminal(api)
 
 
-def test_every_option_of_the_command_reaches_the_replay(
-    terminal: Terminal, webhook: Webhook
-) -> None:
+def test_every_option_is_a_parameter_of_the_replay(terminal: Terminal, webhook: Webhook) -> None:
     job = terminal.rewind(
         "replay",
         webhook.id,
@@ -83,9 +81,7 @@ def test_every_option_of_the_command_reaches_the_replay(
     terminal.rewind("replays", "cancel", job["id"])
 
 
-def test_a_replay_of_the_archive_is_shown_with_what_it_waits_for(
-    terminal: Terminal, webhook: Webhook
-) -> None:
+def test_an_archive_replay_shows_what_it_waits_for(terminal: Terminal, webhook: Webhook) -> None:
     old = ("--from", "2026-01-01T00:00:00Z", "--to", "2026-01-02T00:00:00Z")
     job = terminal.rewind("replay", webhook.id, *old, "--source", "archive", "--no-wait")
     shown = terminal.rewind("replays", "list", "--webhook-id", webhook.id)
@@ -95,7 +91,7 @@ def test_a_replay_of_the_archive_is_shown_with_what_it_waits_for(
     terminal.rewind("replays", "cancel", job["id"])
 
 
-def test_a_dry_run_tells_and_queues_nothing(terminal: Terminal, webhook: Webhook) -> None:
+def test_a_dry_run_creates_no_replay(terminal: Terminal, webhook: Webhook) -> None:
     told = terminal.rewind("replay", webhook.id, *WINDOW, "--dry-run")
     assert (told["events"], told["isExact"]) == (0, True)
     assert terminal.run("replays", "list", "--webhook-id", webhook.id).stdout == ""
@@ -104,7 +100,7 @@ def test_a_dry_run_tells_and_queues_nothing(terminal: Terminal, webhook: Webhook
 @pytest.mark.parametrize(
     "words", [("--only", "some"), ("--batch-size", "0"), ("--max-events-per-second", "fast")]
 )
-def test_an_option_out_of_its_bounds_is_a_misuse(
+def test_an_option_out_of_range_is_a_usage_error(
     terminal: Terminal, words: tuple[str, ...]
 ) -> None:
     assert terminal.run("replay", "wh_1", *WINDOW, *words).exit_code == 2
@@ -122,7 +118,7 @@ def test_a_replay_is_paused_resumed_cancelled_and_shown(
     assert "CANCELLED" in again.stderr
 
 
-def test_failures_are_listed_and_tried_again(
+def test_failures_are_listed_and_retried(
     api: ApiProcess, terminal: Terminal, webhook: Webhook
 ) -> None:
     job = terminal.rewind("replay", webhook.id, *WINDOW, "--no-wait")
@@ -141,9 +137,7 @@ def test_failures_are_listed_and_tried_again(
     terminal.rewind("replays", "cancel", child["id"])
 
 
-def test_replays_are_listed_a_line_each_the_latest_first(
-    terminal: Terminal, webhook: Webhook
-) -> None:
+def test_replays_are_listed_latest_first(terminal: Terminal, webhook: Webhook) -> None:
     ids: list[str] = []
     for _ in range(3):
         job = terminal.rewind("replay", webhook.id, *WINDOW, "--no-wait")
@@ -161,7 +155,7 @@ def test_replays_are_listed_a_line_each_the_latest_first(
     assert listed("--state", "OPEN") == []
 
 
-def test_an_id_is_an_id_whatever_it_looks_like(terminal: Terminal) -> None:
+def test_special_characters_of_an_id_are_escaped(terminal: Terminal) -> None:
     result = terminal.run("replays", "show", "../webhooks")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "404" in result.stderr

@@ -1,4 +1,4 @@
-"""The console on a database that hangs, or in which others sign in at the same time."""
+"""The console on a database that hangs, and concurrent sessions."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def link(mariadb: MariaDbServer) -> Iterator[TcpLink]:
 
 
 def database_part(lines: Iterator[str], words: str) -> None:
-    """Wait until the stream of a page says these words of the database."""
+    """Wait until the stream reports the database with these words."""
     for line in lines:
         if line.startswith("data: {"):
             change = json.loads(line.removeprefix("data: "))
@@ -48,7 +48,7 @@ def database_part(lines: Iterator[str], words: str) -> None:
     pytest.fail("the stream has ended")
 
 
-def test_an_open_page_is_told_of_a_database_that_hangs_and_holds_up_no_end(
+def test_a_database_that_hangs_is_reported_and_does_not_delay_the_shutdown(
     mariadb: MariaDbServer, link: TcpLink, tmp_path: Path
 ) -> None:
     database = mariadb.create_database()
@@ -70,20 +70,20 @@ def test_an_open_page_is_told_of_a_database_that_hangs_and_holds_up_no_end(
                 lines = answer.iter_lines()
                 database_part(lines, "up")
                 link.stall()
-                # The database is silent until the end: whoever waits for it waits in vain.
+                # The database does not answer until the end of the test.
                 database_part(lines, "unreachable")
                 os.kill(api.pid, signal.SIGTERM)
-                # Sooner than the store gives up by itself what hangs.
+                # Sooner than the timeout of the database driver.
                 assert api.wait(ANSWER_S) == 0
 
 
-def test_who_signs_in_waits_for_nobody_who_tidies_up(mariadb: MariaDbServer) -> None:
+def test_a_sign_in_does_not_wait_for_the_deletion_of_sessions(mariadb: MariaDbServer) -> None:
     database = mariadb.create_database()
     make_migrated(database)
     with closing(Store.open(database)) as store:
         key, _ = store.create_key("platform", Scope.OPERATOR, "")
         store.open_session(key.id, "over", 0.0)
-        with migration_engine(database) as engine, engine.begin() as tidying:
-            tidying.execute(delete(console_sessions))
+        with migration_engine(database) as engine, engine.begin() as deleting:
+            deleting.execute(delete(console_sessions))
             store.open_session(key.id, "new", 60.0)
         assert store.find_session_key("new") == key

@@ -1,4 +1,4 @@
-"""The log as operators look at it in the console, on a real broker."""
+"""The log pages of the console, with a real broker."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
@@ -67,7 +67,7 @@ async def client(application: FastAPI, store: Store) -> AsyncIterator[ConsoleCli
 
 @pytest.fixture
 def written(settings: Settings, broker: BrokerProcess) -> None:
-    """Three messages of one partition: JSON, text, bytes; each with a header."""
+    """Write JSON, text and bytes with a header to one partition."""
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     values = [b'{"id": "evt_1", "data": {"html": "%s"}}' % HOSTILE.encode(), b"plain", b"\xff\x00"]
     for number, value in enumerate(values):
@@ -83,7 +83,7 @@ def written(settings: Settings, broker: BrokerProcess) -> None:
 
 
 @pytest.mark.usefixtures("written")
-async def test_topics_and_partitions_are_told_with_size_offsets_and_times(
+async def test_topics_and_partitions_have_size_offsets_and_times(
     client: ConsoleClient,
 ) -> None:
     topics = await client.whole("/console/log", containing="delivery")
@@ -99,7 +99,7 @@ async def test_topics_and_partitions_are_told_with_size_offsets_and_times(
 
 
 @pytest.mark.usefixtures("written")
-async def test_a_group_is_told_with_lag_and_owner_of_each_partition(
+async def test_a_group_has_the_lag_and_the_owner_of_each_partition(
     client: ConsoleClient, broker: BrokerProcess
 ) -> None:
     consumer = Consumer(
@@ -124,7 +124,7 @@ async def test_a_group_is_told_with_lag_and_owner_of_each_partition(
 
 
 @pytest.mark.usefixtures("written")
-async def test_messages_are_shown_decoded_as_text_and_lead_to_a_replay(
+async def test_messages_are_decoded_and_link_to_a_replay(
     client: ConsoleClient,
 ) -> None:
     page = await client.whole(f"/console/log/topics/{DELIVERY_LOG}/messages")
@@ -139,7 +139,7 @@ async def test_messages_are_shown_decoded_as_text_and_lead_to_a_replay(
 
 
 @pytest.mark.usefixtures("written")
-async def test_one_begins_where_one_wants(client: ConsoleClient) -> None:
+async def test_messages_from_an_offset_a_time_or_an_end(client: ConsoleClient) -> None:
     for query, offsets in (
         ({"from": "oldest"}, ["0", "1", "2"]),
         ({"from": "offset", "partition": "1", "offset": "1"}, ["1", "2"]),
@@ -151,7 +151,7 @@ async def test_one_begins_where_one_wants(client: ConsoleClient) -> None:
         assert found == offsets
 
 
-async def test_pages_of_messages_keep_what_was_typed(
+async def test_pages_of_messages_keep_the_form(
     client: ConsoleClient, broker: BrokerProcess
 ) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
@@ -173,7 +173,7 @@ async def test_pages_of_messages_keep_what_was_typed(
     assert (tab.text, tab.get("aria-current")) == ("Topics", "true")
 
 
-async def test_a_place_that_is_none_is_told_beside_its_field(client: ConsoleClient) -> None:
+async def test_an_invalid_position_is_shown_at_its_field(client: ConsoleClient) -> None:
     for query, field in (
         ({"from": "offset", "partition": "1"}, "offset"),
         ({"from": "offset", "partition": "1", "offset": "-1"}, "offset"),
@@ -187,13 +187,13 @@ async def test_a_place_that_is_none_is_told_beside_its_field(client: ConsoleClie
         assert f'id="{field}-error"' in answer.text
 
 
-async def test_what_the_log_does_not_have_is_not_found(client: ConsoleClient) -> None:
+async def test_unknown_topics_and_groups_are_not_found(client: ConsoleClient) -> None:
     for path in ("/console/log/topics/none", "/console/log/topics/none/messages"):
         assert (await client.get(path)).status_code == 404
     assert (await client.get("/console/log/group", id="nobody")).status_code == 404
 
 
-async def test_who_is_at_work_is_told_also_while_the_log_is_away(
+async def test_processes_are_shown_without_the_log(
     client: ConsoleClient, store: Store, broker: BrokerProcess
 ) -> None:
     store.record_process_heartbeat(ProcessKind.WORKER, "host:1", "here", TIME_MS, {"jobs": 3})
@@ -207,9 +207,7 @@ async def test_who_is_at_work_is_told_also_while_the_log_is_away(
     assert (await client.get("/console/log")).status_code == 503
 
 
-async def test_the_pipelines_runs_are_told_with_what_they_found_missing(
-    client: ConsoleClient, store: Store
-) -> None:
+async def test_pipeline_runs_show_missing_records(client: ConsoleClient, store: Store) -> None:
     for job, outcome, summary in (
         ("load", RunOutcome.DONE, {"records": 1_200}),
         ("audit", RunOutcome.DONE, {"missing": 2}),
@@ -228,7 +226,7 @@ async def test_the_pipelines_runs_are_told_with_what_they_found_missing(
     assert "Runs of load" in (await client.page(history)).main
 
 
-async def test_developers_do_not_see_the_log(application: FastAPI, store: Store) -> None:
+async def test_developers_cannot_see_the_log(application: FastAPI, store: Store) -> None:
     issued = store.create_key("alice", Scope.DEVELOPER, "")
     pages = ("", "/topics/x", "/topics/x/messages", "/groups", "/group?id=x", "/processes")
     async with ConsoleClient(application, issued) as developer:

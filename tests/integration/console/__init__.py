@@ -1,1 +1,1 @@
-"""Tests of the console in a browser; a package, so that the browser is gone when they are over."""
+"""Tests of the console in a browser. A package, so that its fixtures end with its last test."""

@@ -1,4 +1,4 @@
-"""A browser and a whole service, for all tests of the console: they are one xdist group."""
+"""A browser and a complete service, shared by the tests of the console (one xdist group)."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ def chromium() -> Iterator[Chromium]:
 def scene(
     chromium: Chromium, mariadb: MariaDbServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ConsoleScene]:
-    """Running; made only where there is a browser to look at it."""
+    """Yield a running service. Requires the browser, which may be missing."""
     folder = tmp_path_factory.mktemp("console")
     # Nobody here waits for a second member of a group.
     options = ("--stop-on-stdin-close", "--group-initial-rebalance-delay-ms", "0")

@@ -1,4 +1,4 @@
-"""Who may see and do what, and that nobody is tricked into it."""
+"""Access control, CSRF protection, and keyboard access."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,17 +19,17 @@ pytestmark = [pytest.mark.xdist_group("console"), pytest.mark.long]
 
 
 def waiting_job(scene: ConsoleScene, receiver: ReceiverThread, account: str) -> Replay:
-    """A job that no worker is there for."""
+    """Return a job without a worker for its data centre."""
     webhook = scene.webhook_of(account, receiver)
     return scene.replay(webhook, Window(0, 1), origin="west")
 
 
 def csrf(page: Page) -> str:
-    """The token of the page's forms."""
+    """Return the CSRF token of the page."""
     return page.locator("input[name=csrf]").first.input_value()
 
 
-def test_a_developer_neither_sees_nor_moves_the_job_of_another(
+def test_a_developer_can_neither_see_nor_change_jobs_of_others(
     chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
 ) -> None:
     scene.key("alice", Scope.DEVELOPER)
@@ -50,7 +50,7 @@ def test_a_developer_neither_sees_nor_moves_the_job_of_another(
     assert scene.store.replay(theirs.id).state is ReplayState.OPEN
 
 
-def test_a_key_that_may_only_look_is_offered_no_action_and_given_none(
+def test_a_read_only_key_gets_no_actions(
     chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
 ) -> None:
     scene.key("carol", Scope.DEVELOPER)
@@ -66,8 +66,8 @@ def test_a_key_that_may_only_look_is_offered_no_action_and_given_none(
 
 
 @contextmanager
-def trap(target: str) -> Iterator[str]:
-    """A page elsewhere that sends a form to `target` in the name of whoever opens it."""
+def attacker_site(target: str) -> Iterator[str]:
+    """Serve a page of another origin that submits a form to `target` when it is opened."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -92,14 +92,14 @@ def trap(target: str) -> Iterator[str]:
         thread.join()
 
 
-def test_a_page_elsewhere_changes_nothing_in_the_name_of_its_reader(
+def test_a_cross_site_form_changes_nothing(
     chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
 ) -> None:
     key = scene.key("dave", Scope.DEVELOPER)
     replay = waiting_job(scene, receiver, "dave")
     target = f"{scene.origin}/console/jobs/{replay.id}/pause"
     # On another port of the same host, which browsers send the cookie from.
-    with trap(target) as origin, chromium.visitor(scene.origin) as visitor:
+    with attacker_site(target) as origin, chromium.visitor(scene.origin) as visitor:
         visitor.allow(origin)
         visitor.tolerate("status of 403", "favicon")
         sign_in(visitor, key)
@@ -109,7 +109,7 @@ def test_a_page_elsewhere_changes_nothing_in_the_name_of_its_reader(
     assert scene.store.replay(replay.id).state is ReplayState.OPEN
 
 
-def test_the_keyboard_alone_signs_in_and_pauses_a_job(
+def test_sign_in_and_pausing_a_job_with_the_keyboard(
     chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
 ) -> None:
     key = scene.key("erin", Scope.DEVELOPER)

@@ -1,4 +1,4 @@
-"""That the tests of the console would notice: what their browser and its checks complain of."""
+"""The checks of the browser fixture itself: each kind of violation is reported."""
 
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -48,7 +48,7 @@ def site() -> Iterator[str]:
         thread.join()
 
 
-def test_a_good_page_gives_nothing_to_complain_of(chromium: Chromium, site: str) -> None:
+def test_a_good_page_has_no_violations(chromium: Chromium, site: str) -> None:
     with chromium.visitor(site) as visitor:
         visitor.go("/good")
         assert_accessible(visitor.page)
@@ -62,7 +62,7 @@ def test_a_good_page_gives_nothing_to_complain_of(chromium: Chromium, site: str)
         ("/dialogue", "dialogue: payload"),
     ],
 )
-def test_a_visitor_notices_what_no_page_may_do(
+def test_forbidden_behaviour_of_a_page_is_reported(
     chromium: Chromium, site: str, path: str, complaint: str
 ) -> None:
     with pytest.raises(AssertionError, match=complaint), chromium.visitor(site) as visitor:
@@ -70,7 +70,7 @@ def test_a_visitor_notices_what_no_page_may_do(
 
 
 @pytest.mark.parametrize(("path", "rule"), [("/pale", "color-contrast"), ("/unlabelled", "label")])
-def test_a_page_that_some_cannot_use_is_reported_by_the_rule_it_breaks(
+def test_an_inaccessible_page_is_reported_with_the_violated_rule(
     chromium: Chromium, site: str, path: str, rule: str
 ) -> None:
     with chromium.visitor(site) as visitor:
@@ -80,7 +80,7 @@ def test_a_page_that_some_cannot_use_is_reported_by_the_rule_it_breaks(
     assert path in str(raised.value)
 
 
-def test_a_visitor_has_nothing_of_the_one_before(chromium: Chromium, site: str) -> None:
+def test_visitors_share_no_state(chromium: Chromium, site: str) -> None:
     with chromium.visitor(site) as visitor:
         visitor.go("/good")
         visitor.page.context.add_cookies([{"name": "kept", "value": "1", "url": site}])

@@ -1,7 +1,7 @@
-"""What strangers wrote is shown as text: no page runs it, fetches anything for it, or breaks.
+"""External content is displayed as text: no page executes it, loads anything for it, or breaks.
 
-A visitor complains of scripts, dialogues, requests to elsewhere, of anything missing, and of all
-that the policy for contents had to stop.
+A visitor reports script errors, dialogs, requests to other origins, missing resources, and
+violations of the Content-Security-Policy.
 """
 
 import json
@@ -26,18 +26,18 @@ from tests.support.service.console_service import ConsoleScene, sign_in
 pytestmark = [pytest.mark.xdist_group("console"), pytest.mark.long]
 
 SIGN = "<script>alert('ran')</script>"
-"""A part of what follows, as a reader sees it."""
+"""A part of the hostile text, as displayed."""
 
 HOSTILE = (
     f"{SIGN}\"'></textarea></select></pre></script><script>alert(0)</script>"
     "<img src=//192.0.2.1/x onerror=alert(1)><svg onload=alert(2)>"
 )
-"""Ends whatever it might stand in, and begins what must not run."""
+"""Closes any surrounding markup, and starts a script that must not run."""
 
 
 @pytest.fixture
-def rude_url() -> Iterator[str]:
-    """A receiver that refuses every event in markup."""
+def hostile_receiver_url() -> Iterator[str]:
+    """Yield the URL of a receiver that responds to every event with an error in markup."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -68,18 +68,18 @@ def hostile_event(number: int) -> dict[str, Any]:
     }
 
 
-def assert_only_shown(page: Page, *places: str) -> None:
-    """That the hostile text is on the page to be read, and that no element came of it."""
+def assert_shown_as_text(page: Page, *places: str) -> None:
+    """Assert that the hostile text is visible and created no elements."""
     assert page.locator("main img, main iframe, main script, [onerror], [onload]").count() == 0
     for place in places:
         expect(page.locator(place, has_text=SIGN)).not_to_have_count(0)
 
 
-def test_what_events_receivers_and_owners_say_is_shown_and_never_run(
-    chromium: Chromium, scene: ConsoleScene, rude_url: str
+def test_text_of_events_receivers_and_owners_is_escaped(
+    chromium: Chromium, scene: ConsoleScene, hostile_receiver_url: str
 ) -> None:
     key = scene.key("hostile", Scope.DEVELOPER)
-    webhook = scene.webhook_at("hostile", rude_url, description=HOSTILE)
+    webhook = scene.webhook_at("hostile", hostile_receiver_url, description=HOSTILE)
     replay = scene.replay(webhook, scene.missed(webhook, hostile_event(1), hostile_event(2)))
     until(lambda: scene.store.replay(replay.id).state in TERMINAL, "it is over")
     assert scene.store.replay(replay.id).counts.failed == 2
@@ -89,17 +89,17 @@ def test_what_events_receivers_and_owners_say_is_shown_and_never_run(
         sign_in(visitor, key, f"/console/jobs/{replay.id}")
         for summary in page.locator("summary").all():
             summary.click()
-        assert_only_shown(page, "dl.facts", "table tbody th", "td pre")
+        assert_shown_as_text(page, "dl.facts", "table tbody th", "td pre")
         for path in ("webhooks", f"webhooks/{webhook.id}"):
             visitor.go(f"/console/{path}")
-            assert_only_shown(page, "main")
+            assert_shown_as_text(page, "main")
         visitor.go(f"/console/webhooks/{webhook.id}/edit")
         expect(page.get_by_label("Description")).to_have_value(HOSTILE)
         visitor.go("/console/replays/new")
-        assert_only_shown(page, "select")
+        assert_shown_as_text(page, "select")
 
 
-def test_a_page_that_is_told_of_a_hostile_change_shows_it_as_text(
+def test_a_live_update_is_escaped(
     chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
 ) -> None:
     key = scene.key("hostile-live", Scope.DEVELOPER)
@@ -114,9 +114,7 @@ def test_a_page_that_is_told_of_a_hostile_change_shows_it_as_text(
         assert visitor.page.locator("main script").count() == 0
 
 
-def test_messages_of_the_log_are_shown_and_never_run(
-    chromium: Chromium, scene: ConsoleScene
-) -> None:
+def test_messages_of_the_log_are_escaped(chromium: Chromium, scene: ConsoleScene) -> None:
     body = json.dumps(hostile_event(1)).encode()
     header = {"event-id": HOSTILE, HOSTILE: HOSTILE}
     scene.produce(DELIVERY_LOG, [(HOSTILE, header, body), (HOSTILE, {}, HOSTILE.encode())])
@@ -125,7 +123,7 @@ def test_messages_of_the_log_are_shown_and_never_run(
         sign_in(visitor, scene.key(), f"/console/log/topics/{DELIVERY_LOG}/messages")
         for message in page.locator("details.message", has_text=SIGN).all():
             message.locator("summary").first.click()
-        assert_only_shown(page, "details.message[open] dl.facts", "details.message[open] pre")
+        assert_shown_as_text(page, "details.message[open] dl.facts", "details.message[open] pre")
 
 
 @pytest.fixture(scope="module")
@@ -154,9 +152,7 @@ def operator_page(chromium: Chromium, scene: ConsoleScene) -> Iterator[Page]:
         "/console/{}",
     ],
 )
-def test_an_address_made_by_a_stranger_brings_nothing_of_its_own(
-    operator_page: Page, path: str
-) -> None:
+def test_a_forged_url_injects_nothing(operator_page: Page, path: str) -> None:
     operator_page.goto(path.replace("{}", quote(HOSTILE)))
     assert operator_page.locator("main img, main script, main svg, main pre").count() == 0
     expect(operator_page.get_by_role("main")).to_be_visible()

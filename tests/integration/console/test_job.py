@@ -1,4 +1,4 @@
-"""A job's own page: it follows the job, and people act on the job there."""
+"""The page of a job: live updates and actions."""
 
 import re
 from collections.abc import Iterator
@@ -15,17 +15,17 @@ from tests.support.http.browser import Chromium, Visitor
 from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.processes.tcp_proxy import TcpLink
 from tests.support.processes.waiting import until
-from tests.support.service.console_service import ConsoleScene, brought_by_replays, sign_in
+from tests.support.service.console_service import ConsoleScene, delivered_by_replays, sign_in
 from tests.support.service.live_service import events, ids
 
 pytestmark = pytest.mark.xdist_group("console")
 
 MANY = 400
-"""Events that a slow receiver takes longer for than any test looks."""
+"""Events that keep a slow receiver busy for longer than any test."""
 
 
-class Looked(NamedTuple):
-    """A job that is running slowly, and its owner, who looks at its page."""
+class OpenJobPage(NamedTuple):
+    """A slow job, with its owner's browser on its page."""
 
     replay: Replay
     visitor: Visitor
@@ -44,13 +44,13 @@ def state_of(page: Page) -> Locator:
 
 
 def delivered(page: Page) -> int:
-    """The number that the page shows."""
+    """Return the displayed number of delivered events."""
     text = page.locator("dt", has_text="Delivered").locator("xpath=following-sibling::dd")
     return int(re.sub(r"\D", "", text.inner_text()))
 
 
 def slow_job(scene: ConsoleScene, receiver: ReceiverThread, account: str) -> Replay:
-    """A job that takes as long as its receiver is slow."""
+    """Start a job with a slow receiver."""
     webhook = scene.webhook_of(account, receiver)
     window = scene.missed(webhook, *events(0, MANY))
     receiver.answer(204, delay_s=0.2)
@@ -58,63 +58,63 @@ def slow_job(scene: ConsoleScene, receiver: ReceiverThread, account: str) -> Rep
 
 
 @contextmanager
-def looking(
+def open_job_page(
     chromium: Chromium,
     scene: ConsoleScene,
     receiver: ReceiverThread,
     account: str,
     *,
     javascript: bool = True,
-) -> Iterator[Looked]:
+) -> Iterator[OpenJobPage]:
     key = scene.key(account, Scope.DEVELOPER)
     replay = slow_job(scene, receiver, account)
     until(lambda: scene.store.replay(replay.id).counts.delivered > 0, "it has begun")
     with chromium.visitor(scene.origin, javascript=javascript) as visitor:
         sign_in(visitor, key, f"/console/jobs/{replay.id}")
-        yield Looked(replay, visitor)
+        yield OpenJobPage(replay, visitor)
 
 
 def test_an_open_page_follows_its_job_to_the_end(
     chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
 ) -> None:
-    with looking(chromium, scene, receiver, "follows") as looked:
-        page = looked.page
-        expect(looked.state).to_have_text("ONGOING")
+    with open_job_page(chromium, scene, receiver, "follows") as opened:
+        page = opened.page
+        expect(opened.state).to_have_text("ONGOING")
         before = delivered(page)
-        until(lambda: delivered(page) > before, "the page counts on")
+        until(lambda: delivered(page) > before, "the page is updated")
         receiver.answer(204)
-        expect(looked.state).to_have_text("COMPLETED")
+        expect(opened.state).to_have_text("COMPLETED")
         assert delivered(page) == MANY
         expect(page.locator("[data-live=timeline]")).to_contain_text("COMPLETED")
         # The page was loaded once, before and after its visitor signed in; the rest was streamed.
-        address = f"{scene.origin}/console/jobs/{looked.replay.id}"
-        assert looked.visitor.requests.count(address) == 2
+        address = f"{scene.origin}/console/jobs/{opened.replay.id}"
+        assert opened.visitor.requests.count(address) == 2
 
 
 @pytest.mark.parametrize("javascript", [True, False])
-def test_a_job_is_paused_resumed_and_cancelled_on_its_page(
+def test_a_job_is_paused_resumed_and_cancelled(
     chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread, javascript: bool
 ) -> None:
     account = f"acts-{javascript}"
-    with looking(chromium, scene, receiver, account, javascript=javascript) as looked:
-        page = looked.page
+    with open_job_page(chromium, scene, receiver, account, javascript=javascript) as opened:
+        page = opened.page
         page.get_by_role("button", name="Pause").click()
         expect(page.get_by_text("Job paused.")).to_be_visible()
-        expect(looked.state).to_have_text("PAUSED")
-        assert scene.store.replay(looked.replay.id).state is ReplayState.PAUSED
+        expect(opened.state).to_have_text("PAUSED")
+        assert scene.store.replay(opened.replay.id).state is ReplayState.PAUSED
         page.get_by_role("button", name="Resume").click()
         expect(page.get_by_text("Job resumed.")).to_be_visible()
         page.get_by_role("link", name="Cancel").click()
         expect(page.get_by_role("heading", level=1)).to_contain_text("Cancel")
         page.get_by_role("button", name="Cancel job").click()
         expect(page.get_by_text("Job cancelled.")).to_be_visible()
-        expect(looked.state).to_have_text("CANCELLED")
-        assert scene.store.replay(looked.replay.id).state is ReplayState.CANCELLED
+        expect(opened.state).to_have_text("CANCELLED")
+        assert scene.store.replay(opened.replay.id).state is ReplayState.CANCELLED
         expect(page.get_by_role("button", name="Pause")).to_have_count(0)
 
 
 @pytest.mark.parametrize("javascript", [True, False])
-def test_what_a_receiver_refused_is_listed_and_sent_again_alone(
+def test_failures_are_listed_and_retried(
     chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread, javascript: bool
 ) -> None:
     account = f"retries-{javascript}"
@@ -134,7 +134,7 @@ def test_what_a_receiver_refused_is_listed_and_sent_again_alone(
         page.get_by_role("button", name="Retry 3 failed events").click()
         expect(page.get_by_text("Retry queued: it sends the failed events.")).to_be_visible()
         if not javascript:
-            until(lambda: brought_by_replays(receiver) == ids(0, 3), "they come")
+            until(lambda: delivered_by_replays(receiver) == ids(0, 3), "they come")
             retry = scene.store.replays(ReplayFilter(webhook_id=webhook.id)).items[0]
             until(lambda: scene.store.replay(retry.id).state in TERMINAL, "the retry is over")
             page.reload()
@@ -143,7 +143,7 @@ def test_what_a_receiver_refused_is_listed_and_sent_again_alone(
         expect(page.get_by_role("link", name=failed.id)).to_be_visible()
 
 
-def test_a_page_that_lost_its_stream_says_so_and_catches_up(
+def test_a_lost_stream_is_shown_and_reconnected(
     chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
 ) -> None:
     key = scene.key("lost", Scope.DEVELOPER)
@@ -164,7 +164,7 @@ def test_a_page_that_lost_its_stream_says_so_and_catches_up(
     scene.store.cancel_replay(replay.id)
 
 
-def test_a_page_whose_network_fell_silent_says_so_and_asks_again(
+def test_a_silent_network_is_shown_and_the_stream_reconnected(
     chromium: Chromium, scene: ConsoleScene
 ) -> None:
     with TcpLink(scene.port) as link, chromium.visitor(f"http://{link.address}") as visitor:
@@ -181,7 +181,7 @@ def test_a_page_whose_network_fell_silent_says_so_and_asks_again(
         expect(stale).to_be_hidden()
 
 
-def test_who_is_signed_in_stays_so_when_the_service_starts_again(
+def test_a_session_survives_a_restart_of_the_service(
     chromium: Chromium, scene: ConsoleScene
 ) -> None:
     with chromium.visitor(scene.origin) as visitor:

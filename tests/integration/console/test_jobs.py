@@ -1,4 +1,4 @@
-"""The list of jobs: it follows them, and people act on many at once."""
+"""The list of jobs: live updates and bulk actions."""
 
 from urllib.parse import parse_qs, urlsplit
 
@@ -13,7 +13,7 @@ from tests.support.http.axe import assert_usable
 from tests.support.http.browser import Chromium
 from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.processes.waiting import until
-from tests.support.service.console_service import ConsoleScene, brought_by_replays, sign_in
+from tests.support.service.console_service import ConsoleScene, delivered_by_replays, sign_in
 from tests.support.service.live_service import events, ids
 
 pytestmark = pytest.mark.xdist_group("console")
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.xdist_group("console")
 def waiting_jobs(
     scene: ConsoleScene, receiver: ReceiverThread, account: str, count: int
 ) -> list[Replay]:
-    """Jobs that no worker is there for."""
+    """Return jobs without a worker for their data centre."""
     return [
         scene.replay(scene.webhook_of(account, receiver), Window(0, 1), origin="west")
         for _ in range(count)
@@ -34,14 +34,14 @@ def states(scene: ConsoleScene, jobs: list[Replay]) -> list[ReplayState]:
 
 
 def tab(page: Page, state: str) -> str:
-    """What the tab of a state says, its number at the end."""
+    """Return the text of a state's tab, which ends with the number."""
     return (
         page.get_by_role("navigation", name="States").get_by_role("link", name=state).inner_text()
     )
 
 
 @pytest.mark.parametrize("javascript", [True, False])
-def test_jobs_that_are_ticked_or_match_are_changed_together_their_number_told_before(
+def test_selected_or_matching_jobs_are_changed_after_a_confirmation(
     chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread, javascript: bool
 ) -> None:
     account = f"many-{javascript}"
@@ -68,7 +68,7 @@ def test_jobs_that_are_ticked_or_match_are_changed_together_their_number_told_be
         assert states(scene, jobs) == [ReplayState.CANCELLED] * 2 + [ReplayState.OPEN]
 
 
-def test_all_jobs_of_a_page_are_ticked_by_one_box(
+def test_one_checkbox_selects_all_jobs_of_a_page(
     chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
 ) -> None:
     key = scene.key("ticks", Scope.DEVELOPER)
@@ -80,7 +80,7 @@ def test_all_jobs_of_a_page_are_ticked_by_one_box(
             expect(visitor.page.get_by_label(f"Select {job.id}")).to_be_checked()
 
 
-def test_failures_of_many_jobs_are_sent_again_while_the_list_follows(
+def test_failures_of_several_jobs_are_retried_with_live_updates(
     chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
 ) -> None:
     key = scene.key("bulk-retries", Scope.DEVELOPER)
@@ -102,12 +102,10 @@ def test_failures_of_many_jobs_are_sent_again_while_the_list_follows(
         visitor.go("/console/jobs")
         expect(page.locator("[data-live=state]", has_text="COMPLETED")).to_have_count(4)
         until(lambda: tab(page, "COMPLETED").endswith("4"), "the tab counts them")
-        assert brought_by_replays(receiver) == ids(0, 2)
+        assert delivered_by_replays(receiver) == ids(0, 2)
 
 
-def test_the_head_of_an_open_page_tells_when_a_part_does_not_answer(
-    chromium: Chromium, scene: ConsoleScene
-) -> None:
+def test_the_health_of_an_open_page_is_updated(chromium: Chromium, scene: ConsoleScene) -> None:
     with chromium.visitor(scene.origin) as visitor:
         sign_in(visitor, scene.key())
         health = visitor.page.get_by_role("list", name="Health")
@@ -122,7 +120,7 @@ def test_the_head_of_an_open_page_tells_when_a_part_does_not_answer(
         assert_usable(visitor.page)
 
 
-def test_the_benchmark_asks_for_the_stream_that_browsers_ask_for(
+def test_the_benchmark_requests_the_same_stream_as_browsers(
     chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
 ) -> None:
     key = scene.key("bench", Scope.DEVELOPER)
@@ -134,6 +132,6 @@ def test_the_benchmark_asks_for_the_stream_that_browsers_ask_for(
         read = PageReader(visitor.page.request.get(path).text())
         assert parse_qs(urlsplit(asked.value.url).query) == parse_qs(urlsplit(read.stream).query)
         loaded = [url.removeprefix(scene.origin) for url in visitor.requests if "/static/" in url]
-        # A browser without a window shows no icon, and asks for none.
+        # A headless browser does not load the icon.
         seen = {each for each in read.loads if "/static/icon.svg" not in each}
         assert {*loaded} == seen < {*read.loads}

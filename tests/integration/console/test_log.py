@@ -1,4 +1,4 @@
-"""What operators see of the log, and the way from a message to a replay."""
+"""The log pages, and the link from a message to a replay."""
 
 import json
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ from tests.support.service.live_service import event
 pytestmark = [pytest.mark.xdist_group("console"), pytest.mark.long]
 
 
-def test_a_message_is_found_read_and_replayed_from_without_a_script(
+def test_a_message_is_found_and_replayed_without_javascript(
     chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
 ) -> None:
     scene.key("browsed", Scope.DEVELOPER)
@@ -50,7 +50,7 @@ def test_a_message_is_found_read_and_replayed_from_without_a_script(
         expect(page.locator("[aria-label='Dry run']")).to_contain_text("Events")
 
 
-def test_groups_and_processes_are_told_with_their_lag_owners_and_heartbeats(
+def test_groups_and_processes_have_lag_owners_and_heartbeats(
     chromium: Chromium, scene: ConsoleScene
 ) -> None:
     with chromium.visitor(scene.origin) as visitor:

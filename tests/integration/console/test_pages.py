@@ -1,7 +1,7 @@
-"""Every page with something on it: usable by everybody, and as the documentation shows it.
+"""Accessibility of every page with content, and the screenshots of the documentation.
 
-`PAINT_CONSOLE=1 pytest tests/integration/console/test_pages.py` paints the pictures of
-docs/console.md anew.
+`PAINT_CONSOLE=1 pytest tests/integration/console/test_pages.py` regenerates the screenshots of
+docs/console.md.
 """
 
 import os
@@ -25,21 +25,21 @@ from tests.support.service.live_service import event, now_ms
 
 pytestmark = pytest.mark.xdist_group("console")
 
-IS_PAINTING: Final = bool(os.environ.get("PAINT_CONSOLE"))
-PICTURES: Final = Path(__file__).parents[3] / "docs" / "images" / "console"
-PAINTED: Final = {"jobs": 780, "job": 1_140, "webhook": 1_000, "messages": 720}
-"""How high the pictures are, in pixels."""
+IS_REGENERATING: Final = bool(os.environ.get("PAINT_CONSOLE"))
+SCREENSHOTS: Final = Path(__file__).parents[3] / "docs" / "images" / "console"
+SCREENSHOT_HEIGHTS: Final = {"jobs": 780, "job": 1_140, "webhook": 1_000, "messages": 720}
+"""The screenshots and their heights, in pixels."""
 
-PICTURE_WIDTH: Final = 1_280
+SCREENSHOT_WIDTH: Final = 1_280
 
 UNFOLD: Final = """() => [...document.querySelectorAll('main details')].slice(0, 3)
     .forEach(each => { each.open = true; })"""
-"""Some of what is folded away; a page of messages has fifty times the same."""
+"""Expands some of the collapsed parts. A page of messages has fifty of them."""
 
 ACCOUNT: Final = "shop"
 MINUTE_MS: Final = 60_000
-SAMPLES: Final = 20 if IS_PAINTING else 2
-RUNNING_EVENTS: Final = 900 if IS_PAINTING else 150
+SAMPLES: Final = 20 if IS_REGENERATING else 2
+RUNNING_EVENTS: Final = 900 if IS_REGENERATING else 150
 
 PAGES: Final = {
     "jobs": "/console/jobs?accountId={account}",
@@ -55,14 +55,14 @@ PAGES: Final = {
     "messages": "/console/log/topics/delivery_log/messages",
     "groups": "/console/log/groups",
     "group": "/console/log/group?id=rewind-delivery",
-    "at-work": "/console/log/processes",
+    "processes": "/console/log/processes",
     "pipeline": "/console/log/pipeline",
-    "nothing": "/console/jobs/rpl_that_never_was",
+    "not-found": "/console/jobs/rpl_missing",
 }
 
 
 class Shop(NamedTuple):
-    """A tenant whose webhooks have a history; the names are those that `PAGES` takes."""
+    """An account with jobs; the fields are parameters of `PAGES`."""
 
     account: str
     webhook: str
@@ -75,36 +75,38 @@ class Shop(NamedTuple):
 def shop(scene: ConsoleScene) -> Iterator[Shop]:
     scene.key(ACCOUNT, Scope.DEVELOPER)
     with ReceiverThread() as orders, ReceiverThread() as parcels:
-        yield _opened(scene, orders, parcels)
+        yield _create_shop(scene, orders, parcels)
         orders.answer(204)
 
 
-def _opened(scene: ConsoleScene, orders: ReceiverThread, parcels: ReceiverThread) -> Shop:
-    taking = scene.webhook_at(ACCOUNT, orders.url, "orders of the shop")
-    refusing = scene.webhook_at(ACCOUNT, parcels.url, "parcels, by the carrier")
+def _create_shop(scene: ConsoleScene, orders: ReceiverThread, parcels: ReceiverThread) -> Shop:
+    accepting = scene.webhook_at(ACCOUNT, orders.url, "orders of the shop")
+    failing_webhook = scene.webhook_at(ACCOUNT, parcels.url, "parcels, by the carrier")
     idle = scene.webhook_at(ACCOUNT, parcels.url, "newsletter")
-    scene.put_rule(refusing, "parcel.*", where={"data.carrier": "snail"})
-    scene.missed(refusing, *_made("parcel.sent", 30), ago_s=1)
+    scene.put_rule(failing_webhook, "parcel.*", where={"data.carrier": "snail"})
+    scene.missed(failing_webhook, *_events("parcel.sent", 30), ago_s=1)
     until(lambda: len(parcels.taken) >= 30, "the first parcels are delivered live")
     parcels.answer(503)
-    failing = _replayed(scene, refusing, scene.missed(refusing, *_made("parcel.lost", 12)))
-    _replayed(scene, taking, scene.missed(taking, *_made("order.paid", 40)))
+    failing = _finish_replay(
+        scene, failing_webhook, scene.missed(failing_webhook, *_events("parcel.lost", 12))
+    )
+    _finish_replay(scene, accepting, scene.missed(accepting, *_events("order.paid", 40)))
     waiting = scene.replay(idle, _last_hour(), origin="west")
     scene.store.pause_replay(waiting.id)
     orders.answer(204, delay_s=0.2)
-    scene.missed(taking, *_made("order.sent", RUNNING_EVENTS), ago_s=1_200)
-    running = scene.replay(taking, _last_hour(), max_in_flight=3, event_types=("order.sent",))
+    scene.missed(accepting, *_events("order.sent", RUNNING_EVENTS), ago_s=1_200)
+    running = scene.replay(accepting, _last_hour(), max_in_flight=3, event_types=("order.sent",))
     until(lambda: len(scene.store.samples(running.id)) >= SAMPLES, "the plot has points")
-    until(lambda: scene.store.missed_hours(refusing.id, 0), "what was missed is counted")
-    _tell_runs(scene)
-    return Shop(taking.account_id, refusing.id, running.id, failing.id, waiting.id)
+    until(lambda: scene.store.missed_hours(failing_webhook.id, 0), "what was missed is counted")
+    _add_pipeline_runs(scene)
+    return Shop(accepting.account_id, failing_webhook.id, running.id, failing.id, waiting.id)
 
 
-def _made(event_type: str, count: int) -> list[dict[str, Any]]:
+def _events(event_type: str, count: int) -> list[dict[str, Any]]:
     return [event(number, event_type, cents=number * 777 % 9_001) for number in range(count)]
 
 
-def _replayed(scene: ConsoleScene, webhook: Webhook, window: Window) -> Replay:
+def _finish_replay(scene: ConsoleScene, webhook: Webhook, window: Window) -> Replay:
     replay = scene.replay(webhook, window)
     until(lambda: scene.store.replay(replay.id).state in TERMINAL, "it is over")
     return replay
@@ -114,7 +116,7 @@ def _last_hour() -> Window:
     return Window(now_ms() - 60 * MINUTE_MS, now_ms())
 
 
-def _tell_runs(scene: ConsoleScene) -> None:
+def _add_pipeline_runs(scene: ConsoleScene) -> None:
     table, end_ms = "/srv/tables/events", now_ms()
     counts = {"records": 18_230_511, "files": 96}
     for job, outcome, summary in (
@@ -137,22 +139,22 @@ def visitor(chromium: Chromium, scene: ConsoleScene) -> Iterator[Visitor]:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_is_usable_by_everybody(visitor: Visitor, shop: Shop, name: str) -> None:
+def test_a_page_is_accessible(visitor: Visitor, shop: Shop, name: str) -> None:
     visitor.go(PAGES[name].format(**shop._asdict()))
     expect(visitor.page.get_by_role("heading", level=1)).to_have_count(1)
-    if name in PAINTED and IS_PAINTING:
-        _paint(visitor.page, name)
+    if name in SCREENSHOT_HEIGHTS and IS_REGENERATING:
+        _save_screenshots(visitor.page, name)
     visitor.page.evaluate(UNFOLD)
     assert_usable(visitor.page)
 
 
-def _paint(page: Page, name: str) -> None:
-    """Write the page as it is into the documentation, light and dark."""
-    PICTURES.mkdir(parents=True, exist_ok=True)
+def _save_screenshots(page: Page, name: str) -> None:
+    """Write screenshots of the page in both colour schemes into the documentation."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     if name == "messages":
         page.locator("details.message summary").first.click()
-    page.set_viewport_size({"width": PICTURE_WIDTH, "height": PAINTED[name]})
+    page.set_viewport_size({"width": SCREENSHOT_WIDTH, "height": SCREENSHOT_HEIGHTS[name]})
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
-        page.screenshot(path=PICTURES / f"{name}-{scheme}.png")
+        page.screenshot(path=SCREENSHOTS / f"{name}-{scheme}.png")
     page.emulate_media(color_scheme="light")

@@ -1,4 +1,4 @@
-"""Replays that people start in the console, from the missed events to the last delivery."""
+"""Replays started in the console, from missed events to the last delivery."""
 
 import pytest
 from playwright.sync_api import expect
@@ -10,7 +10,7 @@ from tests.support.http.axe import assert_usable
 from tests.support.http.browser import Chromium
 from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.processes.waiting import until
-from tests.support.service.console_service import ConsoleScene, brought_by_replays, sign_in
+from tests.support.service.console_service import ConsoleScene, delivered_by_replays, sign_in
 from tests.support.service.live_service import events, ids
 
 pytestmark = [pytest.mark.xdist_group("console"), pytest.mark.long]
@@ -19,7 +19,7 @@ EVENTS = 25
 
 
 def webhook_that_missed(scene: ConsoleScene, receiver: ReceiverThread, account: str) -> Webhook:
-    """One whose receiver refused all live deliveries, and takes everything by now."""
+    """Return a webhook whose receiver failed all live deliveries and is up again."""
     webhook = scene.webhook_of(account, receiver)
     receiver.answer(503)
     scene.missed(webhook, *events(0, EVENTS), ago_s=1)
@@ -29,7 +29,7 @@ def webhook_that_missed(scene: ConsoleScene, receiver: ReceiverThread, account: 
     return webhook
 
 
-def test_missed_events_are_replayed_from_the_webhook_that_missed_them(
+def test_missed_events_are_replayed_from_the_webhooks_page(
     chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
 ) -> None:
     key = scene.key("starts", Scope.DEVELOPER)
@@ -49,13 +49,13 @@ def test_missed_events_are_replayed_from_the_webhook_that_missed_them(
         page.get_by_role("button", name="Start replay").click()
         expect(page.get_by_text("Replay queued.")).to_be_visible()
         expect(page.get_by_role("heading", level=1)).to_contain_text("COMPLETED")
-        assert brought_by_replays(receiver) == sorted(ids(0, EVENTS))
+        assert delivered_by_replays(receiver) == sorted(ids(0, EVENTS))
         visitor.go(f"/console/webhooks/{webhook.id}")
         expect(page.get_by_text("all have been replayed since")).to_be_visible()
         expect(replay_link).to_have_count(0)
 
 
-def test_a_replay_is_started_without_a_script(
+def test_a_replay_is_started_without_javascript(
     chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
 ) -> None:
     key = scene.key("starts-plainly", Scope.DEVELOPER)
@@ -70,14 +70,14 @@ def test_a_replay_is_started_without_a_script(
         page.get_by_role("button", name="Start replay").click()
         heading = page.get_by_role("heading", level=1)
         expect(heading).to_contain_text("Job")
-        until(lambda: brought_by_replays(receiver) == sorted(ids(0, EVENTS)), "the events come")
+        until(lambda: delivered_by_replays(receiver) == sorted(ids(0, EVENTS)), "the events come")
         (job,) = scene.store.replays(ReplayFilter(webhook_id=webhook.id)).items
         until(lambda: scene.store.replay(job.id).state in TERMINAL, "the job ends")
         page.reload()
         expect(heading).to_contain_text("COMPLETED")
 
 
-def test_a_window_that_cannot_be_replayed_is_refused_beside_its_field(
+def test_an_invalid_window_is_shown_at_its_field(
     chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
 ) -> None:
     key = scene.key("mistypes", Scope.DEVELOPER)

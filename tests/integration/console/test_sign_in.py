@@ -1,4 +1,4 @@
-"""How people come in, and that nobody else does."""
+"""The sign-in page."""
 
 import re
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.xdist_group("console")
 
 
 @pytest.mark.parametrize("javascript", [True, False])
-def test_a_key_leads_to_the_page_that_was_asked_for_and_signing_out_ends_it(
+def test_sign_in_returns_to_the_requested_page_and_sign_out_ends_the_session(
     chromium: Chromium, scene: ConsoleScene, javascript: bool
 ) -> None:
     key = scene.key()
@@ -25,9 +25,7 @@ def test_a_key_leads_to_the_page_that_was_asked_for_and_signing_out_ends_it(
         expect(visitor.page.get_by_role("heading", level=1)).to_have_text("Sign in")
 
 
-def test_a_text_that_is_no_key_is_refused_on_the_page(
-    chromium: Chromium, scene: ConsoleScene
-) -> None:
+def test_an_unknown_key_is_rejected(chromium: Chromium, scene: ConsoleScene) -> None:
     with chromium.visitor(scene.origin) as visitor:
         visitor.tolerate("status of 401")
         visitor.go("/console/jobs")
@@ -38,17 +36,13 @@ def test_a_text_that_is_no_key_is_refused_on_the_page(
         assert_usable(visitor.page)
 
 
-def test_the_page_to_sign_in_is_usable_by_everybody(
-    chromium: Chromium, scene: ConsoleScene
-) -> None:
+def test_the_sign_in_page_is_accessible(chromium: Chromium, scene: ConsoleScene) -> None:
     with chromium.visitor(scene.origin) as visitor:
         visitor.go("/console/sign-in")
         assert_usable(visitor.page)
 
 
-def test_scripts_of_a_page_cannot_read_who_is_signed_in(
-    chromium: Chromium, scene: ConsoleScene
-) -> None:
+def test_scripts_cannot_read_the_session_cookie(chromium: Chromium, scene: ConsoleScene) -> None:
     with chromium.visitor(scene.origin) as visitor:
         sign_in(visitor, scene.key())
         assert visitor.page.evaluate("document.cookie") == ""

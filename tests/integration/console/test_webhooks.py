@@ -1,4 +1,4 @@
-"""A webhook's life in the console, on plain forms."""
+"""The life cycle of a webhook in the console."""
 
 import re
 
@@ -24,7 +24,7 @@ def shown_secret(page: Page) -> str:
     return secret
 
 
-def test_a_webhook_is_registered_tried_changed_and_deleted_without_a_script(
+def test_a_webhook_is_registered_tested_edited_and_deleted_without_javascript(
     chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
 ) -> None:
     key = scene.key("owner", Scope.DEVELOPER)
@@ -80,7 +80,7 @@ def test_a_webhook_is_registered_tried_changed_and_deleted_without_a_script(
             scene.store.webhook(webhook_id)
 
 
-def test_forms_of_a_webhook_are_usable_by_everybody(
+def test_forms_of_a_webhook_are_accessible(
     chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
 ) -> None:
     key = scene.key("forms", Scope.DEVELOPER)
@@ -93,9 +93,7 @@ def test_forms_of_a_webhook_are_usable_by_everybody(
             assert_usable(visitor.page)
 
 
-def test_an_address_that_nothing_may_be_sent_to_is_refused_beside_its_field(
-    chromium: Chromium, scene: ConsoleScene
-) -> None:
+def test_an_invalid_url_is_shown_at_its_field(chromium: Chromium, scene: ConsoleScene) -> None:
     with chromium.visitor(scene.origin) as visitor:
         visitor.tolerate("status of 4")
         page = visitor.page

@@ -1,4 +1,4 @@
-"""People who look at the console under test, asked without a network."""
+"""In-process clients of the console under test."""
 
 import re
 import time
@@ -21,9 +21,9 @@ _CSRF = re.compile(r'name="csrf" value="([0-9a-f]+)"')
 
 
 class ConsoleClient:
-    """Somebody with a browser that runs no script; signed in with a key, or with none yet.
+    """A client without JavaScript that signs in with a key, if it has one.
 
-    A context manager. No redirect is followed.
+    A context manager. It does not follow redirects.
     """
 
     def __init__(self, application: FastAPI, issued: Issued | None) -> None:
@@ -49,36 +49,36 @@ class ConsoleClient:
         await self.http.__aexit__(error_type, error, traceback)
 
     async def get(self, path: str, **query: Any) -> httpx.Response:
-        """Ask for a page."""
+        """Request a page."""
         return await self.http.get(path, params=query or None)
 
     async def page(self, path: str, **query: Any) -> HtmlPage:
-        """A page that there is."""
+        """Request a page and assert its success."""
         answer = await self.get(path, **query)
         assert answer.status_code == 200, answer.text
         return HtmlPage(answer.text)
 
     async def whole(self, path: str, **query: Any) -> HtmlPage:
-        """A page of the log for which every broker has answered in time, as a busy one may not."""
+        """Request a page of the log until all brokers have answered in time."""
         end_s = time.monotonic() + DEADLINE_S
         while _GAPS in (page := await self.page(path, **query)).main:
             assert time.monotonic() < end_s, page.main
         return page
 
     async def csrf(self) -> str:
-        """The token of this sign-in, as its pages hold it."""
+        """Return the CSRF token of the session."""
         found = _CSRF.search((await self.get("/console/jobs")).text)
         assert found is not None
         return found[1]
 
     async def post(self, path: str, data: dict[str, Any] | None = None) -> httpx.Response:
-        """Send a form of a page, with the token that the page would hold."""
+        """Submit a form with the CSRF token."""
         return await self.http.post(path, data={"csrf": await self.csrf(), **(data or {})})
 
     async def posted(
         self, path: str, data: dict[str, Any] | None = None, status: int = 200
     ) -> HtmlPage:
-        """The page that answers a form."""
+        """Submit a form and return the page of the response."""
         answer = await self.post(path, data)
         page = HtmlPage(answer.text)
         assert answer.status_code == status, page.main
@@ -88,7 +88,7 @@ class ConsoleClient:
 def enabled_webhook(
     store: Store, issued: Issued, url: str = "https://example.com/hooks"
 ) -> Webhook:
-    """A webhook of the account of a key, ENABLED."""
+    """Create an ENABLED webhook for the account of a key."""
     new = NewWebhook(url, "billing", new_secret(), issued[0].account.id)
     webhook = store.create_webhook(new)
     return store.enable_webhook(webhook.id, webhook.url)

@@ -1,4 +1,4 @@
-"""The whole service on MariaDB, each program a process, with people who look at its console."""
+"""The complete service on MariaDB, with a process per program, for tests of the console."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -34,7 +34,7 @@ SETTINGS: Final = {
 
 
 class ConsoleScene(LiveScene):
-    """A log, a database, and the processes of the service on them; the API keeps its port."""
+    """Log, database and processes of the service. The API keeps its port over restarts."""
 
     def __init__(self, folder: Path, broker: BrokerProcess, database_url: str) -> None:
         super().__init__(folder, broker.bootstrap_servers, database_url)
@@ -51,11 +51,11 @@ class ConsoleScene(LiveScene):
 
     @property
     def origin(self) -> str:
-        """Where the console is, as a browser names it."""
+        """The origin of the console's URLs."""
         return f"http://127.0.0.1:{self.port}"
 
     def serve(self) -> None:
-        """Start API, worker and live path on tables and topics that are made first."""
+        """Create tables and topics, and start API, worker and live path."""
         self.make()
         self.worker.launch()
         self.start_api()
@@ -64,31 +64,31 @@ class ConsoleScene(LiveScene):
         self.worker.until_says(READY["worker"])
 
     def start_api(self) -> None:
-        """Start the API at its port, and wait until it listens."""
+        """Start the API, and wait until it is ready."""
         self.api.start(READY["api"])
 
     def key(
         self, account: str = "platform", scope: Scope = Scope.OPERATOR, *, read_only: bool = False
     ) -> str:
-        """The text of a new key."""
+        """Create a key and return its text."""
         key, token = self.store.create_key(account, scope, "", is_read_only=read_only)
         self._account_ids[account] = key.account.id
         return token
 
     def webhook_of(self, account: str, receiver: ReceiverThread) -> Webhook:
-        """An enabled webhook of an account that has a key."""
+        """Create an ENABLED webhook for an account with a key."""
         # Several webhooks may share a receiver, whose secrets differ.
         receiver.expect(None)
         return self.webhook_at(account, receiver.url)
 
     def webhook_at(self, account: str, url: str, description: str = "test") -> Webhook:
-        """An enabled webhook of an account that has a key, wherever it is."""
+        """Create an ENABLED webhook with a URL for an account with a key."""
         new = NewWebhook(url, description, new_secret(), self._account_ids[account])
         webhook = self.store.create_webhook(new)
         return self.store.enable_webhook(webhook.id, webhook.url)
 
     def missed(self, webhook: Webhook, *events: dict[str, Any], ago_s: float = 60) -> Window:
-        """Put events into the log as of some time ago: a window that holds them and no others."""
+        """Write past events to the log. Returns the window of exactly these events."""
         at_ms = now_ms() - round(ago_s * 1_000)
         self.owe(webhook, *events, time_ms=at_ms)
         return Window(at_ms, at_ms + 1)
@@ -96,7 +96,7 @@ class ConsoleScene(LiveScene):
     def replay(
         self, webhook: Webhook, window: Window, *, origin: str = "here", **options: Any
     ) -> Replay:
-        """A replay that waits for the worker of a data centre; only "here" is one."""
+        """Create a replay for a data centre. Only "here" has a worker."""
         new = NewReplay(webhook.id, window, ReplayOptions(**options), origin=origin)
         return self.store.create_replay(new)[0]
 
@@ -110,15 +110,15 @@ class ConsoleScene(LiveScene):
 
 
 def sign_in(visitor: Visitor, key: str, page: str = "/console/jobs") -> None:
-    """Ask for a page, show a key instead, and come to the page."""
+    """Request a page, sign in, and wait for the page."""
     visitor.go(page)
     visitor.page.get_by_label("API key").fill(key)
     visitor.page.get_by_role("button", name="Sign in").click()
     visitor.page.wait_for_url(page)
 
 
-def brought_by_replays(receiver: ReceiverThread) -> list[str]:
-    """The ids of the events that replays brought and the receiver took, sorted."""
+def delivered_by_replays(receiver: ReceiverThread) -> list[str]:
+    """Return the sorted ids of the events that replays delivered."""
     return sorted(
         each.event_id
         for each in receiver.webhooks

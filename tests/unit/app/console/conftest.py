@@ -1,7 +1,7 @@
-"""The console in front of the real API, on a real SQLite file; its log is down.
+"""The console with the real API on a SQLite file, without a broker.
 
-Webhooks may live on loopback, where `receiver` is. There are an operator and two developers, each
-with an account and a key, and one key that may only look; a client of each is signed in.
+Webhooks may have loopback URLs, as `receiver` has. There are signed-in clients for an operator, two
+developers with an account each, and a read-only key.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -61,19 +61,19 @@ def other_developer(store: Store) -> Issued:
 
 @pytest.fixture
 def reader(store: Store) -> Issued:
-    """A key of an operator that may only look."""
+    """Create a read-only operator key."""
     return store.create_key("platform", Scope.OPERATOR, "", is_read_only=True)
 
 
 @pytest.fixture
 def webhook(store: Store, developer: Issued) -> Webhook:
-    """A webhook of the developer, ENABLED."""
+    """Create an ENABLED webhook of the developer."""
     return enabled_webhook(store, developer)
 
 
 @pytest.fixture
 def others_webhook(store: Store, other_developer: Issued) -> Webhook:
-    """A webhook of the other developer, ENABLED."""
+    """Create an ENABLED webhook of the other developer."""
     return enabled_webhook(store, other_developer)
 
 
@@ -90,7 +90,7 @@ def guard() -> Guard:
 
 @pytest.fixture
 def log_timeout_s() -> float:
-    """How long to wait for the log: shortly, since it is down."""
+    """Return a short timeout: there is no broker."""
     return 0.02
 
 
@@ -98,7 +98,7 @@ def log_timeout_s() -> float:
 async def application(
     settings: Settings, store: Store, guard: Guard, log_timeout_s: float
 ) -> AsyncIterator[FastAPI]:
-    """The API, which clients put the console in front of."""
+    """Yield the API. Clients add the console."""
     history = LogHistory(settings.bootstrap_servers, timeout_s=log_timeout_s)
     publisher = EventPublisher(
         settings.bootstrap_servers, origin="here", server="test", delivery_timeout_s=0.5
@@ -109,7 +109,7 @@ async def application(
 
 @pytest.fixture
 async def client(application: FastAPI, operator: Issued) -> AsyncIterator[ConsoleClient]:
-    """The operator."""
+    """Yield a client of the operator."""
     async with ConsoleClient(application, operator) as client:
         yield client
 

@@ -1,4 +1,4 @@
-"""Jobs as the database holds them, many at once, of any state and age."""
+"""Rows of jobs in any state and of any age, inserted in bulk."""
 
 import secrets
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from app.domain.states import ReplayState
 from app.store.tables import replay_failures, replays
 
 ELSEWHERE = "elsewhere"
-"""A data centre whose log nobody here asks before one of its jobs is tried again."""
+"""Another data centre: retries of its jobs do not query the local log."""
 
 OVER = (ReplayState.COMPLETED, ReplayState.FAILED, ReplayState.CANCELLED)
 
@@ -34,7 +34,7 @@ def store_jobs(
     created_ms: int = 1_000,
     **columns: Any,
 ) -> list[str]:
-    """The ids of `count` jobs, each asked for a millisecond after the one before."""
+    """Insert jobs, created one millisecond apart. Returns their ids."""
     rows = [
         {
             "id": f"rpl_{secrets.token_hex(12)}",
@@ -54,11 +54,11 @@ def store_jobs(
         connection.execute(insert(replays), rows)
         for row in rows:
             if row.get("failed"):
-                _give_up(connection, row["id"], row["failed"])
+                _insert_failures(connection, row["id"], row["failed"])
     return [row["id"] for row in rows]
 
 
-def _give_up(connection: Connection, replay_id: str, failed: int) -> None:
+def _insert_failures(connection: Connection, replay_id: str, failed: int) -> None:
     rows = [
         {
             "replay_id": replay_id,
@@ -76,21 +76,21 @@ def _give_up(connection: Connection, replay_id: str, failed: int) -> None:
 
 @contextmanager
 def statements() -> Iterator[list[tuple[str, Sequence[Any]]]]:
-    """The statements that any database of this process is sent, with what is bound to them."""
+    """Record the SQL statements of this process, with their parameters."""
     seen: list[tuple[str, Sequence[Any]]] = []
 
-    def note(_c: object, _cursor: object, sql: str, bound: Any, *_: object) -> None:
+    def record_statement(_c: object, _cursor: object, sql: str, bound: Any, *_: object) -> None:
         seen.append((sql, bound))
 
-    event.listen(Engine, "before_cursor_execute", note)
+    event.listen(Engine, "before_cursor_execute", record_statement)
     try:
         yield seen
     finally:
-        event.remove(Engine, "before_cursor_execute", note)
+        event.remove(Engine, "before_cursor_execute", record_statement)
 
 
 def plan_of(url: str, sql: str, bound: Sequence[Any]) -> list[str]:
-    """How SQLite goes about a statement."""
+    """Return SQLite's query plan of a statement."""
     with _connected(url) as connection:
         explained = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", tuple(bound))
         return [row.detail for row in explained]

@@ -1,4 +1,4 @@
-"""How numbers, times and sizes are written."""
+"""Formats of numbers, times and sizes."""
 
 import pytest
 
@@ -38,11 +38,11 @@ def test_a_duration_has_its_two_largest_units(seconds: float | None, text: str) 
         (10**16, "10000 TB"),
     ],
 )
-def test_a_size_has_the_unit_that_suits_it(bytes_: int | None, text: str) -> None:
+def test_a_size_has_a_suitable_unit(bytes_: int | None, text: str) -> None:
     assert size(bytes_) == text
 
 
-def test_a_share_is_all_only_when_it_is_all() -> None:
+def test_only_a_complete_share_is_100_percent() -> None:
     assert [percent(share) for share in (0.0, 0.9999, 1.0, 0.123)] == [
         "0 %",
         "99.9 %",
@@ -51,14 +51,14 @@ def test_a_share_is_all_only_when_it_is_all() -> None:
     ]
 
 
-def test_thousands_stand_apart() -> None:
+def test_numbers_have_thousands_separators() -> None:
     space = "\N{NARROW NO-BREAK SPACE}"
     assert count(1_234_567) == f"1{space}234{space}567"
     assert rate(1_234.4) == f"1{space}234/s"
     assert rate(2.04) == "2.0/s"
 
 
-def test_times_can_be_read_by_machines_and_ages_are_never_in_the_future() -> None:
+def test_times_are_machine_readable_and_ages_are_not_negative() -> None:
     assert str(time_tag(0)) == (
         '<time datetime="1970-01-01T00:00:00.000Z">1970-01-01 00:00:00</time>'
     )

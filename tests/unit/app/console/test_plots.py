@@ -1,4 +1,4 @@
-"""The plot of a replay's pace: numbers worked by hand, and shapes that no drawing may have."""
+"""The rate plot of a replay, with coordinates worked out by hand."""
 
 import re
 from itertools import pairwise
@@ -14,7 +14,7 @@ NINE_MS = 1_795_338_000_000
 
 
 def samples_of(*events_by_second: tuple[float, int]) -> list[Sample]:
-    """Samples so many seconds after nine, each with the events below its checkpoint."""
+    """Return samples from pairs of seconds after nine and events below the checkpoint."""
     return [
         Sample(NINE_MS + round(second * 1_000), 2 * events, Counts(delivered=events))
         for second, events in events_by_second
@@ -28,18 +28,18 @@ def plot_of(*events_by_second: tuple[float, int]) -> RatePlot:
 
 
 def corners(plot: RatePlot) -> list[tuple[float, float]]:
-    """The ends of the steps of a line."""
+    """Return the end points of the steps."""
     assert re.fullmatch(r"M0 [\d.]+H[\d.]+(V[\d.]+H[\d.]+)*", plot.line), plot.line
     heights = re.findall(r"(?:M0 |V)([\d.]+)H([\d.]+)", plot.line)
     return [(float(x), float(y)) for y, x in heights]
 
 
-def test_fewer_than_two_samples_tell_no_pace() -> None:
+def test_fewer_than_two_samples_have_no_plot() -> None:
     assert rate_plot([]) is None
     assert rate_plot(samples_of((0, 0))) is None
 
 
-def test_two_samples_make_one_step_as_high_as_the_pace_between_them() -> None:
+def test_two_samples_are_one_step_at_their_rate() -> None:
     plot = plot_of((0, 0), (10, 150))  # 15/s on an axis to 20
     assert corners(plot) == [(WIDTH, 25.0)]
     assert plot.area == f"{plot.line}V{HEIGHT}H0Z"
@@ -48,24 +48,24 @@ def test_two_samples_make_one_step_as_high_as_the_pace_between_them() -> None:
     assert plot.times == ("09:00:00", "09:00:05", "09:00:10")
 
 
-def test_each_step_is_as_wide_as_its_time_and_as_high_as_its_pace() -> None:
+def test_each_step_has_the_width_of_its_time_and_the_height_of_its_rate() -> None:
     plot = plot_of((0, 100), (30, 130), (40, 230))  # 1/s for 30 s, then 10/s for 10 s
     assert corners(plot) == [(450.0, 90.0), (600.0, 0.0)]
 
 
-def test_duplicates_and_failures_are_events_too() -> None:
+def test_duplicates_and_failures_count_as_events() -> None:
     samples = [Sample(NINE_MS, 0, Counts()), Sample(NINE_MS + 1_000, 9, Counts(3, 4, 1))]
     plot = rate_plot(samples)
     assert plot is not None
     assert plot.rows[0].events == 8
 
 
-def test_a_pause_is_a_step_on_the_ground() -> None:
+def test_a_pause_is_a_step_at_zero() -> None:
     plot = plot_of((0, 0), (10, 100), (20, 100), (30, 200))
     assert corners(plot) == [(200.0, 0.0), (400.0, 100.0), (600.0, 0.0)]
 
 
-def test_a_replay_that_found_nothing_to_deliver_has_a_flat_line() -> None:
+def test_a_replay_without_events_has_a_flat_line() -> None:
     plot = plot_of((0, 0), (60, 0))
     assert corners(plot) == [(WIDTH, HEIGHT)]
     assert plot.levels == ("1", "0.5", "0")

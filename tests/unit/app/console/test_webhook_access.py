@@ -39,12 +39,12 @@ def at(path: str, webhook: Webhook) -> str:
     return path.replace("{webhook_id}", webhook.id)
 
 
-def test_the_pages_of_webhooks_are_all_looked_at() -> None:
+def test_all_routes_are_covered() -> None:
     assert len(ROUTES) == len(set(ROUTES)) == 14
     assert len(FORMS) == 7
 
 
-async def test_another_account_s_webhook_is_not_there(
+async def test_a_webhook_of_another_account_is_not_found(
     others_client: ConsoleClient, store: Store, webhook: Webhook
 ) -> None:
     form = FILLED | {"csrf": await others_client.csrf()}
@@ -61,7 +61,7 @@ async def test_another_account_s_webhook_is_not_there(
     assert store.webhook(webhook.id) == webhook
 
 
-async def test_a_key_that_may_only_look_changes_nothing(
+async def test_a_read_only_key_changes_nothing(
     readers_client: ConsoleClient, store: Store, webhook: Webhook, receiver: ReceiverThread
 ) -> None:
     for path in FORMS:
@@ -71,7 +71,7 @@ async def test_a_key_that_may_only_look_changes_nothing(
     assert receiver.webhooks == []
 
 
-async def test_a_key_that_may_only_look_sees_no_form_and_no_secret(
+async def test_a_read_only_key_sees_no_forms_and_no_secrets(
     readers_client: ConsoleClient, store: Store, webhook: Webhook
 ) -> None:
     for path in ("/console/webhooks", f"/console/webhooks/{webhook.id}"):
@@ -88,7 +88,7 @@ async def test_a_key_that_may_only_look_sees_no_form_and_no_secret(
             assert answer.status_code == 403, path
 
 
-async def test_a_form_from_elsewhere_changes_nothing(
+async def test_a_cross_site_form_changes_nothing(
     developers_client: ConsoleClient, store: Store, webhook: Webhook, receiver: ReceiverThread
 ) -> None:
     filled = FILLED | {"url": receiver.url}
@@ -107,7 +107,7 @@ async def test_a_form_from_elsewhere_changes_nothing(
     assert receiver.webhooks == []
 
 
-async def test_who_is_not_signed_in_is_asked_to(
+async def test_without_a_session_every_page_redirects_to_sign_in(
     anonymous: ConsoleClient, store: Store, webhook: Webhook
 ) -> None:
     for method, path in ROUTES:

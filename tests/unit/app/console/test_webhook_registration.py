@@ -26,7 +26,7 @@ def the_webhook(store: Store) -> Webhook:
     return webhook
 
 
-async def test_who_registers_is_shown_the_secret_this_one_time(
+async def test_the_secret_is_shown_once(
     developers_client: ConsoleClient, store: Store, developer: Issued, receiver: ReceiverThread
 ) -> None:
     form = (await developers_client.page(f"{LIST}/new")).fields(".//main//form")
@@ -55,7 +55,7 @@ async def test_who_registers_is_shown_the_secret_this_one_time(
         assert webhook.secret not in (await developers_client.page(path)).markup
 
 
-async def test_a_receiver_that_does_not_prove_itself_is_registered_all_the_same(
+async def test_a_webhook_is_registered_even_if_the_verification_fails(
     developers_client: ConsoleClient, store: Store, receiver: ReceiverThread
 ) -> None:
     receiver.answer(503)
@@ -81,7 +81,7 @@ async def test_a_receiver_that_does_not_prove_itself_is_registered_all_the_same(
         ("eventTypes", "x " * 51, "50"),
     ],
 )
-async def test_a_form_that_is_refused_is_shown_again_with_what_is_allowed(
+async def test_a_rejected_form_is_shown_again_with_its_errors(
     developers_client: ConsoleClient, store: Store, field: str, value: str, told: str
 ) -> None:
     filled = {"url": "https://example.com/", "description": HOSTILE, "validation": "crc"}
@@ -102,7 +102,7 @@ async def test_a_form_that_is_refused_is_shown_again_with_what_is_allowed(
         ("accountId", "acc_nobody", 403, "allowed is the account of the key"),
     ],
 )
-async def test_what_no_field_of_the_form_could_bring_is_told_above_it(
+async def test_errors_without_a_field_are_shown_above_the_form(
     developers_client: ConsoleClient,
     store: Store,
     field: str,
@@ -116,7 +116,7 @@ async def test_what_no_field_of_the_form_could_bring_is_told_above_it(
     assert store.webhooks().items == ()
 
 
-async def test_an_operator_registers_for_an_account_that_there_is(
+async def test_an_operator_registers_for_an_existing_account(
     client: ConsoleClient, store: Store, developer: Issued, receiver: ReceiverThread
 ) -> None:
     filled = {"url": receiver.url, "validation": "ping", "accountId": "acc_nobody"}
@@ -127,7 +127,7 @@ async def test_an_operator_registers_for_an_account_that_there_is(
     assert the_webhook(store).account_id == developer[0].account.id
 
 
-async def test_an_account_that_has_as_many_as_it_may_is_told_so(
+async def test_the_limit_of_webhooks_per_account_is_reported(
     developers_client: ConsoleClient, store: Store, webhook: Webhook, receiver: ReceiverThread
 ) -> None:
     filled = {"url": receiver.url, "validation": "ping"}
@@ -138,7 +138,7 @@ async def test_an_account_that_has_as_many_as_it_may_is_told_so(
     assert page.field("url") == receiver.url
 
 
-async def test_no_line_of_a_log_has_the_secret(
+async def test_the_secret_is_not_logged(
     developers_client: ConsoleClient,
     store: Store,
     developer: Issued,
