@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import logging.config
 import signal
 import socket
 import sys
@@ -14,7 +13,6 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
-from app import json_log
 from app.api.application import create_app
 from app.api.bounded_http import CONNECTIONS_MAX, BoundedHttp
 from app.api.metrics import Metrics
@@ -30,6 +28,7 @@ from app.store.process_heartbeat import ProcessHeartbeat, process_name
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
 from app.webhooks.sender import WebhookSender
+from logbroker.json_log import configure_logging
 
 LOG_TIMEOUT_S: Final = 5.0
 """How long a request may wait for the log to say what it holds; probes wait no longer."""
@@ -85,7 +84,7 @@ def server_of(
             ws="none",
             # Else whoever comes from loopback could choose the address that the audit names.
             proxy_headers=False,
-            log_config=json_log.CONFIG,
+            log_config=None,
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=GRACE_S,
@@ -99,7 +98,7 @@ def serve(settings: Settings, around: Callable[[FastAPI], ASGIApp] = _as_it_is) 
     `around` makes what is served of it, such as the API with the console in front.
     The database and the log may come up later than this process: `/readyz` tells when they have.
     """
-    logging.config.dictConfig(json_log.CONFIG)
+    configure_logging()
     try:
         asyncio.run(_serve(settings, around))
     except SystemExit:

@@ -23,12 +23,10 @@ database_option = setting_options(database="SQLAlchemy URL of the database.")
 @click.group()
 def keys() -> None:
     """Create, list and revoke API keys."""
-    from logging.config import dictConfig
-
-    from app.json_log import CONFIG
+    from logbroker.json_log import configure_logging
 
     # Audit log lines are JSON, as in the servers.
-    dictConfig(CONFIG)
+    configure_logging()
 
 
 def _check_account(_: click.Context, __: click.Parameter, name: str) -> str:

@@ -37,13 +37,11 @@ def up(**overrides: str | None) -> None:
 
     Several brokers, with --brokers, use several cores.
     """
-    from logging.config import dictConfig
-
     with imports_without_gc():
         from app.cli.service import LocalService, ServiceStopped
-        from app.json_log import CONFIG, said_in
         from app.store import StoreError
         from logbroker.embedded import ChildDidNotStart
+        from logbroker.json_log import configure_logging, reason_in
 
     settings = load_settings(**overrides)
     given = overrides["bootstrap_servers"] or os.environ.get(f"{PREFIX}BOOTSTRAP_SERVERS")
@@ -51,7 +49,7 @@ def up(**overrides: str | None) -> None:
     # Database and log contain secrets and payloads; the directory may be world-readable.
     os.umask(0o077)
     # Audit log lines are JSON, as in the servers.
-    dictConfig(CONFIG)
+    configure_logging()
     try:
         with LocalService(settings, settings.bootstrap_servers if given else None) as service:
             click.echo(f"rewind ready on {service.api_url}", err=True)
@@ -59,6 +57,6 @@ def up(**overrides: str | None) -> None:
     except (KeyboardInterrupt, _Terminated):
         click.echo("rewind stopped", err=True)
     except ChildDidNotStart as error:
-        exit_with_error(said_in(str(error)))
+        exit_with_error(reason_in(str(error)))
     except (ServiceStopped, StoreError, OSError) as error:
         exit_with_error(str(error))

@@ -2,14 +2,12 @@
 
 import asyncio
 import logging
-import logging.config
 import sys
 from collections.abc import Coroutine
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from app import json_log
 from app.config import Settings
 from app.domain.processes import Details, ProcessKind
 from app.domain.tallies import TallyCounter
@@ -35,6 +33,7 @@ from app.store.process_heartbeat import ProcessHeartbeat, process_name
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
 from app.webhooks.sender import WebhookSender
+from logbroker.json_log import configure_logging
 
 if TYPE_CHECKING:
     from logbroker.schemas.decoder import AvroDecoder
@@ -67,7 +66,7 @@ def run(settings: Settings) -> int:
 
     The database and the log may come up later than this process, which waits for both.
     """
-    logging.config.dictConfig(json_log.CONFIG)
+    configure_logging()
     allow_many_connections()
     collect_rarely()
     store = Store.open(settings.database)

@@ -2,11 +2,9 @@
 
 import asyncio
 import logging
-import logging.config
 import sys
 from typing import Final
 
-from app import json_log
 from app.config import Settings
 from app.delivery.attempt import AttemptSender
 from app.domain.options import IN_FLIGHT_MAX
@@ -24,6 +22,7 @@ from app.store.process_heartbeat import ProcessHeartbeat
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
 from app.webhooks.sender import WebhookSender
+from logbroker.json_log import configure_logging
 
 _TOPICS_S: Final = 2.0
 _LAST_OUTCOMES_S: Final = 1.0
@@ -39,7 +38,7 @@ def run(settings: Settings) -> int:
 
     The same signal again ends the process at once.
     """
-    logging.config.dictConfig(json_log.CONFIG)
+    configure_logging()
     allow_many_connections()
     collect_rarely()
     store = Store.open(settings.database)

@@ -1,1 +1,1 @@
-"""Compares what producers say they published with what consumers say they received."""
+"""Compares what producers report as published with what consumers report as received."""

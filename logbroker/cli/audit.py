@@ -10,11 +10,17 @@ from typing import Final, NamedTuple
 
 import click
 
-from logbroker.audit.client_properties import RULES
-from logbroker.audit.comparison import Comparison, Patience, Row, Scope, Status
-from logbroker.audit.intake import Intake
-from logbroker.audit.reading import AuditLog
-from logbroker.audit.report import COUNTS, Total, document, is_shown, totals, warnings_of
+from logbroker.audit.audit_log import RULES, AuditLog
+from logbroker.audit.domain.comparison import Comparison, ReportDeadline, Row, Scope, Status
+from logbroker.audit.domain.report_reader import ReportReader
+from logbroker.audit.domain.result import (
+    COUNTS,
+    Total,
+    comparison_warnings,
+    is_shown,
+    result_json,
+    totals,
+)
 from logbroker.cli.admin_command import (
     bootstrap_servers_option,
     echo_json,
@@ -27,13 +33,13 @@ from logbroker.cli.groups import Rfc3339
 from logbroker.client.audit_format.mark import AUDIT_TOPIC
 
 MISSING: Final = 1
-"""The exit code that says that something is missing."""
+"""The exit code if something is missing."""
 
 NOT_COMPARED: Final = 2
-"""The exit code for whatever kept the audit from comparing; click has it for misuse, too."""
+"""The exit code if the comparison was not possible; also click's for a usage error."""
 
 INTERRUPTED: Final = 130
-"""What a shell says of a program that Ctrl-C ended."""
+"""A shell's exit code of a program that Ctrl-C ended."""
 
 DEFAULT_SPAN_MS: Final = 86_400_000
 
@@ -44,11 +50,11 @@ _ROW_HEADINGS: Final = ("TOPIC", "WINDOW", "PRODUCER", "TIER", *_COUNT_HEADINGS,
 _TOTAL_HEADINGS: Final = ("TOPIC", "TIER", "ROWS", "PENDING", *_COUNT_HEADINGS, "STATUS")
 
 
-class _Report(NamedTuple):
-    """What was compared, and what came out."""
+class _Result(NamedTuple):
+    """The result of a comparison."""
 
     scope: Scope
-    patience: Patience
+    deadline: ReportDeadline
     rows: list[Row]
     events: dict[str, int]
     warnings: list[str]
@@ -60,37 +66,37 @@ class _Report(NamedTuple):
     "topics",
     multiple=True,
     metavar="TOPIC",
-    help="Compare this topic; repeatable. All where none is named.",
+    help="Compare this topic; repeatable. Default: all topics.",
 )
 @click.option(
     "--from",
     "start_ms",
     type=Rfc3339(),
-    help="Compare windows that begin at this time or later; a day before --to where absent.",
+    help="Compare windows that begin at this time or later. Default: a day before --to.",
 )
 @click.option(
     "--to",
     "end_ms",
     type=Rfc3339(),
-    help="Compare windows that begin before this time; now where absent.",
+    help="Compare windows that begin before this time. Default: now.",
 )
 @click.option(
     "--lateness-s",
     type=click.FloatRange(0, LATENESS_S_MAX),
     default=60.0,
     show_default=True,
-    help="How long producers and consumers may take to tell what they counted.",
+    help="How long producers and consumers may take to report their counts.",
 )
 @click.option(
     "--tier",
     "tiers",
     multiple=True,
     metavar="TIER",
-    help="Expect this tier to receive every topic compared, even if it tells of nothing; "
+    help="Expect this tier to receive every compared topic, even if it reports nothing; "
     "repeatable.",
 )
 @click.option(
-    "--all", "is_all", is_flag=True, help="Show every row, also of what is complete or pending."
+    "--all", "is_all", is_flag=True, help="Show every row, also complete and pending ones."
 )
 @json_option
 @click.option(
@@ -98,7 +104,7 @@ class _Report(NamedTuple):
     metavar="TOPIC",
     default=AUDIT_TOPIC,
     show_default=True,
-    help="Where monitoring events are.",
+    help="The topic of the audit reports.",
 )
 @click.option(
     "--client-config",
@@ -118,34 +124,34 @@ def audit(
     client_config: Path | None,
     bootstrap_servers: str,
 ) -> None:
-    """Compare what was published with what was received, by the topic `audit` of a cluster.
+    """Compare published with received messages, by the topic `audit` of a cluster.
 
-    Each row is a window of one producer's messages to a topic and what one tier of consumers
-    received of it. Shown are the rows where something is missing or uncovered, and a total for each
-    topic and tier; JSON has every row. Exit code 0: nothing is missing; 1: something is; 2: it
-    could not be compared.
+    Each row is a window of one producer's messages to a topic, and what one tier of consumers
+    received of it. The output has the rows with missing or uncovered messages, and a total for
+    each topic and tier; JSON has every row. Exit code 0: nothing is missing; 1: something is
+    missing; 2: the comparison was not possible.
     """
-    patience = Patience(round(time.time() * 1_000), round(lateness_s * 1_000))
-    end_ms = patience.now_ms if end_ms is None else end_ms
+    deadline = ReportDeadline(round(time.time() * 1_000), round(lateness_s * 1_000))
+    end_ms = deadline.now_ms if end_ms is None else end_ms
     start_ms = max(0, end_ms - DEFAULT_SPAN_MS) if start_ms is None else start_ms
     if start_ms >= end_ms:
         raise click.UsageError(
             f"--from {format_time(start_ms)} is not before --to {format_time(end_ms)}"
         )
-    with _two_where_not_compared(bootstrap_servers):
+    with _exit_2_if_not_compared(bootstrap_servers):
         properties = read_client_config("--client-config", client_config, RULES)
-        since_ms = max(0, start_ms - patience.lateness_ms)
+        since_ms = max(0, start_ms - deadline.lateness_ms)
         with AuditLog(bootstrap_servers, audit_topic, since_ms, properties) as log:
             scope = Scope(start_ms, end_ms, frozenset(topics))
-            report = _compare(log, scope, patience, tiers)
-        _echo(report, is_all=is_all, as_json=as_json)
-        if any(row.status is Status.MISSING for row in report.rows):
+            result = _compare(log, scope, deadline, tiers)
+        _echo(result, is_all=is_all, as_json=as_json)
+        if any(row.status is Status.MISSING for row in result.rows):
             sys.exit(MISSING)
 
 
 @contextmanager
-def _two_where_not_compared(bootstrap_servers: str) -> Iterator[None]:
-    """End with exit code 2 where Python and click would end with 1: that says "missing" here."""
+def _exit_2_if_not_compared(bootstrap_servers: str) -> Iterator[None]:
+    """Exit with code 2 where Python and click would use 1, which means "missing" here."""
     try:
         with one_line_errors(bootstrap_servers, NOT_COMPARED):
             yield
@@ -156,9 +162,11 @@ def _two_where_not_compared(bootstrap_servers: str) -> Iterator[None]:
         sys.exit(NOT_COMPARED)
 
 
-def _compare(log: AuditLog, scope: Scope, patience: Patience, tiers: Sequence[str]) -> _Report:
+def _compare(
+    log: AuditLog, scope: Scope, deadline: ReportDeadline, tiers: Sequence[str]
+) -> _Result:
     comparison = Comparison(scope)
-    intake = Intake(comparison, patience)
+    reader = ReportReader(comparison, deadline)
     with click.progressbar(
         log.entries(),
         length=log.records,
@@ -167,25 +175,28 @@ def _compare(log: AuditLog, scope: Scope, patience: Patience, tiers: Sequence[st
         hidden=not sys.stderr.isatty(),
     ) as entries:
         for entry in entries:
-            intake.take(entry)
-    rows = list(comparison.rows(patience, tiers))
-    warnings = [*intake.warnings(), *warnings_of(totals(rows), comparison.tiers, tiers, scope)]
+            reader.add(entry)
+    rows = list(comparison.rows(deadline, tiers))
+    warnings = [
+        *reader.warnings(),
+        *comparison_warnings(totals(rows), comparison.tiers, tiers, scope),
+    ]
     if log.is_cut:
-        warnings.append("older records of the topic are deleted: what they told is not compared")
-    return _Report(scope, patience, rows, dict(intake.events), warnings)
+        warnings.append("older records of the topic are deleted, and not compared")
+    return _Result(scope, deadline, rows, dict(reader.counts), warnings)
 
 
-def _echo(report: _Report, *, is_all: bool, as_json: bool) -> None:
-    for warning in report.warnings:
+def _echo(result: _Result, *, is_all: bool, as_json: bool) -> None:
+    for warning in result.warnings:
         click.echo(f"logbroker: {warning}", err=True)
     if as_json:
-        echo_json(document(*report))
+        echo_json(result_json(*result))
         return
-    shown = [row for row in report.rows if is_all or is_shown(row)]
+    shown = [row for row in result.rows if is_all or is_shown(row)]
     if shown:
         _echo_table(_ROW_HEADINGS, [_row_cells(row) for row in shown])
         click.echo()
-    _echo_table(_TOTAL_HEADINGS, [_total_cells(total) for total in totals(report.rows)])
+    _echo_table(_TOTAL_HEADINGS, [_total_cells(total) for total in totals(result.rows)])
 
 
 def _echo_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -210,5 +221,5 @@ def _tier(tier: str | None) -> str | None:
 
 
 def _printable(name: str) -> str:
-    """A name from the log without what would move a terminal's cursor."""
+    """Return a name without characters that would move a terminal's cursor."""
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in name)

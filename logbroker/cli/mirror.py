@@ -1,5 +1,6 @@
 """`logbroker mirror`: copy topics to another cluster until a signal ends it."""
 
+import logging
 from pathlib import Path
 from typing import Any, Final
 
@@ -7,7 +8,6 @@ import click
 
 from logbroker.cli.client_config import CLIENT_CONFIG, read_client_config
 from logbroker.cli.formats import MISUSED, refuse
-from logbroker.cli.log_lines import open_log
 from logbroker.cli.server_command import (
     AddressParam,
     log_format_option,
@@ -18,6 +18,7 @@ from logbroker.cli.server_command import (
 )
 from logbroker.config import PORT_MAX
 from logbroker.errors import ConfigurationError
+from logbroker.json_log import configure_logging
 from logbroker.mirror.settings import COMPRESSIONS, Cluster, MirrorSettings
 
 _METRICS_HOST: Final = "127.0.0.1"
@@ -124,7 +125,7 @@ def mirror(
     from logbroker.mirror.metrics import serve_metrics
     from logbroker.mirror.mirror import Mirror
 
-    open_log(log_format)
+    configure_logging(log_format, root_level=logging.INFO)
     metrics = metrics_address(_METRICS_HOST, metrics_port, metrics_listen)
     try:
         settings = MirrorSettings(
@@ -150,6 +151,6 @@ def mirror(
 
 
 def _cluster(servers: str, option: str, config: Path | None) -> Cluster:
-    from logbroker.mirror.client_properties import RULES
+    from logbroker.mirror.clients import RULES
 
     return Cluster(servers, read_client_config(option, config, RULES))

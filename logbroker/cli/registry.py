@@ -1,5 +1,6 @@
 """`logbroker registry`: serve Avro schemas, kept in the log, until a signal ends it."""
 
+import logging
 from pathlib import Path
 
 import click
@@ -7,7 +8,6 @@ import click
 from logbroker.cli.admin_command import bootstrap_servers_option
 from logbroker.cli.client_config import CLIENT_CONFIG, read_client_config
 from logbroker.cli.formats import refuse
-from logbroker.cli.log_lines import open_log
 from logbroker.cli.server_command import (
     AddressParam,
     log_format_option,
@@ -15,6 +15,7 @@ from logbroker.cli.server_command import (
     stop_on_stdin_close_option,
 )
 from logbroker.errors import LogbrokerError
+from logbroker.json_log import configure_logging
 
 
 @click.command()
@@ -62,7 +63,7 @@ def registry(
     from logbroker.schemas.journal import SchemaJournal
     from logbroker.schemas.server import RegistryServer
 
-    open_log(log_format)
+    configure_logging(log_format, root_level=logging.INFO)
     try:
         properties = read_client_config("--client-config", client_config, RULES)
         journal = SchemaJournal(bootstrap_servers, properties=properties)

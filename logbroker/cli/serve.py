@@ -1,5 +1,6 @@
 """`logbroker serve`: run a broker until a signal ends it."""
 
+import logging
 import resource
 import sys
 from collections.abc import Callable
@@ -10,7 +11,6 @@ from typing import Any
 import click
 
 from logbroker.cli.formats import refuse
-from logbroker.cli.log_lines import open_log
 from logbroker.cli.server_command import (
     AddressParam,
     log_format_option,
@@ -21,6 +21,7 @@ from logbroker.cli.server_command import (
 )
 from logbroker.config import TOPIC_SETTINGS, BrokerConfig, LogConfig, apply_topic_settings
 from logbroker.errors import InvalidConfig, LogbrokerError, StorageFailed
+from logbroker.json_log import configure_logging
 
 SWITCH_INTERVAL_S = 0.001
 """How long another thread may keep the interpreter while the loop's thread waits for it. With
@@ -142,7 +143,7 @@ def serve(
     """
     from logbroker.server.broker import Broker
 
-    open_log(log_format)
+    configure_logging(log_format, root_level=logging.INFO)
     host, port = listen
     metrics = metrics_address(host, settings["metrics_port"], metrics_listen)
     _raise_descriptor_limit()

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from logbroker.cli.log_lines import FORMATS
+from logbroker.json_log import FORMATS
 
 log_format_option = click.option(
     "--log-format",

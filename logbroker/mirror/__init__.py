@@ -1,1 +1,1 @@
-"""Copies topics to another cluster: order, keys, headers and times kept, never in a circle."""
+"""Copies topics to another cluster, with their order, keys, headers and times, without loops."""

@@ -1,38 +1,39 @@
-"""What the mirror's Kafka clients are told, and what they complain of."""
+"""The configuration of the mirror's Kafka clients, and the log of their errors."""
 
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from confluent_kafka import KafkaError
+from confluent_kafka import Consumer, KafkaError, Producer
 
 from logbroker.client.librdkafka import ErrorReporter
+from logbroker.client.properties import BINDING, NOWHERE, PLACE, READING, SENDING, PropertyRules
 
 _log: Final = logging.getLogger(__name__)
 
 CLIENT_LOG: Final = logging.getLogger("logbroker.mirror.librdkafka")
-"""Where clients write lines of their own."""
+"""The logger for librdkafka's own lines."""
 
-UNDER_WAY_MAX: Final = 100_000
-UNDER_WAY_KB_MAX: Final = 128 * 1024
+IN_FLIGHT_MAX: Final = 100_000
+IN_FLIGHT_KB_MAX: Final = 128 * 1024
 """Records, and kilobytes of them, that the destination has not acknowledged yet."""
 
 BATCH_BYTES: Final = 1_000_000
-"""The largest batch that is made of several records, before compression."""
+"""The largest batch of several records, before compression."""
 
 BATCH_HEADROOM: Final = 1_024
-"""How much smaller batches are than a topic takes, for what belongs to no record."""
+"""The part of a topic's limit that is left to the batch header."""
 
 RECORD_BYTES_MAX: Final = 100_000_000
-"""The client refuses nothing by size: what a topic takes is the topic's to say."""
+"""The client rejects nothing by size: the topic at the destination decides."""
 
 _COMMON: Final[Mapping[str, Any]] = {
     "client.id": "logbroker-mirror",
     "socket.keepalive.enable": True,
-    # Complaints come to the callback, which can tell which are new.
+    # Errors go to the callback, which suppresses repeats.
     "log_level": 2,
-    # How long a last request waits for a broker that is gone; by default it would be a minute.
+    # How long a last request waits for a dead broker; the default is a minute.
     "socket.timeout.ms": 10_000,
     "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 1_000,
@@ -40,23 +41,23 @@ _COMMON: Final[Mapping[str, Any]] = {
 
 
 def consumer_settings(servers: str, group: str, properties: Mapping[str, str]) -> dict[str, Any]:
-    """For the client that reads the source; `properties` win over what is chosen here."""
+    """Return the settings of the source's consumer; `properties` override the choices here."""
     return {
         **_COMMON,
         "bootstrap.servers": servers,
         "group.id": group,
-        # A member keeps its partitions while others come and go.
+        # A member keeps its partitions while others join and leave.
         "partition.assignment.strategy": "cooperative-sticky",
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
-        # An offset that is not there any more is to be told, before anything else is read.
+        # A missing offset has to be reported before anything else is read.
         "auto.offset.reset": "error",
         "enable.partition.eof": True,
         "check.crcs": True,
-        # How long the partitions of a mirror that died wait for another one.
+        # How long the partitions of a dead mirror wait for another one.
         "session.timeout.ms": 10_000,
         "heartbeat.interval.ms": 1_000,
-        # As often the client looks for new partitions.
+        # How often the client looks for new partitions.
         "topic.metadata.refresh.interval.ms": 5_000,
         "queued.min.messages": 50_000,
         "queued.max.messages.kbytes": 32_768,
@@ -75,13 +76,13 @@ def producer_settings(
     compression: str = "snappy",
     batch_bytes: int = BATCH_BYTES,
 ) -> dict[str, Any]:
-    """For the client that writes to the destination; `properties` win, as above.
+    """Return the settings of the destination's producer; `properties` override the choices here.
 
-    A record waits for ever: were one given up, those behind it could not go on without a gap.
-    Every other failure ends the client, before it writes anything behind the record that failed.
+    A record never times out: the records after it could not be sent without a gap. Every other
+    failure ends the client before it writes anything after the failed record.
 
     Source: librdkafka, CONFIGURATION.md, `enable.gapless.guarantee`, which does not cover records
-    that are given up by time, so none are.
+    that time out, so none do.
     """
     return {
         **_COMMON,
@@ -95,31 +96,45 @@ def producer_settings(
         "batch.size": batch_bytes,
         "batch.num.messages": 10_000,
         "linger.ms": 10,
-        "queue.buffering.max.messages": UNDER_WAY_MAX,
-        "queue.buffering.max.kbytes": UNDER_WAY_KB_MAX,
+        "queue.buffering.max.messages": IN_FLIGHT_MAX,
+        "queue.buffering.max.kbytes": IN_FLIGHT_KB_MAX,
         **properties,
     }
 
 
 def admin_settings(servers: str, properties: Mapping[str, str]) -> dict[str, Any]:
-    """For the client that asks of topics and makes them."""
+    """Return the settings of a client that looks up and creates topics."""
     return {**_COMMON, "bootstrap.servers": servers, **properties}
 
 
-class Complaints:
-    """Logs what clients of one cluster complain of, each reason once a minute, and counts all.
+def error_callback(cluster: str, count: Callable[[str], None]) -> Callable[[KafkaError], None]:
+    """Return an `error_cb` for the clients of a cluster.
 
-    A client goes on trying by itself; why it reaches no broker comes here alone.
+    It calls `count` with the name of each error, and logs each reason once a minute: it is the only
+    way to learn why a client reaches no broker.
     """
+    reporter = ErrorReporter(partial(_log.warning, "client error cluster=%s reason=%s", cluster))
 
-    def __init__(self, cluster: str, count: Callable[[str], None]) -> None:
-        """`cluster` is how a reader of the log knows it; `count` is given the error's name."""
-        self._count = count
-        self._told = ErrorReporter(
-            partial(_log.warning, "client complains cluster=%s reason=%s", cluster)
-        )
+    def record_error(error: KafkaError) -> None:
+        count(error.name())
+        reporter.note(error)
 
-    def note(self, error: KafkaError) -> None:
-        """Take one complaint: an `error_cb` of any number of clients."""
-        self._count(error.name())
-        self._told.note(error)
+    return record_error
+
+
+_COPYING: Final = (
+    *("compression.type", "compression.codec"),
+    *("message.max.bytes", "message.copy.max.bytes", "batch.size"),
+    "topic.blacklist",
+)
+
+DECIDED: Final = PLACE | SENDING | READING | BINDING | frozenset(_COPYING)
+"""Properties that the mirror sets itself, by each of their librdkafka names."""
+
+
+def _make_clients(properties: Mapping[str, Any]) -> None:
+    Producer(producer_settings(NOWHERE, properties))
+    Consumer(consumer_settings(NOWHERE, "check", properties))
+
+
+RULES: Final = PropertyRules("the mirror", DECIDED, _make_clients)

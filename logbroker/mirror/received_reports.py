@@ -5,7 +5,7 @@ from typing import Final
 
 from logbroker.client.audit_reporter import AuditProducer
 from logbroker.client.received_counter import ReceivedCounter
-from logbroker.mirror.clients import CLIENT_LOG, Complaints, producer_settings
+from logbroker.mirror.clients import CLIENT_LOG, error_callback, producer_settings
 from logbroker.mirror.metrics import MirrorCounts
 from logbroker.mirror.settings import Cluster
 
@@ -33,9 +33,9 @@ class MirrorReports(AuditProducer):
         super().__init__(
             source.servers,
             client_settings=producer_settings(source.servers, source.properties)
-            | {"error_cb": Complaints("source", counts.error).note},
-            on_dropped=lambda _count: counts.error(DROPPED),
-            on_refused=lambda _reason: counts.error(REFUSED),
+            | {"error_cb": error_callback("source", counts.record_error)},
+            on_dropped=lambda _count: counts.record_error(DROPPED),
+            on_refused=lambda _reason: counts.record_error(REFUSED),
             bytes_max=BYTES_MAX,
             logger=CLIENT_LOG,
         )

@@ -1,4 +1,4 @@
-"""Hands records to the destination, and learns what became of each."""
+"""Writes records to the destination, and records the outcome of each."""
 
 import logging
 import time
@@ -11,49 +11,49 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from logbroker.client.audit_format.mark import AUDIT_HEADER
 from logbroker.client.librdkafka import readable_headers
 from logbroker.mirror.clients import CLIENT_LOG
+from logbroker.mirror.domain.partitions import PartitionProgress
+from logbroker.mirror.domain.provenance import Headers, Provenance, SkipReason
 from logbroker.mirror.metrics import MirrorCounts
-from logbroker.mirror.progress import PartitionProgress
-from logbroker.mirror.provenance import Headers, PassedOver, Provenance
 
 _log: Final = logging.getLogger(__name__)
 
-KNOWN_S: Final = 60.0
-"""How long a broker surely remembers a producer; by default it does for a day."""
+PRODUCER_KNOWN_S: Final = 60.0
+"""How long a broker certainly remembers a producer; the default is a day."""
 
 _PURGE_S: Final = 1.0
 _REFUSALS_S: Final = 1.0
 
-_WITH_ANOTHER: Final = frozenset(
+_CONSEQUENTIAL: Final = frozenset(
     (
         *("_FATAL", "_GAPLESS_GUARANTEE", "_PURGE_QUEUE", "_PURGE_INFLIGHT"),
         "_INVALID_DIFFERENT_RECORD",
     )
 )
-"""Why a record was not written that was sent with one, or behind one, that was refused."""
+"""Errors of records that failed because of another record."""
 
 _EARLIEST_MS: Final = 1
-"""The client takes 0 for the present time: records of 1970's first millisecond get its second."""
+"""The client takes 0 for the current time, so 1970's first millisecond becomes its second."""
 
 
-class PassageFailed(Exception):
-    """Records cannot go on as they were; `reason` is the name of an error, for the metrics.
+class CopyFailed(Exception):
+    """Copying cannot continue without a restart; `reason` is the name of an error, for the metrics.
 
-    `lane` is the one whose record was refused, or cannot be read, if that is what happened.
+    `copy` is the partition whose record was rejected or cannot be read, if there is one.
     """
 
-    def __init__(self, reason: str, message: str, lane: "Lane | None" = None) -> None:
+    def __init__(self, reason: str, message: str, copy: "PartitionCopy | None" = None) -> None:
         super().__init__(message)
         self.reason = reason
-        self.lane = lane
+        self.copy = copy
 
 
-class Lane:
-    """One partition on its way: how far it is, and where it is counted.
+class PartitionCopy:
+    """One partition that is copied: its progress and counts.
 
-    Several requests are on their way at a time. That none is taken behind one that was refused
-    rests on their sequence numbers, and a broker checks these only of producers that it knows in
-    that partition. So the first record goes alone, and so does one after a long silence, in which
-    the broker may have forgotten.
+    Several requests are in flight at a time. That none is accepted after a rejected one depends on
+    their sequence numbers, which a broker checks only for producers that it knows in the
+    partition. So the first record is sent alone, and so is one after a long silence, in which the
+    broker may have forgotten the producer.
 
     Source: Kafka, `ProducerAppendInfo.checkSequence`; KIP-360.
     """
@@ -61,24 +61,24 @@ class Lane:
     __slots__ = ("acknowledged_s", "counts", "partition", "progress", "topic")
 
     def __init__(self, topic: str, partition: int, start: int | None, counts: MirrorCounts) -> None:
-        """`start` is the offset to begin at; None for the earliest."""
+        """`start` is the first offset to copy; None for the earliest."""
         self.topic = topic
         self.partition = partition
         self.progress = PartitionProgress(start)
         self.counts = counts.of_topic(topic)
         self.acknowledged_s = 0.0
-        """When the destination took the last record, in seconds since 1970."""
+        """When the destination acknowledged the last record, in seconds since 1970."""
 
-    def has_room(self, now_s: float) -> bool:
-        """Whether the next record may go."""
-        return now_s - self.acknowledged_s < KNOWN_S or self.progress.is_level
+    def can_send(self, now_s: float) -> bool:
+        """Whether the next record may be sent."""
+        return now_s - self.acknowledged_s < PRODUCER_KNOWN_S or self.progress.is_idle
 
 
 class Sender:
-    """A producer, and the acknowledgements of what it was given; for one thread.
+    """A producer and the acknowledgements of its records; for one thread.
 
-    After the first `failure` nothing more is written: records behind one that was refused wait
-    in vain. Whoever sees it begins again with another sender.
+    After the first `failure` nothing more is written: the records after a rejected one are never
+    sent. The mirror then restarts with another sender.
     """
 
     def __init__(
@@ -86,33 +86,34 @@ class Sender:
         settings: dict[str, Any],
         provenance: Provenance,
         counts: MirrorCounts,
-        receive: Callable[[str, bytes | None], None],
+        count_message: Callable[[str, bytes | None], None],
     ) -> None:
-        """`receive` is given topic and audit mark of each record that the destination has."""
-        self.failure: PassageFailed | None = None
+        """`count_message` gets topic and audit mark of each record that the destination has."""
+        self.failure: CopyFailed | None = None
         self._provenance = provenance
         self._counts = counts
-        self._receive = receive
+        self._count_message = count_message
         self._now_s = time.time()
         self._producer = Producer(settings, logger=CLIENT_LOG)
 
-    def send(self, lane: Lane, message: Message) -> bool:
-        """Take a record of the source; False where there is no room for it at present."""
-        topic, offset = lane.topic, message.offset()
+    def send(self, copy: PartitionCopy, message: Message) -> bool:
+        """Send or skip a record of the source; return False if there is no room for it yet."""
+        topic, offset = copy.topic, message.offset()
         assert offset is not None
         headers = readable_headers(message)
         if headers is None:
-            return self._pass_over_unreadable(lane, offset)
-        carried: Any = self._provenance.carried(headers)
-        mark = _mark(headers) if headers else None
-        if isinstance(carried, PassedOver):
-            lane.progress.skip_to(offset + 1)
-            self._counts.pass_over(topic, carried)
-            # Of another origin the destination may have nothing: that is not this mirror's to say.
-            if carried is PassedOver.LOOP:
-                self._receive(topic, mark)
+            self._skip_unreadable(copy, offset)
             return True
-        if not lane.has_room(self._now_s):
+        copied: Any = self._provenance.headers_to_copy(headers)
+        mark = _mark(headers) if headers else None
+        if isinstance(copied, SkipReason):
+            copy.progress.skip_to(offset + 1)
+            self._counts.record_skipped(topic, copied)
+            # The destination may lack records of another origin, so only looped ones count.
+            if copied is SkipReason.LOOP:
+                self._count_message(topic, mark)
+            return True
+        if not copy.can_send(self._now_s):
             return False
         value, key, time_ms = message.value(), message.key(), message.timestamp()[1]
         size = (len(value) if value else 0) + (len(key) if key else 0)
@@ -121,69 +122,68 @@ class Sender:
                 topic,
                 value,
                 key,
-                lane.partition,
-                on_delivery=partial(self._settle, lane, offset, time_ms, size, mark),
+                copy.partition,
+                on_delivery=partial(self._record_outcome, copy, offset, time_ms, size, mark),
                 timestamp=time_ms or _EARLIEST_MS,
-                headers=list(carried),
+                headers=list(copied),
             )
         except BufferError:
             return False
         except KafkaException as refusal:
-            self._fail(lane, offset, refusal.args[0])
-        lane.progress.send(offset)
+            self._record_failure(copy, offset, refusal.args[0])
+        copy.progress.record_sent(offset)
         return True
 
-    def _pass_over_unreadable(self, lane: Lane, offset: int) -> bool:
-        """Leave out what the client can neither read whole nor write: waiting would not help."""
+    def _skip_unreadable(self, copy: PartitionCopy, offset: int) -> None:
+        """Skip a record that the client can neither read completely nor write."""
         _log.error(
-            "record passed over, the name of a header is not UTF-8 topic=%s partition=%s offset=%s",
-            *(lane.topic, lane.partition, offset),
+            "record skipped: a header name is not UTF-8 topic=%s partition=%s offset=%s",
+            *(copy.topic, copy.partition, offset),
         )
-        lane.progress.skip_to(offset + 1)
-        self._counts.pass_over(lane.topic, PassedOver.UNREADABLE)
-        return True
+        copy.progress.skip_to(offset + 1)
+        self._counts.record_skipped(copy.topic, SkipReason.UNREADABLE)
 
     def poll(self, wait_s: float) -> None:
-        """Hear of acknowledgements, and wait for one so long.
+        """Process acknowledgements, waiting up to `wait_s` for one.
 
         Raises:
-            PassageFailed: a record was refused, now or before.
+            CopyFailed: a record was rejected, now or before.
         """
-        self._hear(lambda: self._producer.poll(wait_s))
+        self._process(lambda: self._producer.poll(wait_s))
         if self.failure is not None:
             raise self.failure
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until all is acknowledged, so long at most; whether it is."""
-        self._hear(lambda: self._producer.flush(timeout_s))
+        """Wait until everything is acknowledged; return whether it is."""
+        self._process(lambda: self._producer.flush(timeout_s))
         return len(self._producer) == 0 and self.failure is None
 
     @property
-    def under_way(self) -> int:
-        """Records that were neither acknowledged nor refused yet."""
+    def in_flight(self) -> int:
+        """The number of records that are neither acknowledged nor rejected."""
         return len(self._producer)
 
     def abandon(self) -> None:
-        """Give up what is not acknowledged: whether it was written is not known."""
+        """Drop what is not acknowledged: whether it was written is unknown."""
         self._producer.purge()
-        self._hear(lambda: self._producer.flush(_PURGE_S))
+        self._process(lambda: self._producer.flush(_PURGE_S))
 
-    def _hear(self, listen: Callable[[], int]) -> None:
-        """Take acknowledgements and refusals, in `listen`."""
+    def _process(self, poll: Callable[[], int]) -> None:
+        """Process acknowledgements and rejections in `poll`."""
         self._now_s = time.time()
         try:
-            listen()
+            poll()
         except KafkaException as fatal:
-            # The client ends itself before it tells what became of the records.
+            # The client fails before it reports the outcome of the records.
             self._producer.purge(in_flight=False)
             self._producer.flush(_REFUSALS_S)
             if self.failure is None:
                 error = fatal.args[0]
-                self.failure = PassageFailed(error.name(), f"the destination: {error.str()}")
+                self.failure = CopyFailed(error.name(), f"destination failed: {error.str()}")
 
-    def _settle(
+    def _record_outcome(
         self,
-        lane: Lane,
+        copy: PartitionCopy,
         offset: int,
         time_ms: int,
         size: int,
@@ -192,22 +192,22 @@ class Sender:
         _: Message,
     ) -> None:
         if error is not None:
-            self._fail(lane, offset, error)
+            self._record_failure(copy, offset, error)
             return
-        lane.progress.settle(offset)
-        lane.acknowledged_s = self._now_s
-        lane.counts.copied(size, self._now_s - time_ms / 1_000 if time_ms > 0 else 0.0)
+        copy.progress.record_acknowledged(offset)
+        copy.acknowledged_s = self._now_s
+        copy.counts.record_copied(size, self._now_s - time_ms / 1_000 if time_ms > 0 else 0.0)
         if mark is not None:
-            self._receive(lane.topic, mark)
+            self._count_message(copy.topic, mark)
 
-    def _fail(self, lane: Lane, offset: int, error: KafkaError) -> None:
-        # Those that go down with it say less.
-        if self.failure is None or self.failure.reason in _WITH_ANOTHER:
-            self.failure = PassageFailed(
+    def _record_failure(self, copy: PartitionCopy, offset: int, error: KafkaError) -> None:
+        # The cause replaces the errors of records that failed with it.
+        if self.failure is None or self.failure.reason in _CONSEQUENTIAL:
+            self.failure = CopyFailed(
                 error.name(),
-                f"the destination did not take {lane.topic}-{lane.partition} from the source's "
+                f"destination rejected {copy.topic}-{copy.partition} from the source's "
                 f"offset {offset} on: {error.str()} ({error.name()})",
-                lane,
+                copy,
             )
 
 

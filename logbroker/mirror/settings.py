@@ -1,4 +1,4 @@
-"""What a mirror is told: from where to where, which topics, and what is carried."""
+"""The settings of a mirror: source, destination, topics, origin."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -6,22 +6,24 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from logbroker.errors import ConfigurationError, InvalidTopic
-from logbroker.mirror.topic_choice import is_pattern, pattern_problems
+from logbroker.mirror.domain.topic_selection import is_pattern, pattern_problems
 from logbroker.registry.topic import check_topic_name
 
 COMPRESSIONS: Final = ("snappy", "lz4", "zstd", "gzip")
 
 GROUP_CHARS_MAX: Final = 249
 
-NOT_CARRIED: Final = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
-"""Topics that a mirror refuses."""
+NEVER_MIRRORED: Final = frozenset(
+    ("__consumer_offsets", "__transaction_state", "__share_group_state")
+)
+"""Internal topics that a mirror rejects."""
 
 _ADDRESS: Final = re.compile(r"[^\s,]+:[0-9]{1,5}")
 _ORIGIN: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class Cluster(NamedTuple):
-    """Where a cluster is, and what its clients are told besides."""
+    """The address of a cluster, and properties for its clients."""
 
     servers: str
     properties: Mapping[str, str] = {}
@@ -29,10 +31,10 @@ class Cluster(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MirrorSettings:
-    """The settings of one mirror; the options of `logbroker mirror` tell what they mean.
+    """The settings of one mirror, as described by the options of `logbroker mirror`.
 
     Raises:
-        ConfigurationError: one line for each that cannot be: option, value, what is allowed.
+        ConfigurationError: one line for each invalid one: option, value, what is allowed.
     """
 
     source: Cluster
@@ -52,7 +54,7 @@ class MirrorSettings:
         ]
         if self.source.servers == self.destination.servers:
             problems.append(
-                f"--to is {self.destination.servers!r}, as --from is; allowed is another cluster"
+                f"--to equals --from: {self.destination.servers!r}; allowed: another cluster"
             )
         if problems:
             raise ConfigurationError("\n".join(problems))
@@ -61,7 +63,7 @@ class MirrorSettings:
 def _address_problems(option: str, servers: str) -> Iterator[str]:
     for each in servers.split(","):
         if _ADDRESS.fullmatch(each.strip()) is None:
-            yield f"{option} is {servers!r}; allowed is HOST:PORT[,HOST:PORT...]"
+            yield f"invalid {option}: {servers!r}; allowed: HOST:PORT[,HOST:PORT...]"
             return
 
 
@@ -74,18 +76,18 @@ def _topic_problems(topics: tuple[str, ...]) -> Iterator[str]:
             check_topic_name(topic)
         except InvalidTopic as error:
             yield f"--topics: {error}"
-        if topic in NOT_CARRIED:
+        if topic in NEVER_MIRRORED:
             yield (
-                f"--topics: {topic!r} cannot be mirrored: it is the source's own, and says nothing "
-                "at another cluster"
+                f"--topics: {topic!r} cannot be mirrored: internal topics have no meaning in "
+                "another cluster"
             )
 
 
 def _origin_problems(origin: str | None) -> Iterator[str]:
     if origin is not None and _ORIGIN.fullmatch(origin) is None:
-        yield f"--origin is {origin!r}; allowed are 1 to 64 letters, digits, '.', '_' and '-'"
+        yield f"invalid --origin: {origin!r}; allowed: 1 to 64 letters, digits, '.', '_' and '-'"
 
 
 def _group_problems(group: str | None) -> Iterator[str]:
     if group is not None and not 0 < len(group) <= GROUP_CHARS_MAX:
-        yield f"--group is {group!r}; allowed are 1 to {GROUP_CHARS_MAX} characters"
+        yield f"invalid --group: {group!r}; allowed: 1 to {GROUP_CHARS_MAX} characters"

@@ -1,4 +1,4 @@
-"""Brings the destination's topics into line with the source's, before anything is copied."""
+"""Creates the topics and partitions that the destination lacks, before anything is copied."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,38 +19,37 @@ from confluent_kafka.admin import (
 
 from logbroker.errors import ConfigurationError
 from logbroker.mirror.clients import BATCH_BYTES, BATCH_HEADROOM
-from logbroker.mirror.topic_choice import TopicChoice
-from logbroker.mirror.topic_ids import TopicIds
-from logbroker.mirror.topic_watch import TopicWatch, partition_counts
+from logbroker.mirror.domain.topic_selection import TopicSelection
+from logbroker.mirror.topic_changes import PatternWatch, TopicIds, partition_counts
 
 _log: Final = logging.getLogger(__name__)
 
-ANSWER_S: Final = 5.0
-"""How long one question waits for its answer."""
+REQUEST_TIMEOUT_S: Final = 5.0
+"""How long one request waits for its answer."""
 
 _BROKER_DEFAULT: Final = -1
-"""Leaves the count of replicas to the destination (KIP-464)."""
+"""The replication factor is the destination's default (KIP-464)."""
 
-STAMP: Final = "message.timestamp.type"
+TIMESTAMP_TYPE: Final = "message.timestamp.type"
 SIZE_MAX: Final = "max.message.bytes"
 
 NOT_COPIED: Final = frozenset(
     {
         # Records keep their times at the destination.
-        STAMP,
+        TIMESTAMP_TYPE,
         "message.timestamp.difference.max.ms",
         "message.timestamp.before.max.ms",
         "message.timestamp.after.max.ms",
-        # What depends on the brokers that there are.
+        # These depend on the number of brokers.
         "min.insync.replicas",
         "unclean.leader.election.enable",
         "leader.replication.throttled.replicas",
         "follower.replication.throttled.replicas",
     }
 )
-"""Settings of a topic at the source that are none of the destination's business."""
+"""Settings of a topic that are not copied to the destination."""
 
-_ABOUT_TOPIC: Final = frozenset(
+_TOPIC_ERRORS: Final = frozenset(
     (
         *(KafkaError.TOPIC_EXCEPTION, KafkaError.TOPIC_AUTHORIZATION_FAILED),
         *(KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.POLICY_VIOLATION),
@@ -58,125 +57,129 @@ _ABOUT_TOPIC: Final = frozenset(
         *(KafkaError.INVALID_CONFIG, KafkaError.INVALID_REQUEST),
     )
 )
-"""What the destination has against a topic; waiting would not help."""
+"""Errors of the destination about a topic, which a retry does not cure."""
 
 Settings = Mapping[str, ConfigEntry]
-"""Those of one topic, by their names."""
+"""The settings of one topic by name."""
 
 
-class Aligned(NamedTuple):
-    """What may be copied now: topics, the partitions of those there are, and the size of a batch.
+class CopyPlan(NamedTuple):
+    """What can be copied now: topics, partition counts of the existing ones, and the batch size.
 
-    `watch` tells when patterns choose other topics than these.
+    `watch` detects that the patterns match other topics than these.
     """
 
     topics: Sequence[str]
     partitions: Mapping[str, int]
     batch_bytes: int
     ids: TopicIds
-    watch: TopicWatch
+    watch: PatternWatch
 
 
 class TopicAligner:
-    """Makes topics and partitions that the destination lacks.
+    """Creates topics and partitions that the destination lacks.
 
-    Every method raises KafkaException when a broker refuses or does not answer.
+    Every method raises KafkaException if a broker rejects a request or does not answer.
     """
 
-    def __init__(self, source: AdminClient, destination: AdminClient, choice: TopicChoice) -> None:
+    def __init__(
+        self, source: AdminClient, destination: AdminClient, selection: TopicSelection
+    ) -> None:
         self._source = source
         self._destination = destination
-        self._choice = choice
-        self._said_missing: set[str] = set()
-        self._said_found: set[str] = set()
-        self._left_out: set[str] = set()
+        self._selection = selection
+        self._logged_missing: set[str] = set()
+        self._logged_matches: set[str] = set()
+        self._omitted: set[str] = set()
 
     def cluster_ids(self) -> tuple[str, str]:
-        """The ids of the source and of the destination.
+        """Return the ids of the source and of the destination.
 
         Raises:
-            ConfigurationError: they are one cluster.
+            ConfigurationError: both are the same cluster.
         """
         source, destination = _cluster_id(self._source), _cluster_id(self._destination)
         if source == destination:
             raise ConfigurationError(
-                f"--from and --to lead to one cluster, {source}; allowed is another one"
+                f"--from and --to are the same cluster: {source}; allowed: two clusters"
             )
         return source, destination
 
-    def hear_complaints(self) -> None:
-        """Have the clients' callbacks called with what they have against the clusters."""
+    def poll_errors(self) -> None:
+        """Run the error callbacks of the clients."""
         self._source.poll(0)
         self._destination.poll(0)
 
-    def align(self) -> Aligned | None:
-        """What may be copied; None where something was changed, which has to show first.
+    def align(self) -> CopyPlan | None:
+        """Return what can be copied; None after a change, which has to become visible first.
 
-        A topic that the source does not have (yet) is left out, and so is one that a pattern
-        found and that cannot be mirrored: it is no reason to end.
+        A topic that the source does not have (yet) is omitted, and so is one that only a pattern
+        selects and that cannot be mirrored.
 
         Raises:
-            ConfigurationError: of a topic that was named the destination has more partitions, or
-                stamps times.
+            ConfigurationError: for a topic that is listed by name, the destination has more
+                partitions, or sets timestamps itself.
         """
-        at_source = partition_counts(self._source, ANSWER_S)
-        found = self._choice.found(at_source)
-        self._tell_missing(at_source)
-        self._tell_found(found)
-        wanted = {t: at_source[t] for t in (*self._choice.names, *found) if t in at_source}
-        if self._has_changed(wanted):
+        at_source = partition_counts(self._source, REQUEST_TIMEOUT_S)
+        matching = self._selection.matching(at_source)
+        self._log_missing(at_source)
+        self._log_matches(matching)
+        wanted = {t: at_source[t] for t in (*self._selection.names, *matching) if t in at_source}
+        if self._create_missing(wanted):
             return None
         settings = _settings(self._destination, self._fit(wanted))
-        self._leave_out(_stamping(settings))
-        fit, self._left_out = self._fit(wanted), set()
-        return Aligned(
-            [*self._choice.names, *(topic for topic in fit if topic in found)],
+        self._omit(_setting_times(settings))
+        fit, self._omitted = self._fit(wanted), set()
+        return CopyPlan(
+            [*self._selection.names, *(topic for topic in fit if topic in matching)],
             {topic: wanted[topic] for topic in fit},
             _batch_bytes(settings[topic] for topic in fit),
             TopicIds(self._source, fit),
-            TopicWatch(self._source, self._choice, found.keys()),
+            PatternWatch(self._source, self._selection, matching.keys()),
         )
 
-    def _tell_missing(self, there: Mapping[str, int]) -> None:
-        missing = {topic for topic in self._choice.names if topic not in there}
-        for topic in sorted(missing - self._said_missing):
-            _log.warning("not at the source yet topic=%s", topic)
-        self._said_missing = missing
+    def _log_missing(self, existing: Mapping[str, int]) -> None:
+        missing = {topic for topic in self._selection.names if topic not in existing}
+        for topic in sorted(missing - self._logged_missing):
+            _log.warning("topic is missing at the source topic=%s", topic)
+        self._logged_missing = missing
 
-    def _tell_found(self, found: Mapping[str, str]) -> None:
-        for topic, pattern in found.items():
-            if topic not in self._said_found:
+    def _log_matches(self, matching: Mapping[str, str]) -> None:
+        for topic, pattern in matching.items():
+            if topic not in self._logged_matches:
                 _log.info("topic found topic=%s pattern=%s", topic, pattern)
-        self._said_found = set(found)
+        self._logged_matches = set(matching)
 
     def _fit(self, wanted: Mapping[str, int]) -> list[str]:
-        return [topic for topic in wanted if topic not in self._left_out]
+        return [topic for topic in wanted if topic not in self._omitted]
 
-    def _leave_out(self, problems: Mapping[str, str]) -> None:
-        """Go on without topics that patterns found.
+    def _omit(self, problems: Mapping[str, str]) -> None:
+        """Continue without topics that only patterns select.
 
         Raises:
-            ConfigurationError: one of them was named.
+            ConfigurationError: one of them is listed by name.
         """
-        named = [problem for topic, problem in problems.items() if topic in self._choice.names]
+        named = [problem for topic, problem in problems.items() if topic in self._selection.names]
         if named:
             raise ConfigurationError("\n".join(named))
         for topic, problem in problems.items():
-            _log.error("topic left out topic=%s reason=%s", topic, problem)
-        self._left_out |= problems.keys()
+            _log.error("topic omitted topic=%s reason=%s", topic, problem)
+        self._omitted |= problems.keys()
 
-    def _has_changed(self, wanted: Mapping[str, int]) -> bool:
-        """Make what the destination lacks: whether there was anything to make."""
-        there = _counts(self._destination.list_topics(timeout=ANSWER_S))
+    def _create_missing(self, wanted: Mapping[str, int]) -> bool:
+        """Create what the destination lacks; return whether existing was anything to create."""
+        existing = _counts(self._destination.list_topics(timeout=REQUEST_TIMEOUT_S))
         fit = self._fit(wanted)
-        self._leave_out(_shrinking({topic: wanted[topic] for topic in fit}, there))
+        self._omit(_with_more_partitions({topic: wanted[topic] for topic in fit}, existing))
         fit = self._fit(wanted)
-        missing = [topic for topic in fit if topic not in there]
-        grown = [topic for topic in fit if 0 < there.get(topic, 0) < wanted[topic]]
+        missing = [topic for topic in fit if topic not in existing]
+        grown = [topic for topic in fit if 0 < existing.get(topic, 0) < wanted[topic]]
         for topic in missing:
             self._attempt(topic, partial(self._create, topic, wanted[topic]))
         for topic in grown:
-            self._attempt(topic, partial(self._grow, topic, there[topic], wanted[topic]))
+            self._attempt(
+                topic, partial(self._add_partitions, topic, existing[topic], wanted[topic])
+            )
         return bool(missing or grown)
 
     def _attempt(self, topic: str, change: Callable[[], None]) -> None:
@@ -184,57 +187,57 @@ class TopicAligner:
             change()
         except KafkaException as refusal:
             error = refusal.args[0]
-            if topic in self._choice.names or error.code() not in _ABOUT_TOPIC:
+            if topic in self._selection.names or error.code() not in _TOPIC_ERRORS:
                 raise
-            self._leave_out({topic: error.str()})
+            self._omit({topic: error.str()})
 
     def _create(self, topic: str, count: int) -> None:
         settings = self._settings_to_copy(topic)
         try:
-            self._order(topic, count, settings)
+            self._request_topic(topic, count, settings)
         except KafkaException as refusal:
             if refusal.args[0].code() != KafkaError.INVALID_CONFIG:
                 raise
-            taken = {n: v for n, v in settings.items() if self._takes(topic, count, {n: v})}
-            left = ",".join(sorted(settings.keys() - taken.keys()))
-            _log.warning("settings not taken by the destination topic=%s settings=%s", topic, left)
-            self._order(topic, count, taken)
-            settings = taken
-        told = ",".join(f"{name}={value}" for name, value in sorted(settings.items()))
-        _log.info("topic created topic=%s partitions=%s settings=%s", topic, count, told)
+            accepted = {n: v for n, v in settings.items() if self._accepts(topic, count, {n: v})}
+            rejected = ",".join(sorted(settings.keys() - accepted.keys()))
+            _log.warning("settings rejected topic=%s settings=%s", topic, rejected)
+            self._request_topic(topic, count, accepted)
+            settings = accepted
+        text = ",".join(f"{name}={value}" for name, value in sorted(settings.items()))
+        _log.info("topic created topic=%s partitions=%s settings=%s", topic, count, text)
 
-    def _order(
+    def _request_topic(
         self, topic: str, count: int, settings: dict[str, str], *, is_trial: bool = False
     ) -> None:
         new = NewTopic(topic, count, _BROKER_DEFAULT, config=settings)
-        orders = self._destination.create_topics(
-            [new], request_timeout=ANSWER_S, validate_only=is_trial
+        futures = self._destination.create_topics(
+            [new], request_timeout=REQUEST_TIMEOUT_S, validate_only=is_trial
         )
         try:
-            orders[topic].result()
+            futures[topic].result()
         except KafkaException as refusal:
-            # Another mirror was faster.
+            # Another mirror has created it.
             if refusal.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
 
-    def _takes(self, topic: str, count: int, settings: dict[str, str]) -> bool:
+    def _accepts(self, topic: str, count: int, settings: dict[str, str]) -> bool:
         try:
-            self._order(topic, count, settings, is_trial=True)
+            self._request_topic(topic, count, settings, is_trial=True)
         except KafkaException as refusal:
             if refusal.args[0].code() != KafkaError.INVALID_CONFIG:
                 raise
             return False
         return True
 
-    def _grow(self, topic: str, there: int, count: int) -> None:
-        orders = self._destination.create_partitions(
-            [NewPartitions(topic, count)], request_timeout=ANSWER_S
+    def _add_partitions(self, topic: str, existing: int, count: int) -> None:
+        futures = self._destination.create_partitions(
+            [NewPartitions(topic, count)], request_timeout=REQUEST_TIMEOUT_S
         )
-        orders[topic].result()
-        _log.info("partitions added topic=%s from=%s to=%s", topic, there, count)
+        futures[topic].result()
+        _log.info("partitions added topic=%s from=%s to=%s", topic, existing, count)
 
     def _settings_to_copy(self, topic: str) -> dict[str, str]:
-        """What the topic has of its own; the clusters' defaults are each cluster's."""
+        """Return the settings that the topic itself has, without the cluster's defaults."""
         (settings,) = _settings(self._source, [topic]).values()
         return {
             name: entry.value
@@ -246,38 +249,38 @@ class TopicAligner:
 
 
 def _cluster_id(client: AdminClient) -> str:
-    return client.list_topics(timeout=ANSWER_S).cluster_id or ""
+    return client.list_topics(timeout=REQUEST_TIMEOUT_S).cluster_id or ""
 
 
 def _counts(metadata: ClusterMetadata) -> dict[str, int]:
     return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
 
 
-def _shrinking(wanted: Mapping[str, int], there: Mapping[str, int]) -> dict[str, str]:
-    """By topic, that the destination has more partitions."""
+def _with_more_partitions(wanted: Mapping[str, int], existing: Mapping[str, int]) -> dict[str, str]:
+    """Return a problem for each topic with more partitions at the destination."""
     return {
-        topic: f"topic {topic!r} has {there[topic]} partitions at the destination and {count} at "
-        f"the source; allowed are {count} at most, as each record keeps its partition"
+        topic: f"topic {topic!r} has {existing[topic]} partitions at the destination and "
+        f"{count} at the source; allowed: at most {count}, because records keep their partition"
         for topic, count in wanted.items()
-        if there.get(topic, 0) > count
+        if existing.get(topic, 0) > count
     }
 
 
-def _stamping(settings: Mapping[str, Settings]) -> dict[str, str]:
-    """By topic, that the destination gives records other times."""
+def _setting_times(settings: Mapping[str, Settings]) -> dict[str, str]:
+    """Return a problem for each topic whose destination sets timestamps itself."""
     return {
-        topic: f"{STAMP} of topic {topic!r} is 'LogAppendTime' at the destination; allowed is "
-        "'CreateTime', as records keep their times"
+        topic: f"{TIMESTAMP_TYPE} of topic {topic!r} is 'LogAppendTime' at the destination; "
+        "allowed: 'CreateTime', because records keep their times"
         for topic, each in settings.items()
-        if STAMP in each and each[STAMP].value == "LogAppendTime"
+        if TIMESTAMP_TYPE in each and each[TIMESTAMP_TYPE].value == "LogAppendTime"
     }
 
 
 def _batch_bytes(topics: Iterable[Settings]) -> int:
-    """So much as every topic takes: a batch that is too large would stop the mirror."""
+    """Return the size that every topic accepts: a larger batch would stop the mirror."""
     sizes = [each[SIZE_MAX].value for each in topics if SIZE_MAX in each]
     bytes_max = min((int(size) - BATCH_HEADROOM for size in sizes if size), default=BATCH_BYTES)
-    # One record makes a batch, however large it is.
+    # A single record is a batch, however large it is.
     return max(1, min(BATCH_BYTES, bytes_max))
 
 
@@ -285,5 +288,5 @@ def _settings(client: AdminClient, topics: Sequence[str]) -> dict[str, Settings]
     if not topics:
         return {}
     resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
-    answers = client.describe_configs(resources, request_timeout=ANSWER_S)
+    answers = client.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_S)
     return {resource.name: future.result() for resource, future in answers.items()}

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from logbroker.audit.reading import AuditLog, CannotRead
+from logbroker.audit.audit_log import AuditLog, AuditTopicUnreadable
 from logbroker.cli.formats import format_time
 from logbroker.client.audit_format.report import (
     AuditRecord,
@@ -122,9 +122,7 @@ def test_windows_of_a_time_and_the_last_day_without_one(servers: str, audit: Run
     assert audit(*old, "--topic", "other").returncode == 0
 
 
-def test_what_was_told_just_now_is_pending_and_a_number_in_the_totals(
-    servers: str, audit: Run
-) -> None:
+def test_recent_reports_are_pending_and_counted_in_the_totals(servers: str, audit: Run) -> None:
     write(servers, published(5), received(4), time_ms=int(time.time() * 1_000))
     done = audit("--lateness-s", "3600")
     assert done.returncode == 0
@@ -138,18 +136,18 @@ def test_what_was_told_just_now_is_pending_and_a_number_in_the_totals(
     assert audit("--lateness-s", "0").returncode == 1
 
 
-def test_a_named_tier_that_tells_nothing_misses_everything(servers: str, audit: Run) -> None:
+def test_a_named_tier_without_reports_misses_everything(servers: str, audit: Run) -> None:
     write(servers, published(5))
     done = audit()
     assert done.returncode == 0
-    assert "5 messages to topic 'clicks' are compared with nothing" in done.stderr
+    assert "5 messages to topic 'clicks' are not compared" in done.stderr
     assert rows(done.stdout)[-1] == ["clicks", "-", "1", "0", "5", "0", "0", "0", "0", "unread"]
     done = audit("--tier", "silent")
     assert done.returncode == 1
-    assert done.stderr == "logbroker: tier 'silent' has told of nothing that it received\n"
+    assert done.stderr == "logbroker: tier 'silent' has not reported anything\n"
 
 
-def test_what_is_no_event_is_told_and_changes_nothing(servers: str, audit: Run) -> None:
+def test_malformed_records_cause_a_warning_and_change_nothing(servers: str, audit: Run) -> None:
     garbage = [b"", b"\xff\x00", b"{}", b'{"kind":"received"}', b"[" * 100_000, b"null"]
     forged = published(1, producer="\x1b[2J")
     write(
@@ -162,8 +160,8 @@ def test_what_is_no_event_is_told_and_changes_nothing(servers: str, audit: Run) 
     )
     done = audit("--all")
     assert done.returncode == 1  # the forged one, which nobody received
-    assert f"logbroker: {len(garbage)} records of the topic are no monitoring events" in done.stderr
-    assert "1 monitoring events are about windows that are still to come" in done.stderr
+    assert f"logbroker: {len(garbage)} records of the topic are not audit reports" in done.stderr
+    assert "1 audit reports are about windows in the future" in done.stderr
     assert "\x1b" not in done.stdout
     assert "\N{REPLACEMENT CHARACTER}[2J" in done.stdout
 
@@ -171,7 +169,7 @@ def test_what_is_no_event_is_told_and_changes_nothing(servers: str, audit: Run) 
 def test_an_empty_topic_is_nothing_to_compare(audit: Run) -> None:
     done = audit()
     assert done.returncode == 0
-    assert "there is nothing to compare" in done.stderr
+    assert "nothing to compare" in done.stderr
     done = audit("--json")
     found: dict[str, Any] = json.loads(done.stdout)
     assert (found["rows"], found["totals"], found["status"]) == ([], [], "complete")
@@ -181,7 +179,7 @@ def test_an_empty_topic_is_nothing_to_compare(audit: Run) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (["--audit-topic", "none"], "there is no topic 'none'"),
+        (["--audit-topic", "none"], "topic 'none' does not exist"),
         (["--bootstrap-servers", "127.0.0.1:1"], "no broker answers at 127.0.0.1:1"),
         (["--from", "2026-01-02T00:00:00Z", "--to", "2026-01-02T00:00:00Z"], "is not before --to"),
         (["--from", "yesterday"], "is no time"),
@@ -197,7 +195,7 @@ def test_what_cannot_be_compared_ends_with_two(audit: Run, options: list[str], r
     assert "Traceback" not in done.stderr
 
 
-def test_the_client_is_told_what_a_file_says(servers: str, audit: Run, tmp_path: Path) -> None:
+def test_the_client_uses_the_properties_of_a_file(servers: str, audit: Run, tmp_path: Path) -> None:
     write(servers, published(5), received(5))
     properties = tmp_path / "client.properties"
     properties.write_text("# how to get in\n\nclient.id = auditor\n")
@@ -225,7 +223,7 @@ def test_reading_ends_where_the_topic_ended_at_the_start(servers: str) -> None:
     assert not log.is_cut
 
 
-def test_reading_begins_at_a_time_and_tells_what_is_gone(servers: str) -> None:
+def test_reading_starts_at_a_time_and_reports_deleted_records(servers: str) -> None:
     write(servers, *[published(1)] * 6, time_ms=T0)
     write(servers, *[published(2)] * 6, time_ms=T0 + MINUTE_MS)
     with AuditLog(servers, "audit", T0 + 1, {}) as log:
@@ -257,13 +255,13 @@ def test_a_record_that_a_mirror_brought_says_from_where(servers: str) -> None:
         assert [entry.origin for entry in log.entries()] == ["", "east", "cluster"]
 
 
-def test_a_broker_that_goes_away_is_told_of(broker: BrokerProcess, servers: str) -> None:
+def test_a_lost_broker_is_an_error(broker: BrokerProcess, servers: str) -> None:
     write(servers, published(1))
     seconds = iter(range(0, 10_000, 20))
     with AuditLog(servers, "audit", 0, {}) as log:
         broker.kill()
         # On a clock that runs: it waits for half a minute, and this test does not.
-        with pytest.raises(CannotRead, match="partitions 0 are not at their ends"):
+        with pytest.raises(AuditTopicUnreadable, match="unfinished partitions: 0"):
             list(log.entries(lambda: float(next(seconds))))
 
 

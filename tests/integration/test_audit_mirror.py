@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from logbroker.audit.reading import AuditLog
+from logbroker.audit.audit_log import AuditLog
 from logbroker.consumer import AuditedProducer
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.kafka.counting_consumer import CountingConsumer

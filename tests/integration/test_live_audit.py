@@ -203,7 +203,7 @@ def test_where_audit_takes_nothing_events_are_delivered_all_the_same(
     until(lambda: scene.uncommitted("rewind-delivery", DELIVERY_LOG) == 0, "and are committed")
     lost = "rewind_live_audit_dropped_reports_total"
     until(lambda: scrape(live.metrics_port)[lost] > 0, "it is counted")
-    live.until_says('"event": "audit-lost"')
+    live.until_says('"event": "audit-reports-dropped"')
     assert live.stop() == 0
     assert not scene.read(AUDIT_TOPIC, partitions=1)
 

@@ -127,7 +127,7 @@ def test_a_destination_that_dies_and_comes_back_has_everything_once(
         until_copied(west, "orders", 1_000)
         brokers[1].kill()
         east.write("orders", numbered(6_000, 12_000))
-        mirror.until_says("client complains cluster=destination")
+        mirror.until_says("client error cluster=destination")
         brokers[1].serve()
         until_copied(west, "orders", 12_000)
         for each in (mirror, another):
@@ -159,4 +159,4 @@ def test_a_topic_that_is_made_anew_at_the_source_is_copied_from_its_beginning(
         mirror.resume()
         wanted = {each.value for each in numbered(1_000, 2_200)}
         until(lambda: wanted <= {*chain(*values(west, "orders"))}, "all of it is copied")
-        assert mirror.metric("errors_total", reason="topic_replaced") >= 1
+        assert mirror.metric("errors_total", reason="topic_recreated") >= 1

@@ -57,7 +57,7 @@ def test_records_go_from_apache_kafka_and_to_it(
     with there, back:
         there.launch()
         until(lambda: ours.partitions(TOPIC) == PARTITIONS, "the topic is made")
-        there.until_says("settings not taken by the destination")
+        there.until_says("settings rejected")
         ours.write(TOPIC, made_in("ours", 300))
         back.serve()
         there.until_says(READY)
@@ -69,7 +69,7 @@ def test_records_go_from_apache_kafka_and_to_it(
             "all is committed",
         )
         until(lambda: there.metric("lag_records") == 0, "nothing lags behind")
-        assert there.metric("passed_over_total", reason="origin") == 300
+        assert there.metric("skipped_total", reason="origin") == 300
         assert there.stop() == back.stop() == 0
     for client, own, other in ((kafka, "kafka", "ours"), (ours, "ours", "kafka")):
         for number, partition in enumerate(client.read(TOPIC)):

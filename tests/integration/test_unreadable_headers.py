@@ -5,7 +5,7 @@ from pathlib import Path
 from kafka import KafkaProducer
 
 from app.log.topics import DELIVERY_LOG, EVENTS
-from logbroker.audit.reading import AuditLog
+from logbroker.audit.audit_log import AuditLog
 from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.kafka.mirrored_clusters import ClusterClient, MirrorProcess, Record, until_copied
@@ -48,7 +48,7 @@ def test_a_mirror_says_where_it_is_and_copies_the_others(tmp_path: Path) -> None
             mirror.serve()
             until_copied(west, "orders", 2)
             assert [each.value for each in west.read("orders")[0]] == [b"1", b"2"]
-            assert mirror.metric("passed_over_total", topic="orders", reason="unreadable") == 1
+            assert mirror.metric("skipped_total", topic="orders", reason="unreadable") == 1
             assert "topic=orders partition=0 offset=1" in mirror.said
 
 

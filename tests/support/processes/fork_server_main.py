@@ -27,7 +27,7 @@ LOADED_WHEN_RUN: Final = (
     "app.live.server",
     "app.replay_workers.server",
     "alembic.command",
-    "logbroker.mirror.client_properties",
+    "logbroker.mirror.clients",
     "logbroker.mirror.metrics",
     "logbroker.mirror.mirror",
     "logbroker.registry.zookeeper.consumers",

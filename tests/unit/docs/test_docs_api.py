@@ -28,8 +28,8 @@ from app.cli.keys import keys
 from app.config import Settings
 from app.domain.accounts import Scope as KeyScope
 from app.domain.rules import KINDS_PER_WEBHOOK_MAX, RULES_PER_WEBHOOK_MAX
-from app.json_log import JsonLines
 from app.log.estimate import AT_A_TIME
+from logbroker.json_log import JsonLines
 from tests.unit.docs.doc_pages import page, section, table
 
 API_PAGE, ACCESS_PAGE = page("api.md"), page("access.md")

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from logbroker.audit.comparison import Comparison, Patience, Scope, Status
-from logbroker.audit.report import EVENTS, document
+from logbroker.audit.domain.comparison import Comparison, ReportDeadline, Scope, Status
+from logbroker.audit.domain.result import EVENTS, result_json
 from logbroker.cli.audit import _ROW_HEADINGS, INTERRUPTED, MISSING, NOT_COMPARED, audit
 from logbroker.client.audit_format.report import (
     AuditRecord,
@@ -41,11 +41,11 @@ def event(records: Iterable[AuditRecord]) -> dict[str, Any]:
 
 
 def example() -> dict[str, Any]:
-    scope, patience = Scope(0, T0 + 1), Patience(T0 + 1, 0)
+    scope, deadline = Scope(0, T0 + 1), ReportDeadline(T0 + 1, 0)
     comparison = Comparison(scope)
     comparison.add_published(PUBLISHED, T0)
     comparison.add_received(RECEIVED, T0)
-    return document(scope, patience, list(comparison.rows(patience)), {}, [])
+    return result_json(scope, deadline, list(comparison.rows(deadline)), {}, [])
 
 
 def test_every_member_of_a_monitoring_event_is_told() -> None:

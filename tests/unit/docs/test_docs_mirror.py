@@ -6,11 +6,12 @@ import click
 
 from logbroker.cli.mirror import mirror
 from logbroker.client.audit_reporter import RETRY_S
-from logbroker.mirror import passage, received_reports
-from logbroker.mirror.client_properties import DECIDED
-from logbroker.mirror.held import HOLD_MAX_S, HOLD_S
-from logbroker.mirror.metrics import FAMILIES, PREFIX
-from logbroker.mirror.provenance import PassedOver
+from logbroker.mirror import copy_loop, received_reports, source_consumer
+from logbroker.mirror.clients import DECIDED
+from logbroker.mirror.domain.partitions import RETRY_MAX_S as PAUSE_MAX_S
+from logbroker.mirror.domain.partitions import RETRY_S as PAUSE_S
+from logbroker.mirror.domain.provenance import SkipReason
+from logbroker.mirror.metrics import METRICS, PREFIX
 from logbroker.mirror.settings import COMPRESSIONS
 from logbroker.mirror.topics import NOT_COPIED
 from tests.unit.docs.doc_pages import page, shown, table
@@ -27,7 +28,7 @@ def option_default(option: click.Option) -> str:
     return "none" if default is None else shown(default)
 
 
-def test_every_option_is_told_with_its_variable_and_default() -> None:
+def test_every_option_is_documented() -> None:
     wanted = {
         option.opts[0]: (option.envvar or "none", option_default(option))
         for option in mirror.params
@@ -39,28 +40,28 @@ def test_every_option_is_told_with_its_variable_and_default() -> None:
     assert compression.endswith(f": {', '.join(COMPRESSIONS)}")
 
 
-def test_every_metric_is_told_with_its_type_and_labels() -> None:
+def test_every_metric_is_documented() -> None:
     wanted = {
         f"{PREFIX}{name}": (family.kind, ", ".join(family.labels))
-        for name, family in FAMILIES.items()
+        for name, family in METRICS.items()
     }
     told = {row["metric"]: (row["type"], row["labels"]) for row in table(MIRROR_PAGE, "## Metrics")}
     assert told == wanted
 
 
-def test_only_metrics_that_there_are_are_to_be_watched() -> None:
+def test_the_table_of_signs_names_existing_metrics() -> None:
     signs = " ".join(row["sign"] for row in table(MIRROR_PAGE, "## Metrics", 1))
     named = set(re.findall(r"[a-z]+_[a-z_]+", signs))
     assert "lag_records" in named
-    assert named <= FAMILIES.keys()
+    assert named <= METRICS.keys()
 
 
-def test_every_reason_to_pass_a_record_over_is_told() -> None:
-    (row,) = (row for row in table(MIRROR_PAGE, "## Metrics") if "passed_over" in row["metric"])
-    assert set(re.findall(r"(\w+) \(", row["meaning"])) == set(PassedOver)
+def test_every_skip_reason_is_documented() -> None:
+    (row,) = (row for row in table(MIRROR_PAGE, "## Metrics") if "skipped_total" in row["metric"])
+    assert set(re.findall(r"(\w+) \(", row["meaning"])) == set(SkipReason)
 
 
-def test_what_the_mirror_decides_and_does_not_copy_is_told_by_its_names() -> None:
+def test_decided_properties_and_uncopied_settings_are_documented() -> None:
     decided = MIRROR_PAGE.partition("is decided by the mirror")[2].partition("and their kin")[0]
     assert (names := set(re.findall(r"`([a-z.]+)`", decided))) <= DECIDED
     assert len(names) == 6
@@ -73,14 +74,14 @@ def test_what_the_mirror_decides_and_does_not_copy_is_told_by_its_names() -> Non
 def test_the_times_of_faults_are_those_of_the_code() -> None:
     told = {row["what happens"]: row["what the mirror does"] for row in faults()}
     refused = next(text for what, text in told.items() if what.startswith("the destination ref"))
-    assert f"for {HOLD_S:g} s and then longer, up to {HOLD_MAX_S:g} s" in refused
+    assert f"for {PAUSE_S:g} s and then longer, up to {PAUSE_MAX_S:g} s" in refused
     audit = next(text for what, text in told.items() if "audit" in what)
     assert f"({received_reports.REFUSED})" in audit
     assert f"every {RETRY_S:g} s" in audit
     assert f"up to {received_reports.BYTES_MAX >> 20} MB" in audit
     assert f"({received_reports.DROPPED})" in audit
-    assert f"({passage.RECORDS_LOST})" in " ".join(told.values())
-    assert f"what is on its way is waited for ({passage.DRAIN_S:g} s)" in MIRROR_PAGE
+    assert f"({source_consumer.RECORDS_LOST})" in " ".join(told.values())
+    assert f"what is on its way is waited for ({copy_loop.DRAIN_S:g} s)" in MIRROR_PAGE
 
 
 def faults() -> list[dict[str, str]]:

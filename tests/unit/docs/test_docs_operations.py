@@ -117,7 +117,7 @@ def broker() -> Shown:
 def mirror() -> Shown:
     return {
         mirror_metrics.PREFIX + name: (family.kind, ", ".join(family.labels))
-        for name, family in mirror_metrics.FAMILIES.items()
+        for name, family in mirror_metrics.METRICS.items()
     }
 
 

@@ -15,12 +15,12 @@ from app.api.metrics import Metrics
 from app.api.readiness import Readiness
 from app.config import Settings
 from app.domain.model import NewReplay, Webhook, Window
-from app.json_log import JsonLines
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
 from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.sender import WebhookSender
+from logbroker.json_log import JsonLines
 from tests.support.http.api_clients import client_of
 
 pytestmark = pytest.mark.anyio

@@ -14,8 +14,8 @@ from app.api.audit import CHANGING
 from app.api.gate import OPEN_PATHS
 from app.domain.model import NewReplay, Webhook, Window
 from app.domain.rules import Rule
-from app.json_log import JsonLines
 from app.store import Store
+from logbroker.json_log import JsonLines
 from tests.support.http.api_clients import Issued
 
 pytestmark = pytest.mark.anyio

@@ -9,9 +9,9 @@ import pytest
 from app.api import proofs
 from app.domain.model import NewReplay, Webhook, WebhookStatus, Window
 from app.domain.states import ReplayState
-from app.json_log import JsonLines
 from app.store import Store, WebhookNotFound
 from app.webhooks.signing import new_secret
+from logbroker.json_log import JsonLines
 from tests.support.http.console_clients import ConsoleClient
 from tests.support.http.html_page import HtmlPage
 from tests.support.http.receiver_thread import ReceiverThread

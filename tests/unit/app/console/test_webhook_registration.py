@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from app.domain.model import Validation, Webhook
-from app.json_log import JsonLines
 from app.store import Store
+from logbroker.json_log import JsonLines
 from tests.support.http.api_clients import Issued
 from tests.support.http.console_clients import ConsoleClient
 from tests.support.http.html_page import HtmlPage

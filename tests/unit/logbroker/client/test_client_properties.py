@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from logbroker.audit.client_properties import RULES as AUDIT
+from logbroker.audit.audit_log import RULES as AUDIT
 from logbroker.client.properties import PropertyRules, find_problems, read_properties
 from logbroker.errors import ConfigurationError
-from logbroker.mirror.client_properties import RULES as MIRROR
+from logbroker.mirror.clients import RULES as MIRROR
 from logbroker.schemas.client_properties import RULES as REGISTRY
 
 PROGRAMS = [AUDIT, MIRROR, REGISTRY]

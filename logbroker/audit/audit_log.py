@@ -1,4 +1,4 @@
-"""Reads the topic `audit` from a time to where it ends now: the audit's door to the brokers."""
+"""Reads the topic `audit` from a time up to its current log end."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -6,23 +6,24 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 import confluent_kafka
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from logbroker.audit.comparison import LOCAL
-from logbroker.audit.intake import AuditEntry
+from logbroker.audit.domain.comparison import LOCAL
+from logbroker.audit.domain.report_reader import AuditEntry
 from logbroker.client.librdkafka import COORDINATOR_ERRORS, make_consumer, readable_headers
+from logbroker.client.properties import BINDING, NOWHERE, PLACE, READING, PropertyRules
 from logbroker.errors import LogbrokerError
 
 REQUEST_TIMEOUT_S: Final = 10.0
 """How long a broker may take to answer."""
 
 SILENCE_S: Final = 30.0
-"""How long nothing may come although there is more to read; leaders change in less."""
+"""How long no record may arrive before the log end; leader changes take less."""
 
 _MESSAGES_MAX: Final = 500
 _POLL_S: Final = 0.2
 _ORIGIN_HEADERS: Final = frozenset(("origin", "mirrored-from"))
-"""What a mirror adds; see `logbroker.mirror.provenance`."""
+"""Headers of mirrors; see `logbroker.mirror.domain.provenance`."""
 
 _PASSING: Final = frozenset(
     (
@@ -34,15 +35,15 @@ _PASSING: Final = frozenset(
         KafkaError._TRANSPORT,  # noqa: SLF001
     )
 )
-"""What may be over before the silence is too long, or does not matter."""
+"""Errors that may pass within `SILENCE_S`, or do not matter."""
 
 
-class CannotRead(LogbrokerError):
-    """The topic is not there, or does not come; the message says which."""
+class AuditTopicUnreadable(LogbrokerError):
+    """The topic does not exist or cannot be read; the message says which."""
 
 
-class Extent(NamedTuple):
-    """What is to be read of a partition: offsets in [start, end), and whether older are gone."""
+class ReadRange(NamedTuple):
+    """The offsets to read of a partition, [start, end), and whether older ones are deleted."""
 
     start: int
     end: int
@@ -50,28 +51,28 @@ class Extent(NamedTuple):
 
 
 class AuditLog:
-    """The topic of monitoring events, as far as it reaches when this is made; a context manager."""
+    """The topic of audit reports, up to its log end when this is created; a context manager."""
 
     def __init__(
         self, bootstrap_servers: str, topic: str, since_ms: int, properties: Mapping[str, str]
     ) -> None:
-        """Look up which records from a time on there are.
+        """Look up the records since a time.
 
         Raises:
-            CannotRead: there is no such topic.
-            ConfigurationError: the client does not take the properties.
-            KafkaException: no broker answers, or one refuses.
+            AuditTopicUnreadable: the topic does not exist.
+            ConfigurationError: librdkafka rejects the properties.
+            KafkaException: no broker answers, or one rejects a request.
         """
         self._topic = topic
         self._consumer = make_consumer(consumer_settings(bootstrap_servers, properties))
         try:
-            self._extents = self._find_extents(since_ms)
+            self._ranges = self._find_ranges(since_ms)
         except BaseException:
             self._consumer.close()
             raise
 
     def __enter__(self) -> Self:
-        """Itself."""
+        """Return itself."""
         return self
 
     def __exit__(
@@ -80,76 +81,80 @@ class AuditLog:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Leave the brokers."""
+        """Close the connections."""
         self._consumer.close()
 
     @property
     def records(self) -> int:
-        """How many offsets are to be read."""
-        return sum(max(0, each.end - each.start) for each in self._extents.values())
+        """The number of offsets to read."""
+        return sum(max(0, each.end - each.start) for each in self._ranges.values())
 
     @property
     def is_cut(self) -> bool:
-        """Whether records of that time, or even later ones, may have been deleted already."""
-        return any(each.is_cut for each in self._extents.values())
+        """Whether records of that time or later may have been deleted."""
+        return any(each.is_cut for each in self._ranges.values())
 
     def entries(self, clock: Callable[[], float] = time.monotonic) -> Iterator[AuditEntry]:
-        """Every record, in the order of each partition.
+        """Yield every record, in the order of each partition.
 
         Raises:
-            CannotRead: for `SILENCE_S` nothing came although there is more.
+            AuditTopicUnreadable: no record arrived for `SILENCE_S`.
             KafkaException: a partition cannot be read.
         """
-        left = {number: each.end for number, each in self._extents.items() if each.start < each.end}
+        left = {number: each.end for number, each in self._ranges.items() if each.start < each.end}
         self._consumer.assign(
-            [TopicPartition(self._topic, number, self._extents[number].start) for number in left]
+            [TopicPartition(self._topic, number, self._ranges[number].start) for number in left]
         )
-        heard_s = clock()
+        arrived_s = clock()
         while left:
             for message in self._consumer.consume(_MESSAGES_MAX, _POLL_S):
                 number, offset = _place(message)
                 if message.error() is None:
-                    heard_s = clock()
-                    if offset < self._extents[number].end:
+                    arrived_s = clock()
+                    if offset < self._ranges[number].end:
                         yield _entry(message)
                     offset += 1
                 elif not _is_end(message):
                     continue
                 if offset >= left.get(number, offset + 1):
                     del left[number]
-            if left and clock() - heard_s > SILENCE_S:
-                raise CannotRead(
-                    f"topic {self._topic!r} does not come: nothing for {SILENCE_S:g} s, and "
-                    f"partitions {', '.join(map(str, sorted(left)))} are not at their ends"
+            if left and clock() - arrived_s > SILENCE_S:
+                raise AuditTopicUnreadable(
+                    f"reading topic {self._topic!r} timed out: no record for {SILENCE_S:g} s; "
+                    f"unfinished partitions: {', '.join(map(str, sorted(left)))}"
                 )
 
-    def _find_extents(self, since_ms: int) -> dict[int, Extent]:
-        told = self._consumer.list_topics(self._topic, timeout=REQUEST_TIMEOUT_S)
-        metadata = told.topics[self._topic]
+    def _find_ranges(self, since_ms: int) -> dict[int, ReadRange]:
+        topics = self._consumer.list_topics(self._topic, timeout=REQUEST_TIMEOUT_S).topics
+        metadata = topics[self._topic]
         if metadata.error is not None:
             if metadata.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise CannotRead(f"there is no topic {self._topic!r}: nothing was ever audited")
+                raise AuditTopicUnreadable(
+                    f"topic {self._topic!r} does not exist: there are no audit reports"
+                )
             raise KafkaException(metadata.error)
-        asked = [TopicPartition(self._topic, number, since_ms) for number in metadata.partitions]
-        found = self._consumer.offsets_for_times(asked, timeout=REQUEST_TIMEOUT_S)
-        return {each.partition: self._extent(each) for each in found}
+        requested = [
+            TopicPartition(self._topic, number, since_ms) for number in metadata.partitions
+        ]
+        found = self._consumer.offsets_for_times(requested, timeout=REQUEST_TIMEOUT_S)
+        return {each.partition: self._range(each) for each in found}
 
-    def _extent(self, found: TopicPartition) -> Extent:
+    def _range(self, found: TopicPartition) -> ReadRange:
         if found.error is not None:
             raise KafkaException(found.error)
         ends = self._consumer.get_watermark_offsets(found, timeout=REQUEST_TIMEOUT_S)
         if ends is None:
-            raise CannotRead(
+            raise AuditTopicUnreadable(
                 f"the leader of partition {found.partition} of {self._topic!r} does not answer"
             )
         first, end = ends
-        # Negative: no record is so young.
+        # Negative: no record is as young.
         start = found.offset if found.offset >= 0 else end
-        return Extent(start, end, is_cut=0 < first == start)
+        return ReadRange(start, end, is_cut=0 < first == start)
 
 
 def consumer_settings(servers: str, properties: Mapping[str, Any]) -> dict[str, Any]:
-    """For the client that reads; what the reading rests on goes before `properties`."""
+    """Return the consumer's settings; the choices here override `properties`."""
     return {**properties, **_SETTINGS, "bootstrap.servers": servers}
 
 
@@ -159,7 +164,7 @@ def _place(message: "confluent_kafka.Message") -> tuple[int, int]:
 
 
 def _is_end(message: "confluent_kafka.Message") -> bool:
-    """Whether a message without a record says that the log ends there; not, if it may come yet.
+    """Whether a message with an error is the log end; False for passing errors.
 
     Raises:
         KafkaException: the partition cannot be read.
@@ -179,23 +184,33 @@ def _entry(message: "confluent_kafka.Message") -> AuditEntry:
 
 
 def _origin(message: "confluent_kafka.Message") -> str:
-    """Where a mirror brought a record from: the last header that says so."""
+    """Return where a mirror copied a record from: the last header counts."""
     headers = readable_headers(message) or ()
-    told = [value for name, value in headers if name in _ORIGIN_HEADERS and value]
-    return told[-1].decode(errors="replace") if told else LOCAL
+    origins = [value for name, value in headers if name in _ORIGIN_HEADERS and value]
+    return origins[-1].decode(errors="replace") if origins else LOCAL
 
 
 _SETTINGS: Final[dict[str, Any]] = {
-    # librdkafka wants a name, although nothing of the kind is joined.
+    # librdkafka requires a name, although no group is joined.
     "group.id": "logbroker-audit",
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
-    # What is deleted while it is read was older than what is compared.
+    # Records deleted during the read are older than the compared period.
     "auto.offset.reset": "earliest",
-    # A transaction that somebody left open would end the reading before the log's end.
+    # An open transaction would end the read before the log end.
     "isolation.level": "read_uncommitted",
     "check.crcs": True,
     "error_cb": lambda _error: None,
     "fetch.wait.max.ms": 100,
 }
+
+DECIDED: Final = PLACE | READING | BINDING | frozenset(("isolation.level", "fetch.wait.max.ms"))
+"""Properties that the audit sets itself, by each of their librdkafka names."""
+
+
+def _make_client(properties: Mapping[str, Any]) -> None:
+    Consumer(consumer_settings(NOWHERE, properties))
+
+
+RULES: Final = PropertyRules("the audit", DECIDED, _make_client)

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from logbroker.cli.log_lines import JsonLines
+from logbroker.json_log import JsonLines, reason_in
 
 
-def told(message: str, *args: object, **extra: Any) -> dict[str, Any]:
+def fields_of(message: str, *args: object, **extra: Any) -> dict[str, Any]:
     record = logging.LogRecord("logbroker", logging.WARNING, "", 0, message, args, None, **extra)
     record.created = 1_795_248_000.25
     line = JsonLines().format(record)
@@ -17,8 +17,8 @@ def told(message: str, *args: object, **extra: Any) -> dict[str, Any]:
     return fields
 
 
-def test_what_a_message_names_at_its_end_becomes_members() -> None:
-    assert told("write failed partition=%s reason=%s", "clicks-0", "no room\nleft") == {
+def test_named_values_at_the_end_of_a_message_become_members() -> None:
+    assert fields_of("write failed partition=%s reason=%s", "clicks-0", "no room\nleft") == {
         "time": "2026-11-21T08:00:00.250Z",
         "level": "warning",
         "logger": "logbroker",
@@ -38,21 +38,41 @@ def test_what_a_message_names_at_its_end_becomes_members() -> None:
         ("100%% of level=%s", ("x",), "100% of level=x"),
     ],
 )
-def test_any_other_message_is_told_whole(
+def test_any_other_message_is_the_event(
     message: str, args: tuple[object, ...], event: str | None
 ) -> None:
-    fields = told(message, *args)
+    fields = fields_of(message, *args)
     assert fields["event"] == (event or message % args)
     assert fields.keys() == {"time", "level", "logger", "event"}
 
 
-def test_no_member_takes_the_place_of_what_every_line_has() -> None:
-    assert told("closed level=%s", "deep")["level"] == "warning"
+def test_no_member_replaces_a_standard_field() -> None:
+    assert fields_of("closed level=%s", "deep")["level"] == "warning"
 
 
-def test_an_error_brings_its_traceback() -> None:
+def test_an_exception_has_its_traceback() -> None:
     try:
         raise ValueError("odd")
     except ValueError:
         record = logging.LogRecord("x", logging.ERROR, "", 0, "failed", (), sys.exc_info())
     assert json.loads(JsonLines().format(record))["traceback"].endswith("ValueError: odd")
+
+
+def test_extra_values_become_members_and_replace_no_standard_field() -> None:
+    record = logging.LogRecord("x", logging.INFO, "", 0, "claimed lease_s=%s", (30,), None)
+    vars(record).update(replay="rpl_1", event="other")
+    fields = json.loads(JsonLines().format(record))
+    assert (fields["event"], fields["lease_s"], fields["replay"]) == ("claimed", 30, "rpl_1")
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"event": "failed", "reason": "no room"}', "no room"),
+        ('{"event": "failed"}', "failed"),
+        ("plain text", "plain text"),
+        ("[1]", "[1]"),
+    ],
+)
+def test_the_reason_of_a_line_is_found(line: str, reason: str) -> None:
+    assert reason_in(line) == reason

@@ -1,8 +1,8 @@
 import json
 from dataclasses import replace
 
-from logbroker.audit.comparison import Patience, Row, Scope, Status
-from logbroker.audit.report import document, totals, warnings_of, worst
+from logbroker.audit.domain.comparison import ReportDeadline, Row, Scope, Status
+from logbroker.audit.domain.result import comparison_warnings, result_json, totals, worst
 
 MINUTE_MS = 60_000
 T0 = 1_763_712_000_000  # 2025-11-21T08:00:00Z
@@ -49,9 +49,9 @@ def test_the_worst_status_is_a_loss() -> None:
 
 
 def test_the_document_says_all_of_it() -> None:
-    scope, patience = Scope(T0, T0 + MINUTE_MS), Patience(T0 + 2 * MINUTE_MS, 1_500)
+    scope, deadline = Scope(T0, T0 + MINUTE_MS), ReportDeadline(T0 + 2 * MINUTE_MS, 1_500)
     events = {"published": 1, "received": 2, "repeated": 1}
-    found = document(scope, patience, [MISSING], events, ["look out"])
+    found = result_json(scope, deadline, [MISSING], events, ["look out"])
     counts = {"published": 10, "received": 7, "missing": 3, "duplicated": 2, "uncovered": 0}
     rows = {"missing": 1, "pending": 0, "uncovered": 0, "unread": 0, "complete": 0}
     assert json.loads(json.dumps(found)) == {
@@ -87,18 +87,18 @@ def test_the_document_says_all_of_it() -> None:
     }
 
 
-def test_what_was_compared_with_nothing_is_a_warning() -> None:
+def test_messages_that_are_not_compared_cause_a_warning() -> None:
     scope = Scope(0, 1, frozenset())
-    assert list(warnings_of(totals([COMPLETE]), {"readers"}, ["readers"], scope)) == []
-    assert list(warnings_of(totals([UNREAD]), {"readers"}, ["silent"], scope)) == [
-        "tier 'silent' has told of nothing that it received",
-        "10 messages to topic 'other' are compared with nothing: no tier has told of their windows",
+    assert list(comparison_warnings(totals([COMPLETE]), {"readers"}, ["readers"], scope)) == []
+    assert list(comparison_warnings(totals([UNREAD]), {"readers"}, ["silent"], scope)) == [
+        "tier 'silent' has not reported anything",
+        "10 messages to topic 'other' are not compared: no tier has reported their windows",
     ]
-    (warning,) = warnings_of([], (), (), scope)
-    assert "there is nothing to compare" in warning
+    (warning,) = comparison_warnings([], (), (), scope)
+    assert "nothing to compare" in warning
 
 
-def test_a_topic_that_nobody_told_of_is_a_warning_beside_those_that_are_compared() -> None:
+def test_an_unreported_topic_causes_a_warning() -> None:
     scope = Scope(0, 1, frozenset({COMPLETE.topic, "mistyped"}))
-    (warning,) = warnings_of(totals([COMPLETE]), {"readers"}, (), scope)
-    assert warning.startswith("topic 'mistyped' has no messages")
+    (warning,) = comparison_warnings(totals([COMPLETE]), {"readers"}, (), scope)
+    assert warning.startswith("topic 'mistyped' has no reported messages")

@@ -1,4 +1,4 @@
-"""Sets of sequences by key, of which only so many are kept unpacked as a bound allows."""
+"""Sets of sequences by key, in bounded memory: the least recently used ones are compressed."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -7,43 +7,43 @@ from typing import Final, Generic, TypeVar
 from logbroker.client.audit_format.sequence_set import SequenceSet
 
 UNPACKED_BYTES_MAX: Final = 256 * 1024 * 1024
-"""The sets of some two thousand million sequences without gaps."""
+"""Memory for the sets of two billion consecutive sequences."""
 
 _Key = TypeVar("_Key", bound=Hashable)
 
 
-class SetShelf(Generic[_Key]):
-    """Unions of sets.
+class SetStore(Generic[_Key]):
+    """Unions of sets by key.
 
-    Events of one window come close together, so the sets that were used least recently are packed
-    as their texts: one without gaps takes a few hundred bytes then.
+    Reports of one window are close together, so the least recently used sets are stored as text:
+    one without gaps takes a few hundred bytes.
     """
 
     def __init__(self, unpacked_bytes_max: int = UNPACKED_BYTES_MAX) -> None:
-        """An empty one."""
+        """Create an empty store."""
         self._bytes_max = unpacked_bytes_max
         self._bytes = 0
         self._unpacked: OrderedDict[_Key, SequenceSet] = OrderedDict()
         self._packed: dict[_Key, str] = {}
 
-    def unite(self, key: _Key, sequences: SequenceSet) -> None:
-        """Add these to the set of a key, which there may not have been before."""
-        own = self._taken(key)
+    def add(self, key: _Key, sequences: SequenceSet) -> None:
+        """Add sequences to the set of a key."""
+        own = self._unpack(key)
         before = own.memory_bytes
         own.update(sequences)
         self._bytes += own.memory_bytes - before
         self._pack_rest()
 
     def __getitem__(self, key: _Key) -> SequenceSet:
-        """The set of a key, empty if nothing came for it; not to be changed."""
+        """Return the set of a key, empty if nothing was added; not to be changed."""
         if key not in self._unpacked and key not in self._packed:
             return SequenceSet()
-        own = self._taken(key)
+        own = self._unpack(key)
         self._pack_rest()
         return own
 
-    def _taken(self, key: _Key) -> SequenceSet:
-        """The set of a key, unpacked, as the one that was used last."""
+    def _unpack(self, key: _Key) -> SequenceSet:
+        """Return the set of a key, unpacked, as the most recently used one."""
         own = self._unpacked.pop(key, None)
         if own is None:
             text = self._packed.pop(key, None)
@@ -53,7 +53,7 @@ class SetShelf(Generic[_Key]):
         return own
 
     def _pack_rest(self) -> None:
-        """Pack the sets that were not used for longest, but never the one used last."""
+        """Pack the least recently used sets, except the last one."""
         while self._bytes > self._bytes_max and len(self._unpacked) > 1:
             key, oldest = self._unpacked.popitem(last=False)
             self._bytes -= oldest.memory_bytes

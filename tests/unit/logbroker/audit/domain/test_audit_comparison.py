@@ -5,16 +5,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logbroker.audit import comparison as comparison_module
-from logbroker.audit.comparison import Comparison, Patience, Row, Scope, Status, TooMuch
+from logbroker.audit.domain import comparison as comparison_module
+from logbroker.audit.domain.comparison import (
+    Comparison,
+    ComparisonTooLarge,
+    ReportDeadline,
+    Row,
+    Scope,
+    Status,
+)
 from logbroker.client.audit_format.report import PublishedReport, ReceivedCount, ReceivedReport
 from logbroker.client.audit_format.sequence_set import SequenceSet
 
 MINUTE_MS = 60_000
 T0 = 1_763_712_000_000
 NOW_MS = T0 + 60 * MINUTE_MS
-LATE = Patience(NOW_MS, 0)
-PATIENT = Patience(NOW_MS, MINUTE_MS)
+LATE = ReportDeadline(NOW_MS, 0)
+PATIENT = ReportDeadline(NOW_MS, MINUTE_MS)
 ALL = Scope(0, NOW_MS)
 
 
@@ -45,14 +52,14 @@ def received(
 def compared(
     *events: PublishedReport | ReceivedReport,
     scope: Scope = ALL,
-    patience: Patience = LATE,
+    deadline: ReportDeadline = LATE,
     tiers: Sequence[str] = (),
     told_ms: int = T0,
 ) -> list[Row]:
     comparison = Comparison(scope)
     for event in events:
         add(comparison, event, told_ms)
-    return list(comparison.rows(patience, tiers))
+    return list(comparison.rows(deadline, tiers))
 
 
 def add(comparison: Comparison, event: PublishedReport | ReceivedReport, told_ms: int = T0) -> None:
@@ -199,7 +206,7 @@ def test_a_loss_is_worse_than_something_uncovered() -> None:
 )
 def test_what_was_published_just_now_may_still_be_received(age_ms: int, status: Status) -> None:
     events = published([0, 1]), received([0])
-    (row,) = compared(*events, patience=PATIENT, told_ms=NOW_MS - age_ms)
+    (row,) = compared(*events, deadline=PATIENT, told_ms=NOW_MS - age_ms)
     assert (row.status, row.missing) == (status, 1)
 
 
@@ -218,7 +225,7 @@ def test_what_was_published_just_now_may_still_be_received(age_ms: int, status: 
 def test_what_was_received_just_now_may_still_be_covered(
     window_ms: int, told_ms: int, status: Status
 ) -> None:
-    (row,) = compared(received([0], window_ms=window_ms), patience=PATIENT, told_ms=told_ms)
+    (row,) = compared(received([0], window_ms=window_ms), deadline=PATIENT, told_ms=told_ms)
     assert (row.status, row.uncovered) == (status, 1)
 
 
@@ -250,7 +257,7 @@ def test_more_sets_than_memory_is_meant_for_are_refused(monkeypatch: pytest.Monk
     add(comparison, published([0]))
     add(comparison, received([0]))
     add(comparison, received([1]))
-    with pytest.raises(TooMuch, match="over 4 sets"):
+    with pytest.raises(ComparisonTooLarge, match="too many sets"):
         add(comparison, received([0], window_ms=T0 + MINUTE_MS))
 
 
@@ -262,7 +269,7 @@ def test_windows_that_are_not_compared_take_no_more_memory_than_those_that_are(
     comparison = Comparison(Scope(T0 + MINUTE_MS, NOW_MS))
     for producer in ("web/1", "web/2", "web/1"):
         add(comparison, event([0], producer=producer))
-    with pytest.raises(TooMuch, match="over 2 sets"):
+    with pytest.raises(ComparisonTooLarge, match="too many sets"):
         add(comparison, event([0], producer="web/3"))
 
 

@@ -1,23 +1,23 @@
-"""What an audit says, as rows and as totals for each topic and tier, and as JSON."""
+"""The result of an audit: totals for each topic and tier, warnings, and JSON."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from logbroker.audit.comparison import Patience, Row, Scope, Status
+from logbroker.audit.domain.comparison import ReportDeadline, Row, Scope, Status
 from logbroker.client.audit_format.report import time_text
 
 COUNTS: Final = ("published", "received", "missing", "duplicated", "uncovered")
-"""What is counted, in a row and in a total."""
+"""The counts of a row and of a total."""
 
 EVENTS: Final = ("published", "received", "repeated", "malformed", "ahead", "future")
-"""What is counted of the topic's records."""
+"""The counts of the topic's records."""
 
 
 @dataclass(slots=True)
 class Total:
-    """All rows of a topic and tier; `tier` is None where nobody told of the topic."""
+    """The sum of all rows of a topic and tier; `tier` is None if no tier reported the topic."""
 
     topic: str
     tier: str | None
@@ -27,58 +27,58 @@ class Total:
     duplicated: int = 0
     uncovered: int = 0
     rows: Counter[Status] = field(default_factory=Counter)
-    """How many there are of each status."""
+    """The number of rows by status."""
 
     @property
     def status(self) -> Status:
-        """The worst of its rows."""
+        """The worst status of its rows."""
         return worst(self.rows)
 
-    def add(self, row: Row) -> None:
-        """Count a row."""
+    def add_row(self, row: Row) -> None:
+        """Add a row."""
         self.rows[row.status] += 1
         for name in COUNTS:
             setattr(self, name, getattr(self, name) + getattr(row, name))
 
 
 def worst(statuses: Iterable[Status]) -> Status:
-    """The status that says most; complete if there is none."""
+    """Return the worst status; complete without any."""
     found = set(statuses)
     return next((status for status in Status if status in found), Status.COMPLETE)
 
 
 def totals(rows: Iterable[Row]) -> list[Total]:
-    """By topic and tier, in this order."""
+    """Return the totals, sorted by topic and tier."""
     found: dict[tuple[str, str], Total] = {}
     for row in rows:
         key = row.topic, row.tier or ""
-        found.setdefault(key, Total(row.topic, row.tier)).add(row)
+        found.setdefault(key, Total(row.topic, row.tier)).add_row(row)
     return [found[key] for key in sorted(found)]
 
 
-def document(
+def result_json(
     scope: Scope,
-    patience: Patience,
+    deadline: ReportDeadline,
     rows: Sequence[Row],
     events: Mapping[str, int],
     warnings: Iterable[str],
 ) -> dict[str, Any]:
-    """The report for scripts: every row, and the totals."""
+    """Return the JSON output: every row, and the totals."""
     sums = totals(rows)
     return {
         "from": time_text(scope.start_ms),
         "to": time_text(scope.end_ms),
-        "time": time_text(patience.now_ms),
-        "latenessS": patience.lateness_ms / 1_000,
+        "time": time_text(deadline.now_ms),
+        "latenessS": deadline.lateness_ms / 1_000,
         "status": worst(total.status for total in sums),
         "events": {name: events.get(name, 0) for name in EVENTS},
         "warnings": list(warnings),
-        "totals": [_total_document(total) for total in sums],
-        "rows": [_row_document(row) for row in rows],
+        "totals": [_total_json(total) for total in sums],
+        "rows": [_row_json(row) for row in rows],
     }
 
 
-def _total_document(total: Total) -> dict[str, Any]:
+def _total_json(total: Total) -> dict[str, Any]:
     return {
         "topic": total.topic,
         "tier": total.tier,
@@ -88,7 +88,7 @@ def _total_document(total: Total) -> dict[str, Any]:
     }
 
 
-def _row_document(row: Row) -> dict[str, Any]:
+def _row_json(row: Row) -> dict[str, Any]:
     return {
         "topic": row.topic,
         "windowStart": time_text(row.window_ms),
@@ -106,26 +106,26 @@ def _counts(of: Row | Total) -> dict[str, int]:
 
 
 def is_shown(row: Row) -> bool:
-    """Whether somebody may have to look into a row; what is pending now is in the totals."""
+    """Whether to print a row; pending ones are in the totals only."""
     return row.status in (Status.MISSING, Status.UNCOVERED)
 
 
-def warnings_of(
-    sums: Iterable[Total], told: Iterable[str], named_tiers: Iterable[str], scope: Scope
+def comparison_warnings(
+    sums: Iterable[Total], reporting: Iterable[str], named_tiers: Iterable[str], scope: Scope
 ) -> Iterator[str]:
-    """What there was nothing to compare with; `told` are the tiers that told anything."""
-    known = set(told)
+    """Yield what could not be compared; `reporting` are the tiers that reported anything."""
+    known = set(reporting)
     for tier in named_tiers:
         if tier not in known:
-            yield f"tier {tier!r} has told of nothing that it received"
+            yield f"tier {tier!r} has not reported anything"
     sums = list(sums)
     for topic in sorted(scope.topics - {total.topic for total in sums}):
-        yield f"topic {topic!r} has no messages in these windows that anybody has told of"
+        yield f"topic {topic!r} has no reported messages in these windows"
     for total in sums:
         if total.tier is None:
             yield (
-                f"{total.published} messages to topic {total.topic!r} are compared with nothing: "
-                "no tier has told of their windows"
+                f"{total.published} messages to topic {total.topic!r} are not compared: "
+                "no tier has reported their windows"
             )
     if not sums:
-        yield "nothing was published and nothing received: there is nothing to compare"
+        yield "nothing to compare: no messages were published or received"

@@ -1,0 +1,1 @@
+"""The pure part of the audit: decoded reports, their comparison, and its result."""

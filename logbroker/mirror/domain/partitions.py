@@ -1,0 +1,137 @@
+"""The state of partitions while they are copied: positions, pauses, age of uncopied records."""
+
+from collections import deque
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Final
+
+RETRY_S: Final = 1.0
+RETRY_MAX_S: Final = 30.0
+
+AGE_EXACTNESS: Final = 32
+"""A record's age is exact to this part of the oldest one's age, or to the interval of updates."""
+
+Place = tuple[str, int]
+"""A topic and the number of one of its partitions."""
+
+
+class PartitionProgress:
+    """Follows the records of a source partition until the destination acknowledges them.
+
+    `position` may be committed: everything below it is at the destination, was skipped, or is not
+    a record. It is None until the first offset is known.
+    """
+
+    __slots__ = ("_early", "_in_flight", "committed", "next_offset")
+
+    def __init__(self, start: int | None) -> None:
+        """`start` is the first offset to read; None for the earliest."""
+        self.next_offset = start
+        """The offset after the last record that was sent or skipped."""
+        self.committed = start
+        """The last stored position."""
+        self._in_flight: deque[int] = deque()
+        self._early: set[int] = set()
+
+    def record_sent(self, offset: int) -> None:
+        """Record that the record at `offset` is in flight."""
+        self._in_flight.append(offset)
+        self.next_offset = offset + 1
+
+    def skip_to(self, offset: int) -> None:
+        """Record that nothing below `offset` remains to be sent."""
+        self.next_offset = offset
+
+    def record_acknowledged(self, offset: int) -> None:
+        """Record that the destination has the record at `offset`.
+
+        The client promises to answer in order. An early answer waits for those before it, so that
+        no position is above a record in flight.
+        """
+        in_flight = self._in_flight
+        if in_flight[0] != offset:
+            self._early.add(offset)
+            return
+        in_flight.popleft()
+        while self._early and in_flight and in_flight[0] in self._early:
+            self._early.remove(in_flight.popleft())
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no record is in flight."""
+        return not self._in_flight
+
+    @property
+    def position(self) -> int | None:
+        """The first offset that the destination may not have."""
+        return self._in_flight[0] if self._in_flight else self.next_offset
+
+
+class PartitionBackoff:
+    """Pauses partitions whose record was rejected or cannot be read, while the others continue."""
+
+    def __init__(self) -> None:
+        self._until: dict[Place, tuple[float, float]] = {}
+
+    def pause(self, place: Place, now_s: float, *, has_moved: bool) -> float:
+        """Pause a partition; return for how long.
+
+        The time doubles with each failure, unless the partition has moved since the previous one.
+        """
+        _, last_s = self._until.get(place, (0.0, 0.0))
+        pause_s = RETRY_S if has_moved or not last_s else min(2 * last_s, RETRY_MAX_S)
+        self._until[place] = now_s + pause_s, pause_s
+        return pause_s
+
+    def is_paused(self, place: Place, now_s: float) -> bool:
+        """Whether a partition is not to be read yet."""
+        until_s, _ = self._until.get(place, (0.0, 0.0))
+        return now_s < until_s
+
+
+class UncopiedSince:
+    """How long the oldest uncopied record of a partition has been at the source.
+
+    A record is as old as the first update with a log end above it, whatever its own time. Updates
+    that are close together are merged, so their number grows with the logarithm of the time: some
+    hundreds in a month. No age is ever too low.
+    """
+
+    __slots__ = ("_ends", "since_s")
+
+    def __init__(self) -> None:
+        self.since_s: float | None = None
+        """When the oldest uncopied record was first seen; None without one."""
+        self._ends: list[tuple[float, int]] = []
+        """Times, and the log ends seen then or soon after; both grow."""
+
+    def update(self, now_s: float, position: int, end: int) -> None:
+        """Record that everything below `position` is copied, and that the source ends at `end`."""
+        ends = self._ends
+        if ends and end < ends[-1][1]:
+            # The topic was recreated, or lost records.
+            ends.clear()
+        while ends and ends[0][1] <= position:
+            del ends[0]
+        if end > position:
+            self._add_end(now_s, end)
+        self.since_s = ends[0][0] if ends else None
+
+    def _add_end(self, now_s: float, end: int) -> None:
+        ends = self._ends
+        if ends and now_s - ends[-1][0] < (now_s - ends[0][0]) / AGE_EXACTNESS:
+            ends[-1] = ends[-1][0], end
+        elif not ends or end > ends[-1][1]:
+            ends.append((now_s, end))
+
+
+def format_places(places: Iterable[Place]) -> str:
+    """Return partitions as short text, consecutive ones as ranges: `clicks-0..15,logs-0`."""
+    runs = groupby(enumerate(sorted(places)), key=lambda each: (each[1][0], each[1][1] - each[0]))
+    return ",".join(_format_run([place for _, place in run]) for _, run in runs)
+
+
+def _format_run(places: list[Place]) -> str:
+    topic, first = places[0]
+    last = places[-1][1]
+    return f"{topic}-{first}" if first == last else f"{topic}-{first}..{last}"

@@ -1,0 +1,265 @@
+"""The consumer that reads the source: start offsets, log ends, commits, and passing errors."""
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from threading import Event
+from typing import Any, Final
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+
+from logbroker.mirror.clients import CLIENT_LOG, error_callback
+from logbroker.mirror.domain.partitions import Place
+from logbroker.mirror.metrics import MirrorCounts
+from logbroker.mirror.sender import CopyFailed, PartitionCopy
+from logbroker.mirror.topic_changes import TopicIds
+
+_log: Final = logging.getLogger(__name__)
+
+RECORDS_MAX: Final = 500
+"""Records that one read takes from those that the client has fetched."""
+
+WAIT_S: Final = 0.02
+"""The longest time that a read blocks; acknowledgements are processed between two reads."""
+
+REQUEST_TIMEOUT_S: Final = 5.0
+LOG_END_TIMEOUT_S: Final = 0.5
+RETRY_S: Final = 1.0
+
+TOPIC_RECREATED: Final = "topic_recreated"
+"""The reason in `errors_total` for a topic that was deleted at the source and recreated."""
+
+RECORDS_LOST: Final = "records_lost"
+"""The reason in `errors_total` for a position that the source no longer has."""
+
+_LATEST: Final = -1
+"""The time in Kafka's ListOffsets that stands for the log end."""
+
+_PASSING: Final = frozenset(
+    (
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.UNKNOWN_TOPIC_ID,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001  the client's public names
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+        KafkaError._TRANSPORT,  # noqa: SLF001
+        KafkaError._TIMED_OUT,  # noqa: SLF001
+        KafkaError._RESOLVE,  # noqa: SLF001
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+    )
+)
+"""Errors after which the client continues without skipping a record."""
+
+OnRebalance = Callable[[Consumer, list[TopicPartition]], None]
+
+
+class SourceConsumer:
+    """The source's Kafka consumer; for one thread, which also runs the rebalance callbacks.
+
+    A committed position carries the id of its topic, and is ignored in a topic with another id.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        ids: TopicIds,
+        counts: MirrorCounts,
+        stopping: Event,
+    ) -> None:
+        self._ids = ids
+        self._counts = counts
+        self._stopping = stopping
+        self._record_error = error_callback("source", counts.record_error)
+        self._paused: frozenset[Place] = frozenset()
+        self.has_failed_commit = False
+        """Whether a commit failed since this was last reset."""
+        self._consumer = Consumer(
+            {**settings, "error_cb": self._record_error, "on_commit": self._record_commit},
+            logger=CLIENT_LOG,
+        )
+
+    def subscribe(
+        self,
+        topics: Sequence[str],
+        *,
+        on_assign: OnRebalance,
+        on_revoke: OnRebalance,
+        on_lost: OnRebalance,
+    ) -> None:
+        """Join the group; the callbacks run in `read` and `poll`."""
+        self._consumer.subscribe(
+            list(topics), on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lost
+        )
+
+    def read(self) -> list[Message]:
+        """Return the next records and events; blocks for up to `WAIT_S`."""
+        # `consume` waits for all it may return. So wait for one, then take what is available.
+        first = self._consumer.poll(WAIT_S)
+        if first is None:
+            return []
+        return [first, *self._consumer.consume(RECORDS_MAX - 1, 0)]
+
+    def poll(self) -> Message | None:
+        """Return the next record or event, if there is one; keeps the group membership."""
+        return self._consumer.poll(0)
+
+    def pause_only(self, places: Collection[Place]) -> None:
+        """Read no records of these partitions, and of all others."""
+        wanted = frozenset(places)
+        if wanted != self._paused:
+            self._consumer.pause(_partitions(wanted - self._paused))
+            self._consumer.resume(_partitions(self._paused - wanted))
+            self._paused = wanted
+
+    def forget(self, places: Collection[Place]) -> None:
+        """Forget that partitions are paused, because they were revoked."""
+        self._paused -= frozenset(places)
+
+    def handle_error(self, message: Message, copy: PartitionCopy | None) -> None:
+        """Handle a message that has an error instead of a record.
+
+        Raises:
+            CopyFailed: the partition cannot be read.
+        """
+        error = message.error()
+        assert error is not None
+        if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
+            offset = message.offset()
+            if copy is not None and offset is not None:
+                # Transaction markers may follow the last record.
+                copy.progress.skip_to(max(offset, copy.progress.next_offset or 0))
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
+            if copy is not None:
+                self._continue_at_earliest(copy)
+        elif error.code() in _PASSING:
+            self._record_error(error)
+        else:
+            where = "" if copy is None else f" at {copy.topic}-{copy.partition}"
+            raise CopyFailed(error.name(), f"source failed{where}: {error.str()}", copy)
+
+    def _continue_at_earliest(self, copy: PartitionCopy) -> None:
+        """Log what is lost if the source no longer has the position, and continue after it."""
+        place = TopicPartition(copy.topic, copy.partition)
+        low, end = self._consumer.get_watermark_offsets(place, timeout=REQUEST_TIMEOUT_S)
+        position = copy.progress.next_offset or 0
+        lost = max(0, low - position)
+        copy.counts.lost += lost
+        self._counts.record_error(RECORDS_LOST)
+        _log.error(
+            "position is not at the source topic=%s partition=%s position=%s earliest=%s end=%s "
+            "lost=%s",
+            *(copy.topic, copy.partition, position, low, end, lost),
+        )
+        copy.progress.skip_to(low)
+        # The client stopped reading it, and accepts no other position while it is assigned.
+        self._consumer.incremental_unassign([place])
+        self._consumer.incremental_assign([TopicPartition(copy.topic, copy.partition, low)])
+
+    def start_offsets(self, places: list[TopicPartition]) -> dict[Place, int | None]:
+        """Return the committed positions, None for the earliest offset; waits for the answer.
+
+        Empty if the mirror is stopped.
+        """
+        while not self._stopping.is_set():
+            try:
+                stored = (
+                    self._consumer.committed(places, timeout=REQUEST_TIMEOUT_S) if places else []
+                )
+                for place in stored:
+                    if place.error is not None:
+                        raise KafkaException(place.error)
+            except KafkaException as refusal:
+                self._record_error(refusal.args[0])
+                self._stopping.wait(RETRY_S)
+            else:
+                return {(each.topic, each.partition): self._start(each) for each in stored}
+        return {}
+
+    def _start(self, stored: TopicPartition) -> int | None:
+        topic_id = self._ids.id_of(stored.topic)
+        if stored.offset >= 0 and topic_id and stored.metadata and stored.metadata != topic_id:
+            self._counts.record_error(TOPIC_RECREATED)
+            _log.error(
+                "topic was recreated, starting at its earliest offset topic=%s partition=%s",
+                *(stored.topic, stored.partition),
+            )
+            return None
+        return stored.offset if stored.offset >= 0 else None
+
+    def assign(self, starts: Mapping[Place, int | None]) -> None:
+        """Add partitions to the assignment, from these offsets."""
+        places = [
+            TopicPartition(*place, OFFSET_BEGINNING if start is None else start)
+            for place, start in starts.items()
+        ]
+        self._consumer.incremental_assign(places)
+        # A partition that was paused when it was revoked may have returned.
+        self._consumer.resume(places)
+
+    def check_topic_ids(self) -> None:
+        """Check for topics that were recreated.
+
+        Raises:
+            CopyFailed: there is one.
+        """
+        topic = self._ids.find_recreated()
+        if topic is not None:
+            raise CopyFailed(TOPIC_RECREATED, f"topic {topic!r} was recreated at the source")
+
+    def log_ends(self, places: Iterable[Place]) -> dict[Place, int]:
+        """Return the log ends of partitions; negative if unknown."""
+        ends = {
+            place: self._consumer.get_watermark_offsets(TopicPartition(*place), cached=True)[1]
+            for place in places
+        }
+        if self._paused:
+            # The cached end of a paused partition does not move.
+            requested = [TopicPartition(*place, _LATEST) for place in self._paused]
+            with suppress(KafkaException):
+                found = self._consumer.offsets_for_times(requested, timeout=LOG_END_TIMEOUT_S)
+                for each in found:
+                    # If a broker is down, an invalid offset may be the only sign.
+                    if each.error is None and each.offset >= 0:
+                        ends[each.topic, each.partition] = each.offset
+        return ends
+
+    def commit(self, positions: Mapping[Place, int], *, is_last: bool = False) -> None:
+        """Commit positions with the ids of their topics; waits for the answer if `is_last`."""
+        offsets = [
+            TopicPartition(*place, position, self._ids.id_of(place[0]))
+            for place, position in positions.items()
+        ]
+        if not is_last:
+            self._consumer.commit(offsets=offsets)
+            return
+        try:
+            self._consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as refusal:
+            self._record_commit(refusal.args[0], [])
+
+    def _record_commit(self, error: KafkaError | None, _: list[TopicPartition]) -> None:
+        if error is not None:
+            self._counts.record_error(error.name())
+            _log.warning("commit failed reason=%s", error.str())
+            self.has_failed_commit = True
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._consumer.close()
+
+
+def _partitions(places: Iterable[Place]) -> list[TopicPartition]:
+    return [TopicPartition(*place) for place in places]
