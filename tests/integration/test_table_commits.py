@@ -7,7 +7,7 @@ import pytest
 from spark_jobs.tables import Table, open_table
 from tests.support.processes.waiting import until
 from tests.support.spark.table_runs import paths, stored_paths
-from tests.support.spark.table_writers import Member, check_claims, check_content
+from tests.support.spark.table_writers import TableWriter, check_claims, check_content
 
 pytestmark = pytest.mark.long
 
@@ -15,48 +15,46 @@ ROLES = ("load", "load", "compact", "collect")
 KINDS = {"load", "compact"}
 
 
-def kill_often(table: Table, claims: Path, chance: random.Random, kills: int) -> None:
-    """Let a crew write a table, and kill one of them at a time, somewhere in what it does.
+def kill_often(table: Table, claims: Path, randomness: random.Random, kills: int) -> None:
+    """Let several processes write a table, and kill one at a time at random points.
 
     At the end, those who are left go on until there are commits of every kind: on a busy machine
     the one that compacts may have been killed each time before it had any.
     """
     claims.mkdir()
-    crew = [Member(role, table.store.uri, claims, chance) for role in ROLES]
+    writers = [TableWriter(role, table.store.uri, claims, randomness) for role in ROLES]
     try:
         for _ in range(kills):
-            for member in crew:
+            for member in writers:
                 member.start()
-            wanted = table.head().version + chance.randint(1, 3)
+            wanted = table.head().version + randomness.randint(1, 3)
 
             def is_reached(wanted: int = wanted) -> bool:
                 return table.head().version >= wanted
 
             until(is_reached, f"version {wanted}")
-            chance.choice(crew).kill()
+            randomness.choice(writers).kill()
             head = table.head()
             assert head.records == head.position["end"]
-        until(lambda: has_every_kind(table, crew), "commits of every kind")
+        until(lambda: has_every_kind(table, writers), "commits of every kind")
     finally:
-        for member in crew:
+        for member in writers:
             member.kill()
 
 
-def has_every_kind(table: Table, crew: Sequence[Member]) -> bool:
-    for member in crew:
+def has_every_kind(table: Table, writers: Sequence[TableWriter]) -> bool:
+    for member in writers:
         member.start()
     return {commit.kind for commit in table.commits()} >= KINDS
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_whoever_is_killed_the_table_has_exactly_what_its_position_says(
-    tmp_path: Path, seed: int
-) -> None:
+def test_a_table_matches_its_position_despite_kills(tmp_path: Path, seed: int) -> None:
     table, claims = open_table(str(tmp_path / "table")), tmp_path / "claims"
     kill_often(table, claims, random.Random(seed), kills=20)
     check_content(table, table.head())
     check_claims(table, claims)
-    # What the dead left goes, and nothing else.
+    # Only files of dead runs are deleted.
     table.delete_orphans(0.0, keep_s=0.0)
     assert stored_paths(table) == paths(table.head())
     check_content(table, table.head())

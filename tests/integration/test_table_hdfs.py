@@ -15,8 +15,8 @@ from spark_jobs.storage.hdfs import HdfsStore
 from spark_jobs.tables import open_table
 from tests.support.processes.waiting import until
 from tests.support.spark.hdfs_server import TEST_TIMEOUT_S, HdfsServer
-from tests.support.spark.table_runs import compact, load, paths, stored_paths, wrote
-from tests.support.spark.table_writers import Member, check_claims, check_content
+from tests.support.spark.table_runs import compact, load, paths, stored_paths, write_run_file
+from tests.support.spark.table_writers import TableWriter, check_claims, check_content
 
 pytestmark = [
     pytest.mark.timeout(TEST_TIMEOUT_S),
@@ -38,7 +38,7 @@ def store(server: HdfsServer, request: pytest.FixtureRequest) -> TableStore:
 
 
 class _LossyClient(Client):
-    """A client whose renames are done, and whose answers are lost."""
+    """A client whose renames succeed, and whose responses are lost."""
 
     def __init__(self, uri: str, error: Exception) -> None:
         super().__init__(uri)
@@ -49,7 +49,7 @@ class _LossyClient(Client):
         raise self._error
 
 
-def test_a_store_on_hdfs_keeps_the_same_promises(store: TableStore) -> None:
+def test_a_store_on_hdfs_meets_the_interface(store: TableStore) -> None:
     assert store.create_if_absent("_commits/0/1.json", DATA)
     assert not store.create_if_absent("_commits/0/1.json", b"other")
     assert store.read("_commits/0/1.json") == DATA
@@ -77,7 +77,7 @@ def test_a_store_on_hdfs_keeps_the_same_promises(store: TableStore) -> None:
         store.read("data/a")
 
 
-def test_a_file_whose_writer_fails_is_gone(store: TableStore) -> None:
+def test_a_file_whose_writer_fails_is_deleted(store: TableStore) -> None:
     with pytest.raises(TypeError), store.create("data/a") as stream:
         stream.write("text")  # type: ignore[call-overload]
     assert list(store.list("data")) == []
@@ -93,7 +93,7 @@ def test_parquet_is_written_and_read_back(store: TableStore) -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("connection lost"), FileNotFoundError("source")])
-def test_whose_request_was_done_and_answered_by_an_error_has_created(
+def test_a_file_is_created_although_the_response_is_lost(
     server: HdfsServer, error: Exception
 ) -> None:
     store = HdfsStore(_LossyClient(server.uri, error), server.uri, f"/{type(error).__name__}")
@@ -102,7 +102,7 @@ def test_whose_request_was_done_and_answered_by_an_error_has_created(
     assert [file.path for file in store.list("_commits")] == ["_commits/1"]
 
 
-def test_whose_request_was_not_done_is_told(server: HdfsServer, store: TableStore) -> None:
+def test_a_failed_request_is_an_error(server: HdfsServer, store: TableStore) -> None:
     class Refusing(Client):
         def rename(self, src: str, dst: str, overwrite: bool = False) -> None:
             raise RuntimeError("safe mode")
@@ -113,7 +113,7 @@ def test_whose_request_was_not_done_is_told(server: HdfsServer, store: TableStor
     assert list(refusing.list("_commits")) == []
 
 
-def test_a_table_is_loaded_compacted_and_collected(server: HdfsServer) -> None:
+def test_a_table_is_loaded_compacted_and_cleaned(server: HdfsServer) -> None:
     table = open_table(f"{server.uri}/lake/table")
     base = table.head()
     load(table, 3, base)
@@ -121,10 +121,10 @@ def test_a_table_is_loaded_compacted_and_collected(server: HdfsServer) -> None:
         load(table, 6, base)
     load(table, 6)
     compact(table, paths(table.head()), may_rebase=lambda _head: True)
-    wrote(table, table.new_run("load"), "dead")
+    write_run_file(table, table.new_run("load"), "dead")
     head = open_table(table.store.uri).head()
     assert (head.version, head.position, head.records) == (3, {"end": 6}, 6)
-    # The loser's file, the dead run's, and the two that were compacted.
+    # The files of the rejected and the dead run, and the two compacted ones.
     assert table.delete_orphans(0.0, keep_s=0.0).files == 4
     assert stored_paths(table) == paths(table.head()) == paths(head)
 
@@ -132,29 +132,32 @@ def test_a_table_is_loaded_compacted_and_collected(server: HdfsServer) -> None:
 def test_of_many_processes_exactly_one_commits_each_version(
     server: HdfsServer, tmp_path: Path
 ) -> None:
-    table, claims = open_table(f"{server.uri}/crew/table"), tmp_path / "claims"
+    table, claims = open_table(f"{server.uri}/writers/table"), tmp_path / "claims"
     claims.mkdir()
-    chance = random.Random(3)
-    crew = [Member(role, table.store.uri, claims, chance) for role in ("load", "load", "compact")]
+    randomness = random.Random(3)
+    writers = [
+        TableWriter(role, table.store.uri, claims, randomness)
+        for role in ("load", "load", "compact")
+    ]
     try:
         for _ in range(6):
-            for member in crew:
+            for member in writers:
                 member.start()
-            wanted = table.head().version + chance.randint(1, 3)
+            wanted = table.head().version + randomness.randint(1, 3)
 
             def is_reached(wanted: int = wanted) -> bool:
                 return table.head().version >= wanted
 
             until(is_reached, f"version {wanted}")
-            chance.choice(crew).kill()
+            randomness.choice(writers).kill()
     finally:
-        for member in crew:
+        for member in writers:
             member.kill()
     check_content(table, table.head())
     check_claims(table, claims)
 
 
-def test_what_was_committed_survives_the_servers(server: HdfsServer) -> None:
+def test_commits_survive_a_restart_of_the_servers(server: HdfsServer) -> None:
     table = open_table(f"{server.uri}/lake/surviving")
     load(table, 3)
     server.kill()
@@ -166,7 +169,7 @@ def test_what_was_committed_survives_the_servers(server: HdfsServer) -> None:
     assert table.head().position == {"end": 6}
 
 
-def test_servers_that_do_not_answer_are_named(
+def test_an_unreachable_server_is_in_the_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attempts = "<name>dfs.client.failover.max.attempts</name><value>1</value>"

@@ -1,8 +1,8 @@
 """Counts the events that arrived too late for their windows. Pure.
 
-Spark drops events behind the watermark, and counts only what it drops after adding up a batch. So
-the ledger compares both ends: the events seen of each window, and its count when it was closed.
-Events that were seen but not counted were late.
+Spark drops events behind the watermark, but its metric counts aggregated rows and not events. So
+the ledger compares the events seen of each window with its count when it was closed. Events that
+were seen but not counted were late.
 
 Windows close in the order of their ends. When one is written, all that begin earlier are closed,
 including those without a row.

@@ -1,4 +1,4 @@
-"""A table that `load` keeps, decoded by a real registry's schemas and audited: nothing unseen."""
+"""Decode and audit of a loaded table, with a real schema registry."""
 
 import json
 from collections import Counter
@@ -63,12 +63,12 @@ NOON_MS = round(datetime.combine(YESTERDAY, time(12), UTC).timestamp() * 1_000)
 
 
 def of_yesterday(values: Iterable[bytes]) -> list[NewMessage]:
-    """Messages of one minute, also when the test runs over midnight."""
+    """Messages of one minute of yesterday, also if the test runs over midnight."""
     return [NewMessage(value, timestamp_ms=NOON_MS) for value in values]
 
 
 class Night:
-    """One topic's tables, and the jobs of a night over them."""
+    """The tables of one topic, and the nightly jobs for them."""
 
     def __init__(self, spark: SparkSession, servers: str, folder: Path, registry_url: str) -> None:
         self.tables = {
@@ -105,7 +105,7 @@ class Night:
         return sorted(row.reason for row in rows.collect())
 
 
-def test_a_night_decodes_what_is_new_and_finds_what_was_lost(
+def test_new_records_are_decoded_and_lost_ones_found(
     spark: SparkSession, broker: EmbeddedBroker, registry: RegistryProcess, tmp_path: Path
 ) -> None:
     servers = broker.bootstrap_servers
@@ -120,7 +120,7 @@ def test_a_night_decodes_what_is_new_and_finds_what_was_lost(
 
     with AuditedProducer(servers, server="web-1") as producer:
         producer.send("events", of_yesterday([*old, b'{"user": "json"}'])).result()
-    # Four are lost before they are loaded.
+    # Four are deleted before they are loaded.
     deleted = admin.delete_records([TopicPartition("events", 0, 4)])
     for done in deleted.values():
         done.result()
@@ -131,7 +131,7 @@ def test_a_night_decodes_what_is_new_and_finds_what_was_lost(
         producer.send("events", of_yesterday([*new, *bad, *new])).result()
     night.load()
 
-    # Without its registry a run fails, and leaves the tables as they were.
+    # Without the registry a run fails and changes no table.
     url, night._registry_url = night._registry_url, "http://127.0.0.1:9"
     with pytest.raises(SourceFailed, match="cannot be looked up"):
         night.decode()
@@ -149,7 +149,7 @@ def test_a_night_decodes_what_is_new_and_finds_what_was_lost(
         "schema 999",
     ]
 
-    # A quarantine that was committed by a run which died right after has nothing twice.
+    # A run that died after the quarantine's commit causes no duplicates there.
     decoded_table = tmp_path / "again"
     night.tables["decoded"] = str(decoded_table)
     assert night.decode() == DecodeReport(records=27, quarantined=0, schemas=3, version=1)
@@ -164,6 +164,6 @@ def test_a_night_decodes_what_is_new_and_finds_what_was_lost(
     assert (found.missing, found.is_whole) == (4, True)
     assert [each["missing"] for each in found.worst] == [4]
     assert open_table(night.tables["audited"]).head().version == 1
-    # Nobody knows yet what will be told of a day to come.
+    # The reports of a future day are unknown.
     later = audit.audit_day(spark, YESTERDAY + timedelta(days=2))
     assert (later.totals, later.missing, later.is_whole) == ([], 0, False)

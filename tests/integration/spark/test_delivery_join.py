@@ -1,4 +1,4 @@
-"""Owed events joined with their outcomes from a real log; all rows are worked out by hand."""
+"""The join of deliveries with their outcomes on a real log; expected rows are computed by hand."""
 
 import json
 import time
@@ -44,7 +44,7 @@ class Owed(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What became of the event at an offset."""
+    """The outcome of the delivery at an offset."""
 
     offset: int
     settled_s: float
@@ -64,7 +64,7 @@ class Told(NamedTuple):
             "reason": None,
             "time": settled.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         }
-        # Its timestamp is the event's, of which nothing is asked here.
+        # Its timestamp is the event time, which is irrelevant here.
         producer.produce(
             "delivery_outcomes",
             json.dumps(members).encode(),
@@ -73,7 +73,7 @@ class Told(NamedTuple):
 
 
 class Garbage(NamedTuple):
-    """A record that nobody can read."""
+    """An unreadable record."""
 
     topic: str
 
@@ -89,36 +89,36 @@ FIRST: Sequence[Owed | Told | Garbage] = [
     Owed(0, "evt_0"),
     Owed(10, "evt_1"),
     Owed(20, "evt_2"),
-    # Its producer named no data centre.
+    # Without the header origin.
     Owed(30, "evt_3", origin=""),
-    # Brought by a mirror: its outcome names a place in another log, where evt_1 is here.
+    # Mirrored: the position in its outcome is of another log, and evt_1's here.
     Owed(40, "evt_4", origin="west"),
     Told(1, 99, "failed", origin="west"),
     Told(0, 1.25),
-    # Twice, after a crash with another outcome: the first one counts.
+    # Two outcomes after a crash: the first one counts.
     Told(2, 22, "failed", 503),
     Told(2, 23),
     Garbage("delivery_log"),
     Garbage("delivery_outcomes"),
 ]
 SECOND: Sequence[Owed | Told | Garbage] = [
-    # Later than fifteen minutes after the event's time: not in time.
+    # More than fifteen minutes after the event time: not in time.
     Told(1, 911),
-    # In time, to the millisecond.
+    # In time by a millisecond.
     Told(3, 930, "left", None),
-    # The second outcome comes once more, long after.
+    # The second outcome is repeated much later.
     Told(2, 24),
-    # All that is of before 4,800 s is done with: no outcome of it can come any more.
+    # Everything before 4,800 s is behind the watermark.
     Owed(6_000, "evt_6"),
     Told(6, 6_000.5),
 ]
 THIRD: Sequence[Owed | Told | Garbage] = [
     Owed(12_000, "evt_7"),
     Told(7, 12_001),
-    # The watermark has passed its time, and not that of its outcome.
+    # Behind the watermark, unlike its outcome.
     Owed(4_700, "evt_8"),
     Told(8, 4_950),
-    # And this one has not.
+    # Not behind the watermark.
     Owed(4_900, "evt_9"),
     Told(9, 4_901),
 ]
@@ -139,7 +139,7 @@ LAST = LATER | {
 
 
 class Scene:
-    """A log, and the table of what is joined."""
+    """A log, and the table of the join."""
 
     def __init__(self, spark: SparkSession, broker: BrokerProcess, folder: Path) -> None:
         self._spark = spark
@@ -156,7 +156,7 @@ class Scene:
         assert producer.flush(DEADLINE_S) == 0
 
     def join(self) -> None:
-        """Join what is there."""
+        """Join the available records."""
         self.told.clear()
         table, quarantine = (str(self._folder / name) for name in ("table", "quarantine"))
         run = StreamRun(str(self._folder / "checkpoint"), None)
@@ -164,7 +164,7 @@ class Scene:
         join.run_query(self._spark, self.told.append)
 
     def rows(self) -> dict[int, tuple[Any, ...]]:
-        """By offset: id, outcome, status and delay; every event is there once."""
+        """By offset: id, outcome, status and delay; asserts that events are unique."""
         rows = read_table(self._spark, str(self._folder / "table"), DELIVERY_JOIN).collect()
         found = {row.offset: (row.eventId, row.outcome, row.status, row.delayMs) for row in rows}
         assert len(found) == len(rows)
@@ -174,13 +174,13 @@ class Scene:
         return found
 
     def quarantine(self) -> list[str]:
-        """The topics of what could not be read."""
+        """The topics of unreadable records."""
         rows = read_table(self._spark, str(self._folder / "quarantine"), QUARANTINE).collect()
         assert {bytes(row.value) for row in rows} == {b"garbage"}
         return sorted(row.topic for row in rows)
 
     def forget_last_batch(self) -> None:
-        """As if the driver had died before Spark noted that its last micro-batch was done."""
+        """As if the driver had died before Spark recorded its last micro-batch as complete."""
         done = list((self._folder / "checkpoint/commits").iterdir())
         last = max(int(path.name) for path in done if path.name.isdigit())
         for path in done:
@@ -188,7 +188,7 @@ class Scene:
                 path.unlink()
 
 
-def test_each_owed_event_that_came_in_time_has_one_row_with_its_outcome_or_without(
+def test_each_delivery_in_time_has_one_row(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
     scene = Scene(spark, broker, tmp_path)
@@ -203,7 +203,7 @@ def test_each_owed_event_that_came_in_time_has_one_row_with_its_outcome_or_witho
     assert sum(each.unsettled for each in scene.told) == 1
     assert sum(each.settled for each in scene.told) == 2
 
-    # What the table has is not added a second time, and what comes then is.
+    # Rows of the table are not added again, new ones are.
     scene.forget_last_batch()
     scene.publish(THIRD)
     scene.join()

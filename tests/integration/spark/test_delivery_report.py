@@ -1,4 +1,4 @@
-"""What became of a day's events, by webhook and hour; all numbers are worked out by hand."""
+"""The report of a day's deliveries; expected numbers are computed by hand."""
 
 import json
 from datetime import date, datetime, timedelta
@@ -38,7 +38,7 @@ def told(
     origin: str = HERE,
     digest: int | None = None,
 ) -> LoadedRecord:
-    """What became of the event at `place` in the log of `origin`, whose own time is `time`."""
+    """The outcome of the delivery at `place` in the log of `origin`, with event time `time`."""
     settled: datetime = at(time) + timedelta(milliseconds=delay_ms)
     members = {
         "partition": 0,
@@ -65,7 +65,7 @@ def replayed(
     time: str = "2026-11-21T12:00:00",
     **hours: tuple[int, int, int],
 ) -> LoadedRecord:
-    """What a replay did; an hour is `d21T08`, and its counts are delivered, duplicates, failed."""
+    """A replay outcome; an hour is `d21T08`, with counts delivered, duplicates, failed."""
     names = ("delivered", "duplicates", "failed")
     members = {
         "replayId": replay,
@@ -85,24 +85,24 @@ LOADED = [
     # Delivered after 1 s.
     owed(0, "wh_a", "evt_1", "2026-11-21T08:00:00"),
     told(0, 0, "delivered", "2026-11-21T08:00:00", 1_000),
-    # Given up, and after a crash delivered after all. Published twice: the first copy counts.
+    # Failed, and delivered after a crash. Published twice: the first copy counts.
     owed(1, "wh_a", "evt_2", "2026-11-21T08:10:00"),
     owed(2, "wh_a", "evt_2", "2026-11-21T08:10:00"),
     told(1, 1, "failed", "2026-11-21T08:10:00", 2_000),
     told(2, 1, "delivered", "2026-11-21T08:10:00", 3_000),
     told(3, 2, "delivered", "2026-11-21T08:10:00", 5_000),
-    # The last outcome of a place counts.
+    # The last outcome of a position counts.
     owed(3, "wh_a", "evt_3", "2026-11-21T08:20:00"),
     told(4, 3, "delivered", "2026-11-21T08:20:00", 9_000),
     told(5, 3, "failed", "2026-11-21T08:20:00", 9_500),
-    # Nothing is known of it yet.
+    # Without an outcome.
     owed(4, "wh_a", "evt_4", "2026-11-21T08:30:00"),
-    # Its producer named no data centre: it was made here.
+    # Without the header origin: published here.
     owed(5, "wh_a", "evt_5", "2026-11-21T08:40:00", origin=""),
     told(6, 5, "disabled", "2026-11-21T08:40:00"),
     owed(6, "wh_a", "evt_6", "2026-11-21T09:00:00"),
     told(7, 6, "left", "2026-11-21T09:00:00"),
-    # Brought by a mirror, twice; known by its digest, not by its place, which is evt_3's here.
+    # Mirrored twice; matched by its digest, not by its position, which is evt_3's here.
     owed(7, "wh_b", "evt_7", "2026-11-21T08:00:00", origin=ELSEWHERE),
     owed(8, "wh_b", "evt_7", "2026-11-21T08:00:00", origin=ELSEWHERE),
     told(
@@ -110,24 +110,24 @@ LOADED = [
         origin=ELSEWHERE,
         digest=event_digest("evt_7", b"{}"),
     ),
-    # The other data centre's version wrote no digests.
+    # The other data centre has an old version without digests.
     owed(9, "wh_b", "evt_8", "2026-11-21T08:01:00", origin=ELSEWHERE),
     told(9, 4, "delivered", "2026-11-21T08:01:00", 8_000, origin=ELSEWHERE),
-    # The last of the day, settled on the next one; and the first of that.
+    # The last of the day, with its outcome on the next day; and the first of the next day.
     owed(10, "wh_b", "evt_9", "2026-11-21T23:59:59.999"),
     told(10, 10, "delivered", "2026-11-21T23:59:59.999", 20),
     owed(11, "wh_b", "evt_10", "2026-11-22T00:00:00"),
     # The same id with another body is another event.
     owed(12, "wh_a", "evt_1", "2026-11-21T08:05:00", body=b'{"n": 2}'),
     told(11, 12, "delivered", "2026-11-21T08:05:00", 2_000),
-    # Of one stretch the highest epoch counts, and what a replay did on later days as well.
+    # Of one start the highest epoch counts; replays on later days count, too.
     replayed(0, "rpl_1", "wh_a", 0, 1, d21T08=(1, 0, 0)),
     replayed(1, "rpl_1", "wh_a", 0, 2, d21T08=(7, 7, 7)),
     replayed(2, "rpl_1", "wh_a", 0, 2, d21T08=(2, 1, 1), d21T09=(1, 0, 0)),
     replayed(3, "rpl_1", "wh_a", 0, 1, d21T08=(50, 0, 0)),
     replayed(4, "rpl_1", "wh_a", 5, 2, d21T08=(1, 0, 0)),
     replayed(5, "rpl_2", "wh_c", 0, 1, "2026-11-23T01:00:00", d20T10=(9, 0, 0), d21T10=(4, 0, 0)),
-    # Three that cannot be read; the last one is of another day's report.
+    # Three unreadable records; the last one is in another day's report.
     LoadedRecord("delivery_log", 13, at("2026-11-21T08:50:00"), None, b"{}"),
     LoadedRecord("delivery_outcomes", 12, at("2026-11-21T08:51:00"), b"wh_a", b"garbage"),
     LoadedRecord("replay_outcomes", 6, at("2026-11-23T02:00:00"), b"wh_a", None),
@@ -153,7 +153,7 @@ def hours(spark: SparkSession, folder: Path, day: date) -> dict[tuple[str, int],
     return {(row.webhookId, row.hour): tuple(row)[3:] for row in rows if row.date == day}
 
 
-def test_a_day_is_told_by_webhook_and_hour_and_again_when_more_is_loaded(
+def test_a_day_is_reported_and_replaced_when_more_is_loaded(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     with pytest.raises(InvalidOption, match="is empty"):

@@ -1,4 +1,4 @@
-"""The audit of a load, in Spark, with numbers that can be worked by hand."""
+"""The audit comparison in Spark, with numbers computed by hand."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
@@ -44,7 +44,7 @@ def marked(
 
 
 def told(spark: SparkSession, *events: tuple[PublishedReport, int, str | None]) -> DataFrame:
-    """Loaded monitoring events, each with when it was told and the data centre it came from."""
+    """Loaded audit reports, each with its time and data centre."""
     rows = [
         record(
             "audit",
@@ -71,10 +71,10 @@ def test_each_window_is_compared_message_by_message(spark: SparkSession) -> None
     records = marked(
         spark,
         {
-            # Four are lost, and three came twice: the counts alone differ by one.
+            # Four are lost and three duplicated: the counts differ only by one.
             ("a/1", WINDOW_MS): [*(n for n in range(MANY) if n not in lost), 5, 6, 7],
             ("a/1", later_ms): range(3),
-            # Its producer died before it could tell of all.
+            # Its producer died before it could report all.
             ("dead/1", WINDOW_MS): range(4),
             ("young/1", WINDOW_MS): range(2),
             # Out of scope.
@@ -90,7 +90,7 @@ def test_each_window_is_compared_message_by_message(spark: SparkSession) -> None
         (published("a/1", range(3), window_ms=later_ms), early_ms, None),
         (published("dead/1", range(3)), early_ms, None),
         (published("young/1", range(3)), LOADED_MS - 1_000, None),
-        # Brought by a mirror that does not bring the records.
+        # Copied by a mirror that does not copy the records.
         (published("far/1", range(8)), early_ms, "west"),
         (published("a/1", range(8), topic="other"), early_ms, None),
     )
@@ -108,7 +108,7 @@ def test_each_window_is_compared_message_by_message(spark: SparkSession) -> None
     assert {row["topic"] for row in found} == {"events"}
 
 
-def test_messages_of_another_data_centre_are_expected_once_some_were_loaded(
+def test_mirrored_messages_are_expected_once_some_are_loaded(
     spark: SparkSession,
 ) -> None:
     records = marked(spark, {("far/1", WINDOW_MS): [0]})
@@ -119,5 +119,5 @@ def test_messages_of_another_data_centre_are_expected_once_some_were_loaded(
     )
     found = {row["producer"]: row for row in compare(records, events, SCOPE).collect()}
     assert (found["far/1"]["missing"], found["far/1"]["status"]) == (1, "missing")
-    # Its own data centre's are expected from the first on.
+    # Local messages are always expected.
     assert (found["near/1"]["missing"], found["near/1"]["loaded"]) == (5, 0)

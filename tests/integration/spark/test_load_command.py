@@ -1,4 +1,4 @@
-"""`rewind-jobs load` and `compact` as far as they need no Spark: refusals, and nothing to do."""
+"""`rewind-jobs load` and `compact` without Spark: errors, and runs with nothing to do."""
 
 import json
 import os
@@ -27,11 +27,11 @@ def scene(broker: EmbeddedBroker, tmp_path: Path) -> LoadScene:
 
 def run(scene: LoadScene, *arguments: str) -> Result:
     place = ("--bootstrap-servers", scene.bootstrap_servers, "--table", str(scene.table_folder))
-    # This master is never asked for anything.
+    # This master is never contacted.
     return CliRunner().invoke(main, ["load", *place, "--master", "local[1]", *arguments])
 
 
-def test_nothing_new_is_told_and_ends_well(scene: LoadScene) -> None:
+def test_no_new_records_exit_with_0(scene: LoadScene) -> None:
     scene.publish(30)
     first = run(scene, "--topics", "orders", "--starting-offsets", "latest")
     assert first.exit_code == 0
@@ -49,7 +49,7 @@ def test_nothing_new_is_told_and_ends_well(scene: LoadScene) -> None:
     assert {int(each) for each in commit.position["topics"]["orders"]["offsets"]} == {0, 1}
 
 
-def test_operators_see_how_runs_ended(scene: LoadScene) -> None:
+def test_runs_are_listed_by_the_service(scene: LoadScene) -> None:
     settings = Settings(data_dir=scene.folder, bootstrap_servers=scene.bootstrap_servers)
     key = scene.folder / "operator.key"
     with ApiProcess(settings, scene.folder) as api:
@@ -79,7 +79,7 @@ def test_operators_see_how_runs_ended(scene: LoadScene) -> None:
     assert first["startedAt"] <= first["finishedAt"] <= second["startedAt"]
 
 
-def test_loss_is_refused_with_the_ways_on(scene: LoadScene) -> None:
+def test_loss_is_an_error_with_advice(scene: LoadScene) -> None:
     run(scene, "--topics", "orders", "--starting-offsets", "latest")
     scene.publish(30, partition=1)
     scene.delete_records("orders", 1, 20)
@@ -91,7 +91,7 @@ def test_loss_is_refused_with_the_ways_on(scene: LoadScene) -> None:
     assert scene.table.head().version == 1
 
 
-def test_a_topic_that_is_gone_is_passed_over_once_that_was_allowed(scene: LoadScene) -> None:
+def test_a_deleted_topic_is_skipped_once_allowed(scene: LoadScene) -> None:
     scene.make_topic("order-notes", 1)
     pattern = ("--subscribe-pattern", "^order")
     run(scene, *pattern, "--starting-offsets", "latest")
@@ -105,7 +105,7 @@ def test_a_topic_that_is_gone_is_passed_over_once_that_was_allowed(scene: LoadSc
     later = run(scene, *pattern)
     assert (later.exit_code, later.stdout.partition(":")[0]) == (0, "nothing new")
 
-    # One of its name is no other one of the pattern: the table has records of the old one.
+    # A topic of the same name matches the pattern, but the table has records of the old one.
     scene.make_topic("order-notes", 1)
     scene.publish(3, "order-notes")
     refused = run(scene, *pattern)
@@ -125,20 +125,20 @@ def test_a_topic_that_is_gone_is_passed_over_once_that_was_allowed(scene: LoadSc
         (("--topics", "orders", "--max-records-per-partition", "0"), "0 is not in the range"),
     ],
 )
-def test_misuse_is_told_in_a_line(scene: LoadScene, arguments: tuple[str, ...], told: str) -> None:
+def test_usage_errors_are_one_line(scene: LoadScene, arguments: tuple[str, ...], told: str) -> None:
     result = run(scene, *arguments)
     assert (result.exit_code, result.stdout) == (EXIT_USAGE, "")
     assert told in result.stderr
     assert not scene.table_folder.exists()
 
 
-def test_a_store_that_cannot_commit_is_refused_by_name(scene: LoadScene) -> None:
+def test_an_unsupported_store_is_rejected(scene: LoadScene) -> None:
     result = run(scene, "--topics", "orders", "--table", "s3a://lake/orders")
     assert result.exit_code == EXIT_FAILURE
     assert "s3a://lake/orders: s3a:// is not supported" in result.stderr
 
 
-def test_a_folder_that_cannot_be_written_is_found_before_spark_starts(scene: LoadScene) -> None:
+def test_an_unwritable_folder_is_detected_before_spark_starts(scene: LoadScene) -> None:
     scene.publish(1)
     (scene.folder / "file").touch()
     result = run(scene, "--topics", "orders", "--table", str(scene.folder / "file/table"))
@@ -148,7 +148,7 @@ def test_a_folder_that_cannot_be_written_is_found_before_spark_starts(scene: Loa
     assert line.endswith(": Not a directory")
 
 
-def test_a_line_that_lost_its_name_is_not_shown(scene: LoadScene) -> None:
+def test_a_malformed_property_line_is_not_printed(scene: LoadScene) -> None:
     config = scene.folder / "client.properties"
     config.write_text("# ours\nclient.id = nightly\nopen-sesame\n")
     result = run(scene, "--topics", "orders", "--client-config", str(config))
@@ -159,7 +159,7 @@ def test_a_line_that_lost_its_name_is_not_shown(scene: LoadScene) -> None:
     assert run(scene, "--topics", "orders", "--client-config", str(config)).exit_code == 0
 
 
-def test_a_table_of_another_job_is_not_loaded_into(scene: LoadScene) -> None:
+def test_the_table_of_another_job_is_rejected(scene: LoadScene) -> None:
     table = scene.table
     run_of_another = table.new_run("audit")
     position = {"source": {"uri": "/t", "version": 3}}
@@ -169,7 +169,7 @@ def test_a_table_of_another_job_is_not_loaded_into(scene: LoadScene) -> None:
     assert "does not have the position of a load" in result.stderr
 
 
-def test_a_table_without_small_files_is_left_as_it_is(scene: LoadScene) -> None:
+def test_a_table_without_small_files_is_unchanged(scene: LoadScene) -> None:
     run(scene, "--topics", "orders", "--starting-offsets", "latest")
     arguments = ["compact", "--table", str(scene.table_folder), "--master", "local[1]"]
     result = CliRunner().invoke(main, arguments)
@@ -179,7 +179,7 @@ def test_a_table_without_small_files_is_left_as_it_is(scene: LoadScene) -> None:
     assert (told["version"], told["merged"], told["collected"]["files"]) == (None, 0, 0)
 
 
-def test_without_a_master_nothing_is_begun(tmp_path: Path) -> None:
+def test_a_master_is_required(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "spark_jobs", "load", "--bootstrap-servers", "127.0.0.1:1"]
     result = subprocess.run(
         [*command, "--topics", "orders", "--table", str(tmp_path / "table")],
@@ -192,7 +192,7 @@ def test_without_a_master_nothing_is_begun(tmp_path: Path) -> None:
     assert result.stderr.startswith("rewind-jobs: master is not set; allowed are Spark's")
 
 
-def test_without_java_the_last_line_says_what_is_missing(tmp_path: Path) -> None:
+def test_missing_java_is_reported(tmp_path: Path) -> None:
     tables = ["--table", str(tmp_path / "table"), "--report-table", str(tmp_path / "report")]
     result = subprocess.run(
         [sys.executable, "-m", "spark_jobs", "audit", *tables, "--master", "local[1]"],

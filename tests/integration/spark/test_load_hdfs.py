@@ -1,4 +1,4 @@
-"""The load into a table on a real HDFS: executors write there, and Spark reads it."""
+"""Loads into a table on a real HDFS."""
 
 from pathlib import Path
 
@@ -49,4 +49,4 @@ def test_a_table_on_hdfs_is_loaded_merged_and_read(
             )
             for row in rows.collect()
         }
-    assert found == set(scene.in_log())
+    assert found == set(scene.log_records())

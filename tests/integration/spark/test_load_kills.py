@@ -1,4 +1,4 @@
-"""Loads that are killed wherever it is, while records go on coming in."""
+"""Loads that are killed at any point while records are published."""
 
 import json
 import random
@@ -49,14 +49,14 @@ def launched_until_it_writes(scene: LoadScene, job: JobProcess) -> None:
 
 
 def kill_before_commit(scene: LoadScene, name: str) -> None:
-    """All data are there, and the manifest is written, but not linked under its name."""
+    """Kill after all files and the manifest are written, before the manifest is linked."""
     version = scene.table.head().version
     end_at(scene, name, "before-link")
     assert scene.table.head().version == version
 
 
 def kill_after_commit(scene: LoadScene, name: str) -> None:
-    """The commit is there, and nobody was told of it."""
+    """Kill after the commit, before it is reported."""
     version = scene.table.head().version
     end_at(scene, name, "after-link")
     assert scene.table.head().version == version + 1
@@ -72,13 +72,13 @@ def end_at(scene: LoadScene, name: str, moment: str) -> None:
     assert scene.data_files() - before
 
 
-def test_a_load_after_one_that_was_killed_at_its_commit_ends_with_the_log(
+def test_a_load_continues_after_one_killed_at_its_commit(
     scene: LoadScene, spark: SparkSession
 ) -> None:
     for kill in (kill_before_commit, kill_after_commit):
         kill(scene, kill.__name__)
         scene.load(spark)
-    # The last load is run as clusters run one.
+    # The last load runs with spark-submit, as on clusters.
     scene.stop_publishing()
     scene.publish(1_000)
     with scene.load_process("submitted", submit=("--master", "local[2]")) as job:
@@ -87,36 +87,36 @@ def test_a_load_after_one_that_was_killed_at_its_commit_ends_with_the_log(
         report = json.loads(job.out)
     assert report["records"] >= 1_000
     assert report["version"] == scene.table.head().version
-    assert scene.in_table() == scene.in_log()
-    # What the dead left is nobody's, and goes.
+    assert scene.table_records() == scene.log_records()
+    # Files of dead runs are orphans, and are deleted.
     assert scene.table.delete_orphans(0).files > 0
     assert scene.data_files() == {file.path for file in scene.table.head().files}
 
 
-def test_loads_killed_while_they_write_end_with_the_exact_records_of_the_log(
+def test_loads_killed_while_writing_lose_and_repeat_nothing(
     scene: LoadScene, spark: SparkSession
 ) -> None:
-    """Driver, JVM and tasks die at once, or the Python that would commit, and the others end."""
-    # Enough for tasks that take their time.
+    """Kills all processes at once, or only the committing Python process."""
+    # Enough for tasks of some seconds.
     scene.publish(60_000, value_bytes=500, step_ms=1)
-    chance = random.Random(20_261_121)
+    randomness = random.Random(20_261_121)
     for kill in (JobProcess.kill_all, JobProcess.kill):
         with scene.load_process(kill.__name__) as job:
             launched_until_it_writes(scene, job)
-            end_s = time.monotonic() + chance.uniform(0.0, 1.0)
+            end_s = time.monotonic() + randomness.uniform(0.0, 1.0)
             until(lambda: time.monotonic() > end_s, "the moment of the kill")  # noqa: B023
             kill(job)
             job.until_gone()
-        # Whatever was committed of it, it was committed whole.
-        loaded = scene.in_table()
+        # A commit is complete or absent.
+        loaded = scene.table_records()
         assert set(loaded.values()) <= {1}
-        assert loaded <= scene.in_log()
+        assert loaded <= scene.log_records()
     until_all_is_loaded(scene, spark)
-    assert scene.in_table() == scene.in_log()
+    assert scene.table_records() == scene.log_records()
 
 
 def until_all_is_loaded(scene: LoadScene, spark: SparkSession) -> None:
-    """Load until nothing came in meanwhile, once nobody publishes any more."""
+    """Load until there are no new records, after publishing has stopped."""
     scene.stop_publishing()
     while scene.load(spark).version is not None:
         pass

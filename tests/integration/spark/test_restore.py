@@ -1,4 +1,4 @@
-"""Events that the log has deleted come to their webhook again: loaded, restored, replayed."""
+"""Replays of deleted events: loaded, restored and replayed."""
 
 import json
 import time
@@ -32,7 +32,7 @@ MINUTE_MS = 60_000
 
 
 class Scene:
-    """A service on a log of two partitions, a receiver of one webhook, and a table beside."""
+    """A service on a log of two partitions, a receiver of one webhook, and a table."""
 
     def __init__(
         self, api: httpx.Client, service: ReplayService, receiver: ReceiverThread, log: LoadScene
@@ -44,7 +44,7 @@ class Scene:
         self.archive = ArchiveTopic(ARCHIVE, {"bootstrap.servers": log.bootstrap_servers}, 1)
         self.webhook = api.post("/webhooks", json={"url": receiver.url}).raise_for_status().json()
         receiver.expect(self.webhook["secret"])
-        # Nobody proves to own them, so nothing is sent there.
+        # These webhooks are unverified, so nothing is sent to them.
         self.strangers = [
             api.post("/webhooks", json={"url": "http://127.0.0.1:1/"}).json()["id"] for _ in "ab"
         ]
@@ -54,7 +54,7 @@ class Scene:
         return datetime.fromtimestamp(self.begin_ms / 1_000 + 60 * minute, UTC).isoformat()
 
     def publish(self, *minutes: int) -> None:
-        """An event of each of these minutes, for the webhook and for two strangers."""
+        """Publish an event per minute, for the webhook and for two others."""
         keys = (self.webhook["id"], *self.strangers)
         events = [
             {
@@ -71,7 +71,7 @@ class Scene:
         assert answer.status_code == 202, answer.text
 
     def ask(self, start: int, end: int) -> dict[str, Any]:
-        """A replay of the archive, of these minutes, in their order."""
+        """Create an ordered replay of the archive for these minutes."""
         window = {"from": self.time(start), "to": self.time(end)}
         asked = {"webhookId": self.webhook["id"], "source": "archive", "maxInFlight": 1, **window}
         answer = self.api.post("/replays", json=asked)
@@ -80,10 +80,14 @@ class Scene:
         return replay
 
     def forget_all(self) -> None:
-        """What retention does to the log."""
+        """Delete all records, as retention does."""
         for partition in range(2):
             end = max(
-                (each.offset + 1 for each in self.log.in_log(LOG) if each.partition == partition),
+                (
+                    each.offset + 1
+                    for each in self.log.log_records(LOG)
+                    if each.partition == partition
+                ),
                 default=0,
             )
             if end:
@@ -95,14 +99,14 @@ class Scene:
         )
 
     def rounds(self, spark: SparkSession) -> RestoreLoop:
-        """The job, which tells the service how it went."""
+        """The restore job, which reports its runs to the service."""
         key = self.api.headers["authorization"].removeprefix("Bearer ")
         address = ServiceAddress(str(self.api.base_url), key)
         table = str(self.log.table_folder)
         return RestoreLoop(lambda: iter(self.restore(spark)), table, address, as_json=True)
 
     def told(self) -> tuple[str, dict[str, Any]]:
-        """How the last run ended, by what the service says."""
+        """The last run that the service lists."""
         runs = self.api.get("/pipeline/runs").json()["items"]
         (run,) = [(each["outcome"], each["summary"]) for each in runs if each["job"] == "restore"]
         found: tuple[str, dict[str, Any]] = run
@@ -115,7 +119,7 @@ class Scene:
         return done
 
     def brought_by(self, replay: dict[str, Any]) -> list[str]:
-        """The events that came by a replay, in their order."""
+        """The events that a replay delivered, in order."""
         return [
             each.event_id
             for each in self.receiver.webhooks
@@ -147,17 +151,17 @@ def running(broker: BrokerProcess, folder: Path) -> Iterator[tuple[httpx.Client,
         assert up.stop() == 0
 
 
-def test_what_the_log_has_deleted_comes_again_out_of_the_table(
+def test_deleted_events_are_restored_and_replayed(
     spark: SparkSession, scene: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scene.publish(*range(EVENTS))
     until(lambda: len(scene.receiver.taken) == EVENTS, "all came live")
     scene.log.load(spark, LOG)
-    logged = scene.log.in_log(LOG)
+    logged = scene.log.log_records(LOG)
     scene.forget_all()
     first = scene.ask(60, 180)
     assert first["state"] == "OPEN"
-    # What a run leaves that was killed before it told of anything: a part of it.
+    # Some records of a run that was killed before its report.
     partition = first["waitsFor"]["partition"]
     scene.archive.ensure_topic(LOG)
     left = [
@@ -171,10 +175,12 @@ def test_what_the_log_has_deleted_comes_again_out_of_the_table(
     replay = scene.completed(first)
     assert replay["counts"] == {"delivered": 120, "duplicates": 0, "failed": 0}
     assert scene.brought_by(first) == [f"evt_{minute}" for minute in range(60, 180)]
-    # They are what they were, but for the mark of the audit, which is not to count them again.
+    # Unchanged, except for the audit mark, so that they are not counted again.
     start, end = replay["startOffset"], replay["endOffset"]
     restored = [
-        each for each in scene.log.in_log(ARCHIVE) if start <= each.offset < end and each.headers
+        each
+        for each in scene.log.log_records(ARCHIVE)
+        if start <= each.offset < end and each.headers
     ]
     assert {(each.key, each.value, each.timestamp_ms, each.partition) for each in restored} < {
         (each.key, each.value, each.timestamp_ms, each.partition) for each in logged
@@ -183,13 +189,13 @@ def test_what_the_log_has_deleted_comes_again_out_of_the_table(
     assert names == {"event-id", "event-type", "origin", "server"}
     assert "audit" in {name for each in logged for name, _ in each.headers or ()}
 
-    # And reports of the day are told what was brought.
-    outcomes = [json.loads(each.value or b"") for each in scene.log.in_log("replay_outcomes")]
+    # The day's delivery report includes the replayed events.
+    outcomes = [json.loads(each.value or b"") for each in scene.log.log_records("replay_outcomes")]
     assert {(each["replayId"], each["source"]) for each in outcomes} == {(first["id"], "archive")}
     hours = [hour for each in outcomes for hour in each["hours"].values()]
     assert sum(hour["delivered"] for hour in hours) == 120
 
-    # A window that is loaded in part is not restored in part.
+    # A partially loaded window is not restored.
     scene.publish(*range(EVENTS, 280))
     second = scene.ask(200, 280)
     with pytest.raises(SystemExit) as end_of_run:
@@ -201,8 +207,8 @@ def test_what_the_log_has_deleted_comes_again_out_of_the_table(
     assert "not loaded yet" in told["missing"]
     waiting = scene.api.get(f"/replays/{second['id']}").json()
     assert (waiting["state"], waiting["waitsFor"]["missing"]) == ("OPEN", told["missing"])
-    # Nobody needs the first one's events any longer, nor what the killed run left.
-    assert scene.log.in_log(ARCHIVE).total() == 0
+    # The first replay's events are no longer needed, nor those of the killed run.
+    assert scene.log.log_records(ARCHIVE).total() == 0
     scene.log.load(spark, LOG)
     scene.forget_all()
     scene.rounds(spark).run_once()
@@ -211,7 +217,7 @@ def test_what_the_log_has_deleted_comes_again_out_of_the_table(
     assert scene.completed(second)["counts"]["delivered"] == 80
     assert scene.brought_by(second) == [f"evt_{minute}" for minute in range(200, 280)]
 
-    # By hand nobody needs to wait for it.
+    # A manual restore needs no waiting replay.
     restore = Restore(str(scene.log.table_folder), scene.archive, lambda: spark)
     window = (scene.strangers[0], scene.begin_ms, scene.begin_ms + 7 * MINUTE_MS)
     properties = {"bootstrap.servers": scene.log.bootstrap_servers}

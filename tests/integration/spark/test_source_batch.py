@@ -1,4 +1,4 @@
-"""`spark.read.format("rewind")` on executors of their own, against logbroker and Apache Kafka.
+"""`spark.read.format("rewind")` on separate executors, against logbroker and Apache Kafka.
 
 Nobody registers the source: Spark finds it.
 """
@@ -39,8 +39,8 @@ def read(spark: SparkSession, **options: Any) -> DataFrame:
 
 
 def rows_of(frame: DataFrame) -> list[Row]:
-    """Everything, by topic, partition and offset."""
-    # As a number: Python would make local times of timestamps.
+    """All rows, by topic, partition and offset."""
+    # As a number: Python would return local times.
     as_number = frame.withColumn("timestamp", col("timestamp").cast("decimal(20,3)") * 1_000)
     rows = [
         Row(
@@ -66,13 +66,13 @@ def _bytes(value: bytearray | None) -> bytes | None:
 
 
 def sample(count: int) -> list[Sent]:
-    """Records with require_chosen that a record may have, or lack."""
+    """Records with and without optional fields."""
     return [
         Sent(
             value=None if n % 7 == 0 else b"value %d " % n * (n % 50),
             key=None if n % 5 == 0 else b"key %d" % n,
             partition=n % 2,
-            # Not in order: records come late.
+            # Out of order: some records are late.
             timestamp=NOW_MS + n * 10 - (n % 3) * 1_000,
             headers=[("kind", b"x"), ("kind", None), ("", b"")] if n % 4 == 0 else [],
         )
@@ -113,7 +113,7 @@ def check_schemas(spark: SparkSession, options: dict[str, Any], expected: list[R
 
 
 def check_filters(spark: SparkSession, options: dict[str, Any], expected: list[Row]) -> None:
-    """The same rows whether filters are pushed or not; fewer tasks if they are."""
+    """Filter pushdown changes the number of tasks, not the rows."""
     after_ms = NOW_MS + 12_000
     after = lit(_EPOCH + timedelta(milliseconds=after_ms))
     filtered = (
@@ -148,7 +148,7 @@ def check_limits(
     topic: str,
     expected: list[Row],
 ) -> None:
-    """Both ends are what they were when they were fixed, whatever comes afterwards."""
+    """Fixed ends do not change with later records."""
     start_ms, end_ms = NOW_MS + 3_000, NOW_MS + 9_000
     asked = {
         **{name: str(value) for name, value in options.items()},
@@ -173,14 +173,12 @@ def check_limits(
 
 
 def first_at(rows: list[Row], topic: str, time_ms: int) -> dict[int, int]:
-    """The offset of the first record of the time or later, by partition; earlier may follow."""
+    """The first offset at the time or later, by partition; earlier times may follow."""
     late = [row for row in rows if row.topic == topic and row.timestamp >= time_ms]
     return {row.partition: row.offset for row in reversed(late)}
 
 
-def test_what_retention_took_fails_the_read_or_is_passed_over(
-    spark: SparkSession, log: WrittenLog
-) -> None:
+def test_deleted_records_fail_the_read_or_are_skipped(spark: SparkSession, log: WrittenLog) -> None:
     topic = f"old-{uuid4()}"
     log.make_topic(topic)
     written = log.publish(topic, [Sent(b"%d" % n) for n in range(50)])

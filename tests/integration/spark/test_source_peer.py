@@ -1,4 +1,4 @@
-"""The same options for `format("rewind")` and for Spark's own `format("kafka")`, word by word."""
+"""Comparison of `format("rewind")` with Spark's `format("kafka")` for the same options."""
 
 import json
 import time
@@ -28,7 +28,7 @@ NOW_MS = time.time_ns() // 1_000_000
 
 
 class Topics:
-    """What both read: transactions, compaction, records that are gone, headers, late records."""
+    """Topics with transactions, compaction, deleted records, headers and late records."""
 
     def __init__(self, log: WrittenLog) -> None:
         run = uuid4().hex
@@ -36,7 +36,7 @@ class Topics:
         self.plain = f"peer-plain-{run}"
         self.decided = f"peer-decided-{run}"
         self.compacted = f"peer-compacted-{run}"
-        # Begun first, as Kafka compacts but now and then.
+        # Started first, because Kafka compacts only periodically.
         self._write_compacted()
         self._write_plain()
         self._write_transactions()
@@ -60,7 +60,7 @@ class Topics:
         self.log.delete_before(self.plain, 1, 40)
 
     def _write_transactions(self) -> None:
-        """Committed, aborted, and one that stays open."""
+        """Committed and aborted transactions, and an open one."""
         self.log.make_topic(self.decided)
         rows: list[Row] = []
         producer = self._transactional("decided")
@@ -68,7 +68,7 @@ class Topics:
             producer.begin_transaction()
             for n in range(25):
                 produce(producer, self.decided, Sent(b"%d" % n), rows)
-            # What was not sent yet an abort would throw away.
+            # An abort would discard unsent records.
             assert producer.flush(DEADLINE_S) == 0
             outcome(DEADLINE_S)
         self.open = self._transactional("open")
@@ -78,7 +78,7 @@ class Topics:
         self.log.publish(self.decided, [Sent(b"after")])
 
     def _transactional(self, name: str) -> Producer:
-        # As long as Kafka allows: what is open has to be open in every test.
+        # Kafka's maximum: the transaction must stay open in every test.
         own = {"transactional.id": f"{name}-{uuid4()}", "transaction.timeout.ms": 900_000}
         producer = Producer({"bootstrap.servers": self.log.bootstrap_servers, **own})
         producer.init_transactions(DEADLINE_S)
@@ -96,7 +96,7 @@ class Topics:
         self.log.publish(self.compacted, same)
 
     def until_compacted(self) -> None:
-        # The segment that is written to is never compacted: let there be a newer one.
+        # The active segment is never compacted, so roll it.
         def has_gap() -> bool:
             self.log.publish(self.compacted, [Sent(b"newer", key=b"newer")])
             return self._first_offset() > 0
@@ -130,14 +130,14 @@ def content(frame: DataFrame) -> list[Any]:
 
 
 def tasks(frame: DataFrame) -> list[Any]:
-    """What each task has: topic, partition, first and last offset."""
+    """The topic, partition, first and last offset of each task."""
     grouped = frame.groupBy(spark_partition_id(), "topic", "partition")
     rows = grouped.agg({"offset": "min"}).collect(), grouped.agg({"offset": "max"}).collect()
     return [sorted(tuple(row)[1:] for row in each) for each in rows]
 
 
 def batches(topics: Topics) -> dict[str, dict[str, Any]]:
-    """Options of batches, by what they are about."""
+    """Options of batches by subject."""
     plain, times = topics.plain, {"0": NOW_MS + 1_000, "1": NOW_MS + 2_000, "2": NOW_MS}
     offsets = {"0": 17, "1": 60, "2": -2}
     latest = {"startingOffsetsByTimestampStrategy": "latest"}
@@ -189,7 +189,7 @@ REFUSED: dict[str, dict[str, Any]] = {
 }
 
 
-def test_batches_are_those_of_sparks_connector(peers: SparkSession, topics: Topics) -> None:
+def test_batches_equal_those_of_sparks_connector(peers: SparkSession, topics: Topics) -> None:
     topics.until_compacted()
     for name, options in batches(topics).items():
         ours, theirs = (read(peers, topics, form, options) for form in ("rewind", "kafka"))
@@ -197,7 +197,7 @@ def test_batches_are_those_of_sparks_connector(peers: SparkSession, topics: Topi
         found = content(ours)
         assert found == content(theirs), name
         assert bool(found) == (name != "late time"), name
-    # The connector knows how long a range is only if it is told where it starts and ends.
+    # The connector knows the size of a range only with explicit bounds.
     told = {name: batches(topics)["offsets"][name] for name in ("startingOffsets", "endingOffsets")}
     for split in ({"minPartitions": 7}, {"maxRecordsPerPartition": 90, **told}):
         options = {"subscribe": topics.plain, **split}
@@ -207,7 +207,9 @@ def test_batches_are_those_of_sparks_connector(peers: SparkSession, topics: Topi
         assert split_ours == split_theirs, split
 
 
-def test_what_sparks_connector_refuses_is_refused(peers: SparkSession, topics: Topics) -> None:
+def test_options_rejected_by_sparks_connector_are_rejected(
+    peers: SparkSession, topics: Topics
+) -> None:
     for name, options in REFUSED.items():
         given = {key: str(value).replace("%s", topics.plain) for key, value in options.items()}
         given["fetchOffset.numRetries"] = "1"
@@ -218,7 +220,7 @@ def test_what_sparks_connector_refuses_is_refused(peers: SparkSession, topics: T
                 pytest.fail(f"{form} takes {name}: {read(peers, topics, form, given).collect()}")
 
 
-def test_streams_write_the_checkpoints_of_sparks_connector(
+def test_checkpoints_equal_those_of_sparks_connector(
     peers: SparkSession, topics: Topics, tmp_path: Path
 ) -> None:
     options: dict[str, str | int] = {

@@ -1,4 +1,4 @@
-"""Ranges are fixed by what the brokers tell, and read by tasks, without Spark."""
+"""Planning and reading of ranges, without Spark."""
 
 from itertools import chain
 
@@ -44,16 +44,16 @@ def read(log: WrittenLog, wanted: OffsetRange, losses: Losses, batch_bytes: int)
     return [batch.column(0).to_pylist() for batch in batches]
 
 
-def test_a_range_is_read_in_batches_of_so_many_bytes(log: WrittenLog) -> None:
+def test_a_range_is_read_in_batches_of_limited_size(log: WrittenLog) -> None:
     write(log, 1_000)
     found = read(log, OffsetRange(TOPIC, 0, 300, 900), Losses(are_allowed=False), batch_bytes=2_000)
     assert [offset for batch in found for offset in batch] == list(range(300, 900))
-    # A record is of 15 bytes and more.
+    # A record has at least 15 bytes.
     assert 5 < max(map(len, found)) < 2_000 / 15
     assert len(found) > 5
 
 
-def test_what_is_gone_when_a_task_reads_is_counted_or_fails_it(log: WrittenLog) -> None:
+def test_offsets_deleted_before_reading_are_counted_or_an_error(log: WrittenLog) -> None:
     write(log, 50)
     log.delete_before(TOPIC, 0, 20)
     some = Losses(are_allowed=True)
@@ -73,12 +73,12 @@ def test_what_is_gone_when_a_task_reads_is_counted_or_fails_it(log: WrittenLog) 
             read(log, wanted, Losses(are_allowed=False), 1_000_000)
 
 
-def test_a_batch_that_cannot_be_read_is_passed_over_alone_or_fails_a_task(log: WrittenLog) -> None:
+def test_an_unreadable_batch_is_skipped_or_an_error(log: WrittenLog) -> None:
     write(log, 20)
     with RawConnection(log.bootstrap_servers) as connection:
 
         def garbage(offsets: int, begin: bytes = b"", partition: int = 0) -> None:
-            """What a broker takes: its header holds."""
+            """A batch with a valid header, which a broker accepts."""
             batch = batch_around(
                 begin + b"\1garbage", record_count=offsets, last_offset_delta=offsets - 1
             )
@@ -101,12 +101,12 @@ def test_a_batch_that_cannot_be_read_is_passed_over_alone_or_fails_a_task(log: W
             OffsetRange(TOPIC, 0, 35, 36),
             OffsetRange(TOPIC, 0, 36, 37),
         ]
-    # Ranges that share a batch have their part of it each.
+    # Ranges that share a batch have different parts of it.
     part = Losses(are_allowed=True)
     assert read(log, OffsetRange(TOPIC, 0, 15, 22), part, 1_000_000) == [list(range(15, 20))]
     assert read(log, OffsetRange(TOPIC, 0, 22, 26), part, 1_000_000) == [[25]]
     assert part.ranges == [OffsetRange(TOPIC, 0, 20, 22), OffsetRange(TOPIC, 0, 22, 25)]
-    # What came of a large one before the damage was found is not told as missing.
+    # Records before the damage in a large batch are not counted as missing.
     rest = Losses(are_allowed=True)
     assert read(log, OffsetRange(TOPIC, 1, 0, 3), rest, 1) == [[0], [1]]
     assert rest.ranges == [OffsetRange(TOPIC, 1, 2, 3)]
@@ -116,7 +116,7 @@ def test_a_batch_that_cannot_be_read_is_passed_over_alone_or_fails_a_task(log: W
     assert read(log, OffsetRange(TOPIC, 0, 25, 35), strict, 1_000_000) == [list(range(25, 35))]
 
 
-def test_a_task_tells_what_is_wrong_with_the_log_or_with_its_options(log: WrittenLog) -> None:
+def test_a_task_reports_errors_of_the_log_and_of_options(log: WrittenLog) -> None:
     write(log, 5)
     whole, strict = OffsetRange(TOPIC, 0, 0, 9), Losses(are_allowed=False)
     with pytest.raises(SourceFailed, match=r"cannot read orders-0 \[0, 9\): .*ends at offset 5"):
@@ -126,7 +126,7 @@ def test_a_task_tells_what_is_wrong_with_the_log_or_with_its_options(log: Writte
         list(read_range(wrong, whole, columns=("key",), losses=strict))
 
 
-def test_limits_become_offsets_once(log: WrittenLog) -> None:
+def test_limits_are_resolved_once(log: WrittenLog) -> None:
     write(log, 30)
     write(log, 10, partition=1)
     log.delete_before(TOPIC, 0, 5)
@@ -147,7 +147,7 @@ def test_limits_become_offsets_once(log: WrittenLog) -> None:
             )
 
 
-def test_a_run_goes_on_where_the_last_one_ended_whatever_became_of_its_topics(
+def test_a_run_continues_after_any_change_of_its_topics(
     log: WrittenLog,
 ) -> None:
     write(log, 30)
@@ -164,7 +164,7 @@ def test_a_run_goes_on_where_the_last_one_ended_whatever_became_of_its_topics(
                 view, {TOPIC: position}, first_start=latest, losses=losses
             ).ranges
 
-        # A topic that was never read starts where it is told to; a new partition at 0.
+        # A new topic starts at `first_start`, a new partition at 0.
         strict, some = Losses(are_allowed=False), Losses(are_allowed=True)
         known = TopicPosition(topic_id, {0: 12})
         fresh = OffsetRange("fresh", 0, 1, 1)
@@ -184,7 +184,7 @@ def test_a_run_goes_on_where_the_last_one_ended_whatever_became_of_its_topics(
             *(fresh, OffsetRange(TOPIC, 0, 20, 30), OffsetRange(TOPIC, 1, 10, 10))
         ]
 
-        # One that lost its end has nothing that was not read; it is not read again.
+        # A truncated partition is not read again.
         cut = TopicPosition(topic_id, {0: 31, 1: 10})
         with pytest.raises(TopicReplaced, match="it now ends at 30"):
             onward(cut, strict)
@@ -192,7 +192,7 @@ def test_a_run_goes_on_where_the_last_one_ended_whatever_became_of_its_topics(
             *(fresh, OffsetRange(TOPIC, 0, 30, 30), OffsetRange(TOPIC, 1, 10, 10))
         ]
 
-        # What a new partition had before anybody read it is lost as well.
+        # Deleted records of a new partition are a loss.
         log.delete_before(TOPIC, 1, 4)
         with pytest.raises(DataLost, match=r"orders-1 \[0, 4\)"):
             onward(TopicPosition(topic_id, {0: 20}), strict)

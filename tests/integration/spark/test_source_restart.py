@@ -1,4 +1,4 @@
-"""What a stream reads that died before its first micro-batch was committed, without Spark."""
+"""Restart of a stream before its first commit, without Spark."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ def log(broker: BrokerProcess) -> WrittenLog:
 
 @contextmanager
 def running(log: WrittenLog) -> Iterator[StreamReader]:
-    """A stream's reader, from the first record on."""
+    """The reader of a stream from the earliest offset."""
     options = {"kafka.bootstrap.servers": log.bootstrap_servers, "subscribe": TOPIC}
     source = DefaultSource(options | {"startingOffsets": "earliest"})
     reader = source.streamReader(default_schema(include_headers=False))
@@ -38,7 +38,7 @@ def planned(reader: StreamReader, start: Json, end: Json) -> list[str]:
     return [str(each.wanted) for each in partitions if isinstance(each, RangePartition)]
 
 
-def test_a_partition_that_was_added_meanwhile_is_read_by_the_second_micro_batch(
+def test_a_new_partition_is_read_by_the_second_micro_batch(
     log: WrittenLog,
 ) -> None:
     log.make_topic(TOPIC)
@@ -51,7 +51,7 @@ def test_a_partition_that_was_added_meanwhile_is_read_by_the_second_micro_batch(
     log.add_partitions(TOPIC, 2)
     log.publish(TOPIC, [Sent(b"", partition=1)] * 3)
     with running(log) as second:
-        # Spark asks for the start again, and has noted the end.
+        # Spark requests the start again, and has stored the end.
         start = second.initialOffset()
         assert start == {TOPIC: {"0": 0, "1": 0}}
         assert planned(second, start, noted) == ["orders-0 [0, 10)"]

@@ -34,7 +34,7 @@ def stream(spark: SparkSession, log: WrittenLog, tmp_path: Path) -> Iterator["St
 
 
 class Stream:
-    """A query that keeps what it was given, batch by batch; started again, it goes on."""
+    """A restartable query that records its batches."""
 
     def __init__(self, spark: SparkSession, log: WrittenLog, checkpoint: Path) -> None:
         self.batches: list[list[tuple[int, int]]] = []
@@ -61,7 +61,7 @@ class Stream:
         return self._query
 
     def run(self, **options: Any) -> None:
-        """All that there is."""
+        """Process all available records."""
         query = self.start(available_now=True, **options)
         assert query.awaitTermination(round(DEADLINE_S * 2))
 
@@ -82,7 +82,7 @@ class Stream:
         until(holds, what, DEADLINE_S * 2)
 
     def offsets(self, batch: int) -> dict[str, dict[str, int]]:
-        """The end of a batch, as the checkpoint has it."""
+        """The end of a batch in the checkpoint."""
         lines = (self._checkpoint / f"offsets/{batch}").read_text().splitlines()
         return dict(json.loads(lines[2]))
 
@@ -102,7 +102,7 @@ def span(partition: int, start: int, end: int) -> list[tuple[int, int]]:
     return [(partition, offset) for offset in range(start, end)]
 
 
-def test_a_batch_that_failed_is_read_again_as_it_was_and_new_partitions_join(
+def test_a_failed_batch_is_repeated_and_new_partitions_are_read(
     log: WrittenLog, stream: Stream
 ) -> None:
     topic = f"orders-{uuid4()}"
@@ -116,7 +116,7 @@ def test_a_batch_that_failed_is_read_again_as_it_was_and_new_partitions_join(
         span(0, 0, 150) + span(1, 0, 50),
         span(0, 150, 300) + span(1, 50, 100),
     ]
-    # As Spark's own connector writes it.
+    # The format of Spark's connector.
     assert stream.offsets(0) == {topic: {"0": 150, "1": 50}}
 
     log.publish(topic, some(10, 0))
@@ -128,14 +128,14 @@ def test_a_batch_that_failed_is_read_again_as_it_was_and_new_partitions_join(
     assert stream.offsets(2) == {topic: {"0": 310, "1": 100, "2": 20}}
 
 
-def test_what_comes_before_the_first_batch_of_a_stream_is_committed_is_not_passed_over(
+def test_records_before_the_first_commit_of_a_stream_are_not_skipped(
     log: WrittenLog, stream: Stream
 ) -> None:
     topic = f"orders-{uuid4()}"
     log.make_topic(topic)
     log.publish(topic, some(5))
     stream.fail_in = 0
-    # It starts at the end of the log, as streams do unless they are told otherwise.
+    # It starts at the end of the log, the default of streams.
     with pytest.raises(StreamingQueryException):
         stream.run(subscribe=topic)
     log.publish(topic, some(7))
@@ -149,7 +149,7 @@ def test_a_batch_waits_for_enough_records(
     topic = f"orders-{uuid4()}"
     log.make_topic(topic)
     log.publish(topic, some(10))
-    # Spark tells of a look that found too little, too.
+    # Spark also reports triggers without a batch.
     spark.conf.set(NOTHING_NEW, 1)
     try:
         stream.start(
@@ -174,15 +174,13 @@ def test_a_batch_waits_for_enough_records(
         spark.conf.unset(NOTHING_NEW)
 
 
-def test_a_topic_that_was_made_anew_ends_the_stream_or_is_read_on(
-    log: WrittenLog, stream: Stream
-) -> None:
+def test_a_recreated_topic_stops_the_stream_or_is_read(log: WrittenLog, stream: Stream) -> None:
     topic, other = f"orders-{uuid4()}", f"others-{uuid4()}"
     options = {"subscribe": f"{topic},{other}", "startingOffsets": "earliest"}
     for each in (topic, other):
         log.make_topic(each)
         log.publish(each, some(30))
-    # A leader that knows less than it should is asked again; here it will always be so.
+    # A leader with an outdated end is queried again; here it never catches up.
     options |= {"fetchOffset.numRetries": "2", "fetchOffset.retryIntervalMs": "1"}
     stream.run(**options)
     log.delete_topic(topic)

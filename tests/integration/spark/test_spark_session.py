@@ -1,4 +1,4 @@
-"""The Spark of the tests: tasks in other processes, which may be killed; nothing stays behind."""
+"""The Spark session of the tests: tasks in other processes, which may be killed."""
 
 import os
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ def parents(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict({"id": batch["id"], "pid": [os.getpid()] * len(batch)})
 
 
-def test_tasks_run_in_executors_and_outlive_one(spark: SparkSession) -> None:
+def test_tasks_survive_a_killed_executor(spark: SparkSession) -> None:
     rows = spark.range(0, 4, 1, 4).mapInArrow(parents, "id long, pid long")
     assert sorted(row.id for row in rows.collect()) == [0, 1, 2, 3]
     assert os.getpid() not in {row.pid for row in rows.collect()}

@@ -1,4 +1,4 @@
-"""Tables as Spark reads them: by their commits alone."""
+"""Reading tables with Spark by their commits."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -42,7 +42,7 @@ def row(topic: str, hour: float, offset: int, schema_id: int | None = None) -> t
 
 
 def commit(table: Table, *files: Sequence[tuple[Any, ...]], columns: int = 4) -> None:
-    """A load of a file for each list of rows, of one topic each, with the first few columns."""
+    """Commit a file per list of rows, each of one topic, with the first columns."""
     run = table.new_run("load")
     added = []
     for number, rows in enumerate(files):
@@ -71,7 +71,7 @@ def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
 
 
 def test_a_table_is_read_by_its_commits(spark: SparkSession, tmp_path: Path) -> None:
-    # Names that Spark would take for patterns, and a URI for encoded.
+    # Names with the special characters of patterns and URIs.
     table = open_table(str(tmp_path / "lake [a-z]{1} %20*?\\x/re cords"))
 
     empty = read_table(spark, table.store.uri, CONTRACT, topics=["events"], start_ms=0)
@@ -85,7 +85,7 @@ def test_a_table_is_read_by_its_commits(spark: SparkSession, tmp_path: Path) -> 
         [row("events", 2, 4, 7)],
         [row("clicks", 2, 1, 8)],
     )
-    # What a run has written and not committed, and what is half-written.
+    # Uncommitted and incomplete files.
     stray = table.new_run("load").folder
     table.store.create_if_absent(f"{stray}/0.parquet", b"PAR1 and no more")
 
@@ -115,9 +115,7 @@ def test_a_table_is_read_by_its_commits(spark: SparkSession, tmp_path: Path) -> 
         read_table(spark, table.store.uri, StructType([BEFORE["offset"]]), topics=["events"])
 
 
-def test_a_table_of_many_files_is_not_looked_at_by_as_many_tasks(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_many_files_are_listed_by_few_tasks(spark: SparkSession, tmp_path: Path) -> None:
     table = open_table(str(tmp_path / "table"))
     commit(table, *[[row("events", 0, offset, 7)] for offset in range(100)])
     spark.sparkContext.setJobGroup("listing", "only what follows")

@@ -1,4 +1,4 @@
-"""Events per type and minute from a real log, through kills; all numbers are worked out by hand."""
+"""Counts per type and minute on a real log, despite kills; expected numbers are by hand."""
 
 import json
 import time
@@ -38,15 +38,15 @@ FIRST: list[Event] = [
     (1.0, "paid", b"{}"),
     (1.5, None, b"garbage"),
     (300.0, "paid", b"of the future"),
-    # The watermark is at 2 from here on: the first two minutes are closed.
+    # The watermark is now at 2: the first two minutes are closed.
     (12.0, "paid", b"{}"),
 ]
 SECOND: list[Event] = [
-    # Too late: three events of two types in minutes that are closed.
+    # Late: three events of two types in closed minutes.
     (0.3, "paid", b"{}"),
     (0.4, "paid", b"{}"),
     (1.1, "sent", b"{}"),
-    # In time, if only just; and the watermark is at 20.
+    # Just in time; the watermark moves to 20.
     (2.1, "sent", b"{}"),
     (30.0, "paid", b"{}"),
 ]
@@ -58,7 +58,7 @@ LAST = LATER | {(30, "paid"): 1}
 
 
 class Scene:
-    """A log, a table of counts, and what belongs to it."""
+    """A log, a table of counts, and its checkpoint and topic."""
 
     def __init__(self, broker: BrokerProcess, folder: Path) -> None:
         self.broker = broker
@@ -83,7 +83,7 @@ class Scene:
         return str(self.folder / name)
 
     def count(self, spark: SparkSession, checkpoint: str = "checkpoint") -> None:
-        """Count what is there, in the session of the tests."""
+        """Count the available records in the test's session."""
         self.told.clear()
         WindowedCounts(
             StreamSource({"bootstrap.servers": self.broker.bootstrap_servers}),
@@ -96,7 +96,7 @@ class Scene:
         ).run_query(spark, self.told.append)
 
     def process(self) -> JobProcess:
-        """Counting every second, as a process of its own."""
+        """A counting process with a trigger of a second."""
         names = ("table", "checkpoint")
         return JobProcess(
             self.folder / "job",
@@ -107,7 +107,7 @@ class Scene:
         )
 
     def windows(self, spark: SparkSession) -> dict[tuple[int, str], int]:
-        """Events by minute and type; every row is there once."""
+        """Events by minute and type; asserts that rows are unique."""
         rows = read_table(spark, self.uri("table"), WINDOWED_COUNTS).collect()
         found = {(_minute(row.windowStart), row.eventType): row.events for row in rows}
         assert len(found) == len(rows)
@@ -115,7 +115,7 @@ class Scene:
         return found
 
     def published(self) -> list[tuple[str, bytes]]:
-        """What is in the topic, in order; each value as its key and itself."""
+        """The records of the topic in order, as key and value."""
         values = ConfluentPartitions(self.broker.bootstrap_servers).read_to_end("counts", 0)
         return [(_name(json.loads(value)), value) for value in values]
 
@@ -129,12 +129,12 @@ class Scene:
         }
 
     def ledger(self) -> dict[str, Any]:
-        """What the table knows of the query."""
+        """The query's state in the table's position."""
         ledger: dict[str, Any] = open_table(self.uri("table")).head().position["ledger"]
         return ledger
 
     def forget_last_batch(self) -> None:
-        """As if the driver had died before Spark noted that its last micro-batch was done."""
+        """As if the driver had died before Spark recorded its last micro-batch as complete."""
         done = list((self.folder / "checkpoint/commits").iterdir())
         last = max(int(path.name) for path in done if path.name.isdigit())
         for path in done:
@@ -142,7 +142,7 @@ class Scene:
                 path.unlink()
 
     def forget_last_commit(self) -> None:
-        """As if it had died before the commit to the table, too."""
+        """As if the driver had also died before its commit to the table."""
         self.forget_last_batch()
         max((self.folder / "table/_commits").rglob("*.json")).unlink()
 
@@ -155,7 +155,7 @@ def _name(members: dict[str, Any]) -> str:
     return f"{members['windowStart']} {members['eventType']}"
 
 
-def test_each_window_is_counted_once_whatever_dies(
+def test_each_window_is_counted_once_despite_kills(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
     scene = Scene(broker, tmp_path)
@@ -175,7 +175,7 @@ def test_each_window_is_counted_once_whatever_dies(
     assert scene.ledger()["seen"] == 12
     assert scene.last_published() == LATER
 
-    # What the table has is neither added nor published a second time, and what comes then is.
+    # Rows of the table are neither added nor published again, new ones are.
     before = scene.published()
     scene.forget_last_batch()
     scene.publish(THIRD)
@@ -186,7 +186,7 @@ def test_each_window_is_counted_once_whatever_dies(
     ledger = scene.ledger()
     assert (ledger["seen"], ledger["late"], sum(ledger["open"].values())) == (14, 4, 1)
 
-    # What the table has not is published again: the same key, the same value.
+    # Rows missing in the table are published again with the same key and value.
     before = scene.published()
     scene.forget_last_commit()
     scene.count(spark)

@@ -1,4 +1,4 @@
-"""Spark, as a fixture."""
+"""The fixture of the Spark session."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """One session for all tests of this process: they carry `xdist_group("spark")`."""
-    # The import takes half a second, which tests of other subjects save.
+    # Imported here, because the import takes half a second.
     from tests.support.spark.spark_session import running_spark
 
     with running_spark(tmp_path_factory.mktemp("spark")) as session:

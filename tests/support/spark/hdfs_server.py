@@ -1,4 +1,4 @@
-"""HDFS servers of our own: a real name node and a real data node in one JVM."""
+"""An HDFS cluster for tests: a name node and a data node in one JVM."""
 
 import json
 import subprocess
@@ -26,21 +26,21 @@ _DEPENDENCIES: Final = (
     f"{_HADOOP}:hadoop-hdfs:{VERSION}",
     f"{_HADOOP}:hadoop-hdfs:{VERSION}:test-jar",
     f"{_HADOOP}:hadoop-hdfs-client:{VERSION}",
-    # Maven would choose one that is older than what the others of its family need.
+    # Maven would choose an incompatible older version.
     "com.fasterxml.jackson.core:jackson-core:2.12.7",
-    # What Hadoop's own cluster for tests is made with.
+    # Dependencies of Hadoop's test cluster.
     "junit:junit:4.13.2",
     "org.mockito:mockito-core:2.28.2",
 )
 
 
 def require_hdfs() -> Path:
-    """The folder of the jars; skips the test where Maven Central cannot be reached."""
+    """The folder of the jars; skips the test if Maven Central is unreachable."""
     return require_jars(f"hdfs-{VERSION}", _DEPENDENCIES, java_least=JAVA_LEAST)
 
 
 class HdfsServer:
-    """A cluster of one name node and one data node; started again, it has its port and its files.
+    """A cluster of one name node and one data node; a restart keeps port and files.
 
     A context manager: at its end the process is gone.
     """
@@ -64,7 +64,7 @@ class HdfsServer:
 
     @property
     def uri(self) -> str:
-        """Of the root folder, without a `/` at its end."""
+        """The URI of the root folder, without a trailing `/`."""
         return f"hdfs://127.0.0.1:{self._port}"
 
     @property
@@ -72,7 +72,7 @@ class HdfsServer:
         return (self._folder / "server.log").read_text(errors="replace")
 
     def start(self) -> None:
-        """Serve; ready when this returns."""
+        """Start the servers; they are ready on return."""
         for _ in range(START_ATTEMPTS):
             self._launch(is_new=not self._port)
             until(lambda: self._is_ready() or not self._runs(), "HDFS is ready", READY_S)
@@ -83,7 +83,7 @@ class HdfsServer:
         raise AssertionError("HDFS found no free port")
 
     def kill(self) -> None:
-        """SIGKILL: what was written is found again by `start`."""
+        """Kill the servers; `start` finds their files again."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

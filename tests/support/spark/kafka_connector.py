@@ -1,4 +1,4 @@
-"""Spark's own Kafka connector, which PySpark does not bring: the measure of our source."""
+"""Spark's Kafka connector, which is not part of PySpark."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ from tests.support.processes.maven_jars import require_jars
 
 JAVA_LEAST: Final = 17
 _DEPENDENCIES: Final = (
-    # The newest of each that can be had; the second has hardly changed in years.
+    # The newest versions available.
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
     "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
     "org.apache.kafka:kafka-clients:3.9.2",
@@ -18,8 +18,8 @@ _NAME: Final = "spark-kafka-4.2.0"
 
 
 def add_connector(spark: SparkSession) -> None:
-    """Let a session read the format `kafka`; skips the test where Maven Central is out of reach."""
-    # The rest of what they need is in Spark.
+    """Add the format `kafka` to a session; skips the test if Maven Central is unreachable."""
+    # Other dependencies are in Spark.
     jars = require_jars(_NAME, _DEPENDENCIES, java_least=JAVA_LEAST, are_alone=True)
     for jar in sorted(jars.glob("*.jar")):
         spark.sql(f"ADD JAR '{jar}'")

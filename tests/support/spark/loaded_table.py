@@ -1,4 +1,4 @@
-"""A log with a table that is loaded from it, and what each of them has."""
+"""A log and a table that is loaded from it."""
 
 import threading
 import time
@@ -27,7 +27,7 @@ Header = tuple[str, bytes | None]
 
 
 class LogRecord(NamedTuple):
-    """A record, as a consumer gets it and as a table has it."""
+    """A record of the log or of the table."""
 
     topic: str
     partition: int
@@ -55,7 +55,7 @@ class LoadScene:
         return open_table(str(self.table_folder))
 
     def make_topic(self, topic: str = "orders", partitions: int = 2, **settings: str) -> None:
-        """Create a topic; a setting is named as in Kafka, with `_` for its dots."""
+        """Create a topic; settings have Kafka's names with `_` instead of dots."""
         config = {name.replace("_", "."): value for name, value in settings.items()}
         self.admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result(
             DEADLINE_S
@@ -68,7 +68,7 @@ class LoadScene:
         self.admin.create_partitions([NewPartitions(topic, total)])[topic].result(DEADLINE_S)
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
-        """What retention does, right now."""
+        """Delete records, as retention does."""
         place = TopicPartition(topic, partition, before)
         self.admin.delete_records([place])[place].result(DEADLINE_S)
 
@@ -86,7 +86,7 @@ class LoadScene:
 
         Some have no key, some no value, some headers. `partition` puts all in one.
         """
-        # One of its own each time: partitions may have come up since.
+        # A new producer each time, for new partitions.
         producer = Producer(
             {"bootstrap.servers": self.bootstrap_servers, "compression.type": "snappy"}
         )
@@ -105,7 +105,7 @@ class LoadScene:
 
     @contextmanager
     def publishing(self, topic: str = "orders", pause_s: float = 0.5) -> Iterator[None]:
-        """Records come in all the time, until the end or `stop_publishing`."""
+        """Publish records continuously, until the end or `stop_publishing`."""
 
         def publish() -> None:
             while not self._is_over.wait(pause_s):
@@ -119,7 +119,7 @@ class LoadScene:
             self.stop_publishing()
 
     def stop_publishing(self) -> None:
-        """Returns when the last record is acknowledged."""
+        """Stop publishing; all records are acknowledged on return."""
         assert self._publishing is not None
         self._is_over.set()
         self._publishing.join()
@@ -145,7 +145,7 @@ class LoadScene:
         submit: Sequence[str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> JobProcess:
-        """Load in a process with a Spark of its own, of two tasks at once."""
+        """Load in a process with its own Spark of two cores."""
         return JobProcess(
             self.folder / name,
             *("load", "--bootstrap-servers", self.bootstrap_servers, "--topics", "orders"),
@@ -155,8 +155,8 @@ class LoadScene:
             environment=environment,
         )
 
-    def in_log(self, *topics: str) -> Counter[LogRecord]:
-        """Every record that the topics have now, as a stock consumer reads them."""
+    def log_records(self, *topics: str) -> Counter[LogRecord]:
+        """All records of the topics, read by a stock consumer."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": "all"})
         starts: list[TopicPartition] = []
         ends: dict[tuple[str, int], int] = {}
@@ -186,8 +186,8 @@ class LoadScene:
         consumer.close()
         return found
 
-    def in_table(self, files: Sequence[DataFile] | None = None) -> Counter[LogRecord]:
-        """Every row of the table, or of some files of it."""
+    def table_records(self, files: Sequence[DataFile] | None = None) -> Counter[LogRecord]:
+        """All rows of the table, or of some of its files."""
         chosen = self.table.head().files if files is None else files
         found: Counter[LogRecord] = Counter()
         for file in chosen:
@@ -198,18 +198,20 @@ class LoadScene:
         return found
 
     def data_files(self) -> set[str]:
-        """Every Parquet file that lies in the table's folder, relative to it."""
+        """All Parquet files in the table's folder, relative to it."""
         return {
             path.relative_to(self.table_folder).as_posix()
             for path in self.table_folder.glob("data/**/*.parquet")
         }
 
 
-def interposed(deed: Callable[[], object], spark: SparkSession) -> Callable[[], SparkSession]:
-    """The session for a job, which something happens before: after it planned, before its tasks."""
+def call_before_session(
+    action: Callable[[], object], spark: SparkSession
+) -> Callable[[], SparkSession]:
+    """A session factory that first calls `action`, between a job's planning and its tasks."""
 
     def session() -> SparkSession:
-        deed()
+        action()
         return spark
 
     return session

@@ -1,4 +1,4 @@
-"""Tables of the raw layer, as `load` keeps them, made of records that a test writes down."""
+"""Raw tables with given records."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -25,7 +25,7 @@ class LoadedRecord(NamedTuple):
     headers: Mapping[str, str] = {}
 
     def row(self) -> dict[str, Any]:
-        """By the contract of the raw layer."""
+        """The row in the columns of the raw table."""
         headers = [{"key": name, "value": text.encode()} for name, text in self.headers.items()]
         return {
             **self._asdict(),
@@ -39,7 +39,7 @@ class LoadedRecord(NamedTuple):
 
 
 def load_records(uri: str, records: Sequence[LoadedRecord]) -> int:
-    """Add records to the table, as one load does; its version."""
+    """Commit records to the table as a load does; its version."""
     table = open_table(uri)
     base, run = table.head(), table.new_run("load")
     rows = [record.row() for record in records]

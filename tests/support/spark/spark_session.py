@@ -1,4 +1,4 @@
-"""One Spark with two worker JVMs for all tests of a process, and jobs as processes to be killed."""
+"""A Spark with two worker JVMs, shared by the tests of a process, and jobs as processes."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ _DEFAULTS: Final = {
     "spark.driver.memory": "768m",
     "spark.executor.extraJavaOptions": _QUICK,
     "spark.executor.memory": "640m",
-    # Java that is made for a query and compiled for it pays over millions of rows, not over ten.
+    # Code generation pays off for millions of rows, not for ten.
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.shuffle.partitions": "2",
@@ -49,13 +49,13 @@ appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 
 
 def spark_environment(folder: Path) -> dict[str, str]:
-    """The environment of a Spark that writes into `folder` alone, made here, and starts quickly."""
+    """The environment of a Spark that writes only to `folder` and starts quickly."""
     require_program("java", "openjdk-17-jre-headless")
     home = folder / "spark"
     (home / "conf").mkdir(parents=True)
-    # Workers keep the files of their executors in SPARK_HOME/work: so this is a home of its own.
-    # It has no `python`, an archive of PySpark that each worker would compile: the same one is
-    # installed where the tests run, compiled already.
+    # Workers keep files of executors in SPARK_HOME/work, so each session has its own home.
+    # It lacks `python`, an archive of PySpark that each worker would compile: PySpark is
+    # installed in the tests' environment.
     for part in Path(_find_spark_home()).iterdir():
         if part.name not in ("conf", "python", "work"):
             (home / part.name).symlink_to(part)
@@ -73,9 +73,9 @@ def spark_environment(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def running_spark(folder: Path) -> Iterator[SparkSession]:
-    """A session on a cluster of two workers; at the end all its processes are gone."""
+    """A session on a cluster of two workers, whose processes end with the context."""
     before = dict(os.environ)
-    # Executors find the functions of a test where pytest found them.
+    # Executors import test functions from the path of pytest.
     path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     os.environ.update(spark_environment(folder) | path)
     try:
@@ -96,7 +96,7 @@ def _end_spark() -> None:
     if session is not None:
         session.stop()
     gateway.shutdown()
-    # The end of its standard input is the end of the JVM.
+    # The JVM exits when its standard input is closed.
     gateway.proc.stdin.close()
     with suppress(subprocess.TimeoutExpired):
         gateway.proc.wait(DEADLINE_S)
@@ -107,24 +107,24 @@ def _end_spark() -> None:
 
 
 def executors(spark: SparkSession) -> list[psutil.Process]:
-    """The JVMs that run the tasks of a session on workers of this machine."""
+    """The executor JVMs of a session on this machine."""
     assert spark.sparkContext._gateway is not None
     driver = psutil.Process(spark.sparkContext._gateway.proc.pid)
     return [process for process in driver.children(recursive=True) if _is_executor(process)]
 
 
 def kill_executor(spark: SparkSession) -> None:
-    """SIGKILL to one executor; its worker starts another."""
+    """Kill one executor; its worker starts another."""
     _kill(executors(spark)[:1])
 
 
 def kill_python_workers(spark: SparkSession) -> None:
-    """SIGKILL to every Python that runs tasks: their executors live on."""
+    """Kill all Python workers; their executors survive."""
     _kill([each for executor in executors(spark) for each in executor.children(recursive=True)])
 
 
 class JobProcess(ServerProcess):
-    """`rewind-jobs ARGUMENTS` with a Spark of its own, to be killed whole or in parts.
+    """A process of `rewind-jobs ARGUMENTS` with its own Spark.
 
     Its standard output is the file `out`, its standard error `said`. A context manager: at its
     end the process and all that it started are gone.
@@ -137,7 +137,7 @@ class JobProcess(ServerProcess):
         submit: Sequence[str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Describe the process; with `submit` it is one of `spark-submit`, with these options."""
+        """With `submit`, the process is started by `spark-submit` with these options."""
         folder.mkdir(parents=True)
         surroundings = {**spark_environment(folder), **(environment or {})}
         super().__init__(["-m", "spark_jobs", *arguments], folder / "said", surroundings)
@@ -156,7 +156,7 @@ class JobProcess(ServerProcess):
 
     @property
     def out(self) -> str:
-        """Everything on standard output so far."""
+        """Standard output so far."""
         return self._out.read_text()
 
     def launch(self) -> None:
@@ -168,7 +168,7 @@ class JobProcess(ServerProcess):
                 stdout=out,
                 stderr=said,
                 env=self._environment,
-                # What it starts is found by its session, also when it is gone itself.
+                # Its children are found by their session, also after its end.
                 start_new_session=True,
             )
 
@@ -182,7 +182,7 @@ class JobProcess(ServerProcess):
         return self
 
     def kill_all(self) -> None:
-        """SIGKILL to the job's Python, to its JVM, and to all that these started, at once."""
+        """Kill the job's Python, its JVM and all their children at once."""
         if self._process is None:
             return
         assert isinstance(self._process, subprocess.Popen)
@@ -190,11 +190,11 @@ class JobProcess(ServerProcess):
         self._process.wait()
 
     def until_gone(self) -> None:
-        """Wait until require_chosen that the job has started has ended by itself."""
+        """Wait until all processes of the job have ended by themselves."""
         until(lambda: not self.family(), "the whole job has ended")
 
     def family(self) -> list[psutil.Process]:
-        """The job's own process and all others of its session that run."""
+        """The running processes of the job's session."""
         found = []
         for pid in psutil.pids():
             with suppress(ProcessLookupError, psutil.NoSuchProcess):

@@ -1,4 +1,4 @@
-"""Runs on a table whose files are a few bytes: for tests of commits, and not of what is in them."""
+"""Runs on a table with files of a few bytes, for tests of commits."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 from spark_jobs.tables import DataFile, Run, Snapshot, Table
 
 
-def wrote(table: Table, run: Run, name: str = "a", records: int = 1) -> DataFile:
-    """A file that the run has written."""
+def write_run_file(table: Table, run: Run, name: str = "a", records: int = 1) -> DataFile:
+    """Write a file of the run."""
     path = f"{run.folder}/{name}.parquet"
     with table.store.create(path) as stream:
         stream.write(name.encode() * records)
@@ -15,9 +15,9 @@ def wrote(table: Table, run: Run, name: str = "a", records: int = 1) -> DataFile
 
 
 def load(table: Table, end: int, base: Snapshot | None = None, **options: Any) -> int:
-    """A run that adds one file and consumes up to `end`: the version."""
+    """Commit a run that adds one file and consumes up to `end`; the version."""
     run = table.new_run("load")
-    added = [wrote(table, run, records=3)]
+    added = [write_run_file(table, run, records=3)]
     base = base or table.head()
     return table.commit(base, run=run, position={"end": end}, added=added, **options)
 
@@ -28,11 +28,11 @@ def compact(
     base: Snapshot | None = None,
     may_rebase: Callable[[Snapshot], bool] | None = None,
 ) -> int:
-    """A run that puts one file in the place of others: the version."""
+    """Commit a run that replaces files by one; the version."""
     run = table.new_run("compact")
     base = base or table.head()
     gone = [file for file in base.files if file.path in set(removed)]
-    added = [wrote(table, run, "c", sum(file.records for file in gone))]
+    added = [write_run_file(table, run, "c", sum(file.records for file in gone))]
     paths = [file.path for file in gone]
     return table.commit(
         base,
@@ -49,5 +49,5 @@ def paths(snapshot: Snapshot) -> set[str]:
 
 
 def stored_paths(table: Table) -> set[str]:
-    """The data files that are there, whether they are the table's or not."""
+    """All data files in the store, of the table or not."""
     return {file.path for file in table.store.list("data")}

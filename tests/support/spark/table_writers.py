@@ -1,4 +1,4 @@
-"""Processes that write one table at once, and are killed while they do.
+"""Processes that write one table concurrently and are killed at random.
 
 The source is the natural numbers. A load takes the next few, a compaction puts one file in the
 place of several, a collection deletes what dead runs left. So a table whose position is N has
@@ -28,25 +28,25 @@ DEAD_S: Final = 1.0
 KEEP_S: Final = 600.0
 
 _context: Final = multiprocessing.get_context("forkserver")
-# Children begin with all of this loaded, in a process without threads.
+# Children start with these modules loaded, in a process without threads.
 _context.set_forkserver_preload(["table_crew"])
 
 
-class Member:
-    """One process of the crew, started again whenever it has been killed."""
+class TableWriter:
+    """A writer process, restarted after each kill."""
 
-    def __init__(self, role: str, uri: str, claims: Path, chance: random.Random) -> None:
+    def __init__(self, role: str, uri: str, claims: Path, randomness: random.Random) -> None:
         self._arguments = (role, uri, str(claims))
-        self._chance = chance
+        self._random = randomness
         self._process: BaseProcess | None = None
 
     def start(self) -> None:
-        """Run, if it does not; every third time to be killed at some line of ours."""
+        """Start if not running; a third of the starts die at a random line."""
         if self._process is not None and self._process.is_alive():
             return
         assert self._process is None or self._process.exitcode == -9, self._process.exitcode
-        line = self._chance.randrange(1_500) if self._chance.random() < 1 / 3 else None
-        seed = self._chance.randrange(2**32)
+        line = self._random.randrange(1_500) if self._random.random() < 1 / 3 else None
+        seed = self._random.randrange(2**32)
         self._process = _context.Process(target=work, args=(*self._arguments, seed, line))
         self._process.start()
 
@@ -57,23 +57,23 @@ class Member:
 
 
 def work(role: str, uri: str, claims: str, seed: int, line: int | None) -> None:
-    """Do what the role says until killed; what was committed is written to a file of `claims`."""
-    table, chance = open_table(uri), random.Random(seed)
+    """Act in a role until killed; commits are recorded in a file of `claims`."""
+    table, randomness = open_table(uri), random.Random(seed)
     if line is not None:
         die_at_line(line, "spark_jobs/")
     with (Path(claims) / f"{os.getpid()}-{seed}").open("a", buffering=1) as claimed:
         while True:
-            # Another has the version, or has taken this run for dead and its files away.
+            # Another writer has the version, or has abandoned this run.
             with suppress(RunSuperseded, UnsupportedStorage, StorageFailed):
-                for run, version in _ROLES[role](table, chance):
+                for run, version in _ROLES[role](table, randomness):
                     claimed.write(f"{version} {run.id}\n")
 
 
-def _load(table: Table, chance: random.Random) -> Iterator[tuple[Run, int]]:
+def _load(table: Table, randomness: random.Random) -> Iterator[tuple[Run, int]]:
     base, run = table.head(), table.new_run("load")
     start = base.position.get("end", 0)
-    ends = [start + chance.randint(1, 20)]
-    ends.append(ends[0] + chance.randint(1, 20))
+    ends = [start + randomness.randint(1, 20)]
+    ends.append(ends[0] + randomness.randint(1, 20))
     added = [
         _wrote(table, run, str(part), range(first, last))
         for part, (first, last) in enumerate([(start, ends[0]), (ends[0], ends[1])])
@@ -85,10 +85,10 @@ def _load(table: Table, chance: random.Random) -> Iterator[tuple[Run, int]]:
     )
 
 
-def _compact(table: Table, chance: random.Random) -> Iterator[tuple[Run, int]]:
+def _compact(table: Table, randomness: random.Random) -> Iterator[tuple[Run, int]]:
     base, run = table.head(), table.new_run("compact")
     small = [file for file in base.files if file.records < SMALL]
-    chosen = chance.sample(small, min(len(small), 4))
+    chosen = randomness.sample(small, min(len(small), 4))
     if len(chosen) < 4:
         return
     numbers = [number for file in chosen for number in numbers_of(table, file)]
@@ -105,7 +105,7 @@ def _compact(table: Table, chance: random.Random) -> Iterator[tuple[Run, int]]:
     yield run, version
 
 
-def _collect(table: Table, _chance: random.Random) -> Iterator[tuple[Run, int]]:
+def _collect(table: Table, _random: random.Random) -> Iterator[tuple[Run, int]]:
     table.delete_orphans(DEAD_S, keep_s=KEEP_S)
     return iter(())
 
@@ -123,7 +123,7 @@ def _wrote(table: Table, run: Run, name: str, numbers: Any) -> DataFile:
 
 
 def numbers_of(table: Table, file: DataFile) -> list[int]:
-    """What a file of the table holds."""
+    """The numbers in a file of the table."""
     stored = pa.BufferReader(table.store.read(file.path))
     numbers: list[int] = pq.ParquetFile(stored).read(use_threads=False).column("number").to_pylist()
     assert len(numbers) == file.records
@@ -131,13 +131,13 @@ def numbers_of(table: Table, file: DataFile) -> list[int]:
 
 
 def check_content(table: Table, snapshot: Snapshot) -> None:
-    """The table has each number below its position once, and no other."""
+    """Assert that the table has each number below its position once, and no other."""
     numbers = sorted(number for file in snapshot.files for number in numbers_of(table, file))
     assert numbers == list(range(snapshot.position.get("end", 0)))
 
 
 def check_claims(table: Table, claims: Path) -> None:
-    """Each version was claimed by one run, and the table has it."""
+    """Assert that each recorded version has one run, and is in the table."""
     claimed = [line.split() for file in claims.iterdir() for line in file.read_text().splitlines()]
     versions = {int(version): run for version, run in claimed}
     assert len(versions) == len(claimed) > 0

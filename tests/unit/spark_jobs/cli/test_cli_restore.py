@@ -1,4 +1,4 @@
-"""What `rewind-jobs restore` is told, and how it says no."""
+"""Options and errors of `rewind-jobs restore`."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from spark_jobs.cli import main
         (("--api", "http://127.0.0.1:1", "--once"), 1, "http://127.0.0.1:1 does not answer"),
     ],
 )
-def test_what_to_restore_is_to_be_said(
+def test_invalid_options_are_rejected(
     tmp_path: Path, options: tuple[str, ...], exit_code: int, word: str
 ) -> None:
     arguments = ["restore", "--table", str(tmp_path), "--bootstrap-servers", "127.0.0.1:1"]
@@ -25,7 +25,7 @@ def test_what_to_restore_is_to_be_said(
     assert (result.exit_code, word in result.output) == (exit_code, True), result.output
 
 
-def test_the_key_is_read_from_a_file_and_never_shown(tmp_path: Path) -> None:
+def test_the_key_from_a_file_is_never_printed(tmp_path: Path) -> None:
     key = tmp_path / "operator.key"
     key.write_text("rwk_secret\n")
     arguments = ["restore", "--table", str(tmp_path), "--bootstrap-servers", "127.0.0.1:1"]

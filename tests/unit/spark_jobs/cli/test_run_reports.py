@@ -1,4 +1,4 @@
-"""What jobs tell the service at their end: the service here is one that a test answers for."""
+"""Reports of job runs to the service, which is a test server here."""
 
 import json
 import threading
@@ -28,7 +28,7 @@ NOWHERE = "http://127.0.0.1:1"
 
 
 class Service:
-    """Answers requests with the statuses that it is given, and keeps what was told."""
+    """Answers requests with the given statuses, and records them."""
 
     def __init__(self, *statuses: int) -> None:
         self.url = ""
@@ -74,7 +74,7 @@ def end_well(service: ServiceAddress | None) -> None:
         run.summary = RunSummary({"records": 3}, {"events": {"end": 7}})
 
 
-def test_a_run_that_is_done_is_told_with_what_it_counted() -> None:
+def test_a_successful_run_is_reported_with_its_counts() -> None:
     with serving(201) as service:
         end_well(service.address)
     ((path, body),) = service.told
@@ -95,7 +95,7 @@ def test_a_run_that_is_done_is_told_with_what_it_counted() -> None:
         (KeyError("password"), "failed", "KeyError"),
     ],
 )
-def test_an_error_is_told_and_goes_on_its_way(error: Exception, outcome: str, words: str) -> None:
+def test_an_error_is_reported_and_reraised(error: Exception, outcome: str, words: str) -> None:
     with (
         serving(201) as service,
         pytest.raises(type(error)) as raised,
@@ -107,7 +107,7 @@ def test_an_error_is_told_and_goes_on_its_way(error: Exception, outcome: str, wo
     assert (body["outcome"], body["summary"]) == (outcome, {"error": words})
 
 
-def test_who_ends_a_run_by_hand_and_who_has_nothing_to_say_tells_nothing() -> None:
+def test_interrupted_runs_and_runs_without_a_summary_are_not_reported() -> None:
     with serving() as service:
         with pytest.raises(KeyboardInterrupt), reporting_run("load", "/t", service.address):
             raise KeyboardInterrupt
@@ -117,7 +117,7 @@ def test_who_ends_a_run_by_hand_and_who_has_nothing_to_say_tells_nothing() -> No
     assert service.told == []
 
 
-def test_a_service_that_stumbles_is_told_once_more(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_is_retried_after_a_server_error(capsys: pytest.CaptureFixture[str]) -> None:
     with serving(503, 200) as service:
         end_well(service.address)
     first, second = service.told
@@ -133,7 +133,7 @@ def test_a_service_that_stumbles_is_told_once_more(capsys: pytest.CaptureFixture
         ((307,), "rejects the request: "),
     ],
 )
-def test_a_service_that_takes_nothing_is_a_line_on_standard_error(
+def test_a_rejected_report_is_a_line_on_standard_error(
     statuses: tuple[int, ...], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serving(*statuses) as service:
@@ -147,13 +147,15 @@ def test_a_service_that_takes_nothing_is_a_line_on_standard_error(
     assert "rwk_secret" not in line
 
 
-def test_a_service_that_is_away_changes_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_service_is_a_line_on_standard_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     end_well(ServiceAddress(NOWHERE, "rwk_secret"))
     (line,) = capsys.readouterr().err.splitlines()
     assert f"{NOWHERE} does not answer: " in line
 
 
-def test_whatever_a_job_has_to_say_is_taken() -> None:
+def test_every_report_is_within_the_limits_of_the_service() -> None:
     topics = {
         f"t{number}": {"records": number, "missing": int(number == 3)} for number in range(99)
     }
@@ -170,13 +172,13 @@ def test_whatever_a_job_has_to_say_is_taken() -> None:
     assert len(taken.subject) == 255
     assert taken.started_ms == taken.finished_ms == 1_790_000_000_123
     assert len(str(taken.summary["error"])) == 500
-    # What was lost, and then the most.
+    # Missing records first, then the most records.
     assert list(taken.topics) == ["t3", *(f"t{number}" for number in range(98, 49, -1))]
     nameless = JobRun("load", "\n", "done", RunSummary(), 0, 0)
     assert PipelineRunRequest.model_validate(nameless.document()).subject == "-"
 
 
-def test_an_audit_tells_of_what_is_missing_and_not_of_what_is_pending() -> None:
+def test_the_summary_of_an_audit_counts_missing_and_not_pending_messages() -> None:
     def total(topic: str, status: str, *counts: int) -> TopicTotal:
         names = ("published", "loaded", "missing", "duplicated", "uncovered")
         return TopicTotal(topic, status, 2, dict(zip(names, counts, strict=True)))
@@ -199,7 +201,7 @@ def test_an_audit_tells_of_what_is_missing_and_not_of_what_is_pending() -> None:
     } | {"published": 20, "loaded": 10, "missing": 3, "duplicated": 1, "uncovered": 0}
 
 
-def test_a_report_tells_what_became_of_the_days() -> None:
+def test_the_summary_of_a_delivery_report_adds_up_days() -> None:
     figures = Figures({name: n for n, name in enumerate(COUNTS)}, 5, 6)
     days = [
         WrittenReport(DayReport(date(2026, 11, day), 2, figures, {}, {}), 3, Path("p"))
@@ -218,7 +220,7 @@ def run_job(name: str, *options: str) -> Result:
     return CliRunner().invoke(main, [name, "--master", "local[1]", *options])
 
 
-def test_each_job_tells_how_it_was_refused(tmp_path: Path) -> None:
+def test_each_job_reports_why_it_was_refused(tmp_path: Path) -> None:
     table, key = f"{tmp_path}/none", tmp_path / "operator.key"
     key.write_text("rwk_secret\n")
     log = ("--bootstrap-servers", "127.0.0.1:1")
@@ -244,7 +246,7 @@ def test_each_job_tells_how_it_was_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["load", "compact", "decode", "audit", "delivery-report"])
-def test_a_service_that_cannot_be_one_is_refused_before_anything_is_done(
+def test_invalid_service_options_are_rejected_before_the_job_starts(
     name: str, tmp_path: Path
 ) -> None:
     key = tmp_path / "operator.key"

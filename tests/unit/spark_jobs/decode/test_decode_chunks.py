@@ -1,4 +1,4 @@
-"""What is decoded all at once is what the plain decoder of `logbroker.records` reads."""
+"""The vectorised decoder equals the reference decoder of `logbroker.records`."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -86,7 +86,7 @@ times = st.integers(-(2**40), 2**40) | st.integers(-(2**61), 2**61)
 
 @st.composite
 def logs(draw: st.DrawFn) -> bytes:
-    """Batches of every codec, with gaps before, in and after them, by both kinds of time."""
+    """Batches of every codec and both timestamp types, with gaps before, in and after them."""
     batches, base_offset = [], draw(st.integers(0, 3) | st.integers(0, 2**40))
     for _ in range(draw(st.integers(1, 6))):
         steps = draw(st.lists(st.sampled_from([1, 1, 1, 2, 70]), max_size=12))
@@ -112,7 +112,7 @@ def logs(draw: st.DrawFn) -> bytes:
 
 
 @given(logs(), st.data(), st.sampled_from([1, 50, 1000, 2**22]))
-def test_any_range_of_any_log_is_what_the_plain_decoder_reads(
+def test_any_range_of_any_log_equals_the_reference_decoder(
     log: bytes, data: st.DataObject, chunk_bytes: int
 ) -> None:
     headers = [header for header, _ in iter_batches(log)]
@@ -127,7 +127,7 @@ def test_any_range_of_any_log_is_what_the_plain_decoder_reads(
 
 
 @given(logs(), st.sampled_from([1, 300, 2**22]))
-def test_reading_on_where_any_chunk_ended_gives_the_rest(log: bytes, chunk_bytes: int) -> None:
+def test_reading_continues_after_any_chunk(log: bytes, chunk_bytes: int) -> None:
     whole = plainly(log)
     seen = 0
     for chunk in decode(log, start=0, end=FAR, wanted=EVERYTHING, chunk_bytes=chunk_bytes):
@@ -136,7 +136,7 @@ def test_reading_on_where_any_chunk_ended_gives_the_rest(log: bytes, chunk_bytes
 
 
 @given(logs(), st.sets(st.sampled_from(["key", "value", "headers", "offset"])))
-def test_columns_that_are_not_wanted_are_not_gathered(log: bytes, wanted: set[str]) -> None:
+def test_unwanted_columns_are_not_gathered(log: bytes, wanted: set[str]) -> None:
     for chunk in decode(log, start=0, end=FAR, wanted=wanted):
         assert (chunk.keys is not None) == ("key" in wanted)
         assert (chunk.values is not None) == ("value" in wanted)
@@ -144,7 +144,7 @@ def test_columns_that_are_not_wanted_are_not_gathered(log: bytes, wanted: set[st
         assert chunk.offsets.tolist() == [row.offset for row in plainly(log)]
 
 
-def test_a_log_that_is_cut_anywhere_gives_its_whole_batches() -> None:
+def test_a_log_truncated_at_any_byte_returns_its_complete_batches() -> None:
     parts = [
         encode_batch([NewRecord(7, b"k", b"v", (("h", b"w"),))] * 3, codec=codec, base_offset=base)
         for base, codec in ((0, Codec.NONE), (3, Codec.ZSTD), (6, Codec.NONE))
@@ -159,7 +159,7 @@ def test_a_log_that_is_cut_anywhere_gives_its_whole_batches() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.batch")), ids=lambda path: path.stem)
-def test_a_captured_batch_is_read(path: Path) -> None:
+def test_a_captured_batch_is_decoded(path: Path) -> None:
     expected = [
         Row(
             offset,
@@ -188,19 +188,19 @@ def many_batches(sizes: Iterable[int], value: bytes = b"v") -> bytes:
 
 
 @given(st.lists(st.integers(1, 9), min_size=60, max_size=150), st.integers(0, 300))
-def test_many_batches_that_are_walked_in_step_give_the_same(sizes: list[int], start: int) -> None:
+def test_batches_walked_in_step_equal_the_reference(sizes: list[int], start: int) -> None:
     log = many_batches(sizes)
     assert at_once(log, start) == plainly(log, start)
 
 
-def test_a_long_record_among_many_batches_is_read() -> None:
+def test_a_long_record_among_many_batches_is_decoded() -> None:
     log = many_batches([3] * 100)
     values = (b"x", b"y" * 20_000, b"z")
     long = encode_batch([NewRecord(5, None, value) for value in values], base_offset=300)
     assert at_once(log + long) == plainly(log + long)
 
 
-def test_a_large_batch_comes_in_parts_and_an_offset_in_it_is_found() -> None:
+def test_a_large_batch_is_split_and_can_be_entered_at_any_offset() -> None:
     records = [NewRecord(n, None, b"x" * (n % 300)) for n in range(20_000)]
     log = encode_batch(records, codec=Codec.LZ4, base_offset=50)
     chunks = list(decode(log, start=5_000, end=15_000, wanted=EVERYTHING, chunk_bytes=64 * 1024))
@@ -217,14 +217,14 @@ def test_with_append_time_every_record_has_the_time_of_its_batch() -> None:
     assert [(row.timestamp_ms, row.timestamp_type) for row in found] == [(1_234, 1)] * 3
 
 
-def test_a_batch_that_compaction_emptied_moves_the_position() -> None:
+def test_a_batch_emptied_by_compaction_moves_the_position() -> None:
     log = batch_of([], base_offset=10, last_offset_delta=4)
     (chunk,) = decode(log, start=10, end=FAR, wanted=EVERYTHING)
     assert (len(chunk.offsets), chunk.next_offset) == (0, 15)
     assert chunk_rows(chunk) == []
 
 
-def test_nothing_is_given_of_nothing() -> None:
+def test_no_bytes_return_no_chunk() -> None:
     assert list(decode(b"", start=3, end=9, wanted=EVERYTHING)) == []
 
 
@@ -235,7 +235,7 @@ class _Ongoing(NamedTuple):
 
 @st.composite
 def transactions(draw: st.DrawFn) -> tuple[bytes, list[bytes], list[tuple[int, int]], list[bytes]]:
-    """A log, what is in it, the aborted transactions, and what a committed read gives."""
+    """A log, its records, its aborted transactions, and the result of a committed read."""
     parts: list[bytes] = []
     written: list[tuple[int, bytes]] = []
     open_ones: dict[int, _Ongoing] = {}
@@ -256,7 +256,7 @@ def transactions(draw: st.DrawFn) -> tuple[bytes, list[bytes], list[tuple[int, i
                 open_ones.setdefault(producer_id, _Ongoing(offset, [])).values.extend(values)
             offset += len(values)
             continue
-        # A coordinator may also end a transaction that wrote nothing here.
+        # A coordinator may also end a transaction without records in this partition.
         ended = open_ones.pop(producer_id, None)
         if step == "abort" and ended:
             aborted.append((producer_id, ended.first_offset))
@@ -268,7 +268,7 @@ def transactions(draw: st.DrawFn) -> tuple[bytes, list[bytes], list[tuple[int, i
 
 
 @given(transactions(), st.sampled_from([1, 2**22]))
-def test_aborted_transactions_are_left_out_and_markers_always(
+def test_aborted_transactions_and_markers_are_skipped(
     case: tuple[bytes, list[bytes], list[tuple[int, int]], list[bytes]], chunk_bytes: int
 ) -> None:
     log, values, aborted, committed = case
@@ -282,13 +282,13 @@ def test_aborted_transactions_are_left_out_and_markers_always(
     assert [chunk.next_offset for chunk in chunks[-1:]] == ends[-1:]
 
 
-def test_the_first_record_of_an_aborted_transaction_is_left_out_too() -> None:
+def test_the_first_record_of_an_aborted_transaction_is_skipped() -> None:
     aborted = batch_of([LogRecord(0, 0, None, b"a")], base_offset=20, producer_id=7, flags=0x10)
     chunks = decode(aborted, start=20, end=FAR, wanted=EVERYTHING, aborted=[(7, 20)])
     assert rows(chunks) == []
 
 
-def test_a_transaction_that_began_before_the_bytes_is_aborted_too() -> None:
+def test_a_transaction_that_began_before_the_bytes_is_skipped() -> None:
     data = [LogRecord(0, 0, None, b"a")]
     log = b"".join(
         (
@@ -302,14 +302,14 @@ def test_a_transaction_that_began_before_the_bytes_is_aborted_too() -> None:
     assert [row.offset for row in rows(chunks)] == [22]
 
 
-def test_chunks_live_longer_than_the_bytes_they_were_decoded_from() -> None:
+def test_chunks_do_not_reference_the_decoded_bytes() -> None:
     log = bytearray(many_batches([50] * 4))
     expected = plainly(bytes(log))
     view = memoryview(log)
     chunks = list(decode(view, start=0, end=FAR, wanted=EVERYTHING))
     view[:] = bytes(len(view))
     view.release()
-    log.clear()  # refused while anybody refers to it
+    log.clear()  # fails while references exist
     assert rows(chunks) == expected
 
 
@@ -320,12 +320,12 @@ def test_a_range_of_one_batch(start: int, size: int) -> None:
     assert at_once(log, start, start + size) == plainly(log, start, start + size)
 
 
-def test_times_beyond_64_bits_wrap_as_they_do_in_java() -> None:
+def test_times_beyond_64_bits_wrap_as_in_java() -> None:
     log = batch_of([LogRecord(0, 1)], base_timestamp=2**63 - 1)
     assert [row.timestamp_ms for row in at_once(log)] == [-(2**63)]
 
 
-def test_a_batch_below_the_one_before_is_refused() -> None:
+def test_overlapping_batches_are_rejected() -> None:
     log = many_batches([3]) * 2
     with pytest.raises(CorruptBatch, match="batch at 0 overlaps the previous one"):
         at_once(log)

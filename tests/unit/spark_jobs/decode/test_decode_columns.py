@@ -1,4 +1,4 @@
-"""Numbers of the log as columns that Spark, and Python, can reckon with."""
+"""The Arrow columns of records."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -15,7 +15,7 @@ LAST = datetime.max.replace(microsecond=999_000, tzinfo=UTC)
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-(10**14), 10**15)))
-def test_a_time_of_the_log_is_told_or_the_nearest_one_that_can_be(times_ms: list[int]) -> None:
+def test_timestamps_are_limited_to_the_years_of_spark(times_ms: list[int]) -> None:
     least, most = (FIRST - EPOCH) // MS, (LAST - EPOCH) // MS
     column = timestamps(np.array(times_ms, np.int64))
     assert column.type == TYPES["timestamp"]

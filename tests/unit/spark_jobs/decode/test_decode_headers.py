@@ -45,7 +45,7 @@ FIVE: RawHeaders = (
 
 
 @pytest.mark.parametrize("count", [1, 31, 32, 33, 500])
-def test_records_with_the_same_few_headers_keep_them(count: int) -> None:
+def test_records_with_equal_numbers_of_headers_keep_them(count: int) -> None:
     assert found([FIVE] * count) == expected([FIVE] * count)
 
 
@@ -53,7 +53,7 @@ def test_records_with_the_same_few_headers_keep_them(count: int) -> None:
     st.lists(st.integers(0, 7), min_size=1, max_size=120),
     st.sampled_from([1, 400, 2**20]),
 )
-def test_records_with_any_numbers_of_headers_keep_them_in_order(
+def test_records_with_any_number_of_headers_keep_their_order(
     counts: list[int], chunk_bytes: int
 ) -> None:
     headers: list[RawHeaders] = [
@@ -63,16 +63,16 @@ def test_records_with_any_numbers_of_headers_keep_them_in_order(
     assert found(headers, chunk_bytes=chunk_bytes) == expected(headers)
 
 
-def test_one_record_with_many_headers_among_others_keeps_them() -> None:
+def test_one_record_with_many_headers_keeps_them() -> None:
     many: RawHeaders = tuple((b"key-%d" % n, b"v" * (n % 80)) for n in range(20_000))
     headers = [FIVE] * 40 + [many] + [()] * 3 + [FIVE] * 2
     assert found(headers) == expected(headers)
 
 
-def test_a_key_that_is_no_utf_8_is_read_as_java_reads_it() -> None:
+def test_a_header_key_that_is_not_utf_8_is_decoded_as_in_java() -> None:
     lists = found([((b"gr\xf6\xdfe", b"1"), ("größe".encode(), b"2"))])
     assert lists == [[("gr��e", b"1"), ("größe", b"2")]]
 
 
-def test_the_column_has_the_type_that_spark_has_for_it() -> None:
+def test_the_headers_column_has_sparks_type() -> None:
     assert to_arrow_type(SPARKS_HEADERS, timezone="UTC") == HEADERS

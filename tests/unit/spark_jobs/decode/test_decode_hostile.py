@@ -1,4 +1,4 @@
-"""Bytes that lie: they are refused with the batch's base offset, in bounded time and memory."""
+"""Malicious bytes are rejected with the batch's base offset, in bounded time and memory."""
 
 import tracemalloc
 import zlib
@@ -50,7 +50,7 @@ PLAIN = LogRecord(0, 5, b"key", b"value", ((b"h", b"w"), (b"i", None)))
 
 
 @given(st.data())
-def test_damaged_records_are_refused_or_read_as_the_plain_decoder_reads_them(
+def test_damaged_records_are_rejected_or_equal_the_reference_decoder(
     data: st.DataObject,
 ) -> None:
     records = [PLAIN._replace(offset_delta=n) for n in range(data.draw(st.integers(1, 4)))]
@@ -91,7 +91,7 @@ def test_damaged_records_are_refused_or_read_as_the_plain_decoder_reads_them(
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_one_changed_bit_anywhere_is_noticed(codec: Codec) -> None:
+def test_a_flipped_bit_anywhere_is_detected(codec: Codec) -> None:
     log = encode_batch([NewRecord(7, b"k", b"v" * 9)] * 3, codec=codec, base_offset=BASE)
     for at in range(16, len(log)):
         damaged = bytearray(log)
@@ -99,7 +99,7 @@ def test_one_changed_bit_anywhere_is_noticed(codec: Codec) -> None:
         refused(bytes(damaged))
 
 
-def test_records_cut_at_every_byte_are_refused() -> None:
+def test_records_truncated_at_any_byte_are_rejected() -> None:
     body = framed(record_body(PLAIN)) * 2
     for size in range(len(body)):
         refused(around(body[:size], count=2, last_offset_delta=1))
@@ -131,7 +131,7 @@ def test_records_cut_at_every_byte_are_refused() -> None:
         pytest.param(framed(b"\0\0\0\1\1\0") + b"\0", id="byte after the last record"),
     ],
 )
-def test_a_record_that_lies_is_refused(body: bytes) -> None:
+def test_a_record_with_wrong_lengths_is_rejected(body: bytes) -> None:
     refused(around(body))
     # Headers of so many records are read in rounds.
     lies = [around(body), *(around(body, base_offset=BASE + n) for n in range(1, 70))]
@@ -139,7 +139,7 @@ def test_a_record_that_lies_is_refused(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("count", [-1, 0, 2, INT32_MAX])
-def test_another_number_of_records_than_announced_is_refused(count: int) -> None:
+def test_a_wrong_record_count_is_rejected(count: int) -> None:
     body = framed(record_body(PLAIN))
     before = encode_batch([NewRecord(7, b"k", b"v")])
     refused(around(body, count=count))
@@ -151,7 +151,7 @@ def test_another_number_of_records_than_announced_is_refused(count: int) -> None
 @pytest.mark.parametrize(
     ("offset_deltas", "last"), [([0, 0], 1), ([1, 0], 1), ([-1, 0], 1), ([0, 2], 1)]
 )
-def test_offsets_that_do_not_grow_within_their_batch_are_refused(
+def test_offsets_that_do_not_increase_in_a_batch_are_rejected(
     offset_deltas: list[int], last: int
 ) -> None:
     records = [LogRecord(delta, 0, None, b"v") for delta in offset_deltas]
@@ -175,20 +175,20 @@ def test_offsets_that_do_not_grow_within_their_batch_are_refused(
     ],
     ids=str,
 )
-def test_a_header_that_lies_is_refused(fields: dict[str, int]) -> None:
+def test_an_invalid_batch_header_is_rejected(fields: dict[str, int]) -> None:
     log = batch_packed(framed(record_body(PLAIN)), base_offset=BASE, **fields)
     refused(log)
     before = [encode_batch([NewRecord(7, b"k", b"v")], base_offset=n) for n in range(99)]
     refused(b"".join(before) + log)
 
 
-def test_offsets_end_where_64_bits_do() -> None:
+def test_offsets_beyond_64_bits_are_rejected() -> None:
     log = batch_packed(b"", base_offset=2**63 - 1, record_count=0)
     with pytest.raises(CorruptBatch, match=str(2**63 - 1)):
         decoded(log)
 
 
-def test_a_message_of_before_magic_2_is_refused_however_short_it_is() -> None:
+def test_a_short_message_before_magic_2_is_rejected() -> None:
     # offset, size, CRC, magic 1, attributes, time, null key, empty value
     message = BASE.to_bytes(8, "big") + (22).to_bytes(4, "big") + bytes(4)
     message += b"\1\0" + bytes(8) + b"\xff" * 4 + bytes(4)
@@ -196,7 +196,7 @@ def test_a_message_of_before_magic_2_is_refused_however_short_it_is() -> None:
     refused(message, "magic 1; allowed is 2")
 
 
-def test_a_marker_that_is_none_is_refused() -> None:
+def test_a_malformed_marker_is_rejected() -> None:
     fields: dict[str, Any] = {"base_offset": BASE, "producer_id": 7, "flags": 0x30}
     begun = batch_of([LogRecord(0, 0)], base_offset=BASE - 1, producer_id=7, flags=0x10)
     for log in (
@@ -219,7 +219,7 @@ def peak_bytes(act: Callable[[], object]) -> int:
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_a_batch_may_not_be_larger_than_allowed_once_it_is_decompressed(codec: Codec) -> None:
+def test_the_decompressed_size_of_a_batch_is_limited(codec: Codec) -> None:
     record = NewRecord(7, None, bytes(32 * MB))
     log = encode_batch([record], codec=codec, base_offset=BASE)
     assert peak_bytes(lambda: refused(log, decompressed_bytes_max=MB)) < 4 * MB
@@ -228,14 +228,14 @@ def test_a_batch_may_not_be_larger_than_allowed_once_it_is_decompressed(codec: C
     assert chunk.values[0].as_buffer().size == 32 * MB
 
 
-def test_a_frame_that_does_not_say_how_large_it_is_is_bounded_too() -> None:
+def test_a_frame_without_a_size_is_limited() -> None:
     compressor = zstandard.ZstdCompressor().compressobj()
     packed = compressor.compress(bytes(32 * MB)) + compressor.flush()
     log = batch_packed(packed, base_offset=BASE, attributes=Codec.ZSTD)
     assert peak_bytes(lambda: refused(log, "ZSTD", decompressed_bytes_max=MB)) < 4 * MB
 
 
-def test_no_memory_is_taken_for_what_is_only_announced() -> None:
+def test_no_memory_is_allocated_for_a_stated_record_count() -> None:
     logs = (
         around(framed(record_body(PLAIN)), count=INT32_MAX),
         around(framed(b"\0\0\0\1\1" + encode_varint(INT32_MAX)) + bytes(9)),
@@ -246,7 +246,7 @@ def test_no_memory_is_taken_for_what_is_only_announced() -> None:
 
 
 @pytest.mark.long
-def test_a_bomb_of_records_without_bytes_is_refused_in_its_first_part() -> None:
+def test_a_batch_of_tiny_records_is_rejected_in_its_first_part() -> None:
     packed = zlib.compress(bytes(16 * MB), wbits=31)
     log = batch_packed(
         packed,
@@ -258,12 +258,12 @@ def test_a_bomb_of_records_without_bytes_is_refused_in_its_first_part() -> None:
     assert peak_bytes(lambda: refused(log, "too short", chunk_bytes=MB)) < 80 * MB
 
 
-def test_a_record_has_a_million_headers_at_the_most() -> None:
+def test_the_number_of_headers_of_a_record_is_limited() -> None:
     body = framed(b"\0\0\0\1\1" + encode_varint(MB + 1) + b"\0\1" * (MB + 1))
     refused(around(body), "headers")
 
 
-def test_a_batch_before_the_range_or_behind_it_is_not_looked_at() -> None:
+def test_batches_outside_the_range_are_not_decoded() -> None:
     damaged = encode_batch([NewRecord(7, b"k", b"v")] * 2)[:-1] + b"\xff"
     whole = encode_batch([NewRecord(7, b"k", b"v")] * 2, base_offset=2)
     behind = encode_batch([NewRecord(7, b"k", b"v")] * 2, base_offset=4)[:-1] + b"\xff"
@@ -271,7 +271,7 @@ def test_a_batch_before_the_range_or_behind_it_is_not_looked_at() -> None:
     assert chunk.offsets.tolist() == [2, 3]
 
 
-def test_the_batches_before_a_damaged_one_may_come_first() -> None:
+def test_batches_before_a_damaged_one_may_be_returned_first() -> None:
     whole = encode_batch([NewRecord(7, b"k", b"v")] * 2, base_offset=BASE - 2)
     damaged = encode_batch([NewRecord(7, b"k", b"v")] * 2, base_offset=BASE)[:-1] + b"\xff"
     chunks = decode(whole + damaged, start=0, end=2**62, wanted=set(), chunk_bytes=1)
@@ -298,7 +298,7 @@ BEHIND = encode_batch([NewRecord(7, b"k", b"v")], base_offset=BASE + 20)
         pytest.param(around(b"garbage", flags=7) + BEHIND, BASE + 1, id="no codec"),
         pytest.param(around(b"garbage", flags=Codec.GZIP), BASE + 1, id="no block of GZIP"),
         pytest.param(damaged(THREE, len(THREE) - 1, 255), BASE + 3, id="another CRC"),
-        # Its CRC says that nothing in it is sure; the next one is.
+        # With a wrong CRC its length is uncertain, so the next batch's offset counts.
         pytest.param(
             damaged(THREE, LAST_OFFSET_DELTA_AT, 1) + BEHIND, BASE + 20, id="fewer offsets"
         ),
@@ -307,7 +307,7 @@ BEHIND = encode_batch([NewRecord(7, b"k", b"v")], base_offset=BASE + 20)
         ),
     ],
 )
-def test_a_batch_that_cannot_be_read_tells_where_to_read_on(log: bytes, next_offset: int) -> None:
+def test_an_unreadable_batch_has_the_offset_after_it(log: bytes, next_offset: int) -> None:
     before = encode_batch([NewRecord(7, b"k", b"v")] * 2, base_offset=BASE - 2)
     with pytest.raises(UnreadableBatch) as refusal:
         decoded(before + log)

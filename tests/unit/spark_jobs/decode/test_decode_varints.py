@@ -13,14 +13,14 @@ EDGES = sorted({sign * 2**bits + by for bits in range(63) for sign in (1, -1) fo
 
 
 def placed(encoded: list[bytes]) -> tuple[bytes, np.ndarray, list[int]]:
-    """All numbers behind one another, where each begins, and where each ends."""
+    """All numbers concatenated, and where each begins and ends."""
     ends = np.cumsum([len(number) for number in encoded], dtype=np.int64)
     at = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
     return b"".join(encoded) + PADDING, at, ends.tolist()
 
 
 @given(st.lists(int32s, min_size=1, max_size=40))
-def test_numbers_of_32_bits_are_read_as_they_were_written(numbers: list[int]) -> None:
+def test_32_bit_numbers_round_trip(numbers: list[int]) -> None:
     data, at, ends = placed([encode_varint(number) for number in numbers])
     read = VarintBytes(data).int32(at)
     assert read.values.tolist() == numbers
@@ -29,7 +29,7 @@ def test_numbers_of_32_bits_are_read_as_they_were_written(numbers: list[int]) ->
 
 
 @given(st.lists(int64s, min_size=1, max_size=40))
-def test_numbers_of_64_bits_are_read_as_they_were_written(numbers: list[int]) -> None:
+def test_64_bit_numbers_round_trip(numbers: list[int]) -> None:
     data, at, ends = placed([encode_varlong(number) for number in numbers])
     read = VarintBytes(data).int64(at)
     assert read.values.tolist() == numbers
@@ -37,7 +37,7 @@ def test_numbers_of_64_bits_are_read_as_they_were_written(numbers: list[int]) ->
     assert not read.is_bad.any()
 
 
-def test_numbers_around_every_power_of_two_are_read() -> None:
+def test_numbers_around_every_power_of_two_round_trip() -> None:
     edges = [*EDGES, 2**63 - 1, -(2**63)]
     data, at, ends = placed([encode_varlong(number) for number in edges])
     read = VarintBytes(data).int64(at)
@@ -56,7 +56,7 @@ def test_numbers_around_every_power_of_two_are_read() -> None:
 @example(b"\x80\x80\x80\x80\x10")
 @example(b"\xff" * 9 + b"\x01")
 @example(b"\x80" * 9 + b"\x02")
-def test_any_bytes_are_the_number_that_the_plain_reader_finds_or_none(octets: bytes) -> None:
+def test_any_bytes_equal_the_reference_decoder(octets: bytes) -> None:
     data = octets + PADDING
     at = np.zeros(1, np.int64)
     for read_plainly, read in (
@@ -73,6 +73,6 @@ def test_any_bytes_are_the_number_that_the_plain_reader_finds_or_none(octets: by
 
 
 @pytest.mark.parametrize("size", range(2, 10))
-def test_a_number_may_be_longer_than_it_need(size: int) -> None:
+def test_a_number_may_have_more_bytes_than_necessary(size: int) -> None:
     data = bytes([0x82] + [0x80] * (size - 2) + [0]) + PADDING
     assert VarintBytes(data).int64(np.zeros(1, np.int64)).values.tolist() == [1]

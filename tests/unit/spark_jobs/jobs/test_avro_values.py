@@ -1,4 +1,4 @@
-"""Values of the raw layer as JSON, without a registry and without Spark."""
+"""Conversion of raw values to JSON."""
 
 import json
 import pickle
@@ -14,7 +14,7 @@ AVRO = b"\0\0\0\0\x01\x04ab"
 VALUES = JsonConverter({1: FoundSchema(json.dumps(SCHEMA), ()), 2: MissingSchema("it is gone")})
 
 
-def test_avro_is_read_by_its_schema_and_json_stays_as_it_is() -> None:
+def test_avro_is_converted_by_its_schema_and_json_is_unchanged() -> None:
     values = pickle.loads(pickle.dumps(VALUES))
     assert values(b"k", AVRO, 1) == (b"k", 1, '{"user":"ab"}')
     assert values(None, b'{"user": "ab"} ', None) == (None, None, '{"user": "ab"} ')
@@ -36,7 +36,7 @@ def test_avro_is_read_by_its_schema_and_json_stays_as_it_is() -> None:
         (b"", None, "neither Avro nor JSON"),
     ],
 )
-def test_what_is_neither_has_the_reason(value: bytes, schema_id: int | None, reason: str) -> None:
+def test_other_values_have_a_reason(value: bytes, schema_id: int | None, reason: str) -> None:
     with pytest.raises(UndecodableRecord) as refusal:
         VALUES(b"k", value, schema_id)
     assert reason in refusal.value.reason

@@ -1,4 +1,4 @@
-"""What is new to a table, where the offsets that it has come to may mean other records by now."""
+"""Decoding after a topic was recreated or truncated."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,12 +27,12 @@ SEEN = {"a": TopicPosition(ONE, {0: 10, 1: 3}, truncations=1), "b": TopicPositio
     ],
     ids=str,
 )
-def test_offsets_that_mean_other_records_are_refused(now: TopicPosition) -> None:
+def test_positions_of_recreated_or_truncated_topics_are_rejected(now: TopicPosition) -> None:
     with pytest.raises(TopicReplaced, match="topic a was recreated or truncated"):
         require_same_topics(SEEN, {"a": now})
 
 
-def test_offsets_that_mean_the_same_records_are_gone_on_from() -> None:
+def test_positions_of_the_same_topics_are_accepted() -> None:
     require_same_topics(SEEN, SEEN)
     require_same_topics(SEEN, {"a": TopicPosition(ONE, {0: 12, 1: 3, 2: 1}, truncations=1)})
     require_same_topics(SEEN, {"b": TopicPosition(OTHER, {0: 5}), "c": TopicPosition(ONE, {})})
@@ -49,9 +49,7 @@ def no_session() -> SparkSession:
 
 
 @pytest.mark.parametrize("ends", [(5,), (5, 12)], ids=["still short", "as long again"])
-def test_a_decoded_table_is_not_added_to_behind_a_cut(
-    tmp_path: Path, ends: tuple[int, ...]
-) -> None:
+def test_nothing_is_decoded_after_a_truncation(tmp_path: Path, ends: tuple[int, ...]) -> None:
     records, decoded, quarantine = (str(tmp_path / name) for name in ("raw", "decoded", "bad"))
     position = {"a": TopicPosition(ONE, {0: 10})}
     loaded(records, None, position)

@@ -1,4 +1,4 @@
-"""What is owed and what became of it, record by record."""
+"""Parsing of deliveries and their outcomes."""
 
 from datetime import UTC, datetime
 
@@ -14,21 +14,21 @@ OUTCOME = (
 )
 
 
-def test_an_owed_event_is_known_by_its_id_and_body() -> None:
+def test_a_delivery_is_identified_by_its_id_and_body() -> None:
     assert parse_delivery("east", 3, 17, b"wh_1", b"{}", b"evt_1", b"paid", b"west") == (
         *("wh_1", "west", "evt_1", "paid"),
         event_digest("evt_1", b"{}"),
     )
 
 
-def test_without_an_id_it_is_known_by_its_place_and_without_an_origin_it_is_of_here() -> None:
+def test_a_missing_id_is_the_position_and_a_missing_origin_is_local() -> None:
     assert parse_delivery("east", 3, 17, b"wh_1", None, None, None, b"") == (
         *("wh_1", "east", "delivery_log-3-17", ""),
         event_digest("delivery_log-3-17", b""),
     )
 
 
-def test_what_is_not_utf_8_is_read_as_the_service_reads_it() -> None:
+def test_invalid_utf_8_is_decoded_as_in_the_service() -> None:
     webhook, _, event, kind, digest = parse_delivery(
         "east", 0, 0, b"\xff", b"", b"\xfe", b"\xfd", None
     )
@@ -36,12 +36,12 @@ def test_what_is_not_utf_8_is_read_as_the_service_reads_it() -> None:
     assert digest == event_digest("�", b"")
 
 
-def test_nobody_is_owed_a_record_without_a_key() -> None:
+def test_a_record_without_a_key_is_undecodable() -> None:
     with pytest.raises(UndecodableRecord):
         parse_delivery("east", 3, 17, None, b"{}", b"evt_1", b"paid", b"east")
 
 
-def test_an_outcome_is_of_the_data_centre_in_its_header() -> None:
+def test_an_outcome_has_the_origin_of_its_header() -> None:
     settled = datetime(2026, 11, 21, 8, 4, 32, 7_000, UTC)
     assert parse_outcome("east", OUTCOME, b"west") == (
         *("west", 3, 17, None, "left", 0, None),
@@ -50,7 +50,7 @@ def test_an_outcome_is_of_the_data_centre_in_its_header() -> None:
     assert parse_outcome("east", OUTCOME, None)[0] == "east"
 
 
-def test_a_replay_tells_of_hours() -> None:
+def test_a_replay_outcome_has_counts_by_hour() -> None:
     value = (
         b'{"replayId":"rpl_1","webhookId":"wh_1","epoch":2,"start":7,"hours":'
         b'{"2026-11-21T06":{"delivered":5,"duplicates":1,"failed":2}}}'

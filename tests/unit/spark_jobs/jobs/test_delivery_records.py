@@ -1,4 +1,4 @@
-"""Deliveries are read by the pipeline as the replay service writes them."""
+"""The pipeline parses the records that the replay service writes."""
 
 import pytest
 from hypothesis import given
@@ -38,13 +38,13 @@ STRETCH = (
 )
 
 
-def test_both_name_the_same_topics() -> None:
+def test_topic_names_equal_those_of_the_service() -> None:
     assert delivery_records.DELIVERY_LOG == topics.DELIVERY_LOG
     assert delivery_records.DELIVERY_OUTCOMES == topics.DELIVERY_OUTCOMES
     assert delivery_records.REPLAY_OUTCOMES == topics.REPLAY_OUTCOMES
 
 
-def test_both_know_the_same_outcomes() -> None:
+def test_outcomes_equal_those_of_the_service() -> None:
     assert [each.value for each in Outcome] == [each.value for each in LiveOutcome]
 
 
@@ -62,7 +62,7 @@ def test_both_know_the_same_outcomes() -> None:
         digest=st.none() | st.integers(0, 2**64 - 1),
     )
 )
-def test_every_outcome_of_the_service_is_read(written: outcomes.DeliveryOutcome) -> None:
+def test_every_outcome_of_the_service_is_parsed(written: outcomes.DeliveryOutcome) -> None:
     read = parse_delivery_outcome(encode_outcome(written))
     assert (read.partition, read.offset) == (written.partition, written.offset)
     assert (read.event_id, read.outcome.value) == (written.event_id, written.outcome.value)
@@ -89,7 +89,9 @@ def test_every_outcome_of_the_service_is_read(written: outcomes.DeliveryOutcome)
         ),
     )
 )
-def test_every_stretch_of_a_replay_is_read(written: replay_outcomes.ReplayOutcome) -> None:
+def test_every_replay_outcome_of_the_service_is_parsed(
+    written: replay_outcomes.ReplayOutcome,
+) -> None:
     read = parse_replay_outcome(encode_replay_outcome(written))
     assert (read.replay_id, read.webhook_id) == (written.replay_id, written.webhook_id)
     assert (read.epoch, read.start) == (written.epoch, written.start)
@@ -100,11 +102,11 @@ def test_every_stretch_of_a_replay_is_read(written: replay_outcomes.ReplayOutcom
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])), st.binary())
-def test_an_event_has_the_digest_that_outcomes_tell(event_id: str, value: bytes) -> None:
+def test_digests_equal_those_of_the_service(event_id: str, value: bytes) -> None:
     assert event_digest(event_id, value) % 2**64 == dedupe.lasting_digest(event_id, value)
 
 
-def test_an_event_without_an_id_has_the_name_that_the_service_gives_it() -> None:
+def test_default_event_ids_equal_those_of_the_service() -> None:
     assert default_event_id(3, 17) == place_name_of_service(topics.DELIVERY_LOG, 3, 17)
 
 
@@ -113,7 +115,7 @@ def test_a_digest_is_the_same_in_every_process() -> None:
     assert event_digest("evt_1", b"{}") % 2**64 == 0x70BE16CD870BBE8E
 
 
-def test_the_members_of_an_outcome_are_read_from_their_names() -> None:
+def test_the_members_of_an_outcome_are_parsed() -> None:
     read = parse_delivery_outcome(OUTCOME)
     assert read.outcome is Outcome.FAILED
     assert read.time_ms == 1_795_248_272_000
@@ -143,7 +145,7 @@ def test_the_members_of_an_outcome_are_read_from_their_names() -> None:
         (b"fa54", b"FA54", "digest is 'FA54"),
     ],
 )
-def test_what_is_no_outcome_is_refused_with_the_reason(
+def test_a_malformed_outcome_is_rejected_with_the_reason(
     before: bytes, after: bytes, reason: str
 ) -> None:
     assert before in OUTCOME
@@ -161,12 +163,12 @@ def test_what_is_no_outcome_is_refused_with_the_reason(
         (b'{"2026-11-21T06"', b'{"2026-11-21"', "allowed are hours"),
         (b'{"2026-11-21T06"', b'{"2026-11-31T06"', "allowed are hours"),
         (b'"failed":2', b'"lost":2', "missing member 'failed'"),
-        # A few such would be more than a sum of them can be.
+        # A few of these would overflow a sum.
         (b'"failed":2', b'"failed":2147483648', "failed is 2147483648"),
         (b'{"delivered":5,"duplicates":1,"failed":2}', b"5", "is 5; allowed is an object"),
     ],
 )
-def test_what_is_no_stretch_of_a_replay_is_refused_with_the_reason(
+def test_a_malformed_replay_outcome_is_rejected_with_the_reason(
     before: bytes, after: bytes, reason: str
 ) -> None:
     assert before in STRETCH
@@ -176,23 +178,23 @@ def test_what_is_no_stretch_of_a_replay_is_refused_with_the_reason(
 
 
 @pytest.mark.parametrize("read", [parse_delivery_outcome, parse_replay_outcome])
-def test_a_record_without_a_value_is_refused(read: object) -> None:
+def test_a_record_without_a_value_is_rejected(read: object) -> None:
     assert callable(read)
     with pytest.raises(UndecodableRecord, match="no value"):
         read(None)
 
 
-def test_half_a_surrogate_pair_becomes_a_text_that_a_table_can_hold() -> None:
+def test_a_lone_surrogate_is_replaced() -> None:
     assert parse_delivery_outcome(OUTCOME.replace(b"evt_1", b"\\ud800")).event_id == "?"
 
 
 @pytest.mark.parametrize("key", [None, b"", b"x" * 257])
-def test_a_key_that_is_no_webhook_is_refused(key: bytes | None) -> None:
+def test_a_key_that_is_not_a_webhook_id_is_rejected(key: bytes | None) -> None:
     with pytest.raises(UndecodableRecord, match="not a webhook id"):
         parse_webhook_id(key)
 
 
-def test_a_reason_is_cut_to_what_a_table_should_hold() -> None:
+def test_a_reason_is_truncated() -> None:
     with pytest.raises(UndecodableRecord) as refusal:
         parse_delivery_outcome(OUTCOME.replace(b"17", b'"' + b"9" * 10_000 + b'"'))
     assert len(refusal.value.reason) == REASON_CHARS_MAX

@@ -1,4 +1,4 @@
-"""Files of tables that jobs make, as a task writes them."""
+"""Files of derived tables."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,7 +20,7 @@ def batch(*minutes: int | None) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"name": list(map(str, minutes)), "time": times}, SCHEMA)
 
 
-def test_all_batches_are_one_file_with_the_bounds_of_its_times(tmp_path: Path) -> None:
+def test_all_batches_are_one_file_with_bounds_of_times(tmp_path: Path) -> None:
     (told,) = write_file(
         open_store(str(tmp_path)),
         "data/a.parquet",
@@ -41,18 +41,18 @@ def test_all_batches_are_one_file_with_the_bounds_of_its_times(tmp_path: Path) -
     assert pq.ParquetFile(tmp_path / "data/a.parquet").num_row_groups == 1
 
 
-def test_no_row_makes_no_file(tmp_path: Path) -> None:
+def test_no_rows_write_no_file(tmp_path: Path) -> None:
     assert write_file(open_store(str(tmp_path)), "data/a.parquet", SCHEMA, [batch()]) == []
     assert list(tmp_path.rglob("*.parquet")) == []
 
 
-def test_rows_without_a_time_say_nothing_of_bounds(tmp_path: Path) -> None:
+def test_rows_without_a_time_have_no_bounds(tmp_path: Path) -> None:
     store = open_store(str(tmp_path))
     (told,) = write_file(store, "a.parquet", SCHEMA, [batch(None)], "time")
     assert "time_min_ms" not in told
 
 
-def test_many_bytes_become_several_row_groups(
+def test_many_bytes_are_split_into_row_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(derived_tables, "ROW_GROUP_BYTES", 1)

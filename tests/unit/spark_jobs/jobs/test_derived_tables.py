@@ -1,4 +1,4 @@
-"""Which tables a job may write to: those of its own, and none whose rows it would remove."""
+"""Jobs write only to tables of their own."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,7 +27,7 @@ def kept_by(uri: str, position: Mapping[str, Any]) -> None:
 @pytest.mark.parametrize(
     "position", [RAW, QUERY, {"day": "2026-11-21"}, {"day": "2026-11-21", "job": "delivery-report"}]
 )
-def test_a_report_is_not_written_into_another_jobs_table(
+def test_a_report_is_not_written_to_the_table_of_another_job(
     tmp_path: Path, position: dict[str, Any]
 ) -> None:
     kept_by(str(tmp_path), position)
@@ -37,7 +37,7 @@ def test_a_report_is_not_written_into_another_jobs_table(
         open_report(str(tmp_path), "audit")
 
 
-def test_a_report_goes_on_in_its_own_table_and_begins_a_new_one(tmp_path: Path) -> None:
+def test_a_report_is_written_to_its_own_or_a_new_table(tmp_path: Path) -> None:
     uri = str(tmp_path / "audited")
     assert open_report(uri, "audit")[1].version == 0
     kept_by(uri, {"day": "2026-11-21", "job": "audit"})

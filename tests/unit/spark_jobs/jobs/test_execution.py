@@ -31,20 +31,20 @@ def raised(text: str) -> PipelineError:
     return caught.value
 
 
-def test_an_error_of_the_pipeline_is_told_as_it_was_raised_in_the_task() -> None:
+def test_a_pipeline_error_of_a_task_is_raised_unchanged() -> None:
     error = raised(FAILED_IN_PYTHON)
     assert type(error) is SourceFailed
     assert str(error) == "orders-0 [0, 9): a batch at 7 is not what its CRC says"
 
 
-def test_an_error_that_nobody_foresaw_is_told_by_its_name() -> None:
+def test_another_error_of_a_task_is_raised_with_its_name() -> None:
     text = FAILED_IN_PYTHON.replace("spark_jobs.errors.SourceFailed", "KeyError")
     error = raised(f"{text}\n\tat org.apache.spark.Whatever\n")
     assert type(error) is TasksFailed
     assert str(error).endswith(": KeyError: orders-0 [0, 9): a batch at 7 is not what its CRC says")
 
 
-def test_whatever_else_fails_tasks_is_told_in_a_line() -> None:
+def test_a_failure_without_a_traceback_has_one_line() -> None:
     error = raised(LOST)
     assert type(error) is TasksFailed
     assert "executor 2 exited" in str(error)
@@ -52,5 +52,5 @@ def test_whatever_else_fails_tasks_is_told_in_a_line() -> None:
 
 
 @pytest.mark.parametrize("name", ["OfAnotherVersion", "__doc__"])
-def test_a_name_that_is_no_error_of_the_pipeline_makes_none(name: str) -> None:
+def test_an_unknown_error_name_is_not_raised(name: str) -> None:
     assert type(raised(f"spark_jobs.errors.{name}: what")) is TasksFailed

@@ -49,7 +49,7 @@ def rows_of(folder: Path, files: Sequence[DataFile]) -> list[dict[str, object]]:
     return [row for file in files for row in pq.read_table(folder / file.path).to_pylist()]
 
 
-def test_each_hour_has_a_file_and_late_records_land_in_their_own(tmp_path: Path) -> None:
+def test_each_hour_has_a_file_including_those_of_late_records(tmp_path: Path) -> None:
     early, late = at("2026-03-01T10:59:59.999"), at("2026-03-01T11:00:00")
     with files_of(tmp_path) as writer:
         writer.add(records([early, late, early - 5]))
@@ -65,7 +65,7 @@ def test_each_hour_has_a_file_and_late_records_land_in_their_own(tmp_path: Path)
     assert [row["offset"] for row in rows_of(tmp_path, [eleven])] == [1, 7]
 
 
-def test_a_row_has_all_columns_of_the_raw_layer(tmp_path: Path) -> None:
+def test_a_row_has_all_columns_of_the_raw_table(tmp_path: Path) -> None:
     with files_of(tmp_path) as writer:
         writer.add(records([at("2026-03-01T23:00:00")] * 2, values=[None, b"\0\0\0\1\2avro"]))
         rows = rows_of(tmp_path, writer.close())
@@ -100,7 +100,7 @@ def test_a_row_has_all_columns_of_the_raw_layer(tmp_path: Path) -> None:
         max_size=6,
     )
 )
-def test_whatever_times_records_claim_each_is_written_once_and_in_order(
+def test_records_with_any_times_are_written_once_and_in_order(
     tmp_path_factory: pytest.TempPathFactory, batches: list[list[int]]
 ) -> None:
     folder = tmp_path_factory.mktemp("table")
@@ -129,7 +129,7 @@ def test_whatever_times_records_claim_each_is_written_once_and_in_order(
 
 
 @pytest.mark.long
-def test_further_hours_than_have_files_of_their_own_share_one(tmp_path: Path) -> None:
+def test_hours_beyond_the_limit_share_a_file(tmp_path: Path) -> None:
     hours = range(HOURS_MAX + 200)
     with files_of(tmp_path) as writer:
         writer.add(records([hour * HOUR_MS for hour in hours]))
@@ -141,12 +141,12 @@ def test_further_hours_than_have_files_of_their_own_share_one(tmp_path: Path) ->
 
 
 @pytest.mark.long
-def test_memory_is_bounded_by_bytes_and_not_by_hours(tmp_path: Path) -> None:
+def test_memory_is_bounded_for_any_number_of_hours(tmp_path: Path) -> None:
     before = pa.total_allocated_bytes()
     most = 0
     with files_of(tmp_path, codec="none") as writer:
         for number in range(3 * OPEN_FILES_MAX):
-            # One megabyte of an hour of its own, and one record that comes late.
+            # One megabyte per hour, and one late record.
             times = [(number + 1) * HOUR_MS, 0]
             writer.add(records(times, number * 2, [bytes(MIB), b"late"]))
             most = max(most, pa.total_allocated_bytes() - before)
@@ -157,7 +157,7 @@ def test_memory_is_bounded_by_bytes_and_not_by_hours(tmp_path: Path) -> None:
     assert max(groups) < OPEN_FILES_MAX
 
 
-def test_a_row_group_is_written_when_it_is_full(tmp_path: Path) -> None:
+def test_a_full_row_group_is_written(tmp_path: Path) -> None:
     with files_of(tmp_path, codec="none") as writer:
         for number in range(100):
             writer.add(records([0, 1], number * 2, [bytes(MIB), bytes(MIB)]))
@@ -171,7 +171,7 @@ def test_a_row_group_is_written_when_it_is_full(tmp_path: Path) -> None:
     ]
 
 
-def test_an_error_leaves_no_open_file(tmp_path: Path) -> None:
+def test_an_error_deletes_open_files(tmp_path: Path) -> None:
     def fail() -> None:
         with files_of(tmp_path, codec="none") as writer:
             for number in range(40):
@@ -184,14 +184,14 @@ def test_an_error_leaves_no_open_file(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.parquet"))
 
 
-def test_two_attempts_at_one_task_write_files_of_their_own(tmp_path: Path) -> None:
+def test_two_attempts_of_a_task_write_different_files(tmp_path: Path) -> None:
     paths = set()
     for _ in range(2):
         with files_of(tmp_path, topic="_schemas") as writer:
             writer.add(records([0, HOUR_MS]))
             paths |= {file.path for file in writer.close()}
     assert len(paths) == 4
-    # Spark passes over files whose names begin with these.
+    # Spark ignores files whose names begin with these.
     assert not [path for path in paths if Path(path).name[0] in "._"]
 
 
@@ -208,13 +208,11 @@ def test_two_attempts_at_one_task_write_files_of_their_own(tmp_path: Path) -> No
         (b'{"a": 1}', None),
     ],
 )
-def test_what_is_framed_as_avro_has_the_id_of_its_schema(
-    value: bytes | None, expected: int | None
-) -> None:
+def test_avro_values_have_their_schema_id(value: bytes | None, expected: int | None) -> None:
     values = pa.array([b"\0\0\0\0\5x", value, b"\0\0\0\0\6x", value], pa.binary())
     assert schema_ids(values).to_pylist() == [5, expected, 6, expected]
     assert schema_ids(values.slice(1, 2)).to_pylist() == [expected, 6]
 
 
-def test_values_that_are_all_null_have_no_schema() -> None:
+def test_null_values_have_no_schema_id() -> None:
     assert schema_ids(pa.nulls(3, pa.binary())).to_pylist() == [None] * 3

@@ -16,7 +16,7 @@ from spark_jobs.log.planning import TopicPosition
 ONE, OTHER = UUID(int=1), UUID(int=2)
 
 
-def test_a_position_is_read_as_it_was_written() -> None:
+def test_a_position_round_trips() -> None:
     position = {
         "orders": TopicPosition(ONE, {0: 5, 10: 2**62}),
         "audit": TopicPosition(None, {}),
@@ -57,12 +57,12 @@ def test_an_empty_table_has_no_position() -> None:
         {"job": "decode", "topics": {}},
     ],
 )
-def test_what_another_job_keeps_is_no_position_of_a_load(document: dict[str, object]) -> None:
+def test_a_load_rejects_the_position_of_another_job(document: dict[str, object]) -> None:
     with pytest.raises(CorruptTable, match="position of a load"):
         read_position(document)
 
 
-def test_a_job_goes_on_from_a_position_of_its_own_alone() -> None:
+def test_a_job_rejects_the_position_of_a_load() -> None:
     position = {"orders": TopicPosition(ONE, {0: 5})}
     assert read_position(write_position(position, {"orders": 7}, "decode"), "decode") == position
     with pytest.raises(CorruptTable, match="position of decode: the table belongs to another job"):
@@ -70,13 +70,13 @@ def test_a_job_goes_on_from_a_position_of_its_own_alone() -> None:
     assert read_position({}, "decode") == {}
 
 
-def test_what_was_not_read_stays_where_it_was() -> None:
+def test_unread_topics_keep_their_position() -> None:
     before = {"a": TopicPosition(ONE, {0: 5, 1: 6}), "b": TopicPosition(OTHER, {0: 7})}
     after = advance_position(before, {"a": TopicPosition(ONE, {1: 9, 2: 1})})
     assert after == {"a": TopicPosition(ONE, {0: 5, 1: 9, 2: 1}), "b": TopicPosition(OTHER, {0: 7})}
 
 
-def test_a_topic_that_was_made_anew_has_no_partitions_of_before() -> None:
+def test_a_recreated_topic_has_only_its_present_partitions() -> None:
     before = {"a": TopicPosition(ONE, {0: 5, 1: 6})}
     assert advance_position(before, {"a": TopicPosition(OTHER, {0: 2})}) == {
         "a": TopicPosition(OTHER, {0: 2})
@@ -84,14 +84,14 @@ def test_a_topic_that_was_made_anew_has_no_partitions_of_before() -> None:
 
 
 @pytest.mark.parametrize("topic_id", [ONE, None])
-def test_a_position_counts_how_often_offsets_went_back(topic_id: UUID | None) -> None:
+def test_a_position_counts_truncations(topic_id: UUID | None) -> None:
     position = {"a": TopicPosition(topic_id, {0: 10, 1: 3})}
     for end, cuts in ((5, 1), (12, 1), (12, 1), (11, 2)):
         position = advance_position(position, {"a": TopicPosition(topic_id, {0: end})})
         assert position == {"a": TopicPosition(topic_id, {0: end, 1: 3}, cuts)}
 
 
-def test_partitions_that_are_gone_are_known_until_they_are_back() -> None:
+def test_missing_partitions_are_recorded_until_they_return() -> None:
     before = {"a": TopicPosition(ONE, {0: 5, 1: 6}), "b": TopicPosition(ONE, {0: 7})}
     gone = [TopicPartition("a", 0), TopicPartition("a", 1)]
     after = advance_position(before, {"b": TopicPosition(ONE, {0: 8})}, gone)

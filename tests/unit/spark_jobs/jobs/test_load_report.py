@@ -26,17 +26,17 @@ REPORT = LoadReport(
 )
 
 
-def test_an_outcome_comes_back_as_the_task_wrote_it() -> None:
+def test_an_outcome_round_trips() -> None:
     refused = RangeOutcome(OffsetRange("a", 0, 2, 10), 0, 0, refusal="gone\nfor good")
     for outcome in [*OUTCOMES, refused]:
         assert read_outcome(write_outcome(outcome)) == outcome
 
 
-def test_offsets_that_are_neither_read_nor_missing_have_no_record() -> None:
+def test_other_offsets_are_counted_as_without_a_record() -> None:
     assert [each.without_record for each in OUTCOMES] == [1, 0, 0]
 
 
-def test_the_report_for_scripts_counts_everything() -> None:
+def test_the_json_report_has_all_counts() -> None:
     assert json.loads(json.dumps(report_json(REPORT))) == {
         "version": 4,
         "run": "r",
@@ -59,7 +59,7 @@ def test_the_report_for_scripts_counts_everything() -> None:
     }
 
 
-def test_the_report_for_people_says_what_is_missing_first() -> None:
+def test_the_text_report_begins_with_what_is_missing() -> None:
     assert list(report_lines(REPORT)) == [
         "topic b was recreated: loaded from its first offset",
         "partition c-3 no longer exists: later loads skip it",
@@ -71,7 +71,7 @@ def test_the_report_for_people_says_what_is_missing_first() -> None:
     ]
 
 
-def test_a_run_without_news_says_so() -> None:
+def test_a_run_without_new_records_has_a_report() -> None:
     report = LoadReport("/t", "r", [], [], [], 0.1)
     assert list(report_lines(report)) == ["no new records: /t is up to date"]
     assert report_json(report)["version"] is None

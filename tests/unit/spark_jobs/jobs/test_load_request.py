@@ -1,4 +1,4 @@
-"""What a load is told, as its parts understand it."""
+"""The request of a load."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from spark_jobs.offsets.limits import Subscribed
 @pytest.mark.parametrize(
     "told", [{}, *({"isolation.level": each} for each in ("read_uncommitted", "READ_COMMITTED"))]
 )
-def test_load_and_client_understand_the_same_by_an_isolation_level(told: dict[str, str]) -> None:
+def test_load_and_client_agree_on_the_isolation_level(told: dict[str, str]) -> None:
     properties = {"bootstrap.servers": "127.0.0.1:1", "sasl.password": "secret-1", **told}
     request = LoadRequest(properties, Subscribed(("orders",)), "/table")
     with RawCluster(properties) as cluster:

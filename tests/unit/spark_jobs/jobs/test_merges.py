@@ -40,12 +40,12 @@ def test_files_of_one_topic_day_and_hour_are_merged_in_the_order_of_their_rows()
     assert paths(plan_merges(files, small_bytes=2 * MIB)) == [["0", "1", "late"]]
 
 
-def test_large_files_stay_as_they_are() -> None:
+def test_large_files_are_not_merged() -> None:
     files = [small("1"), small("2", size=2 * MIB), small("3"), small("alone", hour=8)]
     assert paths(plan_merges(files, small_bytes=2 * MIB)) == [["1", "3"]]
 
 
-def test_files_of_records_from_any_hour_and_of_no_topic_are_merged_among_themselves() -> None:
+def test_files_without_an_hour_or_topic_are_merged_separately() -> None:
     files = [
         small("any 1", date=None, hour=None, offset_min=1),
         small("derived 2", topic=None, partition=None, hour=None, time_min_ms=2),
@@ -68,12 +68,12 @@ def test_every_small_file_is_merged_once_into_bounded_files(sizes: list[int], le
     assert all(len(merge.files) > 1 for merge in merges)
     assert all(sum(file.bytes for file in merge.files) <= 30 for merge in merges)
     assert all(file.bytes < least for merge in merges for file in merge.files)
-    # What was left alone is too large to go with the next one.
+    # Unmerged files are too large to be merged with the next one.
     left = [file.bytes for file in files if file.bytes < least and file.path not in merged]
     assert len(left) <= 2 * sum(size for size in sizes) // 30 + 1
 
 
-def test_what_is_known_of_the_files_is_known_of_the_merged_one() -> None:
+def test_a_merged_file_has_the_combined_statistics() -> None:
     bounds = {"offset_min": 3, "offset_max": 9, "time_min_ms": 10, "time_max_ms": 20}
     first = small("1", **bounds)
     other = small("2", partition=1, offset_min=1, offset_max=5, time_min_ms=12, time_max_ms=30)
@@ -91,7 +91,7 @@ def written(folder: Path, table: pa.Table, row_group_size: int | None = None) ->
     return DataFile(path, len(table), (folder / path).stat().st_size)
 
 
-def test_rows_of_before_a_column_was_added_have_nulls_in_it(tmp_path: Path) -> None:
+def test_older_rows_have_nulls_in_an_added_column(tmp_path: Path) -> None:
     old = pa.table({"offset": [1, 2], "value": [b"a", None]})
     new = pa.table({"offset": [3], "value": [b"c"], "more": ["x"]})
     merge = Merge((written(tmp_path, old), written(tmp_path, new)))
@@ -104,7 +104,7 @@ def test_rows_of_before_a_column_was_added_have_nulls_in_it(tmp_path: Path) -> N
     ]
 
 
-def test_a_file_that_has_not_its_records_is_not_merged(tmp_path: Path) -> None:
+def test_a_file_with_a_wrong_record_count_is_not_merged(tmp_path: Path) -> None:
     file = written(tmp_path, pa.table({"offset": [1, 2]}))
     merge = Merge((file, file._replace(records=3)))
     with pytest.raises(CorruptTable, match=r"has 2 records, but the table states 3"):
@@ -112,7 +112,7 @@ def test_a_file_that_has_not_its_records_is_not_merged(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("data/run=1/*"))
 
 
-def test_what_was_merged_before_is_merged_again_in_the_order_of_its_rows(tmp_path: Path) -> None:
+def test_merged_files_are_merged_again_in_row_order(tmp_path: Path) -> None:
     def rows(*places: tuple[int, int]) -> DataFile:
         table = pa.table({"partition": [p for p, _ in places], "offset": [o for _, o in places]})
         partition = places[0][0] if len({p for p, _ in places}) == 1 else None
@@ -129,7 +129,7 @@ def test_what_was_merged_before_is_merged_again_in_the_order_of_its_rows(tmp_pat
     ]
 
 
-def test_small_files_of_many_bytes_are_read_and_written_by_row_groups(
+def test_merging_reads_and_writes_one_row_group_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spark_jobs.jobs.compact.ROW_GROUP_BYTES", 50_000)
@@ -141,6 +141,6 @@ def test_small_files_of_many_bytes_are_read_and_written_by_row_groups(
     merged = merge_files(open_store(str(tmp_path)), "data/run=1", Merge(files))
     found = pq.ParquetFile(tmp_path / merged.path)
     sizes = [found.metadata.row_group(n).num_rows for n in range(found.num_row_groups)]
-    # As many groups of a file as have the bytes, and never a whole file.
+    # Row groups up to the size, never a whole file.
     assert sizes == [60, 60, 60, 20]
     assert found.read().column("offset").to_pylist() == list(range(200))

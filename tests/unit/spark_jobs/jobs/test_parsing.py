@@ -1,4 +1,4 @@
-"""Records are read one by one, and what cannot be read is set aside."""
+"""Parsing of records, and quarantine of unreadable ones."""
 
 from datetime import UTC, datetime
 
@@ -29,7 +29,7 @@ def read(value: bytes | None, offset: int) -> tuple[int, str]:
     return int(value), f"{offset}:{value.decode() * 2}"
 
 
-def test_what_is_read_keeps_its_place_and_needs_its_value_no_more() -> None:
+def test_a_parsed_record_keeps_its_position_without_its_value() -> None:
     batch = parse_batch(records(b"1", b"2"), ("value", "offset"), FIELDS, read)
     assert batch.drop_columns(["timestamp"]).to_pylist() == [
         {
@@ -46,7 +46,7 @@ def test_what_is_read_keeps_its_place_and_needs_its_value_no_more() -> None:
     assert batch.column("timestamp").to_pylist() == [NOON, NOON]
 
 
-def test_what_cannot_be_read_keeps_its_value_and_the_reason() -> None:
+def test_an_unreadable_record_keeps_its_value_and_has_a_reason() -> None:
     batch = parse_batch(records(b"1", b"x", None), ("value", "offset"), FIELDS, read)
     assert batch.column("number").to_pylist() == [1, None, None]
     assert batch.column("reason").to_pylist() == [
@@ -57,7 +57,7 @@ def test_what_cannot_be_read_keeps_its_value_and_the_reason() -> None:
     assert batch.column("value").to_pylist() == [None, b"x", None]
 
 
-def test_no_records_are_a_batch_of_none() -> None:
+def test_an_empty_batch_stays_empty() -> None:
     batch = parse_batch(records(), ("value", "offset"), FIELDS, read)
     assert batch.num_rows == 0
     assert batch.schema.names[-2:] == ["reason", "value"]

@@ -1,4 +1,4 @@
-"""How much a micro-batch takes."""
+"""The size of a micro-batch."""
 
 import pytest
 from hypothesis import given
@@ -13,26 +13,26 @@ from spark_jobs.offsets.resolution import OffsetBounds
 A, B, C = (TopicPartition("t", number) for number in range(3))
 
 
-def test_what_is_taken_is_shared_in_proportion() -> None:
+def test_the_limit_is_shared_in_proportion() -> None:
     assert limit_ends(100, {A: 0, B: 50}, {A: 300, B: 150}) == {A: 75, B: 75}
 
 
-def test_a_small_partition_does_not_starve_and_an_empty_one_stays() -> None:
+def test_a_small_partition_gets_an_offset_and_an_empty_one_none() -> None:
     assert limit_ends(10, {A: 0, B: 0, C: 4}, {A: 1_000, B: 1, C: 4}) == {A: 9, B: 1, C: 4}
 
 
-def test_all_is_taken_where_there_is_less() -> None:
+def test_everything_below_the_limit_is_admitted() -> None:
     assert limit_ends(100, {A: 0, B: 5}, {A: 10, B: 7}) == {A: 10, B: 7}
 
 
-def test_a_partition_that_was_cut_ends_where_it_ends() -> None:
+def test_a_truncated_partition_keeps_its_end() -> None:
     assert limit_ends(10, {A: 50, B: 0}, {A: 20, B: 40}) == {A: 20, B: 10}
 
 
 @given(
     st.lists(st.tuples(st.integers(0, 100), st.integers(0, 900)), max_size=8), st.integers(1, 99)
 )
-def test_every_batch_takes_something_and_none_much_more(
+def test_every_batch_is_nonempty_and_near_the_limit(
     partitions: list[tuple[int, int]], most: int
 ) -> None:
     starts = {TopicPartition("t", at): start for at, (start, _) in enumerate(partitions)}
@@ -44,7 +44,7 @@ def test_every_batch_takes_something_and_none_much_more(
     assert (count > 0) == any(size for _, size in partitions)
 
 
-def test_a_batch_waits_for_enough_or_for_long_enough_but_not_the_first() -> None:
+def test_a_batch_is_delayed_unless_first_or_full_or_overdue() -> None:
     pace = TriggerDelay(least=100, delay_s=60)
     assert pace.admits(1, now_s=5.0)
     assert not pace.admits(99, now_s=64.0)
@@ -63,14 +63,12 @@ def between(
     return [(each.partition, each.start, each.end) for each in ranges]
 
 
-def test_a_micro_batch_has_new_partitions_from_their_first_record_on() -> None:
+def test_new_partitions_are_read_from_their_first_record() -> None:
     strict = Losses(are_allowed=False)
     assert between({B: 20}, {A: 7, B: 30}, strict) == [(0, 0, 7), (1, 20, 30)]
 
 
-def test_a_partition_that_came_up_after_the_ends_were_noted_is_left_to_the_next_micro_batch() -> (
-    None
-):
+def test_a_partition_without_an_end_is_read_by_the_next_micro_batch() -> None:
     strict = Losses(are_allowed=False)
     assert between({A: 0, B: 10}, {A: 7}, strict) == [(0, 0, 7)]
 
@@ -86,7 +84,7 @@ def test_a_partition_that_came_up_after_the_ends_were_noted_is_left_to_the_next_
         ({A: 0, B: 40}, {A: 5, B: 30}, [(0, 0, 5)], None),
     ],
 )
-def test_what_is_gone_ends_the_stream_or_is_passed_over(
+def test_missing_offsets_are_an_error_or_skipped(
     starts: dict[TopicPartition, int],
     ends: dict[TopicPartition, int],
     left: list[tuple[int, int, int]],

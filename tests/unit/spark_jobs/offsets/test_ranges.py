@@ -1,4 +1,4 @@
-"""How offsets are shared out among tasks."""
+"""Splitting of offset ranges among tasks."""
 
 import pickle
 
@@ -14,22 +14,22 @@ RANGES = st.lists(
 ).map(lambda ends: [OffsetRange("t", at, *each) for at, each in enumerate(ends)])
 
 
-def test_a_partition_is_a_task_in_order_and_empty_ones_are_none() -> None:
+def test_each_nonempty_partition_is_a_task() -> None:
     ranges = [OffsetRange("t", 1, 5, 9), OffsetRange("t", 2, 4, 4), OffsetRange("t", 0, 0, 3)]
     assert split_ranges(ranges) == [OffsetRange("t", 0, 0, 3), OffsetRange("t", 1, 5, 9)]
 
 
-def test_a_range_that_ends_before_it_starts_is_left_out() -> None:
+def test_a_range_that_ends_before_its_start_is_omitted() -> None:
     assert split_ranges([OffsetRange("t", 0, 9, 3)]) == []
 
 
-def test_large_ranges_are_cut_in_proportion_and_small_ones_are_not() -> None:
+def test_large_ranges_are_split_in_proportion() -> None:
     ranges = [
         OffsetRange("t", 0, 0, 10),
         OffsetRange("t", 1, 0, 1_000),
         OffsetRange("t", 2, 0, 500),
     ]
-    # 10 of 1,510 are no half of a part; the other 5 parts go 1,000 : 500, that is 3.33 : 1.67.
+    # 10 of 1,510 are less than half a part; the other 5 parts are shared 3.33 : 1.67.
     sizes = [(each.partition, each.size) for each in split_ranges(ranges, min_partitions=6)]
     assert sizes == [(0, 10), (1, 333), (1, 333), (1, 334), (2, 250), (2, 250)]
 
@@ -39,12 +39,12 @@ def test_half_a_part_is_rounded_up() -> None:
     assert len(split_ranges(ranges, min_partitions=5)) == 6
 
 
-def test_no_task_has_more_than_the_most_and_parts_are_even() -> None:
+def test_parts_are_even_and_within_the_limit() -> None:
     sizes = [each.size for each in split_ranges([OffsetRange("t", 0, 7, 17)], max_records=4)]
     assert sizes == [3, 3, 4]
 
 
-def test_cut_by_the_most_first_and_by_the_least_number_after() -> None:
+def test_ranges_are_split_by_size_and_then_by_number() -> None:
     ranges = [OffsetRange("t", 0, 0, 100)]
     assert len(split_ranges(ranges, max_records=50, min_partitions=2)) == 2
     assert len(split_ranges(ranges, max_records=50, min_partitions=8)) == 8
@@ -65,7 +65,7 @@ def test_tasks_cover_each_offset_once(
     assert joined == {each.partition: (each.start, each.end) for each in ranges if each.size}
 
 
-def test_a_range_travels_to_its_task_and_says_what_it_is() -> None:
+def test_a_range_can_be_pickled_and_printed() -> None:
     one = OffsetRange("t", 3, 5, 9)
     assert pickle.loads(pickle.dumps(one)) == one
     assert str(one) == "t-3 [5, 9)"

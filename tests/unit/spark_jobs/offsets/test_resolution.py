@@ -1,4 +1,4 @@
-"""What limits come to, and what of a range is lost, once the brokers have told their offsets."""
+"""Resolution of limits to offsets, and losses of ranges."""
 
 import re
 
@@ -31,17 +31,17 @@ BOUNDS = {A0: OffsetBounds(3, 10), A1: OffsetBounds(0, 0)}
     [
         (Subscribed(("a",)), {A0, A1}),
         (Subscribed(("b", "none")), {B0}),
-        # Like `find` of Java, and unlike `matches`: Spark's connector looks for the pattern so.
+        # Like Java's `find`, not `matches`, as in Spark's connector.
         (Matching(re.compile("a")), {A0, A1}),
         (Matching(re.compile("^[ab]$")), {A0, A1, B0}),
         (Assigned(frozenset((A1, B0, TopicPartition("b", 7)))), {A1, B0}),
     ],
 )
-def test_a_choice_means_these_partitions(choice: Choice, expected: set[TopicPartition]) -> None:
+def test_a_choice_selects_partitions(choice: Choice, expected: set[TopicPartition]) -> None:
     assert chosen_partitions(choice, TOPICS) == expected
 
 
-def test_a_limit_for_all_and_one_for_each() -> None:
+def test_a_limit_has_one_value_or_one_per_partition() -> None:
     assert resolve_offsets(AtOffsets(EARLIEST), BOUNDS, {}) == {A0: 3, A1: 0}
     assert resolve_offsets(AtOffsets(LATEST), BOUNDS, {}) == {A0: 10, A1: 0}
     assert resolve_offsets(AtOffsets({A0: 7, A1: EARLIEST}), BOUNDS, {}) == {A0: 7, A1: 0}
@@ -54,7 +54,7 @@ def test_times_are_looked_up_and_offsets_are_not() -> None:
     assert lookup_times(AtOffsets({A0: 5, A1: 6}), BOUNDS) == {}
 
 
-def test_a_time_that_no_record_has_is_the_end_or_refused() -> None:
+def test_a_time_without_a_record_is_the_end_or_rejected() -> None:
     found = {A0: 4, A1: None}
     assert resolve_offsets(AtTimes(1_000), BOUNDS, found) == {A0: 4, A1: 0}
     with pytest.raises(InvalidOption, match=r"a-1 has no record at time 1000 ms.*=latest"):
@@ -62,7 +62,7 @@ def test_a_time_that_no_record_has_is_the_end_or_refused() -> None:
 
 
 @pytest.mark.parametrize("limit", [AtOffsets({A0: 1, B0: 1}), AtTimes({A0: 1, B0: 1})])
-def test_a_limit_for_other_partitions_is_refused(limit: AtOffsets | AtTimes) -> None:
+def test_a_limit_for_other_partitions_is_rejected(limit: AtOffsets | AtTimes) -> None:
     with pytest.raises(InvalidOption, match=r"missing: a-1; not read: b-0"):
         lookup_times(limit, BOUNDS)
 
@@ -77,14 +77,14 @@ def test_a_limit_for_other_partitions_is_refused(limit: AtOffsets | AtTimes) -> 
         ((0, 2), (2, 2), (0, 2)),
         ((8, 14), (8, 10), (10, 14)),
         ((12, 14), (12, 12), (12, 14)),
-        # A start behind the end of the log, and nothing to read: the position of another log.
+        # A start after the end of the log: the position of another log.
         ((12, 12), (12, 12), (12, 12)),
         ((8, 5), (8, 8), None),
-        # Nothing of it is read, so that nothing is lost.
+        # An empty range loses nothing.
         ((1, 1), (1, 1), None),
     ],
 )
-def test_what_is_left_of_a_range(
+def test_a_range_is_clipped_to_the_log(
     asked: tuple[int, int], left: tuple[int, int], lost: tuple[int, int] | None
 ) -> None:
     wanted = OffsetRange("a", 0, *asked)

@@ -1,4 +1,4 @@
-"""Options as Spark's Kafka connector has them: their precedence, their refusals, their defaults."""
+"""Options of the source: precedence, errors and defaults as in Spark's Kafka connector."""
 
 import logging
 import re
@@ -27,13 +27,13 @@ def source(**options: str) -> SourceOptions:
     return read_source_options({**SERVERS, "subscribe": "t", **options})
 
 
-def test_a_password_is_not_shown_with_the_options() -> None:
+def test_a_password_is_not_in_the_repr() -> None:
     asked = source(**{"kafka.sasl.password": "secret-1"})
     assert asked.properties["sasl.password"] == "secret-1"
     assert "secret-1" not in repr(asked)
 
 
-def test_what_holds_unless_it_is_said() -> None:
+def test_defaults() -> None:
     assert source() == SourceOptions(
         properties={"bootstrap.servers": "log:9092"},
         choice=Subscribed(("t",)),
@@ -50,10 +50,10 @@ def test_what_holds_unless_it_is_said() -> None:
     assert read_stream_options({}) == StreamOptions(AtOffsets(LATEST), None, None, 900)
 
 
-def test_names_are_read_without_regard_to_case_and_values_without_blanks() -> None:
+def test_names_are_case_insensitive_and_values_are_stripped() -> None:
     given = {
         "KAFKA.Bootstrap.SERVERS": "log:9092",
-        # Blanks may belong to a secret.
+        # Spaces may belong to a secret.
         "kafka.sasl.password": " secret ",
         "SUBSCRIBE": " a , b ,, a",
         "FAILONDATALOSS": "False",
@@ -85,7 +85,7 @@ def test_names_are_read_without_regard_to_case_and_values_without_blanks() -> No
     )
 
 
-def test_what_is_no_option_is_refused_with_the_one_that_is_most_like_it() -> None:
+def test_an_unknown_option_is_rejected_with_a_suggestion() -> None:
     given = {"endingOffset": '{"t":{"0":5}}', "FAILONDATALOS": "false", "sasl.password": "secret-1"}
     with pytest.raises(InvalidOption) as refusal:
         source(**given)
@@ -99,20 +99,20 @@ def test_what_is_no_option_is_refused_with_the_one_that_is_most_like_it() -> Non
 
 
 @pytest.mark.parametrize("name", ["topic", "path", "paths"])
-def test_what_sparks_connector_passes_over_is_passed_over_and_it_is_said(
+def test_options_that_sparks_connector_ignores_are_ignored_with_a_warning(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert source(**{name: "x"}) == source()
     assert f"{name} has no effect: use assign or subscribe or subscribePattern" in caplog.text
 
 
-def test_what_spark_tells_of_a_table_that_is_created_is_no_mistake() -> None:
-    # As Spark 4.3 hands it over for `CREATE TABLE ... OPTIONS (...) TBLPROPERTIES (...)`.
+def test_properties_of_a_created_table_are_accepted() -> None:
+    # As Spark 4.3 passes it for `CREATE TABLE ... OPTIONS (...) TBLPROPERTIES (...)`.
     told = {"provider": "rewind", "owner": "root", "option.subscribe": "t", "k": "v"}
     assert source(**told) == source()
 
 
-def test_which_partitions() -> None:
+def test_partitions_are_selected_by_assign_or_pattern() -> None:
     assign = read_source_options({**SERVERS, "assign": '{"t":[0,1]}'})
     assert assign.choice == Assigned(frozenset((T0, T1)))
     pattern = read_source_options({**SERVERS, "subscribePattern": "t.*"})
@@ -134,7 +134,7 @@ def test_which_partitions() -> None:
         ({"assign": "{}"}, "assign is '{}'"),
     ],
 )
-def test_no_partitions_or_two_ways_to_name_them(options: dict[str, str], message: str) -> None:
+def test_exactly_one_valid_selection_is_required(options: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidOption, match=message):
         read_source_options({**SERVERS, **options})
 
@@ -150,9 +150,7 @@ def test_no_partitions_or_two_ways_to_name_them(options: dict[str, str], message
         ("kafka.isolation.level", "serializable", "read_uncommitted and read_committed"),
     ],
 )
-def test_a_refusal_names_option_value_and_what_is_allowed(
-    name: str, value: str, allowed: str
-) -> None:
+def test_an_error_has_option_value_and_allowed_values(name: str, value: str, allowed: str) -> None:
     with pytest.raises(InvalidOption) as refusal:
         source(**{name: value})
     assert str(refusal.value) == f"{name} is {value!r}; allowed are {allowed}"
@@ -165,18 +163,20 @@ def test_a_refusal_names_option_value_and_what_is_allowed(
         *("interceptor.classes",),
     ],
 )
-def test_properties_of_a_consumer_that_a_source_does_not_have(name: str) -> None:
+def test_unsupported_consumer_properties_are_rejected(name: str) -> None:
     with pytest.raises(InvalidOption, match=rf"kafka\.{name} is not supported: "):
         source(**{f"kafka.{name}": "anything"})
 
 
-def test_brokers_have_to_be_named() -> None:
+def test_bootstrap_servers_are_required() -> None:
     with pytest.raises(InvalidOption, match=r"kafka\.bootstrap\.servers is missing"):
         read_source_options({"subscribe": "t"})
 
 
 @pytest.mark.parametrize("name", ["groupIdPrefix", "kafka.group.id"])
-def test_groups_mean_nothing_and_it_is_said(name: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_group_options_are_ignored_with_a_warning(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
     source(**{name: "mine"})
     assert "no group is joined" in caplog.text
 
@@ -193,7 +193,7 @@ END: dict[str, Any] = {
 }
 
 
-def test_a_time_for_all_goes_before_times_and_times_before_offsets() -> None:
+def test_timestamps_precede_offsets() -> None:
     starts, ends = dict(START), dict(END)
     for (start, (_, first)), (end, (_, last)) in zip(START.items(), END.items(), strict=True):
         given = {name: text for name, (text, _) in (starts | ends).items()}
@@ -210,7 +210,7 @@ def test_a_stream_may_start_anywhere(text: str, limit: Limit) -> None:
     assert read_stream_options({"startingOffsets": text}).starting == limit
 
 
-def test_where_a_start_is_too_late_is_what_the_strategy_says() -> None:
+def test_the_strategy_handles_a_start_after_the_last_record() -> None:
     given = {"startingTimestamp": "1", "startingOffsetsByTimestampStrategy": "Latest"}
     assert read_batch_options(given).starting == AtTimes(1, or_latest=True)
     given = {"startingTimestamp": "1", "startingOffsetsByTimestampStrategy": "earliest"}
@@ -249,12 +249,12 @@ def test_where_a_start_is_too_late_is_what_the_strategy_says() -> None:
         ),
     ],
 )
-def test_limits_that_a_batch_cannot_have(options: dict[str, str], message: str) -> None:
+def test_invalid_limits_of_a_batch_are_rejected(options: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidOption, match=message):
         read_batch_options(options)
 
 
-def test_a_batch_says_that_options_of_streams_mean_nothing(
+def test_stream_options_of_a_batch_are_ignored_with_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -274,7 +274,7 @@ def test_a_batch_says_that_options_of_streams_mean_nothing(
         ({"maxTriggerDelay": "soon"}, "maxTriggerDelay is 'soon'; allowed are a number with ms"),
     ],
 )
-def test_what_a_stream_cannot_have(options: dict[str, str], message: str) -> None:
+def test_invalid_options_of_a_stream_are_rejected(options: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidOption, match=message):
         read_stream_options(options)
 
@@ -282,12 +282,12 @@ def test_what_a_stream_cannot_have(options: dict[str, str], message: str) -> Non
 @pytest.mark.parametrize(
     ("text", "seconds"), [("250", 0.25), ("250ms", 0.25), ("10s", 10), ("2m", 120), ("1h", 3600)]
 )
-def test_how_long_a_batch_waits_for_more(text: str, seconds: float) -> None:
+def test_the_trigger_delay_has_units(text: str, seconds: float) -> None:
     given = {"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "5", "maxTriggerDelay": text}
     assert read_stream_options(given) == StreamOptions(AtOffsets(LATEST), 5, 5, seconds)
 
 
-def test_offsets_in_a_checkpoint_are_written_by_topic_and_number() -> None:
+def test_offsets_in_a_checkpoint_are_sorted() -> None:
     offsets = {TopicPartition("t", 10): 3, TopicPartition("t", 9): 2, TopicPartition("a", 0): 1}
     assert offsets_to_json(offsets) == {"a": {"0": 1}, "t": {"9": 2, "10": 3}}
     assert list(offsets_to_json(offsets)["t"]) == ["9", "10"]

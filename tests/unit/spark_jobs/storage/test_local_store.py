@@ -24,7 +24,7 @@ def store(tmp_path: Path) -> LocalStore:
 
 
 def failing(call: Callable[..., Any], error: OSError) -> Callable[..., Any]:
-    """The call is made, and then it says that it failed: a server's answer was lost."""
+    """Makes the call and raises an error, as if the response were lost."""
 
     def fail(*arguments: Any, **named: Any) -> Any:
         call(*arguments, **named)
@@ -33,7 +33,7 @@ def failing(call: Callable[..., Any], error: OSError) -> Callable[..., Any]:
     return fail
 
 
-def test_the_first_creates_and_all_others_find_what_it_created(store: LocalStore) -> None:
+def test_only_the_first_caller_creates_a_file(store: LocalStore) -> None:
     assert store.create_if_absent(NAME, DATA)
     assert not store.create_if_absent(NAME, b"other")
     assert not store.create_if_absent(NAME, DATA)
@@ -51,7 +51,7 @@ def create_often(uri: str, gate: Any, won: Any) -> None:
 
 
 @pytest.mark.processes
-def test_of_many_processes_exactly_one_creates(store: LocalStore) -> None:
+def test_of_many_processes_exactly_one_creates_a_file(store: LocalStore) -> None:
     context = multiprocessing.get_context("fork")
     gate, won = context.Barrier(4), context.Queue()
     children = [context.Process(target=create_often, args=(store.uri, gate, won)) for _ in range(4)]
@@ -67,7 +67,7 @@ def test_of_many_processes_exactly_one_creates(store: LocalStore) -> None:
 
 @pytest.mark.long
 @pytest.mark.processes
-def test_killed_between_any_two_steps_all_of_it_is_there_or_nothing(tmp_path: Path) -> None:
+def test_a_killed_writer_leaves_the_whole_file_or_none(tmp_path: Path) -> None:
     seen = set()
     for number in itertools.count():
         store = LocalStore(tmp_path / str(number))
@@ -78,7 +78,7 @@ def test_killed_between_any_two_steps_all_of_it_is_there_or_nothing(tmp_path: Pa
         whole = NAME in files
         seen.add(whole)
         assert all(path.endswith(".tmp") and "/." in path for path in files if path != NAME)
-        # The next one who comes finds out by itself.
+        # The next caller detects it.
         assert store.create_if_absent(NAME, b"next") is not whole
         assert store.read(NAME) == (DATA if whole else b"next")
         if ended:
@@ -90,7 +90,7 @@ def test_killed_between_any_two_steps_all_of_it_is_there_or_nothing(tmp_path: Pa
 
 @pytest.mark.long
 @pytest.mark.processes
-def test_a_data_file_of_a_killed_writer_does_not_keep_another_from_writing(tmp_path: Path) -> None:
+def test_a_file_of_a_killed_writer_does_not_block_others(tmp_path: Path) -> None:
     def write(store: LocalStore) -> None:
         with store.create("data/run=1/a.parquet") as stream:
             stream.write(DATA)
@@ -108,7 +108,7 @@ def test_a_data_file_of_a_killed_writer_does_not_keep_another_from_writing(tmp_p
 
 
 @pytest.mark.parametrize("error", [FileExistsError(errno.EEXIST, "taken"), OSError(errno.EIO, "?")])
-def test_whose_request_was_done_and_answered_by_an_error_has_created(
+def test_a_file_is_created_although_the_response_is_lost(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch, error: OSError
 ) -> None:
     monkeypatch.setattr(os, "link", failing(os.link, error))
@@ -117,7 +117,7 @@ def test_whose_request_was_done_and_answered_by_an_error_has_created(
     assert [file.path for file in store.list("_commits")] == [NAME]
 
 
-def test_where_there_are_no_links_a_table_is_refused(
+def test_a_file_system_without_links_is_rejected(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def link(*_: Any) -> None:
@@ -129,9 +129,7 @@ def test_where_there_are_no_links_a_table_is_refused(
     assert not list(store.list("_commits"))
 
 
-def test_what_the_disk_does_not_take_is_not_there(
-    store: LocalStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_no_file(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", failing(os.fsync, OSError(errno.ENOSPC, "No space left")))
     with pytest.raises(StorageFailed, match=r"1\.json: No space left"):
         store.create_if_absent(NAME, DATA)
@@ -142,7 +140,7 @@ def test_what_the_disk_does_not_take_is_not_there(
     assert not list(store.list("data"))
 
 
-def test_what_was_created_is_flushed_before_its_name_and_its_folders_after(
+def test_a_file_is_flushed_before_it_is_linked_and_its_folders_after(
     store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[str] = []
@@ -163,7 +161,7 @@ def test_what_was_created_is_flushed_before_its_name_and_its_folders_after(
     named = steps.index("link")
     assert steps[named - 1].endswith(".tmp")
     assert set(steps[named:]) >= {str(table / "_commits/0"), str(table / "_commits"), str(table)}
-    # All that had to be made, up to what was there before.
+    # All created folders, up to the existing one.
     assert {str(tmp_path), str(tmp_path / "lake")} <= set(steps)
 
     steps.clear()
@@ -174,13 +172,13 @@ def test_what_was_created_is_flushed_before_its_name_and_its_folders_after(
     ] + [str(table)]
 
 
-def test_a_file_whose_writer_fails_is_gone(store: LocalStore) -> None:
+def test_a_file_whose_writer_fails_is_deleted(store: LocalStore) -> None:
     with pytest.raises(TypeError), store.create("data/a") as stream:
         stream.write("text")  # type: ignore[call-overload]
     assert not list(store.list("data"))
 
 
-def test_two_do_not_write_the_same_file(store: LocalStore) -> None:
+def test_an_existing_file_is_not_written_again(store: LocalStore) -> None:
     with store.create("data/a") as stream:
         stream.write(DATA)
     with pytest.raises(StorageFailed, match="exists"):  # noqa: SIM117
@@ -189,7 +187,7 @@ def test_two_do_not_write_the_same_file(store: LocalStore) -> None:
     assert store.read("data/a") == DATA
 
 
-def test_listings_are_of_all_below_with_sizes_and_times(store: LocalStore) -> None:
+def test_listings_are_recursive_with_sizes_and_times(store: LocalStore) -> None:
     for path in ("data/a", "data/run=1/b", "data/run=1/c/d", "other/e"):
         store.create_if_absent(path, DATA)
     os.utime(Path(store.uri.removeprefix("file://")) / "data/a", (5, 1_700_000_000.25))
@@ -202,7 +200,7 @@ def test_listings_are_of_all_below_with_sizes_and_times(store: LocalStore) -> No
     assert store.folders("nothing") == []
 
 
-def test_files_that_go_during_a_listing_are_left_out(store: LocalStore) -> None:
+def test_files_deleted_during_a_listing_are_omitted(store: LocalStore) -> None:
     for path in ("data/run=1/a", "data/run=1/b", "data/run=2/a", "data/run=2/b"):
         store.create_if_absent(path, DATA)
     listing = iter(store.list("data"))
@@ -212,7 +210,7 @@ def test_files_that_go_during_a_listing_are_left_out(store: LocalStore) -> None:
     assert all(file.path.startswith(f"data/{first}/") for file in listing)
 
 
-def test_files_and_folders_are_deleted_and_what_is_missing_is_no_failure(store: LocalStore) -> None:
+def test_files_and_folders_are_deleted_if_they_exist(store: LocalStore) -> None:
     for path in ("data/run=1/a", "data/run=1/b/c", "data/d"):
         store.create_if_absent(path, DATA)
     for path in ("data/run=1", "data/d", "data/d", "nothing/at/all"):
@@ -222,7 +220,7 @@ def test_files_and_folders_are_deleted_and_what_is_missing_is_no_failure(store: 
         store.read("data/d")
 
 
-def test_a_folder_that_is_a_file_is_a_failure_of_the_store(store: LocalStore) -> None:
+def test_a_file_in_place_of_a_folder_is_an_error(store: LocalStore) -> None:
     store.create_if_absent("data", DATA)
     with pytest.raises(StorageFailed, match=r"data/a: "):
         store.create_if_absent("data/a", DATA)

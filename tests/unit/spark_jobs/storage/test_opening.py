@@ -9,7 +9,7 @@ from spark_jobs.storage.table_store import is_inside
 
 
 @pytest.mark.parametrize("scheme", ["s3", "s3a", "S3N", "gs", "abfss", "wasb", "webhdfs", "http"])
-def test_a_store_that_cannot_say_who_was_first_is_refused_by_name(scheme: str) -> None:
+def test_a_store_without_conditional_creation_is_rejected(scheme: str) -> None:
     with pytest.raises(UnsupportedStorage, match=f"{scheme.lower()}://") as refusal:
         open_store(f"{scheme}://bucket/table")
     assert "file:///PATH" in str(refusal.value)
@@ -24,17 +24,17 @@ def test_a_store_that_cannot_say_who_was_first_is_refused_by_name(scheme: str) -
         ("file:///lake/records", "file:///lake/records"),
         ("file:/lake/records", "file:///lake/records"),
         ("FILE:///lake/records", "file:///lake/records"),
-        # As Hadoop reads paths, nothing is percent encoded.
+        # As in Hadoop's paths, nothing is percent-encoded.
         ("file:///lake/a%20b c[1]?#", "file:///lake/a%20b c[1]?#"),
     ],
 )
-def test_a_folder_is_named_as_spark_names_it(uri: str, url: str) -> None:
+def test_the_url_of_a_folder_is_sparks(uri: str, url: str) -> None:
     store = open_store(uri)
     assert store.uri == url
     assert store.url("data/a.parquet") == f"{url}/data/a.parquet"
 
 
-def test_a_relative_path_begins_where_the_job_was_started(
+def test_a_relative_path_is_resolved_in_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -44,18 +44,18 @@ def test_a_relative_path_begins_where_the_job_was_started(
 
 
 @pytest.mark.parametrize("folder", ["", "file:", "file://server/lake", "/lake/../a", "/lake\n"])
-def test_what_names_no_folder_is_refused(folder: str) -> None:
+def test_uris_without_a_folder_are_rejected(folder: str) -> None:
     with pytest.raises(InvalidOption, match=r"not a folder|has a host|contains"):
         open_store(folder)
 
 
 @pytest.mark.parametrize("rest", ["/lake", "a:1", "a:1/", "a:1/lake/../records", "a:1/lake//b"])
-def test_what_names_no_folder_of_hdfs_is_refused(rest: str) -> None:
+def test_hdfs_uris_without_a_folder_are_rejected(rest: str) -> None:
     with pytest.raises(InvalidOption, match="is not a folder"):
         open_store(f"hdfs://{rest}")
 
 
-def test_without_its_client_hdfs_is_refused_with_what_to_install(
+def test_hdfs_without_its_client_names_the_package(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delitem(sys.modules, "spark_jobs.storage.hdfs", raising=False)
@@ -65,15 +65,15 @@ def test_without_its_client_hdfs_is_refused_with_what_to_install(
 
 
 @pytest.mark.parametrize("path", ["a", "data/run=1/a.parquet", "a b/ü", "..a/b", "a..", "%2e%2e/a"])
-def test_paths_that_stay_inside(path: str) -> None:
+def test_valid_paths_are_inside_the_store(path: str) -> None:
     assert is_inside(path)
 
 
 @pytest.mark.parametrize("path", ["", "/", "/etc/passwd", "..", "../a", "a/../../b", "a/..", "."])
-def test_paths_that_lead_out_of_a_store(path: str) -> None:
+def test_paths_outside_the_store_are_rejected(path: str) -> None:
     assert not is_inside(path)
 
 
 @pytest.mark.parametrize("path", ["./a", "a//b", "a/", "a\\..\\b", "a\0b", "a\nb"])
-def test_paths_that_are_not_written_in_the_one_way_they_can_be(path: str) -> None:
+def test_paths_that_are_not_normalised_are_rejected(path: str) -> None:
     assert not is_inside(path)

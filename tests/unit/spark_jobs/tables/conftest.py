@@ -1,4 +1,4 @@
-"""Tables that need not survive the machine."""
+"""Speeds up the tests of tables."""
 
 import os
 from collections.abc import Iterator
@@ -7,8 +7,8 @@ import pytest
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _no_waiting_for_the_disk() -> Iterator[None]:
-    """Hundreds of commits each wait for the disk a dozen times, and nothing here is about that."""
+def _skip_flushes() -> Iterator[None]:
+    """Skip flushes: these tests make hundreds of commits, and none depends on durability."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _descriptor: None)
         yield

@@ -1,4 +1,4 @@
-"""Reading a table takes no longer for a longer history, and checkpoints only make it quicker."""
+"""Reading cost does not grow with history, and checkpoints do not change results."""
 
 import itertools
 import os
@@ -22,7 +22,7 @@ LENGTH = 317
 
 
 class WatchedStore:
-    """A folder that notes what is read and listed of it."""
+    """A folder that records reads and listings."""
 
     def __init__(self, uri: str) -> None:
         self._store = open_store(uri)
@@ -65,7 +65,7 @@ class WatchedStore:
 
 @pytest.fixture(scope="module")
 def long_table(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A table of many loads, of which each tenth was followed by a compaction; by its URI."""
+    """The URI of a table of many loads, with a compaction after every tenth."""
     table = open_table(str(tmp_path_factory.mktemp("long") / "table"))
     while table.head().version < LENGTH:
         load(table, (table.head().version + 1) * 3)
@@ -74,7 +74,7 @@ def long_table(tmp_path_factory: pytest.TempPathFactory) -> str:
     return table.store.uri
 
 
-def test_who_reads_a_long_table_reads_a_checkpoint_and_what_is_newer(long_table: str) -> None:
+def test_a_long_table_is_read_from_a_checkpoint_and_newer_commits(long_table: str) -> None:
     store = WatchedStore(long_table)
     head = Table(store).head()
     assert head.version == LENGTH
@@ -83,11 +83,11 @@ def test_who_reads_a_long_table_reads_a_checkpoint_and_what_is_newer(long_table:
         f"{300:020}.checkpoint.json",
         *(f"{version:020}.json" for version in range(301, LENGTH + 1)),
     ]
-    # A folder for each hundred, and the files of the last one.
+    # The folders of hundreds, and the files of the last one.
     assert store.listed == 4 + 18
 
 
-def test_who_asks_again_reads_nothing_again(long_table: str) -> None:
+def test_a_second_read_reads_no_commit_again(long_table: str) -> None:
     store = WatchedStore(long_table)
     table = Table(store)
     table.head()
@@ -97,7 +97,7 @@ def test_who_asks_again_reads_nothing_again(long_table: str) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 99, 100, 101, 200, 299, LENGTH])
-def test_checkpoints_say_what_the_commits_say(long_table: str, version: int) -> None:
+def test_checkpoints_equal_their_commits(long_table: str, version: int) -> None:
     table = open_table(long_table)
     files: dict[str, int] = {}
     position: Mapping[str, Any] = {}
@@ -113,7 +113,7 @@ def test_checkpoints_say_what_the_commits_say(long_table: str, version: int) -> 
     assert snapshot.checkpoint == version // 100 * 100
 
 
-def test_a_checkpoint_that_was_not_written_is_written_with_the_next_commit(tmp_path: Path) -> None:
+def test_a_missing_checkpoint_is_written_with_the_next_commit(tmp_path: Path) -> None:
     store = WatchedStore(str(tmp_path / "table"))
     store.unwritable = checkpoint_path(100)
     table = Table(store)
@@ -128,7 +128,7 @@ def test_a_checkpoint_that_was_not_written_is_written_with_the_next_commit(tmp_p
 
 @pytest.mark.long
 @pytest.mark.processes
-def test_killed_anywhere_a_commit_is_there_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_a_killed_commit_is_complete_or_absent(tmp_path: Path) -> None:
     begun = open_table(str(tmp_path / "begun"))
     for end in range(1, 100):
         load(begun, end)
@@ -137,7 +137,7 @@ def test_killed_anywhere_a_commit_is_there_as_a_whole_or_not_at_all(tmp_path: Pa
         commits = tmp_path / str(number) / "_commits"
         shutil.copytree(tmp_path / "begun/_commits", commits, copy_function=os.link)
         table = open_table(str(tmp_path / str(number)))
-        # The hundredth, which has a checkpoint as well.
+        # The hundredth commit, which has a checkpoint.
         ended = ends_when_killed_at_line(
             number, "spark_jobs/tables/table.py", partial(load, table, 100)
         )
@@ -152,9 +152,7 @@ def test_killed_anywhere_a_commit_is_there_as_a_whole_or_not_at_all(tmp_path: Pa
     assert seen == {(99, 99, 297, 0), (100, 100, 300, 0), (100, 100, 300, 100)}
 
 
-def test_without_any_checkpoint_a_table_is_read_from_its_beginning(
-    long_table: str, tmp_path: Path
-) -> None:
+def test_without_checkpoints_all_commits_are_read(long_table: str, tmp_path: Path) -> None:
     head = open_table(long_table).head()
     copied = tmp_path / "table"
     for file in Path(long_table.removeprefix("file://")).glob("_commits/*/*[0-9].json"):
@@ -166,7 +164,7 @@ def test_without_any_checkpoint_a_table_is_read_from_its_beginning(
     assert (again.version, again.position, again.files) == (head.version, head.position, head.files)
 
 
-def test_a_folder_in_which_nobody_has_committed_yet_is_passed_over(tmp_path: Path) -> None:
+def test_an_empty_folder_of_commits_is_ignored(tmp_path: Path) -> None:
     table = open_table(str(tmp_path / "table"))
     load(table, 3)
     (tmp_path / "table/_commits" / f"{100:020}").mkdir()

@@ -15,7 +15,7 @@ from spark_jobs.tables.manifest_json import (
     write_commit,
 )
 
-# Written by the first release: what it wrote is read for ever.
+# Written by the first release, and always readable.
 MANIFEST = b"""{"format":1,"version":7,"parent":6,"kind":"load","run":"8e1",
 "committed_ms":1700000000000,"code_version":"0.1.0","records":3,"position":{"topics":{"events":{"id":null,"offsets":{"0":3}}}},
 "added":[{"path":"data/run=8e1/a.parquet","records":3,"bytes":10,"topic":"events","partition":0,
@@ -73,47 +73,47 @@ def changed(**changes: Any) -> bytes:
     return json.dumps({k: v for k, v in document.items() if v is not ...}).encode()
 
 
-def test_what_the_first_release_wrote_is_read() -> None:
+def test_a_manifest_of_the_first_release_is_read() -> None:
     assert read_commit(MANIFEST, 7) == COMMIT
 
 
-def test_what_is_written_is_what_the_first_release_wrote() -> None:
+def test_manifests_equal_those_of_the_first_release() -> None:
     assert json.loads(write_commit(COMMIT)) == json.loads(MANIFEST)
 
 
 @given(commits)
-def test_a_commit_is_read_as_it_was_written(commit: Commit) -> None:
+def test_a_commit_round_trips(commit: Commit) -> None:
     assert read_commit(write_commit(commit), commit.version) == commit
 
 
 @given(st.lists(files), json_objects, st.integers(1, 10**20 - 1), numbers)
-def test_a_checkpoint_is_read_as_it_was_written(
+def test_a_checkpoint_round_trips(
     some: list[DataFile], position: dict[str, Any], version: int, number: int
 ) -> None:
     snapshot = Snapshot(version, position, tuple(some), number, number, checkpoint=version)
     assert read_checkpoint(write_checkpoint(snapshot), version) == snapshot
 
 
-def test_a_manifest_that_was_cut_does_not_parse() -> None:
+def test_a_truncated_manifest_is_malformed() -> None:
     for end in range(len(MANIFEST)):
         with pytest.raises(MalformedManifest):
             read_commit(MANIFEST[:end], 7)
 
 
-def test_a_manifest_that_is_nested_without_end_does_not_parse() -> None:
+def test_a_deeply_nested_manifest_is_malformed() -> None:
     with pytest.raises(MalformedManifest):
         read_commit(b"[" * 100_000, 7)
 
 
 @pytest.mark.parametrize("name", sorted(json.loads(MANIFEST)))
-def test_nothing_may_be_missing_or_of_another_kind(name: str) -> None:
+def test_members_are_required_and_typed(name: str) -> None:
     for value in (..., None, True, "text" if name not in {"kind", "run", "code_version"} else 1):
         with pytest.raises(MalformedManifest, match=name):
             read_commit(changed(**{name: value}), 7)
 
 
 @pytest.mark.parametrize("path", ["../7/a.parquet", "/etc/passwd", "data/../../a", "", "a//b"])
-def test_a_path_that_leads_out_of_the_table_is_not_followed(path: str) -> None:
+def test_a_path_outside_the_table_is_rejected(path: str) -> None:
     with pytest.raises(MalformedManifest, match="path"):
         read_commit(changed(added=[{"path": path, "records": 3, "bytes": 1}]), 7)
 
@@ -122,7 +122,7 @@ def test_a_path_that_leads_out_of_the_table_is_not_followed(path: str) -> None:
     "file",
     [{}, 1, {"path": "data/a", "records": 3}, {"path": "data/a", "records": 3, "bytes": 1.5}],
 )
-def test_what_is_no_file_is_not_taken_for_one(file: Any) -> None:
+def test_a_malformed_file_entry_is_rejected(file: Any) -> None:
     with pytest.raises(MalformedManifest, match="file"):
         read_commit(changed(added=[file]), 7)
 
@@ -130,12 +130,12 @@ def test_what_is_no_file_is_not_taken_for_one(file: Any) -> None:
 @pytest.mark.parametrize(
     "changes", [{"version": 8}, {"parent": 5}, {"records": 4}, {"removed": [1]}], ids=str
 )
-def test_a_manifest_that_contradicts_itself_or_its_name_is_refused(changes: Any) -> None:
+def test_an_inconsistent_manifest_is_rejected(changes: Any) -> None:
     with pytest.raises(MalformedManifest):
         read_commit(changed(**changes), 7)
 
 
-def test_a_newer_format_is_refused_by_its_number() -> None:
+def test_a_newer_format_is_rejected() -> None:
     newer = changed(format=2, version=..., added={"of": "another kind"})
     with pytest.raises(NewerTable, match="format is 2; this program reads formats up to 1"):
         read_commit(newer, 7)
@@ -143,7 +143,7 @@ def test_a_newer_format_is_refused_by_its_number() -> None:
         read_checkpoint(newer, 7)
 
 
-def test_what_a_newer_program_says_beside_what_is_known_is_passed_over() -> None:
+def test_unknown_members_are_ignored() -> None:
     file = {"path": "data/a", "records": 3, "bytes": 1, "colour": "red"}
     commit = read_commit(changed(added=[file], mood="fine"), 7)
     assert commit.added == (DataFile("data/a", 3, 1),)

@@ -9,7 +9,7 @@ import pytest
 from spark_jobs.errors import InvalidOption, RunSuperseded
 from spark_jobs.tables import DeletedOrphans, Snapshot, Table, open_table
 from tests.support.processes.killed_children import ends_when_killed_at_line
-from tests.support.spark.table_runs import compact, load, paths, stored_paths, wrote
+from tests.support.spark.table_runs import compact, load, paths, stored_paths, write_run_file
 
 HOUR_S = 3_600.0
 
@@ -20,7 +20,7 @@ def table(tmp_path: Path) -> Table:
 
 
 def age(table: Table, seconds: float, part: str = "") -> None:
-    """Make all files of a table, or those of a part of it, look older."""
+    """Set back the modification times of a table's files."""
     folder = Path(table.store.uri.removeprefix("file://")) / part
     for file in folder.rglob("*"):
         past_s = file.stat().st_mtime - seconds
@@ -31,11 +31,11 @@ def yes(_head: Snapshot) -> bool:
     return True
 
 
-def test_files_of_a_dead_run_go_and_those_of_the_table_stay(table: Table) -> None:
+def test_files_of_a_dead_run_are_deleted(table: Table) -> None:
     load(table, 3)
     run = table.new_run("load")
-    wrote(table, run, "dead")
-    wrote(table, run, "too")
+    write_run_file(table, run, "dead")
+    write_run_file(table, run, "too")
     age(table, 2 * HOUR_S)
     assert table.delete_orphans(HOUR_S) == DeletedOrphans(runs=1, files=2, bytes=7)
     assert stored_paths(table) == paths(table.head())
@@ -44,33 +44,33 @@ def test_files_of_a_dead_run_go_and_those_of_the_table_stay(table: Table) -> Non
     assert run.folder.removeprefix("data/") not in table.store.folders("data")
 
 
-def test_where_there_is_nothing_to_collect_nothing_is_committed(table: Table) -> None:
+def test_without_orphans_nothing_is_committed(table: Table) -> None:
     load(table, 3)
     assert table.delete_orphans(0.0) == DeletedOrphans(0, 0, 0)
     assert table.head().version == 1
 
 
-def test_a_run_that_still_writes_is_left_alone(table: Table) -> None:
+def test_files_of_a_live_run_are_kept(table: Table) -> None:
     run = table.new_run("load")
-    wrote(table, run, "first")
+    write_run_file(table, run, "first")
     age(table, 2 * HOUR_S)
-    added = [wrote(table, run, "second")]
+    added = [write_run_file(table, run, "second")]
     assert table.delete_orphans(HOUR_S).files == 0
     assert table.commit(table.head(), run=run, position={"end": 1}, added=added) == 1
 
 
 @pytest.mark.parametrize("written_again", [False, True])
 @pytest.mark.parametrize("begins_again", [False, True])
-def test_a_run_that_was_taken_for_dead_cannot_commit(
+def test_an_abandoned_run_cannot_commit(
     table: Table, begins_again: bool, written_again: bool
 ) -> None:
     load(table, 3)
     base = table.head()
     run = table.new_run("load")
-    added = [wrote(table, run)]
+    added = [write_run_file(table, run)]
     assert table.delete_orphans(0.0).files == 1
     if written_again:
-        wrote(table, run)
+        write_run_file(table, run)
     if begins_again:
         base = table.head()
     with pytest.raises(RunSuperseded, match="version 2 abandoned it"):
@@ -78,16 +78,16 @@ def test_a_run_that_was_taken_for_dead_cannot_commit(
     assert table.head().position == {"end": 3}
 
 
-def test_a_collection_is_in_nobodys_way(table: Table) -> None:
+def test_deletion_of_orphans_does_not_conflict(table: Table) -> None:
     base = table.head()
-    wrote(table, table.new_run("load"))
+    write_run_file(table, table.new_run("load"))
     table.delete_orphans(0.0)
     load(table, 3, base)
     assert [commit.kind for commit in table.commits()] == ["collect", "load"]
     assert table.head().position == {"end": 3}
 
 
-def test_what_was_replaced_stays_for_those_who_began_to_read_before(table: Table) -> None:
+def test_replaced_files_are_kept_for_older_readers(table: Table) -> None:
     load(table, 3)
     load(table, 6)
     before = table.head()
@@ -97,9 +97,7 @@ def test_what_was_replaced_stays_for_those_who_began_to_read_before(table: Table
     assert paths(before) <= stored_paths(table)
 
 
-def test_what_was_replaced_long_ago_goes_and_its_versions_with_it(
-    table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_replaced_long_ago_are_deleted(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     load(table, 3)
     compact(table, paths(table.head()))
     load(table, 6)
@@ -116,10 +114,10 @@ def test_what_was_replaced_long_ago_goes_and_its_versions_with_it(
     assert not paths(table.snapshot_at(3)) <= stored_paths(table)
 
 
-def test_a_stray_file_of_a_run_that_has_committed_goes_alone(table: Table) -> None:
+def test_a_stray_file_of_a_committed_run_is_deleted(table: Table) -> None:
     run = table.new_run("load")
-    added = [wrote(table, run, "named", 2)]
-    stray = wrote(table, run, "stray")
+    added = [write_run_file(table, run, "named", 2)]
+    stray = write_run_file(table, run, "stray")
     table.commit(table.head(), run=run, position={"end": 2}, added=added)
     age(table, 2 * HOUR_S)
     assert table.delete_orphans(HOUR_S) == DeletedOrphans(runs=1, files=1, bytes=5)
@@ -127,7 +125,7 @@ def test_a_stray_file_of_a_run_that_has_committed_goes_alone(table: Table) -> No
     assert paths(table.head()) == stored_paths(table)
 
 
-def test_temporary_files_of_that_age_are_swept_and_younger_ones_are_not(table: Table) -> None:
+def test_old_temporary_files_are_deleted(table: Table) -> None:
     load(table, 3)
     hundred = table.store.folders("_commits")[0]
     for name in ("old", "young"):
@@ -142,7 +140,7 @@ def test_temporary_files_of_that_age_are_swept_and_younger_ones_are_not(table: T
     assert table.head().version == 1
 
 
-def test_what_is_not_of_a_run_is_nobodys_business(table: Table) -> None:
+def test_files_outside_of_runs_are_kept(table: Table) -> None:
     for path in ("data/notes.txt", "data/run=mine/a.parquet", "data/other/a.parquet"):
         table.store.create_if_absent(path, b"kept")
     assert table.delete_orphans(0.0).files == 0
@@ -151,13 +149,13 @@ def test_what_is_not_of_a_run_is_nobodys_business(table: Table) -> None:
 
 @pytest.mark.long
 @pytest.mark.processes
-def test_killed_anywhere_a_collection_takes_nothing_of_the_table(tmp_path: Path) -> None:
+def test_a_killed_deletion_of_orphans_keeps_the_table_intact(tmp_path: Path) -> None:
     for number in itertools.count():
         table = open_table(str(tmp_path / str(number)))
         load(table, 3)
         dead = table.new_run("load")
-        wrote(table, dead, "a")
-        wrote(table, dead, "b")
+        write_run_file(table, dead, "a")
+        write_run_file(table, dead, "b")
         ended = ends_when_killed_at_line(
             number, "spark_jobs/tables/orphans", partial(table.delete_orphans, 0.0)
         )
@@ -171,7 +169,7 @@ def test_killed_anywhere_a_collection_takes_nothing_of_the_table(tmp_path: Path)
     assert number > 30
 
 
-def test_of_versions_whose_files_are_gone_readers_are_told(
+def test_versions_with_deleted_files_are_rejected(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load(table, 3)

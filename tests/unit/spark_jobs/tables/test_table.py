@@ -11,7 +11,7 @@ from spark_jobs.errors import (
 )
 from spark_jobs.tables import Snapshot, Table, open_table
 from spark_jobs.tables.chain import manifest_path
-from tests.support.spark.table_runs import compact, load, paths, stored_paths, wrote
+from tests.support.spark.table_runs import compact, load, paths, stored_paths, write_run_file
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def yes(_head: Snapshot) -> bool:
     return True
 
 
-def test_a_table_that_nobody_has_made_is_empty(table: Table, tmp_path: Path) -> None:
+def test_a_new_table_is_empty(table: Table, tmp_path: Path) -> None:
     assert table.head() == Snapshot()
     assert list(table.commits()) == []
     assert not (tmp_path / "table").exists()
@@ -31,7 +31,7 @@ def test_a_table_that_nobody_has_made_is_empty(table: Table, tmp_path: Path) -> 
 
 def test_files_and_position_become_visible_together(table: Table) -> None:
     run = table.new_run("load")
-    added = [wrote(table, run, "a", 3), wrote(table, run, "b", 4)]
+    added = [write_run_file(table, run, "a", 3), write_run_file(table, run, "b", 4)]
     assert open_table(table.store.uri).head() == Snapshot()
     version = table.commit(
         table.head(), run=run, position={"end": 7}, added=added, report={"lost": 1}
@@ -51,16 +51,16 @@ def test_files_and_position_become_visible_together(table: Table) -> None:
     assert commit.code_version
 
 
-def test_a_try_of_the_folder_leaves_no_file(table: Table) -> None:
+def test_the_writability_check_leaves_no_file(table: Table) -> None:
     run = table.new_run("load")
     table.check_writable(run)
     assert stored_paths(table) == set()
-    added = [wrote(table, run)]
+    added = [write_run_file(table, run)]
     table.commit(table.head(), run=run, position={"end": 1}, added=added)
     assert table.head().files == tuple(added)
 
 
-def test_of_two_runs_from_the_same_base_the_second_leaves_nothing(table: Table) -> None:
+def test_the_second_of_two_commits_on_a_base_is_rejected(table: Table) -> None:
     base = table.head()
     load(table, 3, base)
     winner = next(table.commits()).run
@@ -69,7 +69,7 @@ def test_of_two_runs_from_the_same_base_the_second_leaves_nothing(table: Table) 
     assert len(table.head().files) == 1
 
 
-def test_two_who_consumed_the_same_are_not_reconciled(table: Table) -> None:
+def test_two_runs_that_consumed_the_same_records_conflict(table: Table) -> None:
     base = table.head()
     load(table, 3, base)
     with pytest.raises(RunSuperseded, match="consumed the same"):
@@ -77,7 +77,7 @@ def test_two_who_consumed_the_same_are_not_reconciled(table: Table) -> None:
     assert table.head().version == 1
 
 
-def test_a_load_goes_on_top_of_a_compaction(table: Table) -> None:
+def test_a_load_commits_after_a_compaction(table: Table) -> None:
     load(table, 3)
     load(table, 6)
     base = table.head()
@@ -88,7 +88,7 @@ def test_a_load_goes_on_top_of_a_compaction(table: Table) -> None:
     assert len(head.files) == 2
 
 
-def test_a_compaction_goes_on_top_of_a_load(table: Table) -> None:
+def test_a_compaction_commits_after_a_load(table: Table) -> None:
     load(table, 3)
     load(table, 6)
     base = table.head()
@@ -99,7 +99,7 @@ def test_a_compaction_goes_on_top_of_a_load(table: Table) -> None:
     assert len(head.files) == 2
 
 
-def test_of_two_compactions_of_the_same_files_the_second_is_refused(table: Table) -> None:
+def test_the_second_compaction_of_the_same_files_is_rejected(table: Table) -> None:
     load(table, 3)
     load(table, 6)
     load(table, 9)
@@ -112,7 +112,7 @@ def test_of_two_compactions_of_the_same_files_the_second_is_refused(table: Table
     assert table.head().records == 9
 
 
-def test_who_is_asked_whether_it_fits_is_shown_the_head_and_may_say_no(table: Table) -> None:
+def test_may_rebase_gets_the_head_and_may_reject_it(table: Table) -> None:
     load(table, 3)
     base = table.head()
     load(table, 6)
@@ -127,7 +127,7 @@ def test_who_is_asked_whether_it_fits_is_shown_the_head_and_may_say_no(table: Ta
     assert shown == [table.head()]
 
 
-def test_an_older_version_is_what_it_was(table: Table) -> None:
+def test_older_versions_stay_unchanged(table: Table) -> None:
     load(table, 3)
     before = table.head()
     load(table, 6)
@@ -139,7 +139,7 @@ def test_an_older_version_is_what_it_was(table: Table) -> None:
         table.snapshot_at(4)
 
 
-def test_who_asks_again_sees_what_others_have_committed(table: Table) -> None:
+def test_commits_of_others_become_visible(table: Table) -> None:
     other = open_table(table.store.uri)
     for end in range(1, 5):
         load(other, end)
@@ -147,16 +147,16 @@ def test_who_asks_again_sees_what_others_have_committed(table: Table) -> None:
         assert table.snapshot_at(1).position == {"end": 1}
 
 
-def test_a_file_that_who_commits_does_not_see_is_refused(table: Table) -> None:
+def test_a_file_invisible_to_the_committer_is_rejected(table: Table) -> None:
     run = table.new_run("load")
-    added = [wrote(table, run)]
+    added = [write_run_file(table, run)]
     table.store.delete(added[0].path)
     with pytest.raises(UnsupportedStorage, match="all machines must share this folder"):
         table.commit(table.head(), run=run, position={"end": 1}, added=added)
-    longer = [wrote(table, run)._replace(bytes=2)]
+    longer = [write_run_file(table, run)._replace(bytes=2)]
     with pytest.raises(UnsupportedStorage, match="does not see the 2 bytes"):
         table.commit(table.head(), run=run, position={"end": 1}, added=longer)
-    twice = [wrote(table, table.new_run("load"))] * 2
+    twice = [write_run_file(table, table.new_run("load"))] * 2
     with pytest.raises(UnsupportedStorage, match="does not see"):
         table.commit(
             table.head(),
@@ -180,7 +180,9 @@ def spoil(table: Table, version: int, text: str | None) -> Path:
     ("text", "reason"),
     [('{"format": 1, "ver', "not JSON"), ("[]", "not a JSON object"), (None, "missing")],
 )
-def test_a_broken_chain_names_the_file(table: Table, text: str | None, reason: str) -> None:
+def test_the_error_of_a_broken_chain_has_the_file(
+    table: Table, text: str | None, reason: str
+) -> None:
     for end in range(1, 4):
         load(table, end)
     file = spoil(table, 2, text)
@@ -190,7 +192,7 @@ def test_a_broken_chain_names_the_file(table: Table, text: str | None, reason: s
         load(open_table(table.store.uri), 4)
 
 
-def test_a_commit_that_does_not_fit_on_the_one_before_names_its_file(table: Table) -> None:
+def test_the_error_of_an_inconsistent_commit_has_the_file(table: Table) -> None:
     load(table, 1)
     load(table, 2)
     twice = Path(table.store.url(manifest_path(1)).removeprefix("file://")).read_text()
@@ -199,7 +201,7 @@ def test_a_commit_that_does_not_fit_on_the_one_before_names_its_file(table: Tabl
         open_table(table.store.uri).head()
 
 
-def test_a_table_of_a_newer_program_is_refused_by_name(table: Table) -> None:
+def test_a_table_of_a_newer_program_is_rejected(table: Table) -> None:
     load(table, 1)
     file = spoil(table, 1, '{"format": 2}')
     with pytest.raises(NewerTable, match=f"{file}.*format is 2"):

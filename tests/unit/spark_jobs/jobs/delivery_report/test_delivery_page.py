@@ -1,4 +1,4 @@
-"""The page of a day's deliveries, as an operator's browser gets it."""
+"""The HTML page of a day's deliveries."""
 
 import struct
 from datetime import date
@@ -38,7 +38,7 @@ EMPTY = DayReport(DAY, 0, figures(), {}, {})
 
 
 class Page(HTMLParser):
-    """What is on a page, by the tags it is in."""
+    """The texts and tags of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -69,9 +69,7 @@ def page(folder: Path) -> Page:
     return Page((folder / "2026-11-21.html").read_text())
 
 
-def test_every_image_is_a_png_in_the_folder_and_has_a_text_for_who_cannot_see_it(
-    page: Page, folder: Path
-) -> None:
+def test_every_image_is_a_png_file_with_an_alternative_text(page: Page, folder: Path) -> None:
     files = [each["src"] for each in page.of("img")] + [
         each["srcset"] for each in page.of("source")
     ]
@@ -86,24 +84,24 @@ def test_every_image_is_a_png_in_the_folder_and_has_a_text_for_who_cannot_see_it
     assert "Slowest: 21:00 with a p95 of 4.2 s." in delays
 
 
-def test_plots_of_dark_pages_differ_from_those_of_light_ones(folder: Path) -> None:
+def test_dark_plots_differ_from_light_ones(folder: Path) -> None:
     for name in ("events", "delays"):
         light = (folder / f"2026-11-21-{name}-light.png").read_bytes()
         assert light != (folder / f"2026-11-21-{name}-dark.png").read_bytes()
 
 
-def test_whatever_a_webhook_is_called_stays_a_text(page: Page) -> None:
+def test_webhook_names_are_escaped(page: Page) -> None:
     assert page.of("script") == []
     assert "<script>alert(1)</script>" in page.texts
 
 
-def test_nothing_is_fetched_from_elsewhere(folder: Path) -> None:
+def test_a_page_has_no_external_resources(folder: Path) -> None:
     text = (folder / "2026-11-21.html").read_text()
     assert "://" not in text
     assert "javascript" not in text
 
 
-def test_the_figures_stand_on_the_page(page: Page) -> None:
+def test_the_page_shows_the_figures(page: Page) -> None:
     start = page.texts.index("The day")
     assert page.texts[start + 1 : start + 10] == [
         *("events", "1,500", "unique"),
@@ -114,14 +112,14 @@ def test_the_figures_stand_on_the_page(page: Page) -> None:
     assert any("/tables/raw, version 7" in text for text in page.texts)
 
 
-def test_each_table_has_a_caption_and_heads_for_its_columns_and_rows(page: Page) -> None:
+def test_each_table_has_a_caption_and_scoped_headings(page: Page) -> None:
     assert len(page.of("table")) == len(page.of("caption")) == 2
     assert all(each["scope"] in ("col", "row") for each in page.of("th"))
-    # Twelve columns, of which the first is the head of each row.
+    # Twelve columns, of which the first is the row heading.
     assert len(page.of("td")) == 3 * 11
 
 
-def test_a_day_without_events_has_a_page_too(tmp_path: Path) -> None:
+def test_a_day_without_events_has_a_page(tmp_path: Path) -> None:
     path = write_page(EMPTY, tmp_path, source="/tables/raw", unread=0)
     page = Page(path.read_text())
     assert "Everything was delivered live." in page.texts
@@ -132,7 +130,7 @@ def test_a_day_without_events_has_a_page_too(tmp_path: Path) -> None:
     ]
 
 
-def test_the_index_lists_all_days_of_the_folder_the_newest_first(tmp_path: Path) -> None:
+def test_the_index_lists_all_days_newest_first(tmp_path: Path) -> None:
     for other in ("notes", "2026-11-22", "2026-11-20"):
         (tmp_path / f"{other}.html").touch()
     write_page(EMPTY, tmp_path, source="/tables/raw", unread=0)
@@ -157,11 +155,11 @@ def test_the_index_lists_all_days_of_the_folder_the_newest_first(tmp_path: Path)
         (7_200_000_000, "2,000 h"),
     ],
 )
-def test_delays_are_told_in_the_unit_that_fits(delay_ms: int | None, text: str) -> None:
+def test_delays_are_formatted_in_a_suitable_unit(delay_ms: int | None, text: str) -> None:
     assert delay_text(delay_ms) == text
 
 
-def test_a_share_is_all_only_where_nothing_is_missing() -> None:
+def test_a_share_is_100_percent_only_if_exact() -> None:
     assert share_text(999_999, 1_000_000) == "99.99 %"
     assert share_text(1, 1_000_000) == "0.01 %"
     assert share_text(7, 7) == "100.00 %"

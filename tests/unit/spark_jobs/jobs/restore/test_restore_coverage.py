@@ -1,4 +1,4 @@
-"""What a table has of a partition is told by its loads, and what it lacks by what they lack."""
+"""The coverage of a table and its gaps."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -63,10 +63,10 @@ def gaps(covered: Coverage, start_hour: int, below: int) -> list[tuple[int, int 
     return [(gap.start, gap.end) for gap in found]
 
 
-def test_a_table_that_has_all_lacks_nothing_until_what_is_not_loaded_yet() -> None:
+def test_a_complete_table_has_a_gap_only_after_its_last_offset() -> None:
     covered = of(
         loaded(1, 100, file(0, 60, 1), file(60, 100, 2), file(0, 9, 1, "events")),
-        # Files of several partitions are one after a compaction; what was loaded stays loaded.
+        # Compaction merges files of several partitions; coverage does not change.
         loaded(2, 100, file(0, 999, 1, partition=4), kind="compact"),
         loaded(3, 150, file(100, 150, 3)),
     )
@@ -76,15 +76,15 @@ def test_a_table_that_has_all_lacks_nothing_until_what_is_not_loaded_yet() -> No
     assert read_coverage([loaded(1, 1)], "events") == {}
 
 
-def test_what_is_lost_is_lacking_unless_it_was_older_or_came_later() -> None:
+def test_lost_offsets_are_a_gap_unless_older_or_later_than_the_window() -> None:
     covered = of(
         loaded(1, 200, file(40, 140, 5), file(140, 200, 8)),
         loaded(2, 400, file(300, 400, 12), missing=[(200, 300)]),
     )
-    # All in front of the table is older than what follows it, and that is older than hour 9.
+    # Offsets before the table are older than its first records, which are older than hour 9.
     assert gaps(covered, 9, 400) == [(200, 300)]
     assert gaps(covered, 9, 200) == []
-    # What is lost may be as young as what came before it.
+    # Lost records may be as young as the ones before them.
     assert gaps(covered, 8, 400) == [(200, 300)]
     assert gaps(covered, 5, 200) == [(0, 40)]
     assert gaps(covered, 14, 400) == []
@@ -106,7 +106,7 @@ def test_what_is_lost_is_lacking_unless_it_was_older_or_came_later() -> None:
         pytest.param(file(480, 700, 3), id="all of the last"),
     ],
 )
-def test_late_records_behind_a_gap_do_not_say_that_all_in_it_was_older(late: DataFile) -> None:
+def test_late_records_after_a_gap_do_not_close_it(late: DataFile) -> None:
     assert late.offset_min is not None
     on_time = file(300 if late.offset_min > 300 else 301, 700, 11)
     lost = of(
@@ -118,7 +118,7 @@ def test_late_records_behind_a_gap_do_not_say_that_all_in_it_was_older(late: Dat
     assert gaps(begins_behind, 10, 700) == [(0, 300)]
 
 
-def test_where_the_log_was_younger_already_old_records_say_nothing() -> None:
+def test_old_records_above_the_window_do_not_close_a_gap() -> None:
     covered = of(loaded(1, 100, file(0, 100, 11)), loaded(2, 500, file(200, 500, 3)))
     covered.missing.append(Gap(100, 200, "deleted before they were loaded"))
     assert gaps(covered, 10, 200) == [(100, 200)]
@@ -126,7 +126,7 @@ def test_where_the_log_was_younger_already_old_records_say_nothing() -> None:
     assert gaps(covered, 10, 300) == []
 
 
-def test_of_many_gaps_so_many_are_told_as_the_service_takes() -> None:
+def test_the_text_of_many_gaps_is_within_the_limit_of_the_service() -> None:
     far = 2**62
     many = [Gap(far + n, far + n + 1, "deleted before they were loaded") for n in range(40)]
     text = describe_gaps(many, "delivery_log-2147483647", far + 40)
@@ -134,7 +134,7 @@ def test_of_many_gaps_so_many_are_told_as_the_service_takes() -> None:
     Missing(missing=text)
 
 
-def test_a_topic_that_was_made_anew_has_nothing_of_before() -> None:
+def test_a_recreated_topic_loses_its_earlier_coverage() -> None:
     covered = of(
         loaded(1, 100, file(0, 100, 1)),
         loaded(2, 150, file(0, 150, 6), topic_id=UUID(int=2)),
@@ -151,12 +151,12 @@ def test_a_topic_that_was_made_anew_has_nothing_of_before() -> None:
         ([("event-id", b"evt_1"), ("audit", b"\0")], [("event-id", b"evt_1")]),
         ([("a", None), ("event-id", b"")], [("a", None), ("event-id", b"delivery_log-3-17")]),
         ([("event-id", b"a\nb"), ("a", b"b")], [("a", b"b"), ("event-id", b"delivery_log-3-17")]),
-        # The last of a name counts.
+        # The last header of a name counts.
         ([("event-id", b"x"), ("event-id", None)], [("event-id", b"delivery_log-3-17")]),
         ([], [("event-id", b"delivery_log-3-17")]),
     ],
 )
-def test_a_record_keeps_its_headers_and_is_known_by_the_id_that_it_had(
+def test_a_record_keeps_its_headers_and_event_id(
     headers: list[tuple[str, bytes | None]], published: list[tuple[str, bytes | None]]
 ) -> None:
     assert archive_headers(ArchivedRecord(17, 0, b"", headers), "delivery_log-3") == published
@@ -166,7 +166,7 @@ def awaited(replay_id: str, partition: int) -> PendingRestore:
     return PendingRestore(replay_id, "wh", 0, 1, partition, 9, None)
 
 
-def test_only_what_nobody_needs_or_works_on_is_deleted() -> None:
+def test_only_unneeded_records_of_idle_partitions_are_deletable() -> None:
     held = {partition: OffsetBounds(10, 100) for partition in range(6)} | {
         6: OffsetBounds(100, 100)
     }
@@ -176,7 +176,7 @@ def test_only_what_nobody_needs_or_works_on_is_deleted() -> None:
         needed={1: 40, 2: 10, 4: 500},
     )
     assert deletable_offsets(held, work, frozenset({"rpl_missing"})) == {0: 100, 1: 40, 4: 100}
-    # Who has not seen that a window is missing leaves it to others.
+    # A job that has not found a window incomplete keeps its records.
     alone = replace(work, needed={})
     assert 2 not in deletable_offsets(held, alone, frozenset())
     assert deletable_offsets(held, alone, frozenset({"rpl_missing"}))[2] == 100

@@ -1,4 +1,4 @@
-"""What the restore job makes of the service's URL, its key, and what is no answer of it."""
+"""Invalid URLs, keys and responses of the replay service."""
 
 import threading
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from spark_jobs.jobs.restore.service import ReplayService
 
 
 class _Page(BaseHTTPRequestHandler):
-    """Some other server, which is glad to see anybody."""
+    """A server of another application."""
 
     def do_GET(self) -> None:
         self.send_response(200)
@@ -44,13 +44,13 @@ def other_server() -> Iterator[str]:
         ("http://127.0.0.1:1", "secret-1é"),
     ],
 )
-def test_what_cannot_be_sent_is_refused_and_not_repeated(url: str, key: str) -> None:
+def test_malformed_urls_and_keys_are_rejected_and_not_quoted(url: str, key: str) -> None:
     with pytest.raises(InvalidOption) as refusal:
         ReplayService(url, key)
     assert "secret-1" not in str(refusal.value)
 
 
-def test_another_server_is_not_taken_for_the_service(other_server: str) -> None:
+def test_another_server_is_rejected(other_server: str) -> None:
     with (
         ReplayService(other_server, "k") as service,
         pytest.raises(RefusedByService, match="is not a Rewind API"),

@@ -1,4 +1,4 @@
-"""Events are counted by type and window where they are read."""
+"""Counting of events by type and window in tasks."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -60,7 +60,7 @@ def test_events_of_a_type_and_window_are_one_row_with_the_latest_time() -> None:
     ) == {("paid", -1): 3, ("sent", -1): 1, ("paid", 0): 1}
 
 
-def test_windows_before_1970_begin_before_their_events_too() -> None:
+def test_windows_before_1970_begin_before_their_events() -> None:
     age = (EPOCH - NOON).total_seconds()
     assert sums((age - 1, b"paid", b""), (age, b"paid", b"")) == {
         ("paid", age - 1): 1,
@@ -68,15 +68,15 @@ def test_windows_before_1970_begin_before_their_events_too() -> None:
     }
 
 
-def test_the_member_type_counts_where_there_is_no_header() -> None:
+def test_without_a_header_the_member_type_is_the_type() -> None:
     assert sums((0, None, b'{"type": "paid"}'), (0, b"", b'{"type": "paid"}')) == {("paid", 0): 2}
 
 
-def test_a_header_counts_before_the_member() -> None:
+def test_a_header_precedes_the_member_type() -> None:
     assert sums((0, b"sent", b'{"type": "paid"}')) == {("sent", 0): 1}
 
 
-def test_what_cannot_be_counted_keeps_its_place_and_value() -> None:
+def test_an_uncountable_record_keeps_its_position_and_value() -> None:
     good, bad = counted((0, b"paid", b"{}"), (1, None, b"garbage"))
     assert good["reason"] is None
     assert bad.pop("reason").startswith("no header event-type, and value is not JSON")
@@ -91,14 +91,14 @@ def test_what_cannot_be_counted_keeps_its_place_and_value() -> None:
     }
 
 
-def test_an_event_of_the_future_closes_no_windows_for_all_others() -> None:
+def test_an_event_in_the_future_is_not_counted() -> None:
     (good, bad) = counted((300, b"paid", b"{}"), (300.001, b"paid", b"{}"))
     assert (good["events"], bad["events"]) == (1, None)
     assert "ahead" in bad["reason"]
     assert bad["value"] == b"{}"
 
 
-def test_an_event_of_the_year_200000_is_read_past() -> None:
+def test_an_event_in_the_year_200000_is_not_counted() -> None:
     batch = records([(0, b"paid", b"{}")])
     far = pa.array([200_000 * 365 * 86_400 * 1_000_000], pa.int64()).cast(TIME)
     batch = batch.set_column(3, "timestamp", far)
@@ -120,10 +120,10 @@ def test_an_event_of_the_year_200000_is_read_past() -> None:
         (b"x" * 257, b"{}"),
     ],
 )
-def test_what_has_no_type_is_refused(header: bytes | None, value: bytes | None) -> None:
+def test_an_event_without_a_type_is_undecodable(header: bytes | None, value: bytes | None) -> None:
     with pytest.raises(UndecodableRecord, match="type"):
         read_type(value, header)
 
 
-def test_no_records_make_no_rows() -> None:
+def test_no_records_return_no_rows() -> None:
     assert counted() == []

@@ -1,4 +1,4 @@
-"""How many events came too late is told from what was seen and what was counted."""
+"""Late events are those seen but not counted."""
 
 from collections import Counter
 
@@ -10,24 +10,24 @@ from spark_jobs.jobs.windowed_counts.ledger import WindowLedger
 MINUTE = 60_000
 
 
-def test_what_was_seen_and_not_counted_was_late() -> None:
+def test_events_seen_but_not_counted_are_late() -> None:
     ledger = WindowLedger().after({0: 5, MINUTE: 3}, {})
     assert (ledger.seen, ledger.late) == (8, 0)
-    # One of the first minute comes in time with what closes it, two come after that.
+    # One event of the first minute is in time, two are late.
     ledger = ledger.after({0: 1, 9 * MINUTE: 1}, {0: 6, MINUTE: 3})
     assert (ledger.late, ledger.open) == (0, {9 * MINUTE: 1})
     ledger = ledger.after({0: 1, MINUTE: 1, 9 * MINUTE: 1}, {})
     assert (ledger.seen, ledger.late, ledger.open) == (13, 2, {9 * MINUTE: 2})
 
 
-def test_a_window_that_was_closed_with_nothing_in_it_is_found_out_with_the_next() -> None:
+def test_a_window_closed_without_a_row_is_detected_with_the_next_one() -> None:
     ledger = WindowLedger().after({0: 5}, {0: 5}).after({3 * MINUTE: 2}, {})
     assert ledger.late == 0
     ledger = ledger.after({7 * MINUTE: 1}, {7 * MINUTE: 1})
     assert (ledger.late, ledger.open) == (2, {})
 
 
-def test_a_ledger_is_read_back_as_it_was_written() -> None:
+def test_a_ledger_round_trips() -> None:
     for ledger in (WindowLedger(), WindowLedger().after({-MINUTE: 1, 0: 5}, {-MINUTE: 1})):
         assert WindowLedger.from_json(ledger.as_json()) == ledger
 
@@ -36,15 +36,15 @@ BATCHES = st.lists(st.lists(st.integers(0, 30), max_size=12), max_size=12)
 
 
 @given(BATCHES, st.integers(0, 5))
-def test_all_that_is_in_no_window_is_late_in_the_end(
+def test_late_events_equal_those_that_spark_dropped(
     batches: list[list[int]], watermark: int
 ) -> None:
-    """Minutes of events, in batches, with Spark's own way to drop and to close."""
+    """Simulates Spark: drops events behind the watermark and closes windows."""
     ledger = WindowLedger()
     held: Counter[int] = Counter()
     dropped = counted = latest = 0
     drops_below = closes_below = 0
-    # The last one closes all windows, so that nothing is left open.
+    # The last batch closes all windows.
     for batch in [*batches, [100], [], []]:
         for minute in batch:
             if minute + 1 <= drops_below:

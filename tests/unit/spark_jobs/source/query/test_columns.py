@@ -1,4 +1,4 @@
-"""The columns: Spark's names for their types, and Arrow's."""
+"""The source's columns as Spark and Arrow types."""
 
 import pickle
 
@@ -16,15 +16,15 @@ OPTIONS = {"kafka.bootstrap.servers": "log:9092", "subscribe": "t"}
 
 
 @pytest.mark.parametrize("include_headers", [False, True])
-def test_batches_have_the_types_that_spark_expects_of_the_schema(include_headers: bool) -> None:
+def test_arrow_types_match_spark_types(include_headers: bool) -> None:
     whole = default_schema(include_headers=include_headers)
     expected = to_arrow_schema(whole, timezone="UTC")
-    # The very comparison that Spark makes of the first batch.
+    # The same comparison as Spark's for the first batch.
     assert expected.equals(arrow_schema(column_names(whole)))
     assert ("headers" in whole.names) == include_headers
 
 
-def test_a_schema_may_have_less_in_another_order() -> None:
+def test_a_schema_may_be_a_reordered_subset() -> None:
     asked = StructType(
         [default_schema(include_headers=True)[name] for name in ("headers", "offset")]
     )
@@ -41,16 +41,16 @@ def test_a_schema_may_have_less_in_another_order() -> None:
         StructField("offset", LongType(), nullable=False),
     ],
 )
-def test_other_columns_are_refused_with_those_that_there_are(field: StructField) -> None:
+def test_other_columns_are_rejected_with_the_allowed_ones(field: StructField) -> None:
     with pytest.raises(InvalidOption, match=r"schema has .ffset|schema has size") as refusal:
         column_names(StructType([field]))
     assert "allowed are key binary, value binary, topic string, partition int" in str(refusal.value)
 
 
-def test_readers_travel_to_tasks_and_look_to_spark_as_if_they_pushed_nothing() -> None:
+def test_readers_can_be_pickled_and_hide_filter_pushdown() -> None:
     reader = DefaultSource(OPTIONS).reader(default_schema(include_headers=False))
     copy = pickle.loads(pickle.dumps(reader))
-    # What Spark compares before it refuses filters while it is told not to push any.
+    # Spark's check when filter pushdown is disabled.
     assert copy.pushFilters.__func__ is DataSourceReader.pushFilters
     assert copy.pushFilters([]) == []
     stream = DefaultSource(OPTIONS).streamReader(default_schema(include_headers=False))

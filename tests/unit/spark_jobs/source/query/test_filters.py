@@ -1,4 +1,4 @@
-"""Filters leave out what no record passes, and never more."""
+"""Filters narrow ranges without losing records."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -32,14 +32,14 @@ def left(*filters: Filter) -> list[tuple[str, int, int, int]]:
     return [(each.topic, each.partition, each.start, each.end) for each in ranges if each.size > 0]
 
 
-def test_partitions_and_topics_are_left_out() -> None:
+def test_partitions_and_topics_are_filtered() -> None:
     assert left(EqualTo(("partition",), 1)) == [("a", 1, 50, 60)]
     assert left(EqualTo(("topic",), "b")) == [("b", 0, 10, 20)]
     assert left(In(("partition",), (1, 2)), EqualNullSafe(("topic",), "b")) == []
     assert left(GreaterThan(("partition",), 0)) == [("a", 1, 50, 60)]
 
 
-def test_offsets_are_cut() -> None:
+def test_offsets_are_narrowed() -> None:
     assert left(GreaterThanOrEqual(("offset",), 55), LessThanOrEqual(("offset",), 70)) == [
         ("a", 0, 55, 71),
         ("a", 1, 55, 60),
@@ -47,7 +47,7 @@ def test_offsets_are_cut() -> None:
     assert left(In(("offset",), (15, 18)), EqualTo(("topic",), "b")) == [("b", 0, 15, 19)]
 
 
-def test_a_least_time_is_looked_up_and_a_greatest_is_not() -> None:
+def test_only_a_minimum_time_is_looked_up() -> None:
     earlier = datetime(2026, 1, 1, tzinfo=UTC)
     narrow = parse_filters(
         [GreaterThan(("timestamp",), TIME), GreaterThan(("timestamp",), earlier)]
@@ -70,11 +70,11 @@ def test_a_least_time_is_looked_up_and_a_greatest_is_not() -> None:
         EqualTo(("partition",), "1"),
         In(("offset",), (50, None)),
         EqualTo(("timestamp",), TIME.replace(tzinfo=None)),
-        # Brokers take negative lookup_times for the first and the last offset.
+        # For brokers, negative times are the first and the last offset.
         GreaterThan(("timestamp",), datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)),
     ],
 )
-def test_what_tells_nothing_leaves_everything(useless: Filter) -> None:
+def test_unusable_filters_are_ignored(useless: Filter) -> None:
     narrow = parse_filters([useless])
     assert narrow.lookup_times(RANGES) == {}
     assert narrow.narrow(RANGES, {}) == RANGES
@@ -91,7 +91,7 @@ OPERATORS: dict[type[Any], Any] = {
 
 
 @given(st.data())
-def test_no_record_that_passes_is_left_out(data: st.DataObject) -> None:
+def test_no_passing_record_is_omitted(data: st.DataObject) -> None:
     numbers = st.integers(-5, 110)
     filters = []
     for _ in range(data.draw(st.integers(1, 3))):
