@@ -12,27 +12,27 @@ from logbroker.lazy_group import LazyCommand, LazyGroup
 COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "up": LazyCommand(
         "app.cli.up:up",
-        "Run brokers, API, live path and worker until Ctrl-C. Data is kept in the data directory.",
+        "Run the complete service on this machine.",
     ),
     "demo": LazyCommand(
         "app.cli.demo:demo",
-        "Run an end-to-end demo; exit 0 if every event was delivered exactly once.",
+        "Run an end-to-end demo of the service.",
     ),
     "api": LazyCommand(
         "app.cli.servers:api",
-        "Serve the HTTP API, and the console at /console, until SIGTERM or Ctrl-C.",
+        "Serve the HTTP API and the console.",
     ),
     "worker": LazyCommand(
         "app.cli.servers:worker",
-        "Run replays until SIGTERM or Ctrl-C. Other workers take over unfinished ones.",
+        "Run replays.",
     ),
     "live": LazyCommand(
         "app.cli.servers:live",
-        "Match events with rules and deliver them, until SIGTERM or Ctrl-C.",
+        "Match events with rules and deliver them.",
     ),
     "replay": LazyCommand(
         "app.cli.replay:replay",
-        "Replay the events of WEBHOOK_ID in a window of event time.",
+        "Create a replay and wait until it has ended.",
     ),
     "replays": LazyCommand(
         "app.cli.replays:replays",
@@ -40,15 +40,15 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     ),
     "publish": LazyCommand(
         "app.cli.publish:publish",
-        "Publish the events of FILE, one JSON object per line; `-` is standard input.",
+        "Publish the events of FILE.",
     ),
     "listen": LazyCommand(
         "app.cli.listen:listen",
-        "Receive webhooks on every path and print a line for each, until Ctrl-C.",
+        "Receive webhooks and print them.",
     ),
     "migrate": LazyCommand(
         "app.cli.migrate:migrate",
-        "Create or upgrade the tables. Running it again has no effect.",
+        "Create or upgrade the database tables.",
     ),
     "keys": LazyCommand(
         "app.cli.keys:keys",

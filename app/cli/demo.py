@@ -9,12 +9,13 @@ from app.cli.options import EXIT_FAILURE
 
 @click.command()
 def demo() -> None:
-    """Run an end-to-end demo; exit 0 if every event was delivered exactly once.
+    """Run an end-to-end demo of the service.
 
     It takes less than a minute, on a broker, API, live path and worker in a temporary directory. A
     platform publishes an hour of account activity, which is delivered to the webhooks of 40
     developers. One receiver is down for part of the hour. A replay delivers what it missed, and the
-    demo compares the ids of expected and received events.
+    demo compares the ids of expected and received events. The exit code is 0 if every event was
+    delivered exactly once.
     """
     from app.cli.demo_run import run_demo
 

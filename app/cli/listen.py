@@ -45,10 +45,11 @@ def _check_secret(_: click.Context, __: click.Parameter, secret: str | None) -> 
 def listen(
     host: str, port: int, secret: str | None, status: int, with_body: bool, as_json: bool
 ) -> None:
-    """Receive webhooks on every path and print a line for each, until Ctrl-C.
+    """Receive webhooks and print them.
 
-    With a secret, it responds with 401 to invalid signatures and answers challenges (CRC). Pings
-    are accepted with or without a secret.
+    It accepts every path and prints a line per webhook, until Ctrl-C. With a secret, it responds
+    with 401 to invalid signatures and answers challenges (CRC). Pings are accepted with or without
+    a secret.
     """
     printer = WebhookPrinter(as_json=as_json, with_body=with_body)
     receiver = WebhookReceiver(

@@ -9,7 +9,7 @@ from logbroker.lazy_group import imports_without_gc
 @click.command()
 @setting_options(database="SQLAlchemy URL of the database.")
 def migrate(**overrides: str | None) -> None:
-    """Create or upgrade the tables. Running it again has no effect."""
+    """Create or upgrade the database tables. Running it again has no effect."""
     with imports_without_gc():
         from app.store import StoreError
         from app.store import migrate as migrate_database

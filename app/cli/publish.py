@@ -19,10 +19,10 @@ BATCH_BYTES: Final = 2**20
 @click.argument("file", type=click.File("rb"))
 @api_options
 def publish(file: BinaryIO, **overrides: str | None) -> None:
-    """Publish the events of FILE, one JSON object per line; `-` is standard input.
+    """Publish the events of FILE.
 
-    An event is {"id", "type", "time", "webhookId"?, "data": {...}}. Prints the number of events
-    that the log acknowledged.
+    FILE has one JSON object per line; `-` is standard input. An event is {"id", "type", "time",
+    "webhookId"?, "data": {...}}. Prints the number of events that the log acknowledged.
     """
     settings = load_settings(**overrides)
     accepted = 0

@@ -87,10 +87,10 @@ def replay(
     wait: bool,
     **overrides: str | None,
 ) -> None:
-    """Replay the events of WEBHOOK_ID in a window of event time.
+    """Create a replay and wait until it has ended.
 
-    Times are RFC 3339, or yyyymmddhhmm in UTC. Prints the job as JSON. The exit code is 0 if every
-    event was delivered.
+    It sends the events of WEBHOOK_ID in a window of event time again. Times are RFC 3339, or
+    yyyymmddhhmm in UTC. Prints the job as JSON. The exit code is 0 if every event was delivered.
     """
     options = {
         "source": source,

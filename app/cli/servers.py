@@ -35,7 +35,10 @@ stop_on_stdin_close_option = click.option(
 )
 @stop_on_stdin_close_option
 def api(stop_on_stdin_close: bool, **overrides: str | None) -> None:
-    """Serve the HTTP API, and the console at /console, until SIGTERM or Ctrl-C."""
+    """Serve the HTTP API and the console.
+
+    The console is at /console. SIGTERM and Ctrl-C stop the process.
+    """
     with imports_without_gc():
         from app.api.server import serve
 
@@ -58,7 +61,10 @@ def api(stop_on_stdin_close: bool, **overrides: str | None) -> None:
 )
 @stop_on_stdin_close_option
 def worker(stop_on_stdin_close: bool, **overrides: str | None) -> None:
-    """Run replays until SIGTERM or Ctrl-C. Other workers take over unfinished ones."""
+    """Run replays.
+
+    SIGTERM and Ctrl-C stop the process. Other workers take over unfinished replays.
+    """
     with imports_without_gc():
         from app.replay_workers.server import run
 
@@ -77,9 +83,9 @@ def worker(stop_on_stdin_close: bool, **overrides: str | None) -> None:
 )
 @stop_on_stdin_close_option
 def live(stop_on_stdin_close: bool, **overrides: str | None) -> None:
-    """Match events with rules and deliver them, until SIGTERM or Ctrl-C.
+    """Match events with rules and deliver them.
 
-    Several of these processes share the partitions.
+    Several of these processes share the partitions. SIGTERM and Ctrl-C stop the process.
     """
     with imports_without_gc():
         from app.live.server import run

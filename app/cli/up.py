@@ -33,9 +33,10 @@ def _raise_terminated(_number: int, _frame: FrameType | None) -> None:
     schema_registry="URL of the Avro schema registry. Without it, events are JSON.",
 )
 def up(**overrides: str | None) -> None:
-    """Run brokers, API, live path and worker until Ctrl-C. Data is kept in the data directory.
+    """Run the complete service on this machine.
 
-    Several brokers, with --brokers, use several cores.
+    It starts broker, API, live path and worker, and stops them on Ctrl-C. Data is kept in the data
+    directory. Several brokers, with --brokers, use several cores.
     """
     with imports_without_gc():
         from app.cli.service import LocalService, ServiceStopped
