@@ -1,4 +1,4 @@
-# Two images of one house: `rewind ...` and `logbroker ...`, and the pipeline with Spark and a Java runtime:
+# Two images: `rewind` and `logbroker`, and the pipeline with Spark and a Java runtime:
 #
 #   docker build .                          docker build --target pipeline .
 #
@@ -34,7 +34,7 @@ CMD ["rewind-jobs", "--help"]
 
 FROM source AS service
 ARG SETUPTOOLS_SCM_PRETEND_VERSION_FOR_REWIND
-RUN pip install --no-cache-dir --constraint constraints.txt . && rm -r /src/*
+RUN pip install --no-cache-dir --constraint constraints.txt '.[service]' && rm -r /src/*
 
 USER rewind
 WORKDIR /var/lib/rewind

@@ -26,7 +26,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv --clear $(VENV) || { rm -rf $(VENV); exit 1; }
 
 $(VENV)/.run: pyproject.toml constraints.txt $(BIN)/python
-	$(INSTALL) --editable .
+	$(INSTALL) --editable '.[service]'
 	@touch $@
 
 $(VENV)/.spark: $(VENV)/.run

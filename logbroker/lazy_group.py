@@ -22,10 +22,16 @@ class LazyGroup(click.Group):
     """A command group that prints its help from a table, without importing its subcommands."""
 
     def __init__(
-        self, *args: Any, lazy_commands: Mapping[str, LazyCommand], **attributes: Any
+        self,
+        *args: Any,
+        lazy_commands: Mapping[str, LazyCommand],
+        extra: str | None = None,
+        **attributes: Any,
     ) -> None:
+        """`extra` is the optional dependency group of the distribution that the commands need."""
         super().__init__(*args, **attributes)
         self._lazy_commands = lazy_commands
+        self._extra = extra
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         """Return the names in the order of the table."""
@@ -40,6 +46,22 @@ class LazyGroup(click.Group):
             command = getattr(import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the subcommand.
+
+        Raises:
+            ClickException: a package of `extra` is not installed.
+        """
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            if self._extra is None:
+                raise
+            raise click.ClickException(
+                f"the package {error.name} is not installed;"
+                f" install it with: pip install 'rewind[{self._extra}]'"
+            ) from error
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the names with their summaries, each shortened to one line."""

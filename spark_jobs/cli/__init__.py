@@ -47,6 +47,7 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
 @click.command(
     cls=LazyGroup,
     lazy_commands=COMMANDS,
+    extra="spark",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="rewind")

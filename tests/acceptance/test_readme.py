@@ -139,6 +139,11 @@ def test_make_docs() -> None:
     assert line.endswith("mkdocs build --quiet")
 
 
+def test_installing_the_broker_alone() -> None:
+    """`tests/integration/test_light_installation.py` installs it and starts a broker."""
+    assert command("pip install") == "pip install ."
+
+
 def test_activating_the_environment(terminal: Terminal) -> None:
     activate = command(". .venv").replace(".venv", sys.prefix)
     terminal.environment["PATH"] = os.environ["PATH"]
@@ -404,6 +409,7 @@ RUN_BY: dict[str, Callable[..., None]] = {
     "rewind publish missed.jsonl": test_using_it,
     "rewind replay": test_using_it,
     "rewind keys create": test_using_it,
+    "pip install .": test_installing_the_broker_alone,
     "logbroker serve --listen": test_the_broker_alone,
     "logbroker topics create": test_the_broker_alone,
     "logbroker topics list": test_the_broker_alone,

@@ -187,7 +187,9 @@ def test_the_rights_on_the_page_are_all_that_the_service_needs(
         ) as client:
             check_live_and_replay(client, receiver)
         if user == UNAUDITED:
-            until(lambda: any("audit-reports-refused" in each.said for each in servers), "it says so")
+            until(
+                lambda: any("audit-reports-refused" in each.said for each in servers), "it says so"
+            )
         assert [each.stop() for each in reversed(servers)] == [0, 0, 0]
         lines = [line for each in servers for line in each.said.splitlines()]
         assert not [line for line in lines if PASSWORDS[user] in line]

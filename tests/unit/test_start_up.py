@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from app.cli import main as rewind
 from logbroker.cli import main as logbroker
@@ -57,6 +58,18 @@ def test_a_group_shows_the_first_sentence_of_its_commands() -> None:
 def test_an_unknown_command_is_none() -> None:
     group = LazyGroup("tools", lazy_commands={"cut": LazyCommand("no_such_module:cut", "Cut.")})
     assert group.get_command(click.Context(group), "sew") is None
+
+
+def test_a_command_without_its_packages_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "needs_a_package.py").write_text("import a_package_that_does_not_exist\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    commands = {"cut": LazyCommand("needs_a_package:cut", "Cut.")}
+    run = CliRunner().invoke(LazyGroup("tools", lazy_commands=commands, extra="garden"), ["cut"])
+    assert run.exit_code == 1
+    assert "a_package_that_does_not_exist" in run.stderr
+    assert "pip install 'rewind[garden]'" in run.stderr
 
 
 @pytest.mark.processes
