@@ -1,6 +1,5 @@
-"""A line for every change that was asked for, done or refused: who, what, to which, from where."""
+"""The audit middleware of the API: a line for every request that would change something."""
 
-import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -8,68 +7,55 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.operation_table import OperationTable
-
-LOGGER: Final = logging.getLogger("rewind.audit")
-
-_TARGET_CHARACTERS_MAX: Final = 200
-"""Those of ours have up to 110; a stranger may name one as long as the head of a request."""
+from app.audit_log import record_change
+from app.http.request_log import client_host
 
 CHANGING: Final = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 
 
 class Audit:
-    """Writes the lines. No body, query or header is in them: they may hold secrets.
-
-    Requests that the gate refuses are told of too. Paths that no operation has change nothing.
-    """
+    """Writes the lines, also of rejected requests; requests of unknown paths change nothing."""
 
     def __init__(self, app: ASGIApp, operations: Callable[[], OperationTable]) -> None:
         self._app = app
         self._operations = operations
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        found = self._found(scope)
-        if found is None:
+        """Serve a request."""
+        operation = self._operation(scope)
+        if operation is None:
             await self._app(scope, receive, send)
             return
-        action, target = found
-        # Should an error come through, the server's answer to it is a 500.
+        action, target = operation
+        # The server answers an exception with a 500.
         status = 500
 
-        async def noting_send(message: Message) -> None:
+        async def recording_send(message: Message) -> None:
             nonlocal status, target
             if message["type"] == "http.response.start":
                 status = message["status"]
-                target = target or _created(message)
+                target = target or _created_id(message)
             await send(message)
 
         try:
-            await self._app(scope, receive, noting_send)
+            await self._app(scope, receive, recording_send)
         finally:
-            _note(scope, action, target, status)
+            key = scope.get("state", {}).get("api_key")
+            record_change(
+                action,
+                target,
+                key_id=None if key is None else key.id,
+                account_id=None if key is None else key.account.id,
+                status=status,
+                client=client_host(scope),
+            )
 
-    def _found(self, scope: Scope) -> tuple[str, str | None] | None:
+    def _operation(self, scope: Scope) -> tuple[str, str | None] | None:
         if scope["type"] != "http" or scope["method"] not in CHANGING:
             return None
         return self._operations().find(scope["method"], scope["path"])
 
 
-def _created(message: Message) -> str | None:
+def _created_id(message: Message) -> str | None:
     location = Headers(raw=message["headers"]).get("location")
     return None if location is None else location.rpartition("/")[2]
-
-
-def _note(scope: Scope, action: str, target: str | None, status: int) -> None:
-    key = scope.get("state", {}).get("api_key")
-    LOGGER.info(
-        "change",
-        extra={
-            "key_id": None if key is None else key.id,
-            "account_id": None if key is None else key.account.id,
-            "action": action,
-            "target": target and target[:_TARGET_CHARACTERS_MAX],
-            "status": status,
-            "client": scope["client"][0] if scope.get("client") else None,
-        },
-    )

@@ -1,4 +1,4 @@
-"""The description of the API, as machines read it."""
+"""The OpenAPI document."""
 
 from importlib.metadata import version
 from typing import Any, Final
@@ -7,43 +7,46 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.api.gate import OPEN_PATHS
-from app.api.incoming import EVENT_EXAMPLE, IncomingEvent
-from app.api.problems import MEDIA_TYPE, RATE_LIMITED, UNAUTHORIZED, Kind
+from app.api.admission import OPEN_PATHS
+from app.api.event_bodies import EVENT_EXAMPLE, IncomingEvent
+from app.http.problems import MEDIA_TYPE, RATE_LIMITED, UNAUTHORIZED, Kind
 
 TITLE: Final = "Rewind"
 VERSION: Final = version("rewind")
 DESCRIPTION: Final = """\
-Events that are owed to a webhook lie in a log. When its receiver was down, `POST /replays`
-brings exactly the events of a window to it again.
+The events of a webhook are kept in a log. When its receiver was down, `POST /replays` sends the
+events of a window to it again.
 
-Times in requests are RFC 3339 with any offset, or `yyyymmddhhmm` in UTC; times in answers are
-RFC 3339 in UTC. Refusals are problem documents (RFC 9457).
+Times in requests are RFC 3339 with any offset, or `yyyymmddhhmm` in UTC; times in responses are
+RFC 3339 in UTC. Errors are problem documents (RFC 9457).
 
-Requests carry an API key: `Authorization: Bearer rwk_...`. A developer's key opens the webhooks
-and replays of its account; those of others are answered as if they did not exist. An operator's
-key opens all. Answers say how many requests a key has left (`RateLimit-Remaining`) and in how
-many seconds all are back (`RateLimit-Reset`).
+Requests need an API key: `Authorization: Bearer rwk_...`. A developer's key gives access to the
+webhooks and replays of its account; those of other accounts are not found. An operator's key gives
+access to all. Responses have the number of requests left for the key (`RateLimit-Remaining`), and
+the seconds until the count restarts (`RateLimit-Reset`).
 """
 TAGS: Final = [
-    {"name": "webhooks", "description": "Where events are sent."},
-    {"name": "replays", "description": "Missed events, sent again."},
-    {"name": "events", "description": "What happened, on its way into the log."},
-    {"name": "log", "description": "What operators see of the log."},
-    {"name": "operations", "description": "For those who run the service."},
+    {
+        "name": "webhooks",
+        "description": "Registration and settings of webhooks, and statistics of their receivers.",
+    },
+    {"name": "replays", "description": "Jobs that send the events of a window again."},
+    {"name": "events", "description": "Publishing of events."},
+    {"name": "log", "description": "Topics, messages and consumer groups, for operators."},
+    {"name": "operations", "description": "Health, metrics, processes and jobs, for operators."},
 ]
 
 _SCHEME: Final = "apiKey"
 _BEARER: Final = {
     "type": "http",
     "scheme": "bearer",
-    "description": "A key that `rewind keys create` made; it was shown once.",
+    "description": "A key from `rewind keys create`, which shows it once.",
 }
 _SCHEMAS: Final = "#/components/schemas/"
 
 
 class FieldErrorDocument(BaseModel):
-    """One thing to mend."""
+    """A wrong field."""
 
     field: str
     value: Any
@@ -51,7 +54,7 @@ class FieldErrorDocument(BaseModel):
 
 
 class ProblemDocument(BaseModel):
-    """A refusal (RFC 9457). `field`, `value` and `allowed` are those of the first error."""
+    """An error (RFC 9457). `field`, `value` and `allowed` are those of the first wrong field."""
 
     model_config = ConfigDict(title="Problem", extra="allow")
 
@@ -62,30 +65,32 @@ class ProblemDocument(BaseModel):
     field: str | None = None
     value: Any = None
     allowed: str | None = None
-    errors: list[FieldErrorDocument] | None = Field(None, description="When there are several.")
+    errors: list[FieldErrorDocument] | None = Field(
+        None, description="If several fields are wrong."
+    )
     replayId: str | None = Field(  # noqa: N815  # the name it has in JSON
-        None, description="Of a second replay of a webhook: the one that is active."
+        None, description="The active replay of the webhook."
     )
     unavailable: list[str] | None = Field(None, examples=[["log"]])
 
 
-ANY_REFUSAL: Final[dict[int | str, dict[str, Any]]] = {
+ANY_ERROR: Final[dict[int | str, dict[str, Any]]] = {
     "default": {
-        "description": "Any other refusal.",
+        "description": "Any other error.",
         "content": {MEDIA_TYPE: {"schema": {"$ref": _SCHEMAS + "Problem"}}},
     }
 }
 
 
-def refusals(*kinds: Kind) -> dict[int | str, dict[str, Any]]:
-    """The `responses` of a route that may refuse in these ways."""
+def errors(*kinds: Kind) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of a route for these kinds of problems."""
     statuses = sorted({kind.status for kind in kinds})
     return {
-        status: _refusal([kind for kind in kinds if kind.status == status]) for status in statuses
+        status: _response([kind for kind in kinds if kind.status == status]) for status in statuses
     }
 
 
-def _refusal(kinds: list[Kind]) -> dict[str, Any]:
+def _response(kinds: list[Kind]) -> dict[str, Any]:
     examples = {
         kind.slug: {
             "value": {
@@ -119,26 +124,26 @@ EVENTS_BODY: Final[dict[str, Any]] = {
                 },
             },
             "application/x-ndjson": {
-                "schema": {"type": "string", "description": "An event in each line."}
+                "schema": {"type": "string", "description": "One event per line."}
             },
         },
     }
 }
-"""The body of `POST /events`, which the route reads by itself."""
+"""The body of `POST /events`, which the route parses itself."""
 
 
 def _describe_access(operation: dict[str, Any], *, is_open: bool) -> None:
     operation["security"] = [] if is_open else [{_SCHEME: []}]
     if not is_open:
-        refused = refusals(UNAUTHORIZED, RATE_LIMITED)
-        # What a route says of these itself comes first: some have reasons or forms of their own.
+        responses = errors(UNAUTHORIZED, RATE_LIMITED)
+        # A route's own description of these takes precedence.
         operation["responses"] = {
-            str(status): answer for status, answer in refused.items()
+            str(status): response for status, response in responses.items()
         } | operation["responses"]
 
 
 def describe(application: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document, with the schemas that only problems and events refer to."""
+    """The OpenAPI document, with the schemas that only problems and events use."""
     document = get_openapi(
         title=application.title,
         version=application.version,

@@ -1,4 +1,4 @@
-"""The operations that the description names, found by what a request asks for."""
+"""Lookup of the OpenAPI operation of a request."""
 
 import re
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ class _Operation:
 
 
 class OperationTable:
-    """Tells what a method and a path mean, also where no route was reached."""
+    """Finds operations by method and path, also for requests that reached no route."""
 
     def __init__(self, operations: tuple[_Operation, ...]) -> None:
         self._operations = operations
@@ -33,7 +33,7 @@ class OperationTable:
         )
 
     def find(self, method: str, path: str) -> tuple[str, str | None] | None:
-        """The operation's id and what it is done to, as "wh_1" or "wh_1/vip"; None without one."""
+        """The id and the target, such as "wh_1" or "wh_1/vip", of an operation, or None."""
         for operation in self._operations:
             match = operation.path.fullmatch(path) if operation.method == method else None
             if match:
@@ -41,5 +41,5 @@ class OperationTable:
         return None
 
     def methods(self, path: str) -> list[str]:
-        """All that may be done at `path`, sorted."""
+        """The methods of `path`, sorted."""
         return sorted({each.method for each in self._operations if each.path.fullmatch(path)})

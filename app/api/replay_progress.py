@@ -1,11 +1,7 @@
-"""The route that streams a replay's progress, as Server-Sent Events.
-
-Source: HTML Living Standard, section 9.2 "Server-sent events".
-"""
+"""The route that streams a replay's progress, as Server-Sent Events."""
 
 import asyncio
 from collections.abc import AsyncIterator
-from hashlib import sha256
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Header, Response
@@ -13,31 +9,24 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from app.api.access import CallerDependency
-from app.api.doors import DoorsDependency, now_ms
+from app.api.admission import CallerDependency
 from app.api.models.replays import ReplayDocument
-from app.api.openapi import refusals
-from app.api.problems import BUSY, NOT_FOUND, TOO_MANY_STREAMS, UNAVAILABLE
-from app.api.progress_watch import ProgressWatch, Watched
+from app.api.openapi import errors
 from app.domain.model import Replay
 from app.domain.states import TERMINAL
+from app.http.dependencies import ServicesDependency
+from app.http.event_stream import HEADERS, HEARTBEAT_S, MEDIA_TYPE, RETRY, STREAM_S_MAX
+from app.http.problems import BUSY, NOT_FOUND, TOO_MANY_STREAMS, UNAVAILABLE
+from app.services.progress_watch import PolledReplay, ProgressWatch, version_of
+from app.services.services import now_ms
 
-HEARTBEAT_S: Final = 15.0
-"""Proxies cut connections that are silent, often after a minute or less."""
-
-STREAM_S_MAX: Final = 600.0
-"""Then the client has to connect anew, and to show its key anew."""
-
-MEDIA_TYPE: Final = "text/event-stream"
-
-_RETRY: Final = "retry: 2000\n\n"
-_HEARTBEAT: Final = ": still watching\n\n"
+_HEARTBEAT: Final = ": heartbeat\n\n"
 
 router = APIRouter(prefix="/replays", tags=["replays"])
 
 _DESCRIPTION: Final = """\
-Events: `progress` with the replay, first at once and then whenever it has changed, and `end` with
-the replay once it is over. Lines that begin with a colon keep the connection alive.
+Events: `progress` with the replay, at the start and after each change, and `end` with the replay
+when it is over. Lines that begin with a colon are heartbeats.
 """
 
 
@@ -47,29 +36,29 @@ the replay once it is over. Lines that begin with a colon keep the connection al
     response_class=Response,
     responses={
         200: {"description": _DESCRIPTION, "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}},
-        204: {"description": "The replay is over, and the client has seen how."},
-        **refusals(NOT_FOUND, TOO_MANY_STREAMS, BUSY, UNAVAILABLE),
+        204: {"description": "The replay is over, and the client has its last state."},
+        **errors(NOT_FOUND, TOO_MANY_STREAMS, BUSY, UNAVAILABLE),
     },
 )
 async def stream_progress(
     replay_id: str,
-    doors: DoorsDependency,
+    services: ServicesDependency,
     caller: CallerDependency,
     last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
 ) -> Response:
-    """Follow a replay as it goes, in a stream of Server-Sent Events.
+    """Stream the progress of a replay as Server-Sent Events.
 
-    The stream ends after `end`, after ten minutes, and when the server stops. Whoever connects
-    anew with the `id` of the last event gets what is new since; 204 when nothing more can be.
+    The stream ends after `end`, after ten minutes, and when the server stops. A client that
+    reconnects with the `id` of the last event gets newer states; 204 if there can be none.
     """
-    replay = await run_in_threadpool(doors.store.replay, replay_id, of_account=caller.sees)
-    if replay.state in TERMINAL and event_id(replay) == last_event_id:
+    replay = await run_in_threadpool(services.store.replay, replay_id, of_account=caller.sees)
+    if replay.state in TERMINAL and version_of(replay) == last_event_id:
         return Response(status_code=204)
-    return ProgressStream(doors.watch, replay, caller.id, last_event_id)
+    return ProgressStream(services.progress_watch, replay, caller.id, last_event_id)
 
 
 class ProgressStream(StreamingResponse):
-    """The answer: it has its replay watched from its first byte to its last."""
+    """A response that streams the states of a replay until it is over."""
 
     def __init__(
         self,
@@ -81,54 +70,47 @@ class ProgressStream(StreamingResponse):
         heartbeat_s: float = HEARTBEAT_S,
         stream_s_max: float = STREAM_S_MAX,
     ) -> None:
-        # Proxies such as nginx would gather the events before they pass them on.
-        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        super().__init__(self._events(), headers=headers, media_type=MEDIA_TYPE)
+        super().__init__(self._events(), headers=HEADERS, media_type=MEDIA_TYPE)
         self._watch = watch
         self._replay = replay
         self._key_id = key_id
         self._seen_id = last_event_id
         self._heartbeat_s = heartbeat_s
         self._stream_s_max = stream_s_max
-        self._watched = Watched(replay)
+        self._polled = PolledReplay(replay)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Stream to one client until the end, or until it leaves."""
-        with self._watch.seat(self._replay, self._key_id) as self._watched:
+        """Stream to a client until the end, or until it disconnects."""
+        with self._watch.stream(self._replay, self._key_id) as self._polled:
             await super().__call__(scope, receive, send)
 
     async def _events(self) -> AsyncIterator[str]:
-        watched = self._watched
+        polled = self._polled
         until_s = asyncio.get_running_loop().time() + self._stream_s_max
-        yield _RETRY
+        yield RETRY
         while True:
-            # Taken before the look, so that no change slips through between the two.
-            changed = watched.changed
-            replay = watched.replay
-            if event_id(replay) != self._seen_id:
-                self._seen_id = event_id(replay)
+            # Read before the replay, so that no change between the two is lost.
+            changed = polled.changed
+            replay = polled.replay
+            if version_of(replay) != self._seen_id:
+                self._seen_id = version_of(replay)
                 yield _event("progress", replay)
             if replay.state in TERMINAL:
                 yield _event("end", replay)
                 return
             remaining_s = until_s - asyncio.get_running_loop().time()
-            if watched.is_given_up or remaining_s <= 0:
+            if polled.is_stopped or remaining_s <= 0:
                 return
-            if not await _happens(changed, min(self._heartbeat_s, remaining_s)):
+            if not await _is_set(changed, min(self._heartbeat_s, remaining_s)):
                 yield _HEARTBEAT
-
-
-def event_id(replay: Replay) -> str:
-    """What stands for a replay as it was seen: equal at every server, until it changes."""
-    return sha256(repr(replay).encode()).hexdigest()[:16]
 
 
 def _event(name: str, replay: Replay) -> str:
     document = ReplayDocument.of(replay, now_ms()).model_dump_json(by_alias=True)
-    return f"event: {name}\nid: {event_id(replay)}\ndata: {document}\n\n"
+    return f"event: {name}\nid: {version_of(replay)}\ndata: {document}\n\n"
 
 
-async def _happens(event: asyncio.Event, timeout_s: float) -> bool:
+async def _is_set(event: asyncio.Event, timeout_s: float) -> bool:
     try:
         await asyncio.wait_for(event.wait(), timeout_s)
     except TimeoutError:

@@ -1,29 +1,25 @@
-"""Routes of replays: ask for one, follow it, pause, resume, cancel it, try its failures again."""
+"""Routes of replays: create, read, pause, resume, cancel and retry."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Response
-from starlette.concurrency import run_in_threadpool
 
-from app.api.access import AccountId, CallerDependency, account_meant
-from app.api.doors import DoorsDependency, now_ms
-from app.api.dry_run import estimate_replay
+from app.api.admission import CallerDependency
 from app.api.models.documents import Listing
-from app.api.models.replay_record import (
+from app.api.models.replays import (
+    EstimateDocument,
     FailureDocument,
     MoveDocument,
     MovesDocument,
+    ReplayDocument,
     SampleDocument,
     SamplesDocument,
 )
-from app.api.models.replays import (
-    EstimateDocument,
-    ReplayDocument,
-    ReplayRequest,
-)
-from app.api.openapi import refusals
-from app.api.paging import Cursor, Limit
-from app.api.problems import (
+from app.api.openapi import errors
+from app.domain.model import Replay, ReplayFilter
+from app.domain.states import ReplayState
+from app.http.dependencies import AccountId, Cursor, Limit, ServicesDependency
+from app.http.problems import (
     BUSY,
     FORBIDDEN,
     ILLEGAL_MOVE,
@@ -39,9 +35,10 @@ from app.api.problems import (
     WEBHOOK_NOT_ENABLED,
     WINDOW_REFUSED,
 )
-from app.api.replay_requests import check_options, queue_replay, queue_retry
-from app.domain.model import Replay, ReplayFilter
-from app.domain.states import ReplayState
+from app.http.request_bodies import ReplayRequest
+from app.services import replays
+from app.services.access import select_account
+from app.services.services import now_ms
 
 router = APIRouter(prefix="/replays", tags=["replays"])
 
@@ -50,7 +47,7 @@ IdempotencyHeader = Annotated[
     Header(
         alias="Idempotency-Key",
         pattern=r"^[ -~]{1,255}$",
-        description="A name for this request: sent again under it, the first replay comes back.",
+        description="A repeated request with the same key returns the first replay.",
     ),
 ]
 
@@ -61,8 +58,8 @@ IdempotencyHeader = Annotated[
     status_code=202,
     response_model=ReplayDocument,
     responses={
-        200: {"model": EstimateDocument, "description": "Of a dry run: what it would bring."},
-        **refusals(
+        200: {"model": EstimateDocument, "description": "The estimate of a dry run."},
+        **errors(
             INVALID_REQUEST,
             WINDOW_REFUSED,
             URL_REFUSED,
@@ -80,29 +77,28 @@ IdempotencyHeader = Annotated[
 async def create_replay(
     body: ReplayRequest,
     response: Response,
-    doors: DoorsDependency,
+    services: ServicesDependency,
     caller: CallerDependency,
     idempotency_key: IdempotencyHeader = None,
 ) -> ReplayDocument | Response:
-    """Replay a window: every event owed to the webhook with `from` <= time < `to` is sent again.
+    """Create a replay: every event of the webhook with `from` <= time < `to` is sent again.
 
-    The window must lie in the retained history and end in the past. A webhook has one active
-    replay at a time, and must be enabled: one that is PENDING gets the chance to prove itself
-    at once. A repeated Idempotency-Key with the same request gives the replay it gave before;
-    with another, it is refused with 422. With `dryRun` nothing is queued, and the answer tells
-    what the replay would bring. With the source `archive` the window may be older: the replay then
-    waits until an operator's job has restored its events, and `waitsFor` says so.
+    The window must lie in the retained history and end in the past. A webhook has at most one
+    active replay, and must be ENABLED; a PENDING one is verified first. A repeated Idempotency-Key
+    with the same request returns the same replay; with a different request it is rejected with
+    422. With `dryRun` nothing is created, and the response is an estimate. With the source
+    `archive` the window may be older: the replay waits until an operator's job has restored its
+    events, see `waitsFor`.
     """
-    check_options(body.new_replay, is_dry_run=body.dry_run)
     if body.dry_run:
-        with doors.estimates.place(caller):
-            found = await run_in_threadpool(estimate_replay, doors, caller, body.new_replay)
-        return Response(found.model_dump_json(by_alias=True), media_type="application/json")
-    replay = await queue_replay(doors, caller, body.new_replay, idempotency_key)
-    return _queued(replay, response)
+        estimate = await replays.estimate_replay(services, caller, body.new_replay)
+        content = EstimateDocument.of(estimate).model_dump_json(by_alias=True)
+        return Response(content, media_type="application/json")
+    replay = await replays.create_replay(services, caller, body.new_replay, idempotency_key)
+    return _created(replay, response)
 
 
-def _queued(replay: Replay, response: Response) -> ReplayDocument:
+def _created(replay: Replay, response: Response) -> ReplayDocument:
     response.headers["location"] = f"/replays/{replay.id}"
     return ReplayDocument.of(replay, now_ms())
 
@@ -111,7 +107,7 @@ def _queued(replay: Replay, response: Response) -> ReplayDocument:
     "/{replay_id}/retry",
     operation_id="retryReplay",
     status_code=202,
-    responses=refusals(
+    responses=errors(
         WINDOW_REFUSED,
         NOT_FOUND,
         REPLAY_ACTIVE,
@@ -126,23 +122,22 @@ def _queued(replay: Replay, response: Response) -> ReplayDocument:
 async def retry_replay(
     replay_id: str,
     response: Response,
-    doors: DoorsDependency,
+    services: ServicesDependency,
     caller: CallerDependency,
     idempotency_key: IdempotencyHeader = None,
 ) -> ReplayDocument:
-    """Send once more what a replay gave up: a new replay, with the same options, of that alone.
+    """Create a replay of the failures of another one, with its options and in its data centre.
 
-    The replay must be over and have failures, and its window must still be retained; of the
-    archive, what was restored for it. It goes to the data centre that had the first one, whichever
-    is asked.
+    The replay must be over and have failures. Its window must still be retained; with the source
+    `archive`, its restored events must be.
     """
-    replay = await queue_retry(doors, caller, replay_id, idempotency_key)
-    return _queued(replay, response)
+    replay = await replays.retry_replay(services, caller, replay_id, idempotency_key)
+    return _created(replay, response)
 
 
-@router.get("", operation_id="listReplays", responses=refusals(INVALID_REQUEST, FORBIDDEN))
+@router.get("", operation_id="listReplays", responses=errors(INVALID_REQUEST, FORBIDDEN))
 def list_replays(
-    doors: DoorsDependency,
+    services: ServicesDependency,
     caller: CallerDependency,
     webhook_id: Annotated[str | None, Query(alias="webhookId")] = None,
     state: Annotated[list[ReplayState] | None, Query()] = None,
@@ -150,92 +145,96 @@ def list_replays(
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Listing[ReplayDocument]:
-    """List replays, the latest first: of one webhook or all, in one state, in several or all."""
-    page = doors.store.replays(
+    """List replays, the latest first, by webhook and by one or several states."""
+    page = services.store.replays(
         ReplayFilter(frozenset(state or ()), webhook_id),
         cursor,
         limit,
-        of_account=account_meant(caller, account_id),
+        of_account=select_account(caller, account_id),
     )
     present_ms = now_ms()
     items = [ReplayDocument.of(replay, present_ms) for replay in page.items]
     return Listing(items=items, next_cursor=page.next_cursor)
 
 
-@router.get("/{replay_id}", operation_id="getReplay", responses=refusals(NOT_FOUND))
-def get_replay(replay_id: str, doors: DoorsDependency, caller: CallerDependency) -> ReplayDocument:
-    """Follow a replay: where it stands, what it delivered, how fast, and when it will be done."""
-    return ReplayDocument.of(doors.store.replay(replay_id, of_account=caller.sees), now_ms())
+@router.get("/{replay_id}", operation_id="getReplay", responses=errors(NOT_FOUND))
+def get_replay(
+    replay_id: str, services: ServicesDependency, caller: CallerDependency
+) -> ReplayDocument:
+    """Get a replay: its state, progress, rate and estimated end."""
+    return ReplayDocument.of(services.store.replay(replay_id, of_account=caller.sees), now_ms())
 
 
 @router.get(
     "/{replay_id}/failures",
     operation_id="listReplayFailures",
-    responses=refusals(INVALID_REQUEST, NOT_FOUND),
+    responses=errors(INVALID_REQUEST, NOT_FOUND),
 )
 def list_failures(
     replay_id: str,
-    doors: DoorsDependency,
+    services: ServicesDependency,
     caller: CallerDependency,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Listing[FailureDocument]:
-    """List the events a replay gave up, in the order of the log."""
-    page = doors.store.failures(replay_id, cursor=cursor, limit=limit, of_account=caller.sees)
+    """List the events that a replay could not deliver, in the order of the log."""
+    page = services.store.failures(replay_id, cursor=cursor, limit=limit, of_account=caller.sees)
     items = [FailureDocument.of(failure) for failure in page.items]
     return Listing(items=items, next_cursor=page.next_cursor)
 
 
-@router.get("/{replay_id}/moves", operation_id="listReplayMoves", responses=refusals(NOT_FOUND))
-def list_moves(replay_id: str, doors: DoorsDependency, caller: CallerDependency) -> MovesDocument:
-    """List what happened to a replay, who moved it and why, the oldest first."""
-    moves = doors.store.moves(replay_id, of_account=caller.sees)
+@router.get("/{replay_id}/moves", operation_id="listReplayMoves", responses=errors(NOT_FOUND))
+def list_moves(
+    replay_id: str, services: ServicesDependency, caller: CallerDependency
+) -> MovesDocument:
+    """List the state changes of a replay with actor and reason, the oldest first."""
+    moves = services.store.moves(replay_id, of_account=caller.sees)
     return MovesDocument(items=[MoveDocument.of(move) for move in moves])
 
 
-@router.get("/{replay_id}/samples", operation_id="listReplaySamples", responses=refusals(NOT_FOUND))
+@router.get("/{replay_id}/samples", operation_id="listReplaySamples", responses=errors(NOT_FOUND))
 def list_samples(
-    replay_id: str, doors: DoorsDependency, caller: CallerDependency
+    replay_id: str, services: ServicesDependency, caller: CallerDependency
 ) -> SamplesDocument:
-    """List how far a replay was over time, as a plot of its pace needs it, the oldest first."""
-    samples = doors.store.samples(replay_id, of_account=caller.sees)
+    """List samples of a replay's progress over time, the oldest first."""
+    samples = services.store.samples(replay_id, of_account=caller.sees)
     return SamplesDocument(items=[SampleDocument.of(sample) for sample in samples])
 
 
 @router.post(
     "/{replay_id}/pause",
     operation_id="pauseReplay",
-    responses=refusals(NOT_FOUND, ILLEGAL_MOVE),
+    responses=errors(NOT_FOUND, ILLEGAL_MOVE),
 )
 def pause_replay(
-    replay_id: str, doors: DoorsDependency, caller: CallerDependency
+    replay_id: str, services: ServicesDependency, caller: CallerDependency
 ) -> ReplayDocument:
-    """Pause a replay. Its worker stops within two seconds, and stores how far it came."""
-    replay = doors.store.pause_replay(replay_id, of_account=caller.sees, actor=caller.id)
+    """Pause a replay. Its worker stops within two seconds, and stores the checkpoint."""
+    replay = services.store.pause_replay(replay_id, of_account=caller.sees, actor=caller.id)
     return ReplayDocument.of(replay, now_ms())
 
 
 @router.post(
     "/{replay_id}/resume",
     operation_id="resumeReplay",
-    responses=refusals(NOT_FOUND, ILLEGAL_MOVE),
+    responses=errors(NOT_FOUND, ILLEGAL_MOVE),
 )
 def resume_replay(
-    replay_id: str, doors: DoorsDependency, caller: CallerDependency
+    replay_id: str, services: ServicesDependency, caller: CallerDependency
 ) -> ReplayDocument:
-    """Let a paused replay go on where it stands, as soon as a worker is free."""
-    replay = doors.store.resume_replay(replay_id, of_account=caller.sees, actor=caller.id)
+    """Resume a paused replay at its checkpoint, as soon as a worker is free."""
+    replay = services.store.resume_replay(replay_id, of_account=caller.sees, actor=caller.id)
     return ReplayDocument.of(replay, now_ms())
 
 
 @router.post(
     "/{replay_id}/cancel",
     operation_id="cancelReplay",
-    responses=refusals(NOT_FOUND, ILLEGAL_MOVE),
+    responses=errors(NOT_FOUND, ILLEGAL_MOVE),
 )
 def cancel_replay(
-    replay_id: str, doors: DoorsDependency, caller: CallerDependency
+    replay_id: str, services: ServicesDependency, caller: CallerDependency
 ) -> ReplayDocument:
-    """Cancel a replay. Its worker stops within two seconds; what was sent by then stays sent."""
-    replay = doors.store.cancel_replay(replay_id, of_account=caller.sees, actor=caller.id)
+    """Cancel a replay. Its worker stops within two seconds; events sent by then are delivered."""
+    replay = services.store.cancel_replay(replay_id, of_account=caller.sees, actor=caller.id)
     return ReplayDocument.of(replay, now_ms())

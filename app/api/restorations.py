@@ -1,11 +1,10 @@
-"""Routes of the restore job: what waits for it, and what became of that."""
+"""Routes of the restore job: the replays that wait for a restore, and its results."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from app.api.access import CallerDependency, OperatorOnly
-from app.api.doors import Doors, DoorsDependency, now_ms
+from app.api.admission import CallerDependency, OperatorOnly
 from app.api.models.replays import ReplayDocument
 from app.api.models.restorations import (
     AwaitedReplayDocument,
@@ -14,19 +13,19 @@ from app.api.models.restorations import (
     Restoration,
     RestorationsDocument,
 )
-from app.api.openapi import refusals
-from app.api.problems import (
+from app.api.openapi import errors
+from app.domain.model import OffsetRange
+from app.http.dependencies import ServicesDependency
+from app.http.problems import (
     FORBIDDEN,
     INVALID_REQUEST,
     MEDIA_TYPE_REFUSED,
     NOT_FOUND,
     NOTHING_TO_RESTORE,
     UNAVAILABLE,
-    FieldError,
-    Problem,
 )
-from app.domain.model import OffsetRange, Replay
-from app.log.topics import DELIVERY_ARCHIVE
+from app.services import restores
+from app.services.services import now_ms
 
 AT_A_TIME_MAX = 1_000
 
@@ -36,17 +35,17 @@ router = APIRouter(tags=["operations"], dependencies=[OperatorOnly])
 @router.get(
     "/restorations",
     operation_id="listRestorations",
-    responses=refusals(INVALID_REQUEST, FORBIDDEN),
+    responses=errors(INVALID_REQUEST, FORBIDDEN),
 )
 def list_restorations(
-    doors: DoorsDependency,
+    services: ServicesDependency,
     limit: Annotated[int, Query(ge=1, le=AT_A_TIME_MAX)] = AT_A_TIME_MAX,
 ) -> RestorationsDocument:
-    """List the replays of this data centre that wait for a restore, those that wait longest first.
+    """List the replays of this data centre that wait for a restore, the oldest first.
 
-    And what of `delivery_archive` is still needed: what lies below may be deleted.
+    `needed` has the offsets of `delivery_archive` below which records may be deleted.
     """
-    found = doors.store.awaiting_restore(doors.settings.origin, limit)
+    found = services.store.awaiting_restore(services.settings.origin, limit)
     items = [
         AwaitedReplayDocument.of(replay, replay.awaits)
         for replay in found.replays
@@ -64,60 +63,31 @@ def list_restorations(
 @router.put(
     "/replays/{replay_id}/restoration",
     operation_id="putRestoration",
-    responses=refusals(
+    responses=errors(
         INVALID_REQUEST, FORBIDDEN, NOT_FOUND, NOTHING_TO_RESTORE, MEDIA_TYPE_REFUSED, UNAVAILABLE
     ),
 )
 def put_restoration(
-    replay_id: str, body: Restoration, doors: DoorsDependency, caller: CallerDependency
+    replay_id: str, body: Restoration, services: ServicesDependency, caller: CallerDependency
 ) -> ReplayDocument:
-    """Say that all that a replay waits for is in `delivery_archive`: a worker may claim it.
+    """Report that all events of a replay are in `delivery_archive`: a worker may claim it.
 
-    The offsets must be of the partition that it waits for, and there. To say the same again
-    changes nothing.
+    The offsets must be of the replay's partition, and in the topic. A repeated report changes
+    nothing.
     """
-    found = _of_here(doors, replay_id)
     offsets = OffsetRange(body.partition, body.start_offset, body.end_offset)
-    # What was said before may be deleted by now, and is no mistake.
-    if found.offsets != offsets:
-        _check_place(doors, found, offsets)
-    replay = doors.store.record_restore(replay_id, offsets, actor=caller.id)
+    replay = restores.record_restore(services, caller, replay_id, offsets)
     return ReplayDocument.of(replay, now_ms())
 
 
 @router.put(
     "/replays/{replay_id}/restoration/missing",
     operation_id="putRestorationMissing",
-    responses=refusals(
-        INVALID_REQUEST, FORBIDDEN, NOT_FOUND, NOTHING_TO_RESTORE, MEDIA_TYPE_REFUSED
-    ),
+    responses=errors(INVALID_REQUEST, FORBIDDEN, NOT_FOUND, NOTHING_TO_RESTORE, MEDIA_TYPE_REFUSED),
 )
 def put_missing(
-    replay_id: str, body: Missing, doors: DoorsDependency, caller: CallerDependency
+    replay_id: str, body: Missing, services: ServicesDependency, caller: CallerDependency
 ) -> ReplayDocument:
-    """Say what of a replay's window could not be found: it waits on, and shows that."""
-    _of_here(doors, replay_id)
-    replay = doors.store.record_missing_records(replay_id, body.missing, actor=caller.id)
+    """Report what of a replay's window could not be restored: it keeps waiting, and shows it."""
+    replay = restores.record_missing(services, caller, replay_id, body.missing)
     return ReplayDocument.of(replay, now_ms())
-
-
-def _of_here(doors: Doors, replay_id: str) -> Replay:
-    replay = doors.store.replay(replay_id)
-    if replay.origin != doors.settings.origin:
-        detail = f"replay {replay_id!r} is restored in {replay.origin!r}: its API is to be told"
-        raise Problem(NOTHING_TO_RESTORE, detail)
-    return replay
-
-
-def _check_place(doors: Doors, replay: Replay, offsets: OffsetRange) -> None:
-    if replay.awaits is None:
-        return  # whatever its place, as the store will say
-    if offsets.partition != replay.awaits.partition:
-        allowed = f"{replay.awaits.partition}, where its events were"
-        refused = FieldError("partition", offsets.partition, allowed)
-        raise Problem.of_fields(INVALID_REQUEST, [refused])
-    held = doors.history.bounds(DELIVERY_ARCHIVE, offsets.partition)
-    if not held.low <= offsets.start <= offsets.end <= held.high:
-        allowed = f"{held.low} to endOffset, and that up to {held.high}: what the topic holds"
-        refused = FieldError("startOffset", offsets.start, allowed)
-        raise Problem.of_fields(INVALID_REQUEST, [refused])

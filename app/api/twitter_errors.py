@@ -1,4 +1,4 @@
-"""Refusals as Twitter's replay API words them: `{"errors": [{"code", "message"}]}`.
+"""Error responses in the form of Twitter's replay API: `{"errors": [{"code", "message"}]}`.
 
 Source: Twitter, Account Activity Replay API (v1.1), "Error messages".
 """
@@ -9,7 +9,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from app.api.problems import (
+from app.http.problems import (
     BUSY,
     FORBIDDEN,
     INTERNAL,
@@ -22,16 +22,16 @@ from app.api.problems import (
     UNAVAILABLE,
     WEBHOOK_NOT_ENABLED,
     WINDOW_REFUSED,
-    FieldError,
     Kind,
     Problem,
 )
+from app.services.errors import FieldError
 
 PATH_PREFIX: Final = "/1.1/"
-"""Below it everything is answered in Twitter's form, whoever refuses it."""
+"""All errors of paths below it have Twitter's form."""
 
-NEGATIVE_ID: Final = Kind("negative-id", 400, "The id in the path is negative")
-NOT_PAST: Final = Kind("not-past", 400, "The date is not in the past")
+NEGATIVE_ID: Final = Kind("negative-id", 400, "Negative id in the path")
+NOT_PAST: Final = Kind("not-past", 400, "Date is not in the past")
 
 BAD_WINDOW: Final = 356
 MISSING: Final = 357
@@ -44,19 +44,19 @@ _ANSWERS: Final[Mapping[Kind, tuple[int, int, str]]] = {
     NEGATIVE_ID: (400, 360, "The id must not be negative"),
     NOT_PAST: (400, 368, "The date must lie in the past"),
     UNAUTHORIZED: (401, 32, "Authenticate with a bearer token of an application"),
-    FORBIDDEN: (403, 200, "This key is not entitled to replays"),
-    NOT_FOUND: (404, 34, "There is no such webhook, or it is another application's"),
+    FORBIDDEN: (403, 200, "Not permitted for this API key"),
+    NOT_FOUND: (404, 34, "No such webhook, or it belongs to another application"),
     REPLAY_ACTIVE: (409, 355, "A replay job is already in progress for this webhook."),
     RATE_LIMITED: (429, 88, "Rate limit exceeded"),
     INTERNAL: (500, 0, "Internal error"),
     UNAVAILABLE: (503, 67, "The service is unavailable; try again soon"),
     BUSY: (503, 67, "The service is busy; try again soon"),
 }
-"""HTTP status, code and message of each kind of problem that this API can meet."""
+"""Status, code and message of each kind of problem that this route has."""
 
 
 def twitter_response(problem: Problem) -> Response:
-    """The HTTP answer that a problem is to a client of Twitter's API."""
+    """The HTTP response of a problem in Twitter's form."""
     status, errors = _errors(problem)
     content = json.dumps({"errors": [{"code": code, "message": text} for code, text in errors]})
     return Response(content, status, problem.headers, "application/json")
@@ -70,7 +70,7 @@ def _errors(problem: Problem) -> tuple[int, list[tuple[int, str]]]:
         if "invalid_token" in problem.headers.get("www-authenticate", ""):
             code = BAD_CREDENTIALS
         return status, [(code, f"{message}: {problem.detail}" if problem.errors else message)]
-    # What Twitter's own lists have no line for, such as a method or a body that is refused.
+    # Problems without an entry in Twitter's list, such as an unsupported method.
     return problem.kind.status, [(MALFORMED, f"{problem.kind.title}: {problem.detail}")]
 
 

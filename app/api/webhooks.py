@@ -1,24 +1,23 @@
-"""Routes of webhooks: register, look up, change, prove, disable, forget."""
+"""Routes of webhooks: register, read, change, verify, test, disable, delete."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Response
 
-from app.api import webhook_changes
-from app.api.access import AccountId, CallerDependency, account_meant
-from app.api.doors import DoorsDependency, now_ms
+from app.api.admission import CallerDependency
 from app.api.models.documents import Listing
 from app.api.models.webhooks import (
-    Disabling,
-    Rotation,
-    WebhookChange,
+    MissedDocument,
+    StatisticsDocument,
+    TrialDocument,
     WebhookDocument,
-    WebhookRequest,
     WebhookWithSecret,
 )
-from app.api.openapi import refusals
-from app.api.paging import Cursor, Limit
-from app.api.problems import (
+from app.api.openapi import errors
+from app.domain.model import Webhook, WebhookStatus
+from app.domain.tallies import Span, last_hour_from_ms, summed
+from app.http.dependencies import AccountId, Cursor, Limit, ServicesDependency
+from app.http.problems import (
     FORBIDDEN,
     INVALID_REQUEST,
     MEDIA_TYPE_REFUSED,
@@ -27,7 +26,10 @@ from app.api.problems import (
     TOO_MANY_WEBHOOKS,
     URL_REFUSED,
 )
-from app.domain.model import Webhook, WebhookStatus
+from app.http.request_bodies import Disabling, Rotation, WebhookChange, WebhookRequest
+from app.services import webhooks
+from app.services.access import select_account
+from app.services.services import now_ms
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"])
 
@@ -36,19 +38,19 @@ router = APIRouter(prefix="/webhooks", tags=["webhooks"])
     "",
     operation_id="createWebhook",
     status_code=201,
-    responses=refusals(
+    responses=errors(
         INVALID_REQUEST, URL_REFUSED, FORBIDDEN, NOT_FOUND, TOO_MANY_WEBHOOKS, MEDIA_TYPE_REFUSED
     ),
 )
 async def create_webhook(
-    body: WebhookRequest, response: Response, doors: DoorsDependency, caller: CallerDependency
+    body: WebhookRequest, response: Response, services: ServicesDependency, caller: CallerDependency
 ) -> WebhookWithSecret:
-    """Register a webhook. The answer, and it alone, holds the secret that signs its requests.
+    """Register a webhook. Only this response has the secret that signs its requests.
 
-    The receiver is asked at once to prove that it is yours. If it does, the webhook is ENABLED;
-    else it is PENDING and `statusReason` says why: deploy the secret, then enable it.
+    The receiver is verified at once. If it passes, the webhook is ENABLED; otherwise it is PENDING
+    and `statusReason` says why: deploy the secret, then enable the webhook.
     """
-    webhook = await webhook_changes.register(doors, caller, body)
+    webhook = await webhooks.register_webhook(services, caller, body.registration())
     response.headers["location"] = f"/webhooks/{webhook.id}"
     return _with_secret(webhook, response)
 
@@ -58,9 +60,9 @@ def _with_secret(webhook: Webhook, response: Response) -> WebhookWithSecret:
     return WebhookWithSecret.of(webhook, now_ms())
 
 
-@router.get("", operation_id="listWebhooks", responses=refusals(INVALID_REQUEST, FORBIDDEN))
+@router.get("", operation_id="listWebhooks", responses=errors(INVALID_REQUEST, FORBIDDEN))
 def list_webhooks(
-    doors: DoorsDependency,
+    services: ServicesDependency,
     caller: CallerDependency,
     status: WebhookStatus | None = None,
     account_id: AccountId = None,
@@ -68,92 +70,138 @@ def list_webhooks(
     limit: Limit = 50,
 ) -> Listing[WebhookDocument]:
     """List webhooks, the latest first."""
-    of_account = account_meant(caller, account_id)
-    page = doors.store.webhooks(cursor, limit, status=status, of_account=of_account)
+    of_account = select_account(caller, account_id)
+    page = services.store.webhooks(cursor, limit, status=status, of_account=of_account)
     present_ms = now_ms()
     items = [WebhookDocument.of(webhook, present_ms) for webhook in page.items]
     return Listing(items=items, next_cursor=page.next_cursor)
 
 
-@router.get("/{webhook_id}", operation_id="getWebhook", responses=refusals(NOT_FOUND))
+@router.get("/{webhook_id}", operation_id="getWebhook", responses=errors(NOT_FOUND))
 def get_webhook(
-    webhook_id: str, doors: DoorsDependency, caller: CallerDependency
+    webhook_id: str, services: ServicesDependency, caller: CallerDependency
 ) -> WebhookDocument:
-    """Look a webhook up."""
-    return WebhookDocument.of(doors.store.webhook(webhook_id, of_account=caller.sees), now_ms())
+    """Get a webhook."""
+    return WebhookDocument.of(services.store.webhook(webhook_id, of_account=caller.sees), now_ms())
 
 
 @router.patch(
     "/{webhook_id}",
     operation_id="updateWebhook",
-    responses=refusals(INVALID_REQUEST, URL_REFUSED, NOT_FOUND, MEDIA_TYPE_REFUSED),
+    responses=errors(INVALID_REQUEST, URL_REFUSED, NOT_FOUND, MEDIA_TYPE_REFUSED),
 )
 async def update_webhook(
-    webhook_id: str, body: WebhookChange, doors: DoorsDependency, caller: CallerDependency
+    webhook_id: str, body: WebhookChange, services: ServicesDependency, caller: CallerDependency
 ) -> WebhookDocument:
-    """Change a webhook; what is left out stays.
+    """Change a webhook; missing members keep their values.
 
-    At another URL it is PENDING until the receiver there has proved to be yours, which it is
-    asked to at once.
+    With a new URL it is PENDING until the receiver there is verified, which is tried at once.
     """
-    webhook = await webhook_changes.change(doors, caller, webhook_id, body)
+    webhook = await webhooks.update_webhook(
+        services, caller, webhook_id, url=body.url, description=body.description
+    )
     return WebhookDocument.of(webhook, now_ms())
 
 
 @router.delete(
-    "/{webhook_id}", operation_id="deleteWebhook", status_code=204, responses=refusals(NOT_FOUND)
+    "/{webhook_id}", operation_id="deleteWebhook", status_code=204, responses=errors(NOT_FOUND)
 )
-def delete_webhook(webhook_id: str, doors: DoorsDependency, caller: CallerDependency) -> None:
-    """Forget a webhook and its secret; an active replay of it is cancelled."""
-    doors.store.delete_webhook(webhook_id, of_account=caller.sees, actor=caller.id)
+def delete_webhook(webhook_id: str, services: ServicesDependency, caller: CallerDependency) -> None:
+    """Delete a webhook and its secret; its active replay is cancelled."""
+    services.store.delete_webhook(webhook_id, of_account=caller.sees, actor=caller.id)
 
 
 @router.post(
     "/{webhook_id}/enable",
     operation_id="enableWebhook",
-    responses=refusals(NOT_FOUND, NOT_VALIDATED),
+    responses=errors(NOT_FOUND, NOT_VALIDATED),
 )
 async def enable_webhook(
-    webhook_id: str, doors: DoorsDependency, caller: CallerDependency
+    webhook_id: str, services: ServicesDependency, caller: CallerDependency
 ) -> WebhookDocument:
-    """Ask the receiver once more to prove that it is yours, and enable the webhook if it does."""
-    webhook = await webhook_changes.enable(doors, caller, webhook_id)
+    """Verify the receiver again, and enable the webhook if it passes."""
+    webhook = await webhooks.enable_webhook(services, caller, webhook_id)
     return WebhookDocument.of(webhook, now_ms())
 
 
 @router.post(
     "/{webhook_id}/disable",
     operation_id="disableWebhook",
-    responses=refusals(INVALID_REQUEST, NOT_FOUND, MEDIA_TYPE_REFUSED),
+    responses=errors(INVALID_REQUEST, NOT_FOUND, MEDIA_TYPE_REFUSED),
 )
 def disable_webhook(
     webhook_id: str,
-    doors: DoorsDependency,
+    services: ServicesDependency,
     caller: CallerDependency,
     body: Annotated[Disabling, Body()] = Disabling(),  # noqa: B008  frozen
 ) -> WebhookDocument:
-    """Send nothing more to a webhook. Its events are logged all the same, and can be replayed."""
-    webhook = doors.store.disable_webhook(webhook_id, body.reason, of_account=caller.sees)
+    """Disable a webhook. Its events are still logged, and can be replayed."""
+    webhook = services.store.disable_webhook(webhook_id, body.reason, of_account=caller.sees)
     return WebhookDocument.of(webhook, now_ms())
 
 
 @router.post(
     "/{webhook_id}/secret/rotate",
     operation_id="rotateSecret",
-    responses=refusals(INVALID_REQUEST, NOT_FOUND, MEDIA_TYPE_REFUSED),
+    responses=errors(INVALID_REQUEST, NOT_FOUND, MEDIA_TYPE_REFUSED),
 )
 def rotate_secret(
     webhook_id: str,
     response: Response,
-    doors: DoorsDependency,
+    services: ServicesDependency,
     caller: CallerDependency,
     body: Annotated[Rotation, Body()] = Rotation(),  # noqa: B008  frozen
 ) -> WebhookWithSecret:
-    """Give a webhook a new secret; the answer, and it alone, holds it.
+    """Give a webhook a new secret; only this response has it.
 
-    For the grace period the secret before signs as well, so that the receiver may learn the new
-    one in its own time. One secret before is kept: rotating twice within it drops the first. The
-    secret that the webhook has already changes nothing, so that a request may be repeated.
+    During the grace period the previous secret also signs, so that the receiver can be updated
+    later. One previous secret is kept: a second rotation drops the first. Setting the current
+    secret again changes nothing, so a request may be repeated.
     """
-    webhook = webhook_changes.rotate_secret(doors, caller, webhook_id, body)
+    webhook = webhooks.rotate_secret(
+        services, caller, webhook_id, body.secret, body.grace_period_seconds
+    )
     return _with_secret(webhook, response)
+
+
+@router.get(
+    "/{webhook_id}/statistics",
+    operation_id="getWebhookStatistics",
+    responses=errors(NOT_FOUND),
+)
+def get_statistics(
+    webhook_id: str, services: ServicesDependency, caller: CallerDependency
+) -> StatisticsDocument:
+    """Get statistics of live deliveries in the last hour, a few seconds old.
+
+    Replays are not included.
+    """
+    present_ms = now_ms()
+    from_ms = last_hour_from_ms(present_ms)
+    found = services.store.tallies(webhook_id, Span.SETTLED, from_ms, of_account=caller.sees)
+    return StatisticsDocument.of(summed(found, from_ms), present_ms)
+
+
+@router.get("/{webhook_id}/missed", operation_id="listMissedHours", responses=errors(NOT_FOUND))
+def list_missed_hours(
+    webhook_id: str, services: ServicesDependency, caller: CallerDependency
+) -> MissedDocument:
+    """List the hours of event time with events that were not delivered live, the latest first.
+
+    The list covers the history that can be replayed, and says which hours were replayed since.
+    """
+    present_ms = now_ms()
+    from_ms = present_ms - services.settings.history_ms
+    hours = services.store.missed_hours(webhook_id, from_ms, of_account=caller.sees)
+    return MissedDocument.of(hours, present_ms)
+
+
+@router.post("/{webhook_id}/test", operation_id="testWebhook", responses=errors(NOT_FOUND))
+async def test_webhook(
+    webhook_id: str, services: ServicesDependency, caller: CallerDependency
+) -> TrialDocument:
+    """Send a signed event of the type `rewind.test` to a webhook now, whatever its status.
+
+    It is sent once, is not logged, and changes nothing; the result is the receiver's response.
+    """
+    return TrialDocument.of(await webhooks.send_test(services, caller, webhook_id))

@@ -40,15 +40,20 @@ def api(stop_on_stdin_close: bool, **overrides: str | None) -> None:
     The console is at /console. SIGTERM and Ctrl-C stop the process.
     """
     with imports_without_gc():
-        from app.api.server import serve
+        from app.api.application import create_app
+        from app.http.server import serve
 
     settings = _load(overrides, stop_on_stdin_close)
     if not settings.console:
-        sys.exit(serve(settings))
+        sys.exit(serve(settings, create_app))
     with imports_without_gc():
-        from app.console.application import with_console
+        from app.console.application import ConsoleSwitch, create_console
 
-    sys.exit(serve(settings, with_console))
+    sys.exit(
+        serve(
+            settings, lambda services: ConsoleSwitch(create_app(services), create_console(services))
+        )
+    )
 
 
 @click.command()

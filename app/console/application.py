@@ -15,12 +15,6 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.doors import Doors
-from app.api.head_limit import HeadLimit
-from app.api.limits import BodyLimit
-from app.api.problems import UNAVAILABLE, Problem
-from app.api.refusals import problem_of
-from app.api.request_log import LOGGER, RequestLog
 from app.console import (
     bulk,
     job,
@@ -41,10 +35,11 @@ from app.console.live_broadcast import Broadcaster
 from app.console.rendering import Renderer, render_page
 from app.console.sessions import SessionGuard, SignInNeeded
 from app.console.sign_in import NEXT_CHARACTERS_MAX
-from app.domain.windows import WindowRefused
-from app.log.errors import LogError
-from app.store import StoreError
-from app.webhooks.guard import UrlRefused
+from app.http.error_table import EXPECTED_ERRORS, problem_of
+from app.http.problems import UNAVAILABLE
+from app.http.request_limits import BodyLimit, HeadLimit
+from app.http.request_log import LOGGER, RequestLog
+from app.services.services import Services
 
 PREFIX: Final = "/console"
 
@@ -110,24 +105,19 @@ class SecurityHeaders:
         await self._app(scope, receive, send_with_headers)
 
 
-def with_console(api: FastAPI) -> ASGIApp:
-    """Return the API with the console in front of it. Both use the API's dependencies."""
-    return ConsoleSwitch(api, create_console(api.state.doors))
-
-
-def create_console(doors: Doors) -> FastAPI:
+def create_console(services: Services) -> FastAPI:
     """Return the console. It neither opens nor closes its dependencies."""
     application = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
-    application.state.doors = doors
-    application.state.sessions = SessionGuard(doors)
-    health = HealthMonitor(doors)
-    renderer = Renderer(health, doors.settings.lease_s)
+    application.state.services = services
+    application.state.sessions = SessionGuard(services)
+    health = HealthMonitor(services)
+    renderer = Renderer(health, services.settings.lease_s)
     application.state.renderer = renderer
-    application.state.broadcaster = Broadcaster(doors, health, renderer.environment)
+    application.state.broadcaster = Broadcaster(services, health, renderer.environment)
     application.add_middleware(BodyLimit, events_bytes_max=0)
     application.add_middleware(HeadLimit)
     application.add_middleware(SecurityHeaders)
-    application.add_middleware(RequestLog, metrics=doors.metrics)
+    application.add_middleware(RequestLog, metrics=services.metrics)
     _add_error_pages(application)
     application.router.routes.extend(_routes())
     return application
@@ -144,16 +134,7 @@ def _routes() -> list[BaseRoute]:
 
 def _add_error_pages(application: FastAPI) -> None:
     application.add_exception_handler(SignInNeeded, _redirect_to_sign_in)
-    for error_type in (
-        Problem,
-        StoreError,
-        LogError,
-        UrlRefused,
-        WindowRefused,
-        HTTPException,
-        RequestValidationError,
-        Exception,
-    ):
+    for error_type in (*EXPECTED_ERRORS, HTTPException, RequestValidationError, Exception):
         application.add_exception_handler(error_type, _error_page)
 
 

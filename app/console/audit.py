@@ -1,13 +1,10 @@
 """Audit log lines for changes made in the console, in the format of the API's."""
 
-import logging
-from typing import Final
-
 from fastapi import Request
 
+from app.audit_log import record_change
 from app.domain.accounts import ApiKey
-
-LOGGER: Final = logging.getLogger("rewind.audit")
+from app.http.request_log import client_host
 
 
 def log_change(request: Request, key: ApiKey, action: str, target: str | None, status: int) -> None:
@@ -29,15 +26,12 @@ def log_rejected_change(request: Request, status: int) -> None:
 def _write(
     request: Request, key: ApiKey | None, action: str, target: str | None, status: int
 ) -> None:
-    LOGGER.info(
-        "change",
-        extra={
-            "key_id": None if key is None else key.id,
-            "account_id": None if key is None else key.account.id,
-            "action": action,
-            "target": target,
-            "status": status,
-            "client": request.client.host if request.client else None,
-            "by": "console",
-        },
+    record_change(
+        action,
+        target,
+        key_id=None if key is None else key.id,
+        account_id=None if key is None else key.account.id,
+        status=status,
+        client=client_host(request.scope),
+        by="console",
     )

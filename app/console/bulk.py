@@ -11,11 +11,6 @@ from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse, Response
 
-from app.api.access import account_meant
-from app.api.doors import Doors, DoorsDependency
-from app.api.problems import UNAVAILABLE
-from app.api.refusals import problem_of
-from app.api.replay_requests import queue_retry
 from app.console.audit import log_change
 from app.console.bulk_requests import BulkAction, BulkRequest, parse_bulk_request
 from app.console.flash_messages import flash_query
@@ -26,6 +21,12 @@ from app.console.urls import jobs_url
 from app.domain.accounts import ApiKey
 from app.domain.model import Replay
 from app.domain.states import ReplayState
+from app.http.dependencies import ServicesDependency
+from app.http.error_table import problem_of
+from app.http.problems import UNAVAILABLE
+from app.services.access import select_account
+from app.services.replays import retry_replay
+from app.services.services import Services
 from app.store import Store, StoreUnavailable
 
 REQUEST_S: Final = 5.0
@@ -82,14 +83,14 @@ _MoveReplays = Callable[[tuple[str, ...]], int]
 
 @router.post("/jobs/bulk")
 async def confirm_page(
-    request: Request, viewer: ViewerDependency, doors: DoorsDependency, form: ChangeForm
+    request: Request, viewer: ViewerDependency, services: ServicesDependency, form: ChangeForm
 ) -> Response:
     """Show how many jobs a bulk action applies to, and ask for confirmation."""
     submitted = parse_bulk_request(form)
-    account_meant(viewer.key, submitted.wanted.account_id)
+    select_account(viewer.key, submitted.wanted.account_id)
     if submitted.ids == ():
         return RedirectResponse(_list_url(submitted, "none-ticked"), _REDIRECT)
-    preview = await run_in_threadpool(preview_bulk_request, doors.store, submitted, viewer.key)
+    preview = await run_in_threadpool(preview_bulk_request, services.store, submitted, viewer.key)
     states = [
         each for each in ReplayState if preview.eligible.get(each) or preview.others.get(each)
     ]
@@ -101,12 +102,12 @@ async def confirm_page(
 
 @router.post("/jobs/bulk/do", operation_id="changeReplays")
 async def execute(
-    request: Request, viewer: ViewerDependency, doors: DoorsDependency, form: ChangeForm
+    request: Request, viewer: ViewerDependency, services: ServicesDependency, form: ChangeForm
 ) -> Response:
     """Run or continue a bulk action for as long as one request may take."""
     submitted = parse_bulk_request(form)
-    account_meant(viewer.key, submitted.wanted.account_id)
-    result = await run_bulk_request(doors, submitted, viewer.key)
+    select_account(viewer.key, submitted.wanted.account_id)
+    result = await run_bulk_request(services, submitted, viewer.key)
     rest = result.request
     changed = f"{rest.done - submitted.done} replays"
     log_change(request, viewer.key, submitted.action.operation, changed, _REDIRECT)
@@ -165,12 +166,12 @@ def _is_eligible(action: BulkAction, replay: Replay) -> bool:
     )
 
 
-async def run_bulk_request(doors: Doors, bulk: BulkRequest, caller: ApiKey) -> BulkResult:
+async def run_bulk_request(services: Services, bulk: BulkRequest, caller: ApiKey) -> BulkResult:
     """Run a bulk action for as long as one request may take, and at least one step of it."""
     until_s = time.monotonic() + REQUEST_S
     if bulk.action is BulkAction.RETRY:
-        return await _retry_replays(doors, bulk, caller, until_s)
-    return await run_in_threadpool(_move_replays, doors.store, bulk, caller, until_s)
+        return await _retry_replays(services, bulk, caller, until_s)
+    return await run_in_threadpool(_move_replays, services.store, bulk, caller, until_s)
 
 
 def _move_replays(store: Store, bulk: BulkRequest, caller: ApiKey, until_s: float) -> BulkResult:
@@ -188,7 +189,7 @@ def _move_replays(store: Store, bulk: BulkRequest, caller: ApiKey, until_s: floa
             done += move(ids)
     except StoreUnavailable as error:
         # Earlier batches are committed, and reported.
-        stopped_by = problem_of(error, "").detail
+        stopped_by = problem_of(error).detail
         return BulkResult(replace(bulk, done=done), is_done=False, stopped_by=stopped_by)
     rejected = max(0, bulk.expected - done)
     return BulkResult(replace(bulk, done=done, rejected=rejected), is_done=True)
@@ -212,20 +213,20 @@ def _mover(store: Store, action: BulkAction, caller: ApiKey) -> _MoveReplays:
 
 
 async def _retry_replays(
-    doors: Doors, bulk: BulkRequest, caller: ApiKey, until_s: float
+    services: Services, bulk: BulkRequest, caller: ApiKey, until_s: float
 ) -> BulkResult:
     rejected: list[RejectedReplay] = []
     is_done = False
     while not is_done:
         try:
-            step = await run_in_threadpool(_next_retry, doors.store, bulk, caller)
+            step = await run_in_threadpool(_next_retry, services.store, bulk, caller)
             if step is None:
                 is_done = True
                 break
             idempotency_key = f"{bulk.once}-{step.replay_id}"
-            reason = await _queue_retry(doors, idempotency_key, step.replay_id, caller)
+            reason = await _queue_retry(services, idempotency_key, step.replay_id, caller)
         except StoreUnavailable as error:
-            stopped_by = problem_of(error, "").detail
+            stopped_by = problem_of(error).detail
             return BulkResult(bulk, False, tuple(rejected), stopped_by)
         except _QueueUnavailable as error:
             return BulkResult(bulk, False, tuple(rejected), str(error))
@@ -243,7 +244,7 @@ class _QueueUnavailable(Exception):
 
 
 async def _queue_retry(
-    doors: Doors, idempotency_key: str, replay_id: str, caller: ApiKey
+    services: Services, idempotency_key: str, replay_id: str, caller: ApiKey
 ) -> str | None:
     """Queue a retry. Returns the reason if it is rejected.
 
@@ -252,11 +253,11 @@ async def _queue_retry(
     """
     try:
         async with asyncio.timeout(RETRY_S_MAX):
-            await queue_retry(doors, caller, replay_id, idempotency_key)
+            await retry_replay(services, caller, replay_id, idempotency_key)
     except TimeoutError:
         return f"not queued within {RETRY_S_MAX:g} s"
     except REJECTIONS as error:
-        problem = problem_of(error, "")
+        problem = problem_of(error)
         if problem.kind is UNAVAILABLE:
             raise _QueueUnavailable(problem.detail) from None
         return problem.detail

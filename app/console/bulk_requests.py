@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, TypeVar
 
-from app.api.problems import INVALID_REQUEST, FieldError, Problem
 from app.console.forms import Form
 from app.console.urls import filter_query, parse_filter
 from app.domain.model import ReplayFilter
 from app.domain.states import TERMINAL, ReplayEvent, ReplayState, moves
+from app.http.problems import INVALID_REQUEST, Problem
+from app.services.errors import FieldError
 
 SELECTED_MAX: Final = 500
 

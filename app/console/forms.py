@@ -8,26 +8,17 @@ from urllib.parse import parse_qs
 from fastapi import Depends, Request
 from pydantic import BaseModel, ValidationError
 
-from app.api.problems import (
-    INVALID_REQUEST,
-    MEDIA_TYPE_REFUSED,
-    FieldError,
-    Problem,
-    field_errors,
-)
-from app.api.refusals import problem_of
 from app.console.sessions import ViewerDependency, check_change
-from app.domain.windows import WindowRefused
-from app.log.errors import LogError
-from app.store import StoreError
-from app.webhooks.guard import UrlRefused
+from app.http.error_table import EXPECTED_ERRORS, problem_of
+from app.http.problems import INVALID_REQUEST, MEDIA_TYPE_REFUSED, Problem, field_errors
+from app.services.errors import FieldError
 
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
 
 FIELDS_MAX: Final = 600
 """Five hundred selected rows, and the other fields of their form."""
 
-REJECTIONS: Final = (Problem, StoreError, LogError, UrlRefused, WindowRefused)
+REJECTIONS: Final = EXPECTED_ERRORS
 """Exceptions of use cases that `form_rejection` can show in a form."""
 
 Body = TypeVar("Body", bound=BaseModel)
@@ -103,7 +94,7 @@ def form_rejection(error: Exception, names: Collection[str]) -> FormRejection:
 
     Server errors are raised again, for the error page.
     """
-    problem = problem_of(error, "")
+    problem = problem_of(error)
     if problem.kind.status >= 500:
         raise error
     fields: dict[str, list[str]] = {}

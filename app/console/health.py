@@ -9,11 +9,11 @@ from typing import Final
 
 from jinja2 import Environment
 
-from app.api.doors import Doors
-from app.api.single_flight import SingleFlight
 from app.domain.processes import Process, ProcessKind
 from app.log.zookeeper_health import ZooKeeperServer
 from app.process import on_own_thread
+from app.services.services import Services
+from app.services.single_flight import SingleFlight
 from app.store import StoreError
 
 FRESH_S: Final = 5.0
@@ -50,9 +50,9 @@ def _unknown(has_zookeeper: bool) -> Health:
 class HealthMonitor:
     """Checks the components, once for all pages of a process."""
 
-    def __init__(self, doors: Doors) -> None:
-        self._doors = doors
-        self._health = _unknown(bool(doors.settings.zookeeper))
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._health = _unknown(bool(services.settings.zookeeper))
         self._checked_s = float("-inf")
         self._check: asyncio.Task[None] | None = None
         self._queries: SingleFlight[None, tuple[Process, ...]] = SingleFlight(on_own_thread)
@@ -71,7 +71,7 @@ class HealthMonitor:
             database, log, servers, processes = await asyncio.gather(
                 self._check_readiness("database"),
                 self._check_readiness("log"),
-                self._doors.ensemble.read(),
+                self._services.zookeeper.read(),
                 self._processes(),
             )
             self._health = (database, log, *_zookeeper_health(servers), *_process_health(processes))
@@ -82,7 +82,7 @@ class HealthMonitor:
     async def _check_readiness(self, name: str) -> ComponentHealth:
         try:
             async with asyncio.timeout(CHECK_S_MAX):
-                is_healthy = await self._doors.readiness.answers(name)
+                is_healthy = await self._services.readiness.answers(name)
         except TimeoutError:
             is_healthy = False
         return ComponentHealth(name, is_healthy, "up" if is_healthy else "unreachable")
@@ -91,7 +91,7 @@ class HealthMonitor:
         """Return the registered processes; None when the database does not answer."""
         try:
             async with asyncio.timeout(CHECK_S_MAX):
-                return await self._queries.ask(None, self._doors.store.processes)
+                return await self._queries.call(None, self._services.store.processes)
         except (StoreError, TimeoutError):
             return None
 

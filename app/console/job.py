@@ -9,11 +9,6 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse, Response
 
-from app.api.doors import DoorsDependency, now_ms
-from app.api.gate import READ_ONLY
-from app.api.paging import Cursor
-from app.api.replay_progress import event_id
-from app.api.replay_requests import queue_retry
 from app.console.audit import log_change
 from app.console.flash_messages import flash_query
 from app.console.forms import ChangeForm
@@ -29,6 +24,11 @@ from app.console.rendering import render_page, template_environment
 from app.console.sessions import Viewer, ViewerDependency
 from app.console.urls import JOBS
 from app.domain.model import Failure, Replay, Webhook
+from app.http.dependencies import Cursor, ServicesDependency
+from app.services.errors import ReadOnlyKey
+from app.services.progress_watch import version_of
+from app.services.replays import retry_replay
+from app.services.services import now_ms
 from app.store import Store
 from app.store.errors import (
     ActiveReplayExists,
@@ -62,13 +62,13 @@ async def job_page(
     replay_id: str,
     request: Request,
     viewer: ViewerDependency,
-    doors: DoorsDependency,
+    services: ServicesDependency,
     cursor: Cursor = None,
     moves: Annotated[Literal["latest", "all"], Query()] = "latest",
 ) -> Response:
     """Show a job with a page of its failures."""
     details = await run_in_threadpool(
-        _read_details, doors.store, replay_id, cursor, viewer.key.sees
+        _read_details, services.store, replay_id, cursor, viewer.key.sees
     )
     view, environment = details.view, template_environment(request)
     return await render_page(
@@ -76,8 +76,8 @@ async def job_page(
         "job.html",
         replay=view.replay,
         # Offsets are those of the log in the replay's data centre.
-        is_in_this_log=view.replay.origin in ("", doors.settings.origin),
-        version=event_id(view.replay),
+        is_in_this_log=view.replay.origin in ("", services.settings.origin),
+        version=version_of(view.replay),
         parts=job_parts(environment, view, now_ms()),
         created_by=created_by(view.moves),
         all_moves=timeline_part(environment, view.moves, None) if moves == "all" else None,
@@ -108,11 +108,11 @@ async def pause(
     replay_id: str,
     request: Request,
     viewer: ViewerDependency,
-    doors: DoorsDependency,
+    services: ServicesDependency,
     _form: ChangeForm,
 ) -> Response:
     """Pause a job."""
-    return await _move(request, viewer, doors.store.pause_replay, replay_id, "pause")
+    return await _move(request, viewer, services.store.pause_replay, replay_id, "pause")
 
 
 @router.post("/jobs/{replay_id}/resume", operation_id="resumeReplay")
@@ -120,21 +120,21 @@ async def resume(
     replay_id: str,
     request: Request,
     viewer: ViewerDependency,
-    doors: DoorsDependency,
+    services: ServicesDependency,
     _form: ChangeForm,
 ) -> Response:
     """Resume a paused job."""
-    return await _move(request, viewer, doors.store.resume_replay, replay_id, "resume")
+    return await _move(request, viewer, services.store.resume_replay, replay_id, "resume")
 
 
 @router.get("/jobs/{replay_id}/cancel")
 async def cancel_page(
-    replay_id: str, request: Request, viewer: ViewerDependency, doors: DoorsDependency
+    replay_id: str, request: Request, viewer: ViewerDependency, services: ServicesDependency
 ) -> Response:
     """Ask for confirmation, with the number of events that will not be sent."""
     if not viewer.may_change:
-        raise READ_ONLY
-    replay = await run_in_threadpool(doors.store.replay, replay_id, of_account=viewer.key.sees)
+        raise ReadOnlyKey
+    replay = await run_in_threadpool(services.store.replay, replay_id, of_account=viewer.key.sees)
     if "cancel" not in allowed_actions(replay):
         return _redirect_to_job(replay.id, "moved-on")
     left = estimated_events_left(replay)
@@ -146,11 +146,11 @@ async def cancel(
     replay_id: str,
     request: Request,
     viewer: ViewerDependency,
-    doors: DoorsDependency,
+    services: ServicesDependency,
     _form: ChangeForm,
 ) -> Response:
     """Cancel a job."""
-    return await _move(request, viewer, doors.store.cancel_replay, replay_id, "cancel")
+    return await _move(request, viewer, services.store.cancel_replay, replay_id, "cancel")
 
 
 @router.post("/jobs/{replay_id}/retry", operation_id="retryReplay")
@@ -158,12 +158,12 @@ async def retry(
     replay_id: str,
     request: Request,
     viewer: ViewerDependency,
-    doors: DoorsDependency,
+    services: ServicesDependency,
     form: ChangeForm,
 ) -> Response:
     """Queue a job for the failures of this one, and redirect to it."""
     try:
-        replay = await queue_retry(doors, viewer.key, replay_id, form["once"] or None)
+        replay = await retry_replay(services, viewer.key, replay_id, form["once"] or None)
     except (ActiveReplayExists, ReplayNotOver, NothingToRetry) as error:
         log_change(request, viewer.key, "retryReplay", replay_id, _CONFLICT)
         is_busy = isinstance(error, ActiveReplayExists)

@@ -7,12 +7,12 @@ from typing import Final, Protocol, cast
 from jinja2 import Environment
 from markupsafe import Markup, escape
 
-from app.api.replay_progress import event_id
 from app.console.formats import NOTHING, count, duration, rate
 from app.domain.model import Replay
 from app.domain.progress import progress
 from app.domain.restores import describe_awaited
 from app.domain.states import TERMINAL, ReplayState
+from app.services.progress_watch import version_of
 
 ALL: Final = "all"
 """The counter of jobs in all states."""
@@ -70,7 +70,7 @@ def job_rows(
 
 
 def _row(environment: Environment, replay: Replay, present_ms: int, style: RowStyle) -> Markup:
-    version = event_id(replay)
+    version = version_of(replay)
     cached = _ended_rows.get((version, style))
     if cached is not None:
         return cached

@@ -9,10 +9,6 @@ from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from app.api.access import account_meant
-from app.api.doors import DoorsDependency, now_ms
-from app.api.paging import Cursor
-from app.api.problems import Problem
 from app.console.formats import format_field_time
 from app.console.forms import FormRejection, form_rejection
 from app.console.job_rows import ALL, RowStyle, counter_parts, job_rows
@@ -21,6 +17,10 @@ from app.console.sessions import ViewerDependency
 from app.console.urls import TEXT_FIELDS, filter_query, jobs_url, parse_filter
 from app.domain.model import Replay, ReplayFilter
 from app.domain.states import ReplayState
+from app.http.dependencies import Cursor, ServicesDependency
+from app.http.problems import Problem
+from app.services.access import select_account
+from app.services.services import now_ms
 from app.store.pages import Page
 
 ROWS: Final = 50
@@ -41,15 +41,15 @@ class StateTab:
 
 @router.get("/jobs")
 async def jobs_page(
-    request: Request, doors: DoorsDependency, viewer: ViewerDependency, cursor: Cursor = None
+    request: Request, services: ServicesDependency, viewer: ViewerDependency, cursor: Cursor = None
 ) -> Response:
     """List the jobs that match the filter in the query, or show its errors."""
     try:
         wanted, rejection = parse_filter(request.url.query), None
     except Problem as problem:
         wanted, rejection = ReplayFilter(), form_rejection(problem, TEXT_FIELDS)
-    account_meant(viewer.key, wanted.account_id)
-    store, sees = doors.store, viewer.key.sees
+    select_account(viewer.key, wanted.account_id)
+    store, sees = services.store, viewer.key.sees
     # Concurrently: the database counts while this process parses the rows.
     page, counts = await asyncio.gather(
         run_in_threadpool(store.replays, wanted, cursor or None, ROWS, of_account=sees),

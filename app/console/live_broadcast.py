@@ -12,10 +12,6 @@ from typing import Final
 
 from jinja2 import Environment
 
-from app.api.doors import Doors, now_ms
-from app.api.problems import BUSY, TOO_MANY_STREAMS, Problem
-from app.api.progress_watch import WATCHERS_MAX, WATCHERS_PER_KEY_MAX
-from app.api.replay_progress import event_id
 from app.console.health import HealthMonitor, health_parts
 from app.console.job_parts import JobView, job_parts
 from app.console.job_rows import counter_parts, row_parts
@@ -23,6 +19,9 @@ from app.console.live_pages import COUNTERS, HEALTH, JOB_PREFIX, OpenPage, PageU
 from app.domain.model import Replay, ReplayFilter
 from app.domain.states import ReplayState
 from app.process import on_own_thread
+from app.services.errors import NoStreamsLeft, TooManyStreams
+from app.services.progress_watch import RETRY_AFTER_S, STREAMS_MAX, STREAMS_PER_KEY_MAX, version_of
+from app.services.services import Services, now_ms
 from app.store import StoreError
 
 LOGGER: Final = logging.getLogger("rewind.console")
@@ -53,8 +52,8 @@ class Broadcaster:
     hangs delays neither health updates nor the shutdown.
     """
 
-    def __init__(self, doors: Doors, health: HealthMonitor, environment: Environment) -> None:
-        self._doors = doors
+    def __init__(self, services: Services, health: HealthMonitor, environment: Environment) -> None:
+        self._services = services
         self._health = health
         self._environment = environment
         self._pages: set[OpenPage] = set()
@@ -66,7 +65,7 @@ class Broadcaster:
     @property
     def is_closed(self) -> bool:
         """Whether the process is shutting down. Every stream ends then."""
-        return self._doors.watch.is_closed
+        return self._services.progress_watch.is_closed
 
     @contextmanager
     def register(self, page: OpenPage, key_id: str) -> Iterator[None]:
@@ -88,12 +87,12 @@ class Broadcaster:
             self._pages.discard(page)
 
     def _check_limits(self, key_id: str) -> None:
-        if self._by_key[key_id] >= WATCHERS_PER_KEY_MAX:
-            detail = f"this key has {WATCHERS_PER_KEY_MAX} live pages open, the maximum; close one"
-            raise Problem(TOO_MANY_STREAMS, detail, headers={"retry-after": "5"})
-        if self.is_closed or len(self._pages) >= WATCHERS_MAX:
-            detail = f"this server has {WATCHERS_MAX} live pages open, the maximum"
-            raise Problem(BUSY, detail, headers={"retry-after": "5"})
+        if self._by_key[key_id] >= STREAMS_PER_KEY_MAX:
+            detail = f"this key has {STREAMS_PER_KEY_MAX} live pages open, the maximum; close one"
+            raise TooManyStreams(detail, retry_after_s=RETRY_AFTER_S)
+        if self.is_closed or len(self._pages) >= STREAMS_MAX:
+            detail = f"this server has {STREAMS_MAX} live pages open, the maximum"
+            raise NoStreamsLeft(detail, retry_after_s=RETRY_AFTER_S)
 
     async def _run(self) -> None:
         try:
@@ -125,12 +124,12 @@ class Broadcaster:
             LOGGER.exception("cannot update open pages")
 
     def _read_snapshot(self, pages: list[OpenPage]) -> _Snapshot:
-        store = self._doors.store
+        store = self._services.store
         ids = sorted(set[str]().union(*(page.replay_ids for page in pages)))
         found: dict[str, Replay] = {}
         for start in range(0, len(ids), IDS_PER_QUERY):
             found |= store.replays_by_id(ids[start : start + IDS_PER_QUERY])
-        replays = {each: (replay, event_id(replay)) for each, replay in found.items()}
+        replays = {each: (replay, version_of(replay)) for each, replay in found.items()}
         scopes = {(page.account, page.jobs) for page in pages if COUNTERS in page.versions}
         counts = {
             scope: dict(store.count_by_state(scope[1], of_account=scope[0])) for scope in scopes
@@ -173,7 +172,7 @@ class Broadcaster:
         return event
 
     def _render_job(self, replay: Replay) -> dict[str, str]:
-        store = self._doors.store
+        store = self._services.store
         view = JobView(replay, store.moves(replay.id), store.samples(replay.id))
         return job_parts(self._environment, view, now_ms())
 

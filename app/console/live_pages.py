@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from app.api.problems import INVALID_REQUEST, FieldError, Problem
 from app.domain.model import ReplayFilter
+from app.http.problems import INVALID_REQUEST, Problem
+from app.services.errors import FieldError
 
 ITEMS_MAX: Final = 120
 """Items that a page may show live: fifty rows, and everything else on the page."""

@@ -7,20 +7,18 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Annotated, Final, cast
+from typing import Annotated, cast
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from app.api.doors import now_ms
-from app.api.replay_progress import HEARTBEAT_S, MEDIA_TYPE, STREAM_S_MAX
 from app.console.live_broadcast import Broadcaster
 from app.console.live_pages import OpenPage, parse_watch_list
 from app.console.sessions import ViewerDependency
 from app.console.urls import parse_filter
-
-_RETRY: Final = "retry: 2000\n\n"
+from app.http.event_stream import HEADERS, HEARTBEAT_S, MEDIA_TYPE, RETRY, STREAM_S_MAX
+from app.services.services import now_ms
 
 router = APIRouter()
 
@@ -57,9 +55,7 @@ class LiveStream(StreamingResponse):
         *,
         heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
-        # Proxies such as nginx would otherwise buffer the events.
-        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        super().__init__(self._stream_events(), headers=headers, media_type=MEDIA_TYPE)
+        super().__init__(self._stream_events(), headers=HEADERS, media_type=MEDIA_TYPE)
         self._broadcaster = broadcaster
         self._page = page
         self._key_id = key_id
@@ -74,7 +70,7 @@ class LiveStream(StreamingResponse):
     async def _stream_events(self) -> AsyncIterator[str]:
         clock = asyncio.get_running_loop().time
         until_s, checked_s = clock() + STREAM_S_MAX, clock()
-        yield _RETRY + _clock_event()
+        yield RETRY + _clock_event()
         while not self._broadcaster.is_closed and clock() < until_s:
             due_s = min(checked_s + self._heartbeat_s, until_s)
             with suppress(TimeoutError):

@@ -8,18 +8,18 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from app.api.doors import Doors, DoorsDependency
-from app.api.paging import Cursor
 from app.console.formats import NOTHING, count
 from app.console.rendering import render_page
 from app.console.sessions import OperatorDependency
 from app.console.urls import page_url
 from app.domain.pipeline import SUBJECT_CHARS_MAX
 from app.domain.processes import Process
+from app.http.dependencies import Cursor, ServicesDependency
 from app.log.errors import LogError
 from app.log.inspection import GroupPage, TopicPage
 from app.log.inspection.figures import Cluster
 from app.log.zookeeper_health import ZooKeeperServer, zookeeper_health
+from app.services.services import Services
 
 TOPICS: Final = "/console/log"
 GROUPS: Final = "/console/log/groups"
@@ -51,14 +51,14 @@ RunField = Annotated[str, Query(max_length=SUBJECT_CHARS_MAX)]
 @router.get("/log")
 async def topics_page(
     request: Request,
-    doors: DoorsDependency,
+    services: ServicesDependency,
     _viewer: OperatorDependency,
     containing: Containing = "",
     after: After = "",
 ) -> Response:
     """List topics by name."""
     page = await run_in_threadpool(
-        doors.inspector.topics, after=after, containing=containing, limit=TOPICS_SHOWN
+        services.inspector.topics, after=after, containing=containing, limit=TOPICS_SHOWN
     )
     return await _list_page(request, "log_topics.html", TOPICS, page, containing, after)
 
@@ -67,12 +67,12 @@ async def topics_page(
 async def topic_page(
     name: str,
     request: Request,
-    doors: DoorsDependency,
+    services: ServicesDependency,
     _viewer: OperatorDependency,
     start: Annotated[int, Query(ge=0, le=2**31)] = 0,
 ) -> Response:
     """Show a topic with its partitions."""
-    detail = await run_in_threadpool(doors.inspector.topic, name, start=start)
+    detail = await run_in_threadpool(services.inspector.topic, name, start=start)
     here = f"/console/log/topics/{quote(name)}"
     return await render_page(
         request,
@@ -87,14 +87,14 @@ async def topic_page(
 @router.get("/log/groups")
 async def groups_page(
     request: Request,
-    doors: DoorsDependency,
+    services: ServicesDependency,
     _viewer: OperatorDependency,
     containing: Containing = "",
     after: After = "",
 ) -> Response:
     """List consumer groups by id, including those of mirrors."""
     page = await run_in_threadpool(
-        doors.inspector.groups, after=after, containing=containing, limit=GROUPS_SHOWN
+        services.inspector.groups, after=after, containing=containing, limit=GROUPS_SHOWN
     )
     return await _list_page(
         request, "log_groups.html", GROUPS, page, containing, after, group_url=group_url
@@ -104,12 +104,12 @@ async def groups_page(
 @router.get("/log/group")
 async def group_page(
     request: Request,
-    doors: DoorsDependency,
+    services: ServicesDependency,
     _viewer: OperatorDependency,
     group_id: Annotated[str, Query(alias="id", max_length=_GROUP_CHARACTERS_MAX)] = "",
 ) -> Response:
     """Show a consumer group: its members, and the lag and owner of each partition."""
-    detail = await run_in_threadpool(doors.inspector.group, group_id)
+    detail = await run_in_threadpool(services.inspector.group, group_id)
     members = {member.id: member for member in detail.members}
     return await render_page(
         request, "log_group.html", detail=detail, group=detail.group, members=members
@@ -157,10 +157,10 @@ class _ProcessOverview:
 
 @router.get("/log/processes")
 async def processes_page(
-    request: Request, doors: DoorsDependency, _viewer: OperatorDependency
+    request: Request, services: ServicesDependency, _viewer: OperatorDependency
 ) -> Response:
     """Show brokers, ZooKeeper and the service's processes, with an error for an unreachable log."""
-    overview = await run_in_threadpool(_read_processes, doors)
+    overview = await run_in_threadpool(_read_processes, services)
     return await render_page(
         request, "log_processes.html", overview=overview, describe_process=describe_process
     )
@@ -177,21 +177,21 @@ def describe_process(process: Process) -> str:
     return ", ".join(words) or NOTHING
 
 
-def _read_processes(doors: Doors) -> _ProcessOverview:
+def _read_processes(services: Services) -> _ProcessOverview:
     cluster = mirrors = log_error = None
     try:
-        cluster = doors.inspector.cluster()
-        mirrors = doors.inspector.mirrors()
+        cluster = services.inspector.cluster()
+        mirrors = services.inspector.mirrors()
     except LogError as error:
         log_error = str(error)
-    zookeeper = zookeeper_health(doors.settings.zookeeper)
-    return _ProcessOverview(cluster, mirrors, log_error, zookeeper, doors.store.processes())
+    zookeeper = zookeeper_health(services.settings.zookeeper)
+    return _ProcessOverview(cluster, mirrors, log_error, zookeeper, services.store.processes())
 
 
 @router.get("/log/pipeline")
 async def pipeline_page(
     request: Request,
-    doors: DoorsDependency,
+    services: ServicesDependency,
     _viewer: OperatorDependency,
     job: RunField = "",
     subject: RunField = "",
@@ -199,10 +199,10 @@ async def pipeline_page(
 ) -> Response:
     """Show the last run of each pipeline job, or all runs of one job on one subject."""
     if job and subject:
-        page = await run_in_threadpool(doors.store.pipeline_runs, job, subject, cursor or None)
+        page = await run_in_threadpool(services.store.pipeline_runs, job, subject, cursor or None)
     else:
         page = await run_in_threadpool(
-            doors.store.latest_pipeline_runs, job or None, subject or None, cursor or None
+            services.store.latest_pipeline_runs, job or None, subject or None, cursor or None
         )
     return await render_page(
         request,

@@ -9,8 +9,6 @@ from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from app.api.doors import DoorsDependency
-from app.api.problems import INVALID_REQUEST, FieldError, Problem
 from app.console.formats import format_field_time, parse_field_time
 from app.console.forms import form_rejection
 from app.console.rendering import render_page
@@ -18,9 +16,12 @@ from app.console.sessions import OperatorDependency
 from app.console.urls import NEW_REPLAY, page_url
 from app.domain.options import Source
 from app.domain.windows import TimeUnreadable
+from app.http.dependencies import ServicesDependency
+from app.http.problems import INVALID_REQUEST, Problem
 from app.log.browser import BrowseQuestion, Content, Message, MessagePage, Order
 from app.log.errors import BrowseRefused
 from app.log.topics import DELIVERY_ARCHIVE, DELIVERY_LOG
+from app.services.errors import FieldError
 
 FIELDS: Final = ("from", "partition", "offset", "time")
 
@@ -49,7 +50,7 @@ class BrowseForm:
 
 @router.get("/log/topics/{name}/messages")
 async def messages_page(
-    name: str, request: Request, doors: DoorsDependency, _viewer: OperatorDependency
+    name: str, request: Request, services: ServicesDependency, _viewer: OperatorDependency
 ) -> Response:
     """Show messages from the newest, the oldest, an offset or a time."""
     query = request.query_params
@@ -63,7 +64,7 @@ async def messages_page(
     rejection = None
     try:
         question = _parse_question(name, typed, query.get("cursor"))
-        page = await run_in_threadpool(doors.browser.browse, question)
+        page = await run_in_threadpool(services.browser.browse, question)
     except (Problem, BrowseRefused) as error:
         rejection = form_rejection(error, FIELDS)
     here = f"/console/log/topics/{quote(name)}/messages"

@@ -9,13 +9,6 @@ from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse, Response
 
-from app.api.doors import Doors, DoorsDependency, now_ms
-from app.api.dry_run import estimate_replay
-from app.api.models.replays import EstimateDocument, ReplayRequest
-from app.api.problems import INVALID_REQUEST, UNAVAILABLE, FieldError, Problem
-from app.api.refusals import problem_of
-from app.api.replay_requests import check, check_options, queue_replay
-from app.api.request_log import LOGGER
 from app.console.audit import log_change
 from app.console.flash_messages import flash_query
 from app.console.forms import REJECTIONS, ChangeForm, FormRejection, form_rejection, parse_body
@@ -35,6 +28,20 @@ from app.domain.accounts import ApiKey
 from app.domain.model import NewReplay, ReplayFilter, Webhook
 from app.domain.options import Source
 from app.domain.states import ACTIVE
+from app.http.dependencies import ServicesDependency
+from app.http.error_table import problem_of
+from app.http.problems import INVALID_REQUEST, UNAVAILABLE, Problem
+from app.http.request_bodies import ReplayRequest
+from app.http.request_log import LOGGER
+from app.services.errors import FieldError
+from app.services.replays import (
+    ReplayEstimate,
+    check_options,
+    check_replay,
+    create_replay,
+    estimate_replay,
+)
+from app.services.services import Services, now_ms
 from app.store import Store
 from app.store.errors import ActiveReplayExists, NotFound
 
@@ -55,26 +62,30 @@ class ReplayPreview:
 
     new: NewReplay
     webhook: Webhook
-    estimate: EstimateDocument | None
+    estimate: ReplayEstimate | None
     active_id: str | None
 
 
 @router.get("/replays/new")
-async def form_page(request: Request, doors: DoorsDependency, viewer: EditorDependency) -> Response:
+async def form_page(
+    request: Request, services: ServicesDependency, viewer: EditorDependency
+) -> Response:
     """Show the form. The query may prefill fields, or name a job to clone."""
     query = request.query_params
     clone_of = query.get("cloneOf")
     typed = dict(DEFAULTS)
     if clone_of:
-        replay = await run_in_threadpool(doors.store.replay, clone_of, of_account=viewer.key.sees)
+        replay = await run_in_threadpool(
+            services.store.replay, clone_of, of_account=viewer.key.sees
+        )
         typed |= replay_fields(replay)
     typed |= prefilled_fields({name: query[name] for name in FIELDS if name in query})
-    return await _render_form(request, doors, viewer, typed, None)
+    return await _render_form(request, services, viewer, typed, None)
 
 
 @router.post("/replays/new")
 async def preview_page(
-    request: Request, doors: DoorsDependency, viewer: ViewerDependency, form: ChangeForm
+    request: Request, services: ServicesDependency, viewer: ViewerDependency, form: ChangeForm
 ) -> Response:
     """Show a dry run of the replay, with a button to start it."""
     typed = {name: form[name] for name in FIELDS}
@@ -82,9 +93,9 @@ async def preview_page(
         if last := form["last"]:
             typed |= last_window(last, now_ms())
         new = parse_body(ReplayRequest, request_body(typed)).new_replay
-        preview = await _preview(doors, viewer.key, new)
+        preview = await _preview(services, viewer.key, new)
     except REJECTIONS as error:
-        return await _render_form(request, doors, viewer, typed, error)
+        return await _render_form(request, services, viewer, typed, error)
     return await render_page(
         request,
         "replay_preview.html",
@@ -97,7 +108,7 @@ async def preview_page(
 
 @router.post("/replays", operation_id="createReplay")
 async def start(
-    request: Request, doors: DoorsDependency, viewer: ViewerDependency, form: ChangeForm
+    request: Request, services: ServicesDependency, viewer: ViewerDependency, form: ChangeForm
 ) -> Response:
     """Queue a replay. The form's idempotency key prevents a second one."""
     typed = {name: form[name] for name in FIELDS}
@@ -107,10 +118,9 @@ async def start(
         raise Problem.of_fields(INVALID_REQUEST, [FieldError("once", None, allowed)])
     try:
         new = parse_body(ReplayRequest, request_body(typed)).new_replay
-        check_options(new, is_dry_run=False)
-        replay = await queue_replay(doors, viewer.key, new, once)
+        replay = await create_replay(services, viewer.key, new, once)
     except REJECTIONS as error:
-        response = await _render_form(request, doors, viewer, typed, error)
+        response = await _render_form(request, services, viewer, typed, error)
         log_change(request, viewer.key, "createReplay", None, response.status_code)
         return response
     log_change(request, viewer.key, "createReplay", replay.id, 303)
@@ -119,14 +129,14 @@ async def start(
 
 async def _render_form(
     request: Request,
-    doors: Doors,
+    services: Services,
     viewer: Viewer,
     typed: dict[str, str],
     error: Exception | None,
 ) -> Response:
     rejection = None if error is None else _rejection(error)
     webhooks = await run_in_threadpool(
-        _webhook_choices, doors.store, viewer.key, typed["webhookId"]
+        _webhook_choices, services.store, viewer.key, typed["webhookId"]
     )
     return await render_page(
         request,
@@ -138,14 +148,14 @@ async def _render_form(
         active_id=error.replay_id if isinstance(error, ActiveReplayExists) else None,
         webhooks=webhooks,
         last=LAST,
-        history_days=doors.settings.history_days,
+        history_days=services.settings.history_days,
     )
 
 
 def _rejection(error: Exception) -> FormRejection:
     if isinstance(error, NotFound):
         return FormRejection(404, "", {"webhookId": str(error)})
-    problem = problem_of(error, "")
+    problem = problem_of(error)
     if problem.kind.status >= 500:
         if problem.kind is UNAVAILABLE:
             LOGGER.warning("unavailable", extra={"cause": str(error)})
@@ -161,7 +171,7 @@ def _webhook_choices(store: Store, key: ApiKey, chosen: str) -> tuple[Webhook, .
     return page.items if page.next_cursor is None and page.items and is_listed else None
 
 
-async def _preview(doors: Doors, key: ApiKey, new: NewReplay) -> ReplayPreview:
+async def _preview(services: Services, key: ApiKey, new: NewReplay) -> ReplayPreview:
     """Return the preview of a replay.
 
     Raises:
@@ -170,15 +180,14 @@ async def _preview(doors: Doors, key: ApiKey, new: NewReplay) -> ReplayPreview:
     check_options(new, is_dry_run=False)
     estimate = None
     if new.source is Source.LOG:
-        with doors.estimates.place(key):
-            estimate = await run_in_threadpool(estimate_replay, doors, key, new)
-    return await run_in_threadpool(_read_preview, doors, key, new, estimate)
+        estimate = await estimate_replay(services, key, new)
+    return await run_in_threadpool(_read_preview, services, key, new, estimate)
 
 
 def _read_preview(
-    doors: Doors, key: ApiKey, new: NewReplay, estimate: EstimateDocument | None
+    services: Services, key: ApiKey, new: NewReplay, estimate: ReplayEstimate | None
 ) -> ReplayPreview:
-    webhook = check(doors, key, new)
+    webhook = check_replay(services, key, new)
     wanted = ReplayFilter(ACTIVE, webhook.id)
-    active = doors.store.replays(wanted, limit=1, of_account=key.sees).items
+    active = services.store.replays(wanted, limit=1, of_account=key.sees).items
     return ReplayPreview(new, webhook, estimate, active[0].id if active else None)

@@ -9,11 +9,11 @@ from jinja2.runtime import Context
 from markupsafe import Markup
 from starlette.responses import HTMLResponse
 
-from app.api.doors import now_ms
 from app.console import formats
 from app.console.flash_messages import flash_message
 from app.console.health import HealthMonitor
 from app.console.static_files import static_url
+from app.services.services import now_ms
 
 
 @cache

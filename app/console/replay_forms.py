@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Final
 
-from app.api.problems import INVALID_REQUEST, FieldError, Problem
 from app.console.formats import add_utc, format_field_time, parse_field_time
 from app.domain.model import Replay
 from app.domain.options import EVENTS_PER_SECOND, Only, Source
 from app.domain.windows import TimeUnreadable
+from app.http.problems import INVALID_REQUEST, Problem
+from app.services.errors import FieldError
 
 DEFAULTS: Final[Mapping[str, str]] = {
     "webhookId": "",

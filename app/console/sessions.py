@@ -11,10 +11,8 @@ import asyncio
 import hmac
 import re
 import secrets
-import time
-from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -25,21 +23,15 @@ from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from app.api.doors import Doors
-from app.api.gate import (
-    READ_ONLY,
-    TOO_MANY_AT_ONCE,
-    UNDER_WAY_MAX,
-    requests_per_minute,
-    too_many,
-)
-from app.api.keyring import PATIENCE_S, Keyring
-from app.api.problems import FORBIDDEN, Problem
-from app.api.quotas import Quotas
-from app.api.single_flight import SingleFlight
-from app.api.strangers import CALLERS_MAX, Strangers
 from app.domain.accounts import ApiKey, Scope
+from app.http.problems import FORBIDDEN, Problem
+from app.http.request_log import client_host
 from app.process import on_own_thread
+from app.services.authentication import LOOKUP_TIMEOUT_S, Authenticator, KeyCache
+from app.services.errors import OperatorKeyRequired, ReadOnlyKey
+from app.services.limits import KeyLimits
+from app.services.services import Services
+from app.services.single_flight import SingleFlight
 from app.store import StoreUnavailable
 
 SESSION_S: Final = 12 * 3_600.0
@@ -77,16 +69,18 @@ class SignInNeeded(Exception):
 class SessionGuard:
     """Authenticates requests by session cookie, and limits the requests of each key."""
 
-    def __init__(self, doors: Doors) -> None:
-        self._doors = doors
-        self._api_keys = Keyring(doors.store.find_key)
-        self._sessions = Keyring(doors.store.find_session_key, _TOKEN)
-        self._wrong_keys = Strangers(doors.settings.unauthorized_requests_per_minute)
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        settings = services.settings
+        self._api_keys = Authenticator(
+            KeyCache(services.store.find_key), settings.unauthorized_requests_per_minute
+        )
         # A cookie cannot be guessed. This limit bounds the database lookups of unknown ones.
-        self._wrong_cookies = Strangers(doors.settings.developer_requests_per_minute)
-        self._quotas = Quotas(CALLERS_MAX)
-        self._limits = requests_per_minute(doors.settings)
-        self._concurrent: Counter[str] = Counter()
+        self._sessions = Authenticator(
+            KeyCache(services.store.find_session_key, _TOKEN),
+            settings.developer_requests_per_minute,
+        )
+        self._limits = KeyLimits(settings)
         # On own threads: neither requests nor the shutdown wait for these lookups.
         self._stream_checks: SingleFlight[str, ApiKey | None] = SingleFlight(on_own_thread)
 
@@ -95,41 +89,34 @@ class SessionGuard:
 
         Raises:
             SignInNeeded: the request has no valid session.
-            Problem: the rate limit of the key is exceeded.
+            RateLimited: the rate limit of the key is exceeded.
             StoreUnavailable: the session cannot be looked up.
         """
         token = request.cookies.get(self._cookie_name(request), "")
         key = await self._session_key(request, token)
         if key is None:
             raise SignInNeeded
-        quota = self._quotas.take(key.id, self._limits[key.scope], time.monotonic())
+        quota = self._limits.count_request(key)
         if quota.is_exceeded:
-            raise too_many(quota)
+            raise quota.refusal()
         return Viewer(key, _csrf_token(token))
 
-    @contextmanager
-    def limit_concurrency(self, viewer: Viewer) -> Iterator[None]:
+    def limit_concurrency(self, viewer: Viewer) -> AbstractContextManager[None]:
         """Count a developer's request as concurrent until the context ends, as the API does.
 
         Raises:
-            Problem: the key has reached its limit of concurrent requests.
+            RateLimited: the key has reached its limit of concurrent requests.
         """
-        key = viewer.key
-        if not viewer.is_operator and self._concurrent[key.id] >= UNDER_WAY_MAX:
-            raise TOO_MANY_AT_ONCE
-        self._concurrent[key.id] += 1
-        try:
-            yield
-        finally:
-            self._concurrent[key.id] -= 1
-            self._concurrent += Counter()  # removes keys without requests
+        return self._limits.concurrent_request(viewer.key)
 
     async def is_signed_in(self, request: Request) -> bool:
         """Return whether the session of a request, valid when it arrived, is still valid."""
         token = request.cookies[self._cookie_name(request)]
-        lookup = self._stream_checks.ask(token, partial(self._doors.store.find_session_key, token))
+        lookup = self._stream_checks.call(
+            token, partial(self._services.store.find_session_key, token)
+        )
         try:
-            return await asyncio.wait_for(lookup, PATIENCE_S) is not None
+            return await asyncio.wait_for(lookup, LOOKUP_TIMEOUT_S) is not None
         except (StoreUnavailable, TimeoutError):
             return True  # unknown; without the database the stream has no data to send either
 
@@ -137,33 +124,23 @@ class SessionGuard:
         """Return the key of a session. Too many unknown cookies block further lookups."""
         if not _TOKEN.fullmatch(token):
             return None
-        quota = self._wrong_cookies.standing(request.scope)
-        if quota.remaining == 0 and not self._sessions.has_seen(token):
-            raise too_many(quota)
-        key = await self._sessions.key_of(token)
-        if key is None:
-            self._wrong_cookies.count(request.scope)
-        return key
+        return await self._sessions.authenticate(token, client_host(request.scope) or "")
 
     async def sign_in(self, request: Request, api_key: str, response: Response) -> ApiKey | None:
         """Open a session and set its cookie on `response`. Returns None for an unknown API key.
 
         Raises:
-            Problem: too many unknown keys came from the client's address.
+            RateLimited: too many unknown keys came from the client's address.
             StoreUnavailable: the key cannot be looked up.
         """
-        check_origin(request, self._doors.settings.public_url)
-        quota = self._wrong_keys.standing(request.scope)
-        if quota.remaining == 0 and not self._api_keys.has_seen(api_key):
-            raise too_many(quota)
-        key = await self._api_keys.key_of(api_key)
+        check_origin(request, self._services.settings.public_url)
+        key = await self._api_keys.authenticate(api_key, client_host(request.scope) or "")
         if key is None:
-            self._wrong_keys.count(request.scope)
-            self._doors.metrics.count_unauthorized()
+            self._services.metrics.count_unauthorized()
             return None
         token = secrets.token_urlsafe(32)
-        await run_in_threadpool(self._doors.store.open_session, key.id, token, SESSION_S)
-        self._sessions.remember(token, key)
+        await run_in_threadpool(self._services.store.open_session, key.id, token, SESSION_S)
+        self._sessions.keys.add(token, key)
         name = self._cookie_name(request)
         response.set_cookie(
             name,
@@ -182,14 +159,14 @@ class SessionGuard:
         """End the session of a request and delete its cookie."""
         name = self._cookie_name(request)
         token = request.cookies.get(name, "")
-        await run_in_threadpool(self._doors.store.close_session, token)
-        self._sessions.forget(token)
+        await run_in_threadpool(self._services.store.close_session, token)
+        self._sessions.keys.evict(token)
         response.delete_cookie(name, path="/", secure=name == _SECURE_COOKIE, httponly=True)
 
     def _cookie_name(self, request: Request) -> str:
         # A forged header only makes the client's own cookie stricter.
         forwarded = request.headers.get("x-forwarded-proto", "")
-        public_scheme = urlsplit(self._doors.settings.public_url).scheme
+        public_scheme = urlsplit(self._services.settings.public_url).scheme
         is_https = "https" in (request.url.scheme, forwarded, public_scheme)
         return _SECURE_COOKIE if is_https else _COOKIE
 
@@ -227,11 +204,12 @@ def check_change(request: Request, viewer: Viewer, csrf: str) -> None:
     """Reject a form that `viewer` may not submit.
 
     Raises:
-        Problem: the key is read-only, or the CSRF check failed.
+        ReadOnlyKey: the key is read-only.
+        Problem: the CSRF check failed.
     """
     check_form(request, viewer, csrf)
     if not viewer.may_change:
-        raise READ_ONLY
+        raise ReadOnlyKey
 
 
 def check_form(request: Request, viewer: Viewer, csrf: str) -> None:
@@ -240,7 +218,7 @@ def check_form(request: Request, viewer: Viewer, csrf: str) -> None:
     Raises:
         Problem: the CSRF check failed.
     """
-    check_origin(request, request.app.state.doors.settings.public_url)
+    check_origin(request, request.app.state.services.settings.public_url)
     if not hmac.compare_digest(csrf.encode(), viewer.csrf.encode()):
         raise Problem(FORBIDDEN, "invalid CSRF token: the session has changed; reload the page")
 
@@ -260,7 +238,7 @@ ViewerDependency = Annotated[Viewer, Depends(_viewer)]
 
 async def _operator(viewer: ViewerDependency) -> Viewer:
     if not viewer.is_operator:
-        raise Problem(FORBIDDEN, "operator key required")
+        raise OperatorKeyRequired
     return viewer
 
 
@@ -270,7 +248,7 @@ OperatorDependency = Annotated[Viewer, Depends(_operator)]
 
 async def _editor(viewer: ViewerDependency) -> Viewer:
     if not viewer.may_change:
-        raise READ_ONLY
+        raise ReadOnlyKey
     return viewer
 
 

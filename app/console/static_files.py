@@ -8,7 +8,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from app.api.problems import NOT_FOUND, Problem
+from app.http.problems import NOT_FOUND, Problem
 
 MEDIA_TYPES: Final = {
     "console.css": "text/css; charset=utf-8",

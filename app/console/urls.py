@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 from urllib.parse import parse_qs, urlencode
 
-from app.api.problems import INVALID_REQUEST, FieldError, Problem
 from app.console.formats import parse_field_time
 from app.domain.model import ReplayFilter
 from app.domain.states import ReplayState
 from app.domain.windows import TIME_ALLOWED, format_time
+from app.http.problems import INVALID_REQUEST, Problem
+from app.services.errors import FieldError
 
 JOBS: Final = "/console/jobs"
 NEW_REPLAY: Final = "/console/replays/new"

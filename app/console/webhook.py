@@ -9,7 +9,6 @@ from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from app.api.doors import Doors, DoorsDependency, now_ms
 from app.console.job_rows import RowStyle, job_rows
 from app.console.plots import BarPlot, deliveries_plot, missed_plot
 from app.console.rendering import render_page, template_environment
@@ -21,6 +20,8 @@ from app.domain.options import Only
 from app.domain.rules import Rule
 from app.domain.tallies import DeliveryTally, Span, last_hour_from_ms, summed
 from app.domain.windows import format_time
+from app.http.dependencies import ServicesDependency
+from app.services.services import Services, now_ms
 from app.store.pages import Page
 
 ROW_STYLE: Final = RowStyle(boxes=False, accounts=False, webhooks=False)
@@ -87,15 +88,15 @@ class _WebhookDetails:
 
 @router.get("/webhooks/{webhook_id}")
 async def webhook_page(
-    webhook_id: str, request: Request, doors: DoorsDependency, viewer: ViewerDependency
+    webhook_id: str, request: Request, services: ServicesDependency, viewer: ViewerDependency
 ) -> Response:
     """Show a webhook."""
-    return await render_webhook(request, doors, viewer, webhook_id)
+    return await render_webhook(request, services, viewer, webhook_id)
 
 
 async def render_webhook(
     request: Request,
-    doors: Doors,
+    services: Services,
     viewer: Viewer,
     webhook_id: str,
     status: int = 200,
@@ -107,10 +108,10 @@ async def render_webhook(
         WebhookNotFound: no webhook of the viewer has this id.
     """
     present_ms = now_ms()
-    history_from_ms = present_ms - doors.settings.history_ms
+    history_from_ms = present_ms - services.settings.history_ms
     hour_from_ms = last_hour_from_ms(present_ms)
     details = await run_in_threadpool(
-        _read_details, doors, viewer, webhook_id, hour_from_ms, history_from_ms
+        _read_details, services, viewer, webhook_id, hour_from_ms, history_from_ms
     )
     webhook = details.webhook
     return await render_page(
@@ -123,7 +124,7 @@ async def render_webhook(
         tallies=details.tallies,
         deliveries_plot=deliveries_plot(details.tallies, hour_from_ms, present_ms),
         missed=missed_events(webhook.id, details.missed, history_from_ms, present_ms),
-        history_days=doors.settings.history_days,
+        history_days=services.settings.history_days,
         rules=[_rule_row(rule) for rule in details.rules.items],
         has_more_rules=details.rules.next_cursor is not None,
         active=details.active,
@@ -135,9 +136,9 @@ async def render_webhook(
 
 
 def _read_details(
-    doors: Doors, viewer: Viewer, webhook_id: str, hour_from_ms: int, history_from_ms: int
+    services: Services, viewer: Viewer, webhook_id: str, hour_from_ms: int, history_from_ms: int
 ) -> _WebhookDetails:
-    store = doors.store
+    store = services.store
     webhook = store.webhook(webhook_id, of_account=viewer.key.sees)
     return _WebhookDetails(
         webhook,

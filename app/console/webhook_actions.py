@@ -6,11 +6,6 @@ from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse, Response
 
-from app.api import webhook_changes
-from app.api.doors import Doors, DoorsDependency
-from app.api.models.webhooks import GRACE_S, Disabling, Rotation, WebhookChange
-from app.api.problems import NOT_VALIDATED, RATE_LIMITED, Problem
-from app.api.test_delivery import deliver_test
 from app.console.audit import log_change
 from app.console.flash_messages import flash_query
 from app.console.forms import REJECTIONS, ChangeForm, FormRejection, form_rejection, parse_body
@@ -19,6 +14,13 @@ from app.console.sessions import EditorDependency, Viewer, ViewerDependency
 from app.console.urls import WEBHOOKS
 from app.console.webhook import render_webhook
 from app.domain.model import Webhook
+from app.http.dependencies import ServicesDependency
+from app.http.error_table import problem_of
+from app.http.problems import Problem
+from app.http.request_bodies import GRACE_S, Disabling, Rotation, WebhookChange
+from app.services import webhooks
+from app.services.errors import InvalidRequest, RateLimited, ReceiverNotVerified, RequestRefused
+from app.services.services import Services
 from app.webhooks.signing import new_secret
 
 EDIT_FIELDS: Final = ("url", "description")
@@ -40,41 +42,41 @@ router = APIRouter(prefix="/webhooks/{webhook_id}")
 async def test(
     webhook_id: str,
     request: Request,
-    doors: DoorsDependency,
+    services: ServicesDependency,
     viewer: ViewerDependency,
     _form: ChangeForm,
 ) -> Response:
     """Send a test event, and show the result, which is not stored."""
     try:
-        result = await deliver_test(doors, viewer.key, webhook_id)
-    except Problem as problem:
-        return await _render_problem(request, doors, viewer, "testWebhook", webhook_id, problem)
+        result = await webhooks.send_test(services, viewer.key, webhook_id)
+    except RateLimited as error:
+        return await _render_problem(request, services, viewer, "testWebhook", webhook_id, error)
     log_change(request, viewer.key, "testWebhook", webhook_id, 200)
-    return await render_webhook(request, doors, viewer, webhook_id, test=result)
+    return await render_webhook(request, services, viewer, webhook_id, test=result)
 
 
 @router.post("/enable", operation_id="enableWebhook")
 async def enable(
     webhook_id: str,
     request: Request,
-    doors: DoorsDependency,
+    services: ServicesDependency,
     viewer: ViewerDependency,
     _form: ChangeForm,
 ) -> Response:
     """Verify the receiver, and enable the webhook if that succeeds."""
     try:
-        await webhook_changes.enable(doors, viewer.key, webhook_id)
-    except Problem as problem:
-        return await _render_problem(request, doors, viewer, "enableWebhook", webhook_id, problem)
+        await webhooks.enable_webhook(services, viewer.key, webhook_id)
+    except (RateLimited, ReceiverNotVerified) as error:
+        return await _render_problem(request, services, viewer, "enableWebhook", webhook_id, error)
     return _redirect_to_webhook(request, viewer, "enableWebhook", webhook_id, "webhook-enable")
 
 
 @router.get("/edit")
 async def edit_page(
-    webhook_id: str, request: Request, doors: DoorsDependency, viewer: EditorDependency
+    webhook_id: str, request: Request, services: ServicesDependency, viewer: EditorDependency
 ) -> Response:
     """Show the form for URL and description."""
-    webhook = await _read_webhook(doors, viewer, webhook_id)
+    webhook = await _read_webhook(services, viewer, webhook_id)
     typed = {"url": webhook.url, "description": webhook.description}
     return await _render_form(
         request, "webhook_edit.html", webhook, typed=typed, url_before=webhook.url
@@ -85,12 +87,12 @@ async def edit_page(
 async def edit(
     webhook_id: str,
     request: Request,
-    doors: DoorsDependency,
+    services: ServicesDependency,
     viewer: ViewerDependency,
     form: ChangeForm,
 ) -> Response:
     """Change the URL or the description of a webhook."""
-    webhook = await _read_webhook(doors, viewer, webhook_id)
+    webhook = await _read_webhook(services, viewer, webhook_id)
     typed = {name: form[name] for name in EDIT_FIELDS}
     changed, url_before = dict(typed), form["urlBefore"] or webhook.url
     if typed["url"] == url_before:
@@ -99,7 +101,9 @@ async def edit(
         del changed["url"]
     try:
         change = parse_body(WebhookChange, changed)
-        await webhook_changes.change(doors, viewer.key, webhook_id, change)
+        await webhooks.update_webhook(
+            services, viewer.key, webhook_id, url=change.url, description=change.description
+        )
     except REJECTIONS as error:
         rejection = form_rejection(error, EDIT_FIELDS)
         log_change(request, viewer.key, "updateWebhook", webhook_id, rejection.status)
@@ -111,10 +115,10 @@ async def edit(
 
 @router.get("/disable")
 async def disable_page(
-    webhook_id: str, request: Request, doors: DoorsDependency, viewer: EditorDependency
+    webhook_id: str, request: Request, services: ServicesDependency, viewer: EditorDependency
 ) -> Response:
     """Show the form for the reason."""
-    webhook = await _read_webhook(doors, viewer, webhook_id)
+    webhook = await _read_webhook(services, viewer, webhook_id)
     return await _render_form(request, "webhook_disable.html", webhook, typed={"reason": ""})
 
 
@@ -122,12 +126,12 @@ async def disable_page(
 async def disable(
     webhook_id: str,
     request: Request,
-    doors: DoorsDependency,
+    services: ServicesDependency,
     viewer: ViewerDependency,
     form: ChangeForm,
 ) -> Response:
     """Disable a webhook: nothing is sent until it is enabled again."""
-    webhook = await _read_webhook(doors, viewer, webhook_id)
+    webhook = await _read_webhook(services, viewer, webhook_id)
     reason = form["reason"]
     try:
         disabling = parse_body(Disabling, {"reason": reason} if reason else {})
@@ -137,21 +141,21 @@ async def disable(
         typed = {"reason": reason}
         return await _render_form(request, "webhook_disable.html", webhook, rejection, typed=typed)
     await run_in_threadpool(
-        doors.store.disable_webhook, webhook_id, disabling.reason, of_account=viewer.key.sees
+        services.store.disable_webhook, webhook_id, disabling.reason, of_account=viewer.key.sees
     )
     return _redirect_to_webhook(request, viewer, "disableWebhook", webhook_id, "webhook-disable")
 
 
 @router.get("/rotate")
 async def rotation_page(
-    webhook_id: str, request: Request, doors: DoorsDependency, viewer: EditorDependency
+    webhook_id: str, request: Request, services: ServicesDependency, viewer: EditorDependency
 ) -> Response:
     """Show the form for the grace period, with the new secret in a hidden field.
 
     The hidden secret makes the form idempotent. Otherwise a double click would rotate twice: the
     receiver's secret would become invalid, and the first new secret would never be shown.
     """
-    webhook = await _read_webhook(doors, viewer, webhook_id)
+    webhook = await _read_webhook(services, viewer, webhook_id)
     return await _render_rotation(request, webhook, None, chosen=str(GRACE_S))
 
 
@@ -159,12 +163,12 @@ async def rotation_page(
 async def rotate(
     webhook_id: str,
     request: Request,
-    doors: DoorsDependency,
+    services: ServicesDependency,
     viewer: ViewerDependency,
     form: ChangeForm,
 ) -> Response:
     """Rotate the secret of a webhook. Only this response shows the new one."""
-    webhook = await _read_webhook(doors, viewer, webhook_id)
+    webhook = await _read_webhook(services, viewer, webhook_id)
     secret, grace = form["secret"], form["gracePeriodSeconds"]
     given = {"secret": secret, "gracePeriodSeconds": int(grace) if _is_number(grace) else grace}
     if secret == webhook.previous_secret:
@@ -173,10 +177,15 @@ async def rotate(
         try:
             rotation = parse_body(Rotation, given)
             webhook = await run_in_threadpool(
-                webhook_changes.rotate_secret, doors, viewer.key, webhook_id, rotation
+                webhooks.rotate_secret,
+                services,
+                viewer.key,
+                webhook_id,
+                rotation.secret,
+                rotation.grace_period_seconds,
             )
-        except Problem as problem:
-            rejection = form_rejection(problem, ("gracePeriodSeconds",))
+        except (Problem, InvalidRequest) as error:
+            rejection = form_rejection(error, ("gracePeriodSeconds",))
             log_change(request, viewer.key, "rotateSecret", webhook_id, rejection.status)
             return await _render_rotation(request, webhook, rejection, chosen=grace)
         log_change(request, viewer.key, "rotateSecret", webhook_id, 200)
@@ -185,11 +194,11 @@ async def rotate(
 
 @router.get("/delete")
 async def deletion_page(
-    webhook_id: str, request: Request, doors: DoorsDependency, viewer: EditorDependency
+    webhook_id: str, request: Request, services: ServicesDependency, viewer: EditorDependency
 ) -> Response:
     """Ask for confirmation, with the active replay that will be cancelled."""
-    webhook = await _read_webhook(doors, viewer, webhook_id)
-    active = await run_in_threadpool(doors.store.active_replays_of, [webhook.id])
+    webhook = await _read_webhook(services, viewer, webhook_id)
+    active = await run_in_threadpool(services.store.active_replays_of, [webhook.id])
     return await render_page(
         request, "webhook_delete.html", webhook=webhook, active=active.get(webhook.id)
     )
@@ -199,14 +208,14 @@ async def deletion_page(
 async def delete(
     webhook_id: str,
     request: Request,
-    doors: DoorsDependency,
+    services: ServicesDependency,
     viewer: ViewerDependency,
     _form: ChangeForm,
 ) -> Response:
     """Delete a webhook and its secret, and cancel its active replay."""
     key = viewer.key
     await run_in_threadpool(
-        doors.store.delete_webhook, webhook_id, of_account=key.sees, actor=key.id
+        services.store.delete_webhook, webhook_id, of_account=key.sees, actor=key.id
     )
     log_change(request, key, "deleteWebhook", webhook_id, 303)
     return RedirectResponse(f"{WEBHOOKS}?{flash_query('webhook-delete')}", 303)
@@ -241,27 +250,26 @@ async def _render_rotation(
 
 async def _render_problem(
     request: Request,
-    doors: Doors,
+    services: Services,
     viewer: Viewer,
     action: str,
     webhook_id: str,
-    problem: Problem,
+    refused: RequestRefused,
 ) -> Response:
     """Return the webhook's page with the error of a test or a verification."""
-    if problem.kind not in (NOT_VALIDATED, RATE_LIMITED):
-        raise problem
+    problem = problem_of(refused)
     status = problem.kind.status
     log_change(request, viewer.key, action, webhook_id, status)
     error = f"{problem.kind.title}: {problem.detail}"
-    return await render_webhook(request, doors, viewer, webhook_id, status, error=error)
+    return await render_webhook(request, services, viewer, webhook_id, status, error=error)
 
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
 
 
-async def _read_webhook(doors: Doors, viewer: Viewer, webhook_id: str) -> Webhook:
-    return await run_in_threadpool(doors.store.webhook, webhook_id, of_account=viewer.key.sees)
+async def _read_webhook(services: Services, viewer: Viewer, webhook_id: str) -> Webhook:
+    return await run_in_threadpool(services.store.webhook, webhook_id, of_account=viewer.key.sees)
 
 
 def _redirect_to_webhook(

@@ -8,12 +8,6 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from app.api import webhook_changes
-from app.api.access import AccountId, account_meant
-from app.api.doors import Doors, DoorsDependency, now_ms
-from app.api.models.webhooks import WebhookRequest
-from app.api.paging import Cursor
-from app.api.problems import INVALID_REQUEST, FieldError, Problem
 from app.console.audit import log_change
 from app.console.forms import REJECTIONS, ChangeForm, Form, form_rejection, parse_body
 from app.console.rendering import render_page
@@ -21,6 +15,13 @@ from app.console.sessions import EditorDependency, ViewerDependency
 from app.console.urls import WEBHOOKS, page_url
 from app.domain.model import Replay, Validation, Webhook, WebhookStatus
 from app.domain.tallies import DeliveryTally, Span, last_hour_from_ms
+from app.http.dependencies import AccountId, Cursor, ServicesDependency
+from app.http.problems import INVALID_REQUEST, Problem
+from app.http.request_bodies import WebhookRequest
+from app.services.access import select_account
+from app.services.errors import FieldError
+from app.services.services import Services, now_ms
+from app.services.webhooks import register_webhook
 from app.store.pages import Page
 
 ROWS: Final = 50
@@ -71,7 +72,7 @@ class _WebhookFilter:
 @router.get("/webhooks")
 async def webhooks_page(
     request: Request,
-    doors: DoorsDependency,
+    services: ServicesDependency,
     viewer: ViewerDependency,
     status: _StatusName = "",
     account_id: AccountId = None,
@@ -79,9 +80,9 @@ async def webhooks_page(
 ) -> Response:
     """List webhooks, latest first."""
     wanted = _WebhookFilter(_parse_status(status), account_id or None)
-    of_account = account_meant(viewer.key, wanted.account_id)
+    of_account = select_account(viewer.key, wanted.account_id)
     page, rows = await run_in_threadpool(
-        _read_rows, doors, wanted.status, cursor or None, of_account
+        _read_rows, services, wanted.status, cursor or None, of_account
     )
     return await render_page(
         request,
@@ -89,8 +90,8 @@ async def webhooks_page(
         wanted=wanted,
         tabs=_tabs(wanted),
         rows=rows,
-        history_days=doors.settings.history_days,
-        origin=doors.settings.public_url or str(request.base_url).rstrip("/"),
+        history_days=services.settings.history_days,
+        origin=services.settings.public_url or str(request.base_url).rstrip("/"),
         older=page.next_cursor and wanted.url(page.next_cursor),
         newest=wanted.url() if cursor else None,
     )
@@ -105,14 +106,14 @@ def _parse_status(name: str) -> WebhookStatus | None:
 
 
 def _read_rows(
-    doors: Doors, status: WebhookStatus | None, cursor: str | None, of_account: str | None
+    services: Services, status: WebhookStatus | None, cursor: str | None, of_account: str | None
 ) -> tuple[Page[Webhook], list[WebhookRow]]:
-    store, present_ms = doors.store, now_ms()
+    store, present_ms = services.store, now_ms()
     page = store.webhooks(cursor, ROWS, status=status, of_account=of_account)
     ids = [webhook.id for webhook in page.items]
     hour_from_ms = last_hour_from_ms(present_ms)
     hours = store.sum_tallies(ids, Span.SETTLED, hour_from_ms)
-    history = store.sum_tallies(ids, Span.EVENT, present_ms - doors.settings.history_ms)
+    history = store.sum_tallies(ids, Span.EVENT, present_ms - services.settings.history_ms)
     active = store.active_replays_of(ids)
     empty = DeliveryTally(hour_from_ms)
     rows = [
@@ -146,11 +147,13 @@ async def registration_page(request: Request, _viewer: EditorDependency) -> Resp
 
 @router.post("/webhooks", operation_id="createWebhook")
 async def register(
-    request: Request, doors: DoorsDependency, viewer: ViewerDependency, form: ChangeForm
+    request: Request, services: ServicesDependency, viewer: ViewerDependency, form: ChangeForm
 ) -> Response:
     """Register a webhook. Only this response shows its secret."""
     try:
-        webhook = await webhook_changes.register(doors, viewer.key, _webhook_request(form))
+        webhook = await register_webhook(
+            services, viewer.key, _webhook_request(form).registration()
+        )
     except REJECTIONS as error:
         # Without a field for the account, its errors are shown above the form.
         fields = (*FIELDS, "accountId") if viewer.is_operator else FIELDS

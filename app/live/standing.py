@@ -5,13 +5,13 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from app.audit_log import record_change
 from app.domain.model import Webhook, WebhookStatus
 from app.live.metrics import LiveMetrics
 from app.live.routing import RoutingTable
 from app.store import NotFound, Store, StoreUnavailable
 
 _log: Final = logging.getLogger(__name__)
-_audit: Final = logging.getLogger("rewind.audit")
 
 _RETRY_S: Final = 1.0
 
@@ -79,14 +79,4 @@ class Standing:
 
     def _note_disabled(self, webhook: Webhook, reason: str) -> None:
         self._metrics.disabled_webhooks.inc()
-        # As the API writes of what was asked for; here nobody did.
-        _audit.info(
-            "change",
-            extra={
-                "key_id": None,
-                "account_id": webhook.account_id,
-                "action": "disableWebhook",
-                "target": webhook.id,
-                "reason": reason,
-            },
-        )
+        record_change("disableWebhook", webhook.id, account_id=webhook.account_id, reason=reason)

@@ -11,11 +11,12 @@ from confluent_kafka import Consumer, TopicPartition
 from fastapi import FastAPI
 
 from app.api.application import create_app
-from app.api.metrics import Metrics
 from app.config import Settings
 from app.domain.accounts import Scope
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
+from app.services.metrics import ApiMetrics
+from app.services.services import Services
 from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.sender import WebhookSender
@@ -69,14 +70,14 @@ async def application(
         async with publisher, WebhookSender(Guard()) as sender:
             history = LogHistory(servers)
             application = create_app(
-                settings, store, publisher, history, Guard(), sender, Metrics()
+                Services.of(settings, store, publisher, history, Guard(), sender, ApiMetrics())
             )
             yield application
 
 
 @pytest.fixture(scope="module")
 async def client(application: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
-    issued = application.state.doors.store.create_key("platform", Scope.OPERATOR, "")
+    issued = application.state.services.store.create_key("platform", Scope.OPERATOR, "")
     async with client_of(application, issued) as client:
         yield client
 
@@ -229,7 +230,7 @@ async def test_what_cannot_be_is_refused(
 
 
 async def test_developers_see_nothing_of_it(application: FastAPI) -> None:
-    issued = application.state.doors.store.create_key("alice", Scope.DEVELOPER, "")
+    issued = application.state.services.store.create_key("alice", Scope.DEVELOPER, "")
     async with client_of(application, issued) as client:
         for path in (
             "brokers",

@@ -25,10 +25,15 @@ from tests.support.processes.waiting import DEADLINE_S
 
 PROGRAM = """
 import sys
-from app.api.server import serve
+from app.api.application import create_app
+from app.http.server import serve
 from app.config import Settings
-from app.console.application import with_console
-sys.exit(serve(Settings.model_validate_json(sys.argv[1]), with_console))
+from app.console.application import ConsoleSwitch, create_console
+
+def create(services):
+    return ConsoleSwitch(create_app(services), create_console(services))
+
+sys.exit(serve(Settings.model_validate_json(sys.argv[1]), create))
 """
 
 

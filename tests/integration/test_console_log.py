@@ -9,7 +9,6 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from fastapi import FastAPI
 
 from app.api.application import create_app
-from app.api.metrics import Metrics
 from app.config import Settings
 from app.domain.accounts import Scope
 from app.domain.pipeline import PipelineRun, RunOutcome
@@ -17,6 +16,8 @@ from app.domain.processes import ProcessKind
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_LOG
+from app.services.metrics import ApiMetrics
+from app.services.services import Services
 from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.sender import WebhookSender
@@ -55,7 +56,9 @@ async def application(settings: Settings, store: Store) -> AsyncIterator[FastAPI
     history = LogHistory(settings.bootstrap_servers)
     publisher = EventPublisher.of(settings, topics_timeout_s=5.0)
     async with publisher, WebhookSender(guard) as sender:
-        yield create_app(settings, store, publisher, history, guard, sender, Metrics())
+        yield create_app(
+            Services.of(settings, store, publisher, history, guard, sender, ApiMetrics())
+        )
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.progress_watch import WATCHERS_PER_KEY_MAX
 from app.config import Settings
 from app.domain.accounts import Scope
 from app.domain.model import Counts, NewReplay, NewWebhook, OffsetRange, Replay, Window
+from app.services.progress_watch import STREAMS_PER_KEY_MAX
 from app.webhooks.signing import new_secret
 from tests.support.processes.waiting import until
 from tests.support.service.api_process import ApiProcess
@@ -159,7 +159,7 @@ def test_a_key_has_so_many_streams_and_gets_the_places_of_those_that_left(
     with ExitStack() as streams:
         # Kept in a list: a stream that nobody holds on to is closed.
         kept = [
-            streams.enter_context(watched(client, replay.id)) for _ in range(WATCHERS_PER_KEY_MAX)
+            streams.enter_context(watched(client, replay.id)) for _ in range(STREAMS_PER_KEY_MAX)
         ]
         assert [next(stream).name for stream in kept] == ["progress"] * len(kept)
         refused = client.get(f"/replays/{replay.id}/progress")

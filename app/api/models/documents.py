@@ -1,60 +1,32 @@
-"""What all bodies share: their spelling, their times, and lists by page."""
+"""What all response bodies share: camelCase names, times, and pages of lists."""
 
 from typing import Annotated, Generic, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
-    JsonValue,
     PlainSerializer,
     WithJsonSchema,
 )
 from pydantic.alias_generators import to_camel
 
-from app.domain.windows import TIME_ALLOWED, TimeUnreadable, format_time, parse_time
+from app.domain.windows import format_time
+from app.http.request_bodies import example
 
 Item = TypeVar("Item", bound=BaseModel)
 
-
-def _read_time(value: object) -> int:
-    if not isinstance(value, str):
-        raise TimeUnreadable(repr(value))
-    return parse_time(value)
-
-
-Time = Annotated[
-    int,
-    BeforeValidator(_read_time),
-    WithJsonSchema({"type": "string", "description": TIME_ALLOWED}),
-]
-"""A moment in a request: milliseconds inside, text outside."""
 
 Moment = Annotated[
     int,
     PlainSerializer(format_time, return_type=str),
     WithJsonSchema({"type": "string", "format": "date-time"}),
 ]
-"""A moment in an answer: milliseconds inside, RFC 3339 UTC outside."""
-
-EventTypeGlob = Annotated[str, Field(pattern=r"^[!-~]{1,256}$")]
-"""Which types of events are meant: `*` stands for any characters, `?` for one."""
-
-
-def example(value: dict[str, JsonValue]) -> ConfigDict:
-    """The configuration of a body that is shown so in the OpenAPI document."""
-    return ConfigDict(json_schema_extra={"examples": [value]})
-
-
-class RequestBody(BaseModel):
-    """A body that came in: a member of another name is a mistake, and said to be one."""
-
-    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True)
+"""A time in a response, in milliseconds; RFC 3339 UTC in JSON."""
 
 
 class Document(BaseModel):
-    """A body that goes out."""
+    """A response body."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -68,19 +40,19 @@ class Listing(Document, Generic[Item]):
     """A page of a list."""
 
     items: list[Item]
-    next_cursor: str | None = Field(description="Ask for the next page with it; null at the end.")
+    next_cursor: str | None = Field(description="The `cursor` of the next page; null at the end.")
 
 
 class Acceptance(Document):
-    """How many events are in the log, acknowledged by every replica that must have them."""
+    """The number of published events, acknowledged by all in-sync replicas."""
 
     model_config = example({"accepted": 2})
 
     accepted: int
 
 
-class Health(Document):
-    """All is well."""
+class HealthDocument(Document):
+    """The process is healthy, or ready."""
 
     model_config = example({"status": "ok"})
 

@@ -11,13 +11,13 @@ from app.log.zookeeper_health import ZooKeeperServer
 
 
 class Figures(Document):
-    """A body that shows values of the log as they are."""
+    """A response body with the attributes of a value of the log."""
 
     model_config = ConfigDict(from_attributes=True)
 
 
 class GapDocument(Figures):
-    """Why a figure is null somewhere."""
+    """Why a figure is null."""
 
     figure: str = Field(examples=["bytes"])
     reason: str
@@ -27,9 +27,9 @@ class LogListing(Document, Generic[Item]):
     """A page of a list, in the order of names."""
 
     items: list[Item]
-    total: int = Field(description="Of those that match.")
-    next_cursor: str | None = Field(description="Ask for the next page with it; null at the end.")
-    gaps: list[GapDocument] = Field(description="What could not be told, and why.")
+    total: int = Field(description="The number of matches.")
+    next_cursor: str | None = Field(description="The `cursor` of the next page; null at the end.")
+    gaps: list[GapDocument] = Field(description="Figures that could not be read, and why.")
 
     @classmethod
     def of(cls, page: TopicPage | GroupPage, items: list[Item]) -> Self:
@@ -43,26 +43,26 @@ class LogListing(Document, Generic[Item]):
 
 
 class BrokerDocument(Figures):
-    """A broker that lives."""
+    """A live broker."""
 
     id: int
     host: str
     port: int
     is_controller: bool = Field(
-        description="As brokers say it: with KRaft, any of them may be named."
+        description="As reported by brokers; with KRaft, any of them may be."
     )
 
 
 class ZooKeeperServerDocument(Figures):
-    """A server of the ensemble that `REWIND_ZOOKEEPER` names."""
+    """A server of `REWIND_ZOOKEEPER`."""
 
     address: str
-    mode: str | None = Field(description="Null where it does not serve.", examples=["leader"])
+    mode: str | None = Field(description="Null if it does not serve.", examples=["leader"])
     problem: str | None
 
 
 class ClusterDocument(Document):
-    """The brokers, and the ZooKeeper that they meet in where the service was told of one."""
+    """The brokers, and the ZooKeeper servers of `REWIND_ZOOKEEPER`."""
 
     cluster_id: str | None
     brokers: list[BrokerDocument]
@@ -79,7 +79,7 @@ class ClusterDocument(Document):
 
 
 class RetentionDocument(Figures):
-    """How long a topic keeps records; -1 is without a bound."""
+    """The retention of a topic; -1: no limit."""
 
     ms: int
     bytes: int
@@ -92,26 +92,28 @@ class TopicDocument(Figures):
     name: str
     partitions: int
     offline: int = Field(description="Partitions without a leader.")
-    under_replicated: int = Field(description="Partitions that lack replicas in sync.")
-    messages: int | None = Field(description="The span of its offsets.")
+    under_replicated: int = Field(
+        description="Partitions with fewer in-sync replicas than replicas."
+    )
+    messages: int | None = Field(description="The number of its offsets.")
     bytes: int | None = Field(description="On disk, without replicas.")
     retention: RetentionDocument | None
 
 
 class PartitionDocument(Figures):
-    """A partition, which holds the offsets from `startOffset` to before `endOffset`."""
+    """A partition with the offsets from `startOffset` up to `endOffset`, which is excluded."""
 
     number: int
     leader: int | None
     replicas: list[int]
-    isr: list[int] = Field(description="Replicas in sync.")
+    isr: list[int] = Field(description="In-sync replicas.")
     start_offset: int | None
     end_offset: int | None
     first_at: Moment | None = Field(
         validation_alias="first_ms", description="The time of the first record."
     )
     last_at: Moment | None = Field(
-        validation_alias="last_ms", description="The latest time of any record."
+        validation_alias="last_ms", description="The latest time of a record."
     )
     bytes: int | None
 
@@ -121,7 +123,7 @@ class TopicDetailDocument(Document):
 
     topic: TopicDocument
     partitions: list[PartitionDocument]
-    next_start: int | None = Field(description="Ask for further partitions with it as `start`.")
+    next_start: int | None = Field(description="The `start` of the next page of partitions.")
     gaps: list[GapDocument]
 
     @classmethod
@@ -141,15 +143,15 @@ class GroupDocument(Figures):
     id: str
     state: str | None = Field(examples=["Stable"])
     protocol: str | None = Field(
-        description="How it shares partitions; empty without members.",
+        description="The assignment strategy; empty without members.",
         examples=["cooperative-sticky"],
     )
-    coordinator: int | None = Field(description="The id of a broker.")
+    coordinator: int | None = Field(description="The id of the coordinator's broker.")
     members: int | None
     partitions: int | None
-    lag: int | None = Field(description="Over all partitions in which it has a position.")
-    is_mirror: bool = Field(description="Whether `logbroker mirror` reads by it.")
-    mirrors_to: str | None = Field(description="The cluster that it copies to, if known.")
+    lag: int | None = Field(description="The sum over partitions with a committed offset.")
+    is_mirror: bool = Field(description="Whether `logbroker mirror` uses the group.")
+    mirrors_to: str | None = Field(description="The destination cluster, if known.")
 
 
 class PlaceDocument(Document):
@@ -160,7 +162,7 @@ class PlaceDocument(Document):
 
 
 class MemberDocument(Document):
-    """A member of a group, and what it has."""
+    """A member of a group, and its partitions."""
 
     id: str
     instance_id: str | None
@@ -170,14 +172,14 @@ class MemberDocument(Document):
 
 
 class GroupPartitionDocument(Document):
-    """How far a group is in a partition."""
+    """The position of a group in a partition."""
 
     topic: str
     partition: int
-    committed: int | None = Field(description="The offset of the record to read next.")
+    committed: int | None = Field(description="The committed offset: the next record to read.")
     end_offset: int | None
     lag: int | None
-    owner: str | None = Field(description="The id of the member that has the partition.")
+    owner: str | None = Field(description="The member that reads the partition.")
 
 
 class GroupDetailDocument(Document):
@@ -222,19 +224,19 @@ class GroupDetailDocument(Document):
 
 
 class ContentDocument(Document):
-    """Bytes of a message, as people read them."""
+    """A key, value or header, formatted for people."""
 
-    size: int = Field(description="In bytes, of all of it.")
+    size: int = Field(description="The full size in bytes.")
     format: Literal["json", "avro", "text", "binary"]
-    text: str | None = Field(description="JSON and Avro are laid out; null where it is binary.")
-    hex: str | None = Field(description="Of Avro and of what is binary: the first bytes.")
-    is_cut: bool = Field(description="Whether some of it is left out.")
+    text: str | None = Field(description="Formatted JSON and Avro; null for binary data.")
+    hex: str | None = Field(description="The first bytes of Avro and binary data.")
+    is_cut: bool = Field(description="Whether it is truncated.")
     schema_id: int | None
-    note: str | None = Field(description="Why a value was not read by the schema that it names.")
+    note: str | None = Field(description="Why the value was not decoded with its schema.")
 
     @classmethod
     def of(cls, content: Content) -> Self:
-        """The document of some bytes."""
+        """The document of a key, value or header."""
         return cls(
             size=content.size,
             format=content.format,
@@ -259,17 +261,17 @@ class HeaderDocument(Document):
 
 
 class MessageDocument(Document):
-    """A message. A null key or value is null, an empty one has the size 0."""
+    """A message. A null key or value is null; an empty one has the size 0."""
 
     partition: int
     offset: int
-    timestamp_ms: int | None = Field(description="As the log has it, whatever it is.")
+    timestamp_ms: int | None = Field(description="The timestamp of the record, unchanged.")
     time: Moment | None
-    is_append_time: bool = Field(description="Whether the time is the broker's.")
+    is_append_time: bool = Field(description="Whether the broker has set the time.")
     key: ContentDocument | None
     value: ContentDocument | None
     headers: list[HeaderDocument] | None = Field(
-        description="The first hundred; null where one has a name that cannot be read."
+        description="The first hundred; null if a name cannot be decoded."
     )
     headers_count: int | None
 
@@ -291,7 +293,7 @@ class MessageDocument(Document):
 
 
 class SpanDocument(Document):
-    """The offsets from `startOffset` to before `endOffset` of a partition."""
+    """The offsets of a partition from `startOffset` up to `endOffset`, which is excluded."""
 
     partition: int
     start_offset: int
@@ -299,12 +301,12 @@ class SpanDocument(Document):
 
 
 class MessagesDocument(Document):
-    """A page of messages, in the order that was asked for."""
+    """A page of messages, in the requested order."""
 
     items: list[MessageDocument]
-    spans: list[SpanDocument] = Field(description="What could be looked through.")
-    next_cursor: str | None = Field(description="Of the page behind, in this order.")
-    previous_cursor: str | None = Field(description="Of the page before.")
+    spans: list[SpanDocument] = Field(description="The offsets that this page covers.")
+    next_cursor: str | None = Field(description="The `cursor` of the next page.")
+    previous_cursor: str | None = Field(description="The `cursor` of the previous page.")
     gaps: list[GapDocument]
 
     @classmethod

@@ -1,106 +1,24 @@
-"""Bodies of the routes of replays."""
+"""Response bodies of the routes of replays."""
 
-from typing import Annotated, Literal, Self
+from dataclasses import asdict
+from typing import Literal, Self
 
 from pydantic import Field
 
-from app.api.models.documents import Document, Moment, RequestBody, Time, example
-from app.domain.model import AwaitedRestore, Counts, NewReplay, Replay, Window
-from app.domain.options import (
-    BATCH_EVENTS_MAX,
-    EVENT_TYPES_MAX,
-    EVENTS_PER_SECOND,
-    EVENTS_PER_SECOND_MAX,
-    IN_FLIGHT_MAX,
-    NoticeStyle,
-    Only,
-    ReplayOptions,
-    Source,
-)
+from app.api.models.documents import Document, Moment
+from app.domain.model import AwaitedRestore, Counts, Failure, Replay
+from app.domain.moves import Move, MoveEvent
+from app.domain.options import NoticeStyle, Only, ReplayOptions, Source
 from app.domain.progress import progress
 from app.domain.restores import describe_awaited
+from app.domain.samples import Sample
 from app.domain.states import ReplayState
-
-EventTypeGlob = Annotated[str, Field(pattern=r"^[!-~]{1,256}$")]
-
-
-class ReplayRequest(RequestBody):
-    """A replay to start: every event owed to the webhook with `from` <= time < `to`."""
-
-    model_config = example(
-        {
-            "webhookId": "wh_2yPqkM5dTn4v",
-            "from": "2026-11-21T06:00:00Z",
-            "to": "2026-11-21T08:00:00Z",
-            "eventTypes": ["follow.*", "dm.sent"],
-            "maxEventsPerSecond": 500,
-        }
-    )
-
-    webhook_id: str = Field(min_length=1, max_length=256)
-    from_ms: Time = Field(alias="from")
-    to_ms: Time = Field(alias="to")
-    source: Source = Field(
-        Source.LOG,
-        description="`archive`: for windows that the log does not keep any more. Such a replay "
-        "waits until its events are restored from what was loaded, which an operator's job does.",
-    )
-    event_types: list[EventTypeGlob] = Field(
-        [],
-        max_length=EVENT_TYPES_MAX,
-        description="Globs (`*` any characters, `?` one): an event comes if one of them matches "
-        "its type. Without any, all come.",
-    )
-    only: Only = Field(
-        Only.ALL, description="`failed`: only events that no live delivery has brought."
-    )
-    max_events_per_second: int = Field(
-        EVENTS_PER_SECOND, strict=True, ge=1, le=EVENTS_PER_SECOND_MAX
-    )
-    max_in_flight: int | None = Field(
-        None,
-        strict=True,
-        ge=1,
-        le=IN_FLIGHT_MAX,
-        description="Requests under way at a time; with 1 the events arrive in strict order. "
-        "null is the worker's own setting.",
-    )
-    batch_size: int = Field(
-        1,
-        strict=True,
-        ge=1,
-        le=BATCH_EVENTS_MAX,
-        description="Events that one POST may bring; above 1 its body is a JSON array of them.",
-    )
-    target_url: str | None = Field(
-        None,
-        description="Where the events go instead of the webhook's URL. Its receiver must prove, "
-        "at once, that it is the webhook's owner's, as at a registration.",
-    )
-    dry_run: bool = Field(
-        False, strict=True, description="Only tell what the replay would bring; queue nothing."
-    )
-
-    @property
-    def new_replay(self) -> NewReplay:
-        """The replay asked for."""
-        window = Window(self.from_ms, self.to_ms)
-        return NewReplay(self.webhook_id, window, self._options, source=self.source)
-
-    @property
-    def _options(self) -> ReplayOptions:
-        return ReplayOptions(
-            event_types=tuple(self.event_types),
-            only=self.only,
-            max_events_per_second=self.max_events_per_second,
-            max_in_flight=self.max_in_flight,
-            batch_size=self.batch_size,
-            target_url=self.target_url,
-        )
+from app.http.request_bodies import example
+from app.services.replays import ReplayEstimate
 
 
 class EstimateDocument(Document):
-    """What a replay would bring, were it started now."""
+    """The estimate of a replay that would start now."""
 
     model_config = example(
         {
@@ -117,23 +35,28 @@ class EstimateDocument(Document):
 
     partition: int
     start_offset: int
-    end_offset: int = Field(description="The first offset that would not be read.")
+    end_offset: int = Field(description="The first offset after the range.")
     events: int
-    bytes: int = Field(description="Of the bodies, without HTTP around them.")
+    bytes: int = Field(description="Total size of the bodies, without HTTP.")
     is_exact: bool = Field(
-        description="False: reckoned from samples of a long range, or an upper bound."
+        description="False: extrapolated from samples of a long range, or an upper bound."
     )
     is_upper_bound: bool = Field(
-        description="True when, with `only: failed`, there was no time to learn of all that was "
-        "delivered live, or it is not known any more: some of that is counted too."
+        description="True if, with `only: failed`, some outcomes of live deliveries could not be "
+        "read: `events` may include delivered events."
     )
     estimated_seconds: float = Field(
         description="Without retries, and without waiting for a worker."
     )
 
+    @classmethod
+    def of(cls, estimate: ReplayEstimate) -> Self:
+        """The document of an estimate."""
+        return cls(**asdict(estimate))
+
 
 class CountsDocument(Document):
-    """What became of the events below the checkpoint."""
+    """Outcomes of the events below the checkpoint."""
 
     delivered: int
     duplicates: int
@@ -146,7 +69,7 @@ class CountsDocument(Document):
 
 
 class OptionsDocument(Document):
-    """How a replay is to be done."""
+    """The options of a replay."""
 
     event_types: list[str]
     only: Only
@@ -169,26 +92,26 @@ class OptionsDocument(Document):
 
 
 class AwaitedRestoreDocument(Document):
-    """What a replay of the archive waits for."""
+    """The restore that an archive replay waits for."""
 
     kind: Literal["restore"] = "restore"
     job: Literal["rewind-jobs restore"] = Field(
-        default="rewind-jobs restore", description="What an operator runs for it."
+        default="rewind-jobs restore", description="The job that restores the events."
     )
-    partition: int = Field(description="Of `delivery_log`: where its events were.")
-    below: int = Field(description="The offset of `delivery_log` that all of them were below.")
+    partition: int = Field(description="The partition of `delivery_log` that had its events.")
+    below: int = Field(description="The offset of `delivery_log` that all of them are below.")
     missing: str | None = Field(
-        description="What the last run of the job could not find; null before there was one."
+        description="What the last run of the job did not find; null before its first run."
     )
 
     @classmethod
     def of(cls, awaits: AwaitedRestore) -> Self:
-        """The document of what is awaited."""
+        """The document of an awaited restore."""
         return cls(partition=awaits.partition, below=awaits.below, missing=awaits.missing)
 
 
 class ReplayDocument(Document):
-    """A replay and how far it is."""
+    """A replay and its progress."""
 
     model_config = example(
         {
@@ -236,43 +159,45 @@ class ReplayDocument(Document):
     id: str
     account_id: str
     origin: str | None = Field(
-        description="The data centre whose log is read, by its workers; null for whichever claims "
-        "it first, when it was asked for before they were told apart."
+        description="The data centre whose workers read its log; null, for replays of old "
+        "versions: the first that claims it."
     )
     source: Source = Field(
-        description="Which topic the offsets are of: `log` is `delivery_log`, `archive` is "
+        description="The topic of the offsets: `log` is `delivery_log`, `archive` is "
         "`delivery_archive`."
     )
     webhook_id: str
     from_: Moment = Field(serialization_alias="from")
     to: Moment
     options: OptionsDocument
-    retry_of: str | None = Field(
-        description="The replay whose failures are all that this one brings."
+    retry_of: str | None = Field(description="The replay whose failures this one sends.")
+    notice: NoticeStyle = Field(
+        description="The form of the notice that the webhook gets at the end."
     )
-    notice: NoticeStyle = Field(description="The form in which the webhook is told of the end.")
     state: ReplayState
     waiting_for: str | None = Field(
-        description="What an OPEN replay waits for, when that is not a worker; in words."
+        description="What an OPEN replay waits for, if not for a worker; in words."
     )
     waits_for: AwaitedRestoreDocument | None = Field(
-        description="What has to be done before it can be delivered."
+        description="The restore that must be done first."
     )
-    partition: int | None = Field(description="The one partition that is read; null until then.")
+    partition: int | None = Field(
+        description="The partition that is read; null before the first claim."
+    )
     start_offset: int | None
-    end_offset: int | None = Field(description="The first offset that is not read.")
+    end_offset: int | None = Field(description="The first offset after the range.")
     checkpoint: int | None = Field(
         description="Below this offset everything is delivered, a duplicate or listed as failed."
     )
     counts: CountsDocument
     status_counts: dict[str, int] | None = Field(
-        description="What the events that `counts` counts as delivered or failed were answered "
-        "with at last, by HTTP status; `none` stands for no answer. null where it was not noted."
+        description="The delivered and failed events by the HTTP status of their last attempt; "
+        "`none`: no response. null for replays of old versions."
     )
-    progress: float = Field(ge=0, le=1, description="The share of the offsets that is done.")
-    events_per_second: float | None = Field(
-        description="The mean over the time in which a worker had it."
+    progress: float = Field(
+        ge=0, le=1, description="The share of the offsets below the checkpoint."
     )
+    events_per_second: float | None = Field(description="The mean while a worker had the replay.")
     eta_seconds: float | None
     estimated_finish_at: Moment | None
     created_at: Moment
@@ -280,8 +205,8 @@ class ReplayDocument(Document):
     heartbeat_at: Moment | None
     finished_at: Moment | None
     worker: str | None
-    lease_epoch: int = Field(description="How often a worker has claimed the replay.")
-    claims_in_vain: int = Field(description="How many of the last claims brought it no further.")
+    lease_epoch: int = Field(description="The number of claims by workers.")
+    claims_in_vain: int = Field(description="Consecutive claims without progress.")
     error: str | None
 
     @classmethod
@@ -332,3 +257,126 @@ def _waiting_for(replay: Replay) -> str | None:
 
 def _to_a_tenth(value: float | None) -> float | None:
     return None if value is None else round(value, 1)
+
+
+class FailureDocument(Document):
+    """An event that could not be delivered."""
+
+    model_config = example(
+        {
+            "offset": 121_377,
+            "eventId": "evt_31f6",
+            "attempts": 6,
+            "status": 503,
+            "reason": "HTTP 503 Service Unavailable",
+            "durationMs": 32,
+            "response": "upstream is down",
+        }
+    )
+
+    offset: int
+    event_id: str
+    attempts: int
+    status: int | None = Field(
+        description="The HTTP status of the last attempt; null without a response."
+    )
+    reason: str
+    duration_ms: int | None = Field(
+        description="The latency of the last attempt; null without one, or if not stored."
+    )
+    response: str | None = Field(
+        description="The first 1,024 bytes of the last response body, as text; null without a "
+        "response, or if not stored."
+    )
+
+    @classmethod
+    def of(cls, failure: Failure) -> Self:
+        """The document of a failure."""
+        return cls(
+            offset=failure.offset,
+            event_id=failure.event_id,
+            attempts=failure.attempts,
+            status=failure.status,
+            reason=failure.reason,
+            duration_ms=failure.duration_ms,
+            response=failure.response,
+        )
+
+
+class MoveDocument(Document):
+    """A state change of a replay."""
+
+    model_config = example(
+        {
+            "event": "take over",
+            "state": "ONGOING",
+            "leaseEpoch": 2,
+            "actor": "replayer-2:4711:0a1b2c",
+            "reason": "no heartbeat from replayer-1:4711:3d4e5f",
+            "at": "2026-11-21T08:10:17.000Z",
+        }
+    )
+
+    event: MoveEvent
+    state: ReplayState = Field(description="The new state.")
+    lease_epoch: int = Field(description="The number of claims by then.")
+    actor: str | None = Field(description="The worker, or the id of the API key.")
+    reason: str | None = Field(
+        description="What a released replay waits for, why it failed, or which worker was taken "
+        "over; in words."
+    )
+    at: Moment
+
+    @classmethod
+    def of(cls, move: Move) -> Self:
+        """The document of a state change."""
+        return cls(
+            event=move.event,
+            state=move.state,
+            lease_epoch=move.lease_epoch,
+            actor=move.actor,
+            reason=move.reason,
+            at=move.at_ms,
+        )
+
+
+class MovesDocument(Document):
+    """The state changes of a replay, the oldest first."""
+
+    items: list[MoveDocument] = Field(
+        description="The creation and the latest; with more than some hundred, not all."
+    )
+
+
+class SampleDocument(Document):
+    """The progress of a replay at a time."""
+
+    model_config = example(
+        {
+            "at": "2026-11-21T08:10:02.000Z",
+            "checkpoint": 137_305,
+            "counts": {"delivered": 4_070, "duplicates": 12, "failed": 1},
+        }
+    )
+
+    at: Moment
+    checkpoint: int
+    counts: CountsDocument
+
+    @classmethod
+    def of(cls, sample: Sample) -> Self:
+        """The document of a sample."""
+        return cls(
+            at=sample.at_ms,
+            checkpoint=sample.checkpoint,
+            counts=CountsDocument.of(sample.counts),
+        )
+
+
+class SamplesDocument(Document):
+    """Samples of a replay's progress, the oldest first."""
+
+    items: list[SampleDocument] = Field(
+        description="From the start of the delivery to its end: one per second in the first "
+        "minute, later one per sixtieth of the time since the start."
+    )

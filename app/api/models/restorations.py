@@ -4,24 +4,25 @@ from typing import Self
 
 from pydantic import Field
 
-from app.api.models.documents import Document, Moment, RequestBody, example
+from app.api.models.documents import Document, Moment
 from app.domain.model import AwaitedRestore, Replay
+from app.http.request_bodies import RequestBody, example
 
 
 class Restoration(RequestBody):
-    """Where in `delivery_archive` the events of a replay lie."""
+    """The offsets of a replay's events in `delivery_archive`."""
 
     model_config = example({"partition": 3, "startOffset": 1_200, "endOffset": 1_950})
 
     partition: int = Field(strict=True, ge=0, le=2**31 - 1)
     start_offset: int = Field(strict=True, ge=0, le=2**63 - 1)
     end_offset: int = Field(
-        strict=True, ge=0, le=2**63 - 1, description="The first offset behind them."
+        strict=True, ge=0, le=2**63 - 1, description="The first offset after them."
     )
 
 
 class Missing(RequestBody):
-    """What of a replay's window could not be found."""
+    """What of a replay's window could not be restored."""
 
     model_config = example({"missing": "the table ends at offset 900 of delivery_log-3"})
 
@@ -49,13 +50,13 @@ class AwaitedReplayDocument(Document):
     from_: Moment = Field(serialization_alias="from")
     to: Moment
     partition: int = Field(description="Of `delivery_log`, and of `delivery_archive`.")
-    below: int = Field(description="The offset of `delivery_log` that all its events were below.")
-    missing: str | None = Field(description="What was said to be missing last.")
+    below: int = Field(description="The offset of `delivery_log` that all its events are below.")
+    missing: str | None = Field(description="The last report of what is missing.")
     created_at: Moment
 
     @classmethod
     def of(cls, replay: Replay, awaits: AwaitedRestore) -> Self:
-        """The document of a replay, and of what it waits for."""
+        """The document of a replay and its awaited restore."""
         return cls(
             replay_id=replay.id,
             webhook_id=replay.webhook_id,
@@ -69,20 +70,20 @@ class AwaitedReplayDocument(Document):
 
 
 class NeededDocument(Document):
-    """From where on a partition of `delivery_archive` is needed."""
+    """The lowest needed offset of a partition of `delivery_archive`."""
 
     partition: int
     start_offset: int
 
 
 class RestorationsDocument(Document):
-    """What there is to restore, and what of the restored may be deleted."""
+    """The replays that wait for a restore, and the restored records that are needed."""
 
     items: list[AwaitedReplayDocument]
     further_partitions: list[int] = Field(
-        description="Of more that wait, and were too many for `items`."
+        description="Partitions of waiting replays beyond `items`."
     )
     needed: list[NeededDocument] = Field(
-        description="By partition, the lowest offset that a replay may still read; partitions that "
-        "are not named are not needed by any."
+        description="The lowest offset that a replay may still read; partitions that are not "
+        "listed are not needed."
     )

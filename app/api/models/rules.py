@@ -14,9 +14,10 @@ from pydantic import (
     StrictStr,
 )
 
-from app.api.models.documents import Document, EventTypeGlob, RequestBody, example
+from app.api.models.documents import Document
 from app.domain.options import EVENT_TYPES_MAX
 from app.domain.rules import CONDITIONS_MAX, Rule, Scalar
+from app.http.request_bodies import EventTypeGlob, RequestBody, example
 
 EventTypes = Annotated[
     list[EventTypeGlob], Field(min_length=1, max_length=EVENT_TYPES_MAX, description="Globs.")
@@ -29,7 +30,7 @@ _Fraction = Annotated[FiniteFloat, Strict()]
 
 
 def _scalar(value: object) -> object:
-    # What fits no member of a union is refused once for each of them: one sentence is clearer.
+    # Pydantic reports an error for each member of a union; one is clearer.
     is_too_long = isinstance(value, str) and len(value) > _TEXT_CHARACTERS_MAX
     is_no_number = isinstance(value, float) and not math.isfinite(value)
     if isinstance(value, dict | list) or is_too_long or is_no_number:
@@ -48,7 +49,7 @@ RULE_EXAMPLE: Final[dict[str, JsonValue]] = {
 
 
 class RuleRequest(RequestBody):
-    """Which events a webhook wants: of one of these types, and with all of these values."""
+    """A rule: events of one of these types with all of these values."""
 
     model_config = example(RULE_EXAMPLE)
 
@@ -56,12 +57,12 @@ class RuleRequest(RequestBody):
     where: dict[_Path, _Value] = Field(
         {},
         max_length=CONDITIONS_MAX,
-        description="From a path in the event, such as `data.userId`, to the value it must have, "
-        'which is equal as JSON is: 42 is not `"42"`.',
+        description="Paths in the event, such as `data.userId`, with the values they must have. "
+        'Values are compared as JSON: 42 is not `"42"`.',
     )
 
     def rule(self, webhook_id: str, name: str) -> Rule:
-        """The rule that is asked for."""
+        """The rule to store."""
         return Rule(webhook_id, name, tuple(self.event_types), tuple(self.where.items()))
 
 

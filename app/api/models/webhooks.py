@@ -1,93 +1,17 @@
-"""Bodies of the routes of webhooks."""
+"""Response bodies of the routes of webhooks."""
 
-from typing import Annotated, Final, Self
+import math
+from collections.abc import Sequence
+from typing import Final, Self
 
-from pydantic import Field, JsonValue, field_validator
+from pydantic import Field, JsonValue
 
-from app.api.models.documents import Document, EventTypeGlob, Moment, RequestBody, example
+from app.api.models.documents import Document, Moment
+from app.domain.missed import MissedHour
 from app.domain.model import Validation, Webhook, WebhookStatus
-from app.domain.options import EVENT_TYPES_MAX
-
-DESCRIPTION_CHARACTERS_MAX: Final = 500
-
-GRACE_S: Final = 86_400
-GRACE_S_MAX: Final = 604_800
-
-SECRET_EXAMPLE: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwNEED2GHJdWk="  # noqa: S105
-
-Description = Annotated[str, Field(max_length=DESCRIPTION_CHARACTERS_MAX)]
-AccountId = Annotated[str, Field(pattern=r"^[!-~]{1,40}$")]
-
-# What it must look like is checked where a refusal does not show what was refused.
-Secret = Annotated[
-    str,
-    Field(
-        json_schema_extra={"format": "password", "examples": [SECRET_EXAMPLE]},
-        description="`whsec_` and 24 to 64 bytes in base64.",
-    ),
-]
-
-
-class WebhookRequest(RequestBody):
-    """A webhook to register."""
-
-    model_config = example(
-        {"url": "https://example.com/hooks", "description": "billing", "eventTypes": ["follow.*"]}
-    )
-
-    url: str = Field(description="Where events are sent: https, and a public address.")
-    description: Description = ""
-    validation: Validation = Field(
-        Validation.PING,
-        description="How the receiver proves to be yours: it takes a signed `webhook.ping`, or it "
-        "answers Twitter's challenge-response check (`crc`).",
-    )
-    secret: Secret | None = Field(None, repr=False, description="Left out, one is made.")
-    event_types: list[EventTypeGlob] | None = Field(
-        None,
-        min_length=1,
-        max_length=EVENT_TYPES_MAX,
-        description="Globs, which become the rule `default`: events of these types are owed to it.",
-    )
-    account_id: AccountId | None = Field(
-        None, description="For operators: whose webhook it is, when it is not their own."
-    )
-
-
-class WebhookChange(RequestBody):
-    """What is to change; what is left out stays."""
-
-    model_config = example({"url": "https://example.com/hooks/v2"})
-
-    url: str | None = None
-    description: Description | None = None
-
-    @field_validator("url", "description", mode="before")
-    @classmethod
-    def _refuse_null(cls, value: object) -> object:
-        if value is None:
-            raise ValueError("a text; leave the member out to keep what is there")
-        return value
-
-
-class Disabling(RequestBody):
-    """Why nothing is to be sent any more."""
-
-    model_config = example({"reason": "the receiver moves to another data centre"})
-
-    reason: Annotated[str, Field(min_length=1, max_length=DESCRIPTION_CHARACTERS_MAX)] = (
-        "disabled by its owner"
-    )
-
-
-class Rotation(RequestBody):
-    """A new secret, and for how long the one before signs as well."""
-
-    model_config = example({"gracePeriodSeconds": GRACE_S})
-
-    secret: Secret | None = Field(default=None, repr=False, description="Left out, one is made.")
-    grace_period_seconds: int = Field(default=GRACE_S, strict=True, ge=0, le=GRACE_S_MAX)
-
+from app.domain.tallies import TOOK_MS_BOUNDS, DeliveryTally
+from app.http.request_bodies import SECRET_EXAMPLE, example
+from app.webhooks.endpoint_test import EndpointTest
 
 WEBHOOK_EXAMPLE: Final[dict[str, JsonValue]] = {
     "id": "wh_2yPqkM5dTn4v",
@@ -114,12 +38,14 @@ class WebhookDocument(Document):
     url: str
     description: str
     validation: Validation
-    status: WebhookStatus = Field(description="Nothing is sent to it unless it is ENABLED.")
-    status_reason: str | None = Field(description="Why it is not ENABLED.")
-    validated_at: Moment | None = Field(description="When the receiver last proved to be yours.")
-    failing_since: Moment | None = Field(description="Since when it has taken nothing.")
+    status: WebhookStatus = Field(description="Events are only sent to an ENABLED webhook.")
+    status_reason: str | None = Field(description="Why the webhook is not ENABLED.")
+    validated_at: Moment | None = Field(
+        description="The last time that the receiver passed the verification."
+    )
+    failing_since: Moment | None = Field(description="The start of the current series of failures.")
     previous_secret_expires_at: Moment | None = Field(
-        description="Until then the secret before the last rotation signs as well."
+        description="Until then the previous secret also signs."
     )
     created_at: Moment
 
@@ -143,13 +69,181 @@ class WebhookDocument(Document):
 
 
 class WebhookWithSecret(WebhookDocument):
-    """A webhook with the secret it has from now on; shown here and never again."""
+    """A webhook with its new secret, which no other response has."""
 
     model_config = example(WEBHOOK_EXAMPLE | {"secret": SECRET_EXAMPLE})
 
-    secret: str = Field(repr=False, description="Signs what is sent (Standard Webhooks).")
+    secret: str = Field(repr=False, description="Signs the requests (Standard Webhooks).")
 
     @classmethod
     def of(cls, webhook: Webhook, now_ms: int) -> Self:
         """The document of a webhook, secret included."""
         return cls(**dict(WebhookDocument.of(webhook, now_ms)), secret=webhook.secret)
+
+
+class TrialDocument(Document):
+    """The result of a test event."""
+
+    model_config = example(
+        {
+            "delivered": False,
+            "status": 401,
+            "reason": "HTTP 401 Unauthorized",
+            "durationMs": 38,
+            "response": "no such signature",
+        }
+    )
+
+    delivered: bool = Field(description="Whether the receiver answered with a 2xx.")
+    status: int | None = Field(description="The status of the response; null without one.")
+    reason: str | None = Field(description="Why the event was not delivered.")
+    duration_ms: int
+    response: str | None = Field(
+        description="The first 1,024 bytes of the response body, as text. Null without a "
+        "response, and for developers whose receiver is not verified."
+    )
+
+    @classmethod
+    def of(cls, trial: EndpointTest) -> Self:
+        """The document of a test's result."""
+        return cls(
+            delivered=trial.delivered,
+            status=trial.status,
+            reason=trial.reason,
+            duration_ms=trial.duration_ms,
+            response=trial.response,
+        )
+
+
+class AnsweredWithin(Document):
+    """A bucket of attempts by latency: longer than the previous bound, up to this one."""
+
+    within_ms: int | None = Field(description="Null for the last bucket.")
+    count: int
+
+
+class StatisticsDocument(Document):
+    """Statistics of the live deliveries to a webhook in the last hour."""
+
+    model_config = example(
+        {
+            "from": "2026-11-21T08:00:00.000Z",
+            "to": "2026-11-21T09:03:12.250Z",
+            "delivered": 940,
+            "failed": 12,
+            "leftOver": 48,
+            "disabled": 0,
+            "successRate": 0.94,
+            "p50Ms": 100,
+            "p95Ms": 500,
+            "answers": [
+                {"withinMs": 50, "count": 410},
+                {"withinMs": 100, "count": 390},
+                {"withinMs": 250, "count": 80},
+                {"withinMs": 500, "count": 50},
+                {"withinMs": 1000, "count": 10},
+                {"withinMs": 2500, "count": 0},
+                {"withinMs": 5000, "count": 0},
+                {"withinMs": None, "count": 12},
+            ],
+        }
+    )
+
+    from_: Moment = Field(serialization_alias="from", description="A multiple of five minutes.")
+    to: Moment
+    delivered: int = Field(description="Events with an outcome in this time, by outcome.")
+    failed: int
+    left_over: int
+    disabled: int
+    success_rate: float | None = Field(
+        description="The share of delivered events, without `disabled`, 0 to 1."
+    )
+    p50_ms: int | None = Field(
+        description="Upper bound of the median latency: a `withinMs` of `answers`; null above the "
+        "highest, or without attempts.",
+    )
+    p95_ms: int | None = Field(description="Upper bound of the 95th percentile.")
+    answers: list[AnsweredWithin] = Field(description="The last attempt of each event, by latency.")
+
+    @classmethod
+    def of(cls, tally: DeliveryTally, to_ms: int) -> Self:
+        """The document of a tally that ends at `to_ms`."""
+        counts = zip((*TOOK_MS_BOUNDS, None), tally.took, strict=True)
+        return cls(
+            from_=tally.start_ms,
+            to=to_ms,
+            delivered=tally.delivered,
+            failed=tally.failed,
+            left_over=tally.left_over,
+            disabled=tally.disabled,
+            success_rate=tally.success_rate,
+            p50_ms=_bound(tally.percentile_ms(0.5)),
+            p95_ms=_bound(tally.percentile_ms(0.95)),
+            answers=[AnsweredWithin(within_ms=bound, count=count) for bound, count in counts],
+        )
+
+
+def _bound(at_most_ms: float | None) -> int | None:
+    return None if at_most_ms is None or math.isinf(at_most_ms) else int(at_most_ms)
+
+
+class MissedHourDocument(Document):
+    """An hour of event time with missed events."""
+
+    from_: Moment = Field(serialization_alias="from")
+    to: Moment = Field(description="The end of the hour; now, for the current hour.")
+    missed: int = Field(description="Events that were not delivered live.")
+    failed: int
+    left_over: int
+    disabled: int
+    is_replayed: bool = Field(
+        description="Whether COMPLETED replays without failures cover all missed events."
+    )
+
+    @classmethod
+    def of(cls, hour: MissedHour, now_ms: int) -> Self:
+        """The document of an hour as of `now_ms`."""
+        return cls(
+            from_=hour.start_ms,
+            to=min(hour.end_ms, now_ms),
+            missed=hour.missed,
+            failed=hour.failed,
+            left_over=hour.left_over,
+            disabled=hour.disabled,
+            is_replayed=hour.is_replayed,
+        )
+
+
+class MissedDocument(Document):
+    """The missed events of a webhook, as far back as they can be replayed."""
+
+    model_config = example(
+        {
+            "missed": 60,
+            "unreplayed": 60,
+            "hours": [
+                {
+                    "from": "2026-11-21T07:00:00.000Z",
+                    "to": "2026-11-21T08:00:00.000Z",
+                    "missed": 60,
+                    "failed": 12,
+                    "leftOver": 48,
+                    "disabled": 0,
+                    "isReplayed": False,
+                }
+            ],
+        }
+    )
+
+    missed: int = Field(description="In all hours.")
+    unreplayed: int = Field(description="In hours that are not replayed.")
+    hours: list[MissedHourDocument] = Field(description="The latest first.")
+
+    @classmethod
+    def of(cls, hours: Sequence[MissedHour], now_ms: int) -> Self:
+        """The document of hours, the earliest first, as of `now_ms`."""
+        return cls(
+            missed=sum(hour.missed for hour in hours),
+            unreplayed=sum(hour.missed for hour in hours if not hour.is_replayed),
+            hours=[MissedHourDocument.of(hour, now_ms) for hour in reversed(hours)],
+        )

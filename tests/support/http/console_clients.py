@@ -8,7 +8,7 @@ from typing import Any, Self
 import httpx
 from fastapi import FastAPI
 
-from app.console.application import with_console
+from app.console.application import ConsoleSwitch, create_console
 from app.domain.model import NewWebhook, Webhook
 from app.store import Store
 from app.webhooks.signing import new_secret
@@ -28,9 +28,9 @@ class ConsoleClient:
 
     def __init__(self, application: FastAPI, issued: Issued | None) -> None:
         self._token = None if issued is None else issued[1]
+        front = ConsoleSwitch(application, create_console(application.state.services))
         self.http = httpx.AsyncClient(
-            transport=httpx.ASGITransport(with_console(application)),
-            base_url="http://console.test",
+            transport=httpx.ASGITransport(front), base_url="http://console.test"
         )
 
     async def __aenter__(self) -> Self:

@@ -22,8 +22,9 @@ PROGRAMS: Final = ("logbroker", "app")
 """Packages that are commands: `python -m` of one of them."""
 
 LOADED_WHEN_RUN: Final = (
-    "app.api.server",
+    "app.api.application",
     "app.console.application",
+    "app.http.server",
     "app.live.server",
     "app.replay_workers.server",
     "alembic.command",

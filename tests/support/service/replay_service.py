@@ -11,7 +11,6 @@ import httpx
 from sqlalchemy import create_engine, text
 
 from app.api.application import create_app
-from app.api.metrics import Metrics
 from app.config import Settings
 from app.delivery.attempt import AttemptSender
 from app.domain.accounts import Scope
@@ -25,6 +24,8 @@ from app.replay_workers.dependencies import WorkerDependencies
 from app.replay_workers.metrics import WorkerMetrics
 from app.replay_workers.outcome_publisher import ReplayOutcomePublisher
 from app.replay_workers.worker import ReplayWorker
+from app.services.metrics import ApiMetrics
+from app.services.services import Services
 from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.receiver import ReceivedWebhook, WebhookReceiver
@@ -73,7 +74,11 @@ class Service:
                 publisher,
                 WebhookSender(guard) as sender,
                 client_of(
-                    create_app(settings, store, publisher, history, guard, sender, Metrics()),
+                    create_app(
+                        Services.of(
+                            settings, store, publisher, history, guard, sender, ApiMetrics()
+                        )
+                    ),
                     operator,
                 ) as client,
             ):

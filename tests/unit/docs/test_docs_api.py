@@ -10,25 +10,22 @@ from typing import Any
 import click
 from fastapi import FastAPI
 
-from app.api import (
-    audit,
-    problems,
-    proofs,
-    quotas,
-)
+from app import audit_log
+from app.api.admission import OPEN_PATHS, quota_headers
 from app.api.application import ROUTES
-from app.api.bounded_http import CONNECTIONS_MAX, CONNECTIONS_TOLD, HEAD_S
-from app.api.dry_run import ESTIMATES_PER_ACCOUNT_MAX
-from app.api.gate import OPEN_PATHS, UNDER_WAY_MAX
-from app.api.head_limit import HEADERS_BYTES_MAX, URL_BYTES_MAX
-from app.api.limits import BODY_S, DOCUMENT_BYTES_MAX
 from app.api.openapi import describe
-from app.api.progress_watch import WATCHERS_MAX, WATCHERS_PER_KEY_MAX
 from app.cli.keys import keys
 from app.config import Settings
 from app.domain.accounts import Scope as KeyScope
 from app.domain.rules import KINDS_PER_WEBHOOK_MAX, RULES_PER_WEBHOOK_MAX
+from app.http import problems
+from app.http.bounded_http import CONNECTIONS_MAX, CONNECTIONS_REJECTED_MAX, HEAD_S
+from app.http.request_limits import BODY_S, DOCUMENT_BYTES_MAX, HEADERS_BYTES_MAX, URL_BYTES_MAX
 from app.log.estimate import AT_A_TIME
+from app.services import verification
+from app.services.limits import CONCURRENT_REQUESTS_MAX, Quota
+from app.services.progress_watch import STREAMS_MAX, STREAMS_PER_KEY_MAX
+from app.services.services import ESTIMATES_PER_ACCOUNT_MAX
 from logbroker.json_log import JsonLines
 from tests.unit.docs.doc_pages import page, section, table
 
@@ -156,7 +153,7 @@ def test_the_rates_that_are_told_are_settings_with_their_defaults() -> None:
 
 def test_every_header_of_a_rate_is_told() -> None:
     told = {row["header"] for row in table(ACCESS_PAGE, "## How often", 1)}
-    headers = quotas.Standing(limit=600, used=1, reset_s=60).headers()
+    headers = quota_headers(Quota(limit=600, used=1, reset_s=60))
     assert {name.lower() for name in told} == headers.keys()
     assert headers["ratelimit-policy"] in ACCESS_PAGE
 
@@ -169,15 +166,17 @@ def test_the_limits_of_a_request_are_those_of_the_code() -> None:
     assert told["the body"].startswith(f"{DOCUMENT_BYTES_MAX // 1024} KiB;")
     assert told["time for URL and headers"] == f"{HEAD_S:g} s"
     assert told["time for a body"] == f"{BODY_S:g} s"
-    assert told["requests of a developer's key under way"] == str(UNDER_WAY_MAX)
+    assert told["requests of a developer's key under way"] == str(CONCURRENT_REQUESTS_MAX)
     assert told["connections of one process"] == f"{CONNECTIONS_MAX:,}"
-    assert f"; from {CONNECTIONS_MAX + CONNECTIONS_TOLD:,} on they are closed" in ACCESS_PAGE
-    streams = f"{WATCHERS_PER_KEY_MAX} for a key, {WATCHERS_MAX} for a process"
+    assert (
+        f"; from {CONNECTIONS_MAX + CONNECTIONS_REJECTED_MAX:,} on they are closed" in ACCESS_PAGE
+    )
+    streams = f"{STREAMS_PER_KEY_MAX} for a key, {STREAMS_MAX} for a process"
     assert told["streams of progress"] == streams
-    account, process = proofs.PROOFS_PER_ACCOUNT_MAX, proofs.PROOFS_MAX
+    account, process = verification.VERIFICATIONS_PER_ACCOUNT_MAX, verification.VERIFICATIONS_MAX
     asked = f"{account} for a developer's account, {process} for a process"
     assert told["proofs of ownership and tests under way"] == asked
-    in_a_minute = f"{proofs.PROOFS_PER_MINUTE_MAX} for a developer's account"
+    in_a_minute = f"{verification.VERIFICATIONS_PER_MINUTE_MAX} for a developer's account"
     assert told["proofs of ownership and tests in a minute"] == in_a_minute
     estimates = f"{ESTIMATES_PER_ACCOUNT_MAX} for a developer's account, {AT_A_TIME} for a process"
     assert told["estimates (dryRun) under way"] == estimates
@@ -188,8 +187,8 @@ def test_the_limits_of_a_request_are_those_of_the_code() -> None:
 def test_the_line_of_the_audit_that_is_shown_has_the_fields_that_are_written() -> None:
     (block,) = re.findall(r"```json\n(.*?)```", section(ACCESS_PAGE, "## The audit"), re.DOTALL)
     example = json.loads(block)
-    with heard(audit.LOGGER) as lines:
-        audit._note({"type": "http"}, example["action"], example["target"], example["status"])
+    with heard(audit_log.LOGGER) as lines:
+        audit_log.record_change(example["action"], example["target"], status=example["status"])
     (line,) = lines
     assert line.keys() == example.keys()
     assert {name: line[name] for name in FIXED} == {name: example[name] for name in FIXED}

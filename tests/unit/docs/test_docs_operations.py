@@ -13,8 +13,7 @@ import yaml
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.metrics import MetricWrapperBase
 
-from app.api.metrics import Metrics, _registry_of
-from app.api.models.processes import ProcessDocument
+from app.api.models.operations import ProcessDocument
 from app.config import Settings
 from app.domain import processes
 from app.domain.model import JobStatistics
@@ -23,6 +22,7 @@ from app.live.routing import RoutingTable
 from app.live.server import LivePath
 from app.log.publisher import EventPublisher
 from app.replay_workers.metrics import WorkerMetrics
+from app.services.metrics import ApiMetrics, _registry_of
 from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
@@ -78,7 +78,7 @@ def shown_by(*registries: CollectorRegistry) -> Shown:
 
 def api() -> Shown:
     return shown_by(
-        Metrics().registry,
+        ApiMetrics().registry,
         _registry_of(JobStatistics({}, {"here": 0.0}, {"here": 0}, {"here": 0.0})),
     )
 

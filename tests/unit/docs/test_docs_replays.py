@@ -10,10 +10,7 @@ import pytest
 from annotated_types import MaxLen
 
 from app.api import twitter_errors
-from app.api.dry_run import ESTIMATES_PER_ACCOUNT_MAX
-from app.api.models.replays import AwaitedRestoreDocument, EstimateDocument, ReplayRequest
-from app.api.problems import UNAUTHORIZED
-from app.api.progress_watch import WATCHERS_MAX, WATCHERS_PER_KEY_MAX
+from app.api.models.replays import AwaitedRestoreDocument, EstimateDocument
 from app.api.twitter import TwitterJob
 from app.domain.model import Counts, NewReplay, NewWebhook, Replay, Window
 from app.domain.notices import notice_body, notice_id
@@ -21,7 +18,11 @@ from app.domain.options import NoticeStyle, Only
 from app.domain.states import TERMINAL, TRANSITIONS, ReplayState
 from app.domain.windows import TIME_ALLOWED
 from app.domain.windows import parse_time as time_ms
+from app.http.problems import UNAUTHORIZED
+from app.http.request_bodies import ReplayRequest
 from app.log.estimate import AT_A_TIME, RECORDS_MAX
+from app.services.progress_watch import STREAMS_MAX, STREAMS_PER_KEY_MAX
+from app.services.services import ESTIMATES_PER_ACCOUNT_MAX
 from app.store import Store
 from app.webhooks.signing import new_secret
 from tests.support.database.migrated import make_migrated
@@ -90,7 +91,7 @@ def test_what_a_replay_of_the_archive_waits_for_is_shown_as_it_is() -> None:
 
 
 def test_the_limits_of_streams_are_told() -> None:
-    told = f"have {WATCHERS_PER_KEY_MAX} streams open, a server has {WATCHERS_MAX}"
+    told = f"have {STREAMS_PER_KEY_MAX} streams open, a server has {STREAMS_MAX}"
     assert told in section(PAGE, "### Progress")
 
 

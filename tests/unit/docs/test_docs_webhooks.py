@@ -7,12 +7,7 @@ from annotated_types import MaxLen, MinLen
 from pydantic import BaseModel
 
 from app.api.models.rules import RuleRequest
-from app.api.models.webhook_statistics import (
-    MissedHourDocument,
-    StatisticsDocument,
-    TrialDocument,
-)
-from app.api.models.webhooks import DESCRIPTION_CHARACTERS_MAX, Rotation, WebhookRequest
+from app.api.models.webhooks import MissedHourDocument, StatisticsDocument, TrialDocument
 from app.delivery.attempt import batch_message
 from app.domain.delivery import LiveOutcome
 from app.domain.globs import glob_matches
@@ -21,6 +16,7 @@ from app.domain.options import EVENT_TYPES_MAX
 from app.domain.retry import GONE, PERMANENT
 from app.domain.rules import CONDITIONS_MAX, KINDS_PER_WEBHOOK_MAX, RULES_PER_WEBHOOK_MAX
 from app.domain.tallies import CELLS_MAX
+from app.http.request_bodies import DESCRIPTION_CHARACTERS_MAX, Rotation, WebhookRequest
 from app.live.tally_writer import FLUSH_S
 from app.log.event import LoggedEvent
 from app.webhooks.challenge import PING_ID_PREFIX, crc_problem

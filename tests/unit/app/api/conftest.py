@@ -15,12 +15,13 @@ import pytest
 from fastapi import FastAPI
 
 from app.api.application import create_app
-from app.api.metrics import Metrics
 from app.config import Settings
 from app.domain.accounts import Scope
 from app.domain.model import NewWebhook, Webhook
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
+from app.services.metrics import ApiMetrics
+from app.services.services import Services
 from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.sender import WebhookSender
@@ -89,7 +90,9 @@ async def application(settings: Settings, store: Store, guard: Guard) -> AsyncIt
         settings.bootstrap_servers, origin="here", server="test", delivery_timeout_s=0.5
     )
     async with publisher, WebhookSender(guard) as sender:
-        application = create_app(settings, store, publisher, history, guard, sender, Metrics())
+        application = create_app(
+            Services.of(settings, store, publisher, history, guard, sender, ApiMetrics())
+        )
         application.openapi = partial(_description, application.openapi)  # type: ignore[method-assign]
         yield application
 

@@ -6,8 +6,8 @@ from starlette.responses import PlainTextResponse
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from app.api import bounded_http
-from app.api.bounded_http import HEAD_BYTES_MAX, BoundedHttp
+from app.http import bounded_http
+from app.http.bounded_http import HEAD_BYTES_MAX, BoundedHttp
 from tests.support.processes.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.anyio
@@ -108,7 +108,7 @@ async def test_a_connection_above_all_bounds_is_closed_at_once(
     monkeypatch: pytest.MonkeyPatch, connection: Streams
 ) -> None:
     monkeypatch.setattr(bounded_http, "CONNECTIONS_MAX", 1)
-    monkeypatch.setattr(bounded_http, "CONNECTIONS_TOLD", 0)
+    monkeypatch.setattr(bounded_http, "CONNECTIONS_REJECTED_MAX", 0)
     reader, writer = connection
     # Served, and not closed: nobody waits for it.
     writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")

@@ -10,13 +10,13 @@ from fastapi import FastAPI
 from httpx import AsyncClient
 
 from app.api.application import create_app
-from app.api.job_watch import JobWatch
-from app.api.metrics import Metrics
-from app.api.readiness import Readiness
 from app.config import Settings
 from app.domain.model import NewReplay, Webhook, Window
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
+from app.services.health import Readiness, ReplayStatistics
+from app.services.metrics import ApiMetrics
+from app.services.services import Services
 from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.sender import WebhookSender
@@ -45,7 +45,7 @@ async def test_readiness_names_the_database_that_is_not_migrated(
     publisher = EventPublisher(settings.bootstrap_servers, origin="here", server="test")
     guard = Guard()
     application = create_app(
-        settings, store, publisher, history, guard, WebhookSender(guard), Metrics()
+        Services.of(settings, store, publisher, history, guard, WebhookSender(guard), ApiMetrics())
     )
     async with client_of(application, None) as client:
         answer = await client.get("/readyz")
@@ -106,7 +106,7 @@ async def test_scrapes_do_not_wait_for_a_database_that_is_silent() -> None:
         silent.settimeout(60)
         port = silent.getsockname()[1]
         with closing(Store.open(f"mysql+pymysql://nobody@127.0.0.1:{port}/rewind")) as store:
-            watch = JobWatch(store, "here")
+            watch = ReplayStatistics(store, "here")
             assert [await watch.read(), await watch.read()] == [None, None]
             # The second did not ask again, so the first had not waited for the end.
             asked, _ = silent.accept()
@@ -137,7 +137,8 @@ async def test_a_stranger_fills_no_log_with_long_names(
 ) -> None:
     with caplog.at_level(logging.INFO, "rewind"):
         await anonymous.delete("/webhooks/" + "x" * 60_000)
-    lines = [JsonLines().format(record) for record in caplog.records]
+    records = [record for record in caplog.records if record.name.startswith("rewind.")]
+    lines = [JsonLines().format(record) for record in records]
     assert len(lines) == 2
     assert max(map(len, lines)) < 1_000
 

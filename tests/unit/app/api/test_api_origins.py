@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from httpx import AsyncClient
 
-from app.api.models.replays import ReplayRequest
-from app.api.replay_requests import named
 from app.domain.model import Counts, Failure, NewReplay, OffsetRange, Replay, Webhook, Window
 from app.domain.options import ReplayOptions
 from app.domain.states import ReplayState
 from app.domain.windows import MINUTE_MS, format_time
+from app.http.request_bodies import ReplayRequest
+from app.services.replays import fingerprint
 from app.store import Store
 
 pytestmark = pytest.mark.anyio
@@ -96,7 +96,7 @@ async def test_a_request_that_was_answered_elsewhere_gets_the_same_answer(
     new = ReplayRequest.model_validate(body).new_replay
     assert new.options == ReplayOptions(batch_size=5)
     there = NewReplay(new.webhook_id, new.window, new.options, origin="b")
-    replay, _ = store.create_replay(there, named("outage-7", there))
+    replay, _ = store.create_replay(there, fingerprint("outage-7", there))
     answer = await client.post("/replays", json=body, headers={"Idempotency-Key": "outage-7"})
     assert answer.status_code == 202
     assert (answer.json()["id"], answer.json()["origin"]) == (replay.id, "b")

@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 from httpx import AsyncClient
 
-from app.api.limits import DOCUMENT_BYTES_MAX
 from app.domain.pipeline import SUBJECT_CHARS_MAX, SUMMARY_MAX, TEXT_CHARS_MAX, TOPICS_MAX
+from app.http.request_limits import DOCUMENT_BYTES_MAX
 from app.store import Store
 
 pytestmark = pytest.mark.anyio

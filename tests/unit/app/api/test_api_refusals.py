@@ -9,9 +9,9 @@ import pytest
 from fastapi import FastAPI
 from httpx import AsyncClient, Response
 
-from app.api.limits import DOCUMENT_BYTES_MAX
 from app.config import Settings
 from app.domain.model import NewReplay, Webhook, Window
+from app.http.request_limits import DOCUMENT_BYTES_MAX
 from app.store import Store
 from tests.support.http.api_clients import Issued
 

@@ -10,11 +10,11 @@ import pytest
 from sqlalchemy import make_url
 from starlette.types import Message
 
-from app.api.problems import BUSY, TOO_MANY_STREAMS, Problem
-from app.api.progress_watch import ProgressWatch
-from app.api.replay_progress import ProgressStream, event_id
+from app.api.replay_progress import ProgressStream
 from app.config import Settings
 from app.domain.model import NewReplay, NewWebhook, Replay, Webhook, Window
+from app.services.errors import NoStreamsLeft, TooManyStreams
+from app.services.progress_watch import ProgressWatch, version_of
 from app.store import Store, StoreUnavailable
 from app.webhooks.signing import new_secret
 from tests.support.database.mariadb import MariaDbServer
@@ -72,7 +72,7 @@ async def served(
 async def test_a_stream_without_news_says_that_it_is_alive(store: Store, replay: Replay) -> None:
     watch = ProgressWatch(store)
     async with served(ProgressStream(watch, replay, "key_1", None, heartbeat_s=0.01)) as answer:
-        await answer.until(lambda: answer.text.count(": still watching\n\n") >= 3)
+        await answer.until(lambda: answer.text.count(": heartbeat\n\n") >= 3)
         assert answer.text.startswith("retry: 2000\n\nevent: progress\nid: ")
         assert answer.text.count("event: progress") == 1
 
@@ -88,10 +88,10 @@ async def test_a_stream_ends_after_a_while_and_not_as_if_the_replay_had(
 
 async def test_nothing_is_told_to_who_has_seen_it(store: Store, replay: Replay) -> None:
     stream = ProgressStream(
-        ProgressWatch(store), replay, "key_1", event_id(replay), heartbeat_s=0.01
+        ProgressWatch(store), replay, "key_1", version_of(replay), heartbeat_s=0.01
     )
     async with served(stream) as answer:
-        await answer.until(lambda: ": still watching" in answer.text)
+        await answer.until(lambda: ": heartbeat" in answer.text)
         assert "event:" not in answer.text
 
 
@@ -123,7 +123,7 @@ async def see_through_an_outage(store: Store, link: TcpLink) -> None:
         with pytest.raises(StoreUnavailable):
             await asyncio.to_thread(store.replay, replay.id)
         said = answer.text
-        await answer.until(lambda: ": still watching" in answer.text.removeprefix(said))
+        await answer.until(lambda: ": heartbeat" in answer.text.removeprefix(said))
         link.mend()
         await asyncio.to_thread(store.cancel_replay, replay.id)
         await answer.until(lambda: answer.is_over)
@@ -150,12 +150,12 @@ async def test_a_watch_that_closes_lets_all_streams_go(store: Store, replay: Rep
         await answer.until(lambda: "event: progress" in answer.text)
         watch.close()
         await answer.until(lambda: answer.is_over)
-    with pytest.raises(Problem), watch.seat(replay, "key_1"):
+    with pytest.raises(NoStreamsLeft), watch.stream(replay, "key_1"):
         pass
 
 
 async def test_a_client_that_leaves_gives_its_seat_back(store: Store, replay: Replay) -> None:
-    watch = ProgressWatch(store, watchers_max=1)
+    watch = ProgressWatch(store, streams_max=1)
     leaving = asyncio.Event()
 
     async def receive() -> Message:
@@ -164,9 +164,8 @@ async def test_a_client_that_leaves_gives_its_seat_back(store: Store, replay: Re
 
     async with served(ProgressStream(watch, replay, "key_1", None), receive) as answer:
         await answer.until(lambda: "event: progress" in answer.text)
-        with pytest.raises(Problem) as refused, watch.seat(replay, "key_2"):
+        with pytest.raises(NoStreamsLeft), watch.stream(replay, "key_2"):
             pass
-        assert refused.value.kind is BUSY
         leaving.set()
         async with asyncio.timeout(DEADLINE_S):
             while not _has_a_seat(watch, replay):  # noqa: ASYNC110  nobody is told of it
@@ -175,16 +174,16 @@ async def test_a_client_that_leaves_gives_its_seat_back(store: Store, replay: Re
 
 def _has_a_seat(watch: ProgressWatch, replay: Replay) -> bool:
     try:
-        with watch.seat(replay, "key_2"):
+        with watch.stream(replay, "key_2"):
             return True
-    except Problem:
+    except NoStreamsLeft:
         return False
 
 
 async def test_all_who_watch_one_replay_share_one_look(store: Store, replay: Replay) -> None:
     watch = ProgressWatch(store)
     before = len(asyncio.all_tasks())
-    with watch.seat(replay, "key_1") as first, watch.seat(replay, "key_2") as second:
+    with watch.stream(replay, "key_1") as first, watch.stream(replay, "key_2") as second:
         assert first is second
         assert len(asyncio.all_tasks()) == before + 1
         changed = first.changed
@@ -197,11 +196,10 @@ async def test_all_who_watch_one_replay_share_one_look(store: Store, replay: Rep
 async def test_a_key_watches_so_many_and_others_do_all_the_same(
     store: Store, replay: Replay
 ) -> None:
-    watch = ProgressWatch(store, watchers_per_key_max=1)
-    with watch.seat(replay, "key_1"):
-        with pytest.raises(Problem) as refused, watch.seat(replay, "key_1"):
+    watch = ProgressWatch(store, streams_per_key_max=1)
+    with watch.stream(replay, "key_1"):
+        with pytest.raises(TooManyStreams), watch.stream(replay, "key_1"):
             pass
-        assert refused.value.kind is TOO_MANY_STREAMS
         assert _has_a_seat(watch, replay)
-    with watch.seat(replay, "key_1"):
+    with watch.stream(replay, "key_1"):
         pass

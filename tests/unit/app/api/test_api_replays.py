@@ -6,7 +6,6 @@ import pytest
 from httpx import AsyncClient
 
 from app.api.models.replays import ReplayDocument
-from app.api.replay_requests import named
 from app.domain.model import (
     Counts,
     Failure,
@@ -20,6 +19,7 @@ from app.domain.model import (
 from app.domain.options import NoticeStyle, Only, ReplayOptions
 from app.domain.states import ReplayState
 from app.domain.windows import DAY_MS, MINUTE_MS, format_time, parse_time
+from app.services.replays import fingerprint
 from app.store import Store
 from app.webhooks.signing import new_secret
 
@@ -418,9 +418,9 @@ async def test_a_repeated_key_gives_the_replay_it_named_however_old_its_window(
     client: AsyncClient, store: Store, webhook: Webhook
 ) -> None:
     window = Window(NOW_MS - 7 * DAY_MS, NOW_MS - 6 * DAY_MS)
-    named = f"{webhook.id}\n{window.from_ms}\n{window.to_ms}".encode()
+    fingerprint = f"{webhook.id}\n{window.from_ms}\n{window.to_ms}".encode()
     replay, _ = store.create_replay(
-        NewReplay(webhook.id, window), IdempotencyKey.of("outage-7", named)
+        NewReplay(webhook.id, window), IdempotencyKey.of("outage-7", fingerprint)
     )
 
     answer = await client.post(
@@ -450,7 +450,7 @@ async def test_a_key_names_its_options_too_however_defaults_are_spelled(
     client: AsyncClient, store: Store, webhook: Webhook
 ) -> None:
     new = NewReplay(webhook.id, Window(FROM_MS, TO_MS), ReplayOptions(batch_size=5))
-    replay, _ = store.create_replay(new, named("outage-7", new))
+    replay, _ = store.create_replay(new, fingerprint("outage-7", new))
 
     async def ask(**options: object) -> tuple[int, str | None]:
         answer = await client.post(

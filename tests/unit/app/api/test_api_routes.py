@@ -10,8 +10,8 @@ import pytest
 from fastapi import FastAPI
 from httpx import AsyncClient
 
+from app.api.admission import OPEN_PATHS
 from app.api.audit import CHANGING
-from app.api.gate import OPEN_PATHS
 from app.domain.model import NewReplay, Webhook, Window
 from app.domain.rules import Rule
 from app.store import Store

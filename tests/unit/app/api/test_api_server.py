@@ -17,9 +17,10 @@ pytestmark = pytest.mark.processes
 
 PROGRAM = """
 import sys
-from app.api.server import serve
+from app.api.application import create_app
 from app.config import Settings
-sys.exit(serve(Settings.model_validate_json(sys.argv[1])))
+from app.http.server import serve
+sys.exit(serve(Settings.model_validate_json(sys.argv[1]), create_app))
 """
 
 

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 from httpx import AsyncClient, Response
 
-from app.api import gate, limits
+from app.http import request_limits
+from app.services import limits
 from tests.support.processes.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.anyio
@@ -34,7 +35,7 @@ class Drip:
 async def test_a_body_that_does_not_end_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, client: AsyncClient
 ) -> None:
-    monkeypatch.setattr(limits, "BODY_S", 0.05)
+    monkeypatch.setattr(request_limits, "BODY_S", 0.05)
     answer = await Drip().post(client)
     assert answer.status_code == 408
     assert answer.json()["type"] == "urn:rewind:problem:request-timeout"
@@ -47,7 +48,7 @@ async def test_a_developer_has_so_many_requests_at_a_time(
     others_client: AsyncClient,
     client: AsyncClient,
 ) -> None:
-    monkeypatch.setattr(gate, "UNDER_WAY_MAX", 1)
+    monkeypatch.setattr(limits, "CONCURRENT_REQUESTS_MAX", 1)
     drip, operators_drip = Drip(), Drip()
     under_way = asyncio.create_task(drip.post(developers_client))
     also_under_way = asyncio.create_task(operators_drip.post(client))

@@ -6,19 +6,12 @@ from datetime import UTC, datetime
 import pytest
 from httpx import AsyncClient
 
-from app.api.problems import (
-    BODY_TOO_LARGE,
-    BUSY,
-    FORBIDDEN,
-    INTERNAL,
-    REPLAY_ACTIVE,
-    FieldError,
-    Problem,
-)
 from app.api.twitter_errors import twitter_response
 from app.config import Settings
 from app.domain.model import Webhook
 from app.domain.windows import DAY_MS, MINUTE_MS
+from app.http.problems import BODY_TOO_LARGE, BUSY, FORBIDDEN, INTERNAL, REPLAY_ACTIVE, Problem
+from app.services.errors import FieldError
 from app.store import Store
 
 pytestmark = pytest.mark.anyio

@@ -6,12 +6,12 @@ import time
 import pytest
 from httpx import AsyncClient
 
-from app.api import proofs
-from app.api.proofs import PROOFS_PER_ACCOUNT_MAX
 from app.config import Settings
 from app.domain.model import NewWebhook, Webhook
 from app.domain.tallies import CountedTally, DeliveryTally, Span
 from app.domain.windows import format_time, parse_time
+from app.services import verification
+from app.services.verification import VERIFICATIONS_PER_ACCOUNT_MAX
 from app.store import Store
 from app.webhooks.signing import new_secret
 from tests.support.http.api_clients import Issued
@@ -88,17 +88,17 @@ async def test_tests_have_the_places_of_proofs(
     receiver.answer(204, delay_s=1)
     path = f"/webhooks/{at_receiver.id}/test"
     answers = await asyncio.gather(
-        *(developers_client.post(path) for _ in range(PROOFS_PER_ACCOUNT_MAX + 2))
+        *(developers_client.post(path) for _ in range(VERIFICATIONS_PER_ACCOUNT_MAX + 2))
     )
     statuses = sorted(answer.status_code for answer in answers)
-    assert statuses == [200] * PROOFS_PER_ACCOUNT_MAX + [429] * 2
-    assert len(receiver.webhooks) == PROOFS_PER_ACCOUNT_MAX
+    assert statuses == [200] * VERIFICATIONS_PER_ACCOUNT_MAX + [429] * 2
+    assert len(receiver.webhooks) == VERIFICATIONS_PER_ACCOUNT_MAX
 
 
 async def test_a_receiver_is_tested_so_often_in_a_minute(
     developers_client: AsyncClient, at_receiver: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(proofs, "PROOFS_PER_MINUTE_MAX", 2)
+    monkeypatch.setattr(verification, "VERIFICATIONS_PER_MINUTE_MAX", 2)
     path = f"/webhooks/{at_receiver.id}"
     answers = [
         await developers_client.post(f"{path}/test"),

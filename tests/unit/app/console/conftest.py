@@ -12,12 +12,13 @@ import pytest
 from fastapi import FastAPI
 
 from app.api.application import create_app
-from app.api.metrics import Metrics
 from app.config import Settings
 from app.domain.accounts import Scope
 from app.domain.model import Webhook
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
+from app.services.metrics import ApiMetrics
+from app.services.services import Services
 from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.sender import WebhookSender
@@ -104,7 +105,9 @@ async def application(
         settings.bootstrap_servers, origin="here", server="test", delivery_timeout_s=0.5
     )
     async with publisher, WebhookSender(guard) as sender:
-        yield create_app(settings, store, publisher, history, guard, sender, Metrics())
+        yield create_app(
+            Services.of(settings, store, publisher, history, guard, sender, ApiMetrics())
+        )
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.api.replay_progress import event_id
 from app.config import Settings
 from app.console import job_rows as job_rows_module
 from app.console.job_rows import RowStyle, counter_parts, job_rows, row_parts, waiting_reason
@@ -27,6 +26,7 @@ from app.domain.model import (
 )
 from app.domain.states import ReplayState
 from app.domain.windows import parse_time
+from app.services.progress_watch import version_of
 from app.store import Store
 from tests.support.http.console_clients import ConsoleClient
 from tests.support.http.html_page import HtmlPage, text_of
@@ -83,7 +83,7 @@ async def test_a_row_shows_the_progress_of_a_job(client: ConsoleClient, ongoing:
 
     row = page.one(".//tbody/tr")
     assert row.get("data-live-id") == ongoing.id
-    assert row.get("data-version") == event_id(ongoing)
+    assert row.get("data-version") == version_of(ongoing)
     assert page.one(f".//tbody//a[@href='/console/jobs/{ongoing.id}']").text == ongoing.id
     assert page.one(f".//tbody//a[@href='/console/webhooks/{ongoing.webhook_id}']") is not None
     assert "2026-11-22 07:00:00 2026-11-22 08:00:00" in " ".join(page.texts(".//tbody//td"))

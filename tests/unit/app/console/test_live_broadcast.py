@@ -7,16 +7,15 @@ from typing import Any
 import pytest
 from fastapi import FastAPI, Request
 
-from app.api.doors import Doors
-from app.api.problems import Problem
-from app.api.progress_watch import WATCHERS_PER_KEY_MAX
-from app.api.replay_progress import event_id
 from app.console import health
 from app.console.application import create_console
 from app.console.live_broadcast import Broadcaster
 from app.console.live_pages import COUNTERS, HEALTH, OpenPage
 from app.console.live_stream import LiveStream
 from app.domain.model import NewReplay, ReplayFilter, Webhook, Window
+from app.services.errors import TooManyStreams
+from app.services.progress_watch import STREAMS_PER_KEY_MAX, version_of
+from app.services.services import Services
 from app.store import Store
 from tests.support.http.api_clients import Issued
 from tests.support.http.console_clients import ConsoleClient
@@ -29,14 +28,14 @@ EVERYTHING = ReplayFilter()
 
 
 @pytest.fixture
-def doors(application: FastAPI) -> Doors:
-    found: Doors = application.state.doors
+def services(application: FastAPI) -> Services:
+    found: Services = application.state.services
     return found
 
 
 @pytest.fixture
-def broadcaster(doors: Doors) -> Broadcaster:
-    found: Broadcaster = create_console(doors).state.broadcaster
+def broadcaster(services: Services) -> Broadcaster:
+    found: Broadcaster = create_console(services).state.broadcaster
     return found
 
 
@@ -61,7 +60,7 @@ async def test_pages_that_show_a_replay_get_its_changes_if_the_account_may_see_i
     other_developer: Issued,
 ) -> None:
     replay, _ = store.create_replay(NewReplay(webhook.id, Window(0, 1)), None)
-    versions = {replay.id: event_id(replay), f"job:{replay.id}": event_id(replay)}
+    versions = {replay.id: version_of(replay), f"job:{replay.id}": version_of(replay)}
     operators = OpenPage(None, EVERYTHING, dict(versions))
     owners = OpenPage(developer[0].account.id, EVERYTHING, dict(versions))
     others = OpenPage(other_developer[0].account.id, EVERYTHING, dict(versions))
@@ -89,7 +88,7 @@ async def test_an_up_to_date_page_gets_no_updates(
     broadcaster: Broadcaster, store: Store, webhook: Webhook
 ) -> None:
     replay, _ = store.create_replay(NewReplay(webhook.id, Window(0, 1)), None)
-    page = OpenPage(None, EVERYTHING, {replay.id: event_id(replay), COUNTERS: ""})
+    page = OpenPage(None, EVERYTHING, {replay.id: version_of(replay), COUNTERS: ""})
     with broadcaster.register(page, "key_1"):
         assert set(await next_changes(page)) == {COUNTERS}
 
@@ -135,13 +134,13 @@ async def test_a_page_has_an_element_for_each_component_before_the_first_check(
 
 
 async def test_a_stream_ends_after_sign_out(
-    doors: Doors, broadcaster: Broadcaster, store: Store, operator: Issued
+    services: Services, broadcaster: Broadcaster, store: Store, operator: Issued
 ) -> None:
     token = "x" * 43
     store.open_session(operator[0].id, token, 60.0)
     headers = [(b"host", b"console.test"), (b"cookie", f"rewind-console={token}".encode())]
     request = Request({"type": "http", "scheme": "http", "path": "/", "headers": headers})
-    is_signed_in = partial(create_console(doors).state.sessions.is_signed_in, request)
+    is_signed_in = partial(create_console(services).state.sessions.is_signed_in, request)
     page = OpenPage(None, EVERYTHING, {})
     stream = LiveStream(broadcaster, page, operator[0].id, is_signed_in, heartbeat_s=0.001)
     events = aiter(stream.body_iterator)
@@ -152,12 +151,12 @@ async def test_a_stream_ends_after_sign_out(
 
 
 async def test_the_open_pages_of_a_key_are_limited(broadcaster: Broadcaster) -> None:
-    pages = [OpenPage(None, EVERYTHING, {}) for _ in range(WATCHERS_PER_KEY_MAX)]
+    pages = [OpenPage(None, EVERYTHING, {}) for _ in range(STREAMS_PER_KEY_MAX)]
     contexts = [broadcaster.register(page, "key_1") for page in pages]
     for each in contexts:
         each.__enter__()
     with (
-        pytest.raises(Problem, match="close one"),
+        pytest.raises(TooManyStreams, match="close one"),
         broadcaster.register(OpenPage(None, EVERYTHING, {}), "key_1"),
     ):
         pass

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from app.api.problems import Problem
 from app.console.live_pages import (
     COUNTERS,
     HEALTH,
@@ -15,6 +14,7 @@ from app.console.live_pages import (
     parse_watch_list,
 )
 from app.domain.model import ReplayFilter
+from app.http.problems import Problem
 
 
 def open_page(**versions: str) -> OpenPage:

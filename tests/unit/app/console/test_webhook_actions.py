@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from app.api import proofs
 from app.domain.model import NewReplay, Webhook, WebhookStatus, Window
 from app.domain.states import ReplayState
+from app.services import verification
 from app.store import Store, WebhookNotFound
 from app.webhooks.signing import new_secret
 from logbroker.json_log import JsonLines
@@ -93,11 +93,11 @@ async def test_a_response_is_escaped_and_hidden_until_the_receiver_is_verified(
 async def test_too_many_tests_per_minute_are_rejected(
     developers_client: ConsoleClient, reached: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(proofs, "PROOFS_PER_MINUTE_MAX", 1)
+    monkeypatch.setattr(verification, "VERIFICATIONS_PER_MINUTE_MAX", 1)
     await developers_client.posted(f"{page_of(reached)}/test")
     page = await developers_client.posted(f"{page_of(reached)}/test", status=429)
     assert page.texts(".//main//p[@role='alert']") == [
-        "Too many requests in a minute: receivers are asked 1 times a minute at most"
+        "Too many requests: limit: 1 verifications per minute"
     ]
     assert not page.all(TEST)
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from app.api.doors import now_ms
 from app.console import webhooks
 from app.console.formats import NOTHING
 from app.domain.hours import HOUR_MS
 from app.domain.model import NewReplay, NewWebhook, Webhook, Window
 from app.domain.tallies import CountedTally, DeliveryTally, Span
+from app.services.services import now_ms
 from app.store import Store
 from app.webhooks.signing import new_secret
 from tests.support.http.api_clients import Issued

@@ -5,13 +5,13 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from app.api.doors import now_ms
 from app.console import webhook as webhook_pages
 from app.domain.hours import HOUR_MS
 from app.domain.model import NewReplay, NewWebhook, OffsetRange, Replay, Webhook, Window
 from app.domain.rules import Rule
 from app.domain.tallies import CountedTally, DeliveryTally, Span
 from app.domain.windows import format_time
+from app.services.services import now_ms
 from app.store import Store
 from app.webhooks.signing import new_secret
 from tests.support.http.console_clients import ConsoleClient

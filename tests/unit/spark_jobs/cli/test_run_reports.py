@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from app.api.models.pipeline import PipelineRunRequest
+from app.api.models.operations import PipelineRunRequest
 from app.domain.pipeline import RunOutcome
 from spark_jobs.cli import main
 from spark_jobs.cli.audit import summarize_audit

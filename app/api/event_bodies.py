@@ -1,0 +1,121 @@
+"""Bodies of `POST /events`: a JSON object, an array, or NDJSON (an object per line)."""
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+
+from app.domain.windows import format_time
+from app.http.problems import field_errors
+from app.http.request_bodies import Time
+from app.log.event import OwedEvent
+from app.services.errors import FieldError, InvalidRequest, TooManyEvents
+from app.services.events import EventLimits
+
+# Both become HTTP headers of the webhook. With a full stop in the id, the signed text could be
+# split elsewhere (Standard Webhooks 1.0.0, "Signature scheme").
+_ID: Final = r"^[!-\-/-~]{1,256}$"
+_TYPE: Final = r"^[!-~]{1,256}$"
+
+EVENT_EXAMPLE: Final[dict[str, JsonValue]] = {
+    "id": "evt_31f6",
+    "type": "follow.created",
+    "time": "2026-11-21T08:00:00Z",
+    "webhookId": "wh_2yPqkM5dTn4v",
+    "data": {"source": "u_17", "target": "u_4"},
+}
+
+
+class IncomingEvent(BaseModel):
+    """An event to publish; with `webhookId` it is addressed to that webhook."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, json_schema_extra={"examples": [EVENT_EXAMPLE]}
+    )
+
+    id: Annotated[str, Field(pattern=_ID)] = Field(
+        description="The same for every delivery of the event; visible ASCII without full stops."
+    )
+    type: Annotated[str, Field(pattern=_TYPE)] = Field(description="Such as `follow.created`.")
+    time_ms: Time = Field(alias="time")
+    webhook_id: str | None = Field(None, alias="webhookId", min_length=1, max_length=256)
+    data: dict[str, Any]
+
+
+_ONE: Final = TypeAdapter(IncomingEvent)
+_MANY: Final = TypeAdapter(list[IncomingEvent])
+
+# Python's parsers accept NaN and infinities, which JSON does not have.
+_encode: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def read_json(body: bytes, limits: EventLimits) -> list[OwedEvent]:
+    """The events of a JSON body: an object is one event, an array any number.
+
+    Raises:
+        InvalidRequest: with the index and the fields of each event that is not valid.
+        TooManyEvents.
+    """
+    is_array = body.lstrip(b" \t\r\n").startswith(b"[")
+    root = "events" if is_array else ""
+    try:
+        events = _MANY.validate_json(body) if is_array else [_ONE.validate_json(body)]
+    except ValidationError as error:
+        raise InvalidRequest(fields=field_errors(error.errors(include_url=False), root)) from None
+    return _records(events, limits, root)
+
+
+def read_ndjson(body: bytes, limits: EventLimits) -> list[OwedEvent]:
+    """The events of a body with a JSON object per line; empty lines are skipped.
+
+    Raises:
+        InvalidRequest: with the index and the fields of each event that is not valid.
+        TooManyEvents.
+    """
+    lines = [line for line in body.split(b"\n") if line.strip()]
+    _check_number(len(lines), limits)
+    return _records([_read_line(index, line) for index, line in enumerate(lines)], limits, "events")
+
+
+def _read_line(index: int, line: bytes) -> IncomingEvent:
+    try:
+        return _ONE.validate_json(line)
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+        raise InvalidRequest(fields=field_errors(details, f"events[{index}]")) from None
+
+
+def _records(events: Sequence[IncomingEvent], limits: EventLimits, root: str) -> list[OwedEvent]:
+    _check_number(len(events), limits)
+    records: list[OwedEvent] = []
+    errors: list[FieldError] = []
+    for index, event in enumerate(events):
+        result = _record(event, f"{root}[{index}]." if root else "", limits)
+        if isinstance(result, OwedEvent):
+            records.append(result)
+        else:
+            errors.append(result)
+    if errors:
+        raise InvalidRequest(fields=errors)
+    return records
+
+
+def _record(event: IncomingEvent, path: str, limits: EventLimits) -> OwedEvent | FieldError:
+    time = format_time(event.time_ms)
+    if not limits.oldest_ms <= event.time_ms <= limits.newest_ms:
+        return FieldError(path + "time", time, limits.times_allowed)
+    content = {"id": event.id, "type": event.type, "time": time, "data": event.data}
+    try:
+        body = _encode(content).encode()
+    except ValueError:
+        return FieldError(path + "data", None, "JSON numbers, without NaN and Infinity")
+    if len(body) > limits.event_bytes_max:
+        return FieldError(path + "data", f"{len(body)} bytes", limits.size_allowed)
+    return OwedEvent(event.webhook_id, event.id, event.type, event.time_ms, body)
+
+
+def _check_number(count: int, limits: EventLimits) -> None:
+    if count > limits.events_max:
+        allowed = f"at most {limits.events_max} events in a request"
+        raise TooManyEvents(fields=[FieldError("events", count, allowed)])

@@ -1,0 +1,25 @@
+"""Parameters that routes of the API and of the console share."""
+
+from typing import Annotated, cast
+
+from fastapi import Depends, Query, Request
+
+from app.services.services import Services
+
+
+async def _services(request: Request) -> Services:
+    return cast("Services", request.app.state.services)
+
+
+ServicesDependency = Annotated[Services, Depends(_services)]
+
+AccountId = Annotated[
+    str | None,
+    Query(alias="accountId", max_length=40, description="For operators: only of this account."),
+]
+
+Cursor = Annotated[
+    str | None, Query(max_length=500, description="The `nextCursor` of the previous page.")
+]
+
+Limit = Annotated[int, Query(ge=1, le=200, description="Items per page.")]

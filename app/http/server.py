@@ -1,0 +1,98 @@
+"""The HTTP server process of the API and the console."""
+
+import asyncio
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from typing import Final
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from app.config import Settings
+from app.http.bounded_http import CONNECTIONS_MAX, BoundedHttp
+from app.process import allow_many_connections
+from app.services.services import Services, open_services
+from logbroker.json_log import configure_logging
+
+GRACE_S: Final = 10
+"""How long requests may take to finish when the process stops."""
+
+
+class ApiServer(uvicorn.Server):
+    """A Uvicorn server that writes its address to stderr, and ends streams when it stops."""
+
+    def __init__(self, services: Services, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._services = services
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, then write the readiness line."""
+        await super().startup(sockets)
+        if not self.should_exit:
+            for server in self.servers:
+                for listener in server.sockets:
+                    # One write: a log line of another thread must not end up in the middle.
+                    sys.stderr.write(f"rewind api ready on {_url(listener)}\n")
+            sys.stderr.flush()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End the streams, which would not end by themselves, and wait for other requests."""
+        self._services.progress_watch.close()
+        await super().shutdown(sockets)
+
+
+def _url(listener: socket.socket) -> str:
+    host, port, *_ = listener.getsockname()
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def server_of(application: ASGIApp, services: Services) -> ApiServer:
+    """A server of `application`, not started."""
+    settings = services.settings
+    return ApiServer(
+        services,
+        uvicorn.Config(
+            application,
+            host=settings.host,
+            port=settings.port,
+            http=BoundedHttp,
+            limit_concurrency=CONNECTIONS_MAX + 1,
+            ws="none",
+            # Otherwise any client on loopback could choose the address in the audit log.
+            proxy_headers=False,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=GRACE_S,
+        ),
+    )
+
+
+def serve(settings: Settings, create_application: Callable[[Services], ASGIApp]) -> int:
+    """Serve an application until SIGINT or SIGTERM; the exit code: 1 if it cannot listen."""
+    configure_logging()
+    try:
+        asyncio.run(_serve(settings, create_application))
+    except SystemExit:
+        # Uvicorn has logged the reason, and uses another exit code.
+        return 1
+    return 0
+
+
+async def _serve(settings: Settings, create_application: Callable[[Services], ASGIApp]) -> None:
+    _survive_stopping()
+    allow_many_connections()
+    async with open_services(settings) as services:
+        await server_of(create_application(services), services).serve()
+
+
+def _survive_stopping() -> None:
+    """Ignore the signals that stop the server, so that the services are closed.
+
+    Uvicorn raises the signal again after it has stopped, for the previous handler; the default one
+    would end the process.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)

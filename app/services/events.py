@@ -1,0 +1,102 @@
+"""Use case of publishing: events into the log."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from anyio import to_thread
+
+from app.config import Settings
+from app.domain.lateness import AHEAD_MS_MAX, Arrival
+from app.domain.windows import format_time
+from app.log.event import OwedEvent
+from app.log.late_notes import note_late
+from app.log.topics import DELIVERY_LOG, EVENTS
+from app.services.errors import FieldError, UnknownWebhooks
+from app.services.services import Services
+
+
+@dataclass(frozen=True, slots=True)
+class EventLimits:
+    """The limits of an event's time, `[oldest_ms, newest_ms]`, and size, and of their number.
+
+    A record from the future would mislead every later lookup by time: the log finds the first
+    record at or after a time. An event older than the history could not be replayed.
+    """
+
+    oldest_ms: int
+    newest_ms: int
+    event_bytes_max: int
+    events_max: int
+
+    @classmethod
+    def of(cls, settings: Settings, now_ms: int) -> Self:
+        """The limits of `settings` as of `now_ms`."""
+        return cls(
+            oldest_ms=now_ms - settings.history_ms,
+            newest_ms=now_ms + AHEAD_MS_MAX,
+            event_bytes_max=settings.event_bytes_max,
+            events_max=settings.events_per_request_max,
+        )
+
+    @property
+    def times_allowed(self) -> str:
+        """The allowed times, in words."""
+        return f"{format_time(self.oldest_ms)} to {format_time(self.newest_ms)}"
+
+    @property
+    def size_allowed(self) -> str:
+        """The allowed size, in words."""
+        return f"at most {self.event_bytes_max} bytes with id, type and time"
+
+
+async def publish_events(services: Services, events: Sequence[OwedEvent]) -> None:
+    """Publish events to `delivery_log`, those without a webhook to `events`; until acknowledged.
+
+    Raises:
+        UnknownWebhooks: some events name webhooks that do not exist; nothing was published.
+        PublishFailed, LogUnavailable, StoreUnavailable: some events may be published.
+    """
+    addressed = [event for event in events if event.webhook_id is not None]
+    if addressed:
+        await to_thread.run_sync(_check_webhooks, services, events)
+    await asyncio.gather(
+        _publish_addressed(services, addressed),
+        _publish(services, EVENTS, [event for event in events if event.webhook_id is None]),
+    )
+
+
+def _check_webhooks(services: Services, events: Sequence[OwedEvent]) -> None:
+    unknown = services.store.find_unknown_webhooks(
+        {event.webhook_id for event in events if event.webhook_id is not None}
+    )
+    if unknown:
+        raise UnknownWebhooks(
+            fields=[
+                FieldError(f"events[{index}].webhookId", event.webhook_id, "the id of a webhook")
+                for index, event in enumerate(events)
+                if event.webhook_id in unknown
+            ]
+        )
+
+
+async def _publish_addressed(services: Services, events: Sequence[OwedEvent]) -> None:
+    """Publish events, and store the positions of late ones, by which replays find them."""
+    arrivals = await _publish(services, DELIVERY_LOG, events)
+    settings = services.settings
+    await note_late(
+        services.store,
+        arrivals,
+        origin=settings.origin,
+        lateness_ms=settings.lateness_ms,
+        retention_ms=settings.retention_ms,
+    )
+
+
+async def _publish(services: Services, topic: str, events: Sequence[OwedEvent]) -> list[Arrival]:
+    if not events:
+        return []
+    arrivals = await services.publisher.publish(topic, events)
+    services.metrics.count_events(topic, len(events))
+    return arrivals

@@ -1,0 +1,120 @@
+"""Prometheus metrics of the API."""
+
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+from app.domain.model import JobStatistics
+from app.domain.states import ReplayState
+
+CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
+
+# From a lookup in memory to a batch of thousands of events that waits for the disk.
+_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+class ApiMetrics:
+    """Metrics of one application, in a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._requests = Counter(
+            "rewind_http_requests",
+            "Responses by route and status.",
+            ("method", "route", "status"),
+            registry=self.registry,
+        )
+        self._seconds = Histogram(
+            "rewind_http_request_seconds",
+            "Time from a request's head to the end of its response, by route.",
+            ("method", "route"),
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._events = Counter(
+            "rewind_events_published",
+            "Events acknowledged by the log, by topic.",
+            ("topic",),
+            registry=self.registry,
+        )
+        self.audit_dropped = Counter(
+            "rewind_audit_dropped_reports",
+            "Audit reports that were dropped.",
+            registry=self.registry,
+        )
+        self._unauthorized = Counter(
+            "rewind_http_unauthorized",
+            "Requests rejected without a valid API key.",
+            registry=self.registry,
+        )
+        self._rate_limited = Counter(
+            "rewind_http_rate_limited",
+            "Requests rejected by a rate limit or concurrency limit, by scope of the key.",
+            ("scope",),
+            registry=self.registry,
+        )
+
+    def count_request(self, method: str, route: str, status: int, duration_s: float) -> None:
+        """Count a response. `route` is a template, so that ids do not create series."""
+        self._requests.labels(method, route, status).inc()
+        self._seconds.labels(method, route).observe(duration_s)
+
+    def count_events(self, topic: str, count: int) -> None:
+        """Count published events."""
+        self._events.labels(topic).inc(count)
+
+    def count_unauthorized(self) -> None:
+        """Count a request without a valid key."""
+        self._unauthorized.inc()
+
+    def count_rate_limited(self, scope: str) -> None:
+        """Count a request above a limit; `scope` is that of its key, or "none"."""
+        self._rate_limited.labels(scope).inc()
+
+    def exposition(self, jobs: JobStatistics | None) -> bytes:
+        """All metrics, and current replay statistics, in Prometheus' text format.
+
+        `jobs` is None if the database does not answer: then their metrics are omitted, since an old
+        value would look like a current one.
+        """
+        return generate_latest(self.registry) + generate_latest(_registry_of(jobs))
+
+
+def _registry_of(jobs: JobStatistics | None) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    is_up = Gauge("rewind_database_up", "1 if the database answers, else 0.", registry=registry)
+    is_up.set(0 if jobs is None else 1)
+    if jobs is not None:
+        _describe_jobs(jobs, registry)
+    return registry
+
+
+def _describe_jobs(jobs: JobStatistics, registry: CollectorRegistry) -> None:
+    states = Gauge("rewind_replays", "Replays, by state.", ("state",), registry=registry)
+    for state in ReplayState:
+        states.labels(state.value).set(jobs.by_state.get(state, 0))
+    oldest = Gauge(
+        "rewind_replays_oldest_open_seconds",
+        "Age of the oldest OPEN replay; 0 without one.",
+        ("origin",),
+        registry=registry,
+    )
+    for origin, waited_s in jobs.oldest_open_s.items():
+        oldest.labels(origin).set(waited_s)
+    unrestored = Gauge(
+        "rewind_replays_oldest_unrestored_seconds",
+        "Age of the oldest replay that waits for a restore; 0 without one.",
+        ("origin",),
+        registry=registry,
+    )
+    for origin, waited_s in jobs.oldest_unrestored_s.items():
+        unrestored.labels(origin).set(waited_s)
+    late = Gauge(
+        "rewind_replays_late_heartbeats",
+        "Replays whose worker's lease has expired.",
+        ("origin",),
+        registry=registry,
+    )
+    for origin, count in jobs.late_heartbeats.items():
+        late.labels(origin).set(count)

@@ -1,0 +1,139 @@
+"""What the use cases need, and its lifetime."""
+
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
+from typing import Final, Self
+
+from app.config import Settings
+from app.domain.processes import ProcessKind
+from app.log.browser import LogBrowser
+from app.log.errors import LogUnavailable
+from app.log.estimate import Estimator
+from app.log.history import LogHistory
+from app.log.inspection.inspector import LogInspector
+from app.log.publisher import EventPublisher
+from app.log.topics import DELIVERY_OUTCOMES
+from app.services.health import Readiness, ReplayStatistics, ZooKeeperHealth
+from app.services.limits import AccountSlots
+from app.services.metrics import ApiMetrics
+from app.services.progress_watch import ProgressWatch
+from app.services.verification import Verifier
+from app.store import Store
+from app.store.process_heartbeat import ProcessHeartbeat, process_name
+from app.webhooks.guard import Guard
+from app.webhooks.limits import SenderLimits
+from app.webhooks.sender import WebhookSender
+
+_log: Final = logging.getLogger("rewind.api")
+
+LOG_TIMEOUT_S: Final = 5.0
+"""How long requests and probes wait for an answer of the log."""
+
+ESTIMATES_PER_ACCOUNT_MAX: Final = 2
+"""Concurrent estimates of a developer: half of those that the estimator runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The store, the log and the webhook client, with the state that use cases share."""
+
+    settings: Settings
+    store: Store
+    publisher: EventPublisher
+    history: LogHistory
+    outcomes: LogHistory
+    """Reads the topic of live delivery outcomes."""
+
+    guard: Guard
+    verifier: Verifier
+    replay_statistics: ReplayStatistics
+    readiness: Readiness
+    progress_watch: ProgressWatch
+    inspector: LogInspector
+    browser: LogBrowser
+    zookeeper: ZooKeeperHealth
+    estimator: Estimator
+    estimate_slots: AccountSlots
+    metrics: ApiMetrics
+
+    @classmethod
+    def of(
+        cls,
+        settings: Settings,
+        store: Store,
+        publisher: EventPublisher,
+        history: LogHistory,
+        guard: Guard,
+        sender: WebhookSender,
+        metrics: ApiMetrics,
+    ) -> Self:
+        """The services on open resources, which the caller closes; see also `close`."""
+        inspector = LogInspector(settings)
+        return cls(
+            settings=settings,
+            store=store,
+            publisher=publisher,
+            history=history,
+            outcomes=LogHistory(
+                settings.bootstrap_servers,
+                properties=settings.kafka_properties,
+                topic=DELIVERY_OUTCOMES,
+            ),
+            guard=guard,
+            verifier=Verifier(sender, store),
+            replay_statistics=ReplayStatistics(store, settings.origin),
+            readiness=Readiness(store, history),
+            progress_watch=ProgressWatch(store),
+            inspector=inspector,
+            browser=LogBrowser(settings, inspector.questions),
+            zookeeper=ZooKeeperHealth(settings.zookeeper),
+            estimator=Estimator(settings.bootstrap_servers, properties=settings.kafka_properties),
+            estimate_slots=AccountSlots(ESTIMATES_PER_ACCOUNT_MAX, "estimates"),
+            metrics=metrics,
+        )
+
+    def close(self) -> None:
+        """Close what `of` opened."""
+        self.browser.close()
+
+
+@asynccontextmanager
+async def open_services(settings: Settings) -> AsyncIterator[Services]:
+    """The services of an API process, closed at the end.
+
+    The database and the log may be down at the start: `Readiness` reports them.
+    """
+    guard = Guard.of(settings)
+    history = LogHistory(
+        settings.bootstrap_servers, properties=settings.kafka_properties, timeout_s=LOG_TIMEOUT_S
+    )
+    metrics = ApiMetrics()
+    publisher = EventPublisher.of(
+        settings, topics_timeout_s=LOG_TIMEOUT_S, on_audit_dropped=metrics.audit_dropped.inc
+    )
+    limits = SenderLimits(connect_s=settings.connect_timeout_s, total_s=settings.delivery_timeout_s)
+    with closing(Store.open(settings.database)) as store:
+        heartbeat = ProcessHeartbeat(
+            store, ProcessKind.API, process_name(settings), settings.origin
+        )
+        async with publisher, WebhookSender(guard, limits) as sender, heartbeat:
+            await _create_topics(publisher)
+            with closing(
+                Services.of(settings, store, publisher, history, guard, sender, metrics)
+            ) as services:
+                yield services
+
+
+async def _create_topics(publisher: EventPublisher) -> None:
+    try:
+        await publisher.make_topics()
+    except LogUnavailable as error:
+        _log.warning("broker unreachable; topics will be created later: %s", error)
+
+
+def now_ms() -> int:
+    """The current time, in milliseconds since 1970, UTC."""
+    return time.time_ns() // 1_000_000

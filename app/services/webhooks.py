@@ -1,0 +1,164 @@
+"""Use cases of webhooks: register, update, enable, rotate the secret, send a test."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from anyio import to_thread
+
+from app.domain.accounts import ApiKey
+from app.domain.model import NewWebhook, Validation, Webhook, WebhookStatus
+from app.services.access import select_account
+from app.services.errors import FieldError, InvalidRequest, ReceiverNotVerified
+from app.services.services import Services
+from app.webhooks.endpoint_test import EndpointTest
+from app.webhooks.signing import (
+    SECRET_BYTES_MAX,
+    SECRET_BYTES_MIN,
+    SECRET_PREFIX,
+    SecretRefused,
+    check_secret,
+    new_secret,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookRegistration:
+    """A webhook to register. Without a secret, one is generated; without an account, the caller's.
+
+    Without event types, the webhook has no rule.
+    """
+
+    url: str
+    description: str
+    validation: Validation
+    event_types: Sequence[str] = ()
+    account_id: str | None = None
+    secret: str | None = field(default=None, repr=False)
+
+
+async def register_webhook(
+    services: Services, caller: ApiKey, asked: WebhookRegistration
+) -> Webhook:
+    """The new webhook: ENABLED if its receiver passes the verification, else PENDING.
+
+    Raises:
+        InvalidRequest: the secret is not allowed.
+        AccountNotAllowed, RateLimited, UrlRefused, AccountNotFound, TooManyWebhooks.
+    """
+    account_id = select_account(caller, asked.account_id) or caller.account.id
+    services.guard.check_url(asked.url)
+    new = NewWebhook(
+        asked.url, asked.description, _checked_secret(asked.secret), account_id, asked.validation
+    )
+    at_most = None if caller.sees is None else services.settings.webhooks_per_account
+
+    def create() -> Webhook:
+        services.store.check_account(account_id)
+        return services.store.create_webhook(new, at_most=at_most, event_types=asked.event_types)
+
+    with services.verifier.slot(caller):
+        return await services.verifier.verify_and_enable(await to_thread.run_sync(create))
+
+
+async def update_webhook(
+    services: Services,
+    caller: ApiKey,
+    webhook_id: str,
+    *,
+    url: str | None = None,
+    description: str | None = None,
+) -> Webhook:
+    """The changed webhook; with a new URL it is PENDING unless the receiver there passes.
+
+    Raises:
+        UrlRefused, RateLimited.
+        WebhookNotFound: no such webhook, or it belongs to another account.
+    """
+    update = partial(
+        services.store.update_webhook,
+        webhook_id,
+        url=url,
+        description=description,
+        of_account=caller.sees,
+    )
+    if url is None:
+        return await to_thread.run_sync(update)
+    services.guard.check_url(url)
+    with services.verifier.slot(caller):
+        webhook = await to_thread.run_sync(update)
+        if webhook.status is WebhookStatus.PENDING:
+            webhook = await services.verifier.verify_and_enable(webhook)
+    return webhook
+
+
+async def enable_webhook(services: Services, caller: ApiKey, webhook_id: str) -> Webhook:
+    """The enabled webhook, after its receiver has passed the verification.
+
+    Raises:
+        ReceiverNotVerified: it did not pass, or the URL was changed meanwhile.
+        RateLimited.
+        WebhookNotFound: no such webhook, or it belongs to another account.
+    """
+    with services.verifier.slot(caller):
+        webhook = await _read_webhook(services, caller, webhook_id)
+        await services.verifier.require(webhook)
+        webhook = await services.verifier.enable(webhook)
+    if webhook.status is not WebhookStatus.ENABLED:
+        raise ReceiverNotVerified("the URL was changed during the verification")
+    return webhook
+
+
+def rotate_secret(
+    services: Services, caller: ApiKey, webhook_id: str, secret: str | None, grace_period_s: int
+) -> Webhook:
+    """The webhook with a new secret; the previous one also signs during the grace period.
+
+    Raises:
+        InvalidRequest: the secret is not allowed.
+        WebhookNotFound: no such webhook, or it belongs to another account.
+    """
+    return services.store.rotate_secret(
+        webhook_id, _checked_secret(secret), grace_period_s * 1_000, of_account=caller.sees
+    )
+
+
+async def send_test(services: Services, caller: ApiKey, webhook_id: str) -> EndpointTest:
+    """Send a test event to the receiver of a webhook, whatever its status.
+
+    A developer sees the response only of a receiver that has passed the verification: another one
+    may be a server that the developer must not read.
+
+    Raises:
+        RateLimited.
+        WebhookNotFound: no such webhook, or it belongs to another account.
+    """
+    with services.verifier.slot(caller):
+        webhook = await _read_webhook(services, caller, webhook_id)
+        trial = await services.verifier.send_test(webhook)
+    is_verified = webhook.validated_ms is not None
+    return trial if is_verified or caller.sees is None else replace(trial, response=None)
+
+
+async def _read_webhook(services: Services, caller: ApiKey, webhook_id: str) -> Webhook:
+    return await to_thread.run_sync(
+        partial(services.store.webhook, webhook_id, of_account=caller.sees)
+    )
+
+
+def _checked_secret(secret: str | None) -> str:
+    if secret is None:
+        return new_secret()
+    try:
+        check_secret(secret)
+    except SecretRefused as refusal:
+        raise _secret_refused(str(refusal)) from None
+    if not secret.startswith(SECRET_PREFIX):
+        raise _secret_refused(f"it does not begin with {SECRET_PREFIX}")
+    return secret
+
+
+def _secret_refused(reason: str) -> InvalidRequest:
+    allowed = f"{SECRET_PREFIX} and {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX} bytes in base64"
+    # Without its value: it may be a secret of something else.
+    return InvalidRequest(f"secret: {reason}", [FieldError("secret", None, allowed)])
