@@ -36,7 +36,7 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     ),
     "audit": LazyCommand(
         "logbroker.cli.audit:audit",
-        "Compare what was published with what was received, by the topic `audit` of a cluster.",
+        "Compare published with received messages, by the topic `audit` of a cluster.",
     ),
 }
 
