@@ -24,7 +24,7 @@ _OLD_WORDS: Final = re.compile(
     r"\b(?:"
     r"told|telling|nobody|whoever|anew|owed|alike|parcels?|couriers?|consignments?|errands?"
     r"|in vain|of no sense|as may be|go(?:es)? on|what becomes of|let(?:s|ting)? go of|at last"
-    r"|hold(?:s|ing)? against|there (?:is|are) no such|is none|passed over|left over"
+    r"|hold(?:s|ing)? against|there (?:is|are) no such|(?-i:is none)|passed over|left over"
     r")\b",
     re.IGNORECASE,
 )
