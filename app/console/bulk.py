@@ -89,7 +89,7 @@ async def confirm_page(
     submitted = parse_bulk_request(form)
     select_account(viewer.key, submitted.wanted.account_id)
     if submitted.ids == ():
-        return RedirectResponse(_list_url(submitted, "none-ticked"), _REDIRECT)
+        return RedirectResponse(_list_url(submitted, "none-selected"), _REDIRECT)
     preview = await run_in_threadpool(preview_bulk_request, services.store, submitted, viewer.key)
     states = [
         each for each in ReplayState if preview.eligible.get(each) or preview.others.get(each)

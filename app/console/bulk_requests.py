@@ -88,7 +88,7 @@ class BulkRequest:
         """Return the form fields that `parse_bulk_request` parses as this request."""
         fields = {
             "action": self.action,
-            "scope": "all" if self.ids is None else "ticked",
+            "scope": "all" if self.ids is None else "selected",
             "filter": filter_query(self.wanted),
             "before": self.before_ms,
             "once": self.once,
@@ -108,7 +108,7 @@ def parse_bulk_request(form: Form) -> BulkRequest:
     Raises:
         Problem: a field is invalid.
     """
-    is_all = _parse_choice(form, "scope", {"all": True, "ticked": False})
+    is_all = _parse_choice(form, "scope", {"all": True, "selected": False})
     once = form["once"]
     if once and len(once) not in _KEY_CHARACTERS:
         raise _invalid("once", once, "16 to 64 characters, or empty")

@@ -37,12 +37,12 @@ TEMPLATES: Final[Mapping[str, MessageTemplate]] = {
     "cancel": MessageTemplate("Job cancelled.", "{} jobs cancelled."),
     "retry": MessageTemplate("Retry queued: it sends the failed events.", "{} retries queued."),
     "start": MessageTemplate("Replay queued.", "{} replays queued."),
-    "none-ticked": MessageTemplate(
+    "none-selected": MessageTemplate(
         "No jobs selected. Select jobs, or choose all that match.",
         "No jobs selected. Select jobs, or choose all that match.",
         is_bad_news=True,
     ),
-    "moved-on": MessageTemplate(
+    "state-changed": MessageTemplate(
         "The state of the job has changed; nothing was done.",
         "The state of {} jobs has changed; nothing was done.",
         is_bad_news=True,

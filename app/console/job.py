@@ -136,7 +136,7 @@ async def cancel_page(
         raise ReadOnlyKey
     replay = await run_in_threadpool(services.store.replay, replay_id, of_account=viewer.key.sees)
     if "cancel" not in allowed_actions(replay):
-        return _redirect_to_job(replay.id, "moved-on")
+        return _redirect_to_job(replay.id, "state-changed")
     left = estimated_events_left(replay)
     return await render_page(request, "job_cancel.html", replay=replay, left=left)
 
@@ -167,7 +167,7 @@ async def retry(
     except (ActiveReplayExists, ReplayNotOver, NothingToRetry) as error:
         log_change(request, viewer.key, "retryReplay", replay_id, _CONFLICT)
         is_busy = isinstance(error, ActiveReplayExists)
-        return _redirect_to_job(replay_id, "retry-busy" if is_busy else "moved-on")
+        return _redirect_to_job(replay_id, "retry-busy" if is_busy else "state-changed")
     log_change(request, viewer.key, "retryReplay", replay_id, 303)
     return _redirect_to_job(replay.id, "retry")
 
@@ -181,7 +181,7 @@ async def _move(
     except IllegalMove:
         status = _CONFLICT
     log_change(request, key, f"{verb}Replay", replay_id, status)
-    return _redirect_to_job(replay_id, verb if status == 303 else "moved-on")
+    return _redirect_to_job(replay_id, verb if status == 303 else "state-changed")
 
 
 def _redirect_to_job(replay_id: str, code: str) -> Response:

@@ -31,7 +31,7 @@ HOSTILE = "<script>alert(1)</script>"
 def selected(action: str, *ids: str, **fields: Any) -> dict[str, Any]:
     """Return the form of selected rows, or with scope=all that of a filter."""
     present_ms = time.time_ns() // 1_000_000
-    return {"action": action, "scope": "ticked", "before": present_ms + 1, "id": ids} | fields
+    return {"action": action, "scope": "selected", "before": present_ms + 1, "id": ids} | fields
 
 
 def all_matching(action: str, query: str = "", **fields: Any) -> dict[str, Any]:
@@ -417,7 +417,7 @@ class TestAccess:
     ("invalid", "message_part"),
     [
         ({"action": "delete"}, "pause, resume, cancel, retry"),
-        ({"scope": "some"}, "all, ticked"),
+        ({"scope": "some"}, "all, selected"),
         ({"before": "-1"}, "before is"),
         ({"before": "9" * 40}, "before is"),
         ({"expected": "many"}, "expected is"),

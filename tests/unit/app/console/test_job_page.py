@@ -297,7 +297,7 @@ async def test_a_job_whose_state_does_not_allow_an_action_is_unchanged(
     before = store.replay(replay.id)
     for action in ACTIONS:
         answer = await client.post(path(replay, action))
-        assert answer.headers["location"] == f"{path(replay)}?did=moved-on", action
+        assert answer.headers["location"] == f"{path(replay)}?did=state-changed", action
     # The confirmation page redirects as well.
     page = await followed(client, await client.get(path(replay, "/cancel")))
     (message,) = page.all(".//main//*[@role='status']")
