@@ -100,7 +100,7 @@ def encode_produce(
     return ProduceFrame(frame, records, acks, len(topic.encode()))
 
 
-class FetchAnswer(NamedTuple):
+class FetchResponse(NamedTuple):
     """Where the records of an answer lie in it, and how many bytes they have."""
 
     records_at: int
@@ -136,7 +136,7 @@ class FetchFrames:
         _OFFSET.pack_into(self._frame, self._offset_at, offset)
         return bytes(self._frame)
 
-    def read(self, answer: memoryview) -> FetchAnswer:
+    def read(self, answer: memoryview) -> FetchResponse:
         """Find the records in a whole answer, size prefix included.
 
         Raises:
@@ -148,7 +148,7 @@ class FetchFrames:
         length, position = _read_uvarint(answer, self._length_at)
         if length < 2:
             raise AnswerRefused("fetch was answered without records")
-        return FetchAnswer(position, length - 1)
+        return FetchResponse(position, length - 1)
 
 
 def _framed(api_key: int, version: int, body: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""The broker: every part put together, from the listening socket to the data directory."""
+"""The broker: connects the listening socket, the handlers, the logs and the registry."""
 
 import logging
 from typing import Final
@@ -6,41 +6,32 @@ from typing import Final
 from logbroker.config import BrokerConfig
 from logbroker.errors import ConfigurationError, RequestRefused, StorageFailed
 from logbroker.registry.cluster import BrokerEndpoint, ClusterView
-from logbroker.server.catalog import Catalog
-from logbroker.server.dispatcher import (
-    RequestDispatcher,
-    cold_handlers,
-    deferred_handlers,
-    group_handlers,
-    slow_handlers,
-)
+from logbroker.server.dispatcher import AsyncHandler, Handler, RequestDispatcher
 from logbroker.server.fetch import FetchHandler
-from logbroker.server.file_removal import FileRemoval
 from logbroker.server.group_commit import GroupCommit
 from logbroker.server.groups.coordinator import GroupCoordinator
 from logbroker.server.handlers.cluster import ClusterHandlers
 from logbroker.server.handlers.committed_offsets import CommittedOffsetHandlers
 from logbroker.server.handlers.configs import ConfigHandlers
-from logbroker.server.handlers.coordinators import CoordinatorHandlers
-from logbroker.server.handlers.described_groups import DescribedGroupHandlers
+from logbroker.server.handlers.group_admin import GroupAdminHandlers
 from logbroker.server.handlers.groups import GroupHandlers
-from logbroker.server.handlers.log_dirs import LogDirHandlers
-from logbroker.server.handlers.offsets import OffsetHandlers
+from logbroker.server.handlers.logs import LogHandlers
 from logbroker.server.handlers.producer_ids import ProducerIdHandlers
-from logbroker.server.handlers.records import RecordHandlers
 from logbroker.server.handlers.topics import TopicHandlers
-from logbroker.server.housekeeping import Housekeeping
+from logbroker.server.housekeeping import FileDeletion, Housekeeping
+from logbroker.server.leadership import PartitionLeadership
 from logbroker.server.listener import Listener
 from logbroker.server.loop import SocketLoop
 from logbroker.server.membership import Membership
 from logbroker.server.metrics.counters import Counters
-from logbroker.server.metrics.watched import Watched
+from logbroker.server.metrics.sources import MetricSources
 from logbroker.server.opening import open_data
 from logbroker.server.partition import Partition, Partitions
 from logbroker.server.produce import ProduceHandler
-from logbroker.server.registry_crew import RegistryCrew
+from logbroker.server.registry_thread import RegistryThread
 from logbroker.server.topic_changes import TopicChanges, TopicCreation
-from logbroker.server.workers import Workers
+from logbroker.server.worker_pool import WorkerPool
+from logbroker.wire.apis import ApiKey
 
 log = logging.getLogger("logbroker.broker")
 
@@ -49,19 +40,19 @@ PRODUCE_TIMEOUT_CHECK_S: Final = 0.5
 
 
 class Broker:
-    """One broker over one data directory.
+    """One broker with one data directory.
 
-    Made, it has recovered its logs, listens and is a member of its cluster; `run` serves until
-    `stop`, then leaves and closes cleanly.
+    The constructor recovers the logs, listens and registers in the cluster. `run` serves until
+    `stop`, then deregisters and closes the logs.
     """
 
     def __init__(self, config: BrokerConfig) -> None:
-        """Open everything.
+        """Open the data directory, the registry and the listening socket.
 
         Raises:
-            DataDirectoryInUse: another broker has the directory.
+            DataDirectoryInUse: another broker uses the directory.
             ConfigurationError: the directory belongs to another broker or cluster, the address
-                is taken, ZooKeeper cannot be reached, or another broker has this one's id.
+                is in use, ZooKeeper cannot be reached, or another broker has the same id.
         """
         self._config = config
         self._loop = SocketLoop()
@@ -77,99 +68,39 @@ class Broker:
 
     @property
     def port(self) -> int:
-        """The port it listens on; the one chosen by the system where the setting is 0."""
+        """The listening port; chosen by the system if the setting is 0."""
         return self._listener.port
 
     def run(self) -> None:
-        """Serve on this thread until `stop`; then leave the cluster and close the logs cleanly.
+        """Serve on this thread until `stop`, then deregister and close the logs.
 
         Raises:
-            StorageFailed: a log could not be closed whole; the next start recovers it.
+            StorageFailed: a log could not be closed; the next start recovers it.
         """
         self._housekeeping.start()
         self._coordinator.start()
-        self._loop.call_every(PRODUCE_TIMEOUT_CHECK_S, self._time_out)
-        # After an error of ours nothing is closed, so that the next start recovers every log.
+        self._loop.call_every(PRODUCE_TIMEOUT_CHECK_S, self._expire_requests)
+        # After an unexpected error nothing is closed, so that the next start recovers every log.
         self._loop.run(self._end_turn)
         self._close()
 
     def stop(self) -> None:
-        """End `run`; any thread may ask, and a signal handler."""
+        """End `run`; safe on any thread and in signal handlers."""
         self._loop.call_soon(self._loop.stop)
 
     def serve_metrics(self, host: str, port: int) -> None:
-        """Serve Prometheus metrics over HTTP on a thread of its own.
+        """Serve Prometheus metrics over HTTP on another thread.
 
         Raises:
             ConfigurationError: the address cannot be bound.
         """
         # Prometheus' client loads Python's HTTP server, and most brokers serve no metrics.
-        from logbroker.server.metrics.endpoint import serve_metrics
+        from logbroker.server.metrics.collector import serve_metrics
 
-        serve_metrics(self._watched(), host, port)
+        serve_metrics(self._metric_sources(), host, port)
 
-    def _build(self, view: ClusterView) -> None:
-        config, loop = self._config, self._loop
-        self._counters = Counters()
-        self._partitions = partitions = Partitions(view)
-        self._gone: set[Partition] = set()
-        self._membership = Membership(self._registry, loop, config.broker_id)
-        self._flushers = Workers(loop, "flush", config.flush_threads)
-        self._reads = Workers(loop, "read", READ_THREADS)
-        self._disk = Workers(loop, "disk", 1)
-        self._crew = RegistryCrew(loop)
-        self._commit = GroupCommit(
-            loop, self._flushers, self._counters, self._flushed, self._flush_failed
-        )
-        self._produce = ProduceHandler(loop, partitions, self._commit, self._counters)
-        self._fetch = FetchHandler(loop, partitions, self._counters)
-        files = FileRemoval(loop, self._disk, config.file_delete_delay_s)
-        self._catalog = Catalog(
-            config, self._logs, partitions, files, self._commit.reconsider, self._closed
-        )
-        self._coordinator = GroupCoordinator(config, self._registry, loop, self._counters, view)
-        # The catalog comes first: whoever follows after it finds the partitions in their new state.
-        self._membership.add_follower(self._follow)
-        self._membership.add_follower(self._coordinator.follow)
-        self._dispatcher = self._build_dispatcher()
-        self._listener.start(self._dispatcher, self._reads, self._counters)
-        self._housekeeping = Housekeeping(
-            config, loop, files, partitions, self._logs, self._disk, self._listener, self._counters
-        )
-
-    def _build_dispatcher(self) -> RequestDispatcher:
-        config, partitions = self._config, self._partitions
-        changes = TopicChanges(config, self._registry)
-        creation = TopicCreation(changes, self._crew, partitions)
-        cluster = ClusterHandlers(
-            partitions,
-            creation,
-            auto_create=config.auto_create_topics,
-            num_partitions=config.num_partitions,
-        )
-        configs = ConfigHandlers(config, partitions, changes, self._crew)
-        topics = TopicHandlers(config, partitions, changes, creation, self._crew)
-        producer_ids = ProducerIdHandlers(self._registry, self._crew)
-        records, coordinators = RecordHandlers(partitions), CoordinatorHandlers(partitions)
-        groups = GroupHandlers(self._coordinator)
-        described = DescribedGroupHandlers(self._coordinator)
-        committed = CommittedOffsetHandlers(self._coordinator, partitions)
-        return RequestDispatcher(
-            self._produce,
-            self._fetch,
-            cold_handlers(cluster, configs, records, coordinators, described),
-            slow_handlers(OffsetHandlers(partitions), LogDirHandlers(config.data_dir, partitions)),
-            {
-                **deferred_handlers(cluster, topics, configs, producer_ids),
-                **group_handlers(groups, committed, described),
-            },
-            self._reads,
-            self._loop,
-            self._counters,
-        )
-
-    def _watched(self) -> Watched:
-        return Watched(
+    def _metric_sources(self) -> MetricSources:
+        return MetricSources(
             self._config,
             self._counters,
             self._partitions,
@@ -181,6 +112,104 @@ class Broker:
             self._listener,
         )
 
+    def _build(self, view: ClusterView) -> None:
+        config, loop = self._config, self._loop
+        self._counters = Counters()
+        self._partitions = partitions = Partitions(view)
+        self._closed_partitions: set[Partition] = set()
+        self._membership = Membership(self._registry, loop, config.broker_id)
+        self._flush_pool = WorkerPool(loop, "flush", config.flush_threads)
+        self._read_pool = WorkerPool(loop, "read", READ_THREADS)
+        self._disk_pool = WorkerPool(loop, "disk", 1)
+        self._registry_thread = RegistryThread(loop)
+        self._commit = GroupCommit(
+            loop, self._flush_pool, self._counters, self._handle_flush, self._handle_failed_flush
+        )
+        self._produce = ProduceHandler(loop, partitions, self._commit, self._counters)
+        self._fetch = FetchHandler(loop, partitions, self._counters)
+        files = FileDeletion(loop, self._disk_pool, config.file_delete_delay_s)
+        self._leadership = PartitionLeadership(
+            config,
+            self._logs,
+            partitions,
+            files,
+            self._commit.reschedule_flush,
+            self._handle_closed_partition,
+        )
+        self._coordinator = GroupCoordinator(config, self._registry, loop, self._counters, view)
+        # Partitions come first: later listeners find them in their new state.
+        self._membership.add_listener(self._apply_view)
+        self._membership.add_listener(self._coordinator.apply_view)
+        self._dispatcher = self._build_dispatcher()
+        self._listener.start(self._dispatcher, self._read_pool, self._counters)
+        self._housekeeping = Housekeeping(
+            config,
+            loop,
+            files,
+            partitions,
+            self._logs,
+            self._disk_pool,
+            self._listener,
+            self._counters,
+        )
+
+    def _build_dispatcher(self) -> RequestDispatcher:
+        config, partitions, thread = self._config, self._partitions, self._registry_thread
+        changes = TopicChanges(config, self._registry)
+        creation = TopicCreation(changes, thread, partitions)
+        cluster = ClusterHandlers(
+            partitions,
+            creation,
+            auto_create=config.auto_create_topics,
+            num_partitions=config.num_partitions,
+        )
+        configs = ConfigHandlers(config, partitions, changes, thread)
+        topics = TopicHandlers(config, partitions, changes, creation, thread)
+        logs = LogHandlers(config.data_dir, partitions)
+        groups = GroupHandlers(self._coordinator)
+        group_admin = GroupAdminHandlers(self._coordinator)
+        offsets = CommittedOffsetHandlers(self._coordinator, partitions)
+        handlers: dict[ApiKey, Handler] = {
+            ApiKey.DESCRIBE_CLUSTER: cluster.describe_cluster,
+            ApiKey.FIND_COORDINATOR: cluster.find_coordinator,
+            ApiKey.LIST_GROUPS: group_admin.list_groups,
+            ApiKey.DESCRIBE_GROUPS: group_admin.describe_groups,
+            ApiKey.DELETE_RECORDS: logs.delete_records,
+            ApiKey.DESCRIBE_CONFIGS: configs.describe,
+        }
+        blocking: dict[ApiKey, Handler] = {
+            ApiKey.LIST_OFFSETS: logs.list_offsets,
+            ApiKey.OFFSET_FOR_LEADER_EPOCH: logs.offset_for_leader_epoch,
+            ApiKey.DESCRIBE_LOG_DIRS: logs.describe_log_dirs,
+        }
+        async_handlers: dict[ApiKey, AsyncHandler] = {
+            ApiKey.METADATA: cluster.metadata,
+            ApiKey.CREATE_TOPICS: topics.create_topics,
+            ApiKey.DELETE_TOPICS: topics.delete_topics,
+            ApiKey.CREATE_PARTITIONS: topics.create_partitions,
+            ApiKey.ALTER_CONFIGS: configs.alter,
+            ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.alter_incrementally,
+            ApiKey.INIT_PRODUCER_ID: ProducerIdHandlers(self._registry, thread).init_producer_id,
+            ApiKey.JOIN_GROUP: groups.join_group,
+            ApiKey.SYNC_GROUP: groups.sync_group,
+            ApiKey.HEARTBEAT: groups.heartbeat,
+            ApiKey.LEAVE_GROUP: groups.leave_group,
+            ApiKey.OFFSET_COMMIT: offsets.offset_commit,
+            ApiKey.OFFSET_FETCH: offsets.offset_fetch,
+            ApiKey.OFFSET_DELETE: offsets.offset_delete,
+            ApiKey.DELETE_GROUPS: group_admin.delete_groups,
+        }
+        return RequestDispatcher(
+            self._produce,
+            self._fetch,
+            handlers,
+            blocking,
+            async_handlers,
+            self._read_pool,
+            self._loop,
+            self._counters,
+        )
+
     def _endpoint(self) -> BrokerEndpoint:
         config = self._config
         return BrokerEndpoint(
@@ -190,49 +219,48 @@ class Broker:
         )
 
     def _end_turn(self) -> None:
-        """Write what the turn gathered, then make room and answer.
+        """Write the staged batches, then compact receive buffers and send responses.
 
-        The order matters: a connection's buffer may be reused only once its batches are written.
+        The order matters: a receive buffer may be reused only after its batches are written.
         """
-        self._produce.settle()
+        self._produce.end_turn()
         touched = self._dispatcher.touched
         while touched:
             touched.pop().finish_turn()
 
-    def _follow(self, view: ClusterView) -> None:
-        # What this turn has appended is written while the log is still this broker's to write.
-        self._produce.settle()
-        self._catalog.follow(view)
-        if self._gone:
-            # Templates that still knew them would keep the files of deleted topics open.
+    def _apply_view(self, view: ClusterView) -> None:
+        # Batches of this turn are written while this broker still leads their partitions.
+        self._produce.end_turn()
+        self._leadership.apply_view(view)
+        if self._closed_partitions:
+            # Templates that reference them would keep files of deleted topics open.
             for connection in self._listener:
-                connection.produce_decoder.forget(self._gone)
-            self._gone.clear()
+                connection.produce_decoder.remove_logs(self._closed_partitions)
+            self._closed_partitions.clear()
 
-    def _flushed(self, partition: Partition) -> None:
-        self._dispatcher.touched.update(self._produce.flushed(partition))
-        self._dispatcher.touched.update(self._fetch.advanced(partition))
+    def _handle_flush(self, partition: Partition) -> None:
+        self._dispatcher.touched.update(self._produce.complete_flushed(partition))
+        self._dispatcher.touched.update(self._fetch.complete_fetches(partition))
 
-    def _flush_failed(self, partition: Partition, failure: StorageFailed) -> None:
-        self._dispatcher.touched.update(self._produce.failed(partition, failure))
+    def _handle_failed_flush(self, partition: Partition, failure: StorageFailed) -> None:
+        self._dispatcher.touched.update(self._produce.fail_unflushed(partition, failure))
 
-    def _closed(self, partition: Partition, reason: RequestRefused) -> None:
-        """Tell who waits for a partition that is served no longer."""
-        self._commit.closed(partition)
-        self._gone.add(partition)
-        self._dispatcher.touched.update(self._produce.closed(partition, reason))
-        self._dispatcher.touched.update(self._fetch.closed(partition))
+    def _handle_closed_partition(self, partition: Partition, reason: RequestRefused) -> None:
+        self._commit.remove_partition(partition)
+        self._closed_partitions.add(partition)
+        self._dispatcher.touched.update(self._produce.close_partition(partition, reason))
+        self._dispatcher.touched.update(self._fetch.close_partition(partition))
 
-    def _time_out(self) -> None:
-        self._dispatcher.touched.update(self._produce.time_out())
+    def _expire_requests(self) -> None:
+        self._dispatcher.touched.update(self._produce.expire())
 
     def _close(self) -> None:
         self._listener.close()
         self._coordinator.close()
-        self._crew.close()
+        self._registry_thread.close()
         self._membership.leave()
-        for crew in (self._flushers, self._reads, self._disk):
-            crew.close()
+        for pool in (self._flush_pool, self._read_pool, self._disk_pool):
+            pool.close()
         self._logs.close()
         self._loop.close()
         log.info("stopped broker_id=%d", self._config.broker_id)

@@ -1,4 +1,4 @@
-"""One client's connection: bytes in, answers out in order, and the limits that hold it."""
+"""One client connection: receives requests, sends responses in order, and enforces limits."""
 
 import contextlib
 import logging
@@ -11,49 +11,48 @@ from typing import Final, Protocol
 from logbroker.errors import ProtocolViolation
 from logbroker.server.loop import READ, WRITE, SocketLoop
 from logbroker.server.metrics.counters import Counters
-from logbroker.server.page_cache import is_warm, warm
-from logbroker.server.workers import Workers
-from logbroker.storage.span import FileSpan
-from logbroker.wire.answers import AnswerQueue, Slot
+from logbroker.server.worker_pool import WorkerPool
+from logbroker.storage.segment_file import FileSpan
 from logbroker.wire.produce import ProduceDecoder
 from logbroker.wire.receive_buffer import ReceiveBuffer
+from logbroker.wire.response_queue import ResponseQueue
 
 log = logging.getLogger("logbroker.connection")
 
 SEND_BYTES_PER_TURN: Final = 4 * 2**20
-"""A fast reader of old data gives way to others after this much."""
+"""One connection sends at most this much before the loop serves others."""
 
 SPAN_CHUNK_BYTES: Final = 1024 * 1024
-"""How much one `sendfile` sends, and so how much is read ahead where it is cold."""
+"""The maximum of one `sendfile`, and of one read of uncached data."""
 
 GATHER_BYTES: Final = 256 * 1024
-"""Small answers are joined into one send up to about this size."""
+"""Small responses are joined into one send up to about this size."""
 
 OUTPUT_BYTES_MAX: Final = 8 * 2**20
-"""Answers in memory that a client has not read; above it the connection is not read either."""
+"""The limit of unsent responses in memory; above it no requests are read."""
 
 Part = bytes | FileSpan
 
 
-class Waiting(Protocol):
-    """What waits for something to answer a connection with."""
+class DelayedRequest(Protocol):
+    """A request whose response waits for an event, such as a flush or a rebalance."""
 
-    def leave(self) -> None:
-        """Wait no more."""
+    def abandon(self) -> None:
+        """Stop waiting: the connection is closed."""
 
 
 class Dispatcher(Protocol):
-    """What a connection does with the frames it has received."""
+    """Handles the frames that a connection has received."""
 
     def dispatch(self, connection: "Connection", frames: list[tuple[int, int]]) -> None:
-        """Handle whole frames, given as ranges of `connection.buffer.view()`."""
+        """Handle whole frames, which are ranges of `connection.buffer.view()`."""
 
 
 class Connection:
-    """A socket, what it has sent us, and what we owe it.
+    """A socket with its receive buffer and its response queue.
 
-    The dispatcher opens a slot for each answer and fills it at once or later; slots leave in
-    the order in which they were opened. Reading pauses while too much is unanswered or unread.
+    Handlers add a pending response per request and complete it at once or later. Responses are
+    sent in the order of their requests. Reading pauses while too many responses are pending.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class Connection:
         sock: socket.socket,
         peer: str,
         loop: SocketLoop,
-        reads: Workers,
+        read_pool: WorkerPool,
         dispatcher: Dispatcher,
         counters: Counters,
         *,
@@ -71,16 +70,16 @@ class Connection:
     ) -> None:
         self.peer = peer
         self.buffer = ReceiveBuffer(frame_bytes_max=request_bytes_max)
-        self.answers = AnswerQueue()
+        self.responses = ResponseQueue()
         self.produce_decoder = ProduceDecoder()
-        self.waiting: set[Waiting] = set()
-        """Told to leave when the connection closes, or it would be kept until their time is up."""
+        self.delayed: set[DelayedRequest] = set()
+        """Abandoned at close, so that their timers do not keep the connection alive."""
         self.client_id: str | None = None
         self.is_open = True
         self.last_active_s = loop.now_s
         self._sock = sock
         self._loop = loop
-        self._reads = reads
+        self._read_pool = read_pool
         self._dispatcher = dispatcher
         self._counters = counters
         self._in_flight_max = requests_in_flight_max
@@ -88,24 +87,20 @@ class Connection:
         self._output: deque[Part | memoryview] = deque()
         self._output_bytes = 0
         self._has_received = False
-        self._is_warming = False
+        self._is_loading = False
         self._is_blocked = False
         self._is_postponed = False
         self._is_resuming = False
         self._events = READ
-        loop.register(sock, READ, self._ready)
+        loop.register(sock, READ, self._handle_events)
 
-    def open_slot(self) -> Slot:
-        """A place in the order of answers."""
-        return self.answers.open()
-
-    def postpone(self, start: int) -> None:
-        """Handle the frames from `start` on in a later turn, before anything more is read."""
-        self.buffer.give_back(start)
+    def postpone_frames(self, start: int) -> None:
+        """Handle the frames from `start` on in a later turn, before more bytes are read."""
+        self.buffer.return_frames(start)
         self._is_postponed = True
 
     def close(self, reason: str | None = None) -> None:
-        """Close now; `reason` is for the log, none for an ordinary end."""
+        """Close the socket; a `reason` is logged, None is an ordinary disconnect."""
         if not self.is_open:
             return
         self.is_open = False
@@ -115,14 +110,14 @@ class Connection:
         with contextlib.suppress(OSError):
             self._sock.close()
         self._output.clear()
-        # Its templates know partitions, and would keep the files of a deleted topic open.
+        # Its templates reference partitions and would keep files of deleted topics open.
         self.produce_decoder = ProduceDecoder()
-        for waiting in list(self.waiting):
-            waiting.leave()
+        for request in list(self.delayed):
+            request.abandon()
         self._on_close(self)
 
     def finish_turn(self) -> None:
-        """Make room for the next read and send what is ready; the turn's end calls it."""
+        """Compact the receive buffer and send complete responses, at the end of a turn."""
         if not self.is_open:
             return
         if self._has_received:
@@ -131,10 +126,10 @@ class Connection:
         self.send()
 
     def send(self) -> None:
-        """Send ready answers until the socket or this turn's share is full."""
+        """Send complete responses until the socket is full or the turn's share is used up."""
         if not self.is_open:
             return
-        for parts in self.answers.take_ready():
+        for parts in self.responses.pop_complete():
             self._output.extend(parts)
             self._output_bytes += sum(len(part) for part in parts if isinstance(part, bytes))
         try:
@@ -142,9 +137,9 @@ class Connection:
         except OSError as error:
             self.close(None if isinstance(error, ConnectionError) else f"send failed: {error}")
             return
-        self._choose_events()
+        self._update_events()
 
-    def _ready(self, events: int) -> None:
+    def _handle_events(self, events: int) -> None:
         if events & READ:
             self._receive()
         if events & WRITE and self.is_open:
@@ -152,7 +147,7 @@ class Connection:
 
     def _receive(self) -> None:
         try:
-            count = self._sock.recv_into(self.buffer.space())
+            count = self._sock.recv_into(self.buffer.free_space())
         except BlockingIOError:
             return
         except OSError:
@@ -162,10 +157,10 @@ class Connection:
             self.close()
             return
         self.last_active_s = self._loop.now_s
-        self.buffer.received(count)
+        self.buffer.add_received(count)
         self._handle_frames()
 
-    def _resume(self) -> None:
+    def _handle_postponed(self) -> None:
         self._is_resuming = False
         if self.is_open:
             self._is_postponed = False
@@ -174,20 +169,20 @@ class Connection:
     def _handle_frames(self) -> None:
         self._has_received = True
         try:
-            frames = self.buffer.take_frames()
+            frames = self.buffer.pop_frames()
             self._dispatcher.dispatch(self, frames)
         except ProtocolViolation as violation:
-            self._counters.connections_broken += 1
+            self._counters.connections_protocol_errors += 1
             self.close(str(violation))
         except Exception:
-            # A defect of ours costs the client that met it its connection, and nobody else's.
+            # A defect of the broker closes only the connection of the request.
             log.exception("request failed peer=%s client=%r", self.peer, self.client_id)
             self.close("internal error")
 
     def _send_output(self) -> bool:
-        """Send; true when the socket is full or this turn's share is used up."""
+        """Send; returns whether the socket is full or the turn's share is used up."""
         share = SEND_BYTES_PER_TURN
-        while self._output and not self._is_warming:
+        while self._output and not self._is_loading:
             if share <= 0:
                 return True
             head = self._output[0]
@@ -199,8 +194,8 @@ class Connection:
         return False
 
     def _send_bytes(self) -> int:
-        """Send the memory at the head of the queue in one piece; -1 when the socket is full."""
-        data = self._gather()
+        """Send the bytes at the head of the queue; returns -1 if the socket is full."""
+        data = self._join_output()
         flags = socket.MSG_MORE if self._output and isinstance(self._output[0], FileSpan) else 0
         try:
             sent = self._sock.send(data, flags)
@@ -212,7 +207,7 @@ class Connection:
             return -1
         return sent
 
-    def _gather(self) -> bytes | memoryview:
+    def _join_output(self) -> bytes | memoryview:
         first = self._output.popleft()
         assert not isinstance(first, FileSpan)
         if not self._output or isinstance(self._output[0], FileSpan):
@@ -230,8 +225,8 @@ class Connection:
 
     def _send_span(self, span: FileSpan) -> int:
         chunk = FileSpan(span.file, span.position, min(span.length, SPAN_CHUNK_BYTES))
-        if not is_warm(chunk):
-            self._warm(chunk)
+        if not chunk.is_cached():
+            self._load(chunk)
             return 0
         try:
             sent = os.sendfile(
@@ -247,12 +242,12 @@ class Connection:
             self._output[0] = FileSpan(span.file, span.position + sent, span.length - sent)
         return sent
 
-    def _warm(self, chunk: FileSpan) -> None:
-        self._is_warming = True
-        self._reads.run(lambda: warm(chunk), self._warmed)
+    def _load(self, chunk: FileSpan) -> None:
+        self._is_loading = True
+        self._read_pool.submit(chunk.load, self._finish_load)
 
-    def _warmed(self, result: Exception | None) -> None:
-        self._is_warming = False
+    def _finish_load(self, result: Exception | None) -> None:
+        self._is_loading = False
         if not self.is_open:
             return
         if result is not None:
@@ -260,15 +255,15 @@ class Connection:
             return
         self.send()
 
-    def _choose_events(self) -> None:
-        # What the client has not read counts, too: spans take little memory each, but some.
-        in_flight = len(self.answers) + len(self._output)
+    def _update_events(self) -> None:
+        # Unsent parts count too: a span in the queue takes some memory.
+        in_flight = len(self.responses) + len(self._output)
         is_full = in_flight >= self._in_flight_max or self._output_bytes > OUTPUT_BYTES_MAX
         if self._is_postponed and not is_full and not self._is_resuming:
             self._is_resuming = True
-            self._loop.call_soon(self._resume)
+            self._loop.call_soon(self._handle_postponed)
         reads = not is_full and not self._is_postponed
         events = (READ if reads else 0) | (WRITE if self._is_blocked else 0)
         if events != self._events:
             self._events = events
-            self._loop.modify(self._sock, events, self._ready)
+            self._loop.modify(self._sock, events, self._handle_events)

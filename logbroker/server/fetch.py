@@ -1,4 +1,8 @@
-"""Fetch: spans of segment files up to the high watermark, at once or after a long poll."""
+"""Fetch: returns spans of segment files up to the high watermark, at once or after a long poll.
+
+A fetch with less than `minBytes` waits in the purgatory of its partitions until a high watermark
+advances or `maxWaitMs` has passed.
+"""
 
 import time
 from dataclasses import dataclass
@@ -7,191 +11,212 @@ from uuid import UUID
 
 from logbroker.errors import FetchSessionNotFound, RequestRefused, StorageFailed
 from logbroker.server.connection import Connection
-from logbroker.server.leader_epoch import check_leader_epoch
 from logbroker.server.loop import SocketLoop, Timer
 from logbroker.server.metrics.counters import Counters, TopicTraffic
 from logbroker.server.partition import Partition, Partitions
-from logbroker.storage.span import LogSpan
-from logbroker.wire.answers import Slot
+from logbroker.storage.segment_file import LogSpan
 from logbroker.wire.apis import ApiKey
 from logbroker.wire.error_codes import code_of
 from logbroker.wire.fetch import (
+    NO_SESSION,
+    NO_SESSION_EPOCH,
     FetchOutcome,
     FetchPartition,
     FetchRequest,
-    decode_fetch,
-    encode_fetch_answer,
+    decode_fetch_request,
+    encode_fetch_response,
 )
+from logbroker.wire.response_queue import PendingResponse
 
 FETCH_KEY: Final = int(ApiKey.FETCH)
 
-NO_SESSION: Final = 0
-FULL_FETCH_EPOCHS: Final = (0, -1)
+FULL_FETCH_EPOCHS: Final = (0, NO_SESSION_EPOCH)
 NO_OFFSET: Final = -1
 NO_TOPIC_ID: Final = UUID(int=0)
 
 WAIT_MS_MAX: Final = 5 * 60_000
-"""No client may hold an answer open for longer than this, whatever it asks for."""
+"""The maximum of a request's `maxWaitMs`; longer values are reduced to it."""
 
 RESPONSE_BYTES_MAX: Final = 55 * 2**20
-"""Kafka's `fetch.max.bytes` of a broker: no answer promises more than about this."""
+"""The size limit of a response: the default of Kafka's broker setting `fetch.max.bytes`."""
 
 
-class WaitingFetch:
-    """A fetch that found less than `min_bytes`, and waits for more or for its time to be up."""
+@dataclass(eq=False, slots=True)
+class DelayedFetch:
+    """A fetch in the purgatory; `purgatory` is that of the handler."""
 
-    __slots__ = ("began_s", "connection", "partitions", "request", "slot", "timer")
+    connection: Connection
+    response: PendingResponse
+    request: FetchRequest
+    partitions: list[Partition]
+    timer: Timer
+    began_s: float
+    purgatory: "FetchPurgatory"
 
-    def __init__(
-        self,
-        connection: Connection,
-        slot: Slot,
-        request: FetchRequest,
-        partitions: list[Partition],
-        timer: Timer,
-        began_s: float,
-    ) -> None:
-        self.connection = connection
-        self.slot = slot
-        self.request = request
-        self.partitions = partitions
-        self.timer = timer
-        self.began_s = began_s
-
-    def leave(self) -> None:
-        """Wait no more: it is answered, or nobody is there to be answered."""
+    def abandon(self) -> None:
+        """Leave the purgatory, answered or disconnected."""
         self.timer.cancel()
-        self.connection.waiting.discard(self)
-        for partition in self.partitions:
-            partition.fetch_waiters.discard(self)
+        self.connection.delayed.discard(self)
+        self.purgatory.remove(self)
+
+
+class FetchPurgatory:
+    """The delayed fetches of each partition."""
+
+    def __init__(self) -> None:
+        self._by_partition: dict[Partition, set[DelayedFetch]] = {}
+
+    def add(self, fetch: DelayedFetch) -> None:
+        """Let `fetch` wait for each of its partitions."""
+        for partition in fetch.partitions:
+            self._by_partition.setdefault(partition, set()).add(fetch)
+
+    def remove(self, fetch: DelayedFetch) -> None:
+        """Remove `fetch`; removing it twice does nothing."""
+        for partition in fetch.partitions:
+            if fetches := self._by_partition.get(partition):
+                fetches.discard(fetch)
+                if not fetches:
+                    del self._by_partition[partition]
+
+    def find(self, partition: Partition) -> list[DelayedFetch]:
+        """Return the fetches that wait for `partition`."""
+        return list(self._by_partition.get(partition, ()))
 
 
 @dataclass(slots=True)
-class Collected:
-    """What a fetch finds at one moment."""
+class ReadResult:
+    """The result of reading all partitions of a request."""
 
     outcomes: list[FetchOutcome]
     partitions: list[Partition]
     reads: list[tuple[TopicTraffic, LogSpan, int]]
-    """Where there is something: the offset that was asked for, too."""
+    """Traffic, span and fetch offset of each partition with records."""
     size: int = 0
     has_error: bool = False
 
 
 class FetchHandler:
-    """Answers fetches, and wakes those that wait when a high watermark moves."""
+    """Handles Fetch requests, and completes delayed ones when a high watermark advances."""
 
     def __init__(self, loop: SocketLoop, partitions: Partitions, counters: Counters) -> None:
         self._loop = loop
         self._partitions = partitions
         self._counters = counters
         self._seconds = counters.request_seconds[FETCH_KEY]
+        self._purgatory = FetchPurgatory()
 
     def handle(self, connection: Connection, view: memoryview, start: int, end: int) -> None:
-        """Answer the request at `view[start:end]`, or let it wait."""
-        request = decode_fetch(view, start, end)
+        """Complete the request at `view[start:end]`, or delay it."""
+        request = decode_fetch_request(view, start, end)
         self._counters.requests[FETCH_KEY] += 1
-        slot = connection.open_slot()
+        response = connection.responses.add()
         if request.session_id != NO_SESSION or request.session_epoch not in FULL_FETCH_EPOCHS:
-            code = code_of(FetchSessionNotFound(f"no session {request.session_id}"))
+            code = code_of(FetchSessionNotFound(f"unknown fetch session {request.session_id}"))
             self._counters.count_error(FETCH_KEY, code)
-            slot.fill(encode_fetch_answer(request, [], error_code=code))
+            response.complete(encode_fetch_response(request, [], error_code=code))
             return
-        collected = self._collect(request)
-        if self._is_enough(request, collected):
-            self._answer(slot, request, collected, self._loop.now_s)
+        result = self._read_all(request)
+        if self._is_complete(request, result):
+            self._complete(response, request, result, self._loop.now_s)
         else:
-            self._wait(connection, slot, request, collected.partitions)
+            self._delay(connection, response, request, result.partitions)
 
-    def advanced(self, partition: Partition) -> list[Connection]:
-        """The high watermark moved: answer who has enough now; whose connections to send on."""
-        answered = []
-        for waiting in list(partition.fetch_waiters):
-            collected = self._collect(waiting.request)
-            if self._is_enough(waiting.request, collected):
-                self._settle(waiting, collected)
-                answered.append(waiting.connection)
-        return answered
+    def complete_fetches(self, partition: Partition) -> list[Connection]:
+        """Complete fetches after the high watermark advanced; returns connections to send on."""
+        completed = []
+        for fetch in self._purgatory.find(partition):
+            result = self._read_all(fetch.request)
+            if self._is_complete(fetch.request, result):
+                self._complete_delayed(fetch, result)
+                completed.append(fetch.connection)
+        return completed
 
-    def closed(self, partition: Partition) -> list[Connection]:
-        """The partition is served no longer: whoever waits for it is told so."""
-        waiters = list(partition.fetch_waiters)
-        for waiting in waiters:
-            self._settle(waiting, self._collect(waiting.request))
-        return [waiting.connection for waiting in waiters]
+    def close_partition(self, partition: Partition) -> list[Connection]:
+        """Complete every fetch of a closed partition; returns connections to send on."""
+        fetches = self._purgatory.find(partition)
+        for fetch in fetches:
+            self._complete_delayed(fetch, self._read_all(fetch.request))
+        return [fetch.connection for fetch in fetches]
 
-    def _wait(
-        self, connection: Connection, slot: Slot, request: FetchRequest, partitions: list[Partition]
+    def _delay(
+        self,
+        connection: Connection,
+        response: PendingResponse,
+        request: FetchRequest,
+        partitions: list[Partition],
     ) -> None:
-        due_s = self._loop.now_s + min(request.max_wait_ms, WAIT_MS_MAX) / 1000
-        timer = self._loop.call_at(due_s, lambda: self._time_up(waiting))
-        waiting = WaitingFetch(connection, slot, request, partitions, timer, self._loop.now_s)
-        connection.waiting.add(waiting)
-        for partition in partitions:
-            partition.fetch_waiters.add(waiting)
+        now_s = self._loop.now_s
+        due_s = now_s + min(request.max_wait_ms, WAIT_MS_MAX) / 1000
+        timer = self._loop.call_at(due_s, lambda: self._expire(fetch))
+        fetch = DelayedFetch(
+            connection, response, request, partitions, timer, now_s, self._purgatory
+        )
+        connection.delayed.add(fetch)
+        self._purgatory.add(fetch)
 
-    def _time_up(self, waiting: WaitingFetch) -> None:
-        self._settle(waiting, self._collect(waiting.request))
-        waiting.connection.send()
+    def _expire(self, fetch: DelayedFetch) -> None:
+        self._complete_delayed(fetch, self._read_all(fetch.request))
+        fetch.connection.send()
 
-    def _settle(self, waiting: WaitingFetch, collected: Collected) -> None:
-        waiting.leave()
-        self._answer(waiting.slot, waiting.request, collected, waiting.began_s)
+    def _complete_delayed(self, fetch: DelayedFetch, result: ReadResult) -> None:
+        fetch.abandon()
+        self._complete(fetch.response, fetch.request, result, fetch.began_s)
 
-    def _answer(
-        self, slot: Slot, request: FetchRequest, collected: Collected, began_s: float
+    def _complete(
+        self, response: PendingResponse, request: FetchRequest, result: ReadResult, began_s: float
     ) -> None:
-        slot.fill(encode_fetch_answer(request, collected.outcomes))
-        for traffic, span, offset in collected.reads:
+        response.complete(encode_fetch_response(request, result.outcomes))
+        for traffic, span, offset in result.reads:
             traffic.bytes_out += span.length
             traffic.messages_out += span.next_offset - offset
-        if collected.has_error:
-            for outcome in collected.outcomes:
+        if result.has_error:
+            for outcome in result.outcomes:
                 if outcome.error_code:
                     self._counters.count_error(FETCH_KEY, outcome.error_code)
         self._seconds.observe(time.monotonic() - began_s)
 
-    def _is_enough(self, request: FetchRequest, collected: Collected) -> bool:
+    def _is_complete(self, request: FetchRequest, result: ReadResult) -> bool:
         return (
-            collected.has_error
-            or collected.size >= min(request.min_bytes, request.max_bytes, RESPONSE_BYTES_MAX)
+            result.has_error
+            or result.size >= min(request.min_bytes, request.max_bytes, RESPONSE_BYTES_MAX)
             or request.max_wait_ms <= 0
-            or not collected.partitions
-            or self._has_more(request, collected)
+            or not result.partitions
+            or self._has_later_segment(request, result)
         )
 
-    def _has_more(self, request: FetchRequest, collected: Collected) -> bool:
-        """Whether a read ended with its segment and the next fetch goes on behind it."""
-        pairs = zip(collected.partitions, request.partitions, strict=True)
+    def _has_later_segment(self, request: FetchRequest, result: ReadResult) -> bool:
+        """Return whether a read ended with its segment and the next fetch continues after it."""
+        pairs = zip(result.partitions, request.partitions, strict=True)
         return any(
             partition.log.is_before_last_segment(wanted.fetch_offset) for partition, wanted in pairs
         )
 
-    def _collect(self, request: FetchRequest) -> Collected:
-        collected = Collected([], [], [])
-        room = min(request.max_bytes, RESPONSE_BYTES_MAX)
+    def _read_all(self, request: FetchRequest) -> ReadResult:
+        result = ReadResult([], [], [])
+        bytes_left = min(request.max_bytes, RESPONSE_BYTES_MAX)
         for wanted in request.partitions:
             try:
                 partition = self._find(wanted)
-                check_leader_epoch(partition.log, wanted.current_leader_epoch)
-                bytes_max = min(wanted.bytes_max, room)
-                span = self._read(partition, wanted, bytes_max, is_first=collected.size == 0)
+                partition.check_leader_epoch(wanted.current_leader_epoch)
+                bytes_max = min(wanted.bytes_max, bytes_left)
+                span = self._read(partition, wanted, bytes_max, is_first=result.size == 0)
             except RequestRefused as refusal:
-                collected.has_error = True
-                collected.outcomes.append(
+                result.has_error = True
+                result.outcomes.append(
                     FetchOutcome(wanted, code_of(refusal), NO_OFFSET, NO_OFFSET, None)
                 )
                 continue
             if span is not None:
-                room = max(0, room - span.length)
-                collected.size += span.length
-                collected.reads.append((partition.traffic, span, wanted.fetch_offset))
-            collected.partitions.append(partition)
+                bytes_left = max(0, bytes_left - span.length)
+                result.size += span.length
+                result.reads.append((partition.traffic, span, wanted.fetch_offset))
+            result.partitions.append(partition)
             log = partition.log
-            collected.outcomes.append(
+            result.outcomes.append(
                 FetchOutcome(wanted, 0, log.high_watermark, log.log_start_offset, span)
             )
-        return collected
+        return result
 
     def _find(self, wanted: FetchPartition) -> Partition:
         topic = wanted.topic

@@ -1,7 +1,7 @@
-"""Continuous group commit: while one flush of a log runs, the next group gathers.
+"""Continuous group commit: while one flush of a log runs, the next group accumulates.
 
-The high watermark is the flushed offset, so consumers see what would survive a crash, and
-`acks=all` is answered then. A topic with `flush.messages` or `flush.ms` waits for these first.
+The high watermark is the flushed offset, so consumers read only records that survive a crash.
+Responses with `acks=all` wait for it. `flush.messages` and `flush.ms` of a topic delay the flush.
 
 Source: the 2011 Kafka paper, section 3.1, "a message is only exposed to the consumers after
 it is flushed".
@@ -16,19 +16,19 @@ from logbroker.errors import StorageFailed
 from logbroker.server.loop import SocketLoop
 from logbroker.server.metrics.counters import Counters
 from logbroker.server.partition import Partition
-from logbroker.server.workers import Workers
+from logbroker.server.worker_pool import WorkerPool
 from logbroker.storage.partition_log import PartitionLog
 
 log = logging.getLogger("logbroker.group_commit")
 
 
 class GroupCommit:
-    """Starts flushes when they are due, one for each log at a time, and tells who waited."""
+    """Flushes logs when due, one flush per log at a time, and reports the results."""
 
     def __init__(
         self,
         loop: SocketLoop,
-        flushers: Workers,
+        flushers: WorkerPool,
         counters: Counters,
         on_flushed: Callable[[Partition], None],
         on_failed: Callable[[Partition, StorageFailed], None],
@@ -39,15 +39,15 @@ class GroupCommit:
         self._on_flushed = on_flushed
         self._on_failed = on_failed
         self._failed: set[Partition] = set()
-        """Logs that take nothing more, and of which that was said."""
+        """Partitions that reject appends until restart; the failure is logged once."""
 
     @property
-    def partitions_failed(self) -> int:
-        """How many logs take nothing more until restart; any thread may ask."""
+    def partitions_flush_failed(self) -> int:
+        """The number of logs that reject appends until restart; safe on any thread."""
         return len(self._failed)
 
-    def written(self, partition: Partition) -> None:
-        """Something was written to this log: flush it now, soon, or after the running flush."""
+    def schedule_flush(self, partition: Partition) -> None:
+        """Flush written records now, after `flush.ms`, or after the running flush."""
         if not partition.is_open or partition.is_flushing or partition.log.unflushed_messages == 0:
             return
         config = partition.log.config
@@ -57,13 +57,13 @@ class GroupCommit:
             due_s = self._loop.now_s + config.flush_ms / 1000
             partition.flush_timer = self._loop.call_at(due_s, lambda: self._start(partition))
 
-    def reconsider(self, partition: Partition) -> None:
-        """The log was opened, or its settings changed: what is not flushed yet follows them."""
+    def reschedule_flush(self, partition: Partition) -> None:
+        """Schedule the flush by the current settings, after the log is opened or they change."""
         _cancel_timer(partition)
-        self.written(partition)
+        self.schedule_flush(partition)
 
-    def closed(self, partition: Partition) -> None:
-        """The partition is served no longer: its flushes are not started, nor told, any more."""
+    def remove_partition(self, partition: Partition) -> None:
+        """Stop flushing a closed partition."""
         _cancel_timer(partition)
         self._failed.discard(partition)
 
@@ -72,16 +72,16 @@ class GroupCommit:
         if partition.is_flushing or not partition.is_open:
             return
         partition.is_flushing = True
-        self._flushers.run(
-            lambda: _timed_flush(partition.log), lambda result: self._ended(partition, result)
+        self._flushers.submit(
+            lambda: _timed_flush(partition.log), lambda result: self._finish(partition, result)
         )
 
-    def _ended(self, partition: Partition, result: tuple[int, float] | Exception) -> None:
+    def _finish(self, partition: Partition, result: tuple[int, float] | Exception) -> None:
         partition.is_flushing = False
         if not partition.is_open:
             return
         if isinstance(result, StorageFailed):
-            self._note(partition, result)
+            self._record_failure(partition, result)
             self._on_failed(partition, result)
             return
         if isinstance(result, Exception):
@@ -90,10 +90,10 @@ class GroupCommit:
         self._counters.flush_seconds.observe(seconds)
         partition.log.advance_high_watermark(flushed_offset)
         self._on_flushed(partition)
-        self.written(partition)
+        self.schedule_flush(partition)
 
-    def _note(self, partition: Partition, failure: StorageFailed) -> None:
-        """Count and say it once: no later flush of this log asks the disk again."""
+    def _record_failure(self, partition: Partition, failure: StorageFailed) -> None:
+        """Count and log a failure once: later flushes of the log fail without I/O."""
         if partition not in self._failed:
             self._failed.add(partition)
             self._counters.flush_failures += 1
@@ -101,7 +101,7 @@ class GroupCommit:
 
 
 def _timed_flush(log: PartitionLog) -> tuple[int, float]:
-    """The flushed offset, and how many seconds the flush took on its thread."""
+    """Return the flushed offset and the duration of the flush in seconds."""
     began_s = time.monotonic()
     offset = log.flush()
     return offset, time.monotonic() - began_s

@@ -1,4 +1,4 @@
-"""The listening socket and the connections that came through it."""
+"""The listening socket and its open connections."""
 
 import errno
 import logging
@@ -11,13 +11,13 @@ from logbroker.errors import ConfigurationError
 from logbroker.server.connection import Connection, Dispatcher
 from logbroker.server.loop import READ, SocketLoop
 from logbroker.server.metrics.counters import Counters
-from logbroker.server.workers import Workers
+from logbroker.server.worker_pool import WorkerPool
 
 log = logging.getLogger("logbroker.listener")
 
 BACKLOG: Final = 1024
 ACCEPTS_PER_TURN: Final = 64
-"""A storm of new connections gives way to the open ones after so many."""
+"""At most this many new connections per turn, so that open ones are served."""
 
 ACCEPT_PAUSE_S: Final = 1.0
 
@@ -25,10 +25,10 @@ OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
 
 
 class Listener:
-    """Accepts connections up to the limit; iterating gives the open ones."""
+    """Accepts connections up to the limit; iterates over the open ones."""
 
     def __init__(self, config: BrokerConfig, loop: SocketLoop) -> None:
-        """Bind at once, so that a taken address is known before anything else is done.
+        """Bind the address, so that a conflict is found before anything else is done.
 
         Raises:
             ConfigurationError: the address cannot be bound.
@@ -46,13 +46,13 @@ class Listener:
 
     @property
     def port(self) -> int:
-        """The port bound."""
+        """The bound port."""
         return int(self._sock.getsockname()[1])
 
-    def start(self, dispatcher: Dispatcher, reads: Workers, counters: Counters) -> None:
-        """Listen; `dispatcher` handles what the connections receive."""
+    def start(self, dispatcher: Dispatcher, read_pool: WorkerPool, counters: Counters) -> None:
+        """Listen; `dispatcher` handles the received requests."""
         self._dispatcher = dispatcher
-        self._reads = reads
+        self._read_pool = read_pool
         self._counters = counters
         self._sock.listen(BACKLOG)
         self._loop.register(self._sock, READ, self._accept)
@@ -72,27 +72,27 @@ class Listener:
                 return
             except OSError as error:
                 if error.errno not in OUT_OF_DESCRIPTORS:
-                    continue  # the peer gave up before it was accepted
+                    continue  # the client disconnected before the accept
                 log.error("cannot accept for %.0f s: %s", ACCEPT_PAUSE_S, error)
                 self._pause()
                 return
             try:
                 self._open(sock, f"{address[0]}:{address[1]}")
             except OSError as error:
-                log.warning("refused peer=%s reason=%s", address[0], error)
+                log.warning("rejected peer=%s reason=%s", address[0], error)
                 sock.close()
 
     def _pause(self) -> None:
-        """Let the backlog wait: while no descriptor is free, every turn would fail again."""
+        """Pause accepting: while no descriptor is free, every accept would fail."""
         self._loop.unregister(self._sock)
         resume_s = self._loop.now_s + ACCEPT_PAUSE_S
         self._loop.call_at(resume_s, lambda: self._loop.register(self._sock, READ, self._accept))
 
     def _open(self, sock: socket.socket, peer: str) -> None:
         if len(self._connections) >= self._config.connections_max:
-            self._counters.connections_refused += 1
+            self._counters.connections_rejected += 1
             log.warning(
-                "refused peer=%s reason=%d connections are open, the limit",
+                "rejected peer=%s reason=connection limit reached connections=%d",
                 peer,
                 len(self._connections),
             )
@@ -106,7 +106,7 @@ class Listener:
                 sock,
                 peer,
                 self._loop,
-                self._reads,
+                self._read_pool,
                 self._dispatcher,
                 self._counters,
                 request_bytes_max=self._config.request_bytes_max,

@@ -1,9 +1,8 @@
-"""The socket loop: one thread that waits for sockets, timers and other threads' results.
+"""The event loop: one thread that waits for sockets, timers and results of other threads.
 
-A turn is: handle every socket that is ready, run what other threads and timers brought,
-then call the turn's end, where everything that the turn gathered is written at once.
-Gathering over a turn is what makes small batches cheap: one `writev` for each partition
-and one `send` for each connection, however many requests came in.
+A turn handles every ready socket, then runs queued calls and due timers, then calls the turn's
+end, which writes all staged batches. Batching over a turn makes small requests cheap: one
+`pwritev` per partition and one `send` per connection, for any number of requests.
 """
 
 import contextlib
@@ -22,11 +21,11 @@ READ: Final = selectors.EVENT_READ
 WRITE: Final = selectors.EVENT_WRITE
 
 TIMERS_MIN: Final = 1024
-"""So few timers are not worth looking for cancelled ones among them."""
+"""Below this number, cancelled timers are not removed early."""
 
 
 class Timer:
-    """A call that is due at a time of the monotonic clock, and may be cancelled before."""
+    """A call at a time of the monotonic clock, which can be cancelled."""
 
     __slots__ = ("call", "when_s")
 
@@ -35,21 +34,21 @@ class Timer:
         self.call: Callable[[], None] | None = call
 
     def cancel(self) -> None:
-        """Never call; cancelling twice, or after the call, does nothing."""
+        """Cancel the call; has no effect if cancelled twice or after the call."""
         self.call = None
 
 
 class SocketLoop:
-    """One selector with timers and an inbox for other threads.
+    """A selector with timers and an inbox for other threads.
 
-    All methods but `call_soon` belong to the thread that runs the loop.
+    Only `call_soon` may be called on other threads.
     """
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._timers: list[tuple[float, int, Timer]] = []
         self._timers_max = TIMERS_MIN
-        """At so many the cancelled ones are dropped; twice what was left the last time."""
+        """At this number, cancelled timers are removed; twice the number left the last time."""
         self._sequence = itertools.count()
         self._inbox: deque[Callable[[], None]] = deque()
         self._wake_receiver, self._wake_sender = socket.socketpair()
@@ -62,26 +61,26 @@ class SocketLoop:
         self.register(self._wake_receiver, READ, self._drain_wake)
 
     def run(self, on_turn_end: Callable[[], None]) -> None:
-        """Turn until `stop`; `on_turn_end` closes each turn."""
+        """Run turns until `stop`, each followed by `on_turn_end`."""
         self._on_turn_end = on_turn_end
         self._is_running = True
         while self._is_running:
             self._turn()
 
     def stop(self) -> None:
-        """Leave `run` at the end of this turn."""
+        """Return from `run` at the end of the turn."""
         self._is_running = False
 
     def close(self) -> None:
-        """Release the selector and the wake-up pair; registered sockets stay their owners'."""
+        """Close the selector and the wake-up socket pair, not the registered sockets."""
         self._selector.close()
         self._wake_receiver.close()
         self._wake_sender.close()
 
     def call_soon(self, call: Callable[[], None]) -> None:
-        """Run `call` on the loop's thread, in this turn or the next; any thread may ask."""
+        """Run `call` on the loop's thread, in this turn or the next; safe on any thread."""
         self._inbox.append(call)
-        # A full pipe already wakes the loop; a closed one has no loop to wake.
+        # A full socket buffer already wakes the loop; after `close` there is no loop to wake.
         with contextlib.suppress(BlockingIOError, OSError):
             self._wake_sender.send(b"\0")
 
@@ -94,7 +93,7 @@ class SocketLoop:
         return timer
 
     def call_every(self, period_s: float, call: Callable[[], None]) -> None:
-        """Run `call` now and again, `period_s` after its last end, as long as the loop runs."""
+        """Run `call` repeatedly, `period_s` after the end of its previous run."""
 
         def again() -> None:
             call()
@@ -103,11 +102,11 @@ class SocketLoop:
         self.call_at(self.now_s + period_s, again)
 
     def register(self, sock: socket.socket, events: int, ready: Callable[[int], None]) -> None:
-        """Call `ready(events)` in each turn in which `sock` is ready for some of `events`."""
+        """Call `ready(events)` in each turn in which `sock` is ready for any of `events`."""
         self._selector.register(sock, events, ready)
 
     def modify(self, sock: socket.socket, events: int, ready: Callable[[int], None]) -> None:
-        """Wait for other events on `sock`; none at all takes it out of the selector."""
+        """Change the events of `sock`; with no event it is removed from the selector."""
         if events == 0:
             self._selector.unregister(sock)
         elif sock in self._selector.get_map():
@@ -116,7 +115,7 @@ class SocketLoop:
             self._selector.register(sock, events, ready)
 
     def unregister(self, sock: socket.socket) -> None:
-        """Stop waiting for `sock`, whether or not the loop still does."""
+        """Remove `sock` from the selector, if it is registered."""
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(sock)
 
@@ -140,13 +139,13 @@ class SocketLoop:
         return max(0.0, self._timers[0][0] - time.monotonic())
 
     def _drop_cancelled(self) -> None:
-        """Forget timers that will not run, however far off their times are."""
+        """Remove cancelled timers that are not due yet."""
         self._timers = [entry for entry in self._timers if entry[2].call is not None]
         heapq.heapify(self._timers)
         self._timers_max = max(TIMERS_MIN, 2 * len(self._timers))
 
     def _run_inbox(self) -> None:
-        # Only what is here now: a call that asks for another must not starve the sockets.
+        # Only the calls queued before: a call that queues another must not starve the sockets.
         for _ in range(len(self._inbox)):
             self._inbox.popleft()()
 
@@ -157,5 +156,5 @@ class SocketLoop:
                 call()
 
     def _drain_wake(self, _events: int) -> None:
-        # What does not fit here makes the socket ready again in the next turn.
+        # Bytes that are left make the socket ready again in the next turn.
         self._wake_receiver.recv(WAKES_PER_TURN)

@@ -1,67 +1,69 @@
-"""A broker's place in its cluster: joining it, leaving it, and following what happens there."""
+"""The broker's membership in its cluster: registration, and delivery of cluster views."""
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from logbroker.registry.cluster import BrokerEndpoint, ClusterView
 from logbroker.registry.registry import Registry
+from logbroker.registry.topic import Topic
 from logbroker.server.loop import SocketLoop
 
 log = logging.getLogger("logbroker.membership")
 
-Follower = Callable[[ClusterView], None]
+ViewListener = Callable[[ClusterView], None]
 
 
 class Membership:
-    """Brings each view of the cluster to the loop's thread, in order and none left out.
+    """Delivers every cluster view on the loop's thread, in order and without gaps.
 
-    None may be left out: a broker that lost its session and found it again must give up in
-    between what was its own, since others may have had it meanwhile.
+    No view may be skipped: a broker that lost and regained its session must resign its
+    partitions in between, since other brokers may have led them.
     """
 
     def __init__(self, registry: Registry, loop: SocketLoop, broker_id: int) -> None:
         self._registry = registry
         self._loop = loop
         self._broker_id = broker_id
-        self._followers: list[Follower] = []
+        self._listeners: list[ViewListener] = []
         self._views: deque[ClusterView] = deque()
         self._is_registered = False
 
-    def add_follower(self, follower: Follower) -> None:
-        """Have `follower` told of each view from now on, behind those added before it."""
-        self._followers.append(follower)
+    def add_listener(self, listener: ViewListener) -> None:
+        """Call `listener` with every later view, after the listeners added before it."""
+        self._listeners.append(listener)
 
     def join(self, endpoint: BrokerEndpoint) -> None:
-        """Register this broker, and follow what the cluster is then.
+        """Register this broker and deliver the current view.
 
         Raises:
-            ConfigurationError: another broker is registered under this id.
+            ConfigurationError: another broker is registered with this id.
         """
-        self._registry.join(endpoint, self._changed)
+        self._registry.join(endpoint, self._queue_view)
         while self._views:
-            self._follow_next()
+            self._deliver_next()
 
     def leave(self) -> None:
-        """Leave at once, so that clients turn to those who stay."""
+        """Deregister, so that clients switch to the other brokers at once."""
         cluster_id = self._registry.view.cluster_id
         self._registry.close()
         log.info("left cluster=%s broker_id=%d", cluster_id, self._broker_id)
 
-    def _changed(self, view: ClusterView) -> None:
-        """Take a new view, on a thread of the registry's."""
+    def _queue_view(self, view: ClusterView) -> None:
+        """Queue a new view; called on a thread of the registry."""
         self._views.append(view)
-        self._loop.call_soon(self._follow_next)
+        self._loop.call_soon(self._deliver_next)
 
-    def _follow_next(self) -> None:
+    def _deliver_next(self) -> None:
         if not self._views:
-            return  # it was among those that `join` has followed
+            return  # `join` has delivered it
         view = self._views.popleft()
-        self._note_registration(view)
-        for follower in self._followers:
-            follower(view)
+        self._log_registration(view)
+        for listener in self._listeners:
+            listener(view)
 
-    def _note_registration(self, view: ClusterView) -> None:
+    def _log_registration(self, view: ClusterView) -> None:
         is_registered = self._broker_id in view.brokers
         if is_registered == self._is_registered:
             return
@@ -75,5 +77,30 @@ class Membership:
             )
         else:
             log.warning(
-                "lost its place in cluster=%s broker_id=%d", view.cluster_id, self._broker_id
+                "lost registration cluster=%s broker_id=%d", view.cluster_id, self._broker_id
             )
+
+
+class KnownTopics:
+    """The topics of the newest view, and the topics whose metadata became unreadable.
+
+    An unreadable topic may later prove to be another topic with the same name. Until its
+    metadata is readable again, nothing of it may be deleted.
+    """
+
+    def __init__(self, view: ClusterView) -> None:
+        self._topics: Mapping[str, Topic] = view.topics
+        self.unreadable: Mapping[str, Topic] = MappingProxyType({})
+        """Topics that exist and whose metadata is unreadable, as they were before."""
+
+    def update(self, view: ClusterView) -> list[Topic]:
+        """Store the topics of a view; returns deleted topics, also those replaced by name."""
+        before = self._topics
+        names = view.unreadable & before.keys()
+        self.unreadable = MappingProxyType({name: before[name] for name in names})
+        self._topics = {**self.unreadable, **view.topics}
+        return [topic for topic in before.values() if not self._is_known(topic)]
+
+    def _is_known(self, topic: Topic) -> bool:
+        known = self._topics.get(topic.name)
+        return known is topic or (known is not None and known.topic_id == topic.topic_id)

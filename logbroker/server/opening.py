@@ -1,4 +1,4 @@
-"""Opens what a broker stands on: its data directory and its registry, which must fit together."""
+"""Opens the data directory and the registry, and checks that they belong together."""
 
 from dataclasses import replace
 from uuid import UUID
@@ -8,21 +8,21 @@ from logbroker.errors import ConfigurationError, StorageFailed, UnknownTopicId
 from logbroker.registry.cluster import ClusterView
 from logbroker.registry.local.registry import REGISTRY_FILE, LocalRegistry
 from logbroker.registry.registry import Registry
-from logbroker.server.catalog import log_config
+from logbroker.server.leadership import log_config
 from logbroker.storage.identity import META_NAME, DirectoryIdentity, new_directory_id
 from logbroker.storage.log_directory import LogDirectory, Owner
 
 
 def open_data(config: BrokerConfig, now_ms: int) -> tuple[Registry, LogDirectory, ClusterView]:
-    """The registry, the logs of the topics in it, and the view by which these were opened.
+    """Return the registry, the opened logs, and the view with which they were opened.
 
-    The view has no brokers yet. Until everything fits together nothing is changed.
+    The view has no brokers yet. Nothing is changed before all checks have passed.
 
     Raises:
         DataDirectoryInUse: another process has the directory.
-        ConfigurationError: the directory is another broker's or another cluster's, or the
+        ConfigurationError: the directory belongs to another broker or cluster, or the
             registry cannot be opened.
-        StorageFailed: the disk refused.
+        StorageFailed: a disk operation failed.
     """
     try:
         logs = LogDirectory.claim(config.data_dir)
@@ -61,31 +61,31 @@ def _open_claimed(
 
 
 def _check_kind(config: BrokerConfig, *, is_used: bool) -> None:
-    """Refuse a lone broker's directory for a cluster, and the other way round."""
+    """Reject the directory of a standalone broker in a cluster, and vice versa."""
     file = config.data_dir / REGISTRY_FILE
     if config.zookeeper is None:
         if is_used and not file.exists():
             raise ConfigurationError(
-                f"zookeeper is not set; {config.data_dir / META_NAME} is a cluster's, "
-                f"as there is no {REGISTRY_FILE} beside it"
+                f"zookeeper is not set, but {config.data_dir} belongs to a cluster: "
+                f"it has {META_NAME} without {REGISTRY_FILE}"
             )
     elif file.exists():
         raise ConfigurationError(
-            f"zookeeper is {config.zookeeper}; {file} is there, so the folder is a lone broker's"
+            f"zookeeper is {config.zookeeper}, but {file} belongs to a standalone broker"
         )
 
 
 def _check(config: BrokerConfig, name: str, found: str, wanted: str) -> None:
     if found != wanted:
         raise ConfigurationError(
-            f"{config.data_dir / META_NAME} has {name} {found}; this broker's is {wanted}"
+            f"{config.data_dir / META_NAME} has {name} {found}; this broker has {wanted}"
         )
 
 
 def _open_registry(config: BrokerConfig, directory_id: str) -> Registry:
     if config.zookeeper is None:
         return LocalRegistry.open(config.data_dir, config.broker_id)
-    # A lone broker starts without Kazoo.
+    # A standalone broker starts without loading Kazoo.
     from logbroker.registry.zookeeper.registry import ZooKeeperRegistry
 
     return ZooKeeperRegistry.open(

@@ -1,13 +1,16 @@
-"""Produce: append what came in this turn, write each log once, answer in the order asked.
+"""Produce: appends the batches of a turn, writes each log once, and responds in request order.
 
-This is the broker's hottest path. A request that looks like an earlier one of its connection
-(same topic, same partition, one batch) passes by a template that remembers the partition found
-and the bytes of the answer; everything else takes the general way, which does the same.
+This is the hot path of the broker. A request that matches an earlier one of its connection (one
+batch for the same partition) uses a template, which caches the partition and the bytes of the
+response. Other requests take the general path, with the same results.
+
+Runs with `acks=all` wait in a purgatory until the flush of their partitions.
 """
 
 import logging
 import time
 from collections import deque
+from collections.abc import Iterator
 from typing import Final
 
 from logbroker.errors import (
@@ -25,7 +28,7 @@ from logbroker.server.group_commit import GroupCommit
 from logbroker.server.loop import SocketLoop
 from logbroker.server.metrics.counters import Counters
 from logbroker.server.partition import Partition, Partitions
-from logbroker.server.produce_run import Mixed, ProduceRun, refused
+from logbroker.server.produce_run import GeneralRequest, ProduceRun, error_outcome
 from logbroker.wire.apis import ApiKey
 from logbroker.wire.error_codes import code_of
 from logbroker.wire.produce import (
@@ -47,8 +50,52 @@ FIRST_VERSION_WITH_ZSTD: Final = 7
 ATTRIBUTES_LOW_BYTE: Final = 22
 
 
+class ProducePurgatory:
+    """The `acks=all` runs that wait for a flush, of each partition in the order of offsets."""
+
+    def __init__(self) -> None:
+        self._runs: dict[Partition, deque[tuple[int, ProduceRun]]] = {}
+
+    def add(self, partition: Partition, end_offset: int, run: ProduceRun) -> None:
+        """Let `run` wait until the high watermark of `partition` reaches `end_offset`."""
+        run.unflushed.add(partition)
+        self._runs.setdefault(partition, deque()).append((end_offset, run))
+
+    def pop_flushed(self, partition: Partition, high_watermark: int) -> list[ProduceRun]:
+        """Remove and return the runs that wait for no later offset of `partition`."""
+        waiting = self._runs.get(partition)
+        flushed = []
+        while waiting and waiting[0][0] <= high_watermark:
+            flushed.append(waiting.popleft()[1])
+        if not waiting:
+            self._runs.pop(partition, None)
+        return flushed
+
+    def pop_all(self, partition: Partition) -> list[ProduceRun]:
+        """Remove and return all runs that wait for `partition`."""
+        return [run for _, run in self._runs.pop(partition, ())]
+
+    def expired(self, now_s: float) -> Iterator[ProduceRun]:
+        """Yield the incomplete runs whose timeout has passed."""
+        for waiting in self._runs.values():
+            for _, run in waiting:
+                if run.deadline_s <= now_s and not run.is_complete:
+                    yield run
+
+    def remove_complete(self) -> None:
+        """Remove complete and disconnected runs, whose flush may be far away."""
+        for partition, waiting in list(self._runs.items()):
+            kept = deque(
+                (end, run) for end, run in waiting if not run.is_complete and run.connection.is_open
+            )
+            if kept:
+                self._runs[partition] = kept
+            else:
+                del self._runs[partition]
+
+
 class ProduceHandler:
-    """Takes produce requests during a turn and settles them at its end."""
+    """Appends the batches of Produce requests, and completes the requests at the turn's end."""
 
     def __init__(
         self, loop: SocketLoop, partitions: Partitions, commit: GroupCommit, counters: Counters
@@ -61,12 +108,13 @@ class ProduceHandler:
         self._run: ProduceRun | None = None
         self._runs: list[ProduceRun] = []
         self._staged: dict[Partition, tuple[int, int]] = {}
-        """Where something may wait for its write: log end offset and written bytes before it."""
-        self._refusing: set[Partition] = set()
-        """Where the disk refused the last write, and it was said."""
+        """Partitions with staged batches: log end offset and written bytes before them."""
+        self._write_failed: set[Partition] = set()
+        """Partitions whose last write failed; the failure is logged once."""
+        self._purgatory = ProducePurgatory()
 
     def handle(self, connection: Connection, view: memoryview, start: int, end: int) -> None:
-        """Append what the request at `view[start:end]` holds; the turn's end answers it."""
+        """Append the batches of the request at `view[start:end]`; `end_turn` completes it."""
         request = connection.produce_decoder.decode(view, start, end)
         run = self._run
         if run is None or run.connection is not connection or run.acks != request.acks:
@@ -84,22 +132,22 @@ class ProduceHandler:
         try:
             base_offset = partition.log.append(view[request.start : request.end], run.now_ms)
         except RequestRefused as refusal:
-            self._note(partition, refusal)
-            run.entries.append(self._refuse(template, request, refusal))
+            self._record_write_failure(partition, refusal)
+            run.entries.append(self._encode_error(template, request, refusal))
             return
         run.entries.append((template, request.correlation_id, partition, base_offset))
 
     @property
-    def partitions_refusing(self) -> int:
-        """Where the disk refused the last write; any thread may ask."""
-        return len(self._refusing)
+    def partitions_write_failed(self) -> int:
+        """The number of partitions whose last write failed; safe on any thread."""
+        return len(self._write_failed)
 
     def end_run(self) -> None:
-        """Whatever follows is of another kind, or of another connection."""
+        """End the current run: a request of another kind or connection follows."""
         self._run = None
 
-    def settle(self) -> None:
-        """Write each log once, start flushes, and answer what need not wait for one."""
+    def end_turn(self) -> None:
+        """Write each log once, start flushes, and complete the runs that wait for none."""
         runs, self._runs = self._runs, []
         if not runs:
             return
@@ -108,59 +156,50 @@ class ProduceHandler:
             self._counters.requests[PRODUCE_KEY] += len(run.entries)
             if failed:
                 touched = run.partitions()
-                run.failed = {gone: why for gone, why in failed.items() if gone in touched}
+                run.failed = {each: why for each, why in failed.items() if each in touched}
             if run.acks == ACKS_ALL:
                 self._await_flush(run)
             elif run.acks == ACKS_NONE:
-                self._close_if_refused(run)
+                self._close_if_failed(run)
             else:
-                self._answer(run)
+                self._complete(run)
 
-    def flushed(self, partition: Partition) -> list[Connection]:
-        """The high watermark moved: answer who waited for no more; whose connections to send on."""
-        waiters = partition.flush_waiters
-        high_watermark = partition.log.high_watermark
-        done = []
-        while waiters and waiters[0][0] <= high_watermark:
-            done.append(waiters.popleft()[1])
-        return [run.connection for run in done if self._released(run, partition)]
+    def complete_flushed(self, partition: Partition) -> list[Connection]:
+        """Complete runs after the high watermark advanced; returns connections to send on."""
+        runs = self._purgatory.pop_flushed(partition, partition.log.high_watermark)
+        return [run.connection for run in runs if self._complete_if_flushed(run, partition)]
 
-    def failed(self, partition: Partition, refusal: RequestRefused) -> list[Connection]:
-        """What waits for this partition's flush waits in vain."""
-        runs = [run for _, run in partition.flush_waiters]
-        partition.flush_waiters.clear()
+    def fail_unflushed(self, partition: Partition, refusal: RequestRefused) -> list[Connection]:
+        """Fail all runs that wait for a flush; returns connections to send on."""
+        runs = self._purgatory.pop_all(partition)
         for run in runs:
             run.failed[partition] = refusal
-        return [run.connection for run in runs if self._released(run, partition)]
+        return [run.connection for run in runs if self._complete_if_flushed(run, partition)]
 
-    def closed(self, partition: Partition, reason: RequestRefused) -> list[Connection]:
-        """Nothing of this turn is staged, and no flush is told: whose connections to send on."""
-        self._refusing.discard(partition)
-        return self.failed(partition, reason)
+    def close_partition(self, partition: Partition, reason: RequestRefused) -> list[Connection]:
+        """Fail the runs of a closed partition without staged batches; see `fail_unflushed`."""
+        self._write_failed.discard(partition)
+        return self.fail_unflushed(partition, reason)
 
-    def time_out(self) -> list[Connection]:
-        """Answer the runs whose time is up; what they wrote stays in the log."""
-        answered = []
-        for partition in self._partitions:
-            if not partition.flush_waiters:
-                continue
-            for _, run in partition.flush_waiters:
-                if run.deadline_s <= self._loop.now_s and not run.is_answered:
-                    self._answer_late(run)
-                    answered.append(run.connection)
-            # Nobody waits any more who was answered or has left, however far off the flush is.
-            partition.flush_waiters = deque(
-                (end, run)
-                for end, run in partition.flush_waiters
-                if not run.is_answered and run.connection.is_open
-            )
-        return answered
+    def expire(self) -> list[Connection]:
+        """Fail the runs whose timeout has passed; their records stay in the log."""
+        expired = list(self._purgatory.expired(self._loop.now_s))
+        connections = []
+        for run in expired:
+            # A run that waits for several partitions is in the list several times.
+            if not run.is_complete:
+                late = RequestTimedOut("the flush takes longer than timeout.ms")
+                run.failed.update(dict.fromkeys(run.unflushed, late))
+                self._complete(run)
+                connections.append(run.connection)
+        self._purgatory.remove_complete()
+        return connections
 
     def _open_run(self, connection: Connection, request: ProduceRequest) -> ProduceRun:
-        slot = None if request.acks == ACKS_NONE else connection.open_slot()
+        response = None if request.acks == ACKS_NONE else connection.responses.add()
         now_s = self._loop.now_s
         deadline_s = now_s + request.timeout_ms / 1000
-        run = ProduceRun(connection, slot, request.acks, now_s, deadline_s, self._loop.now_ms)
+        run = ProduceRun(connection, response, request.acks, now_s, deadline_s, self._loop.now_ms)
         self._run = run
         self._runs.append(run)
         return run
@@ -169,35 +208,35 @@ class ProduceHandler:
         log = partition.log
         self._staged[partition] = log.log_end_offset, log.written_bytes
 
-    def _refuse(
+    def _encode_error(
         self, template: ProduceTemplate, request: ProduceRequest, refusal: RequestRefused
     ) -> bytes:
         self._counters.count_error(PRODUCE_KEY, code_of(refusal))
-        return template.encode_outcome(request.correlation_id, refused(refusal))
+        return template.encode_outcome(request.correlation_id, error_outcome(refusal))
 
     def _append_first(
         self, run: ProduceRun, template: ProduceTemplate, request: ProduceRequest, view: memoryview
     ) -> None:
-        """Append the general way, and let the template know its partition if that went well.
+        """Append through the general path and, on success, cache the partition in the template.
 
-        Versions without zstd stay on this way, where every batch's codec is looked at.
+        Versions without zstd stay on the general path, which checks the codec of every batch.
         """
         batch = request.batches[0]
         partition, result = self._append_one(request, batch, view)
         if not isinstance(result, int):
-            run.entries.append(self._refuse(template, request, result))
+            run.entries.append(self._encode_error(template, request, result))
             return
         assert partition is not None
         if request.api_version >= FIRST_VERSION_WITH_ZSTD:
             template.log = partition
         run.entries.append((template, request.correlation_id, partition, result))
 
-    def _append_all(self, request: ProduceRequest, view: memoryview) -> Mixed:
+    def _append_all(self, request: ProduceRequest, view: memoryview) -> GeneralRequest:
         results = [self._append_one(request, batch, view) for batch in request.batches]
         for _, result in results:
             if not isinstance(result, int):
                 self._counters.count_error(PRODUCE_KEY, code_of(result))
-        return Mixed(request, results)
+        return GeneralRequest(request, results)
 
     def _append_one(
         self, request: ProduceRequest, batch: ProduceBatch, view: memoryview
@@ -208,17 +247,19 @@ class ProduceHandler:
             if request.acks not in ACKS_ALLOWED:
                 raise InvalidRequiredAcks(f"acks is {request.acks}; allowed is 0, 1 and -1")
             if batch.end - batch.start < HEADER_BYTES:
-                raise InvalidRecord(f"{partition}: a produce request holds one whole batch")
+                raise InvalidRecord(f"{partition}: a Produce request must contain one whole batch")
             codec = view[batch.start + ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK
             if codec == Codec.ZSTD and request.api_version < FIRST_VERSION_WITH_ZSTD:
-                raise UnsupportedCompression(f"zstd is not in Produce v{request.api_version}")
+                raise UnsupportedCompression(
+                    f"Produce v{request.api_version} does not support zstd"
+                )
             if partition not in self._staged:
                 self._stage(partition)
             records = view[batch.start : batch.end]
             return partition, partition.log.append(records, self._loop.now_ms)
         except RequestRefused as refusal:
             if partition is not None:
-                self._note(partition, refusal)
+                self._record_write_failure(partition, refusal)
             return partition, refusal
 
     def _write(self) -> dict[Partition, RequestRefused]:
@@ -229,49 +270,43 @@ class ProduceHandler:
             try:
                 if log.has_staged:
                     log.write()
-                    self._refusing.discard(partition)
+                    self._write_failed.discard(partition)
             except StorageFailed as failure:
-                self._note(partition, failure)
+                self._record_write_failure(partition, failure)
                 failed[partition] = failure
             partition.traffic.messages_in += max(0, log.log_end_offset - end_before)
             partition.traffic.bytes_in += log.written_bytes - bytes_before
-            self._commit.written(partition)
+            self._commit.schedule_flush(partition)
         return failed
 
-    def _note(self, partition: Partition, refusal: RequestRefused) -> None:
-        """Count what the disk refused; say it once until the disk takes something again."""
+    def _record_write_failure(self, partition: Partition, refusal: RequestRefused) -> None:
+        """Count a storage failure, and log it unless the previous write failed too."""
         if not isinstance(refusal, StorageFailed):
             return
         self._counters.write_failures += 1
-        if partition not in self._refusing:
-            self._refusing.add(partition)
+        if partition not in self._write_failed:
+            self._write_failed.add(partition)
             _log.error("write failed partition=%s reason=%s", partition, refusal)
-
-    def _answer_late(self, run: ProduceRun) -> None:
-        late = RequestTimedOut("the flush takes longer than timeout.ms")
-        run.failed.update(dict.fromkeys(run.waiting, late))
-        self._answer(run)
 
     def _await_flush(self, run: ProduceRun) -> None:
         for partition in run.partitions() - run.failed.keys():
-            # Whatever this run appended, and whatever it repeats, lies below the log's end.
+            # Appended batches and duplicates of the run are below the log end offset.
             end = partition.log.log_end_offset
             if partition.log.high_watermark < end:
-                run.waiting.add(partition)
-                partition.flush_waiters.append((end, run))
-        if not run.waiting:
-            self._answer(run)
+                self._purgatory.add(partition, end, run)
+        if not run.unflushed:
+            self._complete(run)
 
-    def _released(self, run: ProduceRun, partition: Partition) -> bool:
-        """Take one partition off what a run waits for; whether that made its answer ready."""
-        run.waiting.discard(partition)
-        if run.waiting or run.is_answered:
+    def _complete_if_flushed(self, run: ProduceRun, partition: Partition) -> bool:
+        """Remove one partition from `unflushed`; returns whether that completed the run."""
+        run.unflushed.discard(partition)
+        if run.unflushed or run.is_complete:
             return False
-        self._answer(run)
+        self._complete(run)
         return True
 
-    def _answer(self, run: ProduceRun) -> None:
-        run.answer()
+    def _complete(self, run: ProduceRun) -> None:
+        run.complete()
         self._seconds.observe(time.monotonic() - run.began_s, len(run.entries))
         if run.failed:
             self._count_failed(run)
@@ -280,8 +315,8 @@ class ProduceHandler:
         for failure in run.failures():
             self._counters.count_error(PRODUCE_KEY, code_of(failure))
 
-    def _close_if_refused(self, run: ProduceRun) -> None:
-        # Without an answer, a closed connection is the only way to say that something is wrong.
-        if run.has_refusals():
+    def _close_if_failed(self, run: ProduceRun) -> None:
+        # With acks=0 there is no response: a closed connection is the only sign of an error.
+        if run.has_errors():
             self._count_failed(run)
-            run.connection.close("a batch sent with acks=0 was refused")
+            run.connection.close("a batch with acks=0 was rejected")

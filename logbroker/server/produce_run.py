@@ -1,4 +1,4 @@
-"""Consecutive produce requests that are answered in one piece, and what became of each batch."""
+"""Runs of consecutive Produce requests that share one response buffer."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple, cast
@@ -6,37 +6,37 @@ from typing import Final, NamedTuple, cast
 from logbroker.errors import RequestRefused
 from logbroker.server.connection import Connection
 from logbroker.server.partition import Partition
-from logbroker.wire.answers import Slot
 from logbroker.wire.error_codes import code_of
 from logbroker.wire.produce import (
     ProduceOutcome,
     ProduceRequest,
     ProduceTemplate,
-    encode_produce_answer,
+    encode_produce_response,
 )
+from logbroker.wire.response_queue import PendingResponse
 
 NO_OFFSET: Final = -1
 NO_TIME: Final = -1
 
 Appended = tuple[ProduceTemplate, int, Partition, int]
-"""One batch that went the templates' way: template, correlation id, partition, base offset.
+"""A batch appended through a template: template, correlation id, partition, base offset.
 
-A plain tuple, since one is made for each request: a named one takes thrice as long to make.
+A plain tuple, since one is created per request and a NamedTuple takes three times as long.
 """
 
 
-class Mixed(NamedTuple):
-    """A whole request that went the general way; an error stands where a batch was refused."""
+class GeneralRequest(NamedTuple):
+    """A request without a template, with the base offset or the error of each batch."""
 
     request: ProduceRequest
     results: list[tuple[Partition | None, int | RequestRefused]]
 
 
 class ProduceRun:
-    """Consecutive produce requests of one connection with one `acks`, answered in one piece.
+    """Consecutive Produce requests of one connection with the same `acks`.
 
-    An entry is a request whose batch is appended, or the answer where it is known already.
-    `waiting` holds the partitions whose flush an `acks=all` run still waits for, `failed` those
+    An entry is a request with an appended batch, or an encoded error response. `unflushed`
+    holds the partitions whose flush an `acks=all` run waits for. `failed` holds the partitions
     whose write or flush failed after the append.
     """
 
@@ -48,42 +48,45 @@ class ProduceRun:
         "entries",
         "failed",
         "now_ms",
-        "slot",
-        "waiting",
+        "response",
+        "unflushed",
     )
 
     def __init__(
         self,
         connection: Connection,
-        slot: Slot | None,
+        response: PendingResponse | None,
         acks: int,
         began_s: float,
         deadline_s: float,
         now_ms: int,
     ) -> None:
         self.connection = connection
-        self.slot = slot
+        self.response = response
         self.acks = acks
         self.began_s = began_s
         self.deadline_s = deadline_s
         self.now_ms = now_ms
-        self.entries: list[Appended | Mixed | bytes] = []
-        self.waiting: set[Partition] = set()
+        self.entries: list[Appended | GeneralRequest | bytes] = []
+        self.unflushed: set[Partition] = set()
         self.failed: dict[Partition, RequestRefused] = {}
 
     @property
-    def is_answered(self) -> bool:
-        """Whether nobody waits for this run any more."""
-        return self.slot is None or self.slot.parts is not None
+    def is_complete(self) -> bool:
+        """Whether the response is complete, or there is none."""
+        return self.response is None or self.response.parts is not None
 
-    def answer(self) -> None:
-        """Fill the slot; batches of a partition in `failed` get its error."""
-        assert self.slot is not None
-        answers = self._encode_all() if self.failed else self._encode_appended()
-        self.slot.fill([b"".join(answers)])
+    def complete(self) -> None:
+        """Complete the response; batches of partitions in `failed` get the error."""
+        assert self.response is not None
+        if self.failed:
+            responses = [self._encode(entry) for entry in self.entries]
+        else:
+            responses = self._encode_appended()
+        self.response.complete([b"".join(responses)])
 
     def partitions(self) -> set[Partition]:
-        """Where the run has appended something."""
+        """Return the partitions with appended batches of the run."""
         found: set[Partition] = set()
         last = None
         for entry in self.entries:
@@ -92,7 +95,7 @@ class ProduceRun:
                 if partition is not last:
                     found.add(partition)
                     last = partition
-            elif isinstance(entry, Mixed):
+            elif isinstance(entry, GeneralRequest):
                 found.update(
                     partition
                     for partition, result in entry.results
@@ -101,46 +104,46 @@ class ProduceRun:
         return found
 
     def failures(self) -> Iterator[RequestRefused]:
-        """Why each batch that was appended, and failed after that, did."""
+        """Yield the error of each batch that failed after its append."""
         for entry in self.entries:
             if isinstance(entry, bytes):
                 continue
-            results = entry.results if isinstance(entry, Mixed) else [entry[2:]]
+            results = entry.results if isinstance(entry, GeneralRequest) else [entry[2:]]
             for partition, result in results:
                 if isinstance(result, int) and partition in self.failed:
                     yield self.failed[partition]
 
-    def has_refusals(self) -> bool:
-        """Whether any batch of the run was not appended, or not written."""
+    def has_errors(self) -> bool:
+        """Return whether any batch of the run was not appended or not written."""
         return bool(self.failed) or any(
             isinstance(entry, bytes)
-            or (isinstance(entry, Mixed) and any(not isinstance(r, int) for _, r in entry.results))
+            or (
+                isinstance(entry, GeneralRequest)
+                and any(not isinstance(result, int) for _, result in entry.results)
+            )
             for entry in self.entries
         )
 
     def _encode_appended(self) -> list[bytes]:
-        """The answers where every write went well; neighbours mostly share their partition."""
-        answers: list[bytes] = []
+        """Encode the responses if all writes succeeded; neighbours usually share a partition."""
+        responses: list[bytes] = []
         known, time_ms, start = None, NO_TIME, NO_OFFSET
         for entry in self.entries:
             if entry.__class__ is not tuple:
-                answers.append(self._encode(entry))
+                responses.append(self._encode(entry))
                 continue
             template, correlation_id, partition, base_offset = cast("Appended", entry)
             if partition is not known:
                 known, (time_ms, start) = partition, self._time_and_start(partition)
-            answers.append(template.encode_success(correlation_id, base_offset, time_ms, start))
-        return answers
+            responses.append(template.encode_success(correlation_id, base_offset, time_ms, start))
+        return responses
 
-    def _encode_all(self) -> list[bytes]:
-        return [self._encode(entry) for entry in self.entries]
-
-    def _encode(self, entry: "Appended | Mixed | bytes") -> bytes:
+    def _encode(self, entry: Appended | GeneralRequest | bytes) -> bytes:
         if isinstance(entry, bytes):
             return entry
-        if isinstance(entry, Mixed):
+        if isinstance(entry, GeneralRequest):
             outcomes = [self._outcome(*result) for result in entry.results]
-            return encode_produce_answer(entry.request, outcomes)
+            return encode_produce_response(entry.request, outcomes)
         template, correlation_id, partition, base_offset = entry
         return template.encode_outcome(correlation_id, self._outcome(partition, base_offset))
 
@@ -151,13 +154,13 @@ class ProduceRun:
 
     def _outcome(self, partition: Partition | None, result: int | RequestRefused) -> ProduceOutcome:
         if not isinstance(result, int):
-            return refused(result)
+            return error_outcome(result)
         assert partition is not None
         if partition in self.failed:
-            return refused(self.failed[partition])
+            return error_outcome(self.failed[partition])
         return ProduceOutcome(0, result, *self._time_and_start(partition))
 
 
-def refused(refusal: RequestRefused) -> ProduceOutcome:
-    """The outcome of a batch that is not in the log."""
+def error_outcome(refusal: RequestRefused) -> ProduceOutcome:
+    """Return the outcome of a batch that is not in the log."""
     return ProduceOutcome(code_of(refusal), NO_OFFSET, NO_TIME, NO_OFFSET, str(refusal))

@@ -1,4 +1,4 @@
-"""What clients may change about topics: checked against the newest view, asked of the registry."""
+"""Changes of topics: validated against the newest view, then written to the registry."""
 
 import logging
 from collections import Counter
@@ -19,13 +19,13 @@ from logbroker.registry.registry import Registry, Replicas, Settings
 from logbroker.registry.topic import Topic, check_growth, check_new_topic, place_partitions
 from logbroker.server.connection import Connection
 from logbroker.server.partition import Partitions
-from logbroker.server.registry_crew import RegistryCrew
+from logbroker.server.registry_thread import RegistryThread
 
 log = logging.getLogger("logbroker.topics")
 
 
-class WantedTopic(NamedTuple):
-    """A topic to be created; with `assignment` its partitions are placed by hand."""
+class NewTopic(NamedTuple):
+    """A topic to create; `assignment` places its partitions on brokers."""
 
     name: str
     partitions: int
@@ -34,9 +34,9 @@ class WantedTopic(NamedTuple):
 
 
 class TopicChanges:
-    """Changes that are durable when their call returns; for the registry crew's thread.
+    """Changes that are durable when the call returns; runs on the registry thread.
 
-    Each raises what the registry's method of that name does, and what its own checks find.
+    Each method raises the errors of its validation and of the registry's method.
     """
 
     def __init__(self, config: BrokerConfig, registry: Registry) -> None:
@@ -45,25 +45,25 @@ class TopicChanges:
 
     @property
     def view(self) -> ClusterView:
-        """The newest view, which may be newer than the one followed last."""
+        """The newest view, which may be newer than the one applied last."""
         return self._registry.view
 
-    def check_new(self, wanted: WantedTopic) -> Replicas:
-        """Refuse what `create` would refuse, and change nothing: who would get the partitions.
+    def check_new(self, wanted: NewTopic) -> Replicas:
+        """Validate as `create` does, without a change; returns the replicas.
 
         Raises:
-            InvalidTopic, TopicAlreadyExists: because of its name.
-            InvalidPartitions: the brokers have no room for them.
-            InvalidReplicaAssignment: it names brokers that are not there.
-            InvalidConfig: a setting is unknown or out of its range.
+            InvalidTopic, TopicAlreadyExists: the name is invalid or in use.
+            InvalidPartitions: the brokers would exceed their maximum of partitions.
+            InvalidReplicaAssignment: the assignment names unknown brokers.
+            InvalidConfig: a setting is unknown or out of range.
         """
         view = self.view
         check_new_topic(wanted.name, view.topics)
         self._check_settings(wanted.settings)
         return self._place(view, wanted.name, wanted.partitions, wanted.assignment)
 
-    def create(self, wanted: WantedTopic) -> Topic:
-        """Create a topic, spread over the brokers that live."""
+    def create(self, wanted: NewTopic) -> Topic:
+        """Create a topic whose partitions are spread over the live brokers."""
         replicas = self.check_new(wanted)
         topic = self._registry.create_topic(wanted.name, replicas, wanted.settings)
         log.info(
@@ -72,37 +72,39 @@ class TopicChanges:
         return topic
 
     def delete(self, topic: Topic) -> None:
-        """Delete a topic, but none that was made under its name since."""
+        """Delete a topic, but not a newer one with the same name."""
         self._registry.delete_topic(topic.name, topic.topic_id)
         log.info("deleted topic=%s id=%s", topic.name, topic.topic_id)
 
     def check_growth(self, name: str, partitions: int, assignment: Replicas | None) -> Replicas:
-        """Refuse what `grow` would refuse, and change nothing: who would keep the partitions."""
+        """Validate as `add_partitions` does, without a change; returns the replicas."""
         view = self.view
         topic = view.topic(name)
         more = partitions - topic.partitions
         if more < 1:
             raise InvalidPartitions(
-                f"{name} has {topic.partitions} partitions; {partitions} would be no more"
+                f"{name} has {topic.partitions} partitions; allowed: more, not {partitions}"
             )
         if assignment is not None and len(assignment) != more:
-            raise InvalidReplicaAssignment(f"{len(assignment)} assignments for {more} more")
+            raise InvalidReplicaAssignment(
+                f"{len(assignment)} assignments for {more} new partitions"
+            )
         replicas = (*topic.replicas, *self._place(view, name, more, assignment))
         check_growth(topic, replicas)
         return replicas
 
-    def grow(self, name: str, partitions: int, assignment: Replicas | None) -> None:
-        """Raise the partition count of a topic."""
+    def add_partitions(self, name: str, partitions: int, assignment: Replicas | None) -> None:
+        """Increase the partition count of a topic."""
         replicas = self.check_growth(name, partitions, assignment)
         self._registry.grow_topic(name, replicas)
-        log.info("grew topic=%s partitions=%d", name, partitions)
+        log.info("added partitions topic=%s partitions=%d", name, partitions)
 
     def check_change(self, name: str, change: Callable[[Settings], Settings]) -> None:
-        """Refuse what `change_settings` would refuse, and change nothing."""
+        """Validate as `change_settings` does, without a change."""
         self._check_settings(change(self.view.topic(name).settings))
 
     def change_settings(self, name: str, change: Callable[[Settings], Settings]) -> None:
-        """Change a topic's own settings; the next append of each log follows them."""
+        """Change a topic's own settings, from the next append on."""
 
         def checked(present: Settings) -> Settings:
             settings = change(present)
@@ -116,7 +118,7 @@ class TopicChanges:
         config = apply_topic_settings(self._config.topic_defaults, settings)
         if config.max_message_bytes > self._config.request_bytes_max:
             raise InvalidConfig(
-                f"max.message.bytes is {config.max_message_bytes}; allowed is up to "
+                f"max.message.bytes is {config.max_message_bytes}; allowed: up to "
                 f"{self._config.request_bytes_max}, the largest request of this broker"
             )
 
@@ -124,61 +126,65 @@ class TopicChanges:
         self, view: ClusterView, name: str, more: int, assignment: Replicas | None
     ) -> Replicas:
         if not view.brokers:
-            raise LeaderNotAvailable(f"{name} has no place, as no broker is registered now")
-        room = _room(view, self._config.partitions_max)
-        if more > sum(room.values()):
+            raise LeaderNotAvailable(f"{name} cannot be placed: no broker is registered")
+        free = _free_partitions(view, self._config.partitions_max)
+        if more > sum(free.values()):
             raise InvalidPartitions(
-                f"{name} asks for {more} more partitions; "
-                f"brokers {sorted(room)} have room for {sum(room.values())}"
+                f"{name} needs {more} more partitions; "
+                f"brokers {sorted(free)} can take {sum(free.values())}"
             )
         if assignment is None:
             replicas: Replicas = place_partitions(more, view.brokers, view.topics.values())
         else:
-            _check_assignment(assignment, room)
+            _check_assignment(assignment, free)
             replicas = assignment
-        _check_room(name, replicas, room)
+        _check_limit(name, replicas, free)
         return replicas
 
 
 Outcomes = dict[str, Topic | RequestRefused]
-"""What became of the topics of these names."""
+"""The created topic, or the error, by name."""
 
 
 class TopicCreation:
-    """Creates topics for a request and answers once this broker serves its share of them."""
+    """Creates topics and reports the result once this broker has opened its partitions."""
 
-    def __init__(self, changes: TopicChanges, crew: RegistryCrew, partitions: Partitions) -> None:
+    def __init__(
+        self, changes: TopicChanges, registry_thread: RegistryThread, partitions: Partitions
+    ) -> None:
         self._changes = changes
-        self._crew = crew
+        self._registry_thread = registry_thread
         self._partitions = partitions
 
     def create(
         self,
         connection: Connection,
-        wanted: Sequence[WantedTopic],
+        wanted: Sequence[NewTopic],
         created: Callable[[Outcomes], None],
     ) -> None:
-        """Create topics of different names, then tell `created` on the loop's thread.
+        """Create topics with distinct names, then call `created` on the loop's thread.
 
-        A topic whose folders this broker cannot make is taken back and refused: it would be
-        named in metadata and served by nobody.
+        A topic whose logs this broker cannot create is deleted again: otherwise metadata would
+        contain partitions that no broker serves.
         """
 
-        def followed(outcomes: Outcomes) -> None:
+        def applied(outcomes: Outcomes) -> None:
             failed = self._failed(outcomes)
             if failed:
                 refusals = {topic.name: failure for topic, failure in failed}
-                self._crew.ask(
+                self._registry_thread.submit(
                     connection,
-                    lambda: self._take_back(failed),
+                    lambda: self._delete_failed(failed),
                     lambda _: created({**outcomes, **refusals}),
                 )
             else:
                 created(outcomes)
 
-        self._crew.ask(connection, lambda: {one.name: self._try(one) for one in wanted}, followed)
+        self._registry_thread.submit(
+            connection, lambda: {each.name: self._try_create(each) for each in wanted}, applied
+        )
 
-    def _try(self, wanted: WantedTopic) -> Topic | RequestRefused:
+    def _try_create(self, wanted: NewTopic) -> Topic | RequestRefused:
         try:
             return self._changes.create(wanted)
         except RequestRefused as refusal:
@@ -192,17 +198,19 @@ class TopicCreation:
             and (failure := self._partitions.failure_of(outcome)) is not None
         ]
 
-    def _take_back(self, failed: Sequence[tuple[Topic, StorageFailed]]) -> None:
+    def _delete_failed(self, failed: Sequence[tuple[Topic, StorageFailed]]) -> None:
         for topic, failure in failed:
-            log.error("taken back topic=%s reason=%s", topic.name, failure)
+            log.error("topic is deleted again topic=%s reason=%s", topic.name, failure)
             try:
                 self._changes.delete(topic)
             except RequestRefused as refusal:
-                log.error("topic=%s stays without its folders: %s", topic.name, refusal)
+                log.error(
+                    "cannot delete topic without logs topic=%s reason=%s", topic.name, refusal
+                )
 
 
-def _room(view: ClusterView, partitions_max: int) -> dict[int, int]:
-    """How many more partitions each live broker takes."""
+def _free_partitions(view: ClusterView, partitions_max: int) -> dict[int, int]:
+    """Return how many more partitions each live broker may have."""
     load = Counter(
         replica
         for topic in view.topics.values()
@@ -216,15 +224,15 @@ def _check_assignment(assignment: Replicas, live: Mapping[int, int]) -> None:
     for brokers in assignment:
         if len(brokers) != 1 or brokers[0] not in live:
             raise InvalidReplicaAssignment(
-                f"assigned to brokers {list(brokers)}; allowed is one of {sorted(live)} for each "
+                f"assigned to brokers {list(brokers)}; allowed: one of {sorted(live)} for each "
                 "partition"
             )
 
 
-def _check_room(name: str, replicas: Replicas, room: Mapping[int, int]) -> None:
+def _check_limit(name: str, replicas: Replicas, free: Mapping[int, int]) -> None:
     for broker, count in Counter(brokers[0] for brokers in replicas).items():
-        if count > room[broker]:
+        if count > free[broker]:
             raise InvalidPartitions(
-                f"{name} asks for {count} more partitions of broker {broker}, "
-                f"which has room for {room[broker]}"
+                f"{name} needs {count} more partitions on broker {broker}, "
+                f"which can take {free[broker]}"
             )

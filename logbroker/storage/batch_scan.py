@@ -63,7 +63,7 @@ def intact_headers(
     A batch is intact when it is whole, follows the one before it (the first has
     `next_offset`) and, from offset `checked_from` on, matches its CRC.
     """
-    window = _Window(descriptor, end)
+    window = _FileWindow(descriptor, end)
     position, base_offset = 0, next_offset
     while position + HEADER_BYTES <= end:
         header = BatchHeader._make(HEADER.unpack_from(window.take(position, HEADER_BYTES)))
@@ -87,7 +87,7 @@ def _is_plausible(header: BatchHeader, next_offset: int) -> bool:
     )
 
 
-class _Window:
+class _FileWindow:
     """A bounded part of a file in memory that moves forward over it."""
 
     def __init__(self, descriptor: int, end: int) -> None:

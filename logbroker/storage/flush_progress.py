@@ -3,8 +3,8 @@
 from pathlib import Path
 from threading import Lock
 
-from logbroker.storage.durable_file import sync_directory
-from logbroker.storage.log_view import LogEnd
+from logbroker.storage.file_writes import sync_directory
+from logbroker.storage.log_view import LogOffsetMetadata
 from logbroker.storage.segment import LogSegment
 
 
@@ -16,7 +16,7 @@ class FlushProgress:
     takes them makes them fit together.
     """
 
-    def __init__(self, active: LogSegment, end: LogEnd) -> None:
+    def __init__(self, active: LogSegment, end: LogOffsetMetadata) -> None:
         self.written = end
         self.flushed = end
         self._segments: tuple[LogSegment, ...] = (active,)
@@ -28,13 +28,13 @@ class FlushProgress:
         """A new segment is the active one; its files are created, not yet durable."""
         self._names_changed = True
         self._segments = (*self._segments, segment)
-        self.written = LogEnd(segment.base_offset, segment.base_offset, 0)
+        self.written = LogOffsetMetadata(segment.base_offset, segment.base_offset, 0)
 
     def note_removal(self, kept: tuple[LogSegment, ...]) -> None:
         """Retention left only these segments."""
         self._segments = tuple(segment for segment in self._segments if segment in kept)
 
-    def flush(self, folder: Path) -> LogEnd:
+    def flush(self, folder: Path) -> LogOffsetMetadata:
         """Make durable what is written by now: its end. On any thread, one at a time.
 
         Raises:
@@ -48,7 +48,7 @@ class FlushProgress:
                 self.flushed = written
             return written
 
-    def settle(self) -> LogEnd:
+    def settle(self) -> LogOffsetMetadata:
         """Let go of segments that are flushed whole: the flushed end."""
         self._segments = tuple(
             segment for segment in self._segments if segment.base_offset >= self._synced_before

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from uuid import UUID, uuid4
 
 from logbroker.errors import ConfigurationError
-from logbroker.storage.durable_file import replace_file, write_durably
+from logbroker.storage.file_writes import replace_file, write_durably
 
 META_NAME: Final = "meta.properties"
 META_VERSION: Final = "0"

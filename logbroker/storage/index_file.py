@@ -8,7 +8,7 @@ from pathlib import Path
 from struct import Struct
 from typing import ClassVar
 
-from logbroker.storage.gathered_write import write_all
+from logbroker.storage.file_writes import write_all
 
 Entries = mmap.mmap | bytes
 

@@ -17,7 +17,7 @@ from uuid import UUID, uuid4
 from logbroker.config import LogConfig
 from logbroker.errors import ConfigurationError, DataDirectoryInUse, StorageFailed
 from logbroker.storage.checkpoints import OffsetCheckpoint, TopicPartition
-from logbroker.storage.durable_file import replace_file, sync_directory
+from logbroker.storage.file_writes import replace_file, sync_directory
 from logbroker.storage.identity import (
     META_NAME,
     PARTITION_METADATA_NAME,
@@ -26,9 +26,8 @@ from logbroker.storage.identity import (
     read_topic_id,
     write_directory_identity,
 )
-from logbroker.storage.loaded_log import LoadedLog
 from logbroker.storage.partition_log import PartitionLog
-from logbroker.storage.recovery import KnownOffsets, create_folder, load_folder
+from logbroker.storage.recovery import KnownOffsets, LoadedLog, create_folder, load_folder
 from logbroker.storage.segment import LOG_SUFFIX
 
 LOCK_NAME: Final = ".lock"

@@ -17,7 +17,7 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-class LogEnd(NamedTuple):
+class LogOffsetMetadata(NamedTuple):
     """A place between two batches: the next offset, and where it is in which segment.
 
     The segment is named by its base offset: holding it would keep a deleted file's space.
@@ -37,7 +37,7 @@ class LogView(NamedTuple):
 
     segments: tuple[LogSegment, ...]
     start_offset: int
-    end: LogEnd
+    end: LogOffsetMetadata
     """The high watermark."""
 
     def segment_of(self, offset: int) -> LogSegment:

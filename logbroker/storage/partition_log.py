@@ -22,10 +22,9 @@ from logbroker.records.batch import (
 )
 from logbroker.storage.append_check import CODEC_MAX, PLAIN_ATTRIBUTES_MASK, refusal
 from logbroker.storage.batch_scan import OFFSET_DELTA_MAX
-from logbroker.storage.durable_file import replace_file
+from logbroker.storage.file_writes import replace_file
 from logbroker.storage.flush_progress import FlushProgress
-from logbroker.storage.loaded_log import LoadedLog
-from logbroker.storage.log_view import LogEnd, TimestampOffset
+from logbroker.storage.log_view import LogOffsetMetadata, TimestampOffset
 from logbroker.storage.producer_state import (
     NOT_A_DUPLICATE,
     SequencedBatch,
@@ -33,6 +32,7 @@ from logbroker.storage.producer_state import (
     sequence_after,
 )
 from logbroker.storage.readable_log import ReadableLog
+from logbroker.storage.recovery import LoadedLog
 from logbroker.storage.retention import (
     Reason,
     RetentionRules,
@@ -40,10 +40,12 @@ from logbroker.storage.retention import (
 )
 from logbroker.storage.segment import (
     SNAPSHOT_SUFFIX,
+    Deleted,
     LogSegment,
+    extents,
     file_name,
+    mark_deleted,
 )
-from logbroker.storage.segment_deletion import Deleted, extents, mark_deleted
 
 __all__ = ["PartitionLog", "TimestampOffset"]
 
@@ -73,7 +75,7 @@ class PartitionLog(ReadableLog):
         self, folder: Path, topic: str, partition: int, config: LogConfig, loaded: LoadedLog
     ) -> None:
         active = loaded.segments[-1]
-        end = LogEnd(loaded.end_offset, active.base_offset, active.size_bytes)
+        end = LogOffsetMetadata(loaded.end_offset, active.base_offset, active.size_bytes)
         super().__init__(folder, loaded.segments, loaded.start_offset, end)
         self.topic = topic
         self.partition = partition
@@ -227,7 +229,7 @@ class PartitionLog(ReadableLog):
             raise self._undo(cause) from cause
         self._producers.commit()
         self.written_bytes += segment.size_bytes - size_before
-        end = LogEnd(self.log_end_offset, segment.base_offset, segment.size_bytes)
+        end = LogOffsetMetadata(self.log_end_offset, segment.base_offset, segment.size_bytes)
         self._progress.written = end
 
     def _undo(self, cause: OSError) -> StorageFailed:

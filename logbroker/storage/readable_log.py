@@ -2,15 +2,40 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from logbroker.errors import CorruptBatch, OffsetOutOfRange, StorageFailed
-from logbroker.storage.log_view import LogEnd, LogView, TimestampOffset
-from logbroker.storage.read_positions import ReadPositions
+from logbroker.storage.log_view import LogOffsetMetadata, LogView, TimestampOffset
 from logbroker.storage.segment import LogSegment
-from logbroker.storage.span import LogSpan
+from logbroker.storage.segment_file import LogSpan
 
 Answer = TypeVar("Answer")
+
+
+SLOTS: Final = 61
+"""Remembered read positions of a log, about 500 bytes; a prime, so that equal strides spread."""
+
+
+class ReadPositions:
+    """A small cache of (offset, position) pairs that threads share without a lock.
+
+    The position of an offset never changes, so a pair is always valid. A lost pair costs a
+    search of the offset index.
+    """
+
+    __slots__ = ("_slots",)
+
+    def __init__(self) -> None:
+        self._slots: list[tuple[int, int] | None] = [None] * SLOTS
+
+    def store(self, offset: int, position: int) -> None:
+        """Store that the batch at `position` of its segment begins with `offset`."""
+        self._slots[offset % SLOTS] = offset, position
+
+    def find(self, offset: int) -> int | None:
+        """Return the position of `offset`, if a recent read ended there."""
+        pair = self._slots[offset % SLOTS]
+        return pair[1] if pair is not None and pair[0] == offset else None
 
 
 class ReadableLog:
@@ -20,7 +45,11 @@ class ReadableLog:
     """
 
     def __init__(
-        self, folder: Path, segments: tuple[LogSegment, ...], start_offset: int, end: LogEnd
+        self,
+        folder: Path,
+        segments: tuple[LogSegment, ...],
+        start_offset: int,
+        end: LogOffsetMetadata,
     ) -> None:
         self.folder = folder
         self.log_end_offset = end.offset
@@ -120,13 +149,13 @@ class ReadableLog:
         if end >= limit:
             if segment.base_offset != view.end.base_offset:
                 return limit, view.base_offset_behind(segment)
-            self._read_ends.remember(view.end.offset, limit)
+            self._read_ends.store(view.end.offset, limit)
             return limit, view.end.offset
         position, header = segment.batch_across(start, end, limit)
         next_offset = header.base_offset
         if position == start and whole_batch:
             position, next_offset = start + header.size, header.next_offset
-        self._read_ends.remember(next_offset, position)
+        self._read_ends.store(next_offset, position)
         return position, next_offset
 
     def _position_of(self, segment: LogSegment, offset: int, limit: int) -> int:

@@ -11,11 +11,9 @@ from uuid import UUID
 from logbroker.errors import CorruptBatch
 from logbroker.records.batch import BatchHeader
 from logbroker.storage.batch_scan import intact_headers
-from logbroker.storage.checkpoints import LeaderEpochCheckpoint
-from logbroker.storage.durable_file import sync_directory
+from logbroker.storage.checkpoints import FIRST_EPOCH, LeaderEpochCheckpoint, LeaderEpochs
+from logbroker.storage.file_writes import sync_directory
 from logbroker.storage.identity import write_topic_id
-from logbroker.storage.leader_epochs import FIRST_EPOCH, LeaderEpochs
-from logbroker.storage.loaded_log import LoadedLog
 from logbroker.storage.producer_state import ProducerState, decode_snapshot
 from logbroker.storage.segment import (
     DELETED_SUFFIX,
@@ -28,6 +26,18 @@ PENDING_ENTRIES_MAX: Final = 1024
 """Index entries gathered in memory while an index is rebuilt."""
 
 _OFFSET_NAME: Final = re.compile(r"\d{20}")
+
+
+class LoadedLog(NamedTuple):
+    """What lies on the disk, whole and in order: a log may be opened on it."""
+
+    segments: tuple[LogSegment, ...]
+    start_offset: int
+    end_offset: int
+    producers: ProducerState
+    epochs: LeaderEpochs
+    is_closed: bool
+    """Whether all that a clean close writes is there, until a record is appended."""
 
 
 class KnownOffsets(NamedTuple):

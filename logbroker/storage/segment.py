@@ -1,16 +1,17 @@
 """A segment: one `.log` file of batches with its two indexes."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from logbroker.errors import CorruptBatch
 from logbroker.records.batch import NO_TIMESTAMP, BatchHeader
 from logbroker.storage.batch_scan import headers
-from logbroker.storage.gathered_write import write_all
+from logbroker.storage.file_writes import write_all
 from logbroker.storage.offset_index import INDEX_INTERVAL_BYTES, OffsetIndex
+from logbroker.storage.retention import Reason, SegmentExtent
 from logbroker.storage.segment_file import SegmentFile
 from logbroker.storage.time_index import TimeIndex
 
@@ -27,6 +28,15 @@ _UNREAD: Final = -2
 def file_name(offset: int, suffix: str) -> str:
     """The name of a file of a partition: the offset it begins at, in twenty digits."""
     return f"{offset:020d}{suffix}"
+
+
+class Deleted(NamedTuple):
+    """A segment that retention took: its files are renamed already and may be removed."""
+
+    base_offset: int
+    size_bytes: int
+    reason: Reason
+    paths: list[Path]
 
 
 class LogSegment:
@@ -293,3 +303,21 @@ class LogSegment:
         if following is not None:
             return self.offset_index.position_at_or_before(following.offset - 1)
         return last_position
+
+
+def extents(segments: Sequence[LogSegment], log_end_offset: int) -> Iterator[SegmentExtent]:
+    """What the rules look at, segment by segment: the time index is asked only when it is due."""
+    ends = [segment.base_offset for segment in segments[1:]] + [log_end_offset]
+    for segment, next_offset in zip(segments, ends, strict=True):
+        newest_ms = segment.retention_timestamp_ms()
+        yield SegmentExtent(segment.base_offset, next_offset, segment.end_position, newest_ms)
+
+
+def mark_deleted(segment: LogSegment, reason: Reason) -> Deleted:
+    """Rename a segment's files to `*.deleted`, so that they are gone for the next opening."""
+    renamed = [
+        path.rename(path.with_name(path.name + DELETED_SUFFIX))
+        for path in segment.paths
+        if path.exists()
+    ]
+    return Deleted(segment.base_offset, segment.size_bytes, reason, renamed)

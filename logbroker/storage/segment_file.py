@@ -1,14 +1,29 @@
-"""The open `.log` file of a segment."""
+"""The open `.log` file of a segment, and the parts of it that `sendfile` sends to consumers.
 
+`sendfile` blocks while a page that is not cached is read from disk. On the event loop that
+would stall every client (KAFKA-7504), so the broker checks `FileSpan.is_cached` first and
+calls `FileSpan.load` on another thread.
+"""
+
+import errno
 import os
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+
+PROBE_STEP_BYTES: Final = 128 * 1024
+"""Linux reads ahead in windows of this size, so one cached page stands for its window."""
+
+_CAN_PROBE: Final = hasattr(os, "RWF_NOWAIT")
+
+_probe_byte = bytearray(1)
 
 
 class SegmentFile:
-    """A descriptor that stays open while anyone holds this object, and not longer.
+    """A descriptor that stays open as long as this object is referenced.
 
-    So a span handed to a connection outlives retention's deletion of the segment, and a
-    deleted file gives its disk space back when the last reader lets go.
+    A span that is being sent outlives the deletion of its segment by retention. The disk
+    space of a deleted file is freed when its last reader finishes.
     """
 
     __slots__ = ("_descriptor",)
@@ -22,5 +37,55 @@ class SegmentFile:
             os.close(self._descriptor)
 
     def fileno(self) -> int:
-        """The descriptor, for `sendfile`, `pread` and the like; the owner alone closes it."""
+        """Return the descriptor, which only this object may close."""
         return self._descriptor
+
+
+@dataclass(frozen=True, slots=True)
+class FileSpan:
+    """`length` bytes of `file` from `position` on: whole batches below the high watermark.
+
+    The bytes never change. The file stays open while the span exists, even if retention
+    deletes the file.
+    """
+
+    file: SegmentFile
+    position: int
+    length: int
+
+    def is_cached(self) -> bool:
+        """Return whether the page cache holds the span; true if the kernel cannot say."""
+        if not _CAN_PROBE:
+            return True
+        end = self.position + self.length
+        descriptor = self.file.fileno()
+        return all(
+            _is_page_cached(descriptor, position)
+            for position in (*range(self.position, end, PROBE_STEP_BYTES), end - 1)
+        )
+
+    def load(self) -> None:
+        """Read the span into the page cache; blocks until the disk has answered.
+
+        Raises:
+            OSError: the disk refused the read.
+        """
+        scratch = bytearray(min(self.length, PROBE_STEP_BYTES))
+        for position in range(self.position, self.position + self.length, len(scratch)):
+            os.preadv(self.file.fileno(), [scratch], position)
+
+
+@dataclass(frozen=True, slots=True)
+class LogSpan(FileSpan):
+    """The result of a read: a span, and the offset of the record that follows it."""
+
+    next_offset: int
+
+
+def _is_page_cached(descriptor: int, position: int) -> bool:
+    try:
+        os.preadv(descriptor, [_probe_byte], position, os.RWF_NOWAIT)
+    except OSError as error:
+        # File systems that do not support the flag report other errors: do not wait then.
+        return error.errno != errno.EAGAIN
+    return True

@@ -1,4 +1,4 @@
-"""ApiVersions: what this broker speaks, told to clients that may speak something else.
+"""ApiVersions: the API versions that this broker supports.
 
 Source: KIP-35, KIP-511 (unknown versions, client software), KIP-896 (removed versions).
 """
@@ -9,35 +9,35 @@ from typing import Any, Final
 from kafka.protocol.metadata import ApiVersionsResponse
 
 from logbroker.wire.apis import ADVERTISED, ApiKey, serves
-from logbroker.wire.cold import decode_cold, encode_cold
 from logbroker.wire.error_codes import INVALID_REQUEST, NONE, UNSUPPORTED_VERSION
+from logbroker.wire.messages import decode_message, encode_message
 from logbroker.wire.request import RequestHeader
 
 FIRST_WITH_SOFTWARE: Final = 3
 
 SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-"""What a client's software may be called, and its version."""
+"""The pattern of the name and of the version of a client's software."""
 
 
-def answer_api_versions(header: RequestHeader, frame: memoryview, offset: int) -> bytes:
-    """The answer, size prefix included, to the request whose body begins at `offset`.
+def encode_api_versions_response(header: RequestHeader, frame: memoryview, offset: int) -> bytes:
+    """Return the response, size prefix included, to the request whose body begins at `offset`.
 
-    A version that is not served is answered in version 0 with the versions of this API alone:
-    every client reads that and asks again.
+    An unsupported version gets a response of version 0 with the versions of this API only:
+    every client reads it and retries.
 
     Raises:
-        MalformedRequest: the body of a served version does not parse.
+        MalformedRequest: the body of a supported version does not parse.
     """
     if not serves(ApiKey.API_VERSIONS, header.api_version):
         own = (ApiKey.API_VERSIONS,)
-        return encode_cold(header._replace(api_version=0), _response(UNSUPPORTED_VERSION, own))
-    request = decode_cold(header, frame, offset)
-    if header.api_version >= FIRST_WITH_SOFTWARE and not _is_well_named(request):
-        return encode_cold(header, _response(INVALID_REQUEST, ()))
-    return encode_cold(header, _response(NONE, tuple(ADVERTISED)))
+        return encode_message(header._replace(api_version=0), _response(UNSUPPORTED_VERSION, own))
+    request = decode_message(header, frame, offset)
+    if header.api_version >= FIRST_WITH_SOFTWARE and not _has_valid_software(request):
+        return encode_message(header, _response(INVALID_REQUEST, ()))
+    return encode_message(header, _response(NONE, tuple(ADVERTISED)))
 
 
-def _is_well_named(request: Any) -> bool:
+def _has_valid_software(request: Any) -> bool:
     return all(
         SOFTWARE.fullmatch(text)
         for text in (request.client_software_name, request.client_software_version)
@@ -45,7 +45,7 @@ def _is_well_named(request: Any) -> bool:
 
 
 def _response(error_code: int, api_keys: tuple[ApiKey, ...]) -> ApiVersionsResponse:
-    """Without features: no transactions of the new kind, and classic groups."""
+    """Return a response without features: no transactions v2, classic groups only."""
     return ApiVersionsResponse(
         error_code=error_code,
         api_keys=[

@@ -1,9 +1,9 @@
-"""Which APIs this broker speaks, in which versions, and where each became flexible.
+"""The supported APIs: their versions, and the first flexible version of each.
 
-Transactions (24-28) and the consumer groups of KIP-848 (68, 69) are absent; clients that find a
-key missing do without it. FindCoordinator must begin at 0: librdkafka takes it for the sign that
-a broker knows lz4, and else sends such batches uncompressed without a word. Fetch must reach 12:
-librdkafka sends it when it finds less.
+Transactions (24-28) and the consumer groups of KIP-848 (68, 69) are absent; clients work without
+them. FindCoordinator must begin at 0: librdkafka reads it as support for lz4 and otherwise sends
+such batches uncompressed without a warning. Fetch must reach 12: librdkafka sends 12 even if the
+broker supports less.
 """
 
 from enum import IntEnum
@@ -11,7 +11,7 @@ from typing import Final
 
 
 class ApiKey(IntEnum):
-    """The served APIs by their numbers on the wire."""
+    """The API keys of the protocol."""
 
     PRODUCE = 0
     FETCH = 1
@@ -71,7 +71,7 @@ SERVED: Final[dict[ApiKey, tuple[int, int]]] = {
     ApiKey.OFFSET_DELETE: (0, 0),
     ApiKey.DESCRIBE_CLUSTER: (0, 1),
 }
-"""Lowest and highest version that is answered; every one between works."""
+"""Lowest and highest supported version; every version between them is supported."""
 
 ADVERTISED: Final[dict[ApiKey, tuple[int, int]]] = {
     **SERVED,
@@ -79,10 +79,10 @@ ADVERTISED: Final[dict[ApiKey, tuple[int, int]]] = {
     # (KAFKA-18659); it never uses those versions.
     ApiKey.PRODUCE: (0, 11),
 }
-"""What ApiVersions answers."""
+"""The versions in ApiVersions responses."""
 
 NEVER: Final = 2**15
-"""Above every version."""
+"""Higher than every version."""
 
 FIRST_FLEXIBLE: Final[dict[ApiKey, int]] = {
     ApiKey.PRODUCE: 9,
@@ -113,11 +113,11 @@ FIRST_FLEXIBLE: Final[dict[ApiKey, int]] = {
     ApiKey.OFFSET_DELETE: NEVER,
     ApiKey.DESCRIBE_CLUSTER: 0,
 }
-"""The version from which lengths are varints and every structure ends in tags (KIP-482)."""
+"""The first version with varint lengths and tagged fields after every structure (KIP-482)."""
 
 
 def serves(api_key: int, api_version: int) -> bool:
-    """Whether a request of this API and version is answered."""
+    """Return whether this version of an API is supported."""
     try:
         lowest, highest = SERVED[api_key]  # type: ignore[index]  # an int finds its enum member
     except KeyError:
@@ -126,5 +126,5 @@ def serves(api_key: int, api_version: int) -> bool:
 
 
 def is_flexible(api_key: int, api_version: int) -> bool:
-    """Whether this version of a served API is a flexible one."""
+    """Return whether this version of a supported API is flexible."""
     return api_version >= FIRST_FLEXIBLE[api_key]  # type: ignore[index]  # as above

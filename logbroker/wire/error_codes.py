@@ -1,4 +1,4 @@
-"""The error code that answers each refusal: the one table between our errors and the wire.
+"""The table of exceptions and their error codes in the protocol.
 
 Source: Kafka protocol guide, "Error Codes".
 """
@@ -114,17 +114,17 @@ ERROR_CODES: Final[dict[type[RequestRefused], int]] = {
 
 
 def code_of(error: RequestRefused) -> int:
-    """The code on the wire; every kind of refusal has one."""
+    """Return the error code of an exception; every subclass has one."""
     return ERROR_CODES[type(error)]
 
 
 def name_of(code: int) -> str:
-    """A code by Kafka's word for it."""
+    """Return the name of an error code in Kafka."""
     return str(for_code(code).message)
 
 
 def code_and_message(error: RequestRefused | None) -> tuple[int, str | None]:
-    """The code and the text of an answer; the text is cut, since it may quote what came in."""
+    """Return the error code and message of a response; long messages are truncated."""
     if error is None:
         return NONE, None
     return code_of(error), str(error)[:MESSAGE_CHARS_MAX]

@@ -1,4 +1,4 @@
-"""Fetch: which records a consumer wants, and answers whose records never enter the process.
+"""Fetch: decodes requests and encodes responses whose records are spans of segment files.
 
     replicaId       int32   until 14
     maxWaitMs       int32
@@ -14,9 +14,9 @@
     forgottenTopics array of topic and its partitions, from 7
     rackId          string  from 11
 
-From version 12 lengths are compact and structures end in tags: clusterId and, from 15,
-replicaState are among them, which only replicas send. Answers are sessionless (KIP-227):
-session id 0, and every partition asked for in every answer.
+From version 12 lengths are compact and structures end in tagged fields; clusterId and, from 15,
+replicaState are tagged fields that only replicas send. Responses are sessionless (KIP-227):
+session id 0, and every requested partition in every response.
 
 Source: Kafka protocol guide, "Fetch API"; KIP-74, KIP-227, KIP-320, KIP-392, KIP-516, KIP-903.
 """
@@ -24,16 +24,15 @@ Source: Kafka protocol guide, "Fetch API"; KIP-74, KIP-227, KIP-320, KIP-392, KI
 import struct
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
+from logbroker.storage.segment_file import FileSpan
 from logbroker.wire.apis import SERVED, ApiKey, is_flexible
 from logbroker.wire.frame_reader import UUID_BYTES, FrameReader
 from logbroker.wire.primitives import EMPTY_TAGS, encode_count, encode_string
 from logbroker.wire.request import open_request
-
-if TYPE_CHECKING:
-    from logbroker.storage.span import FileSpan
+from logbroker.wire.response_queue import ResponseParts
 
 FIRST_WITH_LOG_START: Final = 5
 FIRST_WITH_SESSION: Final = 7
@@ -55,7 +54,7 @@ _INT32: Final = struct.Struct(">i")
 
 
 class FetchPartition(NamedTuple):
-    """What is wanted of one partition; `topic` until version 12, then `topic_id`."""
+    """The request for one partition; `topic` is set until version 12, then `topic_id`."""
 
     topic: str | None
     topic_id: UUID | None
@@ -66,7 +65,7 @@ class FetchPartition(NamedTuple):
 
 
 class FetchRequest(NamedTuple):
-    """One request; the order of its partitions counts (KIP-74). Sizes in bytes."""
+    """One request; the order of its partitions is significant (KIP-74). Sizes are in bytes."""
 
     correlation_id: int
     api_version: int
@@ -79,17 +78,17 @@ class FetchRequest(NamedTuple):
 
 
 class FetchOutcome(NamedTuple):
-    """What is found of one partition; offsets are -1 beside an error."""
+    """The response for one partition; with an error, the offsets are -1."""
 
     partition: FetchPartition
     error_code: int
     high_watermark: int
     log_start_offset: int
-    records: "FileSpan | None"
+    records: FileSpan | None
 
 
 class _RequestLayout(NamedTuple):
-    """The runs of fixed fields in one version's requests."""
+    """The fixed-size fields of one version's requests."""
 
     limits: struct.Struct
     partition: struct.Struct
@@ -99,8 +98,8 @@ class _RequestLayout(NamedTuple):
 
 
 def _request_layout(version: int) -> _RequestLayout:
-    # "x" passes over what only replicas say: replica id, isolation level (no transactions are
-    # served, so both levels see the same), last fetched epoch and log start offset.
+    # "x" skips unused fields: replica id, isolation level (without transactions both levels read
+    # the same records), last fetched epoch and log start offset.
     replica = "4x" if version < FIRST_WITHOUT_REPLICA_ID else ""
     session = "ii" if version >= FIRST_WITH_SESSION else ""
     leader_epoch = "i" if version >= FIRST_WITH_LEADER_EPOCH else ""
@@ -119,24 +118,24 @@ _VERSIONS: Final = range(SERVED[ApiKey.FETCH][0], SERVED[ApiKey.FETCH][1] + 1)
 _REQUEST_LAYOUTS: Final = {version: _request_layout(version) for version in _VERSIONS}
 
 
-def decode_fetch(buffer: memoryview, start: int, end: int) -> FetchRequest:
-    """The request in the frame `buffer[start:end]`.
+def decode_fetch_request(buffer: memoryview, start: int, end: int) -> FetchRequest:
+    """Return the request in the frame `buffer[start:end]`.
 
     Raises:
-        MalformedRequest: the frame is cut or breaks a rule of the protocol.
-        UnsupportedRequest: the version is not served.
+        MalformedRequest: the frame is truncated or violates the protocol.
+        UnsupportedRequest: the version is not supported.
     """
     header, reader = open_request(buffer, start, end)
     layout = _REQUEST_LAYOUTS[header.api_version]
-    max_wait_ms, min_bytes, max_bytes, *session = reader.take(layout.limits)
+    max_wait_ms, min_bytes, max_bytes, *session = reader.read_fields(layout.limits)
     session_id, session_epoch = session or (NO_SESSION, NO_SESSION_EPOCH)
     partitions: list[FetchPartition] = []
-    for _ in range(reader.count(TOPIC_BYTES_MIN)):
+    for _ in range(reader.read_count(TOPIC_BYTES_MIN)):
         _read_topic(reader, layout, partitions)
     if layout.has_session:
-        _skip_forgotten(reader, layout)
+        _skip_forgotten_topics(reader, layout)
     if layout.has_rack:
-        reader.string()
+        reader.read_string()
     reader.skip_tags()
     return FetchRequest(
         header.correlation_id,
@@ -153,10 +152,12 @@ def decode_fetch(buffer: memoryview, start: int, end: int) -> FetchRequest:
 def _read_topic(
     reader: FrameReader, layout: _RequestLayout, partitions: list[FetchPartition]
 ) -> None:
-    topic, topic_id = (None, reader.uuid()) if layout.has_topic_id else (reader.string(), None)
+    topic, topic_id = (
+        (None, reader.read_uuid()) if layout.has_topic_id else (reader.read_string(), None)
+    )
     fields = layout.partition
-    for _ in range(reader.count(fields.size)):
-        numbers = reader.take(fields)
+    for _ in range(reader.read_count(fields.size)):
+        numbers = reader.read_fields(fields)
         if len(numbers) == 4:
             partition, leader_epoch, fetch_offset, bytes_max = numbers
         else:
@@ -169,22 +170,22 @@ def _read_topic(
     reader.skip_tags()
 
 
-def _skip_forgotten(reader: FrameReader, layout: _RequestLayout) -> None:
-    """Pass over what an incremental fetch no longer wants: there are no incremental fetches."""
-    for _ in range(reader.count(TOPIC_BYTES_MIN)):
+def _skip_forgotten_topics(reader: FrameReader, layout: _RequestLayout) -> None:
+    """Skip the forgotten topics of a fetch session: sessions are not supported."""
+    for _ in range(reader.read_count(TOPIC_BYTES_MIN)):
         if layout.has_topic_id:
             reader.skip(UUID_BYTES)
         else:
-            reader.string()
-        reader.skip(NUMBER_BYTES * reader.count(NUMBER_BYTES))
+            reader.read_string()
+        reader.skip(NUMBER_BYTES * reader.read_count(NUMBER_BYTES))
         reader.skip_tags()
 
 
-class _AnswerLayout(NamedTuple):
-    """How one version writes an answer.
+class _FetchResponseEncoding(NamedTuple):
+    """The fixed parts of one version's responses.
 
-    `partition` holds number, error code, high watermark, last stable offset and maybe log start
-    offset; `before_records` says no aborted transactions and maybe no preferred replica.
+    `partition` holds number, error code, high watermark, last stable offset and, in newer
+    versions, log start offset; `before_records` no aborted transactions and no preferred replica.
     """
 
     flexible: bool
@@ -195,11 +196,11 @@ class _AnswerLayout(NamedTuple):
     tags: bytes
 
 
-def _answer_layout(version: int) -> _AnswerLayout:
+def _response_encoding(version: int) -> _FetchResponseEncoding:
     flexible = is_flexible(ApiKey.FETCH, version)
     has_log_start = version >= FIRST_WITH_LOG_START
     replica = _INT32.pack(NO_PREFERRED_REPLICA) if version >= FIRST_WITH_RACK else b""
-    return _AnswerLayout(
+    return _FetchResponseEncoding(
         flexible=flexible,
         partition=struct.Struct(">ihqqq" if has_log_start else ">ihqq"),
         has_log_start=has_log_start,
@@ -209,23 +210,23 @@ def _answer_layout(version: int) -> _AnswerLayout:
     )
 
 
-_ANSWER_LAYOUTS: Final = {version: _answer_layout(version) for version in _VERSIONS}
+_RESPONSE_ENCODINGS: Final = {version: _response_encoding(version) for version in _VERSIONS}
 _THROTTLE: Final = _INT32.pack(0)
 _ERROR_AND_SESSION: Final = struct.Struct(">hi")
 
 
-def encode_fetch_answer(
+def encode_fetch_response(
     request: FetchRequest, outcomes: Sequence[FetchOutcome], error_code: int = 0
-) -> "list[bytes | FileSpan]":
-    """The answer, size prefix included: bytes, and between them the spans of the records.
+) -> ResponseParts:
+    """Return the response, size prefix included; the records are spans between bytes.
 
-    Before version 7 an answer has no place for `error_code`.
+    Before version 7, responses have no `error_code`.
     """
-    layout = _ANSWER_LAYOUTS[request.api_version]
+    layout = _RESPONSE_ENCODINGS[request.api_version]
     head = _INT32.pack(request.correlation_id) + layout.tags + _THROTTLE
     if layout.has_error_code:
         head += _ERROR_AND_SESSION.pack(error_code, NO_SESSION)
-    pieces: list[bytes | FileSpan] = [head]
+    pieces: ResponseParts = [head]
     topics = [(topic, list(group)) for topic, group in groupby(outcomes, _topic_of)]
     pieces.append(encode_count(len(topics), flexible=layout.flexible))
     for topic, group in topics:
@@ -235,7 +236,7 @@ def encode_fetch_answer(
             pieces += _encode_partition(outcome, layout)
         pieces.append(layout.tags)
     pieces.append(layout.tags)
-    return _joined(pieces)
+    return _join_bytes(pieces)
 
 
 def _topic_of(outcome: FetchOutcome) -> str | UUID:
@@ -246,13 +247,13 @@ def _topic_of(outcome: FetchOutcome) -> str | UUID:
     return topic_id
 
 
-def _encode_topic(topic: str | UUID, layout: _AnswerLayout) -> bytes:
+def _encode_topic(topic: str | UUID, layout: _FetchResponseEncoding) -> bytes:
     if isinstance(topic, UUID):
         return topic.bytes
     return encode_string(topic, flexible=layout.flexible)
 
 
-def _encode_partition(outcome: FetchOutcome, layout: _AnswerLayout) -> "list[bytes | FileSpan]":
+def _encode_partition(outcome: FetchOutcome, layout: _FetchResponseEncoding) -> ResponseParts:
     wanted, error_code, high_watermark, log_start_offset, records = outcome
     numbers = [wanted.partition, error_code, high_watermark, high_watermark]
     if layout.has_log_start:
@@ -264,11 +265,11 @@ def _encode_partition(outcome: FetchOutcome, layout: _AnswerLayout) -> "list[byt
     return [before, length, records, layout.tags]
 
 
-def _joined(pieces: "list[bytes | FileSpan]") -> "list[bytes | FileSpan]":
-    """The pieces with their size before them, and neighbouring bytes made one."""
+def _join_bytes(pieces: ResponseParts) -> ResponseParts:
+    """Join adjacent bytes and prepend the total size."""
     size = sum(len(piece) if isinstance(piece, bytes) else piece.length for piece in pieces)
     run = [_INT32.pack(size)]
-    parts: list[bytes | FileSpan] = []
+    parts: ResponseParts = []
     for piece in pieces:
         if isinstance(piece, bytes):
             run.append(piece)

@@ -1,6 +1,6 @@
-"""Fetch as a consumer has it: the request for one partition, and answers whose records stay put.
+"""Fetch for consumers: encodes requests for one partition and decodes responses without a copy.
 
-Requests are laid out as `logbroker.wire.fetch` tells. Answers:
+The layout of requests is in `logbroker.wire.fetch`. Responses:
 
     throttleTimeMs  int32
     errorCode       int16   from 7, as sessionId, int32
@@ -13,8 +13,8 @@ Requests are laid out as `logbroker.wire.fetch` tells. Answers:
             preferredReadReplica  int32   from 11
             records               nullable bytes
 
-Requests are sessionless (KIP-227). Tags of answers are passed over: they say where a leader may
-have gone, and metadata says that, too.
+Requests are sessionless (KIP-227). The tagged fields of responses are skipped: they name a new
+leader, which metadata names too.
 
 Source: Kafka protocol guide, "Fetch API"; KIP-74, KIP-98, KIP-227, KIP-320, KIP-392, KIP-516.
 """
@@ -45,8 +45,8 @@ from logbroker.wire.primitives import (
     encode_string,
 )
 
-SPOKEN: Final = (4, 17)
-"""Lowest and highest version of a consumer here; 18 adds what only replicas say."""
+SENT_VERSIONS: Final = (4, 17)
+"""Lowest and highest version that consumers send; 18 adds only a field of replicas."""
 
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
@@ -60,14 +60,14 @@ _HEADER: Final = struct.Struct(">hhi")
 
 
 class AbortedTransaction(NamedTuple):
-    """Records of this producer, from this offset to its next control batch, do not count."""
+    """An aborted transaction: the producer's records from this offset to its next control batch."""
 
     producer_id: int
     first_offset: int
 
 
-class FetchCall(NamedTuple):
-    """What is wanted of one partition; `topic_id` is told from version 13, else `topic`."""
+class FetchParameters(NamedTuple):
+    """A fetch of one partition; `topic_id` is sent from version 13, `topic` before."""
 
     topic: str
     topic_id: UUID | None
@@ -80,9 +80,9 @@ class FetchCall(NamedTuple):
 
 
 class FetchedPartition(NamedTuple):
-    """What a broker says of one partition; `records` is a view into its answer.
+    """The response for one partition; `records` is a view into the frame.
 
-    Offsets are -1 where they are unknown. The last batch of `records` may be cut.
+    Unknown offsets are -1. The last batch of `records` may be truncated.
     """
 
     topic: str | None
@@ -97,8 +97,8 @@ class FetchedPartition(NamedTuple):
     records: memoryview
 
 
-class FetchAnswer(NamedTuple):
-    """One answer; `throttle_ms` is how long the broker asks to be left in peace."""
+class FetchResponse(NamedTuple):
+    """One response; the client waits `throttle_ms` before its next request."""
 
     correlation_id: int
     throttle_ms: int
@@ -106,10 +106,10 @@ class FetchAnswer(NamedTuple):
     partitions: list[FetchedPartition]
 
 
-def encode_fetch(
-    version: int, correlation_id: int, client_id: str | None, call: FetchCall
+def encode_fetch_request(
+    version: int, correlation_id: int, client_id: str | None, call: FetchParameters
 ) -> bytes:
-    """The frame of a request, size prefix included."""
+    """Return the frame of a request, size prefix included."""
     flexible = is_flexible(ApiKey.FETCH, version)
     tags = EMPTY_TAGS if flexible else b""
     topic = _encode_topic(version, call)
@@ -130,24 +130,24 @@ def encode_fetch(
     return _INT32.pack(len(body)) + body
 
 
-def _encode_limits(version: int, call: FetchCall) -> bytes:
+def _encode_limits(version: int, call: FetchParameters) -> bytes:
     replica = _INT32.pack(_CONSUMER) if version < FIRST_WITHOUT_REPLICA_ID else b""
     session = (
         struct.pack(">ii", NO_SESSION, NO_SESSION_EPOCH) if version >= FIRST_WITH_SESSION else b""
     )
-    # One byte is enough to be answered: who reads a log from far behind is answered in full anyway.
+    # minBytes is 1: a consumer with a large lag gets full responses anyway.
     limits = struct.pack(">iiib", call.max_wait_ms, 1, call.bytes_max, call.isolation_level)
     return replica + limits + session
 
 
-def _encode_topic(version: int, call: FetchCall) -> bytes:
+def _encode_topic(version: int, call: FetchParameters) -> bytes:
     if version < FIRST_WITH_TOPIC_ID:
         return encode_string(call.topic, flexible=is_flexible(ApiKey.FETCH, version))
-    assert call.topic_id is not None, "who has no id asks in an older version"
+    assert call.topic_id is not None, "without a topic id, an older version is sent"
     return call.topic_id.bytes
 
 
-def _encode_partition(version: int, call: FetchCall) -> bytes:
+def _encode_partition(version: int, call: FetchParameters) -> bytes:
     parts = [_INT32.pack(call.partition)]
     if version >= FIRST_WITH_LEADER_EPOCH:
         parts.append(_INT32.pack(call.leader_epoch))
@@ -160,8 +160,8 @@ def _encode_partition(version: int, call: FetchCall) -> bytes:
     return b"".join(parts)
 
 
-class _AnswerLayout(NamedTuple):
-    """The runs of fixed fields in one version's answers."""
+class _FetchResponseDecoding(NamedTuple):
+    """The fixed-size fields of one version's responses."""
 
     head: struct.Struct
     partition: struct.Struct
@@ -170,8 +170,8 @@ class _AnswerLayout(NamedTuple):
     has_replica: bool
 
 
-def _answer_layout(version: int) -> _AnswerLayout:
-    return _AnswerLayout(
+def _response_decoding(version: int) -> _FetchResponseDecoding:
+    return _FetchResponseDecoding(
         head=struct.Struct(">ihi" if version >= FIRST_WITH_SESSION else ">i"),
         partition=struct.Struct(">ihqqq" if version >= FIRST_WITH_LOG_START else ">ihqq"),
         is_flexible=is_flexible(ApiKey.FETCH, version),
@@ -180,38 +180,45 @@ def _answer_layout(version: int) -> _AnswerLayout:
     )
 
 
-_LAYOUTS: Final = {version: _answer_layout(version) for version in range(SPOKEN[0], SPOKEN[1] + 1)}
+_DECODINGS: Final = {
+    version: _response_decoding(version)
+    for version in range(SENT_VERSIONS[0], SENT_VERSIONS[1] + 1)
+}
 
 
-def decode_fetch_answer(version: int, frame: memoryview) -> FetchAnswer:
-    """The answer in `frame`, without its size prefix, to a request of this version.
+def decode_fetch_response(version: int, frame: memoryview) -> FetchResponse:
+    """Return the response in `frame` (without size prefix) to a request of this version.
 
     Raises:
-        MalformedRequest: the frame is cut or breaks a rule of the protocol.
+        MalformedRequest: the frame is truncated or violates the protocol.
     """
-    layout = _LAYOUTS[version]
+    layout = _DECODINGS[version]
     reader = FrameReader(frame, 0, len(frame), is_flexible=layout.is_flexible)
-    (correlation_id,) = reader.take(_INT32)
+    (correlation_id,) = reader.read_fields(_INT32)
     reader.skip_tags()
-    throttle_ms, *error_and_session = reader.take(layout.head)
+    throttle_ms, *error_and_session = reader.read_fields(layout.head)
     partitions: list[FetchedPartition] = []
-    for _ in range(reader.count(TOPIC_BYTES_MIN)):
+    for _ in range(reader.read_count(TOPIC_BYTES_MIN)):
         _read_topic(reader, layout, frame, partitions)
     reader.skip_tags()
     error_code = error_and_session[0] if error_and_session else 0
-    return FetchAnswer(correlation_id, throttle_ms, error_code, partitions)
+    return FetchResponse(correlation_id, throttle_ms, error_code, partitions)
 
 
 def _read_topic(
     reader: FrameReader,
-    layout: _AnswerLayout,
+    layout: _FetchResponseDecoding,
     frame: memoryview,
     partitions: list[FetchedPartition],
 ) -> None:
-    topic, topic_id = (None, reader.uuid()) if layout.has_topic_id else (reader.string(), None)
-    for _ in range(reader.count(layout.partition.size)):
-        number, error_code, high_watermark, last_stable, *rest = reader.take(layout.partition)
-        # The reader goes on from field to field, so their order here is that of the wire.
+    topic, topic_id = (
+        (None, reader.read_uuid()) if layout.has_topic_id else (reader.read_string(), None)
+    )
+    for _ in range(reader.read_count(layout.partition.size)):
+        number, error_code, high_watermark, last_stable, *rest = reader.read_fields(
+            layout.partition
+        )
+        # The arguments read from `reader`, so their order is the wire order.
         partitions.append(
             FetchedPartition(
                 topic,
@@ -223,7 +230,7 @@ def _read_topic(
                 log_start_offset=rest[0] if rest else _UNKNOWN_LOG_START,
                 aborted=_read_aborted(reader),
                 preferred_replica=(
-                    reader.take(_INT32)[0] if layout.has_replica else NO_PREFERRED_REPLICA
+                    reader.read_fields(_INT32)[0] if layout.has_replica else NO_PREFERRED_REPLICA
                 ),
                 records=_read_records(reader, frame),
             )
@@ -234,14 +241,14 @@ def _read_topic(
 
 def _read_aborted(reader: FrameReader) -> tuple[AbortedTransaction, ...]:
     aborted = []
-    for _ in range(reader.nullable_count(_ABORTED.size)):
-        aborted.append(AbortedTransaction(*reader.take(_ABORTED)))
+    for _ in range(reader.read_nullable_count(_ABORTED.size)):
+        aborted.append(AbortedTransaction(*reader.read_fields(_ABORTED)))
         reader.skip_tags()
     return tuple(aborted)
 
 
 def _read_records(reader: FrameReader, frame: memoryview) -> memoryview:
-    length = max(reader.nullable_length(), 0)
+    length = max(reader.read_nullable_length(), 0)
     start = reader.position
     reader.skip(length)
     return frame[start : start + length]

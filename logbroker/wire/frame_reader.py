@@ -1,4 +1,4 @@
-"""Reads the fields of one frame, each only where the frame holds all of it."""
+"""Reads the fields of one frame and checks every length against the frame's end."""
 
 import struct
 from functools import lru_cache
@@ -16,12 +16,11 @@ TAG_BYTES_MIN: Final = 2
 
 
 class FrameReader:
-    """A position in the frame `buffer[position:end]`; every read moves it on.
+    """A position in the frame `buffer[position:end]` that every read advances.
 
-    `is_flexible` says how lengths are written and whether structures end in tags. Every read
-    raises MalformedRequest when the frame ends first or the bytes cannot be what is asked for.
-    Bytes behind the last field are nobody's error: Kafka passes over them, and librdkafka 2.16
-    sends some behind its Metadata requests.
+    With `is_flexible`, lengths are varints and structures end in tagged fields. Every read raises
+    MalformedRequest if the frame ends too early or the bytes are invalid. Bytes after the last
+    field are allowed: Kafka skips them, and librdkafka 2.16 sends some after Metadata requests.
     """
 
     __slots__ = ("_buffer", "end", "is_flexible", "position")
@@ -34,64 +33,64 @@ class FrameReader:
         self.end = end
         self.is_flexible = is_flexible
 
-    def take(self, layout: struct.Struct) -> tuple[Any, ...]:
-        """Fields of fixed size."""
+    def read_fields(self, layout: struct.Struct) -> tuple[Any, ...]:
+        """Read fields of fixed size."""
         position = self.position
         after = position + layout.size
         if after > self.end:
-            raise self._cut(layout.size)
+            raise self._truncated(layout.size)
         self.position = after
         return layout.unpack_from(self._buffer, position)
 
     def skip(self, count: int) -> None:
-        """Pass over `count` bytes, whatever they are."""
+        """Skip `count` bytes."""
         if count > self.end - self.position:
-            raise self._cut(count)
+            raise self._truncated(count)
         self.position += count
 
-    def uvarint(self) -> int:
-        """An unsigned varint in [0, 2**32)."""
+    def read_uvarint(self) -> int:
+        """Read an unsigned varint in [0, 2**32)."""
         position = self.position
         if position < self.end and (byte := self._buffer[position]) < 0x80:
             self.position = position + 1
             return byte
         return self._long_uvarint()
 
-    def legacy_string(self) -> str | None:
-        """A text whose length is an int16 in every version."""
-        return self._text(self.take(_INT16)[0])
+    def read_legacy_string(self) -> str | None:
+        """Read a nullable string whose length is an int16 in every version."""
+        return self._text(self.read_fields(_INT16)[0])
 
-    def nullable_string(self) -> str | None:
-        """A text, or none."""
-        length = self.uvarint() - 1 if self.is_flexible else self.take(_INT16)[0]
+    def read_nullable_string(self) -> str | None:
+        """Read a nullable string."""
+        length = self.read_uvarint() - 1 if self.is_flexible else self.read_fields(_INT16)[0]
         return self._text(length)
 
-    def string(self) -> str:
-        """A text that may not be null."""
-        text = self.nullable_string()
+    def read_string(self) -> str:
+        """Read a string that may not be null."""
+        text = self.read_nullable_string()
         if text is None:
-            raise MalformedRequest(f"null before byte {self.position}, where a string must be")
+            raise MalformedRequest(f"null string before byte {self.position}; it is not nullable")
         return text
 
-    def uuid(self) -> UUID:
-        """Sixteen bytes of an id."""
+    def read_uuid(self) -> UUID:
+        """Read a UUID of 16 bytes."""
         start = self.position
         self.skip(UUID_BYTES)
         return _uuid(bytes(self._buffer[start : self.position]))
 
-    def nullable_length(self) -> int:
-        """The length before record data or an array; -1 for null. What follows is not checked."""
-        length: int = self.uvarint() - 1 if self.is_flexible else self.take(_INT32)[0]
+    def read_nullable_length(self) -> int:
+        """Read the unchecked length of record data or of an array, -1 for null."""
+        length: int = self.read_uvarint() - 1 if self.is_flexible else self.read_fields(_INT32)[0]
         if length < -1:
             raise MalformedRequest(f"length {length} before byte {self.position}")
         return length
 
-    def nullable_count(self, item_bytes_min: int) -> int:
-        """How many items an array has, -1 for null; each takes at least `item_bytes_min` bytes.
+    def read_nullable_count(self, item_bytes_min: int) -> int:
+        """Read the item count of an array, -1 for null; an item has `item_bytes_min` bytes or more.
 
-        A count that the rest of the frame cannot hold is refused before anything is built.
+        A count that exceeds the rest of the frame is rejected before anything is allocated.
         """
-        count = self.nullable_length()
+        count = self.read_nullable_length()
         if count * item_bytes_min > self.end - self.position:
             raise MalformedRequest(
                 f"{count} items of {item_bytes_min} bytes or more "
@@ -99,26 +98,26 @@ class FrameReader:
             )
         return count
 
-    def count(self, item_bytes_min: int) -> int:
-        """As `nullable_count`, for an array that may not be null."""
-        count = self.nullable_count(item_bytes_min)
+    def read_count(self, item_bytes_min: int) -> int:
+        """Read the item count of an array that may not be null; see `read_nullable_count`."""
+        count = self.read_nullable_count(item_bytes_min)
         if count < 0:
-            raise MalformedRequest(f"null before byte {self.position}, where an array must be")
+            raise MalformedRequest(f"null array before byte {self.position}; it is not nullable")
         return count
 
     def skip_tags(self) -> int:
-        """Pass over the tagged fields that end a structure; how many there were.
+        """Skip the tagged fields that end a structure and return their number.
 
-        A legacy version has none and no place for them.
+        Versions that are not flexible have no tagged fields.
         """
         if not self.is_flexible:
             return 0
-        count = self.uvarint()
+        count = self.read_uvarint()
         if count * TAG_BYTES_MIN > self.end - self.position:
             raise MalformedRequest(f"{count} tags in {self.end - self.position} bytes")
         for _ in range(count):
-            self.uvarint()
-            self.skip(self.uvarint())
+            self.read_uvarint()
+            self.skip(self.read_uvarint())
         return count
 
     def _text(self, length: int) -> str | None:
@@ -129,19 +128,19 @@ class FrameReader:
         start = self.position
         after = start + length
         if after > self.end:
-            raise self._cut(length)
+            raise self._truncated(length)
         self.position = after
         try:
             return str(self._buffer[start:after], "utf-8")
         except UnicodeDecodeError as error:
-            raise MalformedRequest(f"string at byte {start} is no UTF-8: {error}") from None
+            raise MalformedRequest(f"string at byte {start} is not UTF-8: {error}") from None
 
     def _long_uvarint(self) -> int:
         value = 0
         for index in range(UVARINT_BYTES_MAX):
             position = self.position + index
             if position >= self.end:
-                raise self._cut(index + 1)
+                raise self._truncated(index + 1)
             byte = self._buffer[position]
             value |= (byte & 0x7F) << 7 * index
             if byte < 0x80:
@@ -151,11 +150,11 @@ class FrameReader:
         self.position = position + 1
         return value
 
-    def _cut(self, wanted: int) -> MalformedRequest:
+    def _truncated(self, wanted: int) -> MalformedRequest:
         left = self.end - self.position
-        return MalformedRequest(f"{wanted} bytes wanted where {left} are left of the frame")
+        return MalformedRequest(f"field of {wanted} bytes, but the frame has only {left} left")
 
 
-@lru_cache(maxsize=1024)  # consumers name the same topics in every fetch
+@lru_cache(maxsize=1024)  # consumers send the same topic ids in every fetch
 def _uuid(data: bytes) -> UUID:
     return UUID(bytes=data)

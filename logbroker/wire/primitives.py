@@ -1,7 +1,7 @@
-"""Numbers and texts as the protocol writes them, in its legacy and its compact form.
+"""Encodes lengths and strings in the legacy and in the compact form of the protocol.
 
-Legacy lengths are fixed integers, -1 for null. Compact ones (flexible versions) are unsigned
-varints of the length plus one, 0 for null.
+Legacy lengths are fixed-size integers, -1 for null. Compact lengths (flexible versions) are
+unsigned varints of the length plus one, 0 for null.
 
 Source: Kafka protocol guide, "Protocol Primitive Types"; KIP-482.
 """
@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 EMPTY_TAGS: Final = b"\x00"
-"""No tagged field: how every structure of a flexible version of ours ends."""
+"""No tagged fields: the end of every structure in a flexible version."""
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -19,7 +19,7 @@ _INT32: Final = struct.Struct(">i")
 
 @lru_cache(maxsize=4096)  # a producer's batches have few different lengths
 def encode_uvarint(value: int) -> bytes:
-    """A number in [0, 2**32) in one to five bytes, low seven bits first."""
+    """Encode a number in [0, 2**32) in one to five bytes, low seven bits first."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -29,19 +29,19 @@ def encode_uvarint(value: int) -> bytes:
 
 
 def encode_count(count: int, *, flexible: bool) -> bytes:
-    """The length before an array, or before record data."""
+    """Encode the length of an array or of record data."""
     return encode_uvarint(count + 1) if flexible else _INT32.pack(count)
 
 
 def encode_string(text: str, *, flexible: bool) -> bytes:
-    """A text with its length in UTF-8 bytes before it."""
+    """Encode a string after its length in UTF-8 bytes."""
     data = text.encode()
     length = encode_uvarint(len(data) + 1) if flexible else _INT16.pack(len(data))
     return length + data
 
 
 def encode_nullable_string(text: str | None, *, flexible: bool) -> bytes:
-    """A text as `encode_string` has it, or null."""
+    """Encode a string or null."""
     if text is not None:
         return encode_string(text, flexible=flexible)
     return b"\x00" if flexible else _INT16.pack(-1)

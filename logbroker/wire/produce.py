@@ -1,4 +1,4 @@
-"""Produce: requests taken apart without copying a record, and their answers.
+"""Produce: decodes requests without copying records, and encodes responses.
 
     transactionalId  nullable string
     acks             int16   0, 1 or -1
@@ -9,12 +9,12 @@
             index    int32
             records  nullable bytes
 
-In flexible versions (from 9) lengths are compact, and each partition, each topic and the whole
-end in tags. Versions 3 to 11 are served; topics go by name in all of them.
+In flexible versions (from 9) lengths are compact, and partitions, topics and the request end in
+tagged fields. Versions 3 to 11 are supported; all of them identify topics by name.
 
-A producer sends the same bytes around its batch again and again. `ProduceDecoder` remembers
-them as a `ProduceTemplate` with all that follows from them, and then reads a request with one
-`unpack_from`, several times faster than taking it apart: this is the broker's hottest path.
+A producer repeats the same bytes around its batches. `ProduceDecoder` stores them as a
+`ProduceTemplate` and decodes matching requests with one `unpack_from`. That is several times
+faster than decoding field by field, and this is the hot path of the broker.
 
 Source: Kafka protocol guide, "Produce API"; KIP-98, KIP-467, KIP-482.
 """
@@ -41,13 +41,13 @@ TOPIC_BYTES_MIN: Final = 3
 PARTITION_BYTES_MIN: Final = 5
 
 TEMPLATES_MAX: Final = 1024
-"""Per connection: a producer needs one for each partition that it sends to."""
+"""Per connection; a producer needs one for each partition that it writes to."""
 
 TEMPLATE_BYTES_MAX: Final = 1024
-"""A request with more around its batch (a huge client id) is taken apart each time."""
+"""Requests with more bytes around the batch (a huge client id) get no template."""
 
 SHAPES_MAX: Final = 4
-"""Per connection: one for each length of a topic's name and each width of a batch's length."""
+"""Per connection; one for each topic name length and each width of a batch length."""
 
 FIRST_WITH_LOG_START: Final = 5
 FIRST_WITH_MESSAGE: Final = 8
@@ -61,11 +61,11 @@ _VERSIONS_BYTES: Final = 4
 _MIDDLE_START: Final = 8
 _TAGS: Final = struct.Struct(">3s")
 _NO_TAGS: Final = (EMPTY_TAGS * _TAGS.size,)
-"""What follows the last records of a flexible request: no tags of partition, topic and whole."""
+"""The end of a flexible request: no tagged fields of partition, topic and request."""
 
 
 class ProduceBatch(NamedTuple):
-    """The record data for one partition: `buffer[start:end]`, both -1 for null."""
+    """The record data of one partition, `buffer[start:end]`; null is -1, -1."""
 
     topic: str
     partition: int
@@ -74,7 +74,7 @@ class ProduceBatch(NamedTuple):
 
 
 class ProduceOutcome(NamedTuple):
-    """What became of one batch; offsets and times are -1 where there is none."""
+    """The response for one batch; missing offsets and times are -1."""
 
     error_code: int
     base_offset: int
@@ -86,9 +86,9 @@ class ProduceOutcome(NamedTuple):
 class ProduceRequest:
     """One request.
 
-    With a `template` it has exactly one batch, at `buffer[start:end]`, and it is the template's
-    own object: the next request that fits the template overwrites `correlation_id`, `start` and
-    `end`, so whoever needs them longer copies them. Without, `start` and `end` are -1.
+    A request with a `template` has exactly one batch, `buffer[start:end]`, and is owned by the
+    template: the next request of the template overwrites `correlation_id`, `start` and `end`.
+    A request without a template has `start` and `end` -1.
     """
 
     __slots__ = (
@@ -124,17 +124,16 @@ class ProduceRequest:
 
     @property
     def batches(self) -> list[ProduceBatch]:
-        """The batches in their order on the wire."""
+        """The batches in wire order."""
         if self.template is None:
             return self._batches
         return [self._batches[0]._replace(start=self.start, end=self.end)]
 
 
 class ProduceTemplate:
-    """What requests share that differ in nothing but correlation id and batch.
+    """The common part of requests that differ only in correlation id and batch.
 
-    `log` is the server's: it keeps there what it found for `topic` and `partition`, so that the
-    next request need not look it up again. None until set.
+    `log` caches the server's lookup of `topic` and `partition`; None until the server sets it.
     """
 
     __slots__ = (
@@ -157,12 +156,12 @@ class ProduceTemplate:
         self.topic = batch.topic
         self.partition = batch.partition
         self.log: Any = None
-        layout = _LAYOUTS[request.api_version]
-        answer = self.encode_outcome(0, ProduceOutcome(0, 0, 0, 0))
+        layout = _RESPONSE_ENCODINGS[request.api_version]
+        response = self.encode_outcome(0, ProduceOutcome(0, 0, 0, 0))
         self._tail = layout.encode_message(None) + layout.tags + layout.end
-        numbers_start = len(answer) - len(self._tail) - layout.numbers.size
-        self._size = answer[: _INT32.size]
-        self._middle = answer[_MIDDLE_START:numbers_start]
+        numbers_start = len(response) - len(self._tail) - layout.numbers.size
+        self._size = response[: _INT32.size]
+        self._middle = response[_MIDDLE_START:numbers_start]
         self._has_log_start = request.api_version >= FIRST_WITH_LOG_START
         self._pack = struct.Struct(
             f">4si{len(self._middle)}s{layout.numbers.format[1:]}{len(self._tail)}s"
@@ -171,7 +170,7 @@ class ProduceTemplate:
     def encode_success(
         self, correlation_id: int, base_offset: int, log_append_time_ms: int, log_start_offset: int
     ) -> bytes:
-        """The answer when the batch was appended, size prefix included."""
+        """Return the response for an appended batch, size prefix included."""
         if self._has_log_start:
             return self._pack(
                 self._size,
@@ -187,16 +186,16 @@ class ProduceTemplate:
         )
 
     def encode_outcome(self, correlation_id: int, outcome: ProduceOutcome) -> bytes:
-        """The answer whatever became of the batch, size prefix included."""
+        """Return the response with any outcome, size prefix included."""
         batch = ProduceBatch(self.topic, self.partition, -1, -1)
-        return _encode_answer(correlation_id, self.request.api_version, [(batch, outcome)])
+        return _encode_response(correlation_id, self.request.api_version, [(batch, outcome)])
 
 
 class _Shape(NamedTuple):
-    """Where the parts of a request lie that fits a template.
+    """The positions of the parts of a request that matches a template.
 
-    `unpack` gives key and version, correlation id, everything from there to the records' length
-    field, and that field; the records start `records_after` bytes after the frame's start.
+    `unpack` returns API key and version, correlation id, the bytes up to the length field of the
+    records, and that field. The records begin `records_after` bytes after the frame's start.
     """
 
     unpack: Callable[[memoryview, int], tuple[Any, ...]]
@@ -205,11 +204,11 @@ class _Shape(NamedTuple):
 
 
 class ProduceDecoder:
-    """Decodes the produce requests of one connection, quickly those that resemble earlier ones.
+    """Decodes the Produce requests of one connection, fast if they match a template.
 
-    Templates are found by the bytes between correlation id and records, so a producer that goes
-    round its partitions hits on each. The bytes behind the records must be the usual ones, and
-    the length before them exactly what is there; everything else is taken apart.
+    The bytes between correlation id and records are the key of a template, so a producer of many
+    partitions hits one template per partition. If the length or the bytes after the records
+    differ from the template, the request is decoded field by field.
     """
 
     __slots__ = ("_shapes", "_templates")
@@ -249,20 +248,20 @@ class ProduceDecoder:
             request.start = records_start
             request.end = records_start + length
             return request
-        return self._take_apart(buffer, start, end)
+        return self._decode_fields(buffer, start, end)
 
-    def forget(self, logs: Collection[object]) -> None:
-        """Take what the server kept in templates back out of them, where it is one of these."""
+    def remove_logs(self, logs: Collection[object]) -> None:
+        """Clear the `log` of every template whose `log` is one of these."""
         for template in self._templates.values():
             if template.log in logs:
                 template.log = None
 
-    def _take_apart(self, buffer: memoryview, start: int, end: int) -> ProduceRequest:
-        request = decode_produce(buffer, start, end)
-        around = _around_only_batch(request, buffer, start, end)
-        if around is None:
+    def _decode_fields(self, buffer: memoryview, start: int, end: int) -> ProduceRequest:
+        request = decode_produce_request(buffer, start, end)
+        shape_and_middle = _template_parts(request, buffer, start, end)
+        if shape_and_middle is None:
             return request
-        shape, middle = around
+        shape, middle = shape_and_middle
         if shape not in self._shapes:
             self._shapes = [shape, *self._shapes][:SHAPES_MAX]
         (batch,) = request.batches
@@ -284,12 +283,12 @@ class ProduceDecoder:
         return template
 
 
-def _around_only_batch(
+def _template_parts(
     request: ProduceRequest, buffer: memoryview, start: int, end: int
 ) -> tuple[_Shape, bytes] | None:
-    """What lies around the batch of a request that may become a template; none if it may not.
+    """Return shape and middle of a request; None if it cannot become a template.
 
-    A batch's length in more bytes than it needs, and tags, are legal and never seen.
+    Overlong varints and tagged fields are legal, but no client sends them.
     """
     if len(request.batches) != 1 or request.batches[0].start < 0:
         return None
@@ -311,19 +310,21 @@ def _around_only_batch(
     return shape, bytes(buffer[middle_start:middle_end])
 
 
-@lru_cache(maxsize=1024)  # connections of one client have the same shapes
+@lru_cache(maxsize=1024)  # connections of one client share their shapes
 def _shape(middle_bytes: int, length_bytes: int, tail_bytes: int) -> _Shape:
     length_field = f"{length_bytes}s" if tail_bytes else "i"
     layout = struct.Struct(f">{_VERSIONS_BYTES}si{middle_bytes}s{length_field}")
     return _Shape(layout.unpack_from, layout.size, tail_bytes)
 
 
-def decode_produce(buffer: memoryview, start: int, end: int) -> ProduceRequest:
-    """The request in the frame `buffer[start:end]`, taken apart; see `ProduceDecoder.decode`."""
+def decode_produce_request(buffer: memoryview, start: int, end: int) -> ProduceRequest:
+    """Decode the frame `buffer[start:end]` field by field; see `ProduceDecoder.decode`."""
     header, reader = open_request(buffer, start, end)
-    transactional_id = reader.nullable_string()
-    acks, timeout_ms = reader.take(_ACKS_AND_TIMEOUT)
-    batches = [batch for _ in range(reader.count(TOPIC_BYTES_MIN)) for batch in _read_topic(reader)]
+    transactional_id = reader.read_nullable_string()
+    acks, timeout_ms = reader.read_fields(_ACKS_AND_TIMEOUT)
+    batches = [
+        batch for _ in range(reader.read_count(TOPIC_BYTES_MIN)) for batch in _read_topic(reader)
+    ]
     reader.skip_tags()
     return ProduceRequest(
         header.correlation_id, header.api_version, transactional_id, acks, timeout_ms, batches
@@ -331,10 +332,10 @@ def decode_produce(buffer: memoryview, start: int, end: int) -> ProduceRequest:
 
 
 def _read_topic(reader: FrameReader) -> Iterator[ProduceBatch]:
-    topic = reader.string()
-    for _ in range(reader.count(PARTITION_BYTES_MIN)):
-        (partition,) = reader.take(_INT32)
-        length = reader.nullable_length()
+    topic = reader.read_string()
+    for _ in range(reader.read_count(PARTITION_BYTES_MIN)):
+        (partition,) = reader.read_fields(_INT32)
+        length = reader.read_nullable_length()
         start = reader.position
         if length < 0:
             yield ProduceBatch(topic, partition, -1, -1)
@@ -345,14 +346,14 @@ def _read_topic(reader: FrameReader) -> Iterator[ProduceBatch]:
     reader.skip_tags()
 
 
-def encode_produce_answer(request: ProduceRequest, outcomes: Sequence[ProduceOutcome]) -> bytes:
-    """The answer, size prefix included; `outcomes` are in the order of `request.batches`."""
+def encode_produce_response(request: ProduceRequest, outcomes: Sequence[ProduceOutcome]) -> bytes:
+    """Return the response, size prefix included; `outcomes` has the order of `request.batches`."""
     pairs = list(zip(request.batches, outcomes, strict=True))
-    return _encode_answer(request.correlation_id, request.api_version, pairs)
+    return _encode_response(request.correlation_id, request.api_version, pairs)
 
 
-class _AnswerLayout(NamedTuple):
-    """How one version writes an answer; `numbers` are offset, time and maybe log start."""
+class _ProduceResponseEncoding(NamedTuple):
+    """The fixed parts of one version's responses; `numbers` are offset, time, log start."""
 
     flexible: bool
     numbers: struct.Struct
@@ -361,7 +362,7 @@ class _AnswerLayout(NamedTuple):
     end: bytes
 
     def encode_message(self, message: str | None) -> bytes:
-        """What follows a partition's numbers: no errors of single records, and the message."""
+        """Encode the fields after a partition's numbers: no record errors, and the message."""
         if not self.has_message:
             return b""
         no_record_errors = encode_count(0, flexible=self.flexible)
@@ -370,7 +371,7 @@ class _AnswerLayout(NamedTuple):
         return no_record_errors + encoded + self.tags
 
     def encode_partition(self, batch: ProduceBatch, outcome: ProduceOutcome) -> bytes:
-        """What became of one batch."""
+        """Encode the response for one batch."""
         numbers = (outcome.base_offset, outcome.log_append_time_ms, outcome.log_start_offset)
         return (
             _PARTITION_AND_CODE.pack(batch.partition, outcome.error_code)
@@ -379,26 +380,26 @@ class _AnswerLayout(NamedTuple):
         )
 
 
-def _layout(api_version: int) -> _AnswerLayout:
+def _response_encoding(api_version: int) -> _ProduceResponseEncoding:
     flexible = is_flexible(ApiKey.PRODUCE, api_version)
     numbers = struct.Struct(">qqq" if api_version >= FIRST_WITH_LOG_START else ">qq")
     tags = EMPTY_TAGS if flexible else b""
     not_throttled = _INT32.pack(0)
-    return _AnswerLayout(
+    return _ProduceResponseEncoding(
         flexible, numbers, api_version >= FIRST_WITH_MESSAGE, tags, not_throttled + tags
     )
 
 
-_LAYOUTS: Final = {
-    version: _layout(version)
+_RESPONSE_ENCODINGS: Final = {
+    version: _response_encoding(version)
     for version in range(SERVED[ApiKey.PRODUCE][0], SERVED[ApiKey.PRODUCE][1] + 1)
 }
 
 
-def _encode_answer(
+def _encode_response(
     correlation_id: int, api_version: int, pairs: Sequence[tuple[ProduceBatch, ProduceOutcome]]
 ) -> bytes:
-    layout = _LAYOUTS[api_version]
+    layout = _RESPONSE_ENCODINGS[api_version]
     topics = [(topic, list(group)) for topic, group in groupby(pairs, lambda pair: pair[0].topic)]
     pieces = [layout.tags, encode_count(len(topics), flexible=layout.flexible)]
     for topic, group in topics:

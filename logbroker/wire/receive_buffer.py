@@ -1,6 +1,6 @@
-"""The bytes of one connection between the socket and the decoders, without a copy.
+"""The receive buffer of one connection, from which decoders read without a copy.
 
-A frame is an int32 size and so many bytes (Kafka protocol guide, "Protocol Primitives").
+A frame is an int32 size followed by that many bytes (Kafka protocol guide, "Protocol Primitives").
 """
 
 import struct
@@ -9,19 +9,19 @@ from typing import Final
 from logbroker.errors import FrameTooLarge
 
 INITIAL_BYTES: Final = 16 * 1024
-"""Enough for most clients; four thousand quiet connections take 64 MB."""
+"""Enough for most clients; four thousand idle connections take 64 MB."""
 
 READ_BYTES_MAX: Final = 512 * 1024
-"""Reads that fill the buffer let it grow up to this; more gains nothing and leaves the cache."""
+"""The buffer grows up to this size if reads fill it; more is not faster and exceeds the cache."""
 
 KEPT_BYTES_MAX: Final = 2 * 2**20
-"""A buffer that grew for one frame is kept up to this, so batches of 1 MB do not regrow it."""
+"""A buffer that grew for one frame is kept up to this size, so 1 MB batches do not regrow it."""
 
-QUIET_TURNS: Final = 64
-"""After so many turns that would have fit the initial size, the buffer shrinks back to it."""
+SMALL_TURNS_MAX: Final = 64
+"""After this many consecutive turns that fit the initial size, the buffer shrinks to it."""
 
 HEADER_BYTES_MIN: Final = 10
-"""Fixed fields of a request header and a null client id."""
+"""The fixed fields of a request header and a null client id."""
 
 GROWTH: Final = 4
 
@@ -30,14 +30,14 @@ _SIZE_BYTES: Final = _SIZE.size
 
 
 class ReceiveBuffer:
-    """One reusable piece of memory: read into `space`, take frames, handle them, `compact`.
+    """A reusable buffer: receive into `free_space`, handle `pop_frames`, then `compact`.
 
-    Ranges from `take_frames` and views from `view` hold until `compact`. Memory follows the
-    bytes that came, not the sizes that were announced: it is never more than eight times
-    what has been received and not taken, or `READ_BYTES_MAX`.
+    Ranges from `pop_frames` and views from `view` are valid until `compact`. The memory depends
+    on the bytes received, not on the sizes announced: it is at most eight times the unhandled
+    bytes, or `READ_BYTES_MAX`.
     """
 
-    __slots__ = ("_end", "_frame_bytes_max", "_initial_bytes", "_quiet_turns", "_start", "_view")
+    __slots__ = ("_end", "_frame_bytes_max", "_initial_bytes", "_small_turns", "_start", "_view")
 
     def __init__(self, *, frame_bytes_max: int, initial_bytes: int = INITIAL_BYTES) -> None:
         self._frame_bytes_max = frame_bytes_max
@@ -45,29 +45,29 @@ class ReceiveBuffer:
         self._view = memoryview(bytearray(initial_bytes))
         self._start = 0
         self._end = 0
-        self._quiet_turns = 0
+        self._small_turns = 0
 
     def __len__(self) -> int:
         """Bytes of memory held."""
         return len(self._view)
 
-    def space(self) -> memoryview:
-        """Where the next bytes go; never empty after `compact`."""
+    def free_space(self) -> memoryview:
+        """Return the memory for the next bytes; never empty after `compact`."""
         return self._view[self._end :]
 
-    def received(self, count: int) -> None:
-        """`count` bytes were written to `space`."""
+    def add_received(self, count: int) -> None:
+        """Record that `count` bytes were written to `free_space`."""
         self._end += count
 
     def view(self) -> memoryview:
-        """The whole buffer, writable; ranges of frames index it."""
+        """Return the whole buffer, writable; the ranges of frames index it."""
         return self._view
 
-    def take_frames(self) -> list[tuple[int, int]]:
-        """(start, end) of each whole frame not taken yet, without its size.
+    def pop_frames(self) -> list[tuple[int, int]]:
+        """Return (start, end), without the size prefix, of each whole frame not returned before.
 
         Raises:
-            FrameTooLarge: a size is above `frame_bytes_max` or below that of a header.
+            FrameTooLarge: a size is above `frame_bytes_max` or smaller than a header.
         """
         view, position, end = self._view, self._start, self._end
         size_of = _SIZE.unpack_from
@@ -87,20 +87,20 @@ class ReceiveBuffer:
         self._start = position
         return frames
 
-    def give_back(self, start: int) -> None:
-        """The frame that begins at `start`, and all behind it, are not taken after all."""
+    def return_frames(self, start: int) -> None:
+        """Return the frame at `start` and all later ones to the next `pop_frames`."""
         self._start = start - _SIZE_BYTES
 
     def compact(self) -> None:
-        """Forget taken frames: what is left moves to the front, and the memory to its new size.
+        """Discard the handled frames, move the rest to the front and resize the memory.
 
-        The turn's end calls this, when nobody reads the taken frames any more.
+        Called at the end of a turn, when no frame of the turn is read any more.
         """
         rest = self._view[self._start : self._end]
         size = self._next_size(len(rest))
         if size != len(self._view):
             self._view = memoryview(bytearray(size))
-            self._quiet_turns = 0
+            self._small_turns = 0
         if len(rest) and (self._start or rest.obj is not self._view.obj):
             self._view[: len(rest)] = rest
         self._start = 0
@@ -110,25 +110,25 @@ class ReceiveBuffer:
         size = len(self._view)
         frame_bytes = self._frame_bytes(rest_bytes)
         if frame_bytes > size:
-            # Only what has really come makes room for more, or a size prefix alone would.
+            # Only received bytes let the buffer grow; a size prefix alone must not.
             return min(frame_bytes, GROWTH * size) if rest_bytes > size // 2 else size
         if self._end == size and size < READ_BYTES_MAX:
             return min(GROWTH * size, READ_BYTES_MAX)
         needed_bytes = max(frame_bytes, rest_bytes)
         if size > KEPT_BYTES_MAX and needed_bytes <= READ_BYTES_MAX:
             return READ_BYTES_MAX
-        return self._quiet_size(needed_bytes)
+        return self._shrunk_size(needed_bytes)
 
-    def _quiet_size(self, needed_bytes: int) -> int:
+    def _shrunk_size(self, needed_bytes: int) -> int:
         size = len(self._view)
         if size == self._initial_bytes or max(self._end, needed_bytes) > self._initial_bytes:
-            self._quiet_turns = 0
+            self._small_turns = 0
             return size
-        self._quiet_turns += 1
-        return self._initial_bytes if self._quiet_turns >= QUIET_TURNS else size
+        self._small_turns += 1
+        return self._initial_bytes if self._small_turns >= SMALL_TURNS_MAX else size
 
     def _frame_bytes(self, rest_bytes: int) -> int:
-        """Bytes of the partial frame once it is whole; 0 while not even its size is known."""
+        """Return the full size of the partial frame; 0 while its size is not received."""
         if rest_bytes < _SIZE_BYTES:
             return 0
         (size,) = _SIZE.unpack_from(self._view, self._start)

@@ -1,4 +1,4 @@
-"""The header of a request: which API and version, whose, and by what number it is answered.
+"""The request header: API, version, correlation id and client id.
 
     0  apiKey         int16
     2  apiVersion     int16
@@ -20,7 +20,7 @@ _FIXED: Final = struct.Struct(">hhi")
 
 
 class RequestHeader(NamedTuple):
-    """The fields of a header, in their order on the wire."""
+    """The fields of a header, in wire order."""
 
     api_key: int
     api_version: int
@@ -29,33 +29,33 @@ class RequestHeader(NamedTuple):
 
 
 def open_request(buffer: memoryview, start: int, end: int) -> tuple[RequestHeader, FrameReader]:
-    """The header of the frame `buffer[start:end]`, and a reader that stands at its body.
+    """Return the header of the frame `buffer[start:end]` and a reader at the start of its body.
 
-    ApiVersions is let through in any version, since a client asks with it which versions there
-    are; of an unknown one the reader stands just past the client id.
+    ApiVersions is accepted in any version, since clients send it to learn the versions. In an
+    unsupported version the reader is just past the client id.
 
     Raises:
         MalformedRequest: the frame ends inside the header.
-        UnsupportedRequest: the API or its version is not served.
+        UnsupportedRequest: the API or its version is not supported.
     """
     reader = FrameReader(buffer, start, end)
-    api_key, api_version, correlation_id = reader.take(_FIXED)
-    is_served = serves(api_key, api_version)
-    if not is_served and api_key != ApiKey.API_VERSIONS:
-        raise UnsupportedRequest(f"API {api_key} version {api_version} is not served")
-    client_id = reader.legacy_string()
-    if is_served and is_flexible(api_key, api_version):
+    api_key, api_version, correlation_id = reader.read_fields(_FIXED)
+    is_supported = serves(api_key, api_version)
+    if not is_supported and api_key != ApiKey.API_VERSIONS:
+        raise UnsupportedRequest(f"API {api_key} version {api_version} is not supported")
+    client_id = reader.read_legacy_string()
+    if is_supported and is_flexible(api_key, api_version):
         reader.is_flexible = True
         reader.skip_tags()
     return RequestHeader(api_key, api_version, correlation_id, client_id), reader
 
 
 def read_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
-    """The header of one frame, and the offset of the body behind it; see `open_request`.
+    """Return the header of one frame and the offset of its body; see `open_request`.
 
     Raises:
         MalformedRequest: the frame ends inside the header.
-        UnsupportedRequest: the API or its version is not served.
+        UnsupportedRequest: the API or its version is not supported.
     """
     header, reader = open_request(frame, 0, len(frame))
     return header, reader.position

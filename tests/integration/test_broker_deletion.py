@@ -114,7 +114,7 @@ def test_a_deletion_whose_folders_are_out_of_reach_leaves_nobody_waiting(
     shutil.rmtree(broker.data_dir / f"{topic}-0")
     assert delete(admin, topic) == 0
     assert connection.produced() == (sent, UNKNOWN_TOPIC_OR_PARTITION, -1)
-    broker.until_says(f"folders stay until the next start topic={topic}")
+    broker.until_says(f"folders are kept until restart topic={topic}")
 
 
 def test_the_files_of_a_deleted_topic_go_though_its_producer_stays(

@@ -79,7 +79,7 @@ def test_a_full_disk_is_a_storage_error_and_reading_goes_on(
     assert read_all(connection, "full") == [VALUE] * count
     page = scrape(metrics_port)
     assert page["logbroker_write_failures_total"] == 1
-    assert page["logbroker_partitions_refusing"] == 1
+    assert page["logbroker_partitions_write_failed"] == 1
     refused = 'logbroker_request_errors_total{api="Produce",error="KAFKA_STORAGE_ERROR"}'
     assert page[refused] == 1
     traffic = {name: page[f'logbroker_{name}_in_total{{topic="full"}}'] for name in IN}
@@ -90,7 +90,7 @@ def test_a_full_disk_is_a_storage_error_and_reading_goes_on(
     # What is smaller than the room left is taken, and gets the next offset.
     connection.produce("full", batch_of(b"small"), acks=ACKS_ALL)
     assert connection.produced()[1:] == (0, count)
-    assert scrape(metrics_port)["logbroker_partitions_refusing"] == 0
+    assert scrape(metrics_port)["logbroker_partitions_write_failed"] == 0
     # So is everything of another topic, whose file is not full.
     broker.make_topic("other")
     connection.produce("other", batch_of(VALUE), acks=ACKS_ALL)

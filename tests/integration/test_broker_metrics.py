@@ -121,7 +121,7 @@ def test_requests_flushes_and_connections_are_counted_one_by_one(
     assert grown["logbroker_flush_seconds_count"] == 5
     assert grown["logbroker_flush_seconds_sum"] > 0
     assert grown["logbroker_connections_opened_total"] == 2
-    assert grown["logbroker_connections_broken_total"] == 1
+    assert grown["logbroker_connections_protocol_errors_total"] == 1
 
 
 def test_errors_are_counted_by_api_and_name(broker: BrokerProcess, port: int) -> None:
@@ -250,7 +250,7 @@ def test_connections_over_the_limit_are_counted(tmp_path: Path, port: int) -> No
             until(lambda: scrape(port)["logbroker_connections"] == 1, "one is open")
             with RawConnection(broker.bootstrap_servers) as surplus:
                 surplus.until_closed()
-            assert scrape(port)["logbroker_connections_refused_total"] == 1
+            assert scrape(port)["logbroker_connections_rejected_total"] == 1
         until(lambda: scrape(port)["logbroker_connections"] == 0, "it is closed")
 
 

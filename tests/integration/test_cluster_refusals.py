@@ -86,7 +86,7 @@ def test_one_data_folder_is_not_for_two_ids(tmp_path: Path, zookeeper: SharedZoo
         cluster.brokers[1].stop()
         afterwards = refusal(cluster.make_broker(2, "broker-1"))
         meta = tmp_path / "broker-1" / "meta.properties"
-        assert f"{meta} has broker.id 1; this broker's is 2" in afterwards
+        assert f"{meta} has broker.id 1; this broker has 2" in afterwards
         # Being refused changes nothing: the owner finds its clean marker still there.
         assert (tmp_path / "broker-1" / ".kafka_cleanshutdown").exists()
 

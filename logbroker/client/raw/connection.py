@@ -18,9 +18,18 @@ from logbroker.client.raw.tls import make_context
 from logbroker.errors import MalformedRequest
 from logbroker.wire import fetch_client
 from logbroker.wire.apis import ApiKey
-from logbroker.wire.cold_client import SPOKEN, decode_call_answer, encode_call
+from logbroker.wire.client_messages import (
+    SENT_VERSIONS,
+    decode_client_response,
+    encode_client_request,
+)
 from logbroker.wire.error_codes import NONE, name_of
-from logbroker.wire.fetch_client import FetchAnswer, FetchCall, decode_fetch_answer, encode_fetch
+from logbroker.wire.fetch_client import (
+    FetchParameters,
+    FetchResponse,
+    decode_fetch_response,
+    encode_fetch_request,
+)
 
 _SIZE: Final = struct.Struct(">i")
 _CORRELATION_ID: Final = struct.Struct(">i")
@@ -71,26 +80,26 @@ class BrokerConnection:
         """Send one of kafka-python's requests, and wait for its answer; nothing else is owed."""
         assert self.is_idle, "its answer would come behind another"
         request = type(message)
-        version = self._version(request.API_KEY, request.name, SPOKEN[request])
+        version = self._version(request.API_KEY, request.name, SENT_VERSIONS[request])
         return self._ask(message, version)
 
-    def send_fetch(self, call: FetchCall, highest: int) -> int:
+    def send_fetch(self, call: FetchParameters, highest: int) -> int:
         """Send a Fetch and do not wait: its version, which is `highest` at most."""
-        lowest, spoken = fetch_client.SPOKEN
+        lowest, spoken = fetch_client.SENT_VERSIONS
         version = self._version(ApiKey.FETCH, "FetchRequest", (lowest, min(highest, spoken)))
-        self._send(encode_fetch(version, self._next_number(), self._client_id, call))
+        self._send(encode_fetch_request(version, self._next_number(), self._client_id, call))
         return version
 
-    def receive_fetch(self, version: int) -> FetchAnswer:
+    def receive_fetch(self, version: int) -> FetchResponse:
         """The answer to the oldest Fetch, which was sent in this version."""
         frame = self._receive()
         try:
-            return decode_fetch_answer(version, frame)
+            return decode_fetch_response(version, frame)
         except MalformedRequest as error:
             raise self._senseless(error) from error
 
     def _ask_versions(self) -> dict[int, tuple[int, int]]:
-        answer = self._ask(ApiVersionsRequest(), SPOKEN[ApiVersionsRequest][1])
+        answer = self._ask(ApiVersionsRequest(), SENT_VERSIONS[ApiVersionsRequest][1])
         if answer.error_code != NONE:
             raise ConnectionFailed(f"{self.address}: {name_of(answer.error_code)}")
         return {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
@@ -106,10 +115,10 @@ class BrokerConnection:
         return version
 
     def _ask(self, message: Any, version: int) -> Any:
-        self._send(encode_call(message, version, self._next_number(), self._client_id))
+        self._send(encode_client_request(message, version, self._next_number(), self._client_id))
         frame = self._receive()
         try:
-            return decode_call_answer(type(message), version, frame)
+            return decode_client_response(type(message), version, frame)
         except MalformedRequest as error:
             raise self._senseless(error) from error
 

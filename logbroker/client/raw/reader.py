@@ -21,10 +21,10 @@ from logbroker.wire.fetch import FIRST_WITH_RACK, FIRST_WITH_TOPIC_ID, NO_PREFER
 from logbroker.wire.fetch_client import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
-    SPOKEN,
-    FetchAnswer,
-    FetchCall,
+    SENT_VERSIONS,
     FetchedPartition,
+    FetchParameters,
+    FetchResponse,
 )
 
 BYTES_MAX: Final = 8 * 2**20
@@ -75,7 +75,7 @@ class RawReader:
         self._topic_id = topic_id
         self._connection: BrokerConnection | None = None
         self._version = 0
-        self._highest_version = SPOKEN[1]
+        self._highest_version = SENT_VERSIONS[1]
         self._bytes_per_offset: float = _GUESSED_BYTES
         self._quiet_until_s = 0.0
 
@@ -114,7 +114,7 @@ class RawReader:
         self._quiet_until_s = time.monotonic() + self._cluster.pause_s(answer.throttle_ms)
         return self._chunk(self._fetched(answer))
 
-    def _answer(self) -> FetchAnswer:
+    def _answer(self) -> FetchResponse:
         if self._connection is None or self._connection.is_idle:
             self._ask()
         assert self._connection is not None
@@ -136,7 +136,7 @@ class RawReader:
         self._check_topic(plan.topic_id)
         if self._connection is None:
             self._connection = self._cluster.connections.take(leader.address)
-        call = FetchCall(
+        call = FetchParameters(
             topic=self._place.topic,
             topic_id=plan.topic_id,
             partition=self._place.partition,
@@ -163,7 +163,7 @@ class RawReader:
                 f" and the offsets are of {self._topic_id}"
             )
 
-    def _fetched(self, answer: FetchAnswer) -> FetchedPartition:
+    def _fetched(self, answer: FetchResponse) -> FetchedPartition:
         """What is told of the one partition; errors of it, and of the answer, are raised."""
         found = [each for each in answer.partitions if each.partition == self._place.partition]
         code = answer.error_code or (found[0].error_code if found else NONE)

@@ -21,7 +21,7 @@ from logbroker.registry.group_payloads import (
     parse_membership,
     parse_offset,
 )
-from logbroker.storage.durable_file import replace_file, sync_directory
+from logbroker.storage.file_writes import replace_file, sync_directory
 
 VERSION: Final = 1
 

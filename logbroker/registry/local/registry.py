@@ -31,7 +31,7 @@ from logbroker.registry.local.document import RegistryDocument, format_metadata,
 from logbroker.registry.local.group_files import GroupFiles
 from logbroker.registry.registry import Registry, Replicas, Settings
 from logbroker.registry.topic import Topic, check_growth, check_id, check_new_topic
-from logbroker.storage.durable_file import replace_file
+from logbroker.storage.file_writes import replace_file
 
 REGISTRY_FILE: Final = "registry.json"
 GROUPS_FOLDER: Final = "groups"

@@ -1,1 +1,1 @@
-"""Consumer groups at the broker that coordinates them: slots, storage, timers, who waits."""
+"""The group coordinator: coordination slots, storage, timers and delayed requests."""

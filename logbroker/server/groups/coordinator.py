@@ -1,7 +1,7 @@
-"""The coordinator of this broker's consumer groups: the one door to them.
+"""The group coordinator of this broker.
 
-A slot is ours while the cluster's view says so; and nothing is answered about its groups while
-this broker's session may have ended without its knowledge, when another may have the slot.
+The cluster's view assigns coordination slots to brokers. While the broker's ZooKeeper session may
+have expired, another broker may own its slots, so requests about groups are rejected.
 """
 
 import logging
@@ -33,41 +33,40 @@ from logbroker.groups.states import GroupState
 from logbroker.groups.stored import CommittedOffset, TopicPartition
 from logbroker.registry.cluster import COORDINATION_SLOTS, ClusterView, coordination_slot
 from logbroker.registry.registry import Registry
-from logbroker.server.groups.question import Question
-from logbroker.server.groups.served_group import ServedGroup
-from logbroker.server.groups.slots import Slot
+from logbroker.server.groups.coordinated_group import CoordinatedGroup, DelayedGroupRequest
+from logbroker.server.groups.coordination_slot import CoordinationSlot
 from logbroker.server.groups.writes import Done
-from logbroker.server.known_topics import KnownTopics
 from logbroker.server.loop import SocketLoop
+from logbroker.server.membership import KnownTopics
 from logbroker.server.metrics.counters import Counters
-from logbroker.server.registry_crew import CLOSE_S
-from logbroker.server.workers import Workers
+from logbroker.server.registry_thread import CLOSE_TIMEOUT_S
+from logbroker.server.worker_pool import WorkerPool
 
 log = logging.getLogger("logbroker.groups.coordinator")
 
 GROUP_ID_CHARS_MAX: Final = 255
 
-CREW_THREADS: Final = 4
-"""Groups whose writes run at the same time; ZooKeeper takes a few milliseconds for each."""
+WRITE_THREADS: Final = 4
+"""The number of concurrent writes; one takes a few milliseconds in ZooKeeper."""
 
-LEASE_CHECK_S: Final = 0.5
+SESSION_CHECK_S: Final = 0.5
 
 GAP_S: Final = 2.0
-"""So long without a positive check, and members were refused, or not heard, for a while."""
+"""After this long without a confirmed session, the timeouts of members are extended."""
 
-SILENCE: Final = "ZooKeeper was not heard of for too long"
+SESSION_UNCONFIRMED: Final = "the ZooKeeper session is not confirmed"
 
 Offsets = Mapping[TopicPartition, CommittedOffset]
 
 
 class GroupCoordinator:
-    """Every group of this broker's slots, on the loop's thread.
+    """The groups of this broker's slots, on the loop's thread.
 
-    Methods that name a group raise, or tell whom they were given:
-        InvalidGroupId: the name is empty or too long.
-        CoordinatorNotAvailable: ZooKeeper was not heard of for too long.
-        NotCoordinator: the group is another broker's.
-        CoordinatorLoading: its groups are being read.
+    Methods with a group id raise these errors, or pass them to their callback:
+        InvalidGroupId: the id is empty or too long.
+        CoordinatorNotAvailable: the ZooKeeper session is not confirmed.
+        NotCoordinator: another broker coordinates the group.
+        CoordinatorLoading: the groups are being loaded.
     """
 
     def __init__(
@@ -83,10 +82,10 @@ class GroupCoordinator:
         self._loop = loop
         self._view = view
         self._topics = KnownTopics(view)
-        self._crew = Workers(loop, "groups", CREW_THREADS)
-        self._is_allowed = True
-        self._allowed_s = time.monotonic()
-        """When the groups were last found to be ours to answer for."""
+        self._pool = WorkerPool(loop, "groups", WRITE_THREADS)
+        self._is_confirmed = True
+        self._confirmed_s = time.monotonic()
+        """The time of the last check that confirmed the session."""
         limits = GroupLimits(
             initial_rebalance_delay_s=config.group_initial_rebalance_delay_ms / 1000,
             session_timeout_ms_min=config.group_min_session_timeout_ms,
@@ -94,11 +93,11 @@ class GroupCoordinator:
             members_max=config.group_max_size,
         )
         self._slots = [
-            Slot(
+            CoordinationSlot(
                 number,
                 limits,
                 registry,
-                self._crew,
+                self._pool,
                 loop,
                 counters,
                 is_suspended=self._is_suspended,
@@ -108,60 +107,60 @@ class GroupCoordinator:
         ]
 
     def start(self) -> None:
-        """Notice from now on, even while nobody asks, when nothing may be answered."""
-        self._loop.call_every(LEASE_CHECK_S, self._note_lease)
+        """Check the session periodically, also without requests."""
+        self._loop.call_every(SESSION_CHECK_S, self._check_session)
 
-    def follow(self, view: ClusterView) -> None:
-        """Take up and give up slots, and forget the offsets of topics that are gone."""
+    def apply_view(self, view: ClusterView) -> None:
+        """Acquire and resign slots, and delete the offsets of deleted topics."""
         before, self._view = self._view, view
         is_alive, changed = self._broker_id in view.brokers, False
         for number, slot in enumerate(self._slots):
-            is_ours = is_alive and view.coordinators.get(number) == self._broker_id
-            if slot.is_ours and not is_ours:
-                slot.end(NotCoordinator("another broker looks after the group"))
+            is_owner = is_alive and view.coordinators.get(number) == self._broker_id
+            if slot.is_owned and not is_owner:
+                slot.resign(NotCoordinator("another broker coordinates the group"))
                 changed = True
-            elif is_ours and not slot.is_ours:
-                slot.begin()
+            elif is_owner and not slot.is_owned:
+                slot.acquire()
                 changed = True
         if changed:
-            ours = [number for number, slot in enumerate(self._slots) if slot.is_ours]
-            log.info("coordinates slots=%s", ours)
+            owned = [number for number, slot in enumerate(self._slots) if slot.is_owned]
+            log.info("coordinating slots=%s", owned)
         if view.topics is not before.topics or view.unreadable != before.unreadable:
-            gone = {topic.name for topic in self._topics.follow(view)}
-            for slot in self._slots if gone else ():
-                slot.forget_topics(gone)
+            deleted = {topic.name for topic in self._topics.update(view)}
+            for slot in self._slots if deleted else ():
+                slot.delete_topics(deleted)
 
     def close(self) -> None:
-        """Let the writes that have begun end, if they do so soon; who waits is turned away."""
+        """Reject delayed requests and wait briefly for the running writes."""
         for slot in self._slots:
-            slot.end(NotCoordinator("this broker stops"))
-        self._crew.abandon(CLOSE_S)
+            slot.resign(NotCoordinator("this broker is shutting down"))
+        self._pool.abandon(CLOSE_TIMEOUT_S)
 
     def group_sizes(self) -> list[tuple[GroupState, int]]:
-        """The state and the number of members of each group; any thread may ask."""
+        """Return the state and the number of members of each group; safe on any thread."""
         return [(group.state, group.members) for group in self._all_groups()]
 
-    def ask(self, group_id: str, request: Request, question: Question) -> None:
-        """Hand a member's request, whose token is `question`, to its group."""
+    def handle(self, group_id: str, request: Request, delayed: DelayedGroupRequest) -> None:
+        """Pass a member's request, whose token is `delayed`, to its group."""
         try:
-            group = self._slot(group_id).find_or_make(group_id)
+            group = self._slot(group_id).get_or_create(group_id)
         except CoordinatorLoading as loading:
-            # Kafka's way: older clients do not expect to hear of loading here.
+            # As in Kafka: older clients do not handle COORDINATOR_LOAD_IN_PROGRESS here.
             if isinstance(request, Heartbeat):
-                question.fill(Alive())
+                delayed.complete(Alive())
             elif isinstance(request, Sync):
-                question.fill(ErrorResponse(RebalanceInProgress(str(loading))))
+                delayed.complete(ErrorResponse(RebalanceInProgress(str(loading))))
             else:
-                question.fill(ErrorResponse(loading))
+                delayed.complete(ErrorResponse(loading))
         except RequestRefused as refusal:
-            question.fill(ErrorResponse(refusal))
+            delayed.complete(ErrorResponse(refusal))
         else:
-            group.handle(request, question)
+            group.handle(request, delayed)
 
     def commit(self, group_id: str, commit: Commit, offsets: Offsets, done: Done) -> None:
-        """Set offsets; `done` hears when they are durable, or why they may not be."""
+        """Commit offsets; `done` is called when they are durable or the commit failed."""
         try:
-            group = self._slot(group_id).find_or_make(group_id)
+            group = self._slot(group_id).get_or_create(group_id)
         except RequestRefused as refusal:
             done(refusal)
         else:
@@ -170,11 +169,11 @@ class GroupCoordinator:
     def fetch_offsets(
         self, group_id: str, found: Callable[[Offsets | RequestRefused], None]
     ) -> None:
-        """Every durable offset of a group, all that were committed before this among them."""
+        """Return the durable offsets of a group, including all earlier commits."""
 
         def committed() -> None:
             try:
-                self._check_lease()
+                self._require_session()
             except RequestRefused as refusal:
                 found(refusal)
             else:
@@ -188,19 +187,21 @@ class GroupCoordinator:
         if group is None:
             found({})
         else:
-            group.when_committed(committed)
+            group.call_after_commits(committed)
 
-    def delete_offsets(self, group_id: str, places: Sequence[TopicPartition], done: Done) -> None:
-        """Forget offsets of a group; UnknownGroup where there is none."""
+    def delete_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition], done: Done
+    ) -> None:
+        """Delete offsets of a group; UnknownGroup if it does not exist."""
         try:
             group = self.get(group_id)
         except RequestRefused as refusal:
             done(refusal)
         else:
-            group.delete_offsets(places, done)
+            group.delete_offsets(partitions, done)
 
     def delete(self, group_id: str, done: Done) -> None:
-        """Forget a group; UnknownGroup where there is none, GroupNotEmpty where it has members."""
+        """Delete a group; UnknownGroup if it does not exist, GroupNotEmpty if it has members."""
         try:
             group = self.get(group_id)
         except RequestRefused as refusal:
@@ -208,21 +209,21 @@ class GroupCoordinator:
         else:
             group.delete(done)
 
-    def get(self, group_id: str) -> ServedGroup:
-        """A group.
+    def get(self, group_id: str) -> CoordinatedGroup:
+        """Return a group.
 
         Raises:
-            UnknownGroup: there is none of this name.
+            UnknownGroup: it does not exist.
         """
         group = self._slot(group_id).find(group_id)
         if group is None:
-            raise UnknownGroup(f"there is no group {group_id!r}")
+            raise UnknownGroup(f"group {group_id!r} does not exist")
         return group
 
     def describe_all(self) -> tuple[dict[str, DescribedGroup], RequestRefused | None]:
-        """Every group of this broker by name, and why some may be missing."""
+        """Return the groups of this broker by id, and the error if some may be missing."""
         try:
-            self._check_lease()
+            self._require_session()
         except RequestRefused as refusal:
             return {}, refusal
         groups = {group.group_id: group.describe() for group in self._all_groups()}
@@ -230,46 +231,44 @@ class GroupCoordinator:
             return groups, CoordinatorLoading("some groups are being loaded")
         return groups, None
 
-    def _slot(self, group_id: str) -> Slot:
+    def _slot(self, group_id: str) -> CoordinationSlot:
         if not 1 <= len(group_id) <= GROUP_ID_CHARS_MAX:
             raise InvalidGroupId(
-                f"group name of {len(group_id)} characters; allowed is 1 to {GROUP_ID_CHARS_MAX}"
+                f"group id has {len(group_id)} characters; allowed: 1 to {GROUP_ID_CHARS_MAX}"
             )
         slot = self._slots[coordination_slot(group_id)]
-        if slot.is_ours:
-            self._check_lease()
+        if slot.is_owned:
+            self._require_session()
         return slot
 
-    def _check_lease(self) -> None:
+    def _require_session(self) -> None:
         if self._is_suspended():
-            raise CoordinatorNotAvailable(SILENCE)
+            raise CoordinatorNotAvailable(SESSION_UNCONFIRMED)
 
     def _is_suspended(self) -> bool:
-        """Whether nothing may be answered now."""
-        self._note_lease()
-        return not self._is_allowed
+        self._check_session()
+        return not self._is_confirmed
 
-    def _note_lease(self) -> None:
-        """Find out whether groups may be answered for; who waits is turned away when it ends.
+    def _check_session(self) -> None:
+        """Suspend all groups if the session is not confirmed; resume them when it is again.
 
-        Afterwards members are given as much time as they were refused, and so they are after a
-        pause of the whole process.
+        The timeouts of members are extended by the suspension, or by a pause of the process.
         """
         now_s = time.monotonic()  # the turn may have begun before a pause
         if not self._registry.may_coordinate():
-            if self._is_allowed:
-                self._is_allowed = False
-                log.warning("suspends groups reason=%s", SILENCE)
+            if self._is_confirmed:
+                self._is_confirmed = False
+                log.warning("suspending groups reason=%s", SESSION_UNCONFIRMED)
                 for group in self._all_groups():
-                    group.suspend(CoordinatorNotAvailable(SILENCE))
+                    group.suspend(CoordinatorNotAvailable(SESSION_UNCONFIRMED))
             return
-        gap_s = now_s - self._allowed_s
-        self._allowed_s = now_s
-        self._is_allowed = True
+        gap_s = now_s - self._confirmed_s
+        self._confirmed_s = now_s
+        self._is_confirmed = True
         if gap_s > GAP_S:
-            log.warning("resumes groups after seconds=%.1f", gap_s)
+            log.warning("resuming groups after seconds=%.1f", gap_s)
             for group in self._all_groups():
                 group.resume(gap_s)
 
-    def _all_groups(self) -> list[ServedGroup]:
+    def _all_groups(self) -> list[CoordinatedGroup]:
         return [group for slot in self._slots for group in slot.groups]

@@ -1,4 +1,4 @@
-"""What one consumer group has the registry keep, in the order in which it was asked."""
+"""The registry writes of one consumer group, in the order of submission."""
 
 import logging
 from collections import deque
@@ -15,112 +15,112 @@ from logbroker.errors import (
 )
 from logbroker.groups.stored import CommittedOffset, StoredMembership, TopicPartition
 from logbroker.registry.registry import Registry
-from logbroker.server.workers import Workers
+from logbroker.server.worker_pool import WorkerPool
 
 log = logging.getLogger("logbroker.groups.writes")
 
 Done = Callable[[RequestRefused | None], None]
-"""Told once, on the loop's thread, that a write is durable, or why it may not be."""
+"""Called once on the loop's thread: with None when a write is durable, else with its error."""
 
 JOINED_OFFSETS_MAX: Final = 500
-"""Commits that wait together are written as one up to so many offsets: some 50 KB in ZooKeeper."""
+"""Queued commits are merged up to this many offsets: about 50 KB in ZooKeeper."""
 
 
 @dataclass(slots=True)
 class _Write:
     call: Callable[[], None] | None
-    """None for one who only waits for those before."""
+    """None for an entry that only waits for the writes before it."""
     done: list[Done]
     offsets: dict[TopicPartition, CommittedOffset] | None = None
-    """Of a commit, which later ones may join until it begins."""
+    """The offsets of a commit, into which later commits may be merged until it starts."""
 
 
 class GroupWrites:
-    """One write at a time, on the crew's threads; what is asked meanwhile waits in line.
+    """Runs one write at a time on the pool and queues the others.
 
-    `on_begin` and `on_end` hear of each write that reaches the registry; the latter what became
-    of it, after all who asked for it.
+    `on_begin` and `on_end` are called for each write to the registry; `on_end` gets its result
+    after the callers of the write.
     """
 
     def __init__(
         self,
         group_id: str,
         registry: Registry,
-        crew: Workers,
+        pool: WorkerPool,
         on_begin: Callable[[], None],
         on_end: Done,
     ) -> None:
         self._group_id = group_id
         self._registry = registry
-        self._crew = crew
+        self._pool = pool
         self._on_begin = on_begin
         self._on_end = on_end
-        self._line: deque[_Write] = deque()
+        self._queue: deque[_Write] = deque()
         self._is_writing = False
 
     @property
     def is_idle(self) -> bool:
-        """Whether everything that was asked is done."""
-        return not self._is_writing and not self._line
+        """Whether all submitted writes have ended."""
+        return not self._is_writing and not self._queue
 
     def store(self, membership: StoredMembership, done: Done) -> None:
-        """Replace the membership."""
-        self._add(lambda: self._registry.store_membership(self._group_id, membership), done)
+        """Replace the stored membership."""
+        self._append(lambda: self._registry.store_membership(self._group_id, membership), done)
 
     def commit(self, offsets: Mapping[TopicPartition, CommittedOffset], done: Done) -> None:
-        """Set offsets, in one write with other commits that wait where there are some."""
-        joined = self._line[-1].offsets if self._line else None
+        """Commit offsets, merged into the last queued commit if possible."""
+        joined = self._queue[-1].offsets if self._queue else None
         if joined is not None and len(joined) + len(offsets) <= JOINED_OFFSETS_MAX:
             joined.update(offsets)
-            self._line[-1].done.append(done)
+            self._queue[-1].done.append(done)
             return
         kept = dict(offsets)
         write = _Write(lambda: self._registry.commit_offsets(self._group_id, kept), [done], kept)
-        self._line.append(write)
-        self._begin_next()
+        self._queue.append(write)
+        self._start_next()
 
-    def delete_offsets(self, places: Sequence[TopicPartition], done: Done) -> None:
-        """Forget offsets."""
-        self._add(lambda: self._registry.delete_offsets(self._group_id, places), done)
+    def delete_offsets(self, partitions: Sequence[TopicPartition], done: Done) -> None:
+        """Delete offsets."""
+        self._append(lambda: self._registry.delete_offsets(self._group_id, partitions), done)
 
     def delete_group(self, done: Done) -> None:
-        """Forget the group."""
-        self._add(lambda: self._registry.delete_group(self._group_id), done)
+        """Delete the group."""
+        self._append(lambda: self._registry.delete_group(self._group_id), done)
 
-    def when_done(self, call: Callable[[], None]) -> None:
-        """Call once everything that was asked before has ended, be it well or not."""
-        self._add(None, lambda _: call())
+    def call_after(self, call: Callable[[], None]) -> None:
+        """Call once all writes submitted before have succeeded or failed."""
+        self._append(None, lambda _: call())
 
-    def give_up(self, reason: RequestRefused) -> None:
-        """Begin nothing more; a write that has begun still ends by itself."""
-        abandoned, self._line = self._line, deque()
-        for write in abandoned:
+    def cancel(self, reason: RequestRefused) -> None:
+        """Fail the queued writes; a running write ends on its own."""
+        cancelled, self._queue = self._queue, deque()
+        for write in cancelled:
             for done in write.done:
                 done(reason)
 
-    def _add(self, call: Callable[[], None] | None, done: Done) -> None:
-        self._line.append(_Write(call, [done]))
-        self._begin_next()
+    def _append(self, call: Callable[[], None] | None, done: Done) -> None:
+        self._queue.append(_Write(call, [done]))
+        self._start_next()
 
-    def _begin_next(self) -> None:
-        while self._line and not self._is_writing:
-            write = self._line.popleft()
+    def _start_next(self) -> None:
+        while self._queue and not self._is_writing:
+            write = self._queue.popleft()
             if write.call is None:
-                _tell(write, None)
+                _call_done(write, None)
                 continue
             self._is_writing = True
             self._on_begin()
-            self._crew.run(write.call, partial(self._ended, write))
+            self._pool.submit(write.call, partial(self._finish, write))
 
-    def _ended(self, write: _Write, result: Exception | None) -> None:
+    def _finish(self, write: _Write, result: Exception | None) -> None:
         self._is_writing = False
-        failure = None if result is None else self._as_refusal(result)
-        _tell(write, failure)
-        self._begin_next()
+        failure = None if result is None else self._client_error(result)
+        _call_done(write, failure)
+        self._start_next()
         self._on_end(failure)
 
-    def _as_refusal(self, error: Exception) -> RequestRefused:
-        """What a client is told; clients of groups know no code for a registry or a disk."""
+    def _client_error(self, error: Exception) -> RequestRefused:
+        """Return the error for clients, which handle no registry or storage errors of a group."""
         if not isinstance(error, RequestRefused):
             log.error("write failed group=%r", self._group_id, exc_info=error)
             return CoordinatorNotAvailable("internal error")
@@ -130,6 +130,6 @@ class GroupWrites:
         return error
 
 
-def _tell(write: _Write, failure: RequestRefused | None) -> None:
+def _call_done(write: _Write, failure: RequestRefused | None) -> None:
     for done in write.done:
         done(failure)

@@ -1,1 +1,1 @@
-"""What this broker answers to each API but Produce and Fetch: a message in, a message out."""
+"""Handlers of every API except Produce and Fetch: a request message in, a response message out."""

@@ -1,4 +1,4 @@
-"""Metadata and DescribeCluster: which brokers, topics and partitions there are."""
+"""Metadata, DescribeCluster and FindCoordinator: requests about the cluster's view."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -6,16 +6,26 @@ from typing import Any, Final
 from uuid import UUID
 
 from kafka.protocol.admin.cluster import DescribeClusterRequest, DescribeClusterResponse
-from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.metadata import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
 
 from logbroker.errors import LeaderNotAvailable, RequestRefused, TopicAlreadyExists
-from logbroker.registry.cluster import ClusterView
+from logbroker.registry.cluster import BrokerEndpoint, ClusterView
 from logbroker.registry.topic import Topic, check_topic_name
 from logbroker.server.connection import Connection
 from logbroker.server.partition import Partitions
-from logbroker.server.topic_changes import Outcomes, TopicCreation, WantedTopic
-from logbroker.wire.answer_errors import error_codes
-from logbroker.wire.error_codes import ERROR_CODES, code_of
+from logbroker.server.topic_changes import NewTopic, Outcomes, TopicCreation
+from logbroker.wire.error_codes import (
+    COORDINATOR_NOT_AVAILABLE,
+    ERROR_CODES,
+    INVALID_REQUEST,
+    code_of,
+)
+from logbroker.wire.schema import error_codes
 
 NO_ID: Final = UUID(int=0)
 NO_BROKER: Final = -1
@@ -24,14 +34,21 @@ LEADER_NOT_AVAILABLE: Final = ERROR_CODES[LeaderNotAvailable]
 BROKER_ENDPOINTS: Final = 1
 MISMATCHED_ENDPOINT_TYPE: Final = 114
 
+NO_ENDPOINT: Final = BrokerEndpoint(NO_BROKER, "", -1)
+FIRST_WITH_MANY_KEYS: Final = 4
+GROUP, TRANSACTION = 0, 1
+
 _Topic = MetadataResponse.MetadataResponseTopic
 _Partition = _Topic.MetadataResponsePartition
+_Coordinator = FindCoordinatorResponse.Coordinator
+_CoordinatorLookup = tuple[BrokerEndpoint, int, str | None]
+"""Broker, error code and error message."""
 
 
-class WholeCluster:
-    """The answer that names every topic of one view, encoded once for each version.
+class CachedMetadata:
+    """The response with every topic of one view, encoded once per version.
 
-    Eight thousand partitions take tens of milliseconds, for which nobody else is served.
+    Encoding eight thousand partitions blocks the loop's thread for tens of milliseconds.
     """
 
     def __init__(self, view: ClusterView) -> None:
@@ -42,20 +59,20 @@ class WholeCluster:
         self._errors: dict[int, Counter[int]] = {}
 
     def encode(self, version: int) -> bytes:
-        """The body of the answer."""
+        """Return the body of the response."""
         if version not in self._encoded:
             self._encoded[version] = bytes(self._message.encode(version=version))
         return self._encoded[version]
 
     def error_codes(self, version: int) -> Counter[int]:
-        """How often each error code is in it."""
+        """Count the error codes of the response."""
         if version not in self._errors:
             self._errors[version] = error_codes(self._message, version)
         return self._errors[version]
 
 
 class ClusterHandlers:
-    """Answers about the cluster as this broker has followed it."""
+    """Handles requests with the view that this broker applied last."""
 
     def __init__(
         self,
@@ -69,29 +86,29 @@ class ClusterHandlers:
         self._creation = creation
         self._auto_create = auto_create
         self._num_partitions = num_partitions
-        self._whole: WholeCluster | None = None
+        self._all_topics: CachedMetadata | None = None
 
     def metadata(
         self,
         request: MetadataRequest,
         connection: Connection,
-        answer: Callable[[MetadataResponse | WholeCluster], None],
+        respond: Callable[[MetadataResponse | CachedMetadata], None],
     ) -> None:
-        """The brokers and the topics asked for; all topics when none is named (from v1: null).
+        """Return the brokers and the requested topics; all topics if none is named (v1: null).
 
-        Answered at once, unless topics are to be created first.
+        The response is immediate unless topics are auto-created.
         """
-        missing = self._to_create(request)
+        missing = self._missing_topics(request)
         if not missing:
-            answer(self._metadata(request, {}))
+            respond(self._metadata(request, {}))
             return
-        wanted = [WantedTopic(name, self._num_partitions, {}) for name in missing]
+        wanted = [NewTopic(name, self._num_partitions, {}) for name in missing]
         self._creation.create(
-            connection, wanted, lambda outcomes: answer(self._metadata(request, outcomes))
+            connection, wanted, lambda outcomes: respond(self._metadata(request, outcomes))
         )
 
     def describe_cluster(self, request: DescribeClusterRequest) -> DescribeClusterResponse:
-        """The brokers alone (KIP-700)."""
+        """Return the brokers (KIP-700)."""
         view = self._partitions.view
         is_known = request.endpoint_type in (None, BROKER_ENDPOINTS)
         return DescribeClusterResponse(
@@ -113,8 +130,31 @@ class ClusterHandlers:
             ],
         )
 
-    def _to_create(self, request: MetadataRequest) -> list[str]:
-        """Names that are asked for and not there, each once."""
+    def find_coordinator(self, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+        """Return the coordinator of a group, or (from v4) of many groups.
+
+        Transactions have no coordinator; clients that do not use them continue without it.
+        """
+        view, kind = self._partitions.view, request.key_type or GROUP
+        has_many = (request.version or 0) >= FIRST_WITH_MANY_KEYS
+        broker, code, reason = (
+            (NO_ENDPOINT, 0, None) if has_many else _find_coordinator(view, kind, request.key or "")
+        )
+        return FindCoordinatorResponse(
+            throttle_time_ms=0,
+            error_code=code,
+            error_message=reason,
+            node_id=broker.broker_id,
+            host=broker.host,
+            port=broker.port,
+            coordinators=[
+                _coordinator(key, _find_coordinator(view, kind, key))
+                for key in (request.coordinator_keys if has_many else ())
+            ],
+        )
+
+    def _missing_topics(self, request: MetadataRequest) -> list[str]:
+        """Return the requested names to auto-create, without duplicates."""
         if not self._auto_create or request.allow_auto_topic_creation is False:
             return []
         known = self._partitions.view.topics
@@ -123,16 +163,16 @@ class ClusterHandlers:
 
     def _metadata(
         self, request: MetadataRequest, outcomes: Outcomes
-    ) -> MetadataResponse | WholeCluster:
+    ) -> MetadataResponse | CachedMetadata:
         view = self._partitions.view
         wanted = request.topics
         if wanted is None or (request.version == 0 and not wanted):
-            if self._whole is None or self._whole.view is not view:
-                self._whole = WholeCluster(view)
-            return self._whole
-        # Each once: the answer may be thousands of times as long as the name.
-        asked = dict.fromkeys((one.name, one.topic_id or NO_ID) for one in wanted)
-        return _response(view, [_find(*one, view, outcomes) for one in asked])
+            if self._all_topics is None or self._all_topics.view is not view:
+                self._all_topics = CachedMetadata(view)
+            return self._all_topics
+        # Without duplicates: a response may be thousands of times as long as the name.
+        requested = dict.fromkeys((each.name, each.topic_id or NO_ID) for each in wanted)
+        return _response(view, [_find_topic(*each, view, outcomes) for each in requested])
 
 
 def _response(view: ClusterView, topics: list[_Topic]) -> MetadataResponse:
@@ -151,17 +191,17 @@ def _response(view: ClusterView, topics: list[_Topic]) -> MetadataResponse:
 
 
 def _controller(view: ClusterView) -> int:
-    """The controller, or while none is elected any live broker: each does what one is asked for.
+    """Return the controller, or any live broker while none is elected.
 
-    librdkafka asks again only after minutes if it is told that there is none, and whoever wants a
-    topic created waits until then.
+    Every broker handles the requests of a controller. Without a controller, librdkafka would
+    retry only after minutes, and requests such as CreateTopics would wait that long.
     """
     if view.controller_id is not None:
         return view.controller_id
     return min(view.brokers, default=NO_BROKER)
 
 
-def _find(name: str | None, topic_id: UUID, view: ClusterView, outcomes: Outcomes) -> _Topic:
+def _find_topic(name: str | None, topic_id: UUID, view: ClusterView, outcomes: Outcomes) -> _Topic:
     try:
         if name is None:
             return _describe(view.topic_by_id(topic_id), view)
@@ -181,7 +221,7 @@ def _find(name: str | None, topic_id: UUID, view: ClusterView, outcomes: Outcome
 
 
 def _retriable(refusal: RequestRefused) -> RequestRefused:
-    """What a client is told whose topic another broker was faster to create: ask again."""
+    """Return a retriable error if another broker created the topic first."""
     return LeaderNotAvailable(str(refusal)) if isinstance(refusal, TopicAlreadyExists) else refusal
 
 
@@ -204,7 +244,30 @@ def _partition(topic: Topic, number: int, view: ClusterView) -> _Partition:
         leader_id=NO_BROKER if leader is None else leader,
         leader_epoch=0,
         replica_nodes=replicas,
-        # The one replica is in sync with itself, be its broker there or not.
+        # The only replica is in sync with itself, even while its broker is down.
         isr_nodes=replicas,
         offline_replicas=[each for each in replicas if each not in view.brokers],
+    )
+
+
+def _find_coordinator(view: ClusterView, kind: int, key: str) -> _CoordinatorLookup:
+    if kind == TRANSACTION:
+        return NO_ENDPOINT, INVALID_REQUEST, "this broker does not support transactions"
+    if kind != GROUP:
+        return NO_ENDPOINT, INVALID_REQUEST, f"unknown coordinator type {kind}"
+    broker = view.coordinator(key)
+    if broker is None:
+        return NO_ENDPOINT, COORDINATOR_NOT_AVAILABLE, "the group has no coordinator now"
+    return broker, 0, None
+
+
+def _coordinator(key: str, found: _CoordinatorLookup) -> _Coordinator:
+    broker, code, reason = found
+    return _Coordinator(
+        key=key,
+        node_id=broker.broker_id,
+        host=broker.host,
+        port=broker.port,
+        error_code=code,
+        error_message=reason,
     )

@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch and OffsetDelete: how far a consumer group has read."""
+"""OffsetCommit, OffsetFetch and OffsetDelete: the committed offsets of consumer groups."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
@@ -41,12 +41,11 @@ _FetchedGroupTopic = _FetchedGroup.OffsetFetchResponseTopics
 _FetchedGroupPartition = _FetchedGroupTopic.OffsetFetchResponsePartitions
 _DeletedTopic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 
-Places = Mapping[str, Collection[int]]
-"""Partitions by topic, as a request names them."""
+PartitionsByTopic = Mapping[str, Collection[int]]
 
 
 class CommittedOffsetHandlers:
-    """Answers once what was asked is durable, or is known not to be."""
+    """Handles requests for committed offsets; responses wait until changes are durable."""
 
     def __init__(self, coordinator: GroupCoordinator, partitions: Partitions) -> None:
         self._coordinator = coordinator
@@ -56,22 +55,22 @@ class CommittedOffsetHandlers:
         self,
         request: OffsetCommitRequest,
         _connection: Connection,
-        answer: Callable[[OffsetCommitResponse], None],
+        respond: Callable[[OffsetCommitResponse], None],
     ) -> None:
-        """Set offsets of partitions that exist; the others are refused one by one."""
+        """Commit the offsets of existing partitions; others get an error each."""
         codes: dict[TopicPartition, int] = {}
         offsets: dict[TopicPartition, CommittedOffset] = {}
         for topic in request.topics:
             for wanted in topic.partitions:
-                place = topic.name, wanted.partition_index
+                key = topic.name, wanted.partition_index
                 try:
-                    offsets[place] = self._check(place, wanted)
+                    offsets[key] = self._check(key, wanted)
                 except RequestRefused as refusal:
-                    codes[place] = code_of(refusal)
+                    codes[key] = code_of(refusal)
 
         def done(refusal: RequestRefused | None) -> None:
             code = 0 if refusal is None else code_of(refusal)
-            answer(_commit_response(request, {**dict.fromkeys(offsets, code), **codes}))
+            respond(_commit_response(request, {**dict.fromkeys(offsets, code), **codes}))
 
         if not offsets:
             done(None)
@@ -87,28 +86,28 @@ class CommittedOffsetHandlers:
         self,
         request: OffsetFetchRequest,
         _connection: Connection,
-        answer: Callable[[OffsetFetchResponse], None],
+        respond: Callable[[OffsetFetchResponse], None],
     ) -> None:
-        """The offsets of a group, or (from v8) of many; all there are where none is named."""
+        """Return the offsets of a group, or (from v8) of many; all offsets if none is named."""
         version = request.version or 0
         if version < FIRST_FETCH_OF_MANY_GROUPS:
-            places = _places(request.topics)
+            partitions = _requested_partitions(request.topics)
             self._coordinator.fetch_offsets(
                 request.group_id,
-                lambda found: answer(_fetch_response(version, places, found)),
+                lambda found: respond(_fetch_response(version, partitions, found)),
             )
             return
-        # Each once: the answer may be thousands of times as long as the name.
+        # Without duplicates: a response may be thousands of times as long as the name.
         wanted = {group.group_id: group for group in request.groups}
         groups: dict[str, _FetchedGroup] = {}
 
         def fetched(group: _FetchedGroup) -> None:
             groups[group.group_id] = group
             if len(groups) == len(wanted):
-                answer(_fetch_response_of([groups[each] for each in wanted]))
+                respond(_fetch_response_of([groups[each] for each in wanted]))
 
         if not wanted:
-            answer(_fetch_response_of([]))
+            respond(_fetch_response_of([]))
         for group in wanted.values():
             self._fetch_group(group, fetched)
 
@@ -116,67 +115,67 @@ class CommittedOffsetHandlers:
         self,
         request: OffsetDeleteRequest,
         _connection: Connection,
-        answer: Callable[[OffsetDeleteResponse], None],
+        respond: Callable[[OffsetDeleteResponse], None],
     ) -> None:
-        """Forget offsets of partitions that exist and that no member reads."""
+        """Delete the offsets of existing partitions that no member is subscribed to."""
         try:
             group = self._coordinator.get(request.group_id)
         except RequestRefused as refusal:
-            answer(_delete_response(request, {}, code_of(refusal)))
+            respond(_delete_response(request, {}, code_of(refusal)))
             return
         codes: dict[TopicPartition, int] = {}
         for topic in request.topics:
             is_read = group.subscribes(topic.name)
             for wanted in topic.partitions:
-                place = topic.name, wanted.partition_index
-                codes[place] = 0 if self._exists(place) else code_of(_unknown(place))
+                key = topic.name, wanted.partition_index
+                codes[key] = 0 if self._exists(key) else code_of(_unknown_partition(key))
                 if is_read:
-                    codes[place] = code_of(GroupSubscribed(topic.name))
+                    codes[key] = code_of(GroupSubscribed(topic.name))
 
         def done(refusal: RequestRefused | None) -> None:
-            answer(_delete_response(request, codes, 0 if refusal is None else code_of(refusal)))
+            respond(_delete_response(request, codes, 0 if refusal is None else code_of(refusal)))
 
-        places = [place for place, code in codes.items() if code == 0]
-        if places:
-            self._coordinator.delete_offsets(request.group_id, places, done)
+        partitions = [key for key, code in codes.items() if code == 0]
+        if partitions:
+            self._coordinator.delete_offsets(request.group_id, partitions, done)
         else:
             done(None)
 
-    def _check(self, place: TopicPartition, wanted: Any) -> CommittedOffset:
-        """The offset to keep for a place of a request.
+    def _check(self, key: TopicPartition, wanted: Any) -> CommittedOffset:
+        """Return the offset to store for a partition of a request.
 
         Raises:
-            UnknownTopicOrPartition: there is no such place.
-            OffsetMetadataTooLarge: the note is too long.
+            UnknownTopicOrPartition: the partition does not exist.
+            OffsetMetadataTooLarge: the metadata is too long.
             InvalidRequest: the offset is negative.
         """
         metadata, epoch = wanted.committed_metadata or "", wanted.committed_leader_epoch
-        if not self._exists(place):
-            raise _unknown(place)
+        if not self._exists(key):
+            raise _unknown_partition(key)
         if len(metadata) > METADATA_CHARS_MAX:
             raise OffsetMetadataTooLarge(
                 f"metadata of {len(metadata)} characters; allowed is {METADATA_CHARS_MAX}"
             )
         if wanted.committed_offset < 0:
-            raise InvalidRequest(f"offset is {wanted.committed_offset}; allowed is 0 and more")
+            raise InvalidRequest(f"offset is {wanted.committed_offset}; allowed: 0 or greater")
         return CommittedOffset(
             wanted.committed_offset, NO_LEADER_EPOCH if epoch is None else epoch, metadata
         )
 
-    def _exists(self, place: TopicPartition) -> bool:
-        topic = self._partitions.view.topics.get(place[0])
-        return topic is not None and 0 <= place[1] < topic.partitions
+    def _exists(self, key: TopicPartition) -> bool:
+        topic = self._partitions.view.topics.get(key[0])
+        return topic is not None and 0 <= key[1] < topic.partitions
 
     def _fetch_group(
         self,
         group: OffsetFetchRequest.OffsetFetchRequestGroup,
-        answer: Callable[[_FetchedGroup], None],
+        respond: Callable[[_FetchedGroup], None],
     ) -> None:
-        places = _places(group.topics)
+        partitions = _requested_partitions(group.topics)
 
         def found(result: Offsets | RequestRefused) -> None:
             if isinstance(result, RequestRefused):
-                answer(
+                respond(
                     _FetchedGroup(group_id=group.group_id, topics=[], error_code=code_of(result))
                 )
                 return
@@ -188,40 +187,40 @@ class CommittedOffsetHandlers:
                         for number in numbers
                     ],
                 )
-                for topic, numbers in _wanted(places, result).items()
+                for topic, numbers in _partitions_of(partitions, result).items()
             ]
-            answer(_FetchedGroup(group_id=group.group_id, topics=topics, error_code=0))
+            respond(_FetchedGroup(group_id=group.group_id, topics=topics, error_code=0))
 
         self._coordinator.fetch_offsets(group.group_id, found)
 
 
-def _unknown(place: TopicPartition) -> UnknownTopicOrPartition:
-    return UnknownTopicOrPartition(f"there is no partition {place[0]}-{place[1]}")
+def _unknown_partition(key: TopicPartition) -> UnknownTopicOrPartition:
+    return UnknownTopicOrPartition(f"partition {key[0]}-{key[1]} does not exist")
 
 
-def _places(topics: list[Any] | None) -> Places | None:
-    """What a request names, each once; none where it asks for everything."""
+def _requested_partitions(topics: list[Any] | None) -> PartitionsByTopic | None:
+    """Return the requested partitions without duplicates; None requests all."""
     if topics is None:
         return None
-    places: dict[str, dict[int, None]] = {}
+    partitions: dict[str, dict[int, None]] = {}
     for topic in topics:
-        places.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
-    return places
+        partitions.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    return partitions
 
 
-def _wanted(places: Places | None, offsets: Offsets) -> Places:
-    if places is not None:
-        return places
+def _partitions_of(partitions: PartitionsByTopic | None, offsets: Offsets) -> PartitionsByTopic:
+    if partitions is not None:
+        return partitions
     found: dict[str, list[int]] = {}
     for topic, number in sorted(offsets):
         found.setdefault(topic, []).append(number)
     return found
 
 
-def _fetched(kind: Any, offsets: Offsets, place: TopicPartition, code: int) -> Any:
-    committed = offsets.get(place, NOT_COMMITTED)
+def _fetched(kind: Any, offsets: Offsets, key: TopicPartition, code: int) -> Any:
+    committed = offsets.get(key, NOT_COMMITTED)
     return kind(
-        partition_index=place[1],
+        partition_index=key[1],
         committed_offset=committed.offset,
         committed_leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,
@@ -230,12 +229,12 @@ def _fetched(kind: Any, offsets: Offsets, place: TopicPartition, code: int) -> A
 
 
 def _fetch_response(
-    version: int, places: Places | None, found: Offsets | RequestRefused
+    version: int, partitions: PartitionsByTopic | None, found: Offsets | RequestRefused
 ) -> OffsetFetchResponse:
     code, offsets = 0, found
     if isinstance(offsets, RequestRefused):
         code, offsets = code_of(offsets), {}
-    # Version 1 has no place for an error of the group but each partition's own.
+    # Version 1 has no error code for the group, only for each partition.
     each_code = code if version < FIRST_FETCH_WITH_GROUP_ERROR else 0
     return OffsetFetchResponse(
         throttle_time_ms=0,
@@ -248,7 +247,7 @@ def _fetch_response(
                     for number in numbers
                 ],
             )
-            for topic, numbers in _wanted(places, offsets).items()
+            for topic, numbers in _partitions_of(partitions, offsets).items()
         ],
         groups=[],
     )

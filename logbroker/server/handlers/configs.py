@@ -1,4 +1,4 @@
-"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs, for topics and this broker."""
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs of topics and of this broker."""
 
 from collections.abc import Callable, Iterable
 from enum import IntEnum
@@ -18,23 +18,23 @@ from logbroker.config import TOPIC_SETTINGS, BrokerConfig, LogConfig
 from logbroker.errors import InvalidConfig, InvalidRequest, RequestRefused
 from logbroker.registry.registry import Settings
 from logbroker.registry.topic import Topic
-from logbroker.server.catalog import log_config
 from logbroker.server.connection import Connection
+from logbroker.server.leadership import log_config
 from logbroker.server.partition import Partitions
-from logbroker.server.registry_crew import RegistryCrew
+from logbroker.server.registry_thread import RegistryThread
 from logbroker.server.topic_changes import TopicChanges
 from logbroker.wire.error_codes import code_and_message
 
 
 class ResourceType(IntEnum):
-    """What a configuration belongs to."""
+    """The type of resource that has settings."""
 
     TOPIC = 2
     BROKER = 4
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from (KIP-226)."""
+    """The source of a value (KIP-226)."""
 
     TOPIC = 1
     STATIC_BROKER = 4
@@ -42,7 +42,7 @@ class ConfigSource(IntEnum):
 
 
 class Operation(IntEnum):
-    """What IncrementalAlterConfigs does to a setting (KIP-339)."""
+    """The operations of IncrementalAlterConfigs (KIP-339)."""
 
     SET = 0
     DELETE = 1
@@ -61,34 +61,34 @@ _Entry = _Result.DescribeConfigsResourceResult
 
 
 def setting_values(config: LogConfig) -> dict[str, str]:
-    """Every topic setting as text, by its Kafka name."""
+    """Return every topic setting as text, by its Kafka name."""
     return {name: str(getattr(config, setting.field)) for name, setting in TOPIC_SETTINGS.items()}
 
 
 def config_source(setting: str, topic: Topic | None) -> ConfigSource:
-    """Whether a topic has its own value for `setting`."""
+    """Return whether the value of `setting` is the topic's or the default."""
     if topic is not None and setting in topic.settings:
         return ConfigSource.TOPIC
     return ConfigSource.DEFAULT
 
 
 class ConfigHandlers:
-    """Reads every setting; changes those of topics (the broker's own change by a restart)."""
+    """Returns settings and changes those of topics; broker settings change by a restart."""
 
     def __init__(
         self,
         config: BrokerConfig,
         partitions: Partitions,
         changes: TopicChanges,
-        crew: RegistryCrew,
+        registry_thread: RegistryThread,
     ) -> None:
         self._config = config
         self._partitions = partitions
         self._changes = changes
-        self._crew = crew
+        self._registry_thread = registry_thread
 
     def describe(self, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-        """The settings of each resource, once however often it is named, or why there are none."""
+        """Return the settings, or an error, of each resource without duplicates."""
         resources = {(one.resource_type, one.resource_name): one for one in request.resources}
         return DescribeConfigsResponse(
             throttle_time_ms=0,
@@ -102,9 +102,9 @@ class ConfigHandlers:
         self,
         request: AlterConfigsRequest,
         connection: Connection,
-        answer: Callable[[AlterConfigsResponse], None],
+        respond: Callable[[AlterConfigsResponse], None],
     ) -> None:
-        """Replace all settings of each topic by those named."""
+        """Replace all settings of each topic."""
 
         def change_all() -> list[RequestRefused | None]:
             return [
@@ -120,17 +120,17 @@ class ConfigHandlers:
             kind = AlterConfigsResponse.AlterConfigsResourceResponse
             pairs = zip(request.resources, refusals, strict=True)
             responses = [kind(**_outcome(resource, refusal)) for resource, refusal in pairs]
-            answer(AlterConfigsResponse(throttle_time_ms=0, responses=responses))
+            respond(AlterConfigsResponse(throttle_time_ms=0, responses=responses))
 
-        self._crew.ask(connection, change_all, changed)
+        self._registry_thread.submit(connection, change_all, changed)
 
     def alter_incrementally(
         self,
         request: IncrementalAlterConfigsRequest,
         connection: Connection,
-        answer: Callable[[IncrementalAlterConfigsResponse], None],
+        respond: Callable[[IncrementalAlterConfigsResponse], None],
     ) -> None:
-        """Set or delete single settings of each topic."""
+        """Set or delete individual settings of each topic."""
 
         def change_all() -> list[RequestRefused | None]:
             return [
@@ -149,9 +149,9 @@ class ConfigHandlers:
             kind = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
             pairs = zip(request.resources, refusals, strict=True)
             responses = [kind(**_outcome(resource, refusal)) for resource, refusal in pairs]
-            answer(IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=responses))
+            respond(IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=responses))
 
-        self._crew.ask(connection, change_all, changed)
+        self._registry_thread.submit(connection, change_all, changed)
 
     def _describe(
         self,
@@ -190,11 +190,11 @@ class ConfigHandlers:
             ]
         if resource.resource_type == ResourceType.BROKER:
             if not resource.resource_name:
-                # What was set for all brokers at once; kafka-configs asks for it with the rest.
+                # Cluster-wide defaults of brokers, which kafka-configs requests too; none exist.
                 return []
             self._check_broker(resource.resource_name)
             return self._broker_entries()
-        raise InvalidRequest(f"resource type is {resource.resource_type}; allowed is 2 and 4")
+        raise InvalidRequest(f"resource type is {resource.resource_type}; allowed: 2 and 4")
 
     def _broker_entries(self) -> list[_Entry]:
         names = (
@@ -232,7 +232,7 @@ class ConfigHandlers:
         apply = self._changes.check_change if validate_only else self._changes.change_settings
         try:
             if resource.resource_type != ResourceType.TOPIC:
-                raise InvalidRequest("only the settings of topics change while a broker runs")
+                raise InvalidRequest("broker settings cannot be altered; only topic settings can")
             apply(resource.resource_name, change)
         except RequestRefused as refusal:
             return refusal
@@ -258,13 +258,13 @@ def _merged(changes: Iterable[tuple[str, int, str | None]], present: Settings) -
     for name, operation, value in changes:
         if name not in TOPIC_SETTINGS:
             known = ", ".join(TOPIC_SETTINGS)
-            raise InvalidConfig(f"unknown topic setting {name!r}; known are {known}")
+            raise InvalidConfig(f"unknown topic setting {name!r}; known: {known}")
         if operation == Operation.SET:
             settings[name] = value or ""
         elif operation == Operation.DELETE:
             settings.pop(name, None)
         else:
-            raise InvalidConfig(f"{name} is no list; only set and delete apply to it")
+            raise InvalidConfig(f"{name} is not a list; allowed: set and delete")
     return settings
 
 

@@ -1,4 +1,4 @@
-"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup: what members of a consumer group ask."""
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup: requests of group members."""
 
 from collections.abc import Callable
 from typing import Final, cast
@@ -31,24 +31,24 @@ from logbroker.groups.exchanges import (
     Synced,
 )
 from logbroker.server.connection import Connection
+from logbroker.server.groups.coordinated_group import DelayedGroupRequest
 from logbroker.server.groups.coordinator import GroupCoordinator
-from logbroker.server.groups.question import Question
 from logbroker.wire.error_codes import code_of
 
-FIRST_JOIN_WITH_ID_FIRST: Final = 4
+FIRST_JOIN_WITH_MEMBER_ID_REQUIRED: Final = 4
 FIRST_JOIN_WITHOUT_PROTOCOL: Final = 7
-"""From then on an answer without a protocol says null."""
-FIRST_JOIN_WITH_SKIPPING: Final = 9
-FIRST_LEAVE_OF_MANY: Final = 3
+"""From this version on, a response without a protocol has null."""
+FIRST_JOIN_WITH_SKIP_ASSIGNMENT: Final = 9
+FIRST_LEAVE_WITH_MANY: Final = 3
 
 INSTANCE_ID_CHARS_MAX: Final = 249
-"""Kafka's: instance ids follow the rule for topics' names."""
+"""As in Kafka: instance ids follow the rule for topic names."""
 
-_NO_REFUSAL: Final = 0
+_NO_ERROR: Final = 0
 
 
 class GroupHandlers:
-    """Hands each request to its group; the answer comes when the group has it."""
+    """Passes each request to its group, which responds at once or later."""
 
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
@@ -57,20 +57,22 @@ class GroupHandlers:
         self,
         request: JoinGroupRequest,
         connection: Connection,
-        answer: Callable[[JoinGroupResponse], None],
+        respond: Callable[[JoinGroupResponse], None],
     ) -> None:
-        """Become a member of the next generation; answered once it is formed."""
+        """Add a member to the next generation; the response waits for the rebalance."""
         version = request.version or 0
-        question = Question(connection, lambda result: answer(_join_response(version, result)))
+        delayed = DelayedGroupRequest(
+            connection, lambda result: respond(_join_response(version, result))
+        )
         instance_id = request.group_instance_id
-        refusal = _instance_id_refusal(instance_id)
+        refusal = _check_instance_id(instance_id)
         if refusal is not None:
-            question.fill(ErrorResponse(refusal, request.member_id))
+            delayed.complete(ErrorResponse(refusal, request.member_id))
             return
         client_id = connection.client_id or ""
         prefix = (instance_id or client_id)[:INSTANCE_ID_CHARS_MAX]
         join = Join(
-            token=question,
+            token=delayed,
             identity=MemberIdentity(request.member_id, instance_id),
             fresh_id=f"{prefix}-{uuid4()}",
             client_id=client_id,
@@ -81,21 +83,21 @@ class GroupHandlers:
             protocols=tuple(
                 (each.name, cast("bytes", each.metadata)) for each in request.protocols
             ),
-            takes_id_first=version >= FIRST_JOIN_WITH_ID_FIRST,
-            may_skip_assignment=version >= FIRST_JOIN_WITH_SKIPPING,
+            takes_id_first=version >= FIRST_JOIN_WITH_MEMBER_ID_REQUIRED,
+            may_skip_assignment=version >= FIRST_JOIN_WITH_SKIP_ASSIGNMENT,
         )
-        self._coordinator.ask(request.group_id, join, question)
+        self._coordinator.handle(request.group_id, join, delayed)
 
     def sync_group(
         self,
         request: SyncGroupRequest,
         connection: Connection,
-        answer: Callable[[SyncGroupResponse], None],
+        respond: Callable[[SyncGroupResponse], None],
     ) -> None:
-        """Get one's assignment; answered once the leader's is stored."""
-        question = Question(connection, lambda result: answer(_sync_response(result)))
+        """Return a member's assignment; the response waits until the leader's is stored."""
+        delayed = DelayedGroupRequest(connection, lambda result: respond(_sync_response(result)))
         sync = Sync(
-            token=question,
+            token=delayed,
             identity=MemberIdentity(request.member_id, request.group_instance_id),
             generation=request.generation_id,
             protocol_type=request.protocol_type,
@@ -104,33 +106,33 @@ class GroupHandlers:
                 each.member_id: cast("bytes", each.assignment) for each in request.assignments
             },
         )
-        self._coordinator.ask(request.group_id, sync, question)
+        self._coordinator.handle(request.group_id, sync, delayed)
 
     def heartbeat(
         self,
         request: HeartbeatRequest,
         connection: Connection,
-        answer: Callable[[HeartbeatResponse], None],
+        respond: Callable[[HeartbeatResponse], None],
     ) -> None:
-        """Show that a member is alive, and hear whether it has to join again."""
+        """Record a heartbeat; returns whether the member must rejoin."""
 
-        def answered(result: Answer) -> None:
+        def complete(result: Answer) -> None:
             assert isinstance(result, Alive | ErrorResponse)
-            answer(HeartbeatResponse(throttle_time_ms=0, error_code=_code(result)))
+            respond(HeartbeatResponse(throttle_time_ms=0, error_code=_code(result)))
 
-        question = Question(connection, answered)
+        delayed = DelayedGroupRequest(connection, complete)
         identity = MemberIdentity(request.member_id, request.group_instance_id)
-        heartbeat = Heartbeat(question, identity, request.generation_id)
-        self._coordinator.ask(request.group_id, heartbeat, question)
+        heartbeat = Heartbeat(delayed, identity, request.generation_id)
+        self._coordinator.handle(request.group_id, heartbeat, delayed)
 
     def leave_group(
         self,
         request: LeaveGroupRequest,
         connection: Connection,
-        answer: Callable[[LeaveGroupResponse], None],
+        respond: Callable[[LeaveGroupResponse], None],
     ) -> None:
-        """Let go of one member, or (from v3) of many."""
-        is_many = (request.version or 0) >= FIRST_LEAVE_OF_MANY
+        """Remove one member, or (from v3) many."""
+        is_many = (request.version or 0) >= FIRST_LEAVE_WITH_MANY
         identities = (
             tuple(
                 MemberIdentity(each.member_id, each.group_instance_id) for each in request.members
@@ -138,14 +140,14 @@ class GroupHandlers:
             if is_many
             else (MemberIdentity(request.member_id),)
         )
-        question = Question(
+        delayed = DelayedGroupRequest(
             connection,
-            lambda result: answer(_leave_response(result, identities, is_many=is_many)),
+            lambda result: respond(_leave_response(result, identities, is_many=is_many)),
         )
-        self._coordinator.ask(request.group_id, Leave(question, identities), question)
+        self._coordinator.handle(request.group_id, Leave(delayed, identities), delayed)
 
 
-def _instance_id_refusal(instance_id: str | None) -> RequestRefused | None:
+def _check_instance_id(instance_id: str | None) -> RequestRefused | None:
     if instance_id is None or 1 <= len(instance_id) <= INSTANCE_ID_CHARS_MAX:
         return None
     return InvalidRequest(
@@ -157,7 +159,7 @@ def _join_response(version: int, result: Answer) -> JoinGroupResponse:
     if isinstance(result, Joined):
         return JoinGroupResponse(
             throttle_time_ms=0,
-            error_code=_NO_REFUSAL,
+            error_code=_NO_ERROR,
             generation_id=result.generation,
             protocol_type=result.protocol_type,
             protocol_name=result.protocol,
@@ -191,7 +193,7 @@ def _sync_response(result: Answer) -> SyncGroupResponse:
     if isinstance(result, Synced):
         return SyncGroupResponse(
             throttle_time_ms=0,
-            error_code=_NO_REFUSAL,
+            error_code=_NO_ERROR,
             protocol_type=result.protocol_type,
             protocol_name=result.protocol,
             assignment=result.assignment,
@@ -215,7 +217,7 @@ def _leave_response(
     codes = [0 if refusal is None else code_of(refusal) for refusal in result.refusals]
     return LeaveGroupResponse(
         throttle_time_ms=0,
-        error_code=_NO_REFUSAL if is_many else codes[0],
+        error_code=_NO_ERROR if is_many else codes[0],
         members=[
             LeaveGroupResponse.MemberResponse(
                 member_id=identity.member_id,
@@ -228,4 +230,4 @@ def _leave_response(
 
 
 def _code(result: Alive | ErrorResponse) -> int:
-    return code_of(result.error) if isinstance(result, ErrorResponse) else _NO_REFUSAL
+    return code_of(result.error) if isinstance(result, ErrorResponse) else _NO_ERROR

@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics and CreatePartitions: a change to the registry, then its answer."""
+"""CreateTopics, DeleteTopics and CreatePartitions: change the registry, then respond."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -24,16 +24,16 @@ from logbroker.errors import (
 )
 from logbroker.registry.registry import Replicas
 from logbroker.registry.topic import Topic
-from logbroker.server.catalog import log_config
 from logbroker.server.connection import Connection
 from logbroker.server.handlers.configs import config_source, setting_values
+from logbroker.server.leadership import log_config
 from logbroker.server.partition import Partitions
-from logbroker.server.registry_crew import RegistryCrew
-from logbroker.server.topic_changes import TopicChanges, TopicCreation, WantedTopic
+from logbroker.server.registry_thread import RegistryThread
+from logbroker.server.topic_changes import NewTopic, TopicChanges, TopicCreation
 from logbroker.wire.error_codes import code_and_message
 
 BROKER_DEFAULT: Final = -1
-"""A partition count or replication factor that leaves the choice to the broker (KIP-464)."""
+"""The partition count or replication factor that requests the broker's default (KIP-464)."""
 
 NO_ID: Final = UUID(int=0)
 
@@ -45,7 +45,7 @@ _Grown = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 
 class TopicHandlers:
-    """Changes to topics; each is durable, and followed by this broker, before it is answered."""
+    """Changes topics; a response waits until the change is durable and applied by this broker."""
 
     def __init__(
         self,
@@ -53,33 +53,35 @@ class TopicHandlers:
         partitions: Partitions,
         changes: TopicChanges,
         creation: TopicCreation,
-        crew: RegistryCrew,
+        registry_thread: RegistryThread,
     ) -> None:
         self._config = config
         self._partitions = partitions
         self._changes = changes
         self._creation = creation
-        self._crew = crew
+        self._registry_thread = registry_thread
 
     def create_topics(
         self,
         request: CreateTopicsRequest,
         connection: Connection,
-        answer: Callable[[CreateTopicsResponse], None],
+        respond: Callable[[CreateTopicsResponse], None],
     ) -> None:
-        """Create each topic, or say why not."""
-        doubled = _twice(topic.name for topic in request.topics)
-        asked = {topic.name: self._wanted(topic, doubled) for topic in request.topics}
-        wanted = [each for each in asked.values() if isinstance(each, WantedTopic)]
-        refused = {name: no for name, no in asked.items() if isinstance(no, RequestRefused)}
+        """Create each topic, or return an error for it."""
+        duplicates = _duplicates(topic.name for topic in request.topics)
+        parsed = {topic.name: self._parse(topic, duplicates) for topic in request.topics}
+        wanted = [each for each in parsed.values() if isinstance(each, NewTopic)]
+        refused = {
+            name: error for name, error in parsed.items() if isinstance(error, RequestRefused)
+        }
 
         def created(outcomes: dict[str, Topic | RequestRefused]) -> None:
             known = {**outcomes, **refused}
             results = [self._created(topic.name, known[topic.name]) for topic in request.topics]
-            answer(CreateTopicsResponse(throttle_time_ms=0, topics=results))
+            respond(CreateTopicsResponse(throttle_time_ms=0, topics=results))
 
         if request.validate_only:
-            self._crew.ask(connection, lambda: self._check_new(wanted), created)
+            self._registry_thread.submit(connection, lambda: self._check_new(wanted), created)
         else:
             self._creation.create(connection, wanted, created)
 
@@ -87,63 +89,65 @@ class TopicHandlers:
         self,
         request: DeleteTopicsRequest,
         connection: Connection,
-        answer: Callable[[DeleteTopicsResponse], None],
+        respond: Callable[[DeleteTopicsResponse], None],
     ) -> None:
-        """Delete each topic, named or (from v6) by id."""
-        asked: list[tuple[str | None, UUID]] = []
-        asked += [(name, NO_ID) for name in request.topic_names or ()]
-        asked += [(topic.name, topic.topic_id) for topic in request.topics or ()]
-        self._crew.ask(
+        """Delete each topic, identified by name or (from v6) by id."""
+        requested: list[tuple[str | None, UUID]] = []
+        requested += [(name, NO_ID) for name in request.topic_names or ()]
+        requested += [(topic.name, topic.topic_id) for topic in request.topics or ()]
+        self._registry_thread.submit(
             connection,
-            lambda: self._delete_all(asked),
-            lambda responses: answer(DeleteTopicsResponse(throttle_time_ms=0, responses=responses)),
+            lambda: self._delete_all(requested),
+            lambda responses: respond(
+                DeleteTopicsResponse(throttle_time_ms=0, responses=responses)
+            ),
         )
 
     def create_partitions(
         self,
         request: CreatePartitionsRequest,
         connection: Connection,
-        answer: Callable[[CreatePartitionsResponse], None],
+        respond: Callable[[CreatePartitionsResponse], None],
     ) -> None:
         """Raise partition counts."""
-        doubled = _twice(topic.name for topic in request.topics)
+        duplicates = _duplicates(topic.name for topic in request.topics)
 
         def grow_all() -> list[RequestRefused | None]:
-            return [self._grow(one, doubled, request.validate_only) for one in request.topics]
+            return [self._grow(each, duplicates, request.validate_only) for each in request.topics]
 
         def grown(refusals: list[RequestRefused | None]) -> None:
             pairs = zip(request.topics, refusals, strict=True)
             results = [self._grown(topic.name, refusal) for topic, refusal in pairs]
-            answer(CreatePartitionsResponse(throttle_time_ms=0, results=results))
+            respond(CreatePartitionsResponse(throttle_time_ms=0, results=results))
 
-        self._crew.ask(connection, grow_all, grown)
+        self._registry_thread.submit(connection, grow_all, grown)
 
-    def _wanted(
-        self, topic: CreateTopicsRequest.CreatableTopic, doubled: set[str]
-    ) -> WantedTopic | RequestRefused:
+    def _parse(
+        self, topic: CreateTopicsRequest.CreatableTopic, duplicates: set[str]
+    ) -> NewTopic | RequestRefused:
         try:
-            _check_once(topic.name, doubled)
+            _check_unique(topic.name, duplicates)
             settings = {config.name: config.value or "" for config in topic.configs}
             if topic.assignments:
                 assignment = _assignment(topic)
-                return WantedTopic(topic.name, len(assignment), settings, assignment)
-            return WantedTopic(topic.name, self._partition_count(topic), settings)
+                return NewTopic(topic.name, len(assignment), settings, assignment)
+            return NewTopic(topic.name, self._partition_count(topic), settings)
         except RequestRefused as refusal:
             return refusal
 
     def _partition_count(self, topic: CreateTopicsRequest.CreatableTopic) -> int:
         if topic.replication_factor not in (BROKER_DEFAULT, 1):
             raise InvalidReplicationFactor(
-                f"replication factor is {topic.replication_factor}; allowed is 1, as each "
-                "partition is kept by one broker"
+                f"replication factor is {topic.replication_factor}; allowed: 1, since "
+                "logbroker does not replicate partitions"
             )
         if topic.num_partitions == BROKER_DEFAULT:
             return self._config.num_partitions
         if topic.num_partitions < 1:
-            raise InvalidPartitions(f"{topic.num_partitions} partitions; allowed is 1 and more")
+            raise InvalidPartitions(f"{topic.num_partitions} partitions; allowed: 1 or more")
         return int(topic.num_partitions)
 
-    def _check_new(self, wanted: Sequence[WantedTopic]) -> dict[str, Topic | RequestRefused]:
+    def _check_new(self, wanted: Sequence[NewTopic]) -> dict[str, Topic | RequestRefused]:
         outcomes: dict[str, Topic | RequestRefused] = {}
         for each in wanted:
             try:
@@ -186,14 +190,14 @@ class TopicHandlers:
             ],
         )
 
-    def _delete_all(self, asked: Sequence[tuple[str | None, UUID]]) -> list[_Deleted]:
-        doubled = _twice(name or topic_id for name, topic_id in asked)
-        return [self._delete(name, topic_id, doubled) for name, topic_id in asked]
+    def _delete_all(self, requested: Sequence[tuple[str | None, UUID]]) -> list[_Deleted]:
+        duplicates = _duplicates(name or topic_id for name, topic_id in requested)
+        return [self._delete(name, topic_id, duplicates) for name, topic_id in requested]
 
-    def _delete(self, name: str | None, topic_id: UUID, doubled: set[str | UUID]) -> _Deleted:
+    def _delete(self, name: str | None, topic_id: UUID, duplicates: set[str | UUID]) -> _Deleted:
         error = None
         try:
-            _check_once(name or topic_id, doubled)
+            _check_unique(name or topic_id, duplicates)
             view = self._changes.view
             topic = view.topic_by_id(topic_id) if name is None else view.topic(name)
             name, topic_id = topic.name, topic.topic_id
@@ -206,12 +210,12 @@ class TopicHandlers:
     def _grow(
         self,
         topic: CreatePartitionsRequest.CreatePartitionsTopic,
-        doubled: set[str],
+        duplicates: set[str],
         validate_only: bool,
     ) -> RequestRefused | None:
-        change = self._changes.check_growth if validate_only else self._changes.grow
+        change = self._changes.check_growth if validate_only else self._changes.add_partitions
         try:
-            _check_once(topic.name, doubled)
+            _check_unique(topic.name, duplicates)
             assignment = None
             if topic.assignments is not None:
                 assignment = [tuple(each.broker_ids) for each in topic.assignments]
@@ -230,18 +234,20 @@ class TopicHandlers:
 
 def _assignment(topic: CreateTopicsRequest.CreatableTopic) -> Replicas:
     if topic.num_partitions != BROKER_DEFAULT or topic.replication_factor != BROKER_DEFAULT:
-        raise InvalidRequest("a manual assignment goes without partition and replica counts")
+        raise InvalidRequest(
+            "a manual assignment must not have a partition count or replication factor"
+        )
     by_number = {each.partition_index: tuple(each.broker_ids) for each in topic.assignments}
     numbers = sorted(each.partition_index for each in topic.assignments)
     if numbers != list(range(len(numbers))):
-        raise InvalidReplicaAssignment(f"partitions {numbers} are not numbered 0 and up")
+        raise InvalidReplicaAssignment(f"partitions {numbers} are not consecutive from 0")
     return [by_number[number] for number in numbers]
 
 
-def _twice(keys: Iterable[Key]) -> set[Key]:
+def _duplicates(keys: Iterable[Key]) -> set[Key]:
     return {key for key, count in Counter(keys).items() if count > 1}
 
 
-def _check_once(key: object, doubled: set[str] | set[str | UUID]) -> None:
-    if key in doubled:
-        raise InvalidRequest(f"topic {key} is named twice in one request")
+def _check_unique(key: object, duplicates: set[str] | set[str | UUID]) -> None:
+    if key in duplicates:
+        raise InvalidRequest(f"topic {key} is in the request twice")

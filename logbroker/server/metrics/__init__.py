@@ -1,1 +1,1 @@
-"""What a broker counts, and how Prometheus reads it."""
+"""Counters of a broker, and their export to Prometheus."""

@@ -1,19 +1,21 @@
-"""Turns what a broker counts, and what it holds, into Prometheus metrics at each scrape."""
+"""Converts the counters and the state of a broker into Prometheus metrics at each scrape."""
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 
+from logbroker.errors import ConfigurationError
 from logbroker.groups.states import GroupState
 from logbroker.registry.cluster import ClusterView
 from logbroker.server.metrics.counters import Histogram
 from logbroker.server.metrics.families import FAMILIES, histogram, numbers
-from logbroker.server.metrics.logs import log_metrics
-from logbroker.server.metrics.watched import Watched
+from logbroker.server.metrics.sources import MetricSources
+from logbroker.server.partition import Partition, Partitions
 from logbroker.wire.apis import ApiKey
 from logbroker.wire.error_codes import name_of
 
@@ -24,17 +26,41 @@ SINGLE_COUNTS: Final = tuple(
 )
 """Counters that are a field of `Counters` each."""
 
+TRAFFIC: Final = ("bytes_in", "messages_in", "bytes_out", "messages_out")
+LOG_GAUGES: Final = ("log_start_offset", "log_end_offset", "high_watermark", "log_size_bytes")
+TOPIC_GAUGES: Final = (
+    *("topic_partitions", "topic_size_bytes", "topic_messages", "topic_unflushed_messages"),
+)
+
+LogRow = tuple[int, ...]
+"""Log start offset, log end offset, high watermark and size in bytes of a partition."""
+
+
+def serve_metrics(sources: MetricSources, host: str, port: int) -> None:
+    """Serve the broker's metrics, and memory, descriptors and CPU time of its process.
+
+    Raises:
+        ConfigurationError: the address cannot be bound.
+    """
+    registry = CollectorRegistry()
+    registry.register(BrokerCollector(sources))
+    ProcessCollector(registry=registry)
+    try:
+        start_http_server(port, host, registry)
+    except OSError as error:
+        raise ConfigurationError(f"metrics cannot listen on {host}:{port}: {error}") from error
+
 
 class BrokerCollector:
-    """Every metric of `FAMILIES`, read without a lock while the loop's thread goes on."""
+    """Collects every metric of `FAMILIES`, without a lock, while the loop's thread runs."""
 
-    def __init__(self, watched: Watched) -> None:
-        self._watched = watched
-        self._counted: tuple[ClusterView, int] | None = None
-        """The view whose partitions without a leader were counted last, and how many."""
+    def __init__(self, sources: MetricSources) -> None:
+        self._sources = sources
+        self._offline: tuple[ClusterView, int] | None = None
+        """The last view whose offline partitions were counted, and their number."""
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric, in the order of `FAMILIES` for each of its sources."""
+        """Yield every metric, grouped by source."""
         yield from self._request_metrics()
         yield from self._single_counts()
         yield from self._flush_metrics()
@@ -44,11 +70,16 @@ class BrokerCollector:
             yield gauge
         yield self._disk_metric()
         yield from self._group_metrics()
-        config = self._watched.config
-        yield from log_metrics(self._watched.partitions, config.metrics_partitions_max)
+        yield from _traffic_metrics(self._sources.partitions)
+        served = self._sources.partitions.all()
+        rows = [_log_row(partition) for partition in served]
+        yield from _topic_metrics(served, rows)
+        if len(served) > self._sources.config.metrics_partitions_max:
+            served, rows = [], []
+        yield from _partition_metrics(served, rows)
 
     def _request_metrics(self) -> Iterator[Metric]:
-        counters = self._watched.counters
+        counters = self._sources.counters
         requests, errors = numbers("requests_total"), numbers("request_errors_total")
         seconds = histogram("request_seconds")
         for api_key, count in counters.requests.items():
@@ -63,52 +94,52 @@ class BrokerCollector:
     def _single_counts(self) -> Iterator[Metric]:
         for name in SINGLE_COUNTS:
             family = numbers(name)
-            family.add_metric((), getattr(self._watched.counters, name.removesuffix("_total")))
+            family.add_metric((), getattr(self._sources.counters, name.removesuffix("_total")))
             yield family
 
     def _flush_metrics(self) -> Iterator[Metric]:
-        observed = self._watched.counters.flush_seconds
+        observed = self._sources.counters.flush_seconds
         count, seconds = numbers("flushes_total"), histogram("flush_seconds")
         count.add_metric((), observed.count)
         _add(seconds, (), observed)
         yield from (count, seconds)
 
     def _gauges(self) -> dict[str, float]:
-        watched, view = self._watched, self._watched.partitions.view
-        recovery = watched.logs.recovery
+        sources, view = self._sources, self._sources.partitions.view
+        recovery = sources.logs.recovery
         return {
-            "partitions_refusing": watched.produce.partitions_refusing,
-            "partitions_failed": watched.commit.partitions_failed,
-            "partitions_unusable": watched.partitions.unusable,
-            "partitions_leaderless": self._leaderless(view),
-            "partitions_led": len(watched.partitions),
+            "partitions_write_failed": sources.produce.partitions_write_failed,
+            "partitions_flush_failed": sources.commit.partitions_flush_failed,
+            "partitions_open_failed": sources.partitions.open_failed,
+            "partitions_offline": self._count_offline(view),
+            "partitions_led": len(sources.partitions),
             "topics_unreadable": len(view.unreadable),
-            "registered": watched.config.broker_id in view.brokers,
-            "registry_available": watched.registry.may_coordinate(),
+            "registered": sources.config.broker_id in view.brokers,
+            "registry_available": sources.registry.may_coordinate(),
             "brokers_alive": len(view.brokers),
-            "connections": len(watched.listener),
+            "connections": len(sources.listener),
             "recovery_seconds": recovery.seconds,
             "recovered_logs": recovery.logs,
             "recovery_dropped_bytes": recovery.dropped_bytes,
         }
 
-    def _leaderless(self, view: ClusterView) -> int:
-        if self._counted is None or self._counted[0] is not view:
-            self._counted = view, view.count_leaderless()
-        return self._counted[1]
+    def _count_offline(self, view: ClusterView) -> int:
+        if self._offline is None or self._offline[0] is not view:
+            self._offline = view, view.count_leaderless()
+        return self._offline[1]
 
     def _disk_metric(self) -> Metric:
-        """Without a value where the system does not say."""
+        """Return the free disk space; without a value if the system does not report it."""
         family = numbers("disk_free_bytes")
         try:
-            disk = os.statvfs(self._watched.config.data_dir)
+            disk = os.statvfs(self._sources.config.data_dir)
         except OSError:
             return family
         family.add_metric((), disk.f_bavail * disk.f_frsize)
         return family
 
     def _group_metrics(self) -> Iterator[Metric]:
-        sizes = self._watched.coordinator.group_sizes()
+        sizes = self._sources.coordinator.group_sizes()
         counts = Counter(state for state, _ in sizes)
         groups, members = numbers("groups"), numbers("group_members")
         for state in GroupState:
@@ -119,9 +150,49 @@ class BrokerCollector:
 
 
 def _api_name(api_key: int) -> str:
-    """As Kafka's documents write it, like `ListOffsets`."""
+    """Return the name of an API in Kafka's documentation, such as `ListOffsets`."""
     return "".join(word.title() for word in ApiKey(api_key).name.split("_"))
 
 
 def _add(family: HistogramMetricFamily, labels: tuple[str, ...], observed: Histogram) -> None:
     family.add_metric(labels, list(observed.buckets()), observed.sum_s)
+
+
+def _traffic_metrics(partitions: Partitions) -> Iterator[Metric]:
+    topics = partitions.traffic()
+    for name in TRAFFIC:
+        family = numbers(f"{name}_total")
+        for traffic in topics:
+            family.add_metric((traffic.topic,), getattr(traffic, name))
+        yield family
+
+
+def _log_row(partition: Partition) -> LogRow:
+    log = partition.log
+    # Read in this order, no difference of two values is negative while the loop's thread runs.
+    start, high_watermark = log.log_start_offset, log.high_watermark
+    return start, log.log_end_offset, high_watermark, log.size_bytes
+
+
+def _topic_metrics(served: Sequence[Partition], rows: Sequence[LogRow]) -> Iterator[Metric]:
+    sums: dict[str, list[int]] = {}
+    for partition, (start, end, high_watermark, size_bytes) in zip(served, rows, strict=True):
+        of_topic = sums.setdefault(partition.topic.name, [0, 0, 0, 0])
+        of_topic[0] += 1
+        of_topic[1] += size_bytes
+        of_topic[2] += end - start
+        of_topic[3] += end - high_watermark
+    for position, name in enumerate(TOPIC_GAUGES):
+        family = numbers(name)
+        for topic, values in sums.items():
+            family.add_metric((topic,), values[position])
+        yield family
+
+
+def _partition_metrics(served: Sequence[Partition], rows: Sequence[LogRow]) -> Iterator[Metric]:
+    labels = [(each.topic.name, str(each.log.partition)) for each in served]
+    for position, name in enumerate(LOG_GAUGES):
+        family = numbers(name)
+        for topic_and_partition, row in zip(labels, rows, strict=True):
+            family.add_metric(topic_and_partition, row[position])
+        yield family

@@ -32,7 +32,7 @@ from logbroker.records.compression import Codec, decompress
 from logbroker.records.record import RECORDS_BYTES_MAX, Record, decode_records
 from logbroker.records.varint import read_varint
 from logbroker.wire.apis import ApiKey
-from logbroker.wire.cold import encode_cold
+from logbroker.wire.messages import encode_message
 from logbroker.wire.request import RequestHeader
 
 SIZE = struct.Struct(">i")
@@ -154,13 +154,13 @@ class LossyLink:
         # What is decoded has a header in the way, which encoding stumbles over.
         message._header = None
         if header.api_key == ApiKey.FETCH:
-            return encode_cold(header, message) if self._lose(message) else unchanged
+            return encode_message(header, message) if self._lose(message) else unchanged
         if header.api_key == ApiKey.METADATA:
             self._topics |= {each.topic_id: each.name for each in message.topics}
             self._move(message.brokers)
         else:
             self._move([message, *(message.coordinators or ())])
-        return encode_cold(header, message)
+        return encode_message(header, message)
 
     def _move(self, brokers: list[Any]) -> None:
         for broker in brokers:

@@ -36,7 +36,7 @@ LOADED_WHEN_RUN: Final = (
     "logbroker.schemas.client_properties",
     "logbroker.schemas.server",
     "logbroker.server.broker",
-    "logbroker.server.metrics.endpoint",
+    "logbroker.server.metrics.collector",
 )
 """What no module of a command line imports before its command is called."""
 

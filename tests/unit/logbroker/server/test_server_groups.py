@@ -15,7 +15,7 @@ from logbroker.groups.exchanges import Commit, MemberIdentity
 from logbroker.groups.stored import CommittedOffset, StoredGroup, TopicPartition
 from logbroker.registry.cluster import BrokerEndpoint, ClusterView, coordination_slot
 from logbroker.registry.local.registry import LocalRegistry
-from logbroker.server.groups import slots
+from logbroker.server.groups import coordination_slot as slots
 from logbroker.server.groups.coordinator import GroupCoordinator
 from logbroker.server.loop import SocketLoop
 from logbroker.server.metrics.counters import Counters
@@ -95,7 +95,7 @@ class Desk:
 
     def follow(self, *, ours: bool) -> None:
         view = self.view if ours else replace(self.view, coordinators={})
-        self.do(lambda: self.coordinator.follow(view))
+        self.do(lambda: self.coordinator.apply_view(view))
 
     def commit(self, offset: int, place: TopicPartition = EVENTS) -> list[str | None]:
         """Where the answer to a commit will be: none, or the error's name."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from logbroker.server.loop import READ, SocketLoop, Timer
-from logbroker.server.workers import Workers
+from logbroker.server.worker_pool import WorkerPool
 
 
 @pytest.fixture
@@ -107,24 +107,24 @@ def test_a_socket_without_events_is_left_alone_until_it_has_some(loop: SocketLoo
     assert seen == [b"x"]
 
 
-def test_a_worker_brings_results_and_errors_home(loop: SocketLoop) -> None:
-    crew = Workers(loop, "test", 2)
-    home: list[tuple[object, threading.Thread]] = []
+def test_a_worker_pool_returns_results_and_errors_on_the_loop(loop: SocketLoop) -> None:
+    pool = WorkerPool(loop, "test", 2)
+    returned: list[tuple[object, threading.Thread]] = []
 
     def done(result: object) -> None:
-        home.append((result, threading.current_thread()))
-        if len(home) == 2:
+        returned.append((result, threading.current_thread()))
+        if len(returned) == 2:
             loop.stop()
 
-    crew.run(lambda: 1 + 1, done)
-    crew.run(lambda: 1 // 0, done)
+    pool.submit(lambda: 1 + 1, done)
+    pool.submit(lambda: 1 // 0, done)
     loop.run(lambda: None)
-    crew.close()
+    pool.close()
 
-    results = [result for result, _ in home]
+    results = [result for result, _ in returned]
     assert 2 in results
     assert any(isinstance(result, ZeroDivisionError) for result in results)
-    assert {thread for _, thread in home} == {threading.current_thread()}
+    assert {thread for _, thread in returned} == {threading.current_thread()}
 
 
 def test_cancelled_timers_are_not_kept_until_their_time(loop: SocketLoop) -> None:

@@ -46,7 +46,7 @@ def follow(broker: Broker, controller_id: int | None, *topics: Topic) -> Cluster
     view = replace(
         broker._registry.view, brokers=brokers, topics=named, controller_id=controller_id
     )
-    broker._membership._changed(view)
+    broker._membership._queue_view(view)
     broker._loop._turn()
     return view
 
@@ -124,19 +124,19 @@ def test_a_live_broker_is_named_while_no_controller_is_elected(
 
 def test_metrics_tell_the_brokers_place_in_its_cluster(broker: Broker) -> None:
     def measured() -> dict[str, float]:
-        metrics = BrokerCollector(broker._watched()).collect()
+        metrics = BrokerCollector(broker._metric_sources()).collect()
         samples = [sample for metric in metrics for sample in metric.samples]
-        wanted = ("registered", "brokers_alive", "partitions_led", "partitions_leaderless")
+        wanted = ("registered", "brokers_alive", "partitions_led", "partitions_offline")
         values = {sample.name.removeprefix("logbroker_"): sample.value for sample in samples}
         return {name: values[name] for name in wanted}
 
     expected = {"registered": 1, "brokers_alive": 2, "partitions_led": 1}
-    assert measured() == expected | {"partitions_leaderless": 1}
+    assert measured() == expected | {"partitions_offline": 1}
     view = broker._partitions.view
-    broker._membership._changed(replace(view, brokers={THERE: view.brokers[THERE]}))
+    broker._membership._queue_view(replace(view, brokers={THERE: view.brokers[THERE]}))
     broker._loop._turn()
     expected = {"registered": 0, "brokers_alive": 1, "partitions_led": 0}
-    assert measured() == expected | {"partitions_leaderless": 2}
+    assert measured() == expected | {"partitions_offline": 2}
 
 
 def test_errors_of_the_whole_cluster_are_counted_in_each_answer(

@@ -34,7 +34,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 def samples(broker: Broker) -> dict[str, float]:
     """Every sample by its name and its labels' values."""
-    metrics: Iterator[Metric] = BrokerCollector(broker._watched()).collect()
+    metrics: Iterator[Metric] = BrokerCollector(broker._metric_sources()).collect()
     return {
         " ".join([sample.name.removeprefix("logbroker_"), *sample.labels.values()]): sample.value
         for metric in metrics
@@ -55,7 +55,7 @@ def follow(broker: Broker, **settings: str) -> None:
     """Let `events` have these settings."""
     topic = Topic("events", UUID(int=1), ((HERE,),), settings)
     view = replace(broker._partitions.view, topics={"events": topic})
-    broker._membership._changed(view)
+    broker._membership._queue_view(view)
     broker._loop._turn()
 
 
@@ -74,7 +74,7 @@ def test_a_flush_that_fails_leaves_a_partition_failed(broker: Broker) -> None:
         # fdatasync of a pipe fails with EINVAL, as that of a broken disk does with EIO.
         os.dup2(other_end, descriptor)
         follow(broker)
-        turn_until(broker, "partitions_failed", 1)
+        turn_until(broker, "partitions_flush_failed", 1)
         os.dup2(kept, descriptor)
         for spare in (kept, end, other_end):
             os.close(spare)
@@ -90,9 +90,9 @@ def test_a_partition_whose_folder_cannot_be_made_is_unusable(broker: Broker) -> 
     (broker._config.data_dir / "events-0").write_text("in the way")
     follow(broker)
     told = samples(broker)
-    assert told["partitions_unusable"] == 1
+    assert told["partitions_open_failed"] == 1
     assert told["partitions_led"] == 0
-    assert told["partitions_leaderless"] == 0
+    assert told["partitions_offline"] == 0
 
 
 def test_free_room_is_what_the_system_says_and_nothing_where_it_does_not(broker: Broker) -> None:
@@ -122,7 +122,7 @@ def test_a_scrape_reads_topics_that_come_and_go_meanwhile(broker: Broker) -> Non
         if broker._partitions._traffic.get(name) is None:
             broker._partitions.traffic_of(name)
         else:
-            broker._partitions.forget_traffic(name)
+            broker._partitions.remove_traffic(name)
         broker._counters.count_error(0, number % 101 - 1)
     is_over.set()
     thread.join()

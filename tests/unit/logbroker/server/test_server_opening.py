@@ -42,19 +42,19 @@ def refusal(config: BrokerConfig) -> str:
     return str(refused.value)
 
 
-def test_a_broker_comes_back_to_its_directory(data_dir: Path) -> None:
+def test_a_broker_reopens_its_directory(data_dir: Path) -> None:
     before = (data_dir / "meta.properties").read_bytes()
     open_and_close(BrokerConfig(data_dir, broker_id=3))
     assert (data_dir / "meta.properties").read_bytes() == before
 
 
-def test_another_broker_id_is_refused(data_dir: Path) -> None:
+def test_another_broker_id_is_rejected(data_dir: Path) -> None:
     assert refusal(BrokerConfig(data_dir, broker_id=4)) == (
-        f"{data_dir}/meta.properties has broker.id 3; this broker's is 4"
+        f"{data_dir}/meta.properties has broker.id 3; this broker has 4"
     )
 
 
-def test_another_clusters_id_is_refused(data_dir: Path, tmp_path: Path) -> None:
+def test_another_cluster_id_is_rejected(data_dir: Path, tmp_path: Path) -> None:
     open_and_close(BrokerConfig(tmp_path / "other", broker_id=3))
     (data_dir / "registry.json").write_bytes((tmp_path / "other" / "registry.json").read_bytes())
     assert refusal(BrokerConfig(data_dir, broker_id=3)).startswith(
@@ -62,21 +62,20 @@ def test_another_clusters_id_is_refused(data_dir: Path, tmp_path: Path) -> None:
     )
 
 
-def test_a_lone_brokers_directory_is_not_for_a_cluster(data_dir: Path) -> None:
+def test_the_directory_of_a_standalone_broker_is_rejected_in_a_cluster(data_dir: Path) -> None:
     config = BrokerConfig(data_dir, broker_id=3, zookeeper="127.0.0.1:1")
     assert refusal(config) == (
-        f"zookeeper is 127.0.0.1:1; {data_dir}/registry.json is there, so the folder is a lone "
-        "broker's"
+        f"zookeeper is 127.0.0.1:1, but {data_dir}/registry.json belongs to a standalone broker"
     )
 
 
-def test_a_clusters_directory_is_not_for_a_lone_broker(data_dir: Path) -> None:
+def test_the_directory_of_a_cluster_is_rejected_by_a_standalone_broker(data_dir: Path) -> None:
     (data_dir / "registry.json").unlink()
     assert refusal(BrokerConfig(data_dir, broker_id=3)).startswith(
-        f"zookeeper is not set; {data_dir}/meta.properties is a cluster's"
+        f"zookeeper is not set, but {data_dir} belongs to a cluster"
     )
 
 
-def test_a_refused_directory_is_free_for_its_owner(data_dir: Path) -> None:
+def test_a_rejected_directory_stays_usable_for_its_broker(data_dir: Path) -> None:
     refusal(BrokerConfig(data_dir, broker_id=4))
     open_and_close(BrokerConfig(data_dir, broker_id=3))

@@ -12,7 +12,7 @@ from logbroker.records.record import NewRecord, Record, decode_records, encode_b
 from logbroker.storage.log_directory import LogDirectory, Owner
 from logbroker.storage.partition_log import PartitionLog
 from logbroker.storage.segment import LogSegment
-from logbroker.storage.span import FileSpan
+from logbroker.storage.segment_file import FileSpan
 
 OpenLog = Callable[..., PartitionLog]
 """A fixture that opens a log with the topic settings it is given."""

@@ -4,7 +4,7 @@ import pytest
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from logbroker.errors import MalformedRequest
-from logbroker.wire.api_versions import answer_api_versions
+from logbroker.wire.api_versions import encode_api_versions_response
 from logbroker.wire.apis import ADVERTISED, ApiKey
 from logbroker.wire.request import read_request_header
 
@@ -24,7 +24,7 @@ def request_of(
 def answer_to(frame: bytes) -> bytes:
     view = memoryview(frame)
     header, offset = read_request_header(view)
-    return answer_api_versions(header, view, offset)
+    return encode_api_versions_response(header, view, offset)
 
 
 def ranges(response: ApiVersionsResponse) -> list[tuple[int, int, int]]:

@@ -14,8 +14,8 @@ from uuid import UUID
 
 from logbroker.records.batch import crc_matches, read_header
 from logbroker.records.record import decode_records
-from logbroker.wire.cold import decode_cold
-from logbroker.wire.fetch import FetchPartition, FetchRequest, decode_fetch
+from logbroker.wire.fetch import FetchPartition, FetchRequest, decode_fetch_request
+from logbroker.wire.messages import decode_message
 from logbroker.wire.produce import ProduceDecoder
 from logbroker.wire.request import RequestHeader, read_request_header
 
@@ -47,7 +47,7 @@ METADATA_V12_ONE_TOPIC = bytes.fromhex(
 def cold(frame: bytes) -> tuple[RequestHeader, Any]:
     view = memoryview(frame)
     header, offset = read_request_header(view)
-    return header, decode_cold(header, view, offset)
+    return header, decode_message(header, view, offset)
 
 
 def test_its_produce_request_is_read_and_remembered() -> None:
@@ -65,7 +65,7 @@ def test_its_produce_request_is_read_and_remembered() -> None:
 
 
 def test_its_fetch_request_names_the_topic_by_id() -> None:
-    assert decode_fetch(memoryview(FETCH_V16), 0, len(FETCH_V16)) == FetchRequest(
+    assert decode_fetch_request(memoryview(FETCH_V16), 0, len(FETCH_V16)) == FetchRequest(
         correlation_id=4,
         api_version=16,
         max_wait_ms=500,

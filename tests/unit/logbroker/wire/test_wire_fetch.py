@@ -13,8 +13,8 @@ from logbroker.wire.fetch import (
     FetchOutcome,
     FetchPartition,
     FetchRequest,
-    decode_fetch,
-    encode_fetch_answer,
+    decode_fetch_request,
+    encode_fetch_response,
 )
 
 VERSIONS = range(4, 17)
@@ -135,7 +135,7 @@ def request_of(
 
 def decoded(frame: bytes) -> FetchRequest:
     buffer = memoryview(bytearray(GAP + frame + GAP))
-    return decode_fetch(buffer, len(GAP), len(GAP) + len(frame))
+    return decode_fetch_request(buffer, len(GAP), len(GAP) + len(frame))
 
 
 def partitions_of(version: int, topics: Topics) -> list[FetchPartition]:
@@ -279,7 +279,7 @@ def test_kafka_python_understands_the_answer(
     results: list[Any] = [
         FetchOutcome(partition, *data.draw(outcomes)) for partition in request.partitions
     ]
-    parts = encode_fetch_answer(request, results, error_code)
+    parts = encode_fetch_response(request, results, error_code)
     spans = [part for part in parts if not isinstance(part, bytes)]
     assert spans == [result.records for result in results if result.records and result.records.data]
     answer = answer_of(parts)
@@ -327,7 +327,7 @@ def test_spans_lie_between_bytes_and_none_is_read(version: int) -> None:
     first: Any = Unreadable()
     second: Any = Unreadable()
     wanted = request.partitions
-    parts = encode_fetch_answer(
+    parts = encode_fetch_response(
         request,
         [
             FetchOutcome(wanted[0], 0, 50, 0, first),
@@ -347,7 +347,7 @@ def test_spans_lie_between_bytes_and_none_is_read(version: int) -> None:
 def test_a_topic_without_a_name_is_answered() -> None:
     request = decoded(request_of(12, [("", UUID(int=1), [Wanted(0, -1, 0, 1)])]))
     answer = answer_of(
-        encode_fetch_answer(request, [FetchOutcome(request.partitions[0], 3, -1, -1, None)])
+        encode_fetch_response(request, [FetchOutcome(request.partitions[0], 3, -1, -1, None)])
     )
     response = KafkaFetchResponse.decode(answer, version=12, header=True, framed=True)
     assert [topic.topic for topic in response.responses] == [""]

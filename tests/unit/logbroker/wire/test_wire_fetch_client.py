@@ -8,14 +8,14 @@ from kafka.protocol.consumer import FetchRequest as KafkaFetchRequest
 from kafka.protocol.consumer import FetchResponse as KafkaFetchResponse
 
 from logbroker.errors import MalformedRequest
-from logbroker.wire.fetch import FetchPartition, decode_fetch
+from logbroker.wire.fetch import FetchPartition, decode_fetch_request
 from logbroker.wire.fetch_client import (
     AbortedTransaction,
-    FetchAnswer,
-    FetchCall,
     FetchedPartition,
-    decode_fetch_answer,
-    encode_fetch,
+    FetchParameters,
+    FetchResponse,
+    decode_fetch_response,
+    encode_fetch_request,
 )
 
 VERSIONS = range(4, 18)
@@ -36,7 +36,7 @@ names = st.text(max_size=20)
 topic_ids = st.uuids().filter(lambda topic_id: topic_id.int != 0)
 
 calls = st.builds(
-    FetchCall,
+    FetchParameters,
     topic=names,
     topic_id=topic_ids,
     partition=int32s,
@@ -50,9 +50,9 @@ calls = st.builds(
 
 @given(st.sampled_from(VERSIONS), int32s, st.none() | names, calls)
 def test_kafka_python_reads_the_request_as_it_was_meant(
-    version: int, correlation_id: int, client_id: str | None, call: FetchCall
+    version: int, correlation_id: int, client_id: str | None, call: FetchParameters
 ) -> None:
-    frame = encode_fetch(version, correlation_id, client_id, call)
+    frame = encode_fetch_request(version, correlation_id, client_id, call)
 
     read = KafkaFetchRequest.decode(frame, version=version, header=True, framed=True)
 
@@ -76,7 +76,7 @@ def test_kafka_python_reads_the_request_as_it_was_meant(
 
 @given(st.sampled_from(VERSIONS), int32s, st.none() | names, calls)
 def test_the_request_is_what_kafka_python_would_send(
-    version: int, correlation_id: int, client_id: str | None, call: FetchCall
+    version: int, correlation_id: int, client_id: str | None, call: FetchParameters
 ) -> None:
     request_topic = KafkaFetchRequest.FetchTopic
     theirs = KafkaFetchRequest(
@@ -103,18 +103,18 @@ def test_the_request_is_what_kafka_python_would_send(
     theirs.API_VERSION = version
     theirs.with_header(correlation_id, client_id)  # type: ignore[arg-type]  # is nullable
 
-    ours = encode_fetch(version, correlation_id, client_id, call)
+    ours = encode_fetch_request(version, correlation_id, client_id, call)
 
     assert ours == bytes(theirs.encode(version=version, header=True, framed=True))
 
 
 @given(st.sampled_from(SERVED_HERE), int32s, calls)
 def test_our_own_broker_reads_the_request_as_it_was_meant(
-    version: int, correlation_id: int, call: FetchCall
+    version: int, correlation_id: int, call: FetchParameters
 ) -> None:
-    frame = encode_fetch(version, correlation_id, "client", call)
+    frame = encode_fetch_request(version, correlation_id, "client", call)
 
-    read = decode_fetch(memoryview(frame), SIZE_BYTES, len(frame))
+    read = decode_fetch_request(memoryview(frame), SIZE_BYTES, len(frame))
 
     assert (read.correlation_id, read.max_wait_ms) == (correlation_id, call.max_wait_ms)
     assert read.partitions == [
@@ -143,11 +143,11 @@ partitions = st.builds(
     preferred_replica=int32s,
     records=st.binary(max_size=40).map(memoryview),
 )
-answers = st.builds(FetchAnswer, int32s, int32s, int16s, st.lists(partitions, max_size=3))
+answers = st.builds(FetchResponse, int32s, int32s, int16s, st.lists(partitions, max_size=3))
 
 
 def answer_frame(
-    version: int, answer: FetchAnswer, *, is_null: bool = False, has_tags: bool = False
+    version: int, answer: FetchResponse, *, is_null: bool = False, has_tags: bool = False
 ) -> memoryview:
     """An answer as kafka-python has it, without its size prefix; each partition in a topic."""
     tags: dict[str, Any] = {}
@@ -202,7 +202,7 @@ def _partition_data(
     )
 
 
-def as_told(version: int, answer: FetchAnswer, *, is_null: bool = False) -> FetchAnswer:
+def as_told(version: int, answer: FetchResponse, *, is_null: bool = False) -> FetchResponse:
     """The answer without what its version has no place for."""
     return answer._replace(
         error_code=answer.error_code if version >= 7 else 0,
@@ -222,15 +222,15 @@ def as_told(version: int, answer: FetchAnswer, *, is_null: bool = False) -> Fetc
 
 @given(st.sampled_from(VERSIONS), answers, st.booleans(), st.booleans())
 def test_an_answer_of_kafka_python_is_read_as_it_was_meant(
-    version: int, answer: FetchAnswer, is_null: bool, has_tags: bool
+    version: int, answer: FetchResponse, is_null: bool, has_tags: bool
 ) -> None:
     frame = answer_frame(version, answer, is_null=is_null, has_tags=has_tags)
 
-    assert decode_fetch_answer(version, frame) == as_told(version, answer, is_null=is_null)
+    assert decode_fetch_response(version, frame) == as_told(version, answer, is_null=is_null)
 
 
-def full_answer() -> FetchAnswer:
-    return FetchAnswer(
+def full_answer() -> FetchResponse:
+    return FetchResponse(
         correlation_id=1,
         throttle_ms=2,
         error_code=0,
@@ -258,13 +258,13 @@ def test_an_answer_cut_anywhere_is_told_from_a_whole_one(version: int) -> None:
 
     for end in range(len(frame)):
         with pytest.raises(MalformedRequest):
-            decode_fetch_answer(version, frame[:end])
+            decode_fetch_response(version, frame[:end])
 
 
 @given(st.sampled_from(VERSIONS), st.binary(max_size=200))
 def test_garbage_is_an_answer_or_a_refusal_and_nothing_else(version: int, garbage: bytes) -> None:
     try:
-        answer = decode_fetch_answer(version, memoryview(garbage))
+        answer = decode_fetch_response(version, memoryview(garbage))
     except MalformedRequest:
         return
     assert sum(len(each.records) for each in answer.partitions) <= len(garbage)
@@ -274,7 +274,7 @@ def test_garbage_is_an_answer_or_a_refusal_and_nothing_else(version: int, garbag
 def test_records_stay_where_they_were_received(version: int) -> None:
     frame = memoryview(bytearray(answer_frame(version, full_answer())))
 
-    (first, _) = decode_fetch_answer(version, frame).partitions
+    (first, _) = decode_fetch_response(version, frame).partitions
 
     assert bytes(first.records) == b"record data"
     assert first.records.obj is frame.obj

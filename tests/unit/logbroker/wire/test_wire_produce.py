@@ -15,8 +15,8 @@ from logbroker.wire.produce import (
     ProduceDecoder,
     ProduceOutcome,
     ProduceRequest,
-    decode_produce,
-    encode_produce_answer,
+    decode_produce_request,
+    encode_produce_response,
 )
 
 VERSIONS = range(3, 12)
@@ -79,7 +79,7 @@ def single(version: int, data: bytes = b"batch", partition: int = 0, **fields: A
 
 def decoded(
     frame: bytes,
-    decode: Callable[[memoryview, int, int], ProduceRequest] = decode_produce,
+    decode: Callable[[memoryview, int, int], ProduceRequest] = decode_produce_request,
 ) -> tuple[ProduceRequest, memoryview]:
     buffer = memoryview(bytearray(GAP + frame + GAP))
     return decode(buffer, len(GAP), len(GAP) + len(frame)), buffer
@@ -131,7 +131,7 @@ def test_what_kafka_python_asks_is_understood(
         timeout_ms=timeout_ms,
     )
     batches = [(name, index, data) for name, batches in topics for index, data in batches]
-    for decode in (decode_produce, ProduceDecoder().decode):
+    for decode in (decode_produce_request, ProduceDecoder().decode):
         request, buffer = decoded(frame, decode)
         assert fields_of(request, buffer) == (
             correlation_id,
@@ -149,7 +149,7 @@ def test_a_request_cut_at_any_byte_is_malformed(version: int) -> None:
     primed = ProduceDecoder()
     primed.decode(memoryview(single(version)), 0, len(single(version)))
     for end in range(len(frame)):
-        for decode in (decode_produce, primed.decode):
+        for decode in (decode_produce_request, primed.decode):
             with pytest.raises(MalformedRequest):
                 decoded(frame[:end], decode)
 
@@ -178,7 +178,7 @@ def test_a_template_sees_in_any_bytes_what_taking_them_apart_sees(
         index = data.draw(st.integers(API_KEY_BYTES, len(frame) - 1))
         frame[index] = data.draw(st.integers(0, 255))
     seen: list[object] = []
-    for decode in (decode_produce, decoder.decode):
+    for decode in (decode_produce_request, decoder.decode):
         try:
             seen.append(fields_of(*decoded(bytes(frame), decode)))
         except ProtocolViolation as violation:
@@ -220,7 +220,7 @@ def test_unknown_tags_are_passed_over() -> None:
     assert plain[-3:] == bytes(3)
     tagged = plain[:header_end] + tags + plain[header_end + 1 : -3] + tags * 3
     decoder = ProduceDecoder()
-    for decode in (decode_produce, decoder.decode, decoder.decode):
+    for decode in (decode_produce_request, decoder.decode, decoder.decode):
         request, buffer = decoded(tagged, decode)
         assert fields_of(request, buffer)[5] == [("events", 0, b"batch")]
         assert request.template is None
@@ -383,7 +383,7 @@ def test_kafka_python_understands_the_answer(
     request, _ = decoded(request_of(version, topics, correlation_id=correlation_id))
     count = len(request.batches)
     results = data.draw(st.lists(outcomes, min_size=count, max_size=count))
-    answer = encode_produce_answer(request, results)
+    answer = encode_produce_response(request, results)
     expected = [
         (batch.topic, batch.partition, outcome_fields(version, outcome))
         for batch, outcome in zip(request.batches, results, strict=True)
@@ -401,11 +401,11 @@ def test_a_template_answers_as_the_general_way_does(
     template = request.template
     assert template is not None
     assert (template.topic, template.partition) == (topic, partition)
-    expected = encode_produce_answer(general, [outcome])
+    expected = encode_produce_response(general, [outcome])
     assert template.encode_outcome(correlation_id, outcome) == expected
-    assert encode_produce_answer(request, [outcome]) == expected
+    assert encode_produce_response(request, [outcome]) == expected
     success = ProduceOutcome(0, *outcome[1:4])
-    assert template.encode_success(correlation_id, *success[1:4]) == encode_produce_answer(
+    assert template.encode_success(correlation_id, *success[1:4]) == encode_produce_response(
         general, [success]
     )
 
@@ -414,7 +414,7 @@ def test_a_template_answers_as_the_general_way_does(
 def test_a_message_too_long_for_the_wire_is_cut(version: int) -> None:
     request, _ = decoded(single(version))
     outcome = ProduceOutcome(3, -1, -1, -1, "\u20ac" * 40_000)
-    _, [(_, _, fields)] = answered(version, encode_produce_answer(request, [outcome]))
+    _, [(_, _, fields)] = answered(version, encode_produce_response(request, [outcome]))
     assert fields == (3, -1, -1, -1, "\u20ac" * 1024)
 
 

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from logbroker.errors import FrameTooLarge
 from logbroker.wire.receive_buffer import (
     KEPT_BYTES_MAX,
-    QUIET_TURNS,
     READ_BYTES_MAX,
+    SMALL_TURNS_MAX,
     ReceiveBuffer,
 )
 
@@ -19,15 +19,15 @@ def framed(body: bytes) -> bytes:
 
 def read_into(buffer: ReceiveBuffer, data: bytes) -> bytes:
     """Give the buffer what fits, as a socket would; the rest."""
-    space = buffer.space()
+    space = buffer.free_space()
     count = min(len(space), len(data))
     space[:count] = data[:count]
-    buffer.received(count)
+    buffer.add_received(count)
     return data[count:]
 
 
 def taken(buffer: ReceiveBuffer) -> list[bytes]:
-    return [bytes(buffer.view()[start:end]) for start, end in buffer.take_frames()]
+    return [bytes(buffer.view()[start:end]) for start, end in buffer.pop_frames()]
 
 
 def received_all(buffer: ReceiveBuffer, data: bytes) -> list[bytes]:
@@ -56,7 +56,7 @@ def test_frames_come_out_as_they_went_in_however_they_are_cut(
         rest = read_into(buffer, stream[:cut])
         stream = rest + stream[cut:]
         frames += taken(buffer)
-        if turn % 3 or not len(buffer.space()):
+        if turn % 3 or not len(buffer.free_space()):
             buffer.compact()
         turn += 1
     assert frames == bodies
@@ -77,8 +77,8 @@ def test_a_frame_cut_at_any_byte_waits_for_its_rest() -> None:
 def test_frames_are_writable_in_place_and_stay_until_compact() -> None:
     buffer = ReceiveBuffer(frame_bytes_max=1000)
     read_into(buffer, framed(b"0123456789"))
-    ((start, end),) = buffer.take_frames()
-    assert buffer.take_frames() == []
+    ((start, end),) = buffer.pop_frames()
+    assert buffer.pop_frames() == []
     frame = buffer.view()[start:end]
     frame[0:1] = b"X"
     read_into(buffer, framed(b"abcdefghij"))
@@ -91,14 +91,14 @@ def test_a_size_out_of_range_is_refused(size: int) -> None:
     buffer = ReceiveBuffer(frame_bytes_max=1000)
     read_into(buffer, size.to_bytes(4, "big", signed=True))
     with pytest.raises(FrameTooLarge, match=f"frame of {size} bytes; allowed is 10 to 1000"):
-        buffer.take_frames()
+        buffer.pop_frames()
 
 
 def test_a_size_alone_takes_no_memory() -> None:
     buffer = ReceiveBuffer(frame_bytes_max=FRAME_BYTES_MAX)
     before = len(buffer)
     read_into(buffer, (FRAME_BYTES_MAX).to_bytes(4, "big"))
-    assert buffer.take_frames() == []
+    assert buffer.pop_frames() == []
     buffer.compact()
     assert len(buffer) == before
 
@@ -110,13 +110,13 @@ def test_memory_follows_what_has_come(size: int, read_bytes: int) -> None:
     data = framed(bytes(size))
     come = 0
     while come < len(data):
-        count = min(read_bytes, len(buffer.space()), len(data) - come)
+        count = min(read_bytes, len(buffer.free_space()), len(data) - come)
         read_into(buffer, data[come : come + count])
         come += count
         frames = taken(buffer)
         buffer.compact()
         assert len(buffer) <= max(8 * come, 64)
-        assert len(buffer.space()) > 0
+        assert len(buffer.free_space()) > 0
     assert frames == [bytes(size)]
 
 
@@ -126,7 +126,7 @@ def test_full_reads_let_the_buffer_grow_and_quiet_turns_let_it_shrink() -> None:
     stream = framed(bytes(100)) * 30_000
     assert len(received_all(buffer, stream)) == 30_000
     assert len(buffer) == READ_BYTES_MAX
-    for _ in range(QUIET_TURNS):
+    for _ in range(SMALL_TURNS_MAX):
         assert len(buffer) == READ_BYTES_MAX
         received_all(buffer, framed(bytes(100)))
     assert len(buffer) == initial
@@ -152,9 +152,9 @@ def test_frames_that_are_given_back_are_taken_later(
 ) -> None:
     buffer = ReceiveBuffer(frame_bytes_max=1000)
     read_into(buffer, b"".join(map(framed, bodies)) + b"\0\0")
-    ranges = buffer.take_frames()
+    ranges = buffer.pop_frames()
     first = data.draw(st.integers(0, len(bodies) - 1))
-    buffer.give_back(ranges[first][0])
+    buffer.return_frames(ranges[first][0])
     buffer.compact()
     assert taken(buffer) == bodies[first:]
     buffer.compact()

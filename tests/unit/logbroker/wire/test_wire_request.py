@@ -6,8 +6,8 @@ from kafka.protocol.producer import ProduceRequest
 
 from logbroker.errors import MalformedRequest, ProtocolViolation, UnsupportedRequest
 from logbroker.wire.apis import SERVED, ApiKey, is_flexible, serves
-from logbroker.wire.cold import REQUESTS
 from logbroker.wire.frame_reader import FrameReader
+from logbroker.wire.messages import REQUESTS
 from logbroker.wire.primitives import encode_uvarint
 from logbroker.wire.request import RequestHeader, read_request_header
 
@@ -65,11 +65,11 @@ def test_varints_come_back(value: int) -> None:
     data = encode_uvarint(value)
     assert len(data) == max(1, -(-value.bit_length() // 7))
     reader = FrameReader(memoryview(data + b"\0"), 0, len(data))
-    assert reader.uvarint() == value
+    assert reader.read_uvarint() == value
     assert reader.position == len(data)
     for end in range(len(data)):
         with pytest.raises(MalformedRequest):
-            FrameReader(memoryview(data), 0, end).uvarint()
+            FrameReader(memoryview(data), 0, end).read_uvarint()
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_varints_come_back(value: int) -> None:
 )
 def test_a_varint_above_32_bits_is_malformed(data: bytes) -> None:
     with pytest.raises(MalformedRequest, match="more than 32 bits"):
-        FrameReader(memoryview(data), 0, len(data)).uvarint()
+        FrameReader(memoryview(data), 0, len(data)).read_uvarint()
 
 
 @given(st.binary(max_size=40))

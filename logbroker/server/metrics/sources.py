@@ -1,4 +1,4 @@
-"""What metrics are read from; without Prometheus' client, which few brokers load."""
+"""The parts of a broker that metrics read, without Prometheus' client, which few brokers load."""
 
 from dataclasses import dataclass
 
@@ -14,8 +14,8 @@ from logbroker.storage.log_directory import LogDirectory
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
-    """The parts of a broker that a scrape looks at, all of which any thread may ask."""
+class MetricSources:
+    """The parts of a broker that a scrape reads; all of them are safe on any thread."""
 
     config: BrokerConfig
     counters: Counters

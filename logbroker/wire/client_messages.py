@@ -1,7 +1,7 @@
-"""Requests that are sent seldom, through kafka-python's message classes, and their answers.
+"""Encodes requests and decodes responses of a client, for every API except Fetch.
 
-Answers are checked against their schema before kafka-python decodes them, as requests are (see
-`logbroker.wire.schema`): what a connection garbles is told apart from what a broker says.
+Responses are validated against their schema before kafka-python decodes them (see
+`logbroker.wire.schema`), so a damaged frame is distinguished from an error of the broker.
 """
 
 import struct
@@ -25,7 +25,7 @@ from kafka.protocol.sasl import (
 
 from logbroker.errors import MalformedRequest
 from logbroker.wire.frame_reader import FrameReader
-from logbroker.wire.schema import Structure, check_request
+from logbroker.wire.schema import Structure, validate_frame
 
 RESPONSES: Final[dict[Any, Any]] = {
     ApiVersionsRequest: ApiVersionsResponse,
@@ -36,46 +36,48 @@ RESPONSES: Final[dict[Any, Any]] = {
     SaslAuthenticateRequest: SaslAuthenticateResponse,
 }
 
-SPOKEN: Final[dict[Any, tuple[int, int]]] = {
-    # Every broker answers version 0, so that nobody has to ask twice.
+SENT_VERSIONS: Final[dict[Any, tuple[int, int]]] = {
+    # Every broker answers version 0, so one request is enough.
     ApiVersionsRequest: (0, 0),
-    # From 1, null asks for all topics; 13 adds nothing to read.
+    # From 1, null requests all topics; 13 adds no field that is used.
     MetadataRequest: (1, 12),
-    # From 1, there is one offset for a time; from 9, only times of tiers and uploads are added.
+    # From 1, a timestamp has one offset; from 9, only timestamps of tiered storage are added.
     ListOffsetsRequest: (1, 8),
-    # From 3, there is an error code where the user lacks the right; before, the answer is empty.
+    # From 3, a missing permission has an error code; before, the response is empty.
     DescribeLogDirsRequest: (1, 4),
-    # From 1, the mechanism's bytes travel in requests; before, they were bare.
+    # From 1, SASL tokens are sent in SaslAuthenticate requests; before, they were sent bare.
     SaslHandshakeRequest: (1, 1),
     SaslAuthenticateRequest: (0, 2),
 }
-"""Lowest and highest version of each request that is sent here."""
+"""Lowest and highest version of each request that the client sends."""
 
 _CORRELATION_ID: Final = struct.Struct(">i")
 
 
-def encode_call(message: Any, version: int, correlation_id: int, client_id: str | None) -> bytes:
-    """The frame of a request, size prefix included; `message` is one of kafka-python's."""
+def encode_client_request(
+    message: Any, version: int, correlation_id: int, client_id: str | None
+) -> bytes:
+    """Return the frame of a kafka-python request, size prefix included."""
     message.API_VERSION = version
     message.with_header(correlation_id, client_id)
     return bytes(message.encode(version=version, header=True, framed=True))
 
 
-def decode_call_answer(request: Any, version: int, frame: memoryview) -> Any:
-    """The answer in `frame`, without its size prefix, to a `request` (a class) of this version.
+def decode_client_response(request: Any, version: int, frame: memoryview) -> Any:
+    """Return the kafka-python response in `frame` (without size prefix) to a request class.
 
-    It is an object of kafka-python's, and holds copies.
+    It does not reference `frame`.
 
     Raises:
-        MalformedRequest: the frame is cut or breaks a rule of the protocol.
+        MalformedRequest: the frame is truncated or violates the protocol.
     """
     response = RESPONSES[request]
     flexible = response.flexible_version_q(version)
     reader = FrameReader(frame, 0, len(frame), is_flexible=flexible)
-    reader.take(_CORRELATION_ID)
+    reader.read_fields(_CORRELATION_ID)
     reader.skip_tags()
     body = frame[reader.position :]
-    check_request(_structure(response, version), reader)
+    validate_frame(_structure(response, version), reader)
     try:
         return response.decode(body, version=version)
     except (ValueError, IndexError, OverflowError, struct.error) as error:

@@ -1,4 +1,4 @@
-"""ListGroups, DescribeGroups and DeleteGroups: consumer groups as an administrator sees them."""
+"""ListGroups, DescribeGroups and DeleteGroups."""
 
 from collections.abc import Callable
 from functools import partial
@@ -21,20 +21,20 @@ from logbroker.server.groups.coordinator import GroupCoordinator
 from logbroker.wire.error_codes import code_of
 
 CLASSIC: Final = "classic"
-"""The type of every group here, and the other word for it is `consumer` (KIP-848)."""
+"""The type of every group; the other type of the protocol is `consumer` (KIP-848)."""
 
 _Described = DescribeGroupsResponse.DescribedGroup
-_NOBODY: Final = DescribedGroup(GroupState.DEAD, "", "", ())
+_DEAD_GROUP: Final = DescribedGroup(GroupState.DEAD, "", "", ())
 
 
-class DescribedGroupHandlers:
-    """Answers about the groups that this broker coordinates."""
+class GroupAdminHandlers:
+    """Handles admin requests for the groups of this coordinator."""
 
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
 
     def list_groups(self, request: ListGroupsRequest) -> ListGroupsResponse:
-        """The groups of this broker, those of some states (v4) and types (v5) where asked."""
+        """Return the groups of this broker, filtered by state (v4) and type (v5)."""
         groups, refusal = self._coordinator.describe_all()
         states = {state.lower() for state in request.states_filter or ()}
         types = {kind.lower() for kind in request.types_filter or ()}
@@ -54,9 +54,9 @@ class DescribedGroupHandlers:
         )
 
     def describe_groups(self, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-        """Members and assignments of each group, once however often it is named.
+        """Return members and assignments of each group, without duplicates.
 
-        One that is not there is told to be dead.
+        An unknown group has the state Dead.
         """
         groups = [self._describe(group_id) for group_id in dict.fromkeys(request.groups)]
         return DescribeGroupsResponse(throttle_time_ms=0, groups=groups)
@@ -65,25 +65,25 @@ class DescribedGroupHandlers:
         self,
         request: DeleteGroupsRequest,
         _connection: Connection,
-        answer: Callable[[DeleteGroupsResponse], None],
+        respond: Callable[[DeleteGroupsResponse], None],
     ) -> None:
-        """Forget groups without members; answered once all is durable."""
+        """Delete groups without members; the response waits until the deletions are durable."""
         names = list(request.groups_names)
         codes: dict[str, int] = {}
 
         def deleted(group_id: str, refusal: RequestRefused | None) -> None:
             codes[group_id] = 0 if refusal is None else code_of(refusal)
             if len(codes) == len(wanted):
-                answer(_delete_response(names, codes))
+                respond(_delete_response(names, codes))
 
         wanted = dict.fromkeys(names)
         if not wanted:
-            answer(_delete_response(names, codes))
+            respond(_delete_response(names, codes))
         for group_id in wanted:
             self._coordinator.delete(group_id, partial(deleted, group_id))
 
     def _describe(self, group_id: str) -> _Described:
-        group, code = _NOBODY, 0
+        group, code = _DEAD_GROUP, 0
         try:
             group = self._coordinator.get(group_id).describe()
         except UnknownGroup:

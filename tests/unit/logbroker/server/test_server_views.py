@@ -42,16 +42,16 @@ def connect(broker: Broker) -> RawConnection:
 
 def lose_session(broker: Broker) -> None:
     """The registry hands over a view in which this broker is not registered."""
-    broker._membership._changed(replace(broker._registry.view, brokers={}))
+    broker._membership._queue_view(replace(broker._registry.view, brokers={}))
 
 
 def find_again(broker: Broker) -> None:
-    broker._membership._changed(broker._registry.view)
+    broker._membership._queue_view(broker._registry.view)
 
 
 def test_each_view_is_followed_though_several_came_in_one_turn(broker: Broker) -> None:
     followed: list[ClusterView] = []
-    broker._membership.add_follower(followed.append)
+    broker._membership.add_listener(followed.append)
     lose_session(broker)
     find_again(broker)
     broker._registry.create_topic("more", [(0,)], {})
@@ -94,7 +94,7 @@ def test_a_topic_that_nobody_can_read_for_a_while_keeps_its_groups_offsets(
 ) -> None:
     until(lambda: turned(broker) and commit(broker, 7) is None, "an offset is committed")
     view = broker._registry.view
-    broker._membership._changed(replace(view, topics={}, unreadable=frozenset({"events"})))
+    broker._membership._queue_view(replace(view, topics={}, unreadable=frozenset({"events"})))
     find_again(broker)
     broker._loop._turn()
     assert commit(broker, 8, partition=1) is None
@@ -109,9 +109,9 @@ def test_a_topic_that_was_made_anew_while_nobody_could_read_it_begins_without_of
 ) -> None:
     until(lambda: turned(broker) and commit(broker, 7) is None, "an offset is committed")
     view = broker._registry.view
-    broker._membership._changed(replace(view, topics={}, unreadable=frozenset({"events"})))
+    broker._membership._queue_view(replace(view, topics={}, unreadable=frozenset({"events"})))
     anew = replace(view.topics["events"], topic_id=UUID(int=1))
-    broker._membership._changed(replace(view, topics={"events": anew}))
+    broker._membership._queue_view(replace(view, topics={"events": anew}))
     until(lambda: turned(broker) and offsets(broker) == {}, "the offset is forgotten")
 
 
@@ -143,8 +143,8 @@ def connection_is_readable(broker: Broker) -> bool:
 def test_an_error_of_ours_in_what_asks_the_registry_costs_one_connection(broker: Broker) -> None:
     with connect(broker) as unlucky, connect(broker) as other:
         met, spared = connections_of(broker, unlucky, other)
-        broker._crew.ask(met, fail, lambda _: None)
-        broker._crew.ask(spared, lambda: 1, lambda _: None)
+        broker._registry_thread.submit(met, fail, lambda _: None)
+        broker._registry_thread.submit(spared, lambda: 1, lambda _: None)
         until(lambda: turned(broker) and not met.is_open, "it is closed")
         unlucky.until_closed()
         assert spared.is_open
@@ -153,7 +153,7 @@ def test_an_error_of_ours_in_what_asks_the_registry_costs_one_connection(broker:
 def test_an_error_of_ours_in_the_answer_costs_one_connection(broker: Broker) -> None:
     with connect(broker) as unlucky, connect(broker) as other:
         met, spared = connections_of(broker, unlucky, other)
-        broker._crew.ask(met, lambda: 1, fail)
+        broker._registry_thread.submit(met, lambda: 1, fail)
         until(lambda: turned(broker) and not met.is_open, "it is closed")
         request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
         other.send(request, 4)

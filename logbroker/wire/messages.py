@@ -1,7 +1,7 @@
-"""Every API but Produce and Fetch, through kafka-python's message classes.
+"""Decodes requests and encodes responses of every API except Produce and Fetch.
 
-They are asked for seldom, so what counts is that each version is right; the classes are made
-from Kafka's own schemas and serve both directions.
+These APIs are called rarely, so correctness in every version matters more than speed. The
+message classes of kafka-python are generated from Kafka's own schemas.
 """
 
 import struct
@@ -43,10 +43,10 @@ from logbroker.wire.apis import ApiKey, is_flexible
 from logbroker.wire.frame_reader import FrameReader
 from logbroker.wire.primitives import EMPTY_TAGS
 from logbroker.wire.request import RequestHeader
-from logbroker.wire.schema import Structure, check_request
+from logbroker.wire.schema import Structure, validate_frame
 
 BODY_BYTES_MAX: Final = 2**20
-"""Ten thousand topics fit; two hostile bytes cost an object and a microsecond and a half."""
+"""Enough for ten thousand topics; two hostile bytes can cost one object and 1.5 us."""
 
 REQUESTS: Final[dict[ApiKey, Any]] = {
     ApiKey.LIST_OFFSETS: ListOffsetsRequest,
@@ -80,13 +80,13 @@ _SIZE_AND_CORRELATION_ID: Final = struct.Struct(">ii")
 _CORRELATION_ID_BYTES: Final = 4
 
 
-def decode_cold(header: RequestHeader, frame: memoryview, offset: int) -> Any:
-    """The message whose body begins at `offset` of `frame`: an object of kafka-python's.
+def decode_message(header: RequestHeader, frame: memoryview, offset: int) -> Any:
+    """Return the kafka-python request whose body begins at `offset` of `frame`.
 
-    It holds copies, so it outlives `frame`; its `version` is the header's.
+    It does not reference `frame`; its `version` is that of the header.
 
     Raises:
-        MalformedRequest: the body is cut, above `BODY_BYTES_MAX`, or makes no sense.
+        MalformedRequest: the body is truncated, invalid, or larger than `BODY_BYTES_MAX`.
     """
     size = len(frame) - offset
     if size > BODY_BYTES_MAX:
@@ -94,18 +94,18 @@ def decode_cold(header: RequestHeader, frame: memoryview, offset: int) -> Any:
     api_key = ApiKey(header.api_key)
     flexible = is_flexible(api_key, header.api_version)
     reader = FrameReader(frame, offset, len(frame), is_flexible=flexible)
-    check_request(_structure(api_key, header.api_version), reader)
+    validate_frame(_structure(api_key, header.api_version), reader)
     try:
         return REQUESTS[api_key].decode(frame[offset:], version=header.api_version)
     except (ValueError, IndexError, OverflowError, struct.error) as error:
         raise MalformedRequest(f"{api_key.name} v{header.api_version}: {error}") from error
 
 
-def encode_cold(header: RequestHeader, message: Any) -> bytes:
-    """The answer to the request of `header`, size prefix included.
+def encode_message(header: RequestHeader, message: Any) -> bytes:
+    """Return the encoded response to the request of `header`, size prefix included.
 
-    `message` is a response of kafka-python's for the same API. The header of an ApiVersions
-    answer has no tags in any version: who asks does not know yet what the broker speaks.
+    `message` is a kafka-python response of the same API. The header of an ApiVersions response
+    has no tags in any version, since the client does not know the broker's versions yet.
     """
     flexible = is_flexible(header.api_key, header.api_version)
     tags = EMPTY_TAGS if flexible and header.api_key != ApiKey.API_VERSIONS else b""

@@ -1,24 +1,53 @@
-"""One consumer group as its coordinator serves it: state machine, offsets, storage and timer."""
+"""One consumer group at its coordinator: state machine, offsets, storage and timer."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from logbroker.errors import GroupNotEmpty, RequestRefused
-from logbroker.groups.exchanges import Commit, DescribedGroup, Effects, Request
+from logbroker.groups.exchanges import Answer, Commit, DescribedGroup, Effects, Request
 from logbroker.groups.generations import NEVER_S
 from logbroker.groups.group import Group
 from logbroker.groups.states import GroupState
 from logbroker.groups.stored import CommittedOffset, TopicPartition
-from logbroker.server.groups.question import Question
+from logbroker.server.connection import Connection
 from logbroker.server.groups.writes import Done, GroupWrites
 from logbroker.server.loop import SocketLoop, Timer
 
 
-class ServedGroup:
+class DelayedGroupRequest:
+    """A request of a group member, which the group uses as token of its response."""
+
+    __slots__ = ("_connection", "_on_abandon", "_respond", "is_complete")
+
+    def __init__(self, connection: Connection, respond: Callable[[Answer], None]) -> None:
+        self.is_complete = False
+        self._connection = connection
+        self._respond = respond
+        self._on_abandon: Callable[[DelayedGroupRequest], None] | None = None
+
+    def delay(self, on_abandon: Callable[["DelayedGroupRequest"], None]) -> None:
+        """Wait for a later response; `on_abandon` is called if the connection closes first."""
+        self._on_abandon = on_abandon
+        self._connection.delayed.add(self)
+
+    def complete(self, answer: Answer) -> None:
+        """Send the response, once."""
+        assert not self.is_complete, "a request is completed once"
+        self.is_complete = True
+        self._connection.delayed.discard(self)
+        self._respond(answer)
+
+    def abandon(self) -> None:
+        """Notify the group that the connection is closed."""
+        if self._on_abandon is not None and not self.is_complete:
+            self._on_abandon(self)
+
+
+class CoordinatedGroup:
     """A group on the loop's thread.
 
-    `offsets` are those that are durable. `on_change` hears of this group whenever something
-    has happened to it. `is_suspended` asks whether time stands still for groups.
+    `offsets` are the durable ones. `on_change` is called after every event of the group.
+    `is_suspended` returns whether timeouts of groups are paused.
     """
 
     def __init__(
@@ -29,7 +58,7 @@ class ServedGroup:
         writes: GroupWrites,
         loop: SocketLoop,
         is_suspended: Callable[[], bool],
-        on_change: Callable[["ServedGroup"], None],
+        on_change: Callable[["CoordinatedGroup"], None],
     ) -> None:
         self.group_id = group_id
         self.offsets = dict(offsets)
@@ -43,46 +72,46 @@ class ServedGroup:
 
     @property
     def state(self) -> GroupState:
-        """Where the group stands."""
+        """The state of the group."""
         return self._group.state
 
     @property
     def generation(self) -> int:
-        """The number of the present generation."""
+        """The current generation."""
         return self._group.generation
 
     @property
     def members(self) -> int:
-        """How many members the group has."""
+        """The number of members."""
         return self._group.members
 
     @property
     def is_forgettable(self) -> bool:
-        """Whether nothing is lost if it is forgotten."""
+        """Whether the group holds no state and can be removed."""
         return self._group.is_forgettable and not self.offsets and self._writes.is_idle
 
-    def handle(self, request: Request, question: Question) -> None:
-        """Take a request whose token is `question`."""
+    def handle(self, request: Request, delayed: DelayedGroupRequest) -> None:
+        """Handle a request whose token is `delayed`."""
         self._apply(self._group.handle(request, self._loop.now_s))
-        if not question.is_answered:
-            question.wait(self._abandon)
+        if not delayed.is_complete:
+            delayed.delay(self._abandon)
 
     def describe(self) -> DescribedGroup:
-        """The group as an administrator sees it."""
+        """Return the group for DescribeGroups."""
         return self._group.describe()
 
     def subscribes(self, topic: str) -> bool:
-        """Whether a member reads `topic`, or may."""
+        """Return whether a member is, or may be, subscribed to `topic`."""
         return self._group.subscribes(topic)
 
     def commit(
         self, commit: Commit, offsets: Mapping[TopicPartition, CommittedOffset], done: Done
     ) -> None:
-        """Set offsets, seen by nobody before they are durable, if this one may."""
+        """Commit offsets if allowed; they are visible once they are durable."""
         refusal = self._group.commit_refusal(commit, self._loop.now_s)
         if refusal is not None:
             done(refusal)
-            self._on_change(self)  # it may have been made for this request alone
+            self._on_change(self)  # it may have been created for this request only
             return
 
         def written(failure: RequestRefused | None) -> None:
@@ -92,33 +121,33 @@ class ServedGroup:
 
         self._writes.commit(offsets, written)
 
-    def when_committed(self, call: Callable[[], None]) -> None:
-        """Call once every commit that came before is durable, or has failed."""
-        self._writes.when_done(call)
+    def call_after_commits(self, call: Callable[[], None]) -> None:
+        """Call once all earlier commits are durable or have failed."""
+        self._writes.call_after(call)
 
-    def delete_offsets(self, places: Sequence[TopicPartition], done: Done) -> None:
-        """Forget offsets; those that are not there are no error."""
+    def delete_offsets(self, partitions: Sequence[TopicPartition], done: Done) -> None:
+        """Delete offsets; missing ones are ignored."""
 
         def written(failure: RequestRefused | None) -> None:
             if failure is None:
-                for place in places:
-                    self.offsets.pop(place, None)
+                for key in partitions:
+                    self.offsets.pop(key, None)
             done(failure)
 
-        self._writes.delete_offsets(places, written)
+        self._writes.delete_offsets(partitions, written)
 
-    def forget_topics(self, topics: Collection[str]) -> None:
-        """Forget the offsets of topics that are gone, also those that are being committed."""
+    def delete_topics(self, topics: Collection[str]) -> None:
+        """Delete the offsets of deleted topics, including those being committed."""
 
-        def forget() -> None:
-            places = [place for place in self.offsets if place[0] in topics]
-            if places:
-                self.delete_offsets(places, lambda _: None)
+        def delete() -> None:
+            partitions = [key for key in self.offsets if key[0] in topics]
+            if partitions:
+                self.delete_offsets(partitions, lambda _: None)
 
-        self._writes.when_done(forget)
+        self._writes.call_after(delete)
 
     def delete(self, done: Done) -> None:
-        """Forget everything, if it has no members."""
+        """Delete the group if it has no members."""
         if self.state is not GroupState.EMPTY:
             done(GroupNotEmpty(f"group {self.group_id!r} has members"))
             return
@@ -132,22 +161,22 @@ class ServedGroup:
         self._writes.delete_group(written)
 
     def suspend(self, reason: RequestRefused) -> None:
-        """Have nobody wait while this broker may not answer."""
+        """Reject the delayed requests while this broker may not respond."""
         self._apply(self._group.turn_away(reason, self._loop.now_s))
 
     def resume(self, gap_s: float) -> None:
-        """Go on after `gap_s` seconds for which nobody is to blame."""
+        """Extend all timeouts by `gap_s`, the seconds of suspension."""
         self._group.postpone(gap_s, self._loop.now_s)
         self._set_timer()
 
-    def give_up(self, reason: RequestRefused) -> None:
-        """End here: another broker looks after the group."""
+    def close(self, reason: RequestRefused) -> None:
+        """Reject all requests: another broker coordinates the group."""
         self._apply(self._group.retire(reason))
-        self._writes.give_up(reason)
+        self._writes.cancel(reason)
 
-    def _abandon(self, question: Question) -> None:
+    def _abandon(self, delayed: DelayedGroupRequest) -> None:
         if self.state is not GroupState.DEAD:
-            self._apply(self._group.abandon(question, self._loop.now_s))
+            self._apply(self._group.abandon(delayed, self._loop.now_s))
 
     def _tick(self) -> None:
         self._timer = None
@@ -163,13 +192,13 @@ class ServedGroup:
         for store in effects.stores:
             self._writes.store(store.membership, partial(self._stored, store.number))
         for token, answer in effects.answers:
-            assert isinstance(token, Question)
-            token.fill(answer)
+            assert isinstance(token, DelayedGroupRequest)
+            token.complete(answer)
         self._set_timer()
         self._on_change(self)
 
     def _set_timer(self) -> None:
-        """Have the group looked at when it wants to be; too early does no harm."""
+        """Schedule the next tick of the group; an early tick has no effect."""
         due_s = NEVER_S if self.state is GroupState.DEAD else self._group.check_s
         if self._timer is not None:
             if self._timer.when_s <= due_s < NEVER_S:

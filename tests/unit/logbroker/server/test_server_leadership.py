@@ -1,4 +1,4 @@
-"""Which partitions a broker serves follows from the cluster's views, and from nothing else."""
+"""The cluster's views determine which partitions a broker serves."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -17,11 +17,11 @@ from logbroker.errors import (
 from logbroker.records.record import NewRecord, encode_batch
 from logbroker.registry.cluster import BrokerEndpoint, ClusterView
 from logbroker.registry.topic import Topic
-from logbroker.server.catalog import Catalog
-from logbroker.server.file_removal import FileRemoval
+from logbroker.server.housekeeping import FileDeletion
+from logbroker.server.leadership import PartitionLeadership
 from logbroker.server.loop import SocketLoop
 from logbroker.server.partition import Partition, Partitions
-from logbroker.server.workers import Workers
+from logbroker.server.worker_pool import WorkerPool
 from logbroker.storage.identity import read_topic_id
 from logbroker.storage.log_directory import LogDirectory
 
@@ -32,34 +32,36 @@ FIRST, SECOND = UUID(int=1), UUID(int=2)
 
 
 class Stage:
-    """A catalog over a real data directory, and what it has told of."""
+    """Partition leadership over a real data directory, with its callbacks recorded."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.loop = SocketLoop()
-        self.disk = Workers(self.loop, "disk", 1)
+        self.disk = WorkerPool(self.loop, "disk", 1)
         self.logs = LogDirectory.claim(path)
         self.logs.load(lambda _: None, 0)
         self.partitions = Partitions(NOBODY)
         self.led: list[Partition] = []
         self.closed: list[tuple[Partition, RequestRefused]] = []
-        self.catalog = Catalog(
+        self.leadership = PartitionLeadership(
             BrokerConfig(path, broker_id=HERE),
             self.logs,
             self.partitions,
-            FileRemoval(self.loop, self.disk, 3_600),
+            FileDeletion(self.loop, self.disk, 3_600),
             self.led.append,
             lambda partition, reason: self.closed.append((partition, reason)),
         )
 
-    def follow(
+    def apply(
         self,
         *topics: Topic,
         brokers: Mapping[int, BrokerEndpoint] = BROKERS,
         unreadable: frozenset[str] = frozenset(),
     ) -> None:
         named = {topic.name: topic for topic in topics}
-        self.catalog.follow(ClusterView("cluster", HERE, brokers, named, unreadable=unreadable))
+        self.leadership.apply_view(
+            ClusterView("cluster", HERE, brokers, named, unreadable=unreadable)
+        )
 
     @property
     def served(self) -> list[str]:
@@ -92,7 +94,7 @@ def append(partition: Partition, value: bytes) -> int:
 
 
 def test_a_broker_serves_the_partitions_that_are_its_own(stage: Stage) -> None:
-    stage.follow(topic(HERE, THERE, HERE))
+    stage.apply(topic(HERE, THERE, HERE))
     assert stage.served == stage.folders == ["events-0", "events-2"]
     assert [str(partition) for partition in stage.led] == stage.served
     assert read_topic_id(stage.path / "events-2") == FIRST
@@ -101,9 +103,9 @@ def test_a_broker_serves_the_partitions_that_are_its_own(stage: Stage) -> None:
 def test_what_is_asked_of_another_brokers_partition_is_told_apart_from_what_is_not_there(
     stage: Stage,
 ) -> None:
-    stage.follow(topic(HERE, THERE))
+    stage.apply(topic(HERE, THERE))
     assert stage.partitions.get("events", 0).log.partition == 0
-    with pytest.raises(NotLeaderOrFollower, match="broker 2 leads it"):
+    with pytest.raises(NotLeaderOrFollower, match="its leader is broker 2"):
         stage.partitions.get("events", 1)
     for name, number in (("events", 2), ("events", -1), ("others", 0)):
         with pytest.raises(UnknownTopicOrPartition):
@@ -113,18 +115,18 @@ def test_what_is_asked_of_another_brokers_partition_is_told_apart_from_what_is_n
 def test_a_broker_that_is_not_in_the_cluster_leads_nothing_and_keeps_its_logs(
     stage: Stage,
 ) -> None:
-    stage.follow(topic(HERE, HERE))
+    stage.apply(topic(HERE, HERE))
     before = stage.partitions.get("events", 0)
     append(before, b"kept")
 
-    stage.follow(topic(HERE, HERE), brokers={THERE: BROKERS[THERE]})
+    stage.apply(topic(HERE, HERE), brokers={THERE: BROKERS[THERE]})
     assert stage.served == []
     assert not before.is_open
     assert [type(reason) for _, reason in stage.closed] == [NotLeaderOrFollower] * 2
-    with pytest.raises(NotLeaderOrFollower, match="nobody leads it now"):
+    with pytest.raises(NotLeaderOrFollower, match="it has no leader"):
         stage.partitions.get("events", 0)
 
-    stage.follow(topic(HERE, HERE))
+    stage.apply(topic(HERE, HERE))
     again = stage.partitions.get("events", 0)
     assert again is not before
     assert again.log is before.log
@@ -132,10 +134,10 @@ def test_a_broker_that_is_not_in_the_cluster_leads_nothing_and_keeps_its_logs(
 
 
 def test_other_brokers_come_and_go_and_nothing_changes_here(stage: Stage) -> None:
-    stage.follow(topic(HERE, THERE))
+    stage.apply(topic(HERE, THERE))
     before = stage.partitions.get("events", 0)
-    stage.follow(topic(HERE, THERE), brokers={HERE: BROKERS[HERE]})
-    stage.follow(topic(HERE, THERE))
+    stage.apply(topic(HERE, THERE), brokers={HERE: BROKERS[HERE]})
+    stage.apply(topic(HERE, THERE))
     assert stage.partitions.get("events", 0) is before
     assert before.is_open
     assert len(stage.led) == 1
@@ -143,18 +145,18 @@ def test_other_brokers_come_and_go_and_nothing_changes_here(stage: Stage) -> Non
 
 
 def test_a_deleted_topic_is_closed_and_its_folders_are_renamed(stage: Stage) -> None:
-    stage.follow(topic(HERE, HERE), topic(HERE, name="other", topic_id=SECOND))
-    stage.follow(topic(HERE, name="other", topic_id=SECOND))
+    stage.apply(topic(HERE, HERE), topic(HERE, name="other", topic_id=SECOND))
+    stage.apply(topic(HERE, name="other", topic_id=SECOND))
     assert stage.served == stage.folders == ["other-0"]
     assert [type(reason) for _, reason in stage.closed] == [UnknownTopicOrPartition] * 2
     assert len(list(stage.path.glob("events-*-delete"))) == 2
 
 
 def test_a_topic_created_again_between_two_views_begins_anew(stage: Stage) -> None:
-    stage.follow(topic(HERE, HERE))
+    stage.apply(topic(HERE, HERE))
     before = stage.partitions.get("events", 0)
     append(before, b"old")
-    stage.follow(topic(HERE, THERE, topic_id=SECOND))
+    stage.apply(topic(HERE, THERE, topic_id=SECOND))
     assert stage.served == stage.folders == ["events-0"]
     assert not before.is_open
     assert append(stage.partitions.get("events", 0), b"new") == 0
@@ -164,39 +166,39 @@ def test_a_topic_created_again_between_two_views_begins_anew(stage: Stage) -> No
 def test_a_topic_deleted_while_the_broker_was_not_in_the_cluster_is_removed_all_the_same(
     stage: Stage,
 ) -> None:
-    stage.follow(topic(HERE))
-    stage.follow(topic(HERE), brokers={})
-    stage.follow(brokers={})
+    stage.apply(topic(HERE))
+    stage.apply(topic(HERE), brokers={})
+    stage.apply(brokers={})
     assert stage.folders == []
     assert stage.logs.logs == {}
 
 
 def test_a_topic_that_nobody_can_read_is_not_served_and_keeps_its_data(stage: Stage) -> None:
-    stage.follow(topic(HERE))
+    stage.apply(topic(HERE))
     before = stage.partitions.get("events", 0)
     append(before, b"kept")
-    stage.follow(unreadable=frozenset({"events"}))
+    stage.apply(unreadable=frozenset({"events"}))
     assert stage.served == []
     assert stage.folders == ["events-0"]
     with pytest.raises(UnknownTopicOrPartition):
         stage.partitions.get("events", 0)
-    stage.follow(topic(HERE))
+    stage.apply(topic(HERE))
     assert append(stage.partitions.get("events", 0), b"next") == 1
 
 
 def test_a_topic_that_was_unreadable_and_is_another_one_begins_anew(stage: Stage) -> None:
-    stage.follow(topic(HERE))
+    stage.apply(topic(HERE))
     append(stage.partitions.get("events", 0), b"old")
-    stage.follow(unreadable=frozenset({"events"}))
-    stage.follow(topic(HERE, topic_id=SECOND))
+    stage.apply(unreadable=frozenset({"events"}))
+    stage.apply(topic(HERE, topic_id=SECOND))
     assert append(stage.partitions.get("events", 0), b"new") == 0
 
 
 def test_new_partitions_and_settings_reach_the_logs(stage: Stage) -> None:
-    stage.follow(topic(HERE))
+    stage.apply(topic(HERE))
     before = stage.partitions.get("events", 0)
     grown = topic(HERE, THERE, HERE, retention_ms="5000")
-    stage.follow(grown)
+    stage.apply(grown)
     assert stage.served == ["events-0", "events-2"]
     assert stage.partitions.get("events", 0) is before
     assert before.topic is grown
@@ -206,19 +208,19 @@ def test_new_partitions_and_settings_reach_the_logs(stage: Stage) -> None:
 def test_settings_changed_while_the_broker_was_away_hold_when_it_leads_again(
     stage: Stage,
 ) -> None:
-    stage.follow(topic(HERE))
-    stage.follow(topic(HERE), brokers={})
-    stage.follow(topic(HERE, retention_ms="5000"), brokers={})
-    stage.follow(topic(HERE, retention_ms="5000"))
+    stage.apply(topic(HERE))
+    stage.apply(topic(HERE), brokers={})
+    stage.apply(topic(HERE, retention_ms="5000"), brokers={})
+    stage.apply(topic(HERE, retention_ms="5000"))
     assert stage.partitions.get("events", 0).log.config.retention_ms == 5_000
 
 
 def test_settings_that_this_broker_does_not_know_end_nothing(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stage.follow(topic(HERE, cleanup_policy="compact"))
+    stage.apply(topic(HERE, cleanup_policy="compact"))
     assert stage.served == ["events-0"]
-    assert "topic=events has the defaults" in caplog.text
+    assert "invalid settings, defaults are used topic=events" in caplog.text
 
 
 def test_a_folder_that_cannot_be_made_is_a_storage_error_until_the_topic_goes(
@@ -226,12 +228,12 @@ def test_a_folder_that_cannot_be_made_is_a_storage_error_until_the_topic_goes(
 ) -> None:
     (stage.path / "events-0").write_text("in the way")
     refused = topic(HERE, HERE)
-    stage.follow(refused)
+    stage.apply(refused)
     assert stage.served == ["events-1"]
     with pytest.raises(StorageFailed, match="events-0 cannot be created"):
         stage.partitions.get("events", 0)
     assert stage.partitions.failure_of(refused) is not None
     (stage.path / "events-0").unlink()
-    stage.follow(replace(refused, topic_id=SECOND))
+    stage.apply(replace(refused, topic_id=SECOND))
     assert stage.served == ["events-0", "events-1"]
     assert stage.partitions.failure_of(refused) is None

@@ -1,9 +1,8 @@
-"""Work that would stall the loop: flushes, cold reads, deletions, each on a thread beside it.
+"""Threads for work that would block the event loop: flushes, uncached reads, deletions.
 
-Every result comes home through `SocketLoop.call_soon`, so no handler needs a lock.
+Results return through `SocketLoop.call_soon`, so no handler needs a lock.
 """
 
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -12,13 +11,11 @@ from typing import TypeVar
 
 from logbroker.server.loop import SocketLoop
 
-log = logging.getLogger("logbroker.workers")
-
 T = TypeVar("T")
 
 
-class Workers:
-    """A fixed crew of threads that run calls in the order in which they were asked."""
+class WorkerPool:
+    """A fixed number of threads that run calls in the order of submission."""
 
     def __init__(self, loop: SocketLoop, name: str, threads: int) -> None:
         self._loop = loop
@@ -31,35 +28,35 @@ class Workers:
         for thread in self._threads:
             thread.start()
 
-    def run(self, call: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
+    def submit(self, call: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
         """Run `call` on a thread, then `done` with its result or error on the loop's thread."""
 
         def work() -> None:
             try:
                 result: T | Exception = call()
             except Exception as error:
-                # The loop's thread knows what the error means; here it would end the crew.
+                # `done` handles the error; raised here, it would end the thread.
                 result = error
             self._loop.call_soon(lambda: done(result))
 
         self._calls.put(work)
 
     def close(self) -> None:
-        """Finish what was asked, then end the threads."""
+        """Finish all submitted calls, then end the threads."""
         for _ in self._threads:
             self._calls.put(None)
         for thread in self._threads:
             thread.join()
 
-    def abandon(self, patience_s: float) -> None:
-        """Begin nothing more, and wait so many seconds at most for what has begun.
+    def abandon(self, timeout_s: float) -> None:
+        """Start no further call and wait up to `timeout_s` for the running ones.
 
-        What takes longer ends by itself, and its result is told to nobody.
+        A call that takes longer ends on its own; its result is dropped.
         """
         self._is_abandoned = True
         for _ in self._threads:
             self._calls.put(None)
-        end_s = time.monotonic() + patience_s
+        end_s = time.monotonic() + timeout_s
         for thread in self._threads:
             thread.join(max(0.0, end_s - time.monotonic()))
 
@@ -67,5 +64,5 @@ class Workers:
         while (call := self._calls.get()) is not None:
             if not self._is_abandoned:
                 call()
-            # An idle thread must not hold on to what its last call has seen.
+            # An idle thread must not keep references of its last call alive.
             del call

@@ -18,7 +18,11 @@ from kafka.protocol.sasl import (
 )
 
 from logbroker.errors import MalformedRequest
-from logbroker.wire.cold_client import SPOKEN, decode_call_answer, encode_call
+from logbroker.wire.client_messages import (
+    SENT_VERSIONS,
+    decode_client_response,
+    encode_client_request,
+)
 
 _Topic = MetadataResponse.MetadataResponseTopic
 _Broker = MetadataResponse.MetadataResponseBroker
@@ -104,7 +108,7 @@ ANSWERS = {
 }
 CASES = [
     pytest.param(request, version, id=f"{request.name}-{version}")
-    for request, (lowest, highest) in SPOKEN.items()
+    for request, (lowest, highest) in SENT_VERSIONS.items()
     for version in range(lowest, highest + 1)
 ]
 
@@ -120,7 +124,7 @@ def answer_frame(request: Any, version: int) -> tuple[Any, memoryview]:
 def test_an_answer_is_read_as_it_was_meant(request_class: Any, version: int) -> None:
     message, frame = answer_frame(request_class, version)
 
-    read = decode_call_answer(request_class, version, frame)
+    read = decode_client_response(request_class, version, frame)
 
     # kafka-python encodes only what was given a header, or none.
     read._header = None
@@ -133,17 +137,17 @@ def test_an_answer_cut_anywhere_is_told_from_a_whole_one(request_class: Any, ver
 
     for end in range(len(frame)):
         with pytest.raises(MalformedRequest):
-            decode_call_answer(request_class, version, frame[:end])
+            decode_client_response(request_class, version, frame[:end])
 
 
 def test_a_count_that_the_frame_cannot_hold_is_refused_before_anything_is_built() -> None:
     frame = memoryview(b"\x00\x00\x00\x01" + b"\x7f\xff\xff\xff" * 4)
 
     with pytest.raises(MalformedRequest, match="2147483647 items"):
-        decode_call_answer(MetadataRequest, 1, frame)
+        decode_client_response(MetadataRequest, 1, frame)
 
 
 def test_a_request_names_its_client_and_its_number() -> None:
-    frame = encode_call(ApiVersionsRequest(), 0, 77, "client")
+    frame = encode_client_request(ApiVersionsRequest(), 0, 77, "client")
 
     assert frame == bytes.fromhex("00000010 0012 0000 0000004d 0006") + b"client"

@@ -46,7 +46,7 @@ from kafka.protocol.producer.transaction import InitProducerIdResponse
 
 from logbroker.errors import MalformedRequest
 from logbroker.wire.apis import SERVED, ApiKey, is_flexible
-from logbroker.wire.cold import BODY_BYTES_MAX, REQUESTS, decode_cold, encode_cold
+from logbroker.wire.messages import BODY_BYTES_MAX, REQUESTS, decode_message, encode_message
 from logbroker.wire.request import RequestHeader, read_request_header
 
 RESPONSES: dict[ApiKey, Any] = {
@@ -164,7 +164,7 @@ def frame_of(request: Any, correlation_id: int = 5, client_id: str | None = "col
 def decoded(frame: bytes) -> tuple[RequestHeader, Any]:
     view = memoryview(bytearray(frame))
     header, offset = read_request_header(view)
-    return header, decode_cold(header, view, offset)
+    return header, decode_message(header, view, offset)
 
 
 @pytest.mark.parametrize(("api_key", "version"), EVERY_VERSION)
@@ -223,7 +223,7 @@ def test_kafka_python_understands_the_answer(
     response = data.draw(responses(api_key, version))
     if api_key is ApiKey.API_VERSIONS:
         response.error_code = 0  # else kafka-python reads version 0
-    answer = encode_cold(RequestHeader(api_key, version, 2**31 - 1, None), response)
+    answer = encode_message(RequestHeader(api_key, version, 2**31 - 1, None), response)
     assert int.from_bytes(answer[:4], "big") == len(answer) - 4
     again = response_class.decode(answer, version=version, header=True, framed=True)
     assert again.header.correlation_id == 2**31 - 1
@@ -283,7 +283,7 @@ def test_a_hostile_count_inside_is_refused_before_the_loop() -> None:
 
 
 def test_null_where_nothing_may_be_null_is_malformed() -> None:
-    with pytest.raises(MalformedRequest, match="where an array must be"):
+    with pytest.raises(MalformedRequest, match="null array"):
         decoded(struct.pack(">hhihc", ApiKey.METADATA, 0, 1, 1, b"c") + b"\xff" * 4)
     _, request = decoded(frame_of(MetadataRequest(version=1, topics=None)))
     assert request.topics is None
@@ -315,7 +315,7 @@ def test_null_where_bytes_must_be_is_malformed() -> None:
     )
     frame = frame_of(request)
     assert frame.endswith(bytes(4))
-    with pytest.raises(MalformedRequest, match="null before"):
+    with pytest.raises(MalformedRequest, match="null array before"):
         decoded(frame[:-4] + b"\xff" * 4)
 
 
@@ -334,6 +334,6 @@ def test_a_message_outlives_its_frame() -> None:
     topic = MetadataRequest.MetadataRequestTopic(name="events")
     frame = bytearray(frame_of(MetadataRequest(version=4, topics=[topic])))
     header, offset = read_request_header(memoryview(frame))
-    request = decode_cold(header, memoryview(frame), offset)
+    request = decode_message(header, memoryview(frame), offset)
     frame[:] = bytes(len(frame))
     assert request.topics[0].name == "events"

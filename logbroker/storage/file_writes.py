@@ -1,0 +1,73 @@
+"""Writes to files: durable, atomic, or of many buffers at once."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from logbroker.records.batch import Buffer
+
+IOV_MAX: Final = 1024
+"""The maximum number of buffers of one `pwritev` on Linux."""
+
+JOINED_BYTES_MAX: Final = 1024
+"""Below this mean size, joining the buffers is cheaper than passing each to the kernel:
+102 us instead of 121 us for a thousand buffers of 270 bytes."""
+
+
+def sync_directory(path: Path) -> None:
+    """Make the entries of a directory durable: created, renamed and removed files."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Write and flush a file; its name is durable after `sync_directory` of its folder."""
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Replace the content of `path` atomically and durably.
+
+    A crash may leave `<name>.tmp` behind; the next replacement overwrites it.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    write_durably(temporary, content)
+    temporary.replace(path)
+    sync_directory(path.parent)
+
+
+def write_all(descriptor: int, buffers: Sequence[Buffer], position: int, size: int) -> None:
+    """Write all `buffers`, `size` bytes in total, at `position` of a file.
+
+    Raises:
+        OSError: the write failed; an unknown part of the bytes is in the file.
+    """
+    if size < len(buffers) * JOINED_BYTES_MAX:
+        _write_rest(descriptor, memoryview(b"".join(buffers)), position)
+        return
+    for start in range(0, len(buffers), IOV_MAX):
+        position = _write_vector(descriptor, buffers[start : start + IOV_MAX], position)
+
+
+def _write_vector(descriptor: int, buffers: Sequence[Buffer], position: int) -> int:
+    """Write at most `IOV_MAX` buffers and return the position behind them."""
+    size = sum(map(len, buffers))
+    written = os.pwritev(descriptor, buffers, position)
+    if written < size:
+        # A short write has no error code; writing the rest succeeds or raises one.
+        _write_rest(descriptor, memoryview(b"".join(buffers))[written:], position + written)
+    return position + size
+
+
+def _write_rest(descriptor: int, rest: memoryview, position: int) -> None:
+    while rest:
+        written = os.pwrite(descriptor, rest, position)
+        rest = rest[written:]
+        position += written
