@@ -15,7 +15,7 @@ from logbroker.groups.exchanges import Commit, MemberIdentity
 from logbroker.groups.stored import CommittedOffset, StoredGroup, TopicPartition
 from logbroker.registry.cluster import BrokerEndpoint, ClusterView, coordination_slot
 from logbroker.registry.local.registry import LocalRegistry
-from logbroker.server.groups import coordination_slot as slots
+from logbroker.server.groups import coordination_slot as slot_module
 from logbroker.server.groups.coordinator import GroupCoordinator
 from logbroker.server.loop import SocketLoop
 from logbroker.server.metrics.counters import Counters
@@ -242,7 +242,7 @@ def test_nothing_is_told_while_the_registry_is_silent(desk: Desk) -> None:
 def test_the_offsets_of_topics_that_went_while_nobody_had_the_slot_are_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slots, "ORPHANS_AFTER_S", 0.0)
+    monkeypatch.setattr(slot_module, "ORPHANS_AFTER_S", 0.0)
     desk = Desk(tmp_path)
     gone = ("gone", 0)
     desk.registry.commit_offsets(GROUP, {EVENTS: CommittedOffset(1), gone: CommittedOffset(2)})

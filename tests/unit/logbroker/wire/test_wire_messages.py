@@ -288,7 +288,7 @@ def test_null_where_nothing_may_be_null_is_malformed() -> None:
     _, request = decoded(frame_of(MetadataRequest(version=1, topics=None)))
     assert request.topics is None
     nameless = MetadataRequest.MetadataRequestTopic(name=None)
-    with pytest.raises(MalformedRequest, match="where a string must be"):
+    with pytest.raises(MalformedRequest, match="null string"):
         decoded(frame_of(MetadataRequest(version=9, topics=[nameless])))
 
 
