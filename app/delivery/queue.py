@@ -74,9 +74,12 @@ class DeliveryQueue(Generic[D]):
             self._ready.append(delivery)
             self.start_senders(1)
 
-    def requeue(self, delivery: D) -> None:
-        """Make a delivery of the queue ready, in front of the others."""
-        self._ready.appendleft(delivery)
+    def requeue(self, delivery: D, *, in_front: bool = True) -> None:
+        """Make a delivery of the queue ready, in front of the others or behind them."""
+        if in_front:
+            self._ready.appendleft(delivery)
+        else:
+            self._ready.append(delivery)
         self.start_senders(1)
 
     def remove(self, delivery: D) -> None:

@@ -55,6 +55,10 @@ class EndpointHealth:
         """Reset all counts: the endpoint accepted a request."""
         self.consecutive_failures = self.failed_events = self.failed_requests = 0
 
+    def record_failed_attempt(self) -> None:
+        """Count a failed attempt."""
+        self.consecutive_failures += 1
+
     def record_failed_events(self, events: int) -> None:
         """Count a request with `events` events that was given up."""
         self.failed_events += events
@@ -100,7 +104,7 @@ class ProbedEndpointHealth(EndpointHealth):
         if is_permanent(outcome):
             self._recover()  # it processes requests
             return
-        self.consecutive_failures += 1
+        self.record_failed_attempt()
         if self.state is HealthState.HEALTHY:
             has_retry_after = isinstance(outcome, Rejected) and outcome.retry_after_s is not None
             if has_retry_after or self.has_outage:

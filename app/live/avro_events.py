@@ -1,4 +1,4 @@
-"""Turns events in Avro into the JSON that rules look into and receivers get."""
+"""Decodes Avro events to the JSON that rules match and receivers get."""
 
 import asyncio
 import logging
@@ -20,33 +20,33 @@ _RETRY_S: Final = 1.0
 _WARNING_S: Final = 60.0
 _TURN_RECORDS: Final = 50
 _AT_ONCE_BYTES_MAX: Final = 65_536
-"""A longer value takes a thread's time: the loop has others to serve."""
+"""A longer value is decoded on a thread, so that the event loop stays responsive."""
 
-PassOver = Callable[[str, str], None]
-"""Takes the place of a record that nobody can read, and why."""
+Skip = Callable[[str, str], None]
+"""Called with the position of an undecodable record and the reason."""
 
 
 class AvroEvents:
-    """Reads values by the schemas of a registry, each of which is asked for once.
+    """Decodes values with schemas of a registry, each of which is fetched once.
 
-    While the registry is away, whoever wants an event of a schema that is not known yet waits.
+    While the registry is unavailable, events with an unknown schema wait.
     """
 
-    def __init__(self, decoder: "AvroDecoder", metrics: LiveMetrics, pass_over: PassOver) -> None:
+    def __init__(self, decoder: "AvroDecoder", metrics: LiveMetrics, skip: Skip) -> None:
         self._decoder = decoder
         self._metrics = metrics
-        self._pass_over = pass_over
+        self._skip = skip
         self._next_warning_s = 0.0
 
-    async def read(
+    async def decode(
         self, events: Mapping[int, Sequence[LoggedEvent]], read_s: float
     ) -> dict[int, list[LoggedEvent]]:
-        """The events in their order, all with JSON; those that cannot be read are left out.
+        """The events in their order, with JSON values; undecodable ones are skipped.
 
-        What is not framed as Avro is left as it is. `read_s` is when they had come from the log,
-        as `time.monotonic` counts: what the registry did not know before, it may know by now.
+        Values without an Avro frame stay unchanged. `read_s` is when they were read from the log,
+        as `time.monotonic` counts: a schema unknown before it is fetched again.
         """
-        read: dict[int, list[LoggedEvent]] = {partition: [] for partition in events}
+        result: dict[int, list[LoggedEvent]] = {partition: [] for partition in events}
         decoded = 0
         for partition, some in events.items():
             for event in some:
@@ -58,8 +58,8 @@ class AvroEvents:
                     if value is None:
                         continue
                     event = event._replace(value=value)
-                read[partition].append(event)
-        return read
+                result[partition].append(event)
+        return result
 
     async def _json(self, partition: int, event: LoggedEvent, read_s: float) -> bytes | None:
         place = place_name(EVENTS, partition, event.offset)
@@ -67,21 +67,23 @@ class AvroEvents:
             try:
                 return await self._decode(event.value, read_s)
             except UndecodableValue as error:
-                self._pass_over(place, str(error))
+                self._skip(place, str(error))
                 return None
             except RegistryUnavailable as error:
-                self._note_away(place, error)
+                self._record_unavailable(place, error)
                 await asyncio.sleep(_RETRY_S)
 
     async def _decode(self, value: bytes, read_s: float) -> bytes:
         if len(value) <= _AT_ONCE_BYTES_MAX and self._decoder.knows(value, read_s):
             return self._decoder.to_json(value, read_s)
-        # Where the registry has to be asked, the loop must not wait for it.
+        # The event loop must not wait for the registry.
         return await asyncio.to_thread(self._decoder.to_json, value, read_s)
 
-    def _note_away(self, place: str, error: RegistryUnavailable) -> None:
+    def _record_unavailable(self, place: str, error: RegistryUnavailable) -> None:
         self._metrics.registry_failures.inc()
         now_s = time.monotonic()
         if now_s >= self._next_warning_s:
             self._next_warning_s = now_s + _WARNING_S
-            _log.warning("schema-registry-away", extra={"place": place, "reason": str(error)})
+            _log.warning(
+                "schema-registry-unavailable", extra={"place": place, "reason": str(error)}
+            )

@@ -1,4 +1,4 @@
-"""Stores how far a stage is, never before the audit knows of the records below."""
+"""Commits the positions of a stage, after the audit has its counts."""
 
 import asyncio
 from collections.abc import Mapping
@@ -9,41 +9,43 @@ from app.log.group_position import Committed
 from app.log.group_reader import GroupReader
 
 
-class ShareOfStage(Protocol):
-    """A partition while a stage has it; `committed` is what was stored for it last."""
+class CommittedPartition(Protocol):
+    """An assigned partition; `committed` is the position that was committed last."""
 
     committed: Committed
 
-    def reached(self) -> Committed:
-        """What may be stored now."""
+    def position(self) -> Committed:
+        """The position to commit."""
 
 
 async def commit_regularly(
     reader: GroupReader,
-    shares: Mapping[int, ShareOfStage],
+    partitions: Mapping[int, CommittedPartition],
     reports: ReceivedReports | None,
-    every_s: float,
+    interval_s: float,
 ) -> NoReturn:
-    """Store how far each share is, until cancelled; `shares` change meanwhile."""
+    """Commit the positions of all `partitions`, which may change, until cancelled."""
     while True:
-        await asyncio.sleep(every_s)
-        await _commit(reader, shares, reports)
+        await asyncio.sleep(interval_s)
+        await _commit(reader, partitions, reports)
 
 
 async def _commit(
-    reader: GroupReader, shares: Mapping[int, ShareOfStage], reports: ReceivedReports | None
+    reader: GroupReader,
+    partitions: Mapping[int, CommittedPartition],
+    reports: ReceivedReports | None,
 ) -> None:
     moved = [
-        (partition, share, reached)
-        for partition, share in shares.items()
-        if (reached := share.reached()) != share.committed
+        (number, partition, position)
+        for number, partition in partitions.items()
+        if (position := partition.position()) != partition.committed
     ]
     if reports is not None and not await reports.report_before_commit():
         return
     commits = {}
-    for partition, share, reached in moved:
-        # Another member may have it by now, and be further.
-        if shares.get(partition) is share:
-            share.committed = reached
-            commits[partition] = reached
+    for number, partition, position in moved:
+        # Another member may have it now, with a higher position.
+        if partitions.get(number) is partition:
+            partition.committed = position
+            commits[number] = position
     reader.commit(commits)

@@ -1,9 +1,9 @@
-"""The second stage: delivery_log -> webhooks, and what became of each event -> delivery_outcomes.
+"""The second stage: delivery_log -> webhooks, and outcomes -> delivery_outcomes.
 
-A group that is new begins at the end: what was owed before there was a live path is for replays,
-and is noted for them, since a mirror may have brought it late.
-An event whose time is more than a day past when it is read is left to replays, too, and so is what
-a mirror brought from another data centre, which delivers it.
+A new consumer group starts at the end of the log. Earlier events are left to replays, and their
+positions are stored as late events, because a mirror may have written them late. Events that are
+more than a day old when they are read are left to replays, and so are mirrored events, which
+their own data centre delivers.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ from app.domain.partition_progress import (
 )
 from app.domain.tallies import SettledDelivery, TallyCounter
 from app.live.commits import commit_regularly
-from app.live.lane import Lane, Route
+from app.live.delivery import DeliveryPartition, LiveDelivery
 from app.live.metrics import LiveMetrics
-from app.live.mirrored import HOLDER, MirroredRecords
+from app.live.mirrored import PAUSED_FOR_MIRRORED, MirroredRecords
 from app.live.outcome_writer import OutcomeWriter
-from app.live.parcel import Parcel, Share
 from app.live.received_reports import ReceivedReports
+from app.live.webhook_queue import QueueContext, WebhookQueue
 from app.log.event import LoggedEvent, OwedEvent, place_name
 from app.log.group_position import Bounds, Committed, Position
 from app.log.group_reader import GroupReader
@@ -37,29 +37,29 @@ from app.log.topics import DELIVERY_LOG
 
 GROUP: Final = "rewind-delivery"
 
-LATE_MS: Final = 86_400_000
-"""An event this old is history: who wants it asks for a replay."""
+AGE_MS_MAX: Final = 86_400_000
+"""An older event is not delivered live; its owner can request a replay."""
 
 RECENT_MAX: Final = 100_000
-"""Delivered events that are remembered, to know copies by; each costs about 100 bytes."""
+"""Delivered events remembered to detect copies; each costs about 100 bytes."""
 
 COMMIT_S: Final = 0.25
 LAST_REQUESTS_S: Final = 8.0
-"""How long requests under way may take when partitions are let go; supervisors wait ten."""
+"""How long requests in flight may take when partitions are revoked; supervisors wait ten."""
 
 _LAST_OUTCOMES_S: Final = 2.0
-_LOOK_S: Final = 0.01
+_POLL_S: Final = 0.01
 _BUSY_S: Final = 0.02
-"""A timer that comes this late says that the loop has more to do than it can."""
+"""A timer this late shows that the event loop is overloaded."""
 
 _SWEEP_S: Final = 60.0
 
 _TEXT_CHARS_MAX: Final = 256
-"""What an outcome tells of ids and types is cut to this; a stranger's may have any length."""
+"""Ids and types in outcomes are cut to this length; in the log they may have any."""
 
 
 class Deliverer:
-    """Brings events to the lanes of their webhooks, and keeps the books of what is settled."""
+    """Adds events to the queues of their webhooks and tracks which are settled."""
 
     def __init__(
         self,
@@ -74,216 +74,225 @@ class Deliverer:
         self._mirrored = mirrored
         self._tallies = tallies
         self._metrics = metrics
-        self._here = ("", origin)
+        self._own_origins = ("", origin)
         self._reports = reports
-        self._shares: dict[int, Share] = {}
-        self._lanes: dict[str, Lane] = {}
-        self._waiting: dict[int, Parcel] = {}
+        self._partitions: dict[int, DeliveryPartition] = {}
+        self._queues: dict[str, WebhookQueue] = {}
+        self._waiting: dict[int, LiveDelivery] = {}
         self._recent = RecentDigests(RECENT_MAX)
         self._reader: GroupReader | None = None
-        self._route: Route | None = None
+        self._context: QueueContext | None = None
 
     @property
     def waiting(self) -> int:
-        """Events that are in a lane."""
+        """The number of deliveries in queues."""
         return len(self._waiting)
 
     @property
     def unsettled(self) -> int:
-        """Records that are read and not settled."""
-        return sum(share.progress.unsettled_count for share in self._shares.values())
+        """The number of records that are read and not settled."""
+        return sum(each.progress.unsettled_count for each in self._partitions.values())
 
-    async def run(self, reader: GroupReader, route: Route) -> None:
-        """Keep the group's position until cancelled."""
-        self._reader, self._route = reader, route
+    async def run(self, reader: GroupReader, context: QueueContext) -> None:
+        """Commit positions until cancelled."""
+        self._reader, self._context = reader, context
         sweep_s = time.monotonic() + _SWEEP_S
         async with asyncio.TaskGroup() as group:
-            group.create_task(commit_regularly(reader, self._shares, self._reports, COMMIT_S))
+            group.create_task(commit_regularly(reader, self._partitions, self._reports, COMMIT_S))
             while True:
                 due_s = time.monotonic() + COMMIT_S
                 await asyncio.sleep(COMMIT_S)
-                route.is_busy = time.monotonic() - due_s > _BUSY_S
+                context.is_busy = time.monotonic() - due_s > _BUSY_S
                 if time.monotonic() >= sweep_s:
                     sweep_s = time.monotonic() + _SWEEP_S
-                    self._forget_lanes()
+                    self._forget_queues()
 
     async def begin(self, positions: Mapping[int, Position]) -> dict[int, int]:
-        """Go on where the group stands, or begin at the end, once it is noted what lies before."""
-        passed_over = {
+        """The offsets to read from: the committed positions, or the end for a new group."""
+        skipped = {
             partition: bounds.high
             for partition, (committed, bounds) in positions.items()
             if committed is None and bounds.low < bounds.high
         }
-        await self._mirrored.note_unread(passed_over)
+        await self._mirrored.store_unread(skipped)
         return {partition: self._begin(partition, *each) for partition, each in positions.items()}
 
     def _begin(self, partition: int, committed: Committed | None, bounds: Bounds) -> int:
         progress = _progress(committed, bounds)
-        # A place of our own, so that a new group's first commit tells where it began.
-        self._shares[partition] = Share(partition, progress, Committed(-1, ""))
+        # No real position, so that the first commit of a new group stores where it started.
+        self._partitions[partition] = DeliveryPartition(partition, progress, Committed(-1, ""))
         return max(progress.read_from, bounds.low)
 
     def take(self, events: Mapping[int, Sequence[LoggedEvent]]) -> None:
-        """Bring each event to its lane, unless it was settled before."""
+        """Add each event to the queue of its webhook, unless it was settled before."""
         now_s, now_ms = time.monotonic(), time.time_ns() // 1_000_000
-        for partition, some in events.items():
-            share = self._shares.get(partition)
-            if share is None:
+        for number, some in events.items():
+            partition = self._partitions.get(number)
+            if partition is None:
                 continue
             for event in some:
-                if share.progress.open(event.offset):
+                if partition.progress.open(event.offset):
                     if self._reports is not None:
                         self._reports.count_event(event)
-                    self._bring(share, event, now_s, now_ms)
+                    self._add(partition, event, now_s, now_ms)
 
     async def let_go(self, partitions: Sequence[int]) -> dict[int, Committed]:
-        """Begin no more requests, and wait for those under way; how far the partitions are."""
-        shares = {each: self._shares[each] for each in partitions if each in self._shares}
-        for share in shares.values():
-            self._withdraw(share)
+        """Start no more requests, and wait for those in flight; the positions to commit."""
+        revoked = {each: self._partitions[each] for each in partitions if each in self._partitions}
+        for partition in revoked.values():
+            self._withdraw(partition)
         deadline_s = time.monotonic() + LAST_REQUESTS_S
-        while any(share.posting for share in shares.values()):
+        while any(partition.in_flight for partition in revoked.values()):
             if time.monotonic() >= deadline_s:
                 break
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
         self.lose(partitions)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._outcomes.flush(), _LAST_OUTCOMES_S)
         if self._reports is not None:
             await self._reports.report_before_release()
-        return {each: share.reached() for each, share in shares.items()}
+        return {number: partition.position() for number, partition in revoked.items()}
 
     def lose(self, partitions: Sequence[int]) -> None:
-        """Forget the events of these partitions; others deliver them now."""
-        for partition in partitions:
-            share = self._shares.pop(partition, None)
-            if share is None:
+        """Drop the events of these partitions; another process delivers them."""
+        for number in partitions:
+            partition = self._partitions.pop(number, None)
+            if partition is None:
                 continue
-            self._withdraw(share)
-            for lane in self._lanes.values():
-                lane.drop(share)
-            gone = [digest for digest, each in self._waiting.items() if each.share is share]
-            for digest in gone:
+            self._withdraw(partition)
+            for queue in self._queues.values():
+                queue.remove_partition(partition)
+            lost = [key for key, each in self._waiting.items() if each.partition is partition]
+            for digest in lost:
                 del self._waiting[digest]
 
-    def settle(
-        self, parcel: Parcel, outcome: LiveOutcome, status: int | None, reason: str | None
+    def cancel_senders(self) -> None:
+        """Cancel all requests in flight."""
+        for queue in self._queues.values():
+            queue.cancel_senders()
+
+    def record_outcome(
+        self, delivery: LiveDelivery, outcome: LiveOutcome, status: int | None, reason: str | None
     ) -> None:
-        """Write what became of a parcel and its copies; then they are settled."""
-        if self._waiting.get(parcel.digest) is parcel:
-            del self._waiting[parcel.digest]
+        """Write the outcome of a delivery and its copies; once written, they are settled."""
+        if self._waiting.get(delivery.digest) is delivery:
+            del self._waiting[delivery.digest]
         if outcome is LiveOutcome.DELIVERED:
-            self._recent.add(parcel.digest)
+            self._recent.add(delivery.digest)
         now_ms = time.time_ns() // 1_000_000
-        settled = self._to_tally(parcel, outcome, now_ms)
-        for share, event in ((parcel.share, parcel.event), *parcel.copies):
-            event_id = parcel.event_id[:_TEXT_CHARS_MAX]
-            became = DeliveryOutcome(
-                partition=share.partition,
+        settled = self._to_count(delivery, outcome, now_ms)
+        for partition, event in ((delivery.partition, delivery.event), *delivery.copies):
+            event_id = delivery.event_id[:_TEXT_CHARS_MAX]
+            result = DeliveryOutcome(
+                partition=partition.partition,
                 offset=event.offset,
                 event_id=event_id,
                 outcome=outcome,
-                attempts=parcel.attempts,
+                attempts=delivery.attempts,
                 status=status,
                 reason=reason,
                 time_ms=now_ms,
-                digest=lasting_digest(parcel.event_id, event.value),
+                digest=lasting_digest(delivery.event_id, event.value),
             )
             record = OwedEvent(
-                parcel.webhook_id,
+                delivery.webhook_id,
                 event_id,
                 event.event_type[:_TEXT_CHARS_MAX],
                 max(0, event.timestamp_ms),
-                encode_outcome(became),
+                encode_outcome(result),
             )
-            written = partial(self._settled, share, event.offset, outcome, settled)
+            written = partial(self._settle, partition, event.offset, outcome, settled)
             self._outcomes.add(record, written)
-            # Copies are one event.
+            # Copies count as one event.
             settled = None
 
-    def _to_tally(
-        self, parcel: Parcel, outcome: LiveOutcome, now_ms: int
+    def _to_count(
+        self, delivery: LiveDelivery, outcome: LiveOutcome, now_ms: int
     ) -> SettledDelivery | None:
-        """What is to be counted, once it is written; None for what was counted before."""
-        is_known = outcome is LiveOutcome.DELIVERED and not parcel.attempts
-        assert self._route is not None
-        if is_known or self._route.table.webhook(parcel.webhook_id) is None:
+        """What to count in the statistics; None if it was counted before, or has no webhook."""
+        is_duplicate = outcome is LiveOutcome.DELIVERED and not delivery.attempts
+        assert self._context is not None
+        if is_duplicate or self._context.table.webhook(delivery.webhook_id) is None:
             return None
         return SettledDelivery(
-            parcel.webhook_id, outcome, parcel.event.timestamp_ms, now_ms, parcel.took_ms
+            delivery.webhook_id, outcome, delivery.event.timestamp_ms, now_ms, delivery.took_ms
         )
 
-    def crowd(self, share: Share, webhook_id: str) -> None:
-        """Read no more of a partition for the sake of this webhook."""
+    def pause_partition(self, partition: DeliveryPartition, webhook_id: str) -> None:
+        """Stop reading a partition for the sake of this webhook."""
         assert self._reader is not None
-        if not share.crowded_by:
-            self._reader.hold(share.partition)
-        share.crowded_by.add(webhook_id)
+        if not partition.paused_for:
+            self._reader.hold(partition.partition)
+        partition.paused_for.add(webhook_id)
 
-    def clear(self, share: Share, webhook_id: str) -> None:
-        """Read on, unless others have it held."""
+    def resume_partition(self, partition: DeliveryPartition, webhook_id: str) -> None:
+        """Read a partition again, unless it is paused for others."""
         assert self._reader is not None
-        share.crowded_by.discard(webhook_id)
-        if not share.crowded_by and not share.is_gone:
-            self._reader.release(share.partition)
+        partition.paused_for.discard(webhook_id)
+        if not partition.paused_for and not partition.is_revoked:
+            self._reader.release(partition.partition)
 
-    def clear_of_mirrored(self, share: Share) -> None:
-        """Read on, if mirrored records had it held."""
-        self.clear(share, HOLDER)
+    def resume_after_mirrored(self, partition: DeliveryPartition) -> None:
+        """Read a partition again if it was paused for mirrored records."""
+        self.resume_partition(partition, PAUSED_FOR_MIRRORED)
 
-    def _settled(
-        self, share: Share, offset: int, outcome: LiveOutcome, settled: SettledDelivery | None
+    def _settle(
+        self,
+        partition: DeliveryPartition,
+        offset: int,
+        outcome: LiveOutcome,
+        settled: SettledDelivery | None,
     ) -> None:
-        share.progress.settle(offset)
+        partition.progress.settle(offset)
         self._metrics.count_settled(outcome)
         if settled is not None:
             self._tallies.count_delivery(settled)
 
-    def _withdraw(self, share: Share) -> None:
-        """Begin no more requests for its events."""
-        share.is_gone = True
-        for lane in self._lanes.values():
-            lane.withdraw(share)
+    def _withdraw(self, partition: DeliveryPartition) -> None:
+        """Start no more requests for the events of a partition."""
+        partition.is_revoked = True
+        for queue in self._queues.values():
+            queue.withdraw(partition)
 
-    def _bring(self, share: Share, event: LoggedEvent, now_s: float, now_ms: int) -> None:
-        if event.origin not in self._here:
-            self._mirrored.take(share, event, now_ms)
+    def _add(
+        self, partition: DeliveryPartition, event: LoggedEvent, now_s: float, now_ms: int
+    ) -> None:
+        if event.origin not in self._own_origins:
+            self._mirrored.add(partition, event, now_ms)
             if self._mirrored.is_full:
-                self.crowd(share, HOLDER)
+                self.pause_partition(partition, PAUSED_FOR_MIRRORED)
             return
         webhook_id = (event.key or b"").decode("utf-8", "replace")
         if len(webhook_id) > _TEXT_CHARS_MAX:
-            # A stranger's record, owed to nobody; its outcome might not fit into one.
-            share.progress.settle(event.offset)
+            # No webhook has such an id, and an outcome with it might exceed the record size.
+            partition.progress.settle(event.offset)
             return
-        event_id = event.event_id or place_name(DELIVERY_LOG, share.partition, event.offset)
-        # No webhook's id has a space in it.
+        event_id = event.event_id or place_name(DELIVERY_LOG, partition.partition, event.offset)
+        # No webhook id contains a space.
         digest = event_digest(f"{webhook_id} {event_id}", event.value)
-        parcel = Parcel(share, webhook_id, event_id, digest, event, now_s)
+        delivery = LiveDelivery(partition, webhook_id, event_id, digest, event, now_s)
         if digest in self._recent:
             self._metrics.duplicates.inc()
-            self.settle(parcel, LiveOutcome.DELIVERED, None, None)
+            self.record_outcome(delivery, LiveOutcome.DELIVERED, None, None)
         elif first := self._waiting.get(digest):
             self._metrics.duplicates.inc()
-            first.copies.append((share, event))
-        elif event.timestamp_ms < now_ms - LATE_MS:
-            reason = "its time was more than a day past when it was read"
-            self.settle(parcel, LiveOutcome.SKIPPED, None, reason)
+            first.copies.append((partition, event))
+        elif event.timestamp_ms < now_ms - AGE_MS_MAX:
+            reason = "the event was more than a day old when it was read"
+            self.record_outcome(delivery, LiveOutcome.SKIPPED, None, reason)
         else:
-            self._waiting[digest] = parcel
-            self._lane(webhook_id).offer(parcel)
+            self._waiting[digest] = delivery
+            self._queue_of(webhook_id).add(delivery)
 
-    def _lane(self, webhook_id: str) -> Lane:
-        lane = self._lanes.get(webhook_id)
-        if lane is None:
-            assert self._route is not None
-            lane = self._lanes[webhook_id] = Lane(webhook_id, self._route)
-        return lane
+    def _queue_of(self, webhook_id: str) -> WebhookQueue:
+        queue = self._queues.get(webhook_id)
+        if queue is None:
+            assert self._context is not None
+            queue = self._queues[webhook_id] = WebhookQueue(webhook_id, self._context)
+        return queue
 
-    def _forget_lanes(self) -> None:
-        self._lanes = {
-            webhook_id: lane for webhook_id, lane in self._lanes.items() if not lane.is_forgettable
-        }
+    def _forget_queues(self) -> None:
+        self._queues = {key: each for key, each in self._queues.items() if not each.is_forgettable}
 
 
 def _progress(committed: Committed | None, bounds: Bounds) -> PartitionProgress:
@@ -292,7 +301,7 @@ def _progress(committed: Committed | None, bounds: Bounds) -> PartitionProgress:
     try:
         progress = resume(PartitionCommit(committed.position, committed.note))
     except InvalidCommitMetadata:
-        # Somebody set the group's position by hand, with a note of theirs.
+        # The position was committed by another program.
         progress = PartitionProgress(committed.position)
     progress.settle_deleted(bounds.low)
     return progress

@@ -1,4 +1,4 @@
-"""Notes what reaches this data centre's log late, for as long as the database takes to be there."""
+"""Stores the positions of late events in this data centre's log; retries without a database."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ _RETRY_S: Final = 1.0
 
 
 class _Log(TypedDict):
-    """Whose log notes are of, and how long it takes and keeps events."""
+    """The data centre of the log, its allowed lateness and its retention."""
 
     origin: str
     lateness_ms: int
@@ -25,7 +25,7 @@ class _Log(TypedDict):
 
 
 class LateEvents:
-    """Tells replays where late events lie."""
+    """Stores where late events lie, for replays."""
 
     def __init__(self, book: LateBook, settings: Settings) -> None:
         self._book = book
@@ -36,24 +36,24 @@ class LateEvents:
         )
 
     def is_late(self, time_ms: int, now_ms: int) -> bool:
-        """Whether an event that the log has, as is seen at `now_ms`, may have come late."""
+        """Whether an event that the log has at `now_ms` may have arrived late."""
         return time_ms < now_ms - self._log["lateness_ms"]
 
-    async def note(self, arrivals: Sequence[Arrival]) -> None:
-        """Return once those of the arrivals that are late are noted."""
-        await _persist(partial(note_late, self._book, arrivals, **self._log))
+    async def store_late(self, arrivals: Sequence[Arrival]) -> None:
+        """Return once the late ones of the arrivals are stored."""
+        await _retry(partial(note_late, self._book, arrivals, **self._log))
 
-    async def note_unseen(self, ends: Mapping[int, int]) -> None:
-        """Return once it is noted that events below these offsets, by partition, may be late."""
-        await _persist(partial(note_unseen, self._book, ends, **self._log))
+    async def store_unseen(self, ends: Mapping[int, int]) -> None:
+        """Return once it is stored that events below these offsets, by partition, may be late."""
+        await _retry(partial(note_unseen, self._book, ends, **self._log))
 
 
-async def _persist(note: Callable[[], Awaitable[None]]) -> None:
+async def _retry(store: Callable[[], Awaitable[None]]) -> None:
     while True:
         try:
-            await note()
+            await store()
         except StoreUnavailable as error:
-            _log.warning("late-events-not-noted-yet", extra={"reason": str(error)})
+            _log.warning("late-events-not-stored", extra={"reason": str(error)})
             await asyncio.sleep(_RETRY_S)
         else:
             return

@@ -1,9 +1,9 @@
-"""The first stage: events -> rules -> delivery_log, committed once the log has acknowledged it.
+"""The first stage: events -> rules -> delivery_log.
 
-Events are matched and handed to the publisher in the order in which they were read, many at a
-time; a position is committed when everything below it is acknowledged. An event that nobody wants
-is looked at once more with a fresh routing table, so that a rule which was there before the event
-counts however old the copy was.
+Events are matched and published in the order in which they were read, many at a time. A position is
+committed when the log has acknowledged the deliveries of every event below it. An event without a
+match is matched again with a refreshed routing table, so that every rule older than the event
+applies.
 """
 
 import asyncio
@@ -35,90 +35,90 @@ _log: Final = logging.getLogger(__name__)
 
 GROUP: Final = "rewind-live"
 
-OWED_MAX: Final = 5_000
-"""Owed events that are handed over at a time: one event may be owed to very many webhooks."""
+DELIVERIES_PER_PUBLISH: Final = 5_000
+"""Deliveries that are published at a time: one event may match very many webhooks."""
 
-UNDER_WAY_MAX: Final = 30_000
-"""Records that are read and not acknowledged; with these, a partition is read no further."""
+PENDING_MAX: Final = 30_000
+"""Records that are read and not acknowledged; above this number, partitions are paused."""
 
 TYPE_CHARS_MAX: Final = 256
 EVENT_BYTES_MAX: Final = 900_000
-"""What is larger could not be written to `delivery_log`, whose records have headers of ours too."""
+"""A larger event would exceed the record size of `delivery_log`, with its further headers."""
 
 COMMIT_S: Final = 0.1
 _RETRY_S: Final = 1.0
-_LET_GO_S: Final = 5.0
-_LOOK_S: Final = 0.01
+_REVOKE_S: Final = 5.0
+_POLL_S: Final = 0.01
 _TURN_RECORDS: Final = 50
 
 
 @dataclass(slots=True)
-class _Piece:
-    """Records that were read of one partition at a time; done when all are acknowledged."""
+class _ReadRange:
+    """Records of one partition from one read; `end` is the offset after the last one."""
 
     end: int
     is_done: bool = False
+    """Whether the log has acknowledged their deliveries."""
 
 
 @dataclass(slots=True)
-class _Share:
-    """A partition while this process has it."""
+class _MatcherPartition:
+    """A partition of `events` while it is assigned to this process."""
 
-    position: int
+    done_below: int
     committed: Committed
-    pieces: deque[_Piece] = field(default_factory=deque)
+    ranges: deque[_ReadRange] = field(default_factory=deque)
 
     @property
     def is_idle(self) -> bool:
-        """Whether all that was read is done."""
-        self.advance()
-        return not self.pieces
+        """Whether everything read is done."""
+        self._advance()
+        return not self.ranges
 
-    def reached(self) -> Committed:
-        """What may be stored: all below it is done."""
-        return Committed(self.advance(), "")
+    def position(self) -> Committed:
+        """The position to commit: everything below it is done."""
+        self._advance()
+        return Committed(self.done_below, "")
 
-    def advance(self) -> int:
-        """The offset below which all is done."""
-        while self.pieces and self.pieces[0].is_done:
-            self.position = self.pieces.popleft().end
-        return self.position
+    def _advance(self) -> None:
+        while self.ranges and self.ranges[0].is_done:
+            self.done_below = self.ranges.popleft().end
 
 
 class _Read(NamedTuple):
-    """What was read at a time, with the pieces that are done once it is."""
+    """The events of one read, and the ranges that are done with them."""
 
     events: Mapping[int, Sequence[LoggedEvent]]
-    pieces: Sequence[_Piece]
+    ranges: Sequence[_ReadRange]
     records: int
     read_s: float
-    """When it had come, as `time.monotonic` counts."""
+    """The time of the read, as `time.monotonic` counts."""
 
 
-class _Named(NamedTuple):
-    """An event with the id and type that it is known by from here on."""
+class _NamedEvent(NamedTuple):
+    """An event with its final id and type."""
 
     event_id: str
     event_type: str
     event: LoggedEvent
 
-    def owed_to(self, webhook_id: str) -> OwedEvent:
-        """The record of `delivery_log`: value and time are the event's."""
+    def delivery_to(self, webhook_id: str) -> OwedEvent:
+        """The record of `delivery_log`, with the value and time of the event."""
         event = self.event
         return OwedEvent(
             webhook_id, self.event_id, self.event_type, event.timestamp_ms, event.value
         )
 
 
-class _Sent(NamedTuple):
-    """Owed events on their way into the log."""
+class _Publishing(NamedTuple):
+    """Deliveries that are being published."""
 
-    owed: list[OwedEvent]
+    deliveries: list[OwedEvent]
     publication: Publication
 
 
 class Matcher:
-    """Finds for every event the webhooks that want it, and logs it for each of them."""
+    """Matches every event against the rules and logs a delivery for each matching webhook."""
 
     def __init__(
         self,
@@ -135,173 +135,180 @@ class Matcher:
         self._publisher = publisher
         self._late = late
         self._metrics = metrics
-        self._here = ("", origin)
-        self._avro = None if decoder is None else AvroEvents(decoder, metrics, self._pass_over)
+        self._own_origins = ("", origin)
+        self._avro = None if decoder is None else AvroEvents(decoder, metrics, self._skip_malformed)
         self._reports = reports
-        self._shares: dict[int, _Share] = {}
+        self._partitions: dict[int, _MatcherPartition] = {}
         self._reads: asyncio.Queue[_Read] = asyncio.Queue()
-        self._held: set[int] = set()
-        self.under_way = 0
-        """Records that are read and not acknowledged."""
+        self._paused: set[int] = set()
+        self.pending = 0
+        """The number of records that are read and not acknowledged."""
 
     async def run(self, reader: GroupReader) -> None:
-        """Match what comes until cancelled."""
+        """Match events until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(commit_regularly(reader, self._shares, self._reports, COMMIT_S))
+            group.create_task(commit_regularly(reader, self._partitions, self._reports, COMMIT_S))
             while True:
-                self._hold_or_release(reader)
+                self._pause_or_resume(reader)
                 read = await self._reads.get()
                 if self._avro is not None:
-                    events = await self._avro.read(read.events, read.read_s)
+                    events = await self._avro.decode(read.events, read.read_s)
                     read = read._replace(events=events)
-                sent, unwanted = await self._send_wanted(read)
-                group.create_task(self._finish(read, sent, unwanted, reader))
+                publishing, unmatched = await self._publish_matches(read)
+                group.create_task(self._finish(read, publishing, unmatched, reader))
 
     async def begin(self, positions: Mapping[int, Position]) -> dict[int, int]:
-        """Go on where the group stands; a new group begins with the first event there is."""
+        """The offsets to read from: the committed positions, or the first event for a new group."""
         return {partition: self._begin(partition, *each) for partition, each in positions.items()}
 
     def _begin(self, partition: int, committed: Committed | None, bounds: Bounds) -> int:
         start = bounds.low if committed is None else max(committed.position, bounds.low)
-        self._shares[partition] = _Share(start, Committed(start, ""))
+        self._partitions[partition] = _MatcherPartition(start, Committed(start, ""))
         return start
 
     def take(self, events: Mapping[int, Sequence[LoggedEvent]]) -> None:
         """Queue records to be matched."""
-        pieces = []
-        for partition, some in events.items():
-            pieces.append(_Piece(some[-1].offset + 1))
-            if share := self._shares.get(partition):
-                share.pieces.append(pieces[-1])
-                self._note_received(some)
+        ranges = []
+        for number, some in events.items():
+            ranges.append(_ReadRange(some[-1].offset + 1))
+            if partition := self._partitions.get(number):
+                partition.ranges.append(ranges[-1])
+                self._count_received(some)
         count = sum(map(len, events.values()))
-        self.under_way += count
-        self._reads.put_nowait(_Read(events, pieces, count, time.monotonic()))
+        self.pending += count
+        self._reads.put_nowait(_Read(events, ranges, count, time.monotonic()))
 
     async def let_go(self, partitions: Sequence[int]) -> dict[int, Committed]:
-        """Wait for what is under way, within bounds; how far the partitions are."""
-        shares = {each: self._shares[each] for each in partitions if each in self._shares}
-        deadline = time.monotonic() + _LET_GO_S
-        while not all(share.is_idle for share in shares.values()):
+        """Wait up to a limit for pending records; the positions to commit."""
+        revoked = {each: self._partitions[each] for each in partitions if each in self._partitions}
+        deadline = time.monotonic() + _REVOKE_S
+        while not all(partition.is_idle for partition in revoked.values()):
             if time.monotonic() > deadline:
                 break
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
         self.lose(partitions)
         if self._reports is not None:
             await self._reports.report_before_release()
-        return {each: share.reached() for each, share in shares.items()}
+        return {number: partition.position() for number, partition in revoked.items()}
 
     def lose(self, partitions: Sequence[int]) -> None:
-        """Commit nothing more of these partitions."""
+        """Commit nothing more in these partitions."""
         for partition in partitions:
-            self._shares.pop(partition, None)
-            self._held.discard(partition)
+            self._partitions.pop(partition, None)
+            self._paused.discard(partition)
 
-    def _note_received(self, events: Sequence[LoggedEvent]) -> None:
+    def _count_received(self, events: Sequence[LoggedEvent]) -> None:
         if self._reports is not None:
             for event in events:
                 self._reports.count_event(event)
 
-    async def _send_wanted(self, read: _Read) -> tuple[list[_Sent], list[_Named]]:
-        """Hand over what somebody wants; beside it, what nobody seems to."""
-        sent: list[_Sent] = []
-        unwanted: list[_Named] = []
-        owed: list[OwedEvent] = []
+    async def _publish_matches(self, read: _Read) -> tuple[list[_Publishing], list[_NamedEvent]]:
+        """Start to publish the deliveries; returns them, and the events without a match."""
+        publishing: list[_Publishing] = []
+        unmatched: list[_NamedEvent] = []
+        deliveries: list[OwedEvent] = []
         matched = 0
         for number, named in enumerate(self._named(read.events)):
-            webhook_ids = self._table.wanting(named.event_type, named.event.value)
+            webhook_ids = self._table.match(named.event_type, named.event.value)
             if not webhook_ids:
-                unwanted.append(named)
+                unmatched.append(named)
                 continue
             matched += 1
-            owed.extend(map(named.owed_to, webhook_ids))
-            if len(owed) >= OWED_MAX:
-                sent.append(await self._send(owed))
-                owed = []
+            deliveries.extend(map(named.delivery_to, webhook_ids))
+            if len(deliveries) >= DELIVERIES_PER_PUBLISH:
+                publishing.append(await self._publish(deliveries))
+                deliveries = []
             if number % _TURN_RECORDS == _TURN_RECORDS - 1:
                 await asyncio.sleep(0)
-        if owed:
-            sent.append(await self._send(owed))
-        self._metrics.count_checked("matched", matched)
-        return sent, unwanted
+        if deliveries:
+            publishing.append(await self._publish(deliveries))
+        self._metrics.count_events("matched", matched)
+        return publishing, unmatched
 
-    def _named(self, events: Mapping[int, Sequence[LoggedEvent]]) -> Iterator[_Named]:
-        """The events that rules can judge; others are counted and passed over."""
+    def _named(self, events: Mapping[int, Sequence[LoggedEvent]]) -> Iterator[_NamedEvent]:
+        """The events that can match rules; others are counted and skipped."""
         for partition, some in events.items():
             for event in some:
-                if event.origin not in self._here:
-                    # A mirror brought it; where it was made it is matched as well.
-                    self._metrics.count_checked("mirrored", 1)
+                if event.origin not in self._own_origins:
+                    # A mirror copied it; its own data centre matches it.
+                    self._metrics.count_events("mirrored", 1)
                     continue
                 named = _name(event, partition)
                 if named is None:
                     place = place_name(EVENTS, partition, event.offset)
-                    self._pass_over(place, "no type, no value, a time before 1970, or too large")
+                    self._skip_malformed(
+                        place, "no type, no value, a time before 1970, or too large"
+                    )
                 else:
                     yield named
 
-    def _pass_over(self, place: str, reason: str) -> None:
-        self._metrics.count_checked("malformed", 1)
+    def _skip_malformed(self, place: str, reason: str) -> None:
+        self._metrics.count_events("malformed", 1)
         _log.warning("event-malformed", extra={"place": place, "reason": reason})
 
     async def _finish(
-        self, read: _Read, sent: list[_Sent], unwanted: list[_Named], reader: GroupReader
+        self,
+        read: _Read,
+        publishing: list[_Publishing],
+        unmatched: list[_NamedEvent],
+        reader: GroupReader,
     ) -> None:
-        for each in sent:
-            await self._see_through(each)
-        if unwanted:
-            await self._look_again(unwanted)
-        for piece in read.pieces:
-            piece.is_done = True
-        self.under_way -= read.records
-        self._hold_or_release(reader)
+        for each in publishing:
+            await self._wait_until_logged(each)
+        if unmatched:
+            await self._match_again(unmatched)
+        for each_range in read.ranges:
+            each_range.is_done = True
+        self.pending -= read.records
+        self._pause_or_resume(reader)
 
-    async def _look_again(self, unwanted: list[_Named]) -> None:
-        """Send what a fresh copy of the rules says is wanted after all."""
-        await self._table.refreshed()
+    async def _match_again(self, unmatched: list[_NamedEvent]) -> None:
+        """Publish the deliveries that a refreshed routing table yields."""
+        await self._table.wait_until_refreshed()
         matched = 0
-        for named in unwanted:
-            webhook_ids = self._table.wanting(named.event_type, named.event.value)
+        for named in unmatched:
+            webhook_ids = self._table.match(named.event_type, named.event.value)
             if webhook_ids:
                 matched += 1
-                await self._see_through(await self._send(list(map(named.owed_to, webhook_ids))))
-        self._metrics.count_checked("matched", matched)
-        self._metrics.count_checked("unmatched", len(unwanted) - matched)
+                deliveries = list(map(named.delivery_to, webhook_ids))
+                await self._wait_until_logged(await self._publish(deliveries))
+        self._metrics.count_events("matched", matched)
+        self._metrics.count_events("unmatched", len(unmatched) - matched)
 
-    async def _send(self, owed: list[OwedEvent]) -> _Sent:
-        return _Sent(owed, await self._publisher.begin(DELIVERY_LOG, owed))
+    async def _publish(self, deliveries: list[OwedEvent]) -> _Publishing:
+        return _Publishing(deliveries, await self._publisher.begin(DELIVERY_LOG, deliveries))
 
-    async def _see_through(self, sent: _Sent) -> None:
-        """Return once the log has all of it for good, however long that takes."""
+    async def _wait_until_logged(self, publishing: _Publishing) -> None:
+        """Return when the log has acknowledged all deliveries; publish again until it has."""
         while True:
             try:
-                arrivals = await sent.publication.all_settled()
+                arrivals = await publishing.publication.all_settled()
             except LogError as error:
-                _log.warning("not-logged-yet", extra={"reason": str(error)})
+                _log.warning("deliveries-not-acknowledged", extra={"reason": str(error)})
                 await asyncio.sleep(_RETRY_S)
-                # Those that did arrive come twice; whoever delivers them knows them by id and body.
-                sent = await self._send(sent.owed)
+                # Some may be stored; the deliverer detects the copies by id and body.
+                publishing = await self._publish(publishing.deliveries)
             else:
                 break
-        self._metrics.owed.inc(len(sent.owed))
-        await self._late.note(arrivals)
+        self._metrics.matched_deliveries.inc(len(publishing.deliveries))
+        await self._late.store_late(arrivals)
 
-    def _hold_or_release(self, reader: GroupReader) -> None:
-        """Read no further while too much is under way."""
-        if self.under_way >= UNDER_WAY_MAX:
-            for partition in self._shares.keys() - self._held:
-                self._held.add(partition)
+    def _pause_or_resume(self, reader: GroupReader) -> None:
+        """Pause all partitions while too many records are pending."""
+        if self.pending >= PENDING_MAX:
+            for partition in self._partitions.keys() - self._paused:
+                self._paused.add(partition)
                 reader.hold(partition)
-        elif self.under_way <= UNDER_WAY_MAX // 2:
-            while self._held:
-                reader.release(self._held.pop())
+        elif self.pending <= PENDING_MAX // 2:
+            while self._paused:
+                reader.release(self._paused.pop())
 
 
-def _name(event: LoggedEvent, partition: int) -> _Named | None:
-    """The event with its id and type; None when no rule could judge it, or nobody be sent it.
+def _name(event: LoggedEvent, partition: int) -> _NamedEvent | None:
+    """The event with its id and type; None if it cannot be matched or delivered.
 
-    They are the record's headers; a producer that sets none may have them in the JSON object, as
-    `id` and `type`. An event without an id is named by its place.
+    They are headers of the record, or members `id` and `type` of the JSON object. An event without
+    an id is named by its position.
     """
     if not event.value or event.timestamp_ms < 0:
         return None
@@ -316,7 +323,7 @@ def _name(event: LoggedEvent, partition: int) -> _Named | None:
         return None
     if len(event.value) + len(event_id) > EVENT_BYTES_MAX:
         return None
-    return _Named(event_id, event_type, event)
+    return _NamedEvent(event_id, event_type, event)
 
 
 def _members(value: bytes) -> dict[str, Any]:
@@ -328,5 +335,5 @@ def _members(value: bytes) -> dict[str, Any]:
 
 
 def _text(member: object) -> str:
-    # Half a surrogate pair is a text in JSON, and none that could be written anywhere.
+    # A lone surrogate is valid in JSON, but cannot be encoded as UTF-8.
     return member if isinstance(member, str) and member.isprintable() else ""

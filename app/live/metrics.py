@@ -1,4 +1,4 @@
-"""What a live process counts about itself."""
+"""Metrics of a live process."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -20,77 +20,80 @@ _LATENCIES_S: Final = (
 
 
 class LiveMetrics:
-    """Metrics of one live process; shown only where `serve` was called."""
+    """Metrics of one live process; exposed only after `serve`."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._matched = self._counter(
-            "rewind_live_events", "Records of `events` that were checked, by the result.", "result"
+        self._events = self._counter(
+            "rewind_live_events",
+            "Records of `events` that were matched against the rules, by result.",
+            "result",
         )
-        self.owed = self._counter(
-            "rewind_live_owed_events", "Events that the matcher wrote to `delivery_log`."
+        self.matched_deliveries = self._counter(
+            "rewind_live_matched_deliveries",
+            "Deliveries that the matcher wrote to `delivery_log`.",
         )
         self.attempts = DeliveryMetrics(self.registry)
         self._settled = self._counter(
             "rewind_live_settled_events",
-            "Records of `delivery_log` whose outcome is written, by what became of them.",
+            "Records of `delivery_log` whose outcome is written, by outcome.",
             "outcome",
         )
         self.duplicates = self._counter(
-            "rewind_live_duplicate_events", "Records of `delivery_log` that were known already."
+            "rewind_live_duplicate_events", "Records of `delivery_log` that were duplicates."
         )
         self.mirrored = self._counter(
             "rewind_live_mirrored",
-            "Records of `delivery_log` that another data centre has made, and delivers.",
+            "Records of `delivery_log` that a mirror copied from another data centre.",
         )
         self.registry_failures = self._counter(
             "rewind_live_registry_failures",
-            "Look-ups of a schema that the registry did not answer, while the matcher waits.",
+            "Failed schema lookups, for which the matcher waits.",
         )
         self.audit_dropped = self._counter(
             "rewind_live_audit_dropped_reports",
             "Audit reports that were dropped.",
         )
-        self.untallied = self._counter(
-            "rewind_live_untallied_events",
-            "Settled events that the statistics of webhooks leave out, for want of room.",
+        self.statistics_dropped = self._counter(
+            "rewind_live_statistics_dropped_events",
+            "Settled events missing from the statistics because too many webhooks wait.",
         )
         self.disabled_webhooks = self._counter(
             "rewind_live_disabled_webhooks",
-            "Webhooks that were disabled for their receiver.",
+            "Webhooks that were disabled because of their receivers' responses.",
         )
         self._after_event_s = self._latency(
             "rewind_live_delivered_after_event_seconds",
-            "From an event's own time until its receiver took it.",
+            "Time from the event until its receiver accepted it.",
         )
         self._after_read_s = self._latency(
             "rewind_live_delivered_after_read_seconds",
-            "From when an event was read from `delivery_log` until its receiver took it.",
+            "Time from reading `delivery_log` until the receiver accepted the event.",
         )
 
     def serve(self, host: str, port: int) -> None:
-        """Show the metrics over HTTP, from a thread of its own."""
+        """Expose the metrics over HTTP, from a separate thread."""
         start_http_server(port, host, self.registry)
 
-    def count_checked(self, result: str, count: int) -> None:
-        """Count records of `events`: matched, unmatched, malformed, or mirrored."""
-        self._matched.labels(result).inc(count)
+    def count_events(self, result: str, count: int) -> None:
+        """Count records of `events`; `result` is matched, unmatched, malformed or mirrored."""
+        self._events.labels(result).inc(count)
 
     def count_delivery(self, event_ms: int, since_read_s: float) -> None:
-        """Count an event that was taken now: its time, and how long it had been here."""
+        """Count an event accepted now: its latency since its event time, and since reading."""
         self._after_event_s.observe(max(0.0, time.time() - event_ms / 1_000))
         self._after_read_s.observe(since_read_s)
 
     def count_settled(self, outcome: LiveOutcome) -> None:
-        """Count a record of `delivery_log` that is done with."""
+        """Count a settled record of `delivery_log`."""
         self._settled.labels(outcome).inc()
 
     def watch(self, name: str, what: str, value: Callable[[], float]) -> None:
-        """Show a number that is asked for when somebody looks."""
+        """Expose a value that is read at each scrape."""
         Gauge(name, what, registry=self.registry).set_function(value)
 
     def watch_lags(self, lags_by_group: dict[str, Lags]) -> None:
-        """Show how far consumer groups are behind."""
+        """Expose the lag of consumer groups."""
         self.registry.register(_LagCollector(lags_by_group))
 
     def _counter(self, name: str, what: str, *labels: str) -> Counter:
@@ -107,7 +110,7 @@ class _LagCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         lag = GaugeMetricFamily(
             "rewind_live_lag_records",
-            "Records that a group has not read yet, of the partitions that this process has.",
+            "Consumer lag of a group, in the partitions assigned to this process.",
             labels=["group", "partition"],
         )
         for group, lags in self._lags_by_group.items():

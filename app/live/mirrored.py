@@ -1,8 +1,8 @@
-"""Records of `delivery_log` that a mirror has brought from another data centre.
+"""Records of `delivery_log` that a mirror copied from another data centre.
 
-They are delivered where they were made. Here they wait for replays, should that data centre be
-gone, and replays find by time what reached the log in time. So those that came late, as all do
-after a mirror has stood still, are noted before they are done with.
+They are delivered where they were published. Here they serve replays, should that data centre fail.
+Replays find by time only records that arrived in time. So the positions of late ones are stored
+before they are settled; after an outage of the mirror, all of them are late.
 """
 
 import asyncio
@@ -10,71 +10,68 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from app.domain.lateness import Arrival
+from app.live.delivery import DeliveryPartition
 from app.live.late_events import LateEvents
 from app.live.metrics import LiveMetrics
-from app.live.parcel import Share
 from app.log.event import LoggedEvent
 
 WAITING_MAX: Final = 20_000
-"""Late records that wait to be noted; with these, their partitions are read no further."""
+"""Late records that wait to be stored; above this number, their partitions are paused."""
 
-HOLDER: Final = "mirrored records"
-"""Whom a partition is held for: no webhook's id has a space in it."""
+PAUSED_FOR_MIRRORED: Final = "mirrored records"
+"""Stands for a webhook id in `paused_for`; no webhook id contains a space."""
 
 _GATHER_S: Final = 0.5
-"""Each note is a row for each partition, however many records it tells of."""
+"""A write is one row per partition, however many records it covers."""
 
 
-class _Waiting(NamedTuple):
-    share: Share
+class _WaitingRecord(NamedTuple):
+    partition: DeliveryPartition
     arrival: Arrival
 
 
 class MirroredRecords:
-    """Counts foreign records and settles them, the late ones once they are noted."""
+    """Counts mirrored records and settles them, late ones after their position is stored."""
 
     def __init__(self, late: LateEvents, metrics: LiveMetrics) -> None:
         self._late = late
         self._metrics = metrics
-        self._waiting: list[_Waiting] = []
-        self._is_any = asyncio.Event()
+        self._waiting: list[_WaitingRecord] = []
+        self._has_waiting = asyncio.Event()
 
     @property
     def is_full(self) -> bool:
-        """Whether as many wait as may."""
+        """Whether `WAITING_MAX` records wait."""
         return len(self._waiting) >= WAITING_MAX
 
-    def take(self, share: Share, event: LoggedEvent, now_ms: int) -> None:
-        """Settle an open record of a share, at once or when it is noted."""
+    def add(self, partition: DeliveryPartition, event: LoggedEvent, now_ms: int) -> None:
+        """Settle a mirrored record, at once or when its position is stored."""
         self._metrics.mirrored.inc()
         if not self._late.is_late(event.timestamp_ms, now_ms):
-            share.progress.settle(event.offset)
+            partition.progress.settle(event.offset)
             return
-        arrival = Arrival(event.timestamp_ms, share.partition, event.offset)
-        self._waiting.append(_Waiting(share, arrival))
-        self._is_any.set()
+        arrival = Arrival(event.timestamp_ms, partition.partition, event.offset)
+        self._waiting.append(_WaitingRecord(partition, arrival))
+        self._has_waiting.set()
 
-    async def note_unread(self, ends: Mapping[int, int]) -> None:
-        """Return once it is noted what lies below these offsets, by partition, and is never read.
+    async def store_unread(self, ends: Mapping[int, int]) -> None:
+        """Store that records below these offsets, by partition, may be late: nothing reads them."""
+        await self._late.store_unseen(ends)
 
-        A mirror may have brought it before there was anybody to see it come.
-        """
-        await self._late.note_unseen(ends)
+    async def run(self, resume: Callable[[DeliveryPartition], None]) -> None:
+        """Store positions until cancelled; `resume` is called for each partition with room again.
 
-    async def run(self, has_room: Callable[[Share], None]) -> None:
-        """Note what comes until cancelled, and tell of each share whose records were noted.
-
-        What ends with the process is open in what the group has committed, and read again.
+        Records that wait when the process ends are unsettled in the commit, and read again.
         """
         while True:
-            await self._is_any.wait()
+            await self._has_waiting.wait()
             await asyncio.sleep(_GATHER_S)
             waiting = list(self._waiting)
-            await self._late.note([each.arrival for each in waiting])
+            await self._late.store_late([each.arrival for each in waiting])
             del self._waiting[: len(waiting)]
             if not self._waiting:
-                self._is_any.clear()
-            for share, arrival in waiting:
-                share.progress.settle(arrival.offset)
-            for share in {each.share for each in waiting}:
-                has_room(share)
+                self._has_waiting.clear()
+            for partition, arrival in waiting:
+                partition.progress.settle(arrival.offset)
+            for partition in {each.partition for each in waiting}:
+                resume(partition)

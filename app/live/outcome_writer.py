@@ -1,4 +1,4 @@
-"""Writes what became of events to `delivery_outcomes`, many at a time."""
+"""Writes outcomes of deliveries to `delivery_outcomes`, many at a time."""
 
 import asyncio
 import logging
@@ -14,58 +14,58 @@ _log: Final = logging.getLogger(__name__)
 
 _GATHER_S: Final = 0.02
 _RETRY_S: Final = 1.0
-_LOOK_S: Final = 0.01
-_AT_A_TIME_MAX: Final = 5_000
+_POLL_S: Final = 0.01
+_RECORDS_PER_WRITE_MAX: Final = 5_000
 
 
-class _Line(NamedTuple):
+class _PendingRecord(NamedTuple):
     record: OwedEvent
     written: Callable[[], None]
 
 
 class OutcomeWriter:
-    """Takes records one by one, and says of each when the log has it for good."""
+    """Writes records one by one, and calls back when the log has acknowledged each."""
 
     def __init__(self, publisher: EventPublisher) -> None:
         self._publisher = publisher
-        self._lines: list[_Line] = []
-        self._is_any = asyncio.Event()
+        self._pending: list[_PendingRecord] = []
+        self._has_pending = asyncio.Event()
 
     @property
     def waiting(self) -> int:
-        """How many are not in the log yet."""
-        return len(self._lines)
+        """The number of records that are not acknowledged."""
+        return len(self._pending)
 
     def add(self, record: OwedEvent, written: Callable[[], None]) -> None:
-        """Write `record` soon; `written` is called once the log has acknowledged it."""
-        self._lines.append(_Line(record, written))
-        self._is_any.set()
+        """Write `record` soon; `written` is called when the log has acknowledged it."""
+        self._pending.append(_PendingRecord(record, written))
+        self._has_pending.set()
 
     async def flush(self) -> None:
-        """Return when everything added so far, or meanwhile, is written."""
-        while self._lines:  # noqa: ASYNC110  a few looks, seldom
-            await asyncio.sleep(_LOOK_S)
+        """Return when all records are written, including those added in the meantime."""
+        while self._pending:  # noqa: ASYNC110  seldom, and short
+            await asyncio.sleep(_POLL_S)
 
     async def run(self) -> None:
-        """Write what comes until cancelled."""
+        """Write records until cancelled."""
         while True:
-            await self._is_any.wait()
+            await self._has_pending.wait()
             await asyncio.sleep(_GATHER_S)
-            lines = self._lines[:_AT_A_TIME_MAX]
-            await self._write([line.record for line in lines])
-            del self._lines[: len(lines)]
-            for line in lines:
-                line.written()
-            if not self._lines:
-                self._is_any.clear()
+            batch = self._pending[:_RECORDS_PER_WRITE_MAX]
+            await self._write([each.record for each in batch])
+            del self._pending[: len(batch)]
+            for each in batch:
+                each.written()
+            if not self._pending:
+                self._has_pending.clear()
 
     async def _write(self, records: list[OwedEvent]) -> None:
         while True:
             try:
                 await self._publisher.publish(DELIVERY_OUTCOMES, records)
             except LogError as error:
-                # Some may be there: whoever reads them takes the same outcome twice.
-                _log.warning("outcomes-not-written-yet", extra={"reason": str(error)})
+                # Some may be stored: readers accept the same outcome twice.
+                _log.warning("outcomes-not-acknowledged", extra={"reason": str(error)})
                 await asyncio.sleep(_RETRY_S)
             else:
                 return

@@ -1,4 +1,4 @@
-"""The routing table: all webhooks with all rules, copied into this process and kept fresh."""
+"""The routing table: a copy of all webhooks and rules, refreshed from the database."""
 
 import asyncio
 import logging
@@ -14,18 +14,18 @@ from app.store import Store, StoreUnavailable
 _log: Final = logging.getLogger(__name__)
 
 REFRESH_S: Final = 0.25
-"""Between two looks at the database; a change so takes effect well within a second."""
+"""Interval of refreshes; a change takes effect well within a second."""
 
 _REFRESHED_S: Final = 2.0
 _WARNING_S: Final = 10.0
 _TURN_RULES: Final = 2_000
-"""Rules filed before other tasks get a turn, a few milliseconds."""
+"""Rules added before other tasks get a turn, a few milliseconds."""
 
 
 class RoutingTable:
-    """Who wants what, and where it is to be sent; used on one event loop.
+    """Webhooks and their rules, for one event loop.
 
-    Without the database it stays as it is, and says so in the log and by its age.
+    While the database is unavailable it stays unchanged, logs a warning and reports its age.
     """
 
     def __init__(self, store: Store) -> None:
@@ -39,51 +39,48 @@ class RoutingTable:
 
     @property
     def webhook_count(self) -> int:
-        """How many webhooks there are."""
+        """The number of webhooks."""
         return len(self._webhooks)
 
     @property
     def rule_count(self) -> int:
-        """How many rules there are."""
+        """The number of rules."""
         return len(self._rules)
 
     @property
     def age_s(self) -> float:
-        """For how long the database has said nothing."""
+        """Seconds since the last refresh."""
         return time.monotonic() - self._fresh_s
 
     def webhook(self, webhook_id: str) -> Webhook | None:
-        """The webhook of this id, if there is one."""
+        """The webhook with this id, if it exists."""
         return self._webhooks.get(webhook_id)
 
-    def wanting(self, event_type: str, body: bytes) -> list[str]:
-        """The ids of the webhooks that want an event, whatever their status."""
+    def match(self, event_type: str, body: bytes) -> list[str]:
+        """The ids of the webhooks that have a rule for an event, whatever their status."""
         return [each for each in self._rules.match(event_type, body) if each in self._webhooks]
 
-    def learn(self, webhook: Webhook) -> None:
-        """Take a webhook as the store has just given it."""
+    def put_webhook(self, webhook: Webhook) -> None:
+        """Replace a webhook by what the store has just returned."""
         self._webhooks[webhook.id] = webhook
 
     async def run(self) -> None:
-        """Keep the table fresh until cancelled."""
+        """Refresh the table until cancelled."""
         while True:
-            asked, self._refreshed = self._refreshed, asyncio.get_running_loop().create_future()
+            refreshed, self._refreshed = self._refreshed, asyncio.get_running_loop().create_future()
             await self._try_to_refresh()
-            asked.set_result(None)
+            refreshed.set_result(None)
             await asyncio.sleep(REFRESH_S)
 
-    async def refreshed(self) -> None:
-        """Wait until what the database held at this moment is in the table.
-
-        Returns as well when the database does not answer: then what is known has to do.
-        """
+    async def wait_until_refreshed(self) -> None:
+        """Return when the table has what the database holds now, or the database is unavailable."""
         await asyncio.wait([self._refreshed], timeout=_REFRESHED_S)
 
     async def refresh(self) -> None:
-        """Take in what has changed.
+        """Apply the changes since the last refresh.
 
         Raises:
-            StoreUnavailable: the database does not answer.
+            StoreUnavailable: the database does not respond.
         """
         began_s = time.monotonic()
         changes = await asyncio.to_thread(self._store.routing_changes, self._revision)
@@ -102,7 +99,7 @@ class RoutingTable:
 
     async def _apply(self, changes: RoutingChanges) -> None:
         if changes.revision < self._revision:
-            self._forget_all()
+            self._clear()
         for webhook in changes.webhooks:
             self._webhooks[webhook.id] = webhook
         for webhook_id in changes.gone_webhooks:
@@ -113,13 +110,13 @@ class RoutingTable:
             if number % _TURN_RULES == _TURN_RULES - 1:
                 await asyncio.sleep(0)
         self._remove(changes.gone_rules)
-        # Last: should this be cut off before, it all comes again.
+        # Last: if this is cancelled earlier, all changes are applied again.
         self._revision = changes.revision
 
     def _remove(self, rules: Iterable[tuple[str, str]]) -> None:
         for webhook_id, name in rules:
             self._rules.remove(webhook_id, name)
 
-    def _forget_all(self) -> None:
+    def _clear(self) -> None:
         self._rules = RuleIndex()
         self._webhooks = {}

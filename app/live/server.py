@@ -1,19 +1,19 @@
-"""The live process: opens its doors, runs both stages until a signal, and leaves its groups."""
+"""The live process: connects, runs both stages until a signal, and leaves its groups."""
 
 import asyncio
 import logging
 import sys
-from collections.abc import Coroutine
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from app.config import Settings
+from app.delivery.attempt import AttemptSender
 from app.domain.processes import Details, ProcessKind
+from app.domain.retry import FixedDelays
 from app.domain.tallies import TallyCounter
 from app.live import deliverer, matcher
 from app.live.deliverer import Deliverer
-from app.live.lane import Route
 from app.live.late_events import LateEvents
 from app.live.matcher import Matcher
 from app.live.metrics import LiveMetrics
@@ -21,8 +21,9 @@ from app.live.mirrored import MirroredRecords
 from app.live.outcome_writer import OutcomeWriter
 from app.live.received_reports import ReceivedReports
 from app.live.routing import RoutingTable
-from app.live.standing import Standing
 from app.live.tally_writer import TallyWriter
+from app.live.webhook_queue import QueueContext
+from app.live.webhook_status import WebhookStatusWriter
 from app.log.errors import LogUnavailable
 from app.log.group_reader import GroupReader, GroupStage
 from app.log.publisher import EventPublisher
@@ -45,26 +46,26 @@ _log: Final = logging.getLogger(__name__)
 _RETRY_S: Final = 1.0
 _LOG_TIMEOUT_S: Final = 5.0
 _LEAVING_S: Final = 15.0
-"""What the last requests, the last outcomes and the last commit may take together."""
+"""How long the last requests, outcomes and commits may take together."""
 
 _LAST_RECORDS_S: Final = 1.0
-"""What the log has not acknowledged at the end is matched or delivered again."""
+"""Records that the log has not acknowledged at the end are matched or delivered again."""
 
 _JOINED_S: Final = 15.0
-"""Of more processes than there are partitions some get none: they are ready all the same."""
+"""If there are more processes than partitions, some get none and are ready all the same."""
 
-_LANES_PER_TARGET: Final = 32
-"""Webhooks with receivers on one host that do not wait for each other's answers."""
+_QUEUES_PER_TARGET: Final = 32
+"""Webhooks on one host that do not wait for each other's responses."""
 
 
-class _Stopped(Exception):
-    """The process is to end before it has begun."""
+class _StoppedAtStart(Exception):
+    """The process was stopped before it was ready."""
 
 
 def run(settings: Settings) -> int:
-    """Deliver until SIGTERM or SIGINT; the exit code: 1 when the database or a port is not fit.
+    """Deliver until SIGTERM or SIGINT; returns the exit code, 1 if database or port are not usable.
 
-    The database and the log may come up later than this process, which waits for both.
+    It waits for a database and a log that start later.
     """
     configure_logging()
     allow_many_connections()
@@ -99,20 +100,20 @@ async def _serve(settings: Settings, store: Store) -> None:
         name = process_name(settings)
         heartbeat = ProcessHeartbeat(store, ProcessKind.LIVE, name, settings.origin, live.details)
         async with heartbeat:
-            with suppress(_Stopped):
-                await _wait_for_doors(store, table, publisher, stopping)
+            with suppress(_StoppedAtStart):
+                await _wait_for_dependencies(store, table, publisher, stopping)
                 await live.run(stopping)
     _log.info("stopped")
 
 
-async def _wait_for_doors(
+async def _wait_for_dependencies(
     store: Store, table: RoutingTable, publisher: EventPublisher, stopping: asyncio.Event
 ) -> None:
-    """Return once the database has given the routing table, and the log has the topics.
+    """Return once the routing table is loaded and the log has the topics.
 
     Raises:
-        StoreError: the database answers, and is not fit.
-        _Stopped: the process is to end.
+        StoreError: the database responds but is not usable.
+        _StoppedAtStart: `stopping` is set.
     """
     while not stopping.is_set():
         try:
@@ -125,11 +126,11 @@ async def _wait_for_doors(
                 await asyncio.wait_for(stopping.wait(), _RETRY_S)
         else:
             return
-    raise _Stopped
+    raise _StoppedAtStart
 
 
 class LivePath:
-    """Both stages with all that they share. Runs once."""
+    """Both stages and what they share. Runs once."""
 
     def __init__(
         self,
@@ -145,19 +146,23 @@ class LivePath:
         self._sender = sender
         self._publisher = publisher
         self._metrics = metrics
-        self._couriers: set[asyncio.Task[None]] = set()
-        self._standing = Standing(store, table, metrics)
+        self._status_writer = WebhookStatusWriter(store, table, metrics)
         self._outcomes = OutcomeWriter(publisher)
         late = LateEvents(store, settings)
         self._mirrored = MirroredRecords(late, metrics)
-        received, owed = (
+        matcher_reports, deliverer_reports = (
             ReceivedReports.of(settings, publisher, topic, group)
             for topic, group in ((EVENTS, matcher.GROUP), (DELIVERY_LOG, deliverer.GROUP))
         )
-        tallies = TallyCounter(settings.history_ms, metrics.untallied.inc)
+        tallies = TallyCounter(settings.history_ms, metrics.statistics_dropped.inc)
         self._tally_writer = TallyWriter(store, tallies, settings.origin, settings.retention_ms)
         self._deliverer = Deliverer(
-            self._outcomes, self._mirrored, tallies, metrics, settings.origin, reports=owed
+            self._outcomes,
+            self._mirrored,
+            tallies,
+            metrics,
+            settings.origin,
+            reports=deliverer_reports,
         )
         self._matcher = Matcher(
             table,
@@ -166,50 +171,50 @@ class LivePath:
             metrics,
             settings.origin,
             decoder=_decoder(settings),
-            reports=received,
+            reports=matcher_reports,
         )
         self._matching = self._reader(EVENTS, matcher.GROUP, self._matcher)
         self._delivering = self._reader(DELIVERY_LOG, deliverer.GROUP, self._deliverer)
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Work until `stopping`; returns when everything that was let go is committed.
+        """Work until `stopping` is set; return when the last positions are committed.
 
         Raises in a group:
-            Exception: one of its parts cannot go on.
+            Exception: a part of it failed.
         """
         self._watch()
         readers = (self._matching, self._delivering)
         async with asyncio.TaskGroup() as group:
-            route = self._route(group)
+            context = self._queue_context(group)
             parts = [
                 group.create_task(part)
                 for part in (
                     self._table.run(),
-                    self._standing.run(),
+                    self._status_writer.run(),
                     self._outcomes.run(),
                     self._tally_writer.run(),
-                    self._mirrored.run(self._deliverer.clear_of_mirrored),
+                    self._mirrored.run(self._deliverer.resume_after_mirrored),
                     self._matcher.run(self._matching),
-                    self._deliverer.run(self._delivering, route),
-                    self._say_when_ready(),
+                    self._deliverer.run(self._delivering, context),
+                    self._report_ready(),
                 )
             ]
             reading = [group.create_task(reader.run()) for reader in readers]
             await stopping.wait()
-            route.is_stopping = True
+            context.is_stopping = True
             for reader in readers:
                 reader.stop()
             _, late = await asyncio.wait(reading, timeout=_LEAVING_S)
             if late:
-                # The log is away: the groups will find out by themselves.
+                # The log is unavailable; the groups expire the members.
                 _log.warning("groups-not-left")
             await self._tally_writer.finish()
-            # Also requests that got no answer all the while.
-            for task in (*parts, *self._couriers, *late):
+            self._deliverer.cancel_senders()
+            for task in (*parts, *late):
                 task.cancel()
 
     def details(self) -> Details:
-        """What there is to tell of this process to who watches it."""
+        """What the process registry shows of this process."""
         joined = self._matching.joined.is_set() and self._delivering.joined.is_set()
         return {
             "webhooks": self._table.webhook_count,
@@ -227,47 +232,42 @@ class LivePath:
             properties=settings.kafka_properties,
         )
 
-    def _route(self, group: asyncio.TaskGroup) -> Route:
+    def _queue_context(self, group: asyncio.TaskGroup) -> QueueContext:
         settings = self._settings
-        return Route(
+        return QueueContext(
             table=self._table,
-            sender=self._sender,
-            standing=self._standing,
+            attempts=AttemptSender(self._sender, self._metrics.attempts),
+            status_writer=self._status_writer,
             metrics=self._metrics,
-            desk=self._deliverer,
-            spawn=lambda carrying: self._spawn(group, carrying),
-            delays_s=settings.attempt_delays_s,
+            recorder=self._deliverer,
+            start_task=group.create_task,
+            delays=FixedDelays(settings.attempt_delays_s),
             in_flight_max=settings.live_in_flight,
             queue_max=settings.live_queue_max,
             disable_after_failures=settings.disable_after_failures,
             disable_after_s=settings.disable_after_s,
         )
 
-    def _spawn(self, group: asyncio.TaskGroup, carrying: Coroutine[Any, Any, None]) -> None:
-        courier = group.create_task(carrying)
-        self._couriers.add(courier)
-        courier.add_done_callback(self._couriers.discard)
-
-    async def _say_when_ready(self) -> None:
-        """Say that events which are published from now on are delivered live."""
+    async def _report_ready(self) -> None:
+        """Report that events published from now on are delivered live."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_JOINED_S):
                 await self._matching.joined.wait()
                 await self._delivering.joined.wait()
         _log.info("ready", extra={"webhooks": self._table.webhook_count})
-        # In one piece: a line of another thread must not part it from its end.
+        # One write, so that a line of another thread cannot split it.
         sys.stderr.write(f"{READY_LINE}\n")
 
     def _watch(self) -> None:
         metrics, table = self._metrics, self._table
         metrics.watch(
             "rewind_live_matching_events",
-            "Records of `events` that are read and not logged for all whom they are owed to.",
-            lambda: self._matcher.under_way,
+            "Records of `events` that are read and whose deliveries are not all logged.",
+            lambda: self._matcher.pending,
         )
         metrics.watch(
             "rewind_live_waiting_events",
-            "Events that wait for an attempt or its answer.",
+            "Deliveries that wait for an attempt or its response.",
             lambda: self._deliverer.waiting,
         )
         metrics.watch(
@@ -281,7 +281,7 @@ class LivePath:
         metrics.watch("rewind_live_rules", "Rules in the table.", lambda: table.rule_count)
         metrics.watch(
             "rewind_live_routing_age_seconds",
-            "For how long the database has not refreshed the routing table.",
+            "Seconds since the last refresh of the routing table.",
             lambda: table.age_s,
         )
         metrics.watch(
@@ -292,7 +292,7 @@ class LivePath:
         readers = (self._matching, self._delivering)
         metrics.watch(
             "rewind_live_joined",
-            "1 once both consumer groups have given this process a share, else 0.",
+            "1 once both consumer groups have assigned partitions to this process, else 0.",
             lambda: all(each.joined.is_set() for each in readers),
         )
         metrics.watch_lags({each.group: partial(dict, each.lags) for each in readers})
@@ -301,7 +301,7 @@ class LivePath:
 def _decoder(settings: Settings) -> "AvroDecoder | None":
     if not settings.schema_registry:
         return None
-    # To load them takes a third of the time in which a process starts, and few logs hold Avro.
+    # Loading them takes a third of the start-up time, and few logs hold Avro.
     from logbroker.schemas.decoder import AvroDecoder
     from logbroker.schemas.lookup import SchemaLookup
 
@@ -312,5 +312,5 @@ def _limits(settings: Settings) -> SenderLimits:
     return SenderLimits(
         connect_s=settings.connect_timeout_s,
         total_s=settings.delivery_timeout_s,
-        connections_per_target=settings.live_in_flight * _LANES_PER_TARGET,
+        connections_per_target=settings.live_in_flight * _QUEUES_PER_TARGET,
     )

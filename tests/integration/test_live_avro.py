@@ -174,7 +174,7 @@ def test_while_the_registry_is_away_nothing_is_lost_or_overtaken(
     until(lambda: scrape(live.metrics_port)[failures] >= 2, "it is asked again")
     scene.owe(webhook, event(4))
     until(lambda: "evt_4" in receiver.taken, "what is owed already is delivered meanwhile")
-    assert live.said.count('"event": "schema-registry-away"') == 1
+    assert live.said.count('"event": "schema-registry-unavailable"') == 1
     assert scene.uncommitted(MATCHER, EVENTS) == 2
     registry.serve()
     until(lambda: len(receiver.taken) == 5, "all came")
@@ -189,7 +189,7 @@ def test_a_live_process_that_waits_for_the_registry_ends_when_told_to(
     registry.kill()
     live = scene.live(schema_registry=registry.url)
     scene.produce(EVENTS, [(None, {}, value)])
-    live.until_says("schema-registry-away")
+    live.until_says("schema-registry-unavailable")
     assert live.stop() == 0
     registry.serve()
     scene.live(schema_registry=registry.url)

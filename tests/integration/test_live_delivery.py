@@ -181,7 +181,7 @@ def test_a_long_run_of_failures_disables_a_webhook_and_says_why(
     scene.publish(*events(0, 3))
     until(lambda: _status(scene, webhook.id) is WebhookStatus.DISABLED, "it is disabled")
     reason = scene.store.webhook(webhook.id).status_reason or ""
-    assert reason.startswith("3 events in a row were not taken since 20")
+    assert reason.startswith("stopped after 3 consecutive failures since 20")
     assert reason.endswith("HTTP 500 Internal Server Error")
 
 
@@ -375,7 +375,7 @@ def test_what_it_counts_is_shown(scene: LiveScene, receiver: ReceiverThread) -> 
     wanted = {
         'rewind_live_events_total{result="matched"}': 3,
         'rewind_live_events_total{result="unmatched"}': 1,
-        "rewind_live_owed_events_total": 3,
+        "rewind_live_matched_deliveries_total": 3,
         'rewind_live_settled_events_total{outcome="delivered"}': 3,
         'rewind_delivery_attempts_total{result="delivered"}': 3,
         "rewind_live_delivered_after_event_seconds_count": 3,

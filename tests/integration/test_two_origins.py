@@ -250,7 +250,7 @@ def test_what_could_not_be_noted_is_not_done_with_and_survives_a_crash(
     late_ms = now_ms() - 2 * HOUR_MS
     bring(scene, webhook, *events(0, 5), time_ms=late_ms)
     scene.owe(webhook, event(5))
-    live.until_says("late-events-not-noted-yet")
+    live.until_says("late-events-not-stored")
     scene.until_outcomes(1)
     assert receiver.taken == ["evt_5"]
     # The position is beyond them, and the note with it names them, and no longer the one behind.
@@ -280,7 +280,7 @@ def test_notes_that_wait_are_made_once_the_database_takes_them(
     rename_notes(database_url, "late_arrivals", "away")
     late_ms = now_ms() - 2 * HOUR_MS
     bring(scene, webhook, *events(0, 5), time_ms=late_ms)
-    live.until_says("late-events-not-noted-yet")
+    live.until_says("late-events-not-stored")
     rename_notes(database_url, "away", "late_arrivals")
     until(lambda: is_settled(scene, broker), "all is committed")
     partition = partition_for_key(webhook.id.encode(), PARTITIONS)
@@ -433,15 +433,15 @@ def test_a_group_does_not_begin_before_it_is_noted_what_lies_before(
     bring(scene, webhook, *events(0, 5))
     rename_notes(database_url, "late_arrivals", "away")
     crashed = scene.live(launch_only=True)
-    crashed.until_says("late-events-not-noted-yet")
+    crashed.until_says("late-events-not-stored")
     crashed.kill()
     stopped = scene.live(launch_only=True)
-    stopped.until_says("late-events-not-noted-yet")
+    stopped.until_says("late-events-not-stored")
     assert stopped.stop() == 0
     assert "groups-not-left" not in stopped.said
     assert committed(broker) == [None] * PARTITIONS
     live = scene.live(launch_only=True)
-    live.until_says("late-events-not-noted-yet")
+    live.until_says("late-events-not-stored")
     rename_notes(database_url, "away", "late_arrivals")
     live.until_says(READY)
     assert history_end(scene, webhook) == 5

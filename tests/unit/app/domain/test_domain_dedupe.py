@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.dedupe import SeenHashes, event_digest
+from app.domain.dedupe import RecentDigests, SeenHashes, event_digest
 
 
 def test_the_same_event_has_the_same_digest() -> None:
@@ -82,3 +82,10 @@ def test_half_a_million_take_nine_megabytes() -> None:
     finally:
         tracemalloc.stop()
     assert highest_bytes < 9_000_000
+
+
+def test_the_oldest_digest_is_evicted_and_a_repeated_one_keeps_its_age() -> None:
+    recent = RecentDigests(3)
+    for digest in (1, 2, 3, 1, 4):
+        recent.add(digest)
+    assert [digest in recent for digest in (1, 2, 3, 4)] == [False, True, True, True]

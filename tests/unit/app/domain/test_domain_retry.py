@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.delivery import Rejected, Unreachable
-from app.domain.retry import GiveUp, RetryAfter, RetryPolicy
+from app.domain.retry import RETRY_AFTER_S_MAX, FixedDelays, GiveUp, RetryAfter, RetryPolicy
 
 DOWN = Unreachable("connection refused")
 POLICY = RetryPolicy(attempts_max=6, base_s=1, cap_s=60)
@@ -62,3 +62,18 @@ def test_no_wait_is_negative_or_beyond_what_the_policy_allows(
     else:
         assert isinstance(verdict, RetryAfter)
         assert 0.4 <= verdict.seconds <= 60
+
+
+def test_fixed_delays_are_those_before_the_next_attempt_and_then_give_up() -> None:
+    delays = FixedDelays((0.0, 3.0, 27.0))
+    assert delays.after_failure(DOWN, 1) == RetryAfter(3)
+    assert delays.after_failure(DOWN, 2) == RetryAfter(27)
+    assert delays.after_failure(DOWN, 3) == GiveUp("connection refused")
+    assert delays.after_failure(refused(410), 1) == GiveUp("answered 410")
+
+
+def test_fixed_delays_honour_retry_after_up_to_a_limit() -> None:
+    delays = FixedDelays((0.0, 3.0))
+    assert delays.after_failure(refused(429, 10.0), 1) == RetryAfter(10)
+    assert delays.after_failure(refused(429, 1.0), 1) == RetryAfter(3)
+    assert delays.after_failure(refused(429, 1e6), 1) == RetryAfter(RETRY_AFTER_S_MAX)

@@ -38,7 +38,7 @@ class Matching:
         ]
         self._offset += len(values)
         came_s = time.monotonic() if read_s is None else read_s
-        read = asyncio.run(self._events.read({0: events}, came_s))
+        read = asyncio.run(self._events.decode({0: events}, came_s))
         return [each.value for each in read[0]]
 
 

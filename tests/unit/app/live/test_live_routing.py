@@ -31,7 +31,7 @@ def test_the_table_has_what_there_is_and_follows_every_change(store: Store) -> N
     async def work(table: RoutingTable) -> None:
         wanted = b'{"data": {"userId": "42"}}'
         assert (table.webhook_count, table.rule_count) == (2, 2)
-        assert table.wanting("a.b", wanted) == sorted([first.id, second.id])
+        assert table.match("a.b", wanted) == sorted([first.id, second.id])
         store.put_rule(Rule(first.id, "default", ("c.*",)))
         store.disable_webhook(second.id, "for a test")
         await table.refresh()
@@ -39,15 +39,15 @@ def test_the_table_has_what_there_is_and_follows_every_change(store: Store) -> N
         assert disabled is not None
         assert disabled.status is WebhookStatus.DISABLED
         # A webhook that is not enabled has its events logged all the same.
-        assert table.wanting("a.b", wanted) == [second.id]
+        assert table.match("a.b", wanted) == [second.id]
         store.delete_rule(second.id, "default")
         await table.refresh()
-        assert table.wanting("a.b", wanted) == []
+        assert table.match("a.b", wanted) == []
         store.delete_webhook(first.id)
         await table.refresh()
         assert table.webhook(first.id) is None
         assert (table.webhook_count, table.rule_count) == (1, 0)
-        assert table.wanting("c.d", b"") == []
+        assert table.match("c.d", b"") == []
 
     with_table(store, work)
 
@@ -57,7 +57,7 @@ def test_who_waits_for_a_refresh_sees_what_was_stored_before(store: Store) -> No
         running = asyncio.create_task(table.run())
         for number in range(5):
             webhook = await asyncio.to_thread(webhook_of, store, f"number-{number}")
-            await table.refreshed()
+            await table.wait_until_refreshed()
             assert table.webhook(webhook.id) == webhook
         running.cancel()
 
@@ -72,8 +72,8 @@ def test_without_the_database_the_table_stays_and_tells_its_age(store: Store) ->
         fresh_s = table.age_s
         table._store = nowhere
         running = asyncio.create_task(table.run())
-        await table.refreshed()
-        await table.refreshed()
+        await table.wait_until_refreshed()
+        await table.wait_until_refreshed()
         assert table.webhook(webhook.id) == webhook
         assert table.age_s > fresh_s
         running.cancel()

@@ -1,0 +1,55 @@
+"""A live delivery, and the partition that its event was read from."""
+
+from dataclasses import dataclass, field
+
+from app.domain.partition_progress import PartitionProgress
+from app.log.event import LoggedEvent
+from app.log.group_position import Committed
+
+
+@dataclass(eq=False, slots=True)
+class DeliveryPartition:
+    """A partition of `delivery_log` while it is assigned to this process.
+
+    `in_flight` counts its deliveries whose requests are in flight. `paused_for` holds the ids of
+    the webhooks for which it is not read.
+    """
+
+    partition: int
+    progress: PartitionProgress
+    committed: Committed
+    is_revoked: bool = False
+    in_flight: int = 0
+    paused_for: set[str] = field(default_factory=set)
+
+    def position(self) -> Committed:
+        """The position to commit, with the unsettled offsets below it."""
+        commit = self.progress.commit()
+        return Committed(commit.position, commit.metadata)
+
+    def is_assigned(self) -> bool:
+        """Whether this process may send its events."""
+        return not self.is_revoked
+
+
+@dataclass(eq=False, slots=True)
+class LiveDelivery:
+    """An event for one webhook. `copies` are duplicates that are settled with it.
+
+    `took_ms` is the duration of its last attempt.
+    """
+
+    partition: DeliveryPartition
+    webhook_id: str
+    event_id: str
+    digest: int
+    event: LoggedEvent
+    read_s: float
+    attempts: int = 0
+    took_ms: float | None = None
+    copies: list[tuple[DeliveryPartition, LoggedEvent]] = field(default_factory=list)
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the event's body."""
+        return len(self.event.value)

@@ -1,0 +1,300 @@
+"""The delivery queue of one webhook on the live path: overflow, retries and webhook status.
+
+An event stays in the queue from when it is read until it is settled, also between its attempts. If
+the queue is full, events are skipped and left to replays, unless the receiver is fast: then the
+partition is paused until there is room. So a slow receiver delays no other one, and a backlog is
+delivered as fast as the receiver accepts it.
+"""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from app.delivery.attempt import Attempt, AttemptSender, WebhookMessage
+from app.delivery.queue import DeliveryQueue, StartTask
+from app.domain.delivery import Delivered, LiveOutcome, Rejected, Unreachable
+from app.domain.model import Webhook, WebhookStatus
+from app.domain.rates import ThroughputEstimate
+from app.domain.retry import GONE, RETRY_AFTER_S_MAX, FixedDelays, RetryAfter, retry_after_s
+from app.live.delivery import DeliveryPartition, LiveDelivery
+from app.live.metrics import LiveMetrics
+from app.live.routing import RoutingTable
+from app.live.webhook_status import OutageReporter, WebhookStatusWriter
+
+QUEUE_BYTES_MAX: Final = 16 * 2**20
+ALL_BYTES_MAX: Final = 128 * 2**20
+"""Bytes of waiting events, of one webhook and of all webhooks."""
+
+THROUGHPUT_CHECK_S: Final = 1.0
+BUSY_THROUGHPUT_CHECK_S: Final = 5.0
+"""How long a full queue pauses its partition before its throughput decides whether to go on. The
+longer time applies while this process is too busy for any receiver to be fast."""
+
+_QUEUE_FULL: Final = "too many events wait for this webhook"
+
+
+class OutcomeRecorder(Protocol):
+    """Receives outcomes, and pauses and resumes partitions."""
+
+    def record_outcome(
+        self, delivery: LiveDelivery, outcome: LiveOutcome, status: int | None, reason: str | None
+    ) -> None:
+        """Record the outcome of a delivery."""
+
+    def pause_partition(self, partition: DeliveryPartition, webhook_id: str) -> None:
+        """Stop reading a partition for the sake of this webhook."""
+
+    def resume_partition(self, partition: DeliveryPartition, webhook_id: str) -> None:
+        """Read a partition again, unless it is paused for others."""
+
+
+@dataclass(slots=True)
+class QueueContext:
+    """What the queues of all webhooks share."""
+
+    table: RoutingTable
+    attempts: AttemptSender
+    status_writer: WebhookStatusWriter
+    metrics: LiveMetrics
+    recorder: OutcomeRecorder
+    start_task: StartTask
+    delays: FixedDelays
+    in_flight_max: int
+    queue_max: int
+    disable_after_failures: int
+    disable_after_s: float
+    bytes_waiting: int = 0
+    is_busy: bool = False
+    is_stopping: bool = False
+
+
+class WebhookQueue:
+    """The unsettled deliveries of one webhook. For one event loop."""
+
+    def __init__(self, webhook_id: str, context: QueueContext) -> None:
+        self.webhook_id = webhook_id
+        self._context = context
+        self._queue = DeliveryQueue[LiveDelivery](
+            self._send, context.in_flight_max, context.start_task, self._may_send
+        )
+        self._throughput = ThroughputEstimate()
+        self._is_slow = False
+        self._paused: DeliveryPartition | None = None
+        self._paused_s = 0.0
+        self._retry_after_s = 0.0
+        """The end of the wait that a Retry-After header requested, as `time.monotonic` counts."""
+        self._is_disabling = False
+        self._outages = OutageReporter(
+            context.status_writer,
+            disable_after_failures=context.disable_after_failures,
+            disable_after_s=context.disable_after_s,
+        )
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    @property
+    def is_forgettable(self) -> bool:
+        """Whether it is idle and has no state worth keeping."""
+        return self._queue.is_idle and self._outages.is_healthy and not self._is_disabling
+
+    def add(self, delivery: LiveDelivery) -> None:
+        """Add a delivery, or skip it if the queue is full and the receiver slow."""
+        if self._exceeds_limits(len(self._queue) + 1):
+            if not self._is_worth_pausing():
+                self._record_skipped(delivery)
+                return
+            self._pause(delivery.partition)
+        self._context.bytes_waiting += delivery.size_bytes
+        delay_s = self._context.delays.delays_s[0]
+        self._queue.add(delivery, is_ready=not delay_s)
+        if delay_s:
+            self._requeue_after(delay_s, delivery)
+
+    def withdraw(self, partition: DeliveryPartition) -> None:
+        """Start no more attempts for a partition that is being revoked."""
+        self._queue.withdraw(lambda each: each.partition is partition)
+
+    def remove_partition(self, partition: DeliveryPartition) -> None:
+        """Remove the deliveries of a partition that another process has."""
+        for delivery in self._queue.remove_all(lambda each: each.partition is partition):
+            self._context.bytes_waiting -= delivery.size_bytes
+        if self._paused is partition:
+            self._paused = None
+
+    def cancel_senders(self) -> None:
+        """Cancel all sender tasks, also those in a request."""
+        self._queue.stop()
+
+    def _remove(self, delivery: LiveDelivery) -> None:
+        self._queue.remove(delivery)
+        self._context.bytes_waiting -= delivery.size_bytes
+
+    def _settle(
+        self, delivery: LiveDelivery, outcome: LiveOutcome, status: int | None, reason: str | None
+    ) -> None:
+        self._remove(delivery)
+        self._context.recorder.record_outcome(delivery, outcome, status, reason)
+        if self._paused is not None and self._has_room_again():
+            self._resume()
+
+    def _record_skipped(self, delivery: LiveDelivery) -> None:
+        self._context.recorder.record_outcome(delivery, LiveOutcome.SKIPPED, None, _QUEUE_FULL)
+
+    def _exceeds_limits(self, events: int) -> bool:
+        """Whether `events` are too many; a single one is not, whatever its size."""
+        return events > 1 and (
+            events > self._context.queue_max
+            or self._queue.size_bytes > QUEUE_BYTES_MAX
+            or self._context.bytes_waiting > ALL_BYTES_MAX
+        )
+
+    def _has_room_again(self) -> bool:
+        return (
+            len(self._queue) <= self._context.queue_max // 2
+            and self._queue.size_bytes <= QUEUE_BYTES_MAX // 2
+        )
+
+    def _is_worth_pausing(self) -> bool:
+        if self._outages.has_outage or self._is_disabling:
+            return False
+        if self._throughput.is_fast(time.monotonic()):
+            self._is_slow = False
+        return not self._is_slow
+
+    def _pause(self, partition: DeliveryPartition) -> None:
+        if self._paused is None:
+            self._paused = partition
+            self._paused_s = time.monotonic()
+            self._context.recorder.pause_partition(partition, self.webhook_id)
+            self._check_throughput_later(partition)
+
+    def _resume(self) -> None:
+        if self._paused is not None:
+            partition, self._paused = self._paused, None
+            self._context.recorder.resume_partition(partition, self.webhook_id)
+
+    def _check_throughput_later(self, partition: DeliveryPartition) -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_later(THROUGHPUT_CHECK_S, self._check_throughput, partition)
+
+    def _check_throughput(self, partition: DeliveryPartition) -> None:
+        """Keep the partition paused for a fast receiver; otherwise skip what exceeds the limits."""
+        if self._paused is not partition:
+            return
+        now_s = time.monotonic()
+        is_early = self._context.is_busy and now_s - self._paused_s < BUSY_THROUGHPUT_CHECK_S
+        if is_early or self._throughput.is_fast(now_s):
+            self._check_throughput_later(partition)
+            return
+        self._is_slow = True
+        while self._exceeds_limits(len(self._queue)) and (newest := self._queue.take_newest()):
+            self._remove(newest)
+            self._record_skipped(newest)
+        self._resume()
+
+    def _requeue_after(self, delay_s: float, delivery: LiveDelivery) -> None:
+        if delay_s:
+            asyncio.get_running_loop().call_later(delay_s, self._requeue, delivery)
+        else:
+            self._queue.requeue(delivery, in_front=False)
+
+    def _requeue(self, delivery: LiveDelivery) -> None:
+        """Put a delivery whose delay is over in front of the younger ones."""
+        if delivery in self._queue and delivery.partition.is_assigned():
+            self._queue.requeue(delivery)
+
+    async def _may_send(self) -> bool:
+        """Whether the webhook may be sent to; settles ready deliveries of a disabled one."""
+        while self._queue.ready_count and not self._context.is_stopping:
+            wait_s = self._retry_after_s - time.monotonic()
+            if wait_s > 0:
+                asyncio.get_running_loop().call_later(wait_s, self._restart_senders)
+                return False
+            if self._enabled_webhook() is not None:
+                return True
+            await self._settle_if_disabled()
+        return False
+
+    def _restart_senders(self) -> None:
+        self._queue.start_senders(self._queue.ready_count)
+
+    def _enabled_webhook(self) -> Webhook | None:
+        webhook = self._context.table.webhook(self.webhook_id)
+        is_enabled = webhook is not None and webhook.status is WebhookStatus.ENABLED
+        return webhook if is_enabled and not self._is_disabling else None
+
+    async def _settle_if_disabled(self) -> None:
+        """Settle ready deliveries as not sent if a refreshed table has the webhook disabled."""
+        await self._context.table.wait_until_refreshed()
+        if self._enabled_webhook():
+            return
+        webhook = self._context.table.webhook(self.webhook_id)
+        reason = "the webhook is deleted" if webhook is None else f"the webhook is {webhook.status}"
+        for delivery in self._queue.take_ready():
+            self._settle(delivery, LiveOutcome.DISABLED, None, reason)
+
+    async def _send(self, delivery: LiveDelivery) -> None:
+        """Make one attempt and record its outcome."""
+        webhook = self._enabled_webhook()
+        assert webhook is not None
+        partition = delivery.partition
+        partition.in_flight += 1
+        attempt = await self._context.attempts.send(
+            WebhookMessage(delivery.event_id, delivery.event.value),
+            webhook,
+            may_start=partition.is_assigned,
+        )
+        partition.in_flight -= 1
+        delivery.took_ms = 1_000 * attempt.duration_s
+        if delivery in self._queue:
+            self._record_attempt(delivery, webhook, attempt)
+
+    def _record_attempt(self, delivery: LiveDelivery, webhook: Webhook, attempt: Attempt) -> None:
+        delivery.attempts += 1
+        outcome, now_s = attempt.outcome, attempt.ended_s
+        if type(outcome) is Delivered:
+            self._throughput.record_delivery(now_s)
+            self._outages.record_success(webhook)
+            self._context.metrics.count_delivery(
+                delivery.event.timestamp_ms, now_s - delivery.read_s
+            )
+            self._settle(delivery, LiveOutcome.DELIVERED, outcome.status, None)
+        elif isinstance(outcome, Rejected | Unreachable):
+            self._record_failure(delivery, webhook, outcome, now_s)
+
+    def _record_failure(
+        self,
+        delivery: LiveDelivery,
+        webhook: Webhook,
+        outcome: Rejected | Unreachable,
+        now_s: float,
+    ) -> None:
+        now_ms = time.time_ns() // 1_000_000
+        self._outages.record_failure(webhook, now_ms)
+        wait_s = retry_after_s(outcome, RETRY_AFTER_S_MAX)
+        self._retry_after_s = max(self._retry_after_s, now_s + wait_s)
+        step = self._context.delays.after_failure(outcome, delivery.attempts)
+        if isinstance(step, RetryAfter):
+            self._requeue_after(step.seconds, delivery)
+            return
+        status = outcome.status if isinstance(outcome, Rejected) else None
+        self._settle(delivery, LiveOutcome.FAILED, status, outcome.reason)
+        if not self._is_disabling:
+            self._is_disabling = self._disable_if_needed(webhook, status, outcome.reason, now_ms)
+
+    def _disable_if_needed(
+        self, webhook: Webhook, status: int | None, reason: str, now_ms: int
+    ) -> bool:
+        """Whether the webhook is being disabled; until that is done, nothing is sent."""
+        if status == GONE:
+            # Standard Webhooks: a receiver that answers 410 must not be sent anything again.
+            why = f"the receiver wants no more events: {reason}"
+            self._context.status_writer.disable(webhook, why, self._finish_disabling)
+            return True
+        return self._outages.record_failed_event(webhook, reason, now_ms, self._finish_disabling)
+
+    def _finish_disabling(self) -> None:
+        """Rely on the webhook's status in the routing table again."""
+        self._is_disabling = False
