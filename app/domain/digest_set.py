@@ -1,4 +1,4 @@
-"""Many digests of 64 bits, in little memory."""
+"""A compact set of 64-bit digests."""
 
 from array import array
 from typing import Final
@@ -7,14 +7,13 @@ _FREE: Final = 0
 _SLOTS_AT_FIRST: Final = 1_024
 
 ENTRIES_MAX: Final = 2_000_000
-"""Some 32 MB, and half as much again for the moment in which the table last grows."""
+"""Some 32 MB, and half as much again while the table grows for the last time."""
 
 
 class DigestSet:
-    """A table that doubles before it is three quarters full, up to `entries_max` digests.
+    """A hash table with open addressing that grows up to `entries_max` digests.
 
-    Digests lie in [0, 2**64) and are spread evenly over it, so each is looked for at the place that
-    its own low bits name, and then behind it.
+    Digests are evenly distributed over [0, 2**64), so their low bits are the first slot.
     """
 
     def __init__(self, entries_max: int = ENTRIES_MAX) -> None:
@@ -22,17 +21,17 @@ class DigestSet:
         self._slots = _empty(_SLOTS_AT_FIRST)
         self._count = 0
         self.is_full = False
-        """Whether a digest was not taken, for want of room."""
+        """Whether a digest was rejected because the set is full."""
 
     def __len__(self) -> int:
         return self._count
 
     def __contains__(self, digest: int) -> bool:
-        digest = digest or 1  # what `_FREE` stands for
+        digest = digest or 1  # 0 is `_FREE`
         return self._slots[self._place(digest)] == digest
 
     def add(self, digest: int) -> bool:
-        """Take in a digest; False when there is no room for it."""
+        """Insert a digest; False if the set is full."""
         digest = digest or 1
         place = self._place(digest)
         if self._slots[place] == digest:
@@ -47,7 +46,7 @@ class DigestSet:
         return True
 
     def _place(self, digest: int) -> int:
-        """Where the digest is, or where it would be put."""
+        """The slot of the digest, or the free one to insert it at."""
         slots, mask = self._slots, len(self._slots) - 1
         place = digest & mask
         while (found := slots[place]) != _FREE and found != digest:

@@ -1,25 +1,23 @@
-"""How long a replay may take, reckoned before it begins."""
+"""The estimated duration of a replay that has not started."""
 
 from typing import Final
 
 from app.domain.options import ReplayOptions
 
 ANSWER_S: Final = 0.02
-"""How long a receiver takes to answer, as long as nobody has asked it: one not far away that
-queues its work, as receivers are told to."""
+"""Assumed response time: that of a nearby receiver which queues its work, as recommended."""
 
 POSTS_PER_SECOND_MAX: Final = 5_000
-"""What one worker process sends at its best."""
+"""The highest rate of one worker process."""
 
 
 def duration_s(events: int, reading_s: float, options: ReplayOptions, in_flight: int) -> float:
-    """How long it takes to read a range for `reading_s` and to deliver `events` of it meanwhile.
+    """The seconds to read a range, which takes `reading_s`, and to deliver `events` of it.
 
-    Reading and delivering go on side by side, so the slower of the two tells. Delivery is as fast
-    as was asked for, unless the requests in flight allow less: each is taken to be answered in
-    `ANSWER_S`, and no worker sends more than `POSTS_PER_SECOND_MAX`. `in_flight` is how many there
-    are when `options` do not say. Waiting for a worker, retries and pauses come on top.
+    Reading and delivery run concurrently, so the slower one decides. Delivery has the requested
+    rate, limited by the requests in flight with `ANSWER_S` each, and by `POSTS_PER_SECOND_MAX`.
+    `in_flight` applies if `options` have none. Waiting for a worker, retries and pauses are extra.
     """
     posts_per_second = min((options.max_in_flight or in_flight) / ANSWER_S, POSTS_PER_SECOND_MAX)
-    pace = min(posts_per_second * options.batch_size, options.max_events_per_second)
-    return max(events / pace, reading_s)
+    rate = min(posts_per_second * options.batch_size, options.max_events_per_second)
+    return max(events / rate, reading_s)

@@ -1,9 +1,9 @@
-"""Events that reach the log long after their time, and where in the log they lie.
+"""Late events, which reach the log long after their event time, and where they lie in it.
 
-A replay finds where its window ends by looking a time up: the end is before the first record that
-is so much younger than the window that nothing on time can follow it. Records may lie in the wrong
-order by as much as one may be behind its time and another before it ahead. What is later than that
-lies behind any such end, so it is noted where it lies, and replays of its time reach up to there.
+A replay finds the end of its window by time: it ends before the first record that is so much
+younger than the window that no event on time can follow. Records on time may be out of order by the
+allowed lateness plus the allowed lead of clocks. The positions of later events are stored, and
+replays of their event time read up to there.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,11 +14,11 @@ from app.domain.model import Window
 from app.domain.windows import MINUTE_MS
 
 AHEAD_MS_MAX: Final = 5 * MINUTE_MS
-"""How far an event's time may lie ahead of our clock, for clocks that differ a little."""
+"""How far an event time may lie in the future, to allow for clock differences."""
 
 
 class Arrival(NamedTuple):
-    """An event's time, and the record that it became."""
+    """An event time and the position of the event's record."""
 
     time_ms: int
     partition: int
@@ -27,7 +27,7 @@ class Arrival(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LateSpan:
-    """Late events of one partition: their times lie in `window`, their offsets below `end`."""
+    """Late events of one partition, with event times in `window` and offsets below `end`."""
 
     partition: int
     window: Window
@@ -35,15 +35,15 @@ class LateSpan:
 
 
 def disorder_ms(lateness_ms: int) -> int:
-    """How much older than a record before it one on time may be.
+    """How much older than a preceding record a record on time may be.
 
-    That is: at most `lateness_ms` behind the clock, after one ahead of it.
+    It is at most `lateness_ms` behind the clock, and the other at most `AHEAD_MS_MAX` ahead.
     """
     return lateness_ms + AHEAD_MS_MAX
 
 
 def late_spans(arrivals: Iterable[Arrival], on_time_from_ms: int) -> list[LateSpan]:
-    """The late ones of the arrivals, those with a time before `on_time_from_ms`, by partition."""
+    """The arrivals with event times before `on_time_from_ms`, as one span per partition."""
     late: dict[int, list[Arrival]] = {}
     for arrival in arrivals:
         if arrival.time_ms < on_time_from_ms:
@@ -52,7 +52,7 @@ def late_spans(arrivals: Iterable[Arrival], on_time_from_ms: int) -> list[LateSp
 
 
 def unseen_spans(ends: Mapping[int, int], on_time_from_ms: int) -> list[LateSpan]:
-    """All that lies below `ends`, by partition, as if it were late: nobody saw how it came."""
+    """Spans of all records below `ends`, by partition: their arrival was not observed."""
     window = Window(0, on_time_from_ms)
     return [LateSpan(partition, window, ends[partition]) for partition in sorted(ends)]
 

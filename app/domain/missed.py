@@ -1,4 +1,4 @@
-"""The hours in which a webhook missed events, and whether replays have brought these since."""
+"""The hours in which a webhook missed events, and whether replays have delivered them since."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from app.domain.tallies import DeliveryTally
 
 @dataclass(frozen=True, slots=True)
 class PastReplay:
-    """A COMPLETED replay to its webhook's own URL, of all the types of events in its window.
+    """A COMPLETED replay of all event types in its window to its webhook's own URL.
 
-    `retry_of` names the one whose failures are all that it brought.
+    `retry_of` is the replay whose failures it retried.
     """
 
     id: str
@@ -24,10 +24,10 @@ class PastReplay:
 
 @dataclass(frozen=True, slots=True)
 class MissedHour:
-    """An hour of event time, of whose events `missed` were not delivered live.
+    """An hour of event time in which events were not delivered live.
 
-    `is_replayed` when replays have brought all of them since. The window of a replay that does is
-    [`start_ms`, `end_ms`).
+    `is_replayed` says whether replays have delivered all of them since. The window of a replay that
+    would is [`start_ms`, `end_ms`).
     """
 
     start_ms: int
@@ -38,50 +38,50 @@ class MissedHour:
 
     @property
     def end_ms(self) -> int:
-        """Where the next hour begins."""
+        """The start of the next hour."""
         return self.start_ms + HOUR_MS
 
     @property
     def missed(self) -> int:
-        """How many in all."""
+        """The number of missed events."""
         return self.failed + self.left_over + self.disabled
 
 
 def missed_hours(
     tallies: Iterable[DeliveryTally], replays: Sequence[PastReplay]
 ) -> tuple[MissedHour, ...]:
-    """The hours of event time in which something was missed, in the order of the tallies.
+    """The hours with missed events, in the order of the tallies.
 
-    An hour is replayed when the windows of replays that gave nothing up hold all times from its
-    start to the last event that was missed. Only replays count that were created after the last of
-    these was settled: an earlier one may have ended its reading before it was in the log.
+    An hour is replayed if the windows of replays without failures cover all times from its start to
+    its last missed event. Only replays created after the outcome of that event count: an earlier
+    one may have stopped reading before the event was in the log.
     """
-    whole = _whole(replays)
+    successful = _successful(replays)
     return tuple(
         MissedHour(
             start_ms=tally.start_ms,
             failed=tally.failed,
             left_over=tally.left_over,
             disabled=tally.disabled,
-            is_replayed=_is_covered(tally, whole),
+            is_replayed=_is_covered(tally, successful),
         )
         for tally in tallies
         if tally.missed
     )
 
 
-def _whole(replays: Sequence[PastReplay]) -> list[PastReplay]:
-    """Those that brought everything, by themselves or with a replay of what they gave up."""
+def _successful(replays: Sequence[PastReplay]) -> list[PastReplay]:
+    """The replays that delivered everything, by themselves or with retries of their failures."""
     retries: dict[str, list[PastReplay]] = {}
     for replay in replays:
         if replay.retry_of is not None:
             retries.setdefault(replay.retry_of, []).append(replay)
     firsts = (replay for replay in replays if replay.retry_of is None)
-    return [replay for replay in firsts if _brought_all(replay, retries)]
+    return [replay for replay in firsts if _has_no_failures_left(replay, retries)]
 
 
-def _brought_all(replay: PastReplay, retries: Mapping[str, Sequence[PastReplay]]) -> bool:
-    # What a retry gives up may be retried itself; the chain has as many links as the owner made.
+def _has_no_failures_left(replay: PastReplay, retries: Mapping[str, Sequence[PastReplay]]) -> bool:
+    # A retry may have failures, which may be retried in turn, any number of times.
     waiting = [replay]
     while waiting:
         one = waiting.pop()
@@ -91,9 +91,9 @@ def _brought_all(replay: PastReplay, retries: Mapping[str, Sequence[PastReplay]]
     return False
 
 
-def _is_covered(tally: DeliveryTally, whole: Sequence[PastReplay]) -> bool:
+def _is_covered(tally: DeliveryTally, successful: Sequence[PastReplay]) -> bool:
     reached_ms = tally.start_ms
-    windows = (each.window for each in whole if each.created_ms > tally.missed_at_ms)
+    windows = (each.window for each in successful if each.created_ms > tally.missed_at_ms)
     for window in sorted(windows, key=lambda each: each.from_ms):
         if window.from_ms > reached_ms:
             break

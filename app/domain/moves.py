@@ -1,4 +1,4 @@
-"""What happened to a replay, as people look at it: who moved it where, when, and why."""
+"""The history of a replay: its state changes, with actor, time and reason."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,7 +7,7 @@ from app.domain.states import ReplayEvent, ReplayState
 
 
 class MoveEvent(StrEnum):
-    """What is noted: that it was asked for, and each `ReplayEvent` that is no sign of life."""
+    """The events in the history: creation, and each `ReplayEvent` except periodic ones."""
 
     CREATE = "create"
     RESTORE = ReplayEvent.RESTORE.value
@@ -24,11 +24,11 @@ class MoveEvent(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One thing that happened to a replay.
+    """One entry of a replay's history.
 
-    `state` is where it led to, `lease_epoch` the number of the last claim by then. `actor` is the
-    worker, or the id of the key that asked; None where nobody is told. `reason` says in words what
-    a replay that was given back waits for, why it failed, whose silence led to a take-over.
+    `state` is the new state, `lease_epoch` the number of claims so far. `actor` is a worker or the
+    id of an API key; None if unknown. `reason` says what a released replay waits for, why it
+    failed, or which worker's lease had expired before a takeover.
     """
 
     event: MoveEvent

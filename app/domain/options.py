@@ -1,11 +1,11 @@
-"""What a replay may be asked for beyond its window."""
+"""Options of a replay besides its window."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 EVENTS_PER_SECOND: Final = 2_500
-"""How fast a replay delivers when nobody says otherwise; Twitter's replays went as fast."""
+"""The default rate limit of a replay; that of Twitter's Replay API."""
 
 EVENTS_PER_SECOND_MAX: Final = 1_000_000
 BATCH_EVENTS_MAX: Final = 1_000
@@ -14,25 +14,25 @@ EVENT_TYPES_MAX: Final = 50
 
 
 class Only(StrEnum):
-    """Which of the events in its window a replay brings."""
+    """Which events in its window a replay delivers."""
 
     ALL = "all"
     FAILED = "failed"
-    """Those that no live delivery has brought."""
+    """Those without a successful live delivery."""
 
 
 class Source(StrEnum):
-    """Where a replay reads its events."""
+    """The topic that a replay reads."""
 
     LOG = "log"
-    """In `delivery_log`, as long as it keeps them."""
+    """`delivery_log`, within its retention."""
 
     ARCHIVE = "archive"
-    """In `delivery_archive`, where they are once they were read back from what was loaded."""
+    """`delivery_archive`, to which a restore copies archived events."""
 
 
 class NoticeStyle(StrEnum):
-    """The form in which the end of a replay is told to its webhook."""
+    """The format of the notice that a webhook gets at the end of a replay."""
 
     REWIND = "rewind"
     TWITTER = "twitter"
@@ -41,12 +41,12 @@ class NoticeStyle(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """How a replay is to be done; stored with it and never changed.
+    """How a replay delivers; stored with it and never changed.
 
-    `event_types` are globs, of which one must match an event's type; none lets all through.
-    `max_in_flight` is None for the worker's own setting; with 1, events arrive in strict order.
-    `batch_size` is how many events a POST may bring: 1 sends each one by itself.
-    `target_url` is where they go instead of the webhook's URL.
+    `event_types` are globs, one of which must match an event's type; an empty tuple selects all.
+    `max_in_flight` is None for the worker's setting; with 1, events arrive in strict order.
+    `batch_size` is the maximum of events per request; 1 sends each event by itself.
+    `target_url` replaces the webhook's URL.
     """
 
     event_types: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""How far a replay is, how fast it goes, and when it will be done."""
+"""Progress of a replay: share, rate and estimated time to completion."""
 
 from dataclasses import dataclass
 
@@ -8,14 +8,12 @@ from app.domain.states import TERMINAL, ReplayState
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What the checkpoints of a replay tell.
+    """Progress as of the last checkpoint.
 
-    `share` lies in [0, 1] and counts offsets, because only the length of the range is known
-    beforehand: a partition holds the events of other webhooks too. `rate_events_s` is the mean
-    over the time in which a worker had it, so that a pause does not make it look slow; None
-    before the first event. `eta_s` is None unless the replay is being delivered and has come past
-    its first offset. It supposes that the rest is like what was done: the pace asked for held for
-    that as well.
+    `share` lies in [0, 1] and counts offsets: the number of events is not known beforehand, because
+    a partition holds those of other webhooks too. `rate_events_s` is the mean over the time in
+    which a worker ran the replay, without pauses; None before the first event. `eta_s` extrapolates
+    the offsets so far, and is None unless the replay is ONGOING and beyond its first offset.
     """
 
     share: float
@@ -24,7 +22,7 @@ class Progress:
 
 
 def progress(replay: Replay, now_ms: int) -> Progress:
-    """The progress of a replay as of `now_ms`, from its last checkpoint."""
+    """The progress of a replay at `now_ms`."""
     worked_s = _worked_s(replay, now_ms)
     counts = replay.counts
     events = counts.delivered + counts.duplicates + counts.failed
@@ -35,12 +33,12 @@ def progress(replay: Replay, now_ms: int) -> Progress:
 def _worked_s(replay: Replay, now_ms: int) -> float:
     if replay.started_ms is None:
         return 0.0
-    # The database's clock, which set the start, may be a little ahead of ours.
+    # The start is by the database's clock, which may be slightly ahead.
     return max(0, _until_ms(replay, now_ms) - replay.started_ms - replay.idle_ms) / 1000
 
 
 def _until_ms(replay: Replay, now_ms: int) -> int:
-    """When a worker had it last."""
+    """When a worker last ran it."""
     if replay.state in TERMINAL:
         return replay.finished_ms or now_ms
     is_idle = replay.state in (ReplayState.OPEN, ReplayState.PAUSED)

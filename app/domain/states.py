@@ -1,4 +1,4 @@
-"""The life of a replay: one table of transitions, from which the store derives its SQL.
+"""The states of a replay: one table of transitions, from which the store derives its SQL.
 
 OPEN ──claim──> STARTED ──begin──> ONGOING ──complete──> COMPLETED
  ^ ^               │                  │
@@ -6,10 +6,10 @@ OPEN ──claim──> STARTED ──begin──> ONGOING ──complete──>
  └──resume── PAUSED                            these and PAUSED ──cancel──> CANCELLED
                                                 STARTED, ONGOING ──fail──> FAILED
 
-A worker that holds the job lives in STARTED and ONGOING; a job without a sign of life is taken
-over where it stands. A job is PAUSED or CANCELLED at once: its worker learns so by its next write,
-and may then store, one last time, how far it came. One whose records have to be brought back first
-is OPEN meanwhile, or PAUSED, and nobody can claim it.
+A worker holds the replay in STARTED and ONGOING; without heartbeats, another worker takes it over
+in the same state. PAUSE and CANCEL take effect at once: the worker learns of them by its next write
+and may then store a last checkpoint. A replay that awaits a restore is OPEN or PAUSED, and cannot
+be claimed.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from typing import Final
 
 
 class ReplayState(StrEnum):
-    """Where a replay stands; the values are what the database and the API show."""
+    """The state of a replay; the values are those in the database and the API."""
 
     OPEN = "OPEN"
     STARTED = "STARTED"
@@ -30,7 +30,7 @@ class ReplayState(StrEnum):
 
 
 class ReplayEvent(StrEnum):
-    """What may happen to a replay."""
+    """An event that may change the state of a replay."""
 
     RESTORE = "restore"
     CLAIM = "claim"
@@ -47,10 +47,10 @@ class ReplayEvent(StrEnum):
 
 
 class IllegalTransition(Exception):
-    """A replay in this state cannot have this event."""
+    """The event is not possible in this state."""
 
     def __init__(self, state: ReplayState, event: ReplayEvent) -> None:
-        known = ", ".join(TRANSITIONS[state]) or "nothing, it is over"
+        known = ", ".join(TRANSITIONS[state]) or "nothing, it is finished"
         super().__init__(f"replay is {state}; {event} is not possible, allowed is {known}")
         self.state = state
         self.event = event
@@ -58,14 +58,14 @@ class IllegalTransition(Exception):
 
 TRANSITIONS: Final[Mapping[ReplayState, Mapping[ReplayEvent, ReplayState]]] = {
     ReplayState.OPEN: {
-        # What it is to bring is there, or is known not to be.
+        # Its records are restored, or known to be missing.
         ReplayEvent.RESTORE: ReplayState.OPEN,
         ReplayEvent.CLAIM: ReplayState.STARTED,
         ReplayEvent.PAUSE: ReplayState.PAUSED,
         ReplayEvent.CANCEL: ReplayState.CANCELLED,
     },
     ReplayState.STARTED: {
-        # The holder's lease ran out: another worker goes on where the job stands.
+        # The lease expired: another worker continues at the checkpoint.
         ReplayEvent.TAKE_OVER: ReplayState.STARTED,
         ReplayEvent.HEARTBEAT: ReplayState.STARTED,
         ReplayEvent.BEGIN: ReplayState.ONGOING,
@@ -77,18 +77,18 @@ TRANSITIONS: Final[Mapping[ReplayState, Mapping[ReplayEvent, ReplayState]]] = {
     ReplayState.ONGOING: {
         ReplayEvent.TAKE_OVER: ReplayState.ONGOING,
         ReplayEvent.HEARTBEAT: ReplayState.ONGOING,
-        # Who took the job over begins again; what was delivered stays below the checkpoint.
+        # After a takeover; delivered events stay below the checkpoint.
         ReplayEvent.BEGIN: ReplayState.ONGOING,
         ReplayEvent.CHECKPOINT: ReplayState.ONGOING,
         ReplayEvent.COMPLETE: ReplayState.COMPLETED,
         ReplayEvent.FAIL: ReplayState.FAILED,
-        # OPEN means that nobody works on it; its checkpoint and counts are kept.
+        # OPEN means that no worker holds it; its checkpoint and counts are kept.
         ReplayEvent.RELEASE: ReplayState.OPEN,
         ReplayEvent.PAUSE: ReplayState.PAUSED,
         ReplayEvent.CANCEL: ReplayState.CANCELLED,
     },
     ReplayState.PAUSED: {
-        # The last word of the worker that was stopped by it.
+        # The last checkpoint of the worker that was stopped by it.
         ReplayEvent.CHECKPOINT: ReplayState.PAUSED,
         ReplayEvent.RESTORE: ReplayState.PAUSED,
         ReplayEvent.RESUME: ReplayState.OPEN,
@@ -104,17 +104,17 @@ TRANSITIONS: Final[Mapping[ReplayState, Mapping[ReplayEvent, ReplayState]]] = {
 TERMINAL: Final = frozenset(
     state for state, moves in TRANSITIONS.items() if set(moves.values()) <= {state}
 )
-"""States that nothing leads out of."""
+"""States without a way to another state."""
 
 ACTIVE: Final = frozenset(ReplayState) - TERMINAL
-"""States that something can still happen to; a webhook has at most one replay in them."""
+"""States that can change; a webhook has at most one replay in them."""
 
 
 def next_state(state: ReplayState, event: ReplayEvent) -> ReplayState:
     """The state that `event` leads to.
 
     Raises:
-        IllegalTransition: the table has no such move.
+        IllegalTransition: the event is not possible in this state.
     """
     try:
         return TRANSITIONS[state][event]
@@ -123,5 +123,5 @@ def next_state(state: ReplayState, event: ReplayEvent) -> ReplayState:
 
 
 def moves(event: ReplayEvent) -> dict[ReplayState, ReplayState]:
-    """Every state that knows `event`, with the state it leads to."""
+    """Every state in which `event` is possible, with the state it leads to."""
     return {state: table[event] for state, table in TRANSITIONS.items() if event in table}

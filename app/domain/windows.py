@@ -1,4 +1,4 @@
-"""Times as people write them, and which windows may be replayed."""
+"""Parsing and formatting of times, and validation of replay windows."""
 
 import re
 from datetime import UTC, datetime, timedelta, timezone
@@ -23,18 +23,18 @@ _TWELVE_DIGITS: Final = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})([0-9]{2})([0
 
 
 class TimeUnreadable(ValueError):
-    """A text is no time, or one outside the years 1 to 9999."""
+    """A text is not a time in the years 1 to 9999."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(f"{text!r} is no time; allowed is {TIME_ALLOWED}")
+        super().__init__(f"{text!r} is not a time; allowed: {TIME_ALLOWED}")
         self.allowed = TIME_ALLOWED
 
 
 class WindowRefused(ValueError):
-    """A window that cannot be replayed: which field is wrong, its value, and what is allowed."""
+    """A window that cannot be replayed: the field at fault, its value, and what is allowed."""
 
     def __init__(self, field: str, value: str, reason: str, allowed: str) -> None:
-        super().__init__(f"{field} is {value}: {reason}; allowed is {allowed}")
+        super().__init__(f"{field} is {value}: {reason}; allowed: {allowed}")
         self.field = field
         self.value = value
         self.reason = reason
@@ -42,15 +42,15 @@ class WindowRefused(ValueError):
 
 
 def parse_time(text: str) -> int:
-    """The moment a text names, in milliseconds since 1970 UTC; finer fractions are cut off.
+    """Parse a time to milliseconds since 1970 UTC; finer fractions are cut off.
 
-    Two forms are read: RFC 3339 with any offset, and `yyyymmddhhmm` in UTC. A leap second is
+    Two formats are accepted: RFC 3339 with any offset, and `yyyymmddhhmm` in UTC. A leap second is
     the first second of the next day, as POSIX clocks have it.
 
     Raises:
-        TimeUnreadable: the text has neither form, or names a moment that does not exist.
+        TimeUnreadable: the text has neither format, or the time does not exist.
 
-    Source: RFC 3339 section 5.6; the minute form is that of Twitter's replay API.
+    Source: RFC 3339 section 5.6; the minute format is that of Twitter's replay API.
     """
     try:
         if match := _RFC_3339.fullmatch(text):
@@ -63,30 +63,30 @@ def parse_time(text: str) -> int:
 
 
 def format_time(time_ms: int) -> str:
-    """A moment as RFC 3339 in UTC with milliseconds: `2026-11-21T08:00:00.000Z`.
+    """Format a time as RFC 3339 in UTC with milliseconds: `2026-11-21T08:00:00.000Z`.
 
-    One outside the years 1 to 9999 is told as the nearest one inside: a record of somebody
-    else's may bear any number for its time, and an estimate may lie as far ahead.
+    A time outside the years 1 to 9999 is replaced by the nearest one inside: foreign records may
+    have any timestamp, and estimates may lie as far ahead.
     """
     moment = _EPOCH + timedelta(milliseconds=min(max(time_ms, _EARLIEST_MS), _LATEST_MS))
     return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
 def check_window(window: Window, now_ms: int, history_ms: int) -> None:
-    """Refuse a window that is not a non-empty stretch of the last `history_ms`.
+    """Check that a window is a non-empty span of the last `history_ms`.
 
-    What the log still holds is another question, answered by the log.
+    Whether the log still has its records is checked elsewhere.
 
     Raises:
-        WindowRefused: the window starts before that history, or see `check_stretch`.
+        WindowRefused: the window starts before that history, or see `check_span`.
     """
-    check_stretch(window, now_ms, history_ms)
+    check_span(window, now_ms, history_ms)
     if window.from_ms < now_ms - history_ms:
         raise not_retained(window.from_ms, now_ms - history_ms)
 
 
-def check_stretch(window: Window, now_ms: int, longest_ms: int) -> None:
-    """Refuse a window that is not a non-empty stretch of the past of up to `longest_ms`.
+def check_span(window: Window, now_ms: int, longest_ms: int) -> None:
+    """Check that a window is a non-empty span of the past, of up to `longest_ms`.
 
     Raises:
         WindowRefused: the window is empty or reversed, ends in the future, or is too long.
@@ -111,7 +111,7 @@ def check_stretch(window: Window, now_ms: int, longest_ms: int) -> None:
 
 
 def not_retained(from_ms: int, available_from_ms: int) -> WindowRefused:
-    """The refusal of a window that starts before the first moment still available."""
+    """The error for a window that starts before the first available time."""
     return WindowRefused(
         "from",
         format_time(from_ms),

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from app.delivery.audit import log_webhook_disabled
+from app.audit_log import record_change
 from app.domain.endpoint_health import EndpointHealth
 from app.domain.model import Webhook, WebhookStatus
 from app.domain.windows import format_time
@@ -74,7 +74,9 @@ class WebhookStatusWriter:
         # With a new URL it stays enabled: another receiver has failed.
         if webhook.status is WebhookStatus.DISABLED:
             self._metrics.disabled_webhooks.inc()
-            log_webhook_disabled(webhook, reason)
+            record_change(
+                "disableWebhook", webhook.id, account_id=webhook.account_id, reason=reason
+            )
         done()
 
 

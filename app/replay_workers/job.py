@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from app.delivery.audit import log_webhook_disabled
+from app.audit_log import record_change
 from app.domain.model import Claim, Lease, OffsetRange
 from app.log.errors import HistoryLost, LogUnavailable, WindowNotRetained
 from app.replay_workers.delivery import ReplayDelivery
@@ -154,7 +154,13 @@ class ReplayJob:
             )
             # The webhook may have a new URL, which did not answer 410.
             if stored.url == webhook.url:
-                log_webhook_disabled(webhook, reason, self._claim.lease.replay_id)
+                record_change(
+                    "disableWebhook",
+                    webhook.id,
+                    account_id=webhook.account_id,
+                    reason=reason,
+                    replay=self._claim.lease.replay_id,
+                )
 
     async def _finish(
         self, event: str, change: Callable[[Store, Lease], bool], reason: str | None = None

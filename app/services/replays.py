@@ -19,7 +19,7 @@ from app.domain.model import (
     WebhookStatus,
 )
 from app.domain.options import Only, ReplayOptions, Source
-from app.domain.windows import check_stretch, check_window
+from app.domain.windows import check_span, check_window
 from app.log.delivered import LiveDeliveries
 from app.log.estimate import Question
 from app.services.errors import FieldError, InvalidRequest, ReceiverNotVerified, WebhookNotEnabled
@@ -176,7 +176,7 @@ def check_replay(services: Services, caller: ApiKey, new: NewReplay) -> Webhook:
     _check_target_url(services, new.options)
     if new.retry_of is None:
         # The window of a retry was checked for the first replay.
-        check = check_window if new.source is Source.LOG else check_stretch
+        check = check_window if new.source is Source.LOG else check_span
         check(new.window, now_ms(), services.settings.history_ms)
     return services.store.webhook(new.webhook_id, of_account=caller.sees)
 
