@@ -1,4 +1,4 @@
-"""Globs over event types."""
+"""Globs of event types."""
 
 import re
 
@@ -30,16 +30,16 @@ from app.domain.globs import glob_matches
         ("**", "x", True),
     ],
 )
-def test_a_glob_fits_the_whole_of_a_type(glob: str, text: str, fits: bool) -> None:
+def test_a_glob_matches_a_whole_type(glob: str, text: str, fits: bool) -> None:
     assert glob_matches(glob, text) is fits
 
 
 @given(st.text("ab*?", max_size=8), st.text("ab*?", max_size=10))
-def test_a_glob_is_the_regular_expression_that_it_stands_for(glob: str, text: str) -> None:
+def test_a_glob_matches_like_its_regular_expression(glob: str, text: str) -> None:
     pattern = re.escape(glob).replace(r"\*", ".*").replace(r"\?", ".")
     assert glob_matches(glob, text) == bool(re.fullmatch(pattern, text, re.DOTALL))
 
 
-def test_many_stars_take_no_time_to_speak_of() -> None:
+def test_many_stars_take_little_time() -> None:
     # As a regular expression this would not end within the age of the earth.
     assert not glob_matches("*a" * 100 + "*b", "a" * 256)

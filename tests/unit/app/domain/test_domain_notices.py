@@ -1,4 +1,4 @@
-"""What a webhook is told of the end of its replay."""
+"""Notifications of ended replays."""
 
 import json
 from dataclasses import replace
@@ -39,7 +39,7 @@ DONE = Replay(
 )
 
 
-def test_the_standard_form_tells_all_there_is() -> None:
+def test_the_standard_body_has_all_members() -> None:
     assert json.loads(notice_body(DONE)) == {
         "type": "replay.completed",
         "timestamp": "2026-11-18T11:08:23.000Z",
@@ -56,7 +56,7 @@ def test_the_standard_form_tells_all_there_is() -> None:
     assert notice_id(DONE) == "rp_1-completed"
 
 
-def test_a_failed_replay_says_why() -> None:
+def test_a_failed_replay_has_its_error() -> None:
     failed = replace(DONE, state=ReplayState.FAILED, error="the receiver is gone")
     document = json.loads(notice_body(failed))
     assert (document["type"], document["data"]["error"]) == (
@@ -74,7 +74,9 @@ def test_a_failed_replay_says_why() -> None:
         (ReplayState.CANCELLED, 0, "Incomplete"),
     ],
 )
-def test_the_other_form_is_that_of_twitter(state: ReplayState, failed: int, job_state: str) -> None:
+def test_the_twitter_body_has_its_job_state(
+    state: ReplayState, failed: int, job_state: str
+) -> None:
     replay = replace(
         DONE, notice=NoticeStyle.TWITTER, state=state, counts=Counts(delivered=3, failed=failed)
     )

@@ -1,4 +1,4 @@
-"""Up to where a log must have been loaded before a window of it can be restored."""
+"""Restores: when a window has arrived in the log, and the text for users."""
 
 import pytest
 
@@ -21,7 +21,7 @@ KEPT_MS = 6 * DAY_MS
         (40 * DAY_MS, 46 * DAY_MS + 5 * MINUTE_MS),
     ],
 )
-def test_all_of_a_window_has_arrived_when_nothing_late_can_come(
+def test_a_window_has_arrived_when_no_late_events_can_follow(
     to_ms: int, arrived_by_ms: int
 ) -> None:
     window = Window(0, to_ms)

@@ -1,4 +1,4 @@
-"""Every test of the store runs on both databases: SQLite in a file, and a real MariaDB."""
+"""Fixtures of the store: each test runs on a SQLite file and on a real MariaDB."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -39,7 +39,7 @@ def webhook(store: Store) -> Webhook:
 
 @pytest.fixture
 def claimed(store: Store, webhook: Webhook) -> Claim:
-    """A replay that worker "one" holds for an hour."""
+    """A replay that worker "one" has claimed for an hour."""
     store.create_replay(NewReplay(webhook.id, WINDOW))
     claim = store.claim("one", 3_600)
     assert claim is not None

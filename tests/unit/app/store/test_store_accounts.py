@@ -10,7 +10,7 @@ from app.store.engine import open_engine
 from app.store.tables import api_keys
 
 
-def test_a_key_is_found_by_its_text_and_names_its_account(store: Store) -> None:
+def test_a_key_is_found_by_its_token_with_its_account(store: Store) -> None:
     key, token = store.create_key("acme", Scope.DEVELOPER, "laptop")
     assert (key.account.name, key.scope, key.description) == ("acme", Scope.DEVELOPER, "laptop")
     assert key.id.startswith("key_")
@@ -19,7 +19,7 @@ def test_a_key_is_found_by_its_text_and_names_its_account(store: Store) -> None:
     assert store.find_key(token) == key
 
 
-def test_a_key_is_shown_once_and_kept_as_a_hash(store: Store, database_url: str) -> None:
+def test_a_token_is_returned_once_and_stored_as_a_hash(store: Store, database_url: str) -> None:
     _, token = store.create_key("acme", Scope.DEVELOPER, "")
     assert token.startswith("rwk_")
     assert len(token) == 4 + 43  # 32 bytes in base64url without padding
@@ -31,7 +31,7 @@ def test_a_key_is_shown_once_and_kept_as_a_hash(store: Store, database_url: str)
     assert not any(token in str(value) for value in row)
 
 
-def test_two_keys_of_an_account_are_two_keys_of_one_account(store: Store) -> None:
+def test_two_keys_share_one_account(store: Store) -> None:
     one, one_token = store.create_key("acme", Scope.DEVELOPER, "one")
     two, two_token = store.create_key("acme", Scope.OPERATOR, "two")
     other, _ = store.create_key("Acme", Scope.DEVELOPER, "")
@@ -48,7 +48,7 @@ def test_an_operator_sees_all_accounts(store: Store) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "rwk_", "rwk_é", "rwk_\udcff", "x" * 10_000])
-def test_a_text_that_is_no_key_finds_none(store: Store, token: str) -> None:
+def test_an_unknown_token_finds_no_key(store: Store, token: str) -> None:
     key, real = store.create_key("acme", Scope.DEVELOPER, "")
     assert store.find_key(token) is None
     assert store.find_key(real.upper()) is None
@@ -56,7 +56,7 @@ def test_a_text_that_is_no_key_finds_none(store: Store, token: str) -> None:
     assert store.find_key(key.id) is None
 
 
-def test_a_revoked_key_opens_nothing_and_stays_listed(store: Store) -> None:
+def test_a_revoked_key_is_not_found_but_listed(store: Store) -> None:
     key, token = store.create_key("acme", Scope.DEVELOPER, "")
     other, other_token = store.create_key("acme", Scope.DEVELOPER, "")
     revoked = store.revoke_key(key.id)
@@ -67,7 +67,7 @@ def test_a_revoked_key_opens_nothing_and_stays_listed(store: Store) -> None:
     assert set(store.keys()) == {revoked, other}
 
 
-def test_when_a_key_was_revoked_stays_as_it_was(store: Store) -> None:
+def test_revoking_twice_keeps_the_first_time(store: Store) -> None:
     key, _ = store.create_key("acme", Scope.DEVELOPER, "")
     assert store.revoke_key(key.id) == store.revoke_key(key.id)
 
@@ -81,12 +81,12 @@ def test_an_unknown_key_cannot_be_revoked(store: Store, key_id: str) -> None:
     assert store.find_key(token) == key
 
 
-def test_keys_are_listed_from_the_oldest(store: Store) -> None:
+def test_keys_are_listed_oldest_first(store: Store) -> None:
     keys = [store.create_key(f"account {n}", Scope.DEVELOPER, str(n))[0] for n in range(5)]
     assert list(store.keys()) == sorted(keys, key=lambda key: (key.created_ms, key.id))
 
 
-def test_many_who_make_one_account_share_it(store: Store) -> None:
+def test_concurrent_creations_of_one_account_share_it(store: Store) -> None:
     with ThreadPoolExecutor(8) as threads:
         made = list(
             threads.map(lambda n: store.create_key("acme", Scope.DEVELOPER, str(n)), range(24))

@@ -1,4 +1,4 @@
-"""Replays of the archive: nobody claims one before its records are there, and then only who may."""
+"""Replays of the archive: they are claimed after their restore, by workers of their data centre."""
 
 from dataclasses import replace
 
@@ -49,34 +49,34 @@ def new_replay(
     return store.create_replay(new)[0]
 
 
-def taken(store: Store, lease_s: float = 60) -> Claim:
+def claim_replay(store: Store, lease_s: float = 60) -> Claim:
     claim = store.claim("worker", lease_s, HERE)
     assert claim is not None
     return claim
 
 
-def test_nobody_claims_a_replay_before_its_records_are_there(store: Store) -> None:
+def test_a_replay_is_claimed_only_after_its_restore(store: Store) -> None:
     replay = new_replay(store)
     assert (replay.state, replay.awaits, replay.offsets) == (ReplayState.OPEN, AWAITS, None)
     assert store.claim("worker", 60, HERE) is None
-    told = store.record_missing_records(replay.id, "x" * 5_000)
-    assert told.awaits == replace(AWAITS, missing="x" * 2_000)
+    with_missing = store.record_missing_records(replay.id, "x" * 5_000)
+    assert with_missing.awaits == replace(AWAITS, missing="x" * 2_000)
     # Neither a pause nor what follows lets anybody have it.
     store.pause_replay(replay.id)
-    assert store.resume_replay(replay.id).awaits == told.awaits
+    assert store.resume_replay(replay.id).awaits == with_missing.awaits
     assert store.claim("worker", 60, HERE) is None
     ready = store.record_restore(replay.id, OFFSETS)
     assert (ready.state, ready.awaits, ready.offsets) == (ReplayState.OPEN, None, OFFSETS)
     assert store.record_restore(replay.id, OFFSETS) == ready
     assert store.claim("worker", 60, "elsewhere") is None
-    claim = taken(store)
+    claim = claim_replay(store)
     assert (claim.replay.id, claim.replay.source) == (replay.id, Source.ARCHIVE)
-    # Said again, by a job that lost the answer, it disturbs nobody.
+    # A repeated report, of a job that lost the response, changes nothing.
     assert store.record_restore(replay.id, OFFSETS).lease_epoch == claim.lease.epoch
     assert store.begin_delivery(claim.lease, OFFSETS)
 
 
-def test_what_waits_for_no_records_cannot_be_told_of_any(store: Store) -> None:
+def test_a_restore_that_no_replay_awaits_is_rejected(store: Store) -> None:
     of_log, _ = store.create_replay(NewReplay(new_webhook(store), Window(1, 2), origin=HERE))
     over, there = new_replay(store), new_replay(store)
     assert store.cancel_replay(over.id).awaits is None
@@ -92,25 +92,28 @@ def new_webhook(store: Store) -> str:
     return store.create_webhook(NewWebhook("https://example.com/", "", new_secret())).id
 
 
-def test_records_that_come_while_it_is_paused_wait_until_it_is_resumed(store: Store) -> None:
+def test_a_replay_restored_while_paused_is_claimed_after_the_resume(store: Store) -> None:
     replay = new_replay(store)
     store.pause_replay(replay.id)
     assert store.record_restore(replay.id, OFFSETS).state is ReplayState.PAUSED
     assert store.claim("worker", 60, HERE) is None
     store.resume_replay(replay.id)
-    claim = taken(store)
-    # And so on, as with any replay: it is given back, its lease ends, its holder comes again.
+    claim = claim_replay(store)
+    # Afterwards it is like any replay: released, taken over, postponed.
     assert store.release(claim.lease)
-    dead = taken(store, lease_s=0)
-    heir = taken(store)
-    assert heir.is_takeover
-    assert (store.heartbeat(dead.lease, 60), store.heartbeat(heir.lease, 60)) == (False, True)
+    old_worker = claim_replay(store, lease_s=0)
+    new_worker = claim_replay(store)
+    assert new_worker.is_takeover
+    assert (store.heartbeat(old_worker.lease, 60), store.heartbeat(new_worker.lease, 60)) == (
+        False,
+        True,
+    )
     assert store.claim("worker", 60, HERE) is None
-    assert store.postpone(heir.lease, "the log", 0)
-    assert taken(store).replay.id == replay.id
+    assert store.postpone(new_worker.lease, "the log", 0)
+    assert claim_replay(store).replay.id == replay.id
 
 
-def test_replays_of_both_sources_are_claimed_by_who_waits_longest(
+def test_the_longest_waiting_replay_of_both_sources_is_claimed_first(
     store: Store, database_url: str
 ) -> None:
     expected = []
@@ -124,7 +127,7 @@ def test_replays_of_both_sources_are_claimed_by_who_waits_longest(
             )
         age(database_url, replay, claimable_ms=60_000 - number * 1_000)
         expected.append(replay.id)
-    assert [taken(store).replay.id for _ in expected] == expected
+    assert [claim_replay(store).replay.id for _ in expected] == expected
 
 
 def age(database_url: str, replay: Replay, **earlier_ms: int) -> None:
@@ -135,12 +138,14 @@ def age(database_url: str, replay: Replay, **earlier_ms: int) -> None:
     database.close()
 
 
-def test_a_worker_of_the_version_before_finds_none_of_them(store: Store, database_url: str) -> None:
-    """It would look for their offsets in `delivery_log`."""
+def test_a_worker_of_the_previous_version_claims_no_archive_replay(
+    store: Store, database_url: str
+) -> None:
+    """It would read their offsets in `delivery_log`."""
     waiting, there = new_replay(store), new_replay(store)
     store.record_restore(there.id, OFFSETS)
-    dead = taken(store, lease_s=0)
-    assert dead.replay.id == there.id
+    old_worker = claim_replay(store, lease_s=0)
+    assert old_worker.replay.id == there.id
     query = text(
         "SELECT count(*) FROM replays WHERE origin IN ('', 'here') AND claimable_ms <= :far"
         " AND state IN ('OPEN', 'STARTED', 'ONGOING')"
@@ -149,10 +154,10 @@ def test_a_worker_of_the_version_before_finds_none_of_them(store: Store, databas
     found = database.read(lambda db: db.execute(query, {"far": 4_000_000_000_000}).scalar())
     database.close()
     assert found == 0
-    assert waiting.id != taken(store).replay.id == there.id
+    assert waiting.id != claim_replay(store).replay.id == there.id
 
 
-def test_the_restore_job_sees_what_waits_and_what_is_needed(
+def test_the_restore_job_reads_awaiting_replays_and_needed_offsets(
     store: Store, database_url: str
 ) -> None:
     second, first = new_replay(store), new_replay(store, AwaitedRestore(1, 9))
@@ -184,4 +189,4 @@ def test_the_restore_job_sees_what_waits_and_what_is_needed(
     assert (retry.awaits, retry.offsets) == (None, OffsetRange(3, 17, 31))
     age(database_url, third, finished_ms=DAY_MS + 1_000)
     assert store.awaiting_restore(HERE, 10).needed_from == {3: 17}
-    assert taken(store).replay.id == retry.id
+    assert claim_replay(store).replay.id == retry.id

@@ -29,7 +29,7 @@ def database(database_url: str) -> Iterator[Database]:
 
 @pytest.fixture
 def mariadb_url(mariadb: MariaDbServer) -> str:
-    """An empty database on MariaDB, for what SQLite cannot do or does otherwise."""
+    """An empty database on MariaDB, for tests in which SQLite differs."""
     url = mariadb.create_database()
     migrate(url)
     return url
@@ -56,14 +56,14 @@ def test_the_clock_does_not_depend_on_the_time_zone_of_a_session(mariadb_url: st
     assert 0 <= there_ms - here_ms < 3_600_000
 
 
-def test_one_statement_is_committed_before_its_client_says_so(mariadb_url: str) -> None:
+def test_autocommit_commits_each_statement_at_once(mariadb_url: str) -> None:
     writer, other = Database(mariadb_url), Database(mariadb_url)
     store = Store.open(mariadb_url)
     webhook = store.create_webhook(NewWebhook("https://example.com/", "", new_secret()))
 
     def change(db: Connection) -> str:
         db.execute(text("UPDATE webhooks SET description = 'new'"))
-        # Here the writer may be frozen; whoever comes now sees the change and meets no lock.
+        # Even if the writer freezes here, others see the change and are not locked out.
         other.write(lambda them: them.execute(text("UPDATE webhooks SET description = 'newer'")))
         return store.webhook(webhook.id).description
 
@@ -73,14 +73,14 @@ def test_one_statement_is_committed_before_its_client_says_so(mariadb_url: str) 
         each.close()
 
 
-def test_a_claim_in_progress_hides_no_other_job(mariadb_url: str) -> None:
+def test_an_uncommitted_claim_does_not_block_other_claims(mariadb_url: str) -> None:
     store = Store.open(mariadb_url)
     for _ in range(2):
         webhook = store.create_webhook(NewWebhook("https://example.com/", "", new_secret()))
         store.create_replay(NewReplay(webhook.id, Window(0, 1)))
     database = Database(mariadb_url)
 
-    def claim_beside(db: Connection) -> set[str]:
+    def claim_concurrently(db: Connection) -> set[str]:
         slow = leases.claim_from_queue(db, "slow", 60)
         quick = store.claim("quick", 60)
         nothing_left = store.claim("late", 60)
@@ -89,12 +89,12 @@ def test_a_claim_in_progress_hides_no_other_job(mariadb_url: str) -> None:
         assert nothing_left is None
         return {slow.replay.id, quick.replay.id}
 
-    assert len(database.write(claim_beside)) == 2
+    assert len(database.write(claim_concurrently)) == 2
     database.close()
     store.close()
 
 
-def test_a_deadlock_is_begun_anew(mariadb_url: str) -> None:
+def test_a_deadlock_is_retried(mariadb_url: str) -> None:
     store = Store.open(mariadb_url)
     ids = [
         store.create_webhook(NewWebhook("https://example.com/", "", new_secret())).id
@@ -124,7 +124,7 @@ def test_a_deadlock_is_begun_anew(mariadb_url: str) -> None:
     assert found == {attempts[-1]}
 
 
-def test_what_a_failed_transaction_wrote_is_undone(database: Database, store: Store) -> None:
+def test_a_failed_transaction_is_rolled_back(database: Database, store: Store) -> None:
     def work(db: Connection) -> None:
         db.execute(text("DELETE FROM webhooks"))
         raise LookupError
@@ -135,24 +135,24 @@ def test_what_a_failed_transaction_wrote_is_undone(database: Database, store: St
     assert store.webhook(kept.id) == kept
 
 
-def test_a_reader_of_sqlite_goes_on_beside_a_writer(tmp_path: Path) -> None:
+def test_a_reader_of_sqlite_does_not_wait_for_a_writer(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/folder that is missing/rewind.db"
     migrate(url)
     store = Store.open(url)
     before = store.create_webhook(NewWebhook("https://example.com/", "", new_secret()))
     database = Database(url)
 
-    def read_beside(db: Connection) -> Webhook:
+    def read_concurrently(db: Connection) -> Webhook:
         db.execute(update(webhooks).values(description="not committed"))
         return store.webhook(before.id)
 
-    assert database.write(read_beside) == before
+    assert database.write(read_concurrently) == before
     assert store.webhook(before.id).description == "not committed"
     database.close()
     store.close()
 
 
-def test_a_database_that_is_away_is_said_to_be(tmp_path: Path) -> None:
+def test_an_unreachable_database_raises_store_unavailable(tmp_path: Path) -> None:
     for url in (
         f"sqlite:///{tmp_path}/none/rewind.db",
         f"mysql+pymysql://rewind:secret-word@127.0.0.1:{free_port()}/rewind",
@@ -169,7 +169,7 @@ def test_a_database_that_is_away_is_said_to_be(tmp_path: Path) -> None:
         store.close()
 
 
-def test_a_file_that_is_no_database_is_said_to_be_none_and_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_is_no_database_raises_an_error_and_is_not_changed(tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     for content in (b"hi", b"these are notes, no database" * 200):
         file.write_bytes(content)
@@ -182,13 +182,13 @@ def test_a_file_that_is_no_database_is_said_to_be_none_and_left_alone(tmp_path: 
         assert file.read_bytes() == content
 
 
-def test_a_folder_is_no_database(tmp_path: Path) -> None:
+def test_a_folder_raises_store_unavailable(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="unable to open database file"):
         migrate(f"sqlite:///{tmp_path}")
 
 
 @pytest.mark.processes
-def test_a_store_goes_on_when_its_database_comes_back(tmp_path: Path) -> None:
+def test_a_store_works_again_after_an_outage_of_its_database(tmp_path: Path) -> None:
     require_mariadb()
     server = MariaDbServer()
     server.start(tmp_path)
@@ -206,18 +206,18 @@ def test_a_store_goes_on_when_its_database_comes_back(tmp_path: Path) -> None:
     server.stop()
 
 
-def test_an_error_of_the_database_shows_no_secret(empty_database_url: str) -> None:
+def test_a_database_error_contains_no_secret(empty_database_url: str) -> None:
     new = NewWebhook("https://example.com/", "", new_secret())
     database = Database(empty_database_url)
     with pytest.raises(Exception, match="webhooks") as refused:  # its tables are not there
         database.write(lambda db: webhooks_table.insert_webhook(db, new, 1, None))
     database.close()
-    told = "".join(traceback.format_exception(refused.value))
-    assert "INSERT INTO webhooks" in told
-    assert new.secret not in told
+    message = "".join(traceback.format_exception(refused.value))
+    assert "INSERT INTO webhooks" in message
+    assert new.secret not in message
 
 
-def test_a_client_that_is_frozen_in_a_transaction_loses_its_locks(
+def test_a_client_that_freezes_in_a_transaction_loses_its_locks(
     mariadb_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "IDLE_S", 1)

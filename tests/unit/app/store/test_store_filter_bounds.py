@@ -1,4 +1,4 @@
-"""Lists of what was asked for in a stretch of time, and of what gave something up."""
+"""Filters by creation time and by failures."""
 
 import pytest
 from sqlalchemy import create_engine, update
@@ -21,8 +21,8 @@ NO_STATE = dict.fromkeys(ReplayState, 0)
 
 
 @pytest.fixture
-def asked(store: Store, database_url: str) -> list[str]:
-    """Replays that were asked for at 100, 200 and 300."""
+def created(store: Store, database_url: str) -> list[str]:
+    """Replays created at 100, 200 and 300."""
     engine = create_engine(database_url)
     ids = []
     for created_ms in (100, 200, 300):
@@ -37,30 +37,34 @@ def asked(store: Store, database_url: str) -> list[str]:
 
 
 def found(store: Store, wanted: ReplayFilter) -> list[str]:
-    """What the list of a filter holds; the numbers and the ids alone say the same."""
+    """The ids that match a filter; counts and lists of ids agree."""
     ids = [replay.id for replay in store.replays(wanted).items]
     assert sum(store.count_by_state(wanted).values()) == len(ids)
     assert list(store.replay_ids(wanted, 2**62, 10)) == ids
     return ids
 
 
-def test_a_stretch_of_time_holds_its_start_and_not_its_end(store: Store, asked: list[str]) -> None:
-    assert found(store, ReplayFilter(created_from_ms=200)) == [asked[2], asked[1]]
-    assert found(store, ReplayFilter(created_to_ms=200)) == [asked[0]]
-    assert found(store, ReplayFilter(created_from_ms=200, created_to_ms=300)) == [asked[1]]
+def test_a_time_range_includes_its_start_and_excludes_its_end(
+    store: Store, created: list[str]
+) -> None:
+    assert found(store, ReplayFilter(created_from_ms=200)) == [created[2], created[1]]
+    assert found(store, ReplayFilter(created_to_ms=200)) == [created[0]]
+    assert found(store, ReplayFilter(created_from_ms=200, created_to_ms=300)) == [created[1]]
 
 
-def test_a_stretch_narrows_a_list_of_several_states_too(store: Store, asked: list[str]) -> None:
-    store.pause_replays([asked[1]], actor=None)
-    store.cancel_replays([asked[2]], actor=None)
+def test_a_time_range_also_limits_a_list_of_several_states(
+    store: Store, created: list[str]
+) -> None:
+    store.pause_replays([created[1]], actor=None)
+    store.cancel_replays([created[2]], actor=None)
     wanted = ReplayFilter(
         frozenset({ReplayState.OPEN, ReplayState.PAUSED, ReplayState.CANCELLED}),
         created_to_ms=300,
     )
-    assert found(store, wanted) == [asked[1], asked[0]]
+    assert found(store, wanted) == [created[1], created[0]]
 
 
-def test_those_with_failures_are_found_among_the_others(store: Store, asked: list[str]) -> None:
+def test_a_filter_finds_replays_with_failures(store: Store, created: list[str]) -> None:
     claim = store.claim("one", 3_600)
     assert claim is not None
     store.begin_delivery(claim.lease, OffsetRange(0, 0, 10))

@@ -1,4 +1,4 @@
-"""Lists of replays by state, webhook and account; and moves of many replays at once."""
+"""Lists of replays by state, webhook and account, and bulk moves."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
@@ -33,13 +33,13 @@ OVER = [ReplayState.COMPLETED] * 90 + [ReplayState.CANCELLED] * 9 + [ReplayState
 
 @pytest.fixture
 def database(database_url: str, store: Store) -> Iterator[Database]:
-    """Another way into the database of `store`."""
+    """Direct access to the database of `store`."""
     with closing(Database(database_url)) as opened:
         yield opened
 
 
 def fill(database: Database, store: Store, count: int) -> list[Replay]:
-    """Replays of twenty webhooks of four accounts, `count` over and some not, the latest first."""
+    """Create replays of twenty webhooks of four accounts: `count` ended, some active."""
     webhook = store.create_webhook(NewWebhook("https://example.com/", "", new_secret()))
     store.create_replay(NewReplay(webhook.id, WINDOW))
 
@@ -86,7 +86,7 @@ def pages(store: Store, wanted: ReplayFilter, of_account: str | None = None) -> 
             return ids
 
 
-def test_a_list_has_what_fits_in_order_and_once(store: Store, database: Database) -> None:
+def test_a_list_has_every_match_once_in_order(store: Store, database: Database) -> None:
     known = fill(database, store, 50)
     (own,) = store.replays(ReplayFilter(), limit=1).items
     states = [frozenset[ReplayState](), ACTIVE, frozenset({ReplayState.COMPLETED})]
@@ -113,7 +113,7 @@ def test_a_list_has_what_fits_in_order_and_once(store: Store, database: Database
             assert counted[state] == Counter(each.state for each in expected)[state]
 
 
-def test_nobody_sees_more_by_asking_for_anothers(store: Store, database: Database) -> None:
+def test_a_filter_on_another_account_finds_nothing(store: Store, database: Database) -> None:
     known = fill(database, store, 10)
     others = ReplayFilter(account_id="acc_2")
     assert store.replays(others, of_account="acc_1").items == ()
@@ -124,7 +124,7 @@ def test_nobody_sees_more_by_asking_for_anothers(store: Store, database: Databas
     assert seen == {each.id: each for each in known if each.account_id == "acc_1"}
 
 
-def test_a_list_may_be_long_and_ends_where_it_was_told_to(store: Store, database: Database) -> None:
+def test_a_list_of_ids_can_be_long_and_is_limited(store: Store, database: Database) -> None:
     known = fill(database, store, 30)
     before_ms = known[11].created_ms
     older = [replay.id for replay in known if replay.created_ms <= before_ms]
@@ -134,9 +134,7 @@ def test_a_list_may_be_long_and_ends_where_it_was_told_to(store: Store, database
     assert len(store.replay_ids(over, before_ms, 5)) == 5
 
 
-def test_replays_are_looked_up_by_as_many_ids_as_one_likes(
-    store: Store, database: Database
-) -> None:
+def test_replays_are_read_by_any_number_of_ids(store: Store, database: Database) -> None:
     known = fill(database, store, 20)
     ids = [*(replay.id for replay in known), *(f"rpl_none_{n}" for n in range(1_200))]
     assert store.replays_by_id(ids) == {replay.id: replay for replay in known}
@@ -144,13 +142,13 @@ def test_replays_are_looked_up_by_as_many_ids_as_one_likes(
     assert store.replays_by_id([]) == {}
 
 
-def test_a_cursor_of_nobody_is_refused(store: Store) -> None:
+def test_a_malformed_cursor_is_rejected(store: Store) -> None:
     with pytest.raises(InvalidCursor):
         store.replays(ReplayFilter(ACTIVE), "nonsense")
 
 
 def effort(database: Database, work: Callable[[Connection], object]) -> int:
-    """How many rows MariaDB looked at, or how many hundred steps SQLite took."""
+    """The rows that MariaDB read, or the steps of SQLite, in hundreds."""
 
     def measured(db: Connection) -> int:
         work(db)
@@ -178,7 +176,7 @@ def _hundred_steps(db: Connection, work: Callable[[Connection], object]) -> int:
     return steps
 
 
-def test_a_page_costs_no_look_at_all_replays(store: Store, database: Database) -> None:
+def test_a_page_does_not_scan_all_replays(store: Store, database: Database) -> None:
     fill(database, store, 3_000)
     one, some = frozenset({ReplayState.FAILED}), frozenset({ReplayState.FAILED, *ACTIVE})
     wanted = [
@@ -191,7 +189,7 @@ def test_a_page_costs_no_look_at_all_replays(store: Store, database: Database) -
         each: effort(database, lambda db, each=each: _page(db, each))  # type: ignore[misc]
         for each in wanted
     }
-    # All would be 3,000 at least, and one account is 750 of them.
+    # A full scan reads at least 3,000 rows, of which one account has 750.
     assert {each: cost for each, cost in costs.items() if cost > 400} == {}
 
 
@@ -201,13 +199,13 @@ def _page(db: Connection, wanted: ReplayFilter) -> None:
     )
 
 
-def test_counting_reads_an_index_alone(store: Store, database: Database) -> None:
+def test_counting_reads_only_an_index(store: Store, database: Database) -> None:
     fill(database, store, 3_000)
     if database.read(lambda db: db.dialect.name) == "sqlite":
         plan = text("EXPLAIN QUERY PLAN SELECT state, COUNT(*) FROM replays GROUP BY state")
         detail = database.read(lambda db: db.execute(plan).one().detail)
         assert "USING COVERING INDEX" in detail
-    # Each entry once, and none of its rows.
+    # Reads each index entry once, and no rows.
     of_all = effort(database, lambda db: replay_filters.count_by_state(db, ReplayFilter()))
     of_one = effort(
         database, lambda db: replay_filters.count_by_state(db, ReplayFilter(), of_account="acc_3")
@@ -229,7 +227,7 @@ def states(store: Store, ids: Collection[str]) -> list[ReplayState]:
     return [found[each].state for each in ids]
 
 
-def test_many_replays_are_moved_at_once_and_those_that_cannot_be_are_passed_over(
+def test_a_bulk_move_skips_replays_that_cannot_be_moved(
     store: Store,
 ) -> None:
     ids = [replay.id for replay in new_replays(store, 4)]
@@ -248,21 +246,21 @@ def test_many_replays_are_moved_at_once_and_those_that_cannot_be_are_passed_over
     assert store.cancel_replays([], actor="key_3") == 0
 
 
-def test_replays_of_others_are_not_moved(store: Store) -> None:
+def test_a_bulk_move_skips_replays_of_other_accounts(store: Store) -> None:
     (replay,) = new_replays(store, 1)
     assert store.cancel_replays([replay.id], of_account="acc_other", actor="key_1") == 0
     assert store.replay(replay.id) == replay
     assert store.pause_replays([replay.id], of_account=replay.account_id, actor="key_1") == 1
 
 
-def test_more_than_one_transaction_moves_them_all(store: Store, database: Database) -> None:
+def test_a_large_bulk_move_uses_several_transactions(store: Store, database: Database) -> None:
     fill(database, store, 0)
     ids = [replay.id for replay in new_replays(store, 2)]
     asked = [*(f"rpl_none_{n}" for n in range(250)), *ids]
     assert store.cancel_replays(asked, actor=None) == 2
 
 
-def test_a_resumed_crowd_is_claimed_and_a_cancelled_one_is_not(store: Store) -> None:
+def test_replays_are_claimed_after_a_bulk_resume_but_not_a_bulk_cancel(store: Store) -> None:
     replays_made = new_replays(store, 3)
     ids = [replay.id for replay in replays_made]
     store.pause_replays(ids, actor=None)
@@ -275,7 +273,7 @@ def test_a_resumed_crowd_is_claimed_and_a_cancelled_one_is_not(store: Store) -> 
     assert store.claim("one", 60) is None
 
 
-def test_who_works_on_one_of_a_cancelled_crowd_has_its_last_word(
+def test_a_worker_can_store_a_last_checkpoint_after_a_bulk_cancel(
     store: Store, webhook: Webhook
 ) -> None:
     store.create_replay(NewReplay(webhook.id, WINDOW))

@@ -1,4 +1,4 @@
-"""The time in which nobody worked on a replay, which its pace is not measured by."""
+"""The idle time of a replay, which its throughput excludes."""
 
 from collections.abc import Callable
 
@@ -7,13 +7,13 @@ from app.store import Store
 
 
 def idle_through(store: Store, claimed: Claim, give_up: Callable[[Replay], None]) -> None:
-    """Give a replay up and claim it again until a clock of milliseconds has noticed."""
+    """Give a replay back and claim it again until the idle time is at least a millisecond."""
     replay, expected_ms = claimed.replay, 0
     assert replay.idle_ms == 0
     while not expected_ms:
         give_up(replay)
         before_ms = store.replay(replay.id).heartbeat_ms
-        claim = store.claim("heir", 3_600)
+        claim = store.claim("successor", 3_600)
         assert claim is not None
         replay = claim.replay
         assert replay.heartbeat_ms is not None
@@ -31,7 +31,7 @@ def test_a_pause_is_idle_time_until_the_next_claim(store: Store, claimed: Claim)
     idle_through(store, claimed, pause)
 
 
-def test_a_wait_is_idle_time_from_when_it_was_given_back(store: Store, claimed: Claim) -> None:
+def test_the_wait_after_a_release_is_idle_time(store: Store, claimed: Claim) -> None:
     def give_back(replay: Replay) -> None:
         lease = Lease(replay.id, replay.lease_epoch)
         assert store.postpone(lease, "the log does not answer", 0.0)

@@ -16,7 +16,7 @@ HOUR_MS = 3_600_000
 HERE = "a"
 NOW_MS = time.time_ns() // 1_000_000
 CLOCKS_MS = 50
-"""How far the clocks of test and database may differ."""
+"""The tolerated difference of the clocks of test and database."""
 
 
 def span(partition: int, from_ms: int, to_ms: int, end: int) -> LateSpan:
@@ -32,7 +32,7 @@ def row_count(database_url: str) -> int:
     return count
 
 
-def test_a_window_reaches_the_highest_end_of_the_spans_it_meets(store: Store) -> None:
+def test_a_window_has_the_highest_end_of_overlapping_spans(store: Store) -> None:
     spans = [span(1, 10, 20, 500), span(1, 15, 30, 700), span(1, 40, 50, 900), span(2, 0, 99, 999)]
     store.record_late_arrivals(spans, FOREVER_MS, origin=HERE)
     assert store.late_end_offset(1, Window(0, 100), origin=HERE) == 900
@@ -41,7 +41,7 @@ def test_a_window_reaches_the_highest_end_of_the_spans_it_meets(store: Store) ->
     assert store.late_end_offset(2, Window(12, 18), origin=HERE) == 999
 
 
-def test_a_span_and_a_window_that_only_touch_do_not_meet(store: Store) -> None:
+def test_an_adjacent_span_does_not_overlap(store: Store) -> None:
     store.record_late_arrivals([span(1, 10, 20, 500)], FOREVER_MS, origin=HERE)
     assert store.late_end_offset(1, Window(5, 10), origin=HERE) is None
     assert store.late_end_offset(1, Window(5, 11), origin=HERE) == 500
@@ -49,12 +49,12 @@ def test_a_span_and_a_window_that_only_touch_do_not_meet(store: Store) -> None:
     assert store.late_end_offset(1, Window(20, 25), origin=HERE) is None
 
 
-def test_a_partition_without_late_arrivals_has_no_end_of_them(store: Store) -> None:
+def test_a_partition_without_late_arrivals_has_no_end_offset(store: Store) -> None:
     store.record_late_arrivals([span(1, 10, 20, 500)], FOREVER_MS, origin=HERE)
     assert store.late_end_offset(0, Window(10, 20), origin=HERE) is None
 
 
-def test_the_last_note_of_a_window_tells_when_late_events_came(store: Store) -> None:
+def test_the_time_of_the_last_late_arrival_is_stored(store: Store) -> None:
     before_ms = time.time_ns() // 1_000_000 - CLOCKS_MS
     store.record_late_arrivals([span(1, 10, 20, 500)], FOREVER_MS, origin=HERE)
     first_ms = store.late_recorded_ms(1, Window(19, 25), origin=HERE)
@@ -74,7 +74,7 @@ def test_the_last_note_of_a_window_tells_when_late_events_came(store: Store) -> 
         assert store.late_recorded_ms(partition, window, origin=origin) is None
 
 
-def test_a_request_may_bring_late_events_of_thousands_of_partitions(store: Store) -> None:
+def test_one_call_stores_late_arrivals_of_thousands_of_partitions(store: Store) -> None:
     spans = [span(number, 10, 20, number + 1) for number in range(2_000)]
     store.record_late_arrivals(spans, FOREVER_MS, origin=HERE)
     assert [
@@ -88,7 +88,7 @@ def test_a_request_may_bring_late_events_of_thousands_of_partitions(store: Store
     ]
 
 
-def test_spans_that_no_replay_can_ask_for_are_forgotten(store: Store, database_url: str) -> None:
+def test_expired_spans_are_deleted(store: Store, database_url: str) -> None:
     old = span(1, NOW_MS - 3 * HOUR_MS, NOW_MS - 2 * HOUR_MS, 10)
     kept = span(1, NOW_MS - 3 * HOUR_MS, NOW_MS, 20)
     store.record_late_arrivals([old, kept], FOREVER_MS, origin=HERE)
@@ -98,7 +98,7 @@ def test_spans_that_no_replay_can_ask_for_are_forgotten(store: Store, database_u
     assert store.late_end_offset(1, old.window, origin=HERE) == 20
 
 
-def test_one_note_forgets_a_bounded_number_of_spans(store: Store, database_url: str) -> None:
+def test_one_call_deletes_a_limited_number_of_spans(store: Store, database_url: str) -> None:
     old = [span(1, 10, 20, number) for number in range(EXPIRED_PER_CALL + 100)]
     store.record_late_arrivals(old, FOREVER_MS, origin=HERE)
     store.record_late_arrivals([span(1, NOW_MS, NOW_MS + 1, 5)], HOUR_MS, origin=HERE)
@@ -107,12 +107,14 @@ def test_one_note_forgets_a_bounded_number_of_spans(store: Store, database_url: 
     assert row_count(database_url) == 2
 
 
-def test_many_note_at_once_while_old_spans_are_forgotten(store: Store, database_url: str) -> None:
+def test_concurrent_calls_store_spans_while_old_ones_are_deleted(
+    store: Store, database_url: str
+) -> None:
     store.record_late_arrivals(
         [span(1, 10, 20, number) for number in range(400)], FOREVER_MS, origin=HERE
     )
 
-    def note(number: int) -> None:
+    def record(number: int) -> None:
         for turn in range(10):
             spans = [
                 span(partition, NOW_MS, NOW_MS + 1, number * 10 + turn) for partition in (1, 2)
@@ -120,5 +122,5 @@ def test_many_note_at_once_while_old_spans_are_forgotten(store: Store, database_
             store.record_late_arrivals(spans, HOUR_MS, origin=HERE)
 
     with ThreadPoolExecutor(8) as threads:
-        list(threads.map(note, range(8)))
+        list(threads.map(record, range(8)))
     assert row_count(database_url) == 8 * 10 * 2

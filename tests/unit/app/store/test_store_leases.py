@@ -19,7 +19,7 @@ from app.webhooks.signing import new_secret
 WINDOW = Window(1_000, 2_000)
 OFFSETS = OffsetRange(3, 100, 200)
 NO_TIME = 0.0
-"""A lease that has ended when it begins, by the database's own clock."""
+"""A lease that expires at once, by the database's clock."""
 
 
 def new_replay(store: Store) -> Replay:
@@ -27,19 +27,19 @@ def new_replay(store: Store) -> Replay:
     return store.create_replay(NewReplay(webhook.id, WINDOW))[0]
 
 
-def taken(store: Store, worker: str, lease_s: float = 3_600) -> Claim:
+def claim_replay(store: Store, worker: str, lease_s: float = 3_600) -> Claim:
     claim = store.claim(worker, lease_s)
     assert claim is not None
     return claim
 
 
-def test_nothing_open_is_nothing_to_claim(store: Store, webhook: Webhook) -> None:
+def test_a_claim_without_open_replays_returns_none(store: Store, webhook: Webhook) -> None:
     assert store.claim("one", 60) is None
 
 
-def test_a_claim_hands_over_the_replay_and_its_webhook(store: Store, webhook: Webhook) -> None:
+def test_a_claim_returns_the_replay_and_its_webhook(store: Store, webhook: Webhook) -> None:
     replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW))
-    claim = taken(store, "host:1")
+    claim = claim_replay(store, "host:1")
     assert claim.webhook == webhook
     assert claim.lease == Lease(replay.id, 1)
     assert claim.replay == store.replay(replay.id)
@@ -56,39 +56,41 @@ def test_a_held_replay_is_not_claimed_by_others(store: Store, claimed: Claim) ->
 def test_the_oldest_open_replay_is_claimed_first(store: Store) -> None:
     replays = [new_replay(store) for _ in range(5)]
     in_order = sorted(replays, key=lambda replay: (replay.created_ms, replay.id))
-    assert [taken(store, "w").replay.id for _ in range(5)] == [replay.id for replay in in_order]
+    assert [claim_replay(store, "w").replay.id for _ in range(5)] == [
+        replay.id for replay in in_order
+    ]
 
 
-def test_replays_without_a_sign_of_life_and_open_ones_are_claimed_in_turn(store: Store) -> None:
+def test_expired_leases_and_open_replays_are_claimed_in_order_of_waiting(store: Store) -> None:
     first = new_replay(store)
-    dead = taken(store, "dead", NO_TIME)
+    dead = claim_replay(store, "dead", NO_TIME)
     second = new_replay(store)
-    claims = [taken(store, "alive") for _ in range(2)]
+    claims = [claim_replay(store, "alive") for _ in range(2)]
     assert {claim.replay.id for claim in claims} == {first.id, second.id}
     assert dead.replay.id == first.id
     assert store.claim("third", 60) is None
 
 
-def test_a_dead_holder_loses_its_job_where_it_stands(store: Store, webhook: Webhook) -> None:
+def test_a_takeover_keeps_the_progress(store: Store, webhook: Webhook) -> None:
     store.create_replay(NewReplay(webhook.id, WINDOW))
-    dead = taken(store, "dead", NO_TIME)
+    dead = claim_replay(store, "dead", NO_TIME)
     assert store.begin_delivery(dead.lease, OFFSETS)
     assert store.checkpoint(dead.lease, 150, Counts(40, 9, 1), [])
-    heir = taken(store, "heir")
-    assert heir.lease == Lease(dead.replay.id, 2)
-    assert (dead.is_takeover, heir.is_takeover) == (False, True)
-    assert (heir.replay.state, heir.replay.worker) == (ReplayState.ONGOING, "heir")
-    assert (heir.replay.offsets, heir.replay.checkpoint) == (OFFSETS, 150)
-    assert heir.replay.counts == Counts(40, 9, 1)
-    assert heir.replay.started_ms == dead.replay.started_ms
+    successor = claim_replay(store, "successor")
+    assert successor.lease == Lease(dead.replay.id, 2)
+    assert (dead.is_takeover, successor.is_takeover) == (False, True)
+    assert (successor.replay.state, successor.replay.worker) == (ReplayState.ONGOING, "successor")
+    assert (successor.replay.offsets, successor.replay.checkpoint) == (OFFSETS, 150)
+    assert successor.replay.counts == Counts(40, 9, 1)
+    assert successor.replay.started_ms == dead.replay.started_ms
 
 
-def test_who_lost_the_lease_changes_nothing(store: Store, webhook: Webhook) -> None:
+def test_a_worker_without_the_lease_changes_nothing(store: Store, webhook: Webhook) -> None:
     store.create_replay(NewReplay(webhook.id, WINDOW))
-    sleeper = taken(store, "sleeper", NO_TIME)
+    sleeper = claim_replay(store, "sleeper", NO_TIME)
     assert store.begin_delivery(sleeper.lease, OFFSETS)
-    heir = taken(store, "heir")
-    before = store.replay(heir.replay.id)
+    successor = claim_replay(store, "successor")
+    before = store.replay(successor.replay.id)
     failure = Failure(120, "evt", 3, 500, "no")
     assert not store.heartbeat(sleeper.lease, 3_600)
     assert not store.begin_delivery(sleeper.lease, OffsetRange(0, 0, 1))
@@ -96,26 +98,26 @@ def test_who_lost_the_lease_changes_nothing(store: Store, webhook: Webhook) -> N
     assert not store.complete(sleeper.lease)
     assert not store.fail(sleeper.lease, "late")
     assert not store.release(sleeper.lease)
-    assert store.replay(heir.replay.id) == before
-    assert store.failures(heir.replay.id).items == ()
-    assert store.begin_delivery(heir.lease, OFFSETS)
-    assert store.checkpoint(heir.lease, 200, Counts(100, 0, 0), [])
-    assert store.complete(heir.lease)
+    assert store.replay(successor.replay.id) == before
+    assert store.failures(successor.replay.id).items == ()
+    assert store.begin_delivery(successor.lease, OFFSETS)
+    assert store.checkpoint(successor.lease, 200, Counts(100, 0, 0), [])
+    assert store.complete(successor.lease)
 
 
-def test_a_lease_that_nobody_took_can_be_kept_on(store: Store, webhook: Webhook) -> None:
+def test_an_expired_lease_can_be_extended_until_a_takeover(store: Store, webhook: Webhook) -> None:
     store.create_replay(NewReplay(webhook.id, WINDOW))
-    late = taken(store, "late", NO_TIME)
+    late = claim_replay(store, "late", NO_TIME)
     assert store.heartbeat(late.lease, 3_600)
     assert store.claim("two", 60) is None
 
 
-def test_a_heartbeat_is_seen_and_may_end_the_lease_at_once(store: Store, claimed: Claim) -> None:
+def test_a_heartbeat_is_stored_and_can_shorten_the_lease(store: Store, claimed: Claim) -> None:
     assert store.heartbeat(claimed.lease, NO_TIME)
     beat = store.replay(claimed.replay.id).heartbeat_ms
     assert beat is not None
     assert beat >= (claimed.replay.heartbeat_ms or 0)
-    assert taken(store, "two").lease.epoch == 2
+    assert claim_replay(store, "two").lease.epoch == 2
 
 
 def test_delivery_begins_at_the_start_of_the_range(store: Store, claimed: Claim) -> None:
@@ -124,7 +126,7 @@ def test_delivery_begins_at_the_start_of_the_range(store: Store, claimed: Claim)
     assert (replay.state, replay.offsets, replay.checkpoint) == (ReplayState.ONGOING, OFFSETS, 100)
 
 
-def test_beginning_again_keeps_the_checkpoint(store: Store, claimed: Claim) -> None:
+def test_beginning_delivery_again_keeps_the_checkpoint(store: Store, claimed: Claim) -> None:
     assert store.begin_delivery(claimed.lease, OFFSETS)
     assert store.checkpoint(claimed.lease, 150, Counts(50), [])
     assert store.begin_delivery(claimed.lease, OffsetRange(3, 100, 210))
@@ -132,7 +134,7 @@ def test_beginning_again_keeps_the_checkpoint(store: Store, claimed: Claim) -> N
     assert (replay.offsets, replay.checkpoint) == (OffsetRange(3, 100, 210), 150)
 
 
-def test_a_job_that_has_not_begun_has_no_checkpoint_and_no_end(
+def test_a_replay_before_delivery_cannot_be_checkpointed_or_completed(
     store: Store, claimed: Claim
 ) -> None:
     assert not store.checkpoint(claimed.lease, 1, Counts(1), [])
@@ -162,7 +164,7 @@ def test_checkpoint_and_failures_are_stored_together_and_once(store: Store, clai
         store.failures(replay.id, "nonsense")
 
 
-def test_failures_may_be_many_and_their_reasons_long(store: Store, claimed: Claim) -> None:
+def test_many_failures_with_long_reasons_are_stored(store: Store, claimed: Claim) -> None:
     failures = [Failure(offset, "e" * 9_000, 1, None, "ü" * 90_000) for offset in range(2_000)]
     assert store.begin_delivery(claimed.lease, OffsetRange(0, 0, 2_000))
     assert store.checkpoint(claimed.lease, 2_000, Counts(failed=2_000), failures)
@@ -171,7 +173,7 @@ def test_failures_may_be_many_and_their_reasons_long(store: Store, claimed: Clai
     assert {len(failure.reason) for failure in page.items} == {4_000}
 
 
-def test_a_completed_replay_is_over(store: Store, claimed: Claim) -> None:
+def test_a_completed_replay_has_ended(store: Store, claimed: Claim) -> None:
     assert store.begin_delivery(claimed.lease, OFFSETS)
     assert store.complete(claimed.lease)
     replay = store.replay(claimed.replay.id)
@@ -182,7 +184,7 @@ def test_a_completed_replay_is_over(store: Store, claimed: Claim) -> None:
     assert store.claim("two", 60) is None
 
 
-def test_a_failed_replay_says_why(store: Store, claimed: Claim) -> None:
+def test_a_failed_replay_has_its_error(store: Store, claimed: Claim) -> None:
     assert store.fail(claimed.lease, "window is no longer retained" + "!" * 100_000)
     replay = store.replay(claimed.replay.id)
     assert replay.state is ReplayState.FAILED
@@ -190,7 +192,7 @@ def test_a_failed_replay_says_why(store: Store, claimed: Claim) -> None:
     assert replay.finished_ms is not None
 
 
-def test_a_released_job_is_first_in_line_and_goes_on_where_it_stood(
+def test_a_released_replay_keeps_its_place_in_the_queue_and_its_progress(
     store: Store, claimed: Claim
 ) -> None:
     later = new_replay(store)
@@ -200,14 +202,14 @@ def test_a_released_job_is_first_in_line_and_goes_on_where_it_stood(
     released = store.replay(claimed.replay.id)
     assert (released.state, released.worker) == (ReplayState.OPEN, None)
     assert not store.heartbeat(claimed.lease, 60)
-    heir = taken(store, "heir")
-    assert heir.lease == Lease(claimed.replay.id, 2)
-    assert not heir.is_takeover
-    assert (heir.replay.checkpoint, heir.replay.counts) == (150, Counts(50))
+    successor = claim_replay(store, "successor")
+    assert successor.lease == Lease(claimed.replay.id, 2)
+    assert not successor.is_takeover
+    assert (successor.replay.checkpoint, successor.replay.counts) == (150, Counts(50))
     assert later.created_ms >= claimed.replay.created_ms
 
 
-def test_a_cancelled_job_is_taken_from_its_worker(store: Store, claimed: Claim) -> None:
+def test_a_cancellation_ends_the_lease(store: Store, claimed: Claim) -> None:
     store.cancel_replay(claimed.replay.id)
     assert not store.heartbeat(claimed.lease, 60)
     assert not store.begin_delivery(claimed.lease, OFFSETS)

@@ -1,4 +1,4 @@
-"""Migrations of a database that is in use: what is in it stays, and a kill in between is mended."""
+"""Migrations of a database in use: data is kept, and a killed migration resumes."""
 
 from collections.abc import Iterator
 
@@ -32,7 +32,7 @@ OLD_REPLAY = text(
 
 
 class Killed(Exception):
-    """Stands for a process that ends at some statement."""
+    """Simulates a process that is killed at a statement."""
 
 
 def migrate_to(url: str, revision: str) -> None:
@@ -47,7 +47,7 @@ def engine(empty_database_url: str) -> Iterator[Engine]:
 
 
 def insert_old(engine: Engine, number: int) -> tuple[str, str]:
-    """A webhook and its replay, as the version before stores them: their ids."""
+    """Insert a webhook and its replay like the previous version, and return their ids."""
     webhook_id, replay_id = f"wh_{number}", f"rpl_{number}"
     with engine.execution_options(rewind_writes=True).begin() as connection:
         connection.execute(OLD_WEBHOOK, {"id": webhook_id, "secret": SECRET})
@@ -56,7 +56,7 @@ def insert_old(engine: Engine, number: int) -> tuple[str, str]:
 
 
 def check_old(store: Store, webhook_id: str, replay_id: str) -> None:
-    """What the version before stored is the operator's, and works as it did."""
+    """Check that rows of the previous version belong to the operator and work."""
     webhook = store.webhook(webhook_id, of_account=DEFAULT_ACCOUNT)
     assert (webhook.status, webhook.validation) == (WebhookStatus.ENABLED, Validation.PING)
     assert (webhook.url, webhook.secrets_at(0)) == ("https://example.com/hook", (SECRET,))
@@ -66,7 +66,7 @@ def check_old(store: Store, webhook_id: str, replay_id: str) -> None:
     assert (replay.retry_of, replay.waiting_for) == (None, None)
 
 
-def test_what_was_stored_before_there_were_accounts_is_the_operators(
+def test_rows_without_accounts_get_the_operators_account(
     empty_database_url: str, engine: Engine
 ) -> None:
     migrate_to(empty_database_url, "0002")
@@ -85,7 +85,7 @@ def test_what_was_stored_before_there_were_accounts_is_the_operators(
     store.close()
 
 
-def test_the_version_before_goes_on_beside_this_one(
+def test_the_previous_version_works_on_the_migrated_database(
     empty_database_url: str, engine: Engine
 ) -> None:
     migrate(empty_database_url)
@@ -103,12 +103,12 @@ def test_the_version_before_goes_on_beside_this_one(
     store.close()
 
 
-def test_what_was_stored_before_data_centres_were_told_apart_is_anybodys(
+def test_rows_without_a_data_centre_belong_to_all_data_centres(
     empty_database_url: str, engine: Engine
 ) -> None:
     migrate_to(empty_database_url, "0003")
     _, replay_id = insert_old(engine, 1)
-    note_late_as_before(engine)
+    record_late_like_previous_version(engine)
     migrate(empty_database_url)
     store = Store.open(empty_database_url)
     assert store.replay(replay_id).origin == ""
@@ -124,13 +124,13 @@ def test_what_was_stored_before_data_centres_were_told_apart_is_anybodys(
     store.close()
 
 
-def test_the_version_before_claims_and_notes_beside_this_one(
+def test_the_previous_version_claims_and_records_late_arrivals(
     empty_database_url: str, engine: Engine
 ) -> None:
     migrate(empty_database_url)
     store = Store.open(empty_database_url)
     insert_old(engine, 1)
-    note_late_as_before(engine)
+    record_late_like_previous_version(engine)
     assert store.late_end_offset(1, Window(10, 20), origin="a") == 500
     hint = "" if empty_database_url.startswith("sqlite") else "FORCE INDEX (ix_replays_claimable) "
     claimable = (
@@ -142,7 +142,7 @@ def test_the_version_before_claims_and_notes_beside_this_one(
     store.close()
 
 
-def note_late_as_before(engine: Engine) -> None:
+def record_late_like_previous_version(engine: Engine) -> None:
     with engine.execution_options(rewind_writes=True).begin() as connection:
         connection.execute(
             text(
@@ -152,7 +152,7 @@ def note_late_as_before(engine: Engine) -> None:
         )
 
 
-def test_a_reader_of_the_routing_table_learns_of_webhooks_from_before(
+def test_the_routing_table_includes_webhooks_of_the_previous_version(
     empty_database_url: str, engine: Engine
 ) -> None:
     migrate_to(empty_database_url, "0002")
@@ -165,7 +165,7 @@ def test_a_reader_of_the_routing_table_learns_of_webhooks_from_before(
     store.close()
 
 
-def test_an_idempotency_key_from_before_is_an_operators(
+def test_an_idempotency_key_of_the_previous_version_is_an_operators(
     empty_database_url: str, engine: Engine
 ) -> None:
     migrate_to(empty_database_url, "0002")
@@ -188,7 +188,7 @@ def test_an_idempotency_key_from_before_is_an_operators(
 
 
 def migrate_until_killed(url: str, changes_max: int, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Migrate, and die before one change more than so many; whether it came to that."""
+    """Migrate, and raise `Killed` after `changes_max` changes; return whether that happened."""
     changes = 0
 
     def kill(_connection: Connection, _cursor: object, statement: str, *_: object) -> None:
@@ -198,13 +198,13 @@ def migrate_until_killed(url: str, changes_max: int, monkeypatch: pytest.MonkeyP
         if changes > changes_max:
             raise Killed
 
-    def open_mortal(url: str, answer_s: int | None) -> Engine:
+    def open_killable(url: str, answer_s: int | None) -> Engine:
         engine = open_engine(url, answer_s)
         event.listen(engine, "before_cursor_execute", kill)
         return engine
 
     with monkeypatch.context() as patch:
-        patch.setattr("app.store.engine.open_engine", open_mortal)
+        patch.setattr("app.store.engine.open_engine", open_killable)
         try:
             migrate(url)
         except Killed:
@@ -212,7 +212,7 @@ def migrate_until_killed(url: str, changes_max: int, monkeypatch: pytest.MonkeyP
         return False
 
 
-def test_a_migration_of_mysql_that_is_killed_at_every_step_gets_there(
+def test_a_migration_of_mysql_resumes_after_a_kill_at_any_step(
     mariadb: MariaDbServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = mariadb.create_database()

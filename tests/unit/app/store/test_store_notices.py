@@ -1,4 +1,4 @@
-"""The end of a replay, told to its webhook: by one worker at a time, until it is taken."""
+"""Notices of ended replays: one worker claims each, until it is delivered."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -48,14 +48,14 @@ def due(store: Store, lease_s: float = HOUR_S) -> ReplayNotice:
 
 
 def due_after_a_cancel(store: Store) -> ReplayNotice:
-    """The notice of a replay that a worker had, once that worker has stopped."""
+    """The notice of a replay with a worker, after that worker has stopped."""
     found: list[ReplayNotice] = []
 
     def is_due() -> bool:
         found.extend(notices(store))
         return bool(found)
 
-    until(is_due, "the end of the cancelled replay is told")
+    until(is_due, "the notice of the cancelled replay is due")
     (notice,) = found
     return notice
 
@@ -66,7 +66,9 @@ def notices(store: Store) -> Iterator[ReplayNotice]:
 
 
 @pytest.mark.parametrize("end", [ReplayState.COMPLETED, ReplayState.FAILED, ReplayState.CANCELLED])
-def test_every_end_of_a_replay_is_told_once(store: Store, running: Claim, end: ReplayState) -> None:
+def test_every_end_of_a_replay_is_notified_once(
+    store: Store, running: Claim, end: ReplayState
+) -> None:
     assert store.claim_notice(HOUR_S) is None
     ends: dict[ReplayState, Callable[[], object]] = {
         ReplayState.COMPLETED: lambda: store.complete(running.lease),
@@ -83,12 +85,12 @@ def test_every_end_of_a_replay_is_told_once(store: Store, running: Claim, end: R
     assert store.claim_notice(HOUR_S) is None
 
 
-def test_a_pause_is_no_end(store: Store, running: Claim) -> None:
+def test_a_pause_is_not_notified(store: Store, running: Claim) -> None:
     store.pause_replay(running.replay.id)
     assert store.claim_notice(HOUR_S) is None
 
 
-def test_the_last_word_of_a_cancelled_worker_tells_nothing_twice(
+def test_the_last_checkpoint_after_a_cancellation_is_not_notified(
     store: Store, running: Claim
 ) -> None:
     store.cancel_replay(running.replay.id)
@@ -97,7 +99,7 @@ def test_the_last_word_of_a_cancelled_worker_tells_nothing_twice(
     assert store.claim_notice(HOUR_S) is None
 
 
-def test_a_cancelled_replay_is_told_of_once_its_worker_has_stopped(
+def test_a_cancellation_is_notified_after_its_worker_has_stopped(
     store: Store, running: Claim
 ) -> None:
     store.cancel_replay(running.replay.id)
@@ -106,22 +108,20 @@ def test_a_cancelled_replay_is_told_of_once_its_worker_has_stopped(
     assert due_after_a_cancel(store).replay.counts == Counts(3, 1, 0)
 
 
-def test_a_cancelled_replay_that_nobody_had_is_told_of_at_once(store: Store) -> None:
+def test_a_cancellation_without_a_worker_is_notified_at_once(store: Store) -> None:
     replay, _ = store.create_replay(NewReplay(enabled_webhook(store).id, WINDOW))
     store.cancel_replay(replay.id)
     assert due(store).replay.id == replay.id
 
 
-def test_a_notice_whose_worker_died_is_claimed_again_with_the_next_number(
+def test_a_notice_without_a_result_is_claimed_as_the_next_attempt(
     store: Store, running: Claim
 ) -> None:
     store.complete(running.lease)
     assert [due(store, lease_s=0).attempt for _ in range(3)] == [1, 2, 3]
 
 
-def test_a_notice_that_was_not_taken_comes_again_or_is_given_up(
-    store: Store, running: Claim
-) -> None:
+def test_a_failed_notice_is_retried_or_given_up(store: Store, running: Claim) -> None:
     store.complete(running.lease)
     replay_id = running.replay.id
     due(store)
@@ -133,7 +133,7 @@ def test_a_notice_that_was_not_taken_comes_again_or_is_given_up(
     assert store.claim_notice(HOUR_S) is None
 
 
-def test_who_slept_through_a_later_attempt_changes_nothing(store: Store, running: Claim) -> None:
+def test_a_late_result_of_an_earlier_attempt_changes_nothing(store: Store, running: Claim) -> None:
     store.complete(running.lease)
     replay_id = running.replay.id
     due(store, lease_s=0)
@@ -144,24 +144,24 @@ def test_who_slept_through_a_later_attempt_changes_nothing(store: Store, running
     assert due(store).attempt == 3
 
 
-def test_notices_come_in_the_order_of_the_ends(store: Store) -> None:
+def test_notices_are_claimed_in_the_order_of_the_ends(store: Store) -> None:
     ids = []
     for _ in range(4):
         replay, _ = store.create_replay(NewReplay(enabled_webhook(store).id, WINDOW))
         cancelled = store.cancel_replay(replay.id)
         ids.append((cancelled.finished_ms, replay.id))
-    told = [(notice.replay.finished_ms, notice.replay.id) for notice in notices(store)]
-    assert sorted(told) == sorted(ids)
-    assert [at for at, _ in told] == sorted(at for at, _ in ids if at is not None)
+    claimed = [(notice.replay.finished_ms, notice.replay.id) for notice in notices(store)]
+    assert sorted(claimed) == sorted(ids)
+    assert [at for at, _ in claimed] == sorted(at for at, _ in ids if at is not None)
 
 
-def test_nobody_is_told_of_the_replay_of_a_deleted_webhook(store: Store, running: Claim) -> None:
+def test_a_deleted_webhook_gets_no_notice(store: Store, running: Claim) -> None:
     store.delete_webhook(running.webhook.id)
     assert store.replay(running.replay.id).state is ReplayState.CANCELLED
     assert store.claim_notice(HOUR_S) is None
 
 
-def test_a_webhook_that_is_not_enabled_is_told_nothing(store: Store, running: Claim) -> None:
+def test_a_webhook_that_is_not_enabled_gets_no_notice(store: Store, running: Claim) -> None:
     store.disable_webhook(running.webhook.id, "answered 410")
     store.complete(running.lease)
     assert store.claim_notice(HOUR_S) is None
@@ -170,7 +170,7 @@ def test_a_webhook_that_is_not_enabled_is_told_nothing(store: Store, running: Cl
     assert store.claim_notice(HOUR_S) is None
 
 
-def test_a_target_of_its_own_is_told_though_the_webhook_is_disabled(store: Store) -> None:
+def test_a_target_url_of_the_replay_gets_a_notice_for_a_disabled_webhook(store: Store) -> None:
     webhook = enabled_webhook(store)
     options = ReplayOptions(target_url="https://example.com/elsewhere")
     replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW, options))
@@ -179,7 +179,7 @@ def test_a_target_of_its_own_is_told_though_the_webhook_is_disabled(store: Store
     assert due(store).replay.options.target_url == "https://example.com/elsewhere"
 
 
-def test_notices_that_nobody_takes_stand_in_no_ones_way(store: Store) -> None:
+def test_notices_without_a_receiver_do_not_block_others(store: Store) -> None:
     for _ in range(DROPPED_PER_CLAIM // 10):
         webhook = store.create_webhook(NewWebhook("https://example.com/", "", new_secret()))
         store.create_replay(NewReplay(webhook.id, WINDOW))
@@ -189,29 +189,31 @@ def test_notices_that_nobody_takes_stand_in_no_ones_way(store: Store) -> None:
     assert [notice.replay.id for notice in notices(store)] == [replay.id]
 
 
-def test_of_many_workers_one_tells_it(store: Store, running: Claim) -> None:
+def test_one_of_many_workers_claims_a_notice(store: Store, running: Claim) -> None:
     store.complete(running.lease)
     with ThreadPoolExecutor(8) as threads:
         claims = list(threads.map(lambda _: store.claim_notice(HOUR_S), range(8)))
     assert [notice.attempt for notice in claims if notice] == [1]
 
 
-def test_many_workers_tell_many_ends_each_once(store: Store) -> None:
+def test_many_workers_claim_each_notice_once(store: Store) -> None:
     ids = set()
     for _ in range(30):
         replay, _ = store.create_replay(NewReplay(enabled_webhook(store).id, WINDOW))
         store.cancel_replay(replay.id)
         ids.add(replay.id)
 
-    def tell(_: int) -> list[str]:
-        told: list[str] = []
+    def claim_and_finish(_: int) -> list[str]:
+        claimed: list[str] = []
         # None may also mean that others are just looking at all that is due.
-        while len(told) < 30 and (notice := store.claim_notice(HOUR_S)):
+        while len(claimed) < 30 and (notice := store.claim_notice(HOUR_S)):
             store.finish_notice_attempt(notice.replay.id, notice.attempt)
-            told.append(notice.replay.id)
-        return told
+            claimed.append(notice.replay.id)
+        return claimed
 
     with ThreadPoolExecutor(4) as threads:
-        told = [replay_id for each in threads.map(tell, range(4)) for replay_id in each]
-    told += [notice.replay.id for notice in notices(store)]
-    assert sorted(told) == sorted(ids)
+        claimed = [
+            replay_id for each in threads.map(claim_and_finish, range(4)) for replay_id in each
+        ]
+    claimed += [notice.replay.id for notice in notices(store)]
+    assert sorted(claimed) == sorted(ids)

@@ -20,8 +20,8 @@ FOREVER_MS = 10**15
 OTHERS = 3_000
 
 READ_MAX = 200
-"""Rows on MariaDB, steps of the virtual machine on SQLite: what a claim may cost; those that it is
-not to look at are many more."""
+"""The maximal cost of a claim: rows on MariaDB, steps of the virtual machine on SQLite. There are
+many more rows that it must not read."""
 
 
 def new_replay(store: Store, origin: str) -> Replay:
@@ -29,17 +29,17 @@ def new_replay(store: Store, origin: str) -> Replay:
     return store.create_replay(NewReplay(webhook.id, WINDOW, origin=origin))[0]
 
 
-def taken(store: Store, origin: str, lease_s: float = 3_600) -> Claim:
+def claim_replay(store: Store, origin: str, lease_s: float = 3_600) -> Claim:
     claim = store.claim(f"worker of {origin}", lease_s, origin)
     assert claim is not None
     return claim
 
 
-def test_a_replay_is_claimed_in_its_own_data_centre_alone(store: Store) -> None:
+def test_a_replay_is_claimed_only_in_its_own_data_centre(store: Store) -> None:
     replay = new_replay(store, "a")
     assert replay.origin == "a"
     assert store.claim("worker", 60, "b") is None
-    assert taken(store, "a").replay.id == replay.id
+    assert claim_replay(store, "a").replay.id == replay.id
 
 
 def test_names_of_data_centres_differ_by_case(store: Store) -> None:
@@ -47,33 +47,35 @@ def test_names_of_data_centres_differ_by_case(store: Store) -> None:
     assert store.claim("worker", 60, "a") is None
 
 
-def test_each_data_centre_claims_its_own_in_their_order(store: Store) -> None:
+def test_each_data_centre_claims_its_replays_in_order(store: Store) -> None:
     made = [new_replay(store, origin) for origin in ("b", "a", "b", "a", "b", "a")]
     for origin in ("a", "b"):
         mine = [replay for replay in made if replay.origin == origin]
         in_order = sorted(mine, key=lambda replay: (replay.created_ms, replay.id))
-        assert [taken(store, origin).replay.id for _ in mine] == [each.id for each in in_order]
+        assert [claim_replay(store, origin).replay.id for _ in mine] == [
+            each.id for each in in_order
+        ]
         assert store.claim("worker", 60, origin) is None
 
 
-def test_a_dead_holder_loses_its_replay_to_its_own_data_centre_alone(store: Store) -> None:
+def test_a_takeover_happens_only_in_the_same_data_centre(store: Store) -> None:
     new_replay(store, "a")
-    taken(store, "a", lease_s=0)
+    claim_replay(store, "a", lease_s=0)
     assert store.claim("worker", 60, "b") is None
-    heir = taken(store, "a")
-    assert (heir.lease.epoch, heir.is_takeover) == (2, True)
+    successor = claim_replay(store, "a")
+    assert (successor.lease.epoch, successor.is_takeover) == (2, True)
 
 
-def test_what_was_nobodys_belongs_to_whom_claims_it_first(store: Store) -> None:
+def test_an_unassigned_replay_is_assigned_by_its_first_claim(store: Store) -> None:
     replay = new_replay(store, "")
-    assert taken(store, "b", lease_s=0).replay.origin == "b"
+    assert claim_replay(store, "b", lease_s=0).replay.origin == "b"
     assert store.replay(replay.id).origin == "b"
     assert store.claim("worker", 60, "a") is None
-    assert taken(store, "b").is_takeover
+    assert claim_replay(store, "b").is_takeover
 
 
 @pytest.mark.parametrize("origins", [("", "a"), ("a", "")])
-def test_what_waits_longer_is_claimed_first_whether_it_is_somebodys_or_not(
+def test_the_longest_waiting_replay_is_claimed_first_assigned_or_not(
     store: Store, database_url: str, origins: tuple[str, str]
 ) -> None:
     first, second = (new_replay(store, origin) for origin in origins)
@@ -81,12 +83,10 @@ def test_what_waits_longer_is_claimed_first_whether_it_is_somebodys_or_not(
     earlier = text("UPDATE replays SET claimable_ms = claimable_ms - 5000 WHERE id = :id")
     database.write(lambda db: db.execute(earlier, {"id": first.id}))
     database.close()
-    assert [taken(store, "a").replay.id for _ in range(2)] == [first.id, second.id]
+    assert [claim_replay(store, "a").replay.id for _ in range(2)] == [first.id, second.id]
 
 
-def test_a_claim_passes_over_what_is_being_claimed_of_its_own(
-    store: Store, database_url: str
-) -> None:
+def test_a_claim_skips_replays_that_others_are_claiming(store: Store, database_url: str) -> None:
     if database_url.startswith("sqlite"):
         pytest.skip("one writer at a time")
     mine, others = [new_replay(store, "a") for _ in range(2)], [new_replay(store, "b")]
@@ -107,7 +107,7 @@ def test_a_claim_passes_over_what_is_being_claimed_of_its_own(
 
 
 def cost_of(connection: Connection, work: Callable[[Connection], object]) -> int:
-    """What the database does for some work: see `READ_MAX`."""
+    """The cost of some work: see `READ_MAX`."""
     if connection.dialect.name == "sqlite":
         steps = 0
 
@@ -133,10 +133,10 @@ def rows_read(connection: Connection) -> int:
 
 
 @pytest.mark.parametrize("nobodys", [False, True])
-def test_a_claim_does_not_look_at_what_waits_for_other_data_centres(
+def test_a_claim_does_not_scan_replays_of_other_data_centres(
     store: Store, database_url: str, nobodys: bool
 ) -> None:
-    """However long that has waited, and whatever the database reckons of its indexes."""
+    """With any waiting time, and any index statistics."""
     lost = new_replay(store, "a")
     rows = [
         {
@@ -186,7 +186,7 @@ def test_a_webhook_has_one_replay_at_a_time_in_all_data_centres(store: Store) ->
     assert store.create_replay(NewReplay(replay.webhook_id, WINDOW, origin="b"))[0].origin == "b"
 
 
-def test_a_key_names_one_replay_in_all_data_centres(store: Store) -> None:
+def test_an_idempotency_key_is_valid_in_all_data_centres(store: Store) -> None:
     webhook = store.create_webhook(NewWebhook("https://example.com/", "", new_secret()))
     key = IdempotencyKey.of("outage-7", b"body")
     first, _ = store.create_replay(NewReplay(webhook.id, WINDOW, origin="a"), key)
@@ -194,17 +194,17 @@ def test_a_key_names_one_replay_in_all_data_centres(store: Store) -> None:
     assert (again, is_new) == (first, False)
 
 
-def test_a_replay_is_paused_and_resumed_where_it_belongs(store: Store) -> None:
+def test_a_resumed_replay_stays_in_its_data_centre(store: Store) -> None:
     replay = new_replay(store, "a")
-    claim = taken(store, "a")
+    claim = claim_replay(store, "a")
     assert store.pause_replay(replay.id).state is ReplayState.PAUSED
     assert not store.heartbeat(claim.lease, 60)
     assert store.resume_replay(replay.id).origin == "a"
     assert store.claim("worker", 60, "b") is None
-    assert taken(store, "a").replay.id == replay.id
+    assert claim_replay(store, "a").replay.id == replay.id
 
 
-def test_the_end_of_a_replay_is_told_by_whichever_worker_is_there(store: Store) -> None:
+def test_a_notice_is_claimed_by_workers_of_any_data_centre(store: Store) -> None:
     replay = new_replay(store, "a")
     store.enable_webhook(replay.webhook_id, "https://example.com/")
     store.cancel_replay(replay.id)
@@ -213,10 +213,10 @@ def test_the_end_of_a_replay_is_told_by_whichever_worker_is_there(store: Store) 
     assert (notice.replay.id, notice.replay.origin) == (replay.id, "a")
 
 
-def test_numbers_are_told_for_each_data_centre(store: Store) -> None:
+def test_statistics_are_by_data_centre(store: Store) -> None:
     for origin in ("a", "b", "b"):
         new_replay(store, origin)
-    taken(store, "b", lease_s=0)
+    claim_replay(store, "b", lease_s=0)
     numbers = store.job_statistics("c")
     assert numbers.by_state[ReplayState.OPEN] == 2
     assert numbers.oldest_open_s.keys() == {"a", "b", "c"}
@@ -228,14 +228,14 @@ def span(from_ms: int, to_ms: int, end: int) -> LateSpan:
     return LateSpan(1, Window(from_ms, to_ms), end)
 
 
-def test_late_events_are_looked_for_in_the_log_where_they_are(store: Store) -> None:
+def test_late_arrivals_are_by_data_centre(store: Store) -> None:
     store.record_late_arrivals([span(10, 20, 500)], FOREVER_MS, origin="a")
     store.record_late_arrivals([span(10, 20, 300)], FOREVER_MS, origin="b")
     ends = [store.late_end_offset(1, Window(0, 100), origin=origin) for origin in ("a", "b", "c")]
     assert ends == [500, 300, None]
 
 
-def test_a_note_of_nobody_counts_for_all(store: Store) -> None:
+def test_a_late_arrival_without_origin_applies_to_all_data_centres(store: Store) -> None:
     store.record_late_arrivals([span(10, 20, 400)], FOREVER_MS, origin="")
     store.record_late_arrivals([span(10, 20, 500)], FOREVER_MS, origin="a")
     store.record_late_arrivals([span(10, 20, 300)], FOREVER_MS, origin="b")
@@ -243,7 +243,7 @@ def test_a_note_of_nobody_counts_for_all(store: Store) -> None:
     assert ends == [500, 400, 400]
 
 
-def test_a_look_up_of_late_events_reads_none_of_other_data_centres(
+def test_a_lookup_of_late_arrivals_reads_no_rows_of_other_data_centres(
     store: Store, database_url: str
 ) -> None:
     now_ms = time.time_ns() // 1_000_000

@@ -1,4 +1,4 @@
-"""Pause and resume, last words, postponed jobs, and claims that bring a job no further."""
+"""Pause and resume, last checkpoints, postponed replays, and claims without progress."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,7 @@ def claimed_again(store: Store, lease_s: float = 3_600) -> Claim:
     return claim
 
 
-def test_a_replay_is_kept_with_all_that_was_asked_for(store: Store, webhook: Webhook) -> None:
+def test_a_replay_is_stored_with_all_options(store: Store, webhook: Webhook) -> None:
     options = ReplayOptions(
         ("follow.*", "ü"), Only.FAILED, 10, 1, 100, "https://example.com/elsewhere"
     )
@@ -32,7 +32,7 @@ def test_a_replay_is_kept_with_all_that_was_asked_for(store: Store, webhook: Web
     assert claim.replay.options == options
 
 
-def test_a_paused_replay_is_nobodys_until_it_is_resumed(store: Store, webhook: Webhook) -> None:
+def test_a_paused_replay_is_not_claimed_until_it_is_resumed(store: Store, webhook: Webhook) -> None:
     replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW))
     paused = store.pause_replay(replay.id)
     assert (paused.state, paused.finished_ms) == (ReplayState.PAUSED, None)
@@ -42,14 +42,14 @@ def test_a_paused_replay_is_nobodys_until_it_is_resumed(store: Store, webhook: W
     assert claimed_again(store).replay.id == replay.id
 
 
-def test_a_pause_keeps_the_webhooks_one_place(store: Store, webhook: Webhook) -> None:
+def test_a_paused_replay_is_active(store: Store, webhook: Webhook) -> None:
     replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW))
     store.pause_replay(replay.id)
     store.delete_webhook(webhook.id)
     assert store.replay(replay.id).state is ReplayState.CANCELLED
 
 
-def test_a_worker_is_stopped_by_a_pause_and_has_a_last_word(store: Store, claimed: Claim) -> None:
+def test_a_worker_can_store_a_last_checkpoint_after_a_pause(store: Store, claimed: Claim) -> None:
     assert store.begin_delivery(claimed.lease, OFFSETS)
     store.pause_replay(claimed.replay.id)
     assert not store.heartbeat(claimed.lease, 60)
@@ -65,9 +65,7 @@ def test_a_worker_is_stopped_by_a_pause_and_has_a_last_word(store: Store, claime
     assert store.claim("two", 60) is None
 
 
-def test_a_resumed_replay_goes_on_where_it_stood_without_its_former_worker(
-    store: Store, claimed: Claim
-) -> None:
+def test_a_resumed_replay_continues_without_its_former_worker(store: Store, claimed: Claim) -> None:
     assert store.begin_delivery(claimed.lease, OFFSETS)
     assert store.checkpoint(claimed.lease, 150, Counts(50), [])
     store.pause_replay(claimed.replay.id)
@@ -76,29 +74,29 @@ def test_a_resumed_replay_goes_on_where_it_stood_without_its_former_worker(
     # Its former holder may wake before or after somebody else has claimed it.
     assert not store.checkpoint(claimed.lease, 160, Counts(60), [])
     assert not store.heartbeat(claimed.lease, 60)
-    heir = claimed_again(store)
-    assert heir.lease.epoch == claimed.lease.epoch + 1
+    successor = claimed_again(store)
+    assert successor.lease.epoch == claimed.lease.epoch + 1
     assert not store.checkpoint(claimed.lease, 170, Counts(70), [FAILURE])
-    assert store.replay(heir.replay.id) == heir.replay
-    assert store.failures(heir.replay.id).items == ()
+    assert store.replay(successor.replay.id) == successor.replay
+    assert store.failures(successor.replay.id).items == ()
 
 
-def test_the_last_word_of_a_cancelled_worker_brings_nothing_back(
+def test_the_last_checkpoint_does_not_revive_a_cancelled_replay(
     store: Store, claimed: Claim
 ) -> None:
     assert store.begin_delivery(claimed.lease, OFFSETS)
     cancelled = store.cancel_replay(claimed.replay.id)
     assert store.checkpoint(claimed.lease, 150, Counts(49, 0, 1), [FAILURE])
-    told = store.replay(claimed.replay.id)
-    assert (told.state, told.checkpoint) == (ReplayState.CANCELLED, 150)
-    assert told.finished_ms == cancelled.finished_ms
+    stored = store.replay(claimed.replay.id)
+    assert (stored.state, stored.checkpoint) == (ReplayState.CANCELLED, 150)
+    assert stored.finished_ms == cancelled.finished_ms
     assert store.claim("two", 60) is None
     webhook_id = claimed.webhook.id
     assert store.create_replay(NewReplay(webhook_id, WINDOW))[1]
 
 
 @pytest.mark.parametrize("end", ["complete", "fail", "cancel"])
-def test_what_is_over_can_be_neither_paused_nor_resumed(
+def test_an_ended_replay_cannot_be_paused_or_resumed(
     store: Store, claimed: Claim, end: str
 ) -> None:
     assert store.begin_delivery(claimed.lease, OFFSETS)
@@ -115,7 +113,7 @@ def test_what_is_over_can_be_neither_paused_nor_resumed(
     assert store.replay(over.id) == over
 
 
-def test_pausing_and_resuming_twice_is_refused(store: Store, webhook: Webhook) -> None:
+def test_a_second_pause_or_resume_is_rejected(store: Store, webhook: Webhook) -> None:
     replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW))
     with pytest.raises(IllegalMove, match="is OPEN: resume is not possible"):
         store.resume_replay(replay.id)
@@ -134,7 +132,7 @@ def test_an_unknown_replay_cannot_be_moved(store: Store, webhook: Webhook) -> No
     assert store.replay(replay.id) == replay
 
 
-def test_a_postponed_job_says_what_it_waits_for_and_is_free_after_its_pause(
+def test_a_postponed_replay_has_a_reason_and_is_claimable_after_the_pause(
     store: Store, claimed: Claim
 ) -> None:
     assert store.postpone(claimed.lease, "the log does not answer", 3_600)
@@ -146,29 +144,31 @@ def test_a_postponed_job_says_what_it_waits_for_and_is_free_after_its_pause(
     assert not store.postpone(claimed.lease, "again", 0)
 
 
-def test_a_job_waits_for_nothing_once_delivery_begins(store: Store, claimed: Claim) -> None:
+def test_the_reason_of_a_wait_is_removed_when_delivery_begins(store: Store, claimed: Claim) -> None:
     assert store.postpone(claimed.lease, "ü" * 90_000, 0)
-    heir = claimed_again(store)
-    assert heir.replay.waiting_for == "ü" * 4_000
-    assert store.begin_delivery(heir.lease, OFFSETS)
-    assert store.replay(heir.replay.id).waiting_for is None
+    successor = claimed_again(store)
+    assert successor.replay.waiting_for == "ü" * 4_000
+    assert store.begin_delivery(successor.lease, OFFSETS)
+    assert store.replay(successor.replay.id).waiting_for is None
 
 
 @pytest.mark.parametrize("move", ["pause", "cancel"])
-def test_a_stopped_job_waits_for_nothing(store: Store, claimed: Claim, move: str) -> None:
+def test_the_reason_of_a_wait_is_removed_by_a_pause_or_cancellation(
+    store: Store, claimed: Claim, move: str
+) -> None:
     assert store.postpone(claimed.lease, "the log does not answer", 3_600)
     stop = {"pause": store.pause_replay, "cancel": store.cancel_replay}[move]
     assert stop(claimed.replay.id).waiting_for is None
 
 
-def dies(store: Store) -> Claim:
-    """A claim whose worker is never heard of again."""
+def claim_and_crash(store: Store) -> Claim:
+    """A claim whose worker crashes."""
     return claimed_again(store, lease_s=0)
 
 
-def test_claims_that_bring_a_job_no_further_are_counted(store: Store, webhook: Webhook) -> None:
+def test_claims_without_progress_are_counted(store: Store, webhook: Webhook) -> None:
     replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW))
-    assert [dies(store).replay.claims_in_vain for _ in range(3)] == [1, 2, 3]
+    assert [claim_and_crash(store).replay.claims_in_vain for _ in range(3)] == [1, 2, 3]
     assert store.replay(replay.id).lease_epoch == 3
 
 
@@ -176,25 +176,25 @@ def test_a_checkpoint_counts_as_progress_only_when_it_advances(
     store: Store, webhook: Webhook
 ) -> None:
     replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW))
-    dies(store)
-    claim = dies(store)
+    claim_and_crash(store)
+    claim = claim_and_crash(store)
     assert store.begin_delivery(claim.lease, OFFSETS)
     assert store.checkpoint(claim.lease, 100, Counts(), [])
     assert store.replay(replay.id).claims_in_vain == 2
     assert store.checkpoint(claim.lease, 101, Counts(1), [])
     assert store.replay(replay.id).claims_in_vain == 0
-    claim = dies(store)
+    claim = claim_and_crash(store)
     assert store.begin_delivery(claim.lease, OFFSETS)
     assert store.checkpoint(claim.lease, 101, Counts(1), [])
-    assert dies(store).replay.claims_in_vain == 2
+    assert claim_and_crash(store).replay.claims_in_vain == 2
 
 
 @pytest.mark.parametrize("ending", ["release", "postpone", "pause"])
-def test_a_claim_that_ends_in_good_order_is_not_in_vain(
+def test_a_released_claim_does_not_count_as_one_without_progress(
     store: Store, webhook: Webhook, ending: str
 ) -> None:
     replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW))
-    dies(store)
+    claim_and_crash(store)
     claim = claimed_again(store)
     if ending == "release":
         assert store.release(claim.lease)
@@ -207,9 +207,7 @@ def test_a_claim_that_ends_in_good_order_is_not_in_vain(
     assert claimed_again(store).replay.claims_in_vain == 1
 
 
-def test_the_failures_of_a_replay_become_a_job_once_it_is_over(
-    store: Store, claimed: Claim
-) -> None:
+def test_failures_can_be_retried_after_the_replay_has_ended(store: Store, claimed: Claim) -> None:
     retry = NewReplay(claimed.webhook.id, WINDOW, retry_of=claimed.replay.id)
     assert store.begin_delivery(claimed.lease, OFFSETS)
     with pytest.raises(ReplayNotOver, match="is ONGOING"):
@@ -225,7 +223,7 @@ def test_the_failures_of_a_replay_become_a_job_once_it_is_over(
     assert store.failed_offsets(claimed.replay.id, 180, 2) == ()
 
 
-def test_a_replay_that_gave_nothing_up_has_nothing_to_retry(store: Store, claimed: Claim) -> None:
+def test_a_replay_without_failures_has_nothing_to_retry(store: Store, claimed: Claim) -> None:
     assert store.begin_delivery(claimed.lease, OFFSETS)
     assert store.complete(claimed.lease)
     with pytest.raises(NothingToRetry, match="has no failures"):

@@ -13,12 +13,12 @@ def runs(*starts: int, of: PipelineRun = LOAD) -> list[PipelineRun]:
     return [replace(of, started_ms=start, finished_ms=start + 1) for start in starts]
 
 
-def add_all(store: Store, *told: PipelineRun) -> None:
-    for run in told:
+def add_all(store: Store, *reported: PipelineRun) -> None:
+    for run in reported:
         store.add_pipeline_run(run)
 
 
-def test_a_run_is_kept_as_it_was_told(store: Store) -> None:
+def test_a_run_is_stored_as_reported(store: Store) -> None:
     run = replace(
         LOAD,
         outcome=RunOutcome.REFUSED,
@@ -30,14 +30,14 @@ def test_a_run_is_kept_as_it_was_told(store: Store) -> None:
     assert store.pipeline_runs("load", "/tables/records").items == (run,)
 
 
-def test_there_is_room_for_what_a_request_of_64_kib_brings(store: Store) -> None:
+def test_a_run_of_64_kib_fits_into_its_column(store: Store) -> None:
     run = replace(LOAD, summary={f"a{number}": "\x01" * 500 for number in range(21)})
     assert len(json.dumps(run.summary)) > 63_000
     store.add_pipeline_run(run)
     assert store.latest_pipeline_runs().items == (run,)
 
 
-def test_a_run_that_is_told_again_is_the_same(store: Store) -> None:
+def test_a_repeated_report_is_stored_once(store: Store) -> None:
     first = replace(LOAD, summary={"records": 1})
     store.add_pipeline_run(first)
     assert store.add_pipeline_run(replace(LOAD, summary={"records": 2})) == (first, False)
@@ -48,7 +48,7 @@ def test_a_run_that_is_told_again_is_the_same(store: Store) -> None:
     assert store.pipeline_runs("load", "/tables/records").items == (*runs(1_001), first)
 
 
-def test_the_last_fifty_of_each_job_and_subject_are_kept(store: Store) -> None:
+def test_the_last_fifty_runs_of_each_job_and_subject_are_kept(store: Store) -> None:
     other = replace(LOAD, subject="/tables/records2")
     audit = replace(LOAD, job="audit")
     add_all(store, other, audit, *runs(*range(RUNS_KEPT)))
@@ -61,7 +61,7 @@ def test_the_last_fifty_of_each_job_and_subject_are_kept(store: Store) -> None:
     assert store.pipeline_runs("audit", LOAD.subject).items == (audit,)
 
 
-def test_the_latest_of_each_are_those_that_ended_last(store: Store) -> None:
+def test_the_latest_run_of_each_job_and_subject_is_listed(store: Store) -> None:
     audit = replace(LOAD, job="audit")
     other = replace(LOAD, subject="/tables/other")
     add_all(store, *runs(1, of=audit), *runs(1, 2), *runs(1, of=other), *runs(2, of=audit))
@@ -72,14 +72,14 @@ def test_the_latest_of_each_are_those_that_ended_last(store: Store) -> None:
     assert store.latest_pipeline_runs(job="compact").items == ()
 
 
-def test_subjects_are_told_apart_byte_by_byte(store: Store) -> None:
+def test_subjects_are_compared_byte_by_byte(store: Store) -> None:
     upper = replace(LOAD, subject="/TABLES/records")
     add_all(store, LOAD, upper)
     assert store.latest_pipeline_runs().items == (upper, LOAD)
     assert store.pipeline_runs("load", "/TABLES/records").items == (upper,)
 
 
-def test_runs_come_a_page_at_a_time(store: Store) -> None:
+def test_runs_are_paginated(store: Store) -> None:
     add_all(store, *runs(1, 2, 3))
     first = store.pipeline_runs("load", LOAD.subject, limit=2)
     second = store.pipeline_runs("load", LOAD.subject, first.next_cursor, 2)

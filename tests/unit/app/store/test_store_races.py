@@ -1,4 +1,4 @@
-"""Many at once: what must happen exactly once does, on both databases."""
+"""Concurrency: what must happen exactly once does, on both databases."""
 
 import threading
 from collections import Counter
@@ -33,7 +33,7 @@ WINDOW = Window(1_000, 2_000)
 
 
 def at_once(work: Callable[[int], T]) -> list[T]:
-    """What `work` gives for each of eight threads that begin together."""
+    """The results of `work` in eight threads that start together."""
     start = threading.Barrier(THREADS)
 
     def run(number: int) -> T:
@@ -45,7 +45,7 @@ def at_once(work: Callable[[int], T]) -> list[T]:
 
 
 def claim_until_none(store: Store, worker: str, lease_s: float = 3_600) -> list[Claim]:
-    """Every claim this worker gets until no replay is open."""
+    """All claims of this worker until no replay is open."""
     claims = []
     while store.replays(OPEN, limit=1).items:
         claim = store.claim(worker, lease_s)
@@ -55,7 +55,7 @@ def claim_until_none(store: Store, worker: str, lease_s: float = 3_600) -> list[
 
 
 @pytest.mark.long
-def test_eight_workers_claim_a_hundred_jobs_each_exactly_once(store: Store) -> None:
+def test_eight_workers_claim_a_hundred_replays_exactly_once(store: Store) -> None:
     for number in range(100):
         webhook = store.create_webhook(
             NewWebhook(f"https://example.com/{number}", "", new_secret())
@@ -68,24 +68,28 @@ def test_eight_workers_claim_a_hundred_jobs_each_exactly_once(store: Store) -> N
     assert {claim.lease.epoch for claim in claims} == {1}
 
 
-def test_an_expired_job_goes_to_one_heir(store: Store, webhook: Webhook) -> None:
+def test_one_worker_takes_over_an_expired_lease(store: Store, webhook: Webhook) -> None:
     store.create_replay(NewReplay(webhook.id, WINDOW))
     assert store.claim("dead", 0) is not None
-    heirs = [claim for claim in at_once(lambda n: store.claim(f"heir {n}", 3_600)) if claim]
-    assert [heir.lease.epoch for heir in heirs] == [2]
+    successors = [
+        claim for claim in at_once(lambda n: store.claim(f"successor {n}", 3_600)) if claim
+    ]
+    assert [successor.lease.epoch for successor in successors] == [2]
 
 
-def test_of_a_holder_that_wakes_and_its_heirs_one_goes_on(store: Store, webhook: Webhook) -> None:
+def test_either_the_old_worker_or_one_new_worker_has_the_lease(
+    store: Store, webhook: Webhook
+) -> None:
     store.create_replay(NewReplay(webhook.id, WINDOW))
     sleeper = store.claim("sleeper", 0)
     assert sleeper is not None
 
-    def wake_or_inherit(number: int) -> bool:
+    def resume_or_take_over(number: int) -> bool:
         if number == 0:
             return store.heartbeat(sleeper.lease, 3_600)
-        return store.claim(f"heir {number}", 3_600) is not None
+        return store.claim(f"successor {number}", 3_600) is not None
 
-    at_once(wake_or_inherit)
+    at_once(resume_or_take_over)
     # Its heartbeat may come before the claim or after it; afterwards one epoch is in force.
     epoch = store.replay(sleeper.replay.id).lease_epoch
     assert store.heartbeat(sleeper.lease, 3_600) == (epoch == 1)
@@ -104,14 +108,14 @@ def test_one_of_many_replays_of_a_webhook_becomes_active(store: Store, webhook: 
     assert [replay.id for replay in store.replays().items] == [ids[0]]
 
 
-def test_one_key_used_by_many_makes_one_replay(store: Store, webhook: Webhook) -> None:
+def test_concurrent_requests_with_one_key_create_one_replay(store: Store, webhook: Webhook) -> None:
     key = IdempotencyKey.of("key", b"body")
     answers = at_once(lambda _: store.create_replay(NewReplay(webhook.id, WINDOW), key))
     assert len({replay.id for replay, _ in answers}) == 1
     assert [created for _, created in answers].count(True) == 1
 
 
-def test_one_key_used_for_many_webhooks_makes_one_replay(store: Store) -> None:
+def test_one_key_for_many_webhooks_creates_one_replay(store: Store) -> None:
     webhooks = [
         store.create_webhook(NewWebhook("https://example.com/", "", new_secret())) for _ in range(8)
     ]
@@ -121,7 +125,7 @@ def test_one_key_used_for_many_webhooks_makes_one_replay(store: Store) -> None:
     assert len(store.replays().items) == 1
 
 
-def test_a_job_that_is_cancelled_and_completed_at_once_ends_once(
+def test_a_concurrent_cancellation_and_completion_end_a_replay_once(
     store: Store, claimed: Claim
 ) -> None:
     assert store.begin_delivery(claimed.lease, OffsetRange(0, 0, 10))
@@ -138,7 +142,7 @@ def test_a_job_that_is_cancelled_and_completed_at_once_ends_once(
     assert ends == [store.replay(claimed.replay.id).state]
 
 
-def test_of_many_who_pause_a_job_one_does(store: Store, claimed: Claim) -> None:
+def test_one_of_many_concurrent_pauses_succeeds(store: Store, claimed: Claim) -> None:
     assert store.begin_delivery(claimed.lease, OffsetRange(0, 0, 10))
 
     def pause(_: int) -> bool:
@@ -151,9 +155,7 @@ def test_of_many_who_pause_a_job_one_does(store: Store, claimed: Claim) -> None:
     assert store.replay(claimed.replay.id).state is ReplayState.PAUSED
 
 
-def test_a_job_that_is_paused_and_completed_at_once_is_one_of_both(
-    store: Store, claimed: Claim
-) -> None:
+def test_a_concurrent_pause_and_completion_have_one_result(store: Store, claimed: Claim) -> None:
     assert store.begin_delivery(claimed.lease, OffsetRange(0, 0, 10))
 
     def stop(number: int) -> ReplayState | None:
@@ -166,11 +168,11 @@ def test_a_job_that_is_paused_and_completed_at_once_is_one_of_both(
 
     moves = [state for state in at_once(stop) if state]
     assert moves == [store.replay(claimed.replay.id).state]
-    # A pause is no end: only a job that is over frees its webhook and is told of.
+    # A pause is not an end: only an ended replay frees its webhook and has a notice due.
     assert (store.replay(claimed.replay.id).finished_ms is None) == (moves == [ReplayState.PAUSED])
 
 
-def test_a_job_that_is_paused_and_resumed_again_and_again_is_held_by_one(
+def test_a_replay_with_concurrent_pauses_and_resumes_has_one_worker(
     store: Store, webhook: Webhook
 ) -> None:
     replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW))
@@ -212,7 +214,7 @@ def test_no_active_replay_outlives_its_webhook(store: Store) -> None:
     assert store.replays(OPEN).items == ()
 
 
-def test_workers_beside_each_other_lose_no_checkpoint(store: Store) -> None:
+def test_concurrent_workers_lose_no_checkpoint(store: Store) -> None:
     for _ in range(THREADS):
         webhook = store.create_webhook(NewWebhook("https://example.com/", "", new_secret()))
         store.create_replay(NewReplay(webhook.id, WINDOW))

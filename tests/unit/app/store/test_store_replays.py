@@ -62,7 +62,9 @@ def test_a_webhook_has_one_active_replay(store: Store, webhook: Webhook) -> None
     assert store.create_replay(NewReplay(other.id, WINDOW))[1]
 
 
-def test_the_next_replay_may_begin_when_the_last_is_over(store: Store, webhook: Webhook) -> None:
+def test_the_next_replay_can_be_created_after_the_last_has_ended(
+    store: Store, webhook: Webhook
+) -> None:
     def cancelled() -> None:
         store.cancel_replay(
             store.replays(ReplayFilter(frozenset({ReplayState.OPEN}), webhook.id)).items[0].id
@@ -91,7 +93,7 @@ def test_the_next_replay_may_begin_when_the_last_is_over(store: Store, webhook: 
     }
 
 
-def test_the_same_key_and_request_give_the_same_replay(store: Store, webhook: Webhook) -> None:
+def test_the_same_key_and_request_return_the_same_replay(store: Store, webhook: Webhook) -> None:
     first, created = store.create_replay(NewReplay(webhook.id, WINDOW), KEY)
     again, created_again = store.create_replay(NewReplay(webhook.id, WINDOW), KEY)
     assert (created, created_again) == (True, False)
@@ -100,7 +102,7 @@ def test_the_same_key_and_request_give_the_same_replay(store: Store, webhook: We
     assert store.create_replay(NewReplay(webhook.id, WINDOW), KEY) == (cancelled, False)
 
 
-def test_a_key_answers_after_its_webhook_is_gone(store: Store, webhook: Webhook) -> None:
+def test_a_key_is_valid_after_its_webhook_is_deleted(store: Store, webhook: Webhook) -> None:
     first, _ = store.create_replay(NewReplay(webhook.id, WINDOW), KEY)
     store.delete_webhook(webhook.id)
     again, created = store.create_replay(NewReplay(webhook.id, WINDOW), KEY)
@@ -125,7 +127,7 @@ def test_keys_differ_by_case_and_by_spaces_and_may_be_long(store: Store, webhook
         store.cancel_replay(replay.id)
 
 
-def test_a_refused_request_does_not_use_up_its_key(store: Store, webhook: Webhook) -> None:
+def test_a_rejected_request_does_not_use_its_key(store: Store, webhook: Webhook) -> None:
     first, _ = store.create_replay(NewReplay(webhook.id, WINDOW))
     with pytest.raises(ActiveReplayExists):
         store.create_replay(NewReplay(webhook.id, WINDOW), KEY)
@@ -133,9 +135,7 @@ def test_a_refused_request_does_not_use_up_its_key(store: Store, webhook: Webhoo
     assert store.create_replay(NewReplay(webhook.id, WINDOW), KEY)[1]
 
 
-def test_a_cancelled_replay_is_over_and_cannot_be_cancelled_again(
-    store: Store, claimed: Claim
-) -> None:
+def test_a_cancelled_replay_cannot_be_cancelled_again(store: Store, claimed: Claim) -> None:
     cancelled = store.cancel_replay(claimed.replay.id)
     assert cancelled.state is ReplayState.CANCELLED
     assert cancelled.finished_ms is not None

@@ -1,4 +1,4 @@
-"""What a reader of the routing table learns, who asks again and again what has changed."""
+"""Readers of the routing table, which poll its changes."""
 
 import random
 import threading
@@ -20,7 +20,7 @@ NAMES = ("a", "b", "c", "d")
 
 
 class Table:
-    """A copy of the routing table, kept up to date by what has changed since it looked last."""
+    """A copy of the routing table that is updated by its changes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -54,7 +54,7 @@ def new_webhook(store: Store) -> Webhook:
     return store.create_webhook(NewWebhook("https://example.com/", "", new_secret()))
 
 
-def test_a_reader_that_begins_learns_all_there_is(store: Store, table: Table) -> None:
+def test_a_new_reader_gets_the_whole_table(store: Store, table: Table) -> None:
     kept, gone = new_webhook(store), new_webhook(store)
     store.put_rule(Rule(kept.id, "kept", ("*",)))
     store.put_rule(Rule(kept.id, "gone", ("*",)))
@@ -64,11 +64,11 @@ def test_a_reader_that_begins_learns_all_there_is(store: Store, table: Table) ->
     changes = table.refresh()
     assert changes.webhooks == (kept,)
     assert changes.rules == (Rule(kept.id, "kept", ("*",)),)
-    # Nobody knows them yet, so nobody has to forget them.
+    # No reader knows them yet, so their deletion is not reported.
     assert (changes.gone_webhooks, changes.gone_rules) == ((), ())
 
 
-def test_a_reader_learns_what_changed_since_it_looked_last(store: Store, table: Table) -> None:
+def test_a_reader_gets_the_changes_since_its_revision(store: Store, table: Table) -> None:
     one, two = new_webhook(store), new_webhook(store)
     rule = Rule(one.id, "default", ("a.*",))
     store.put_rule(rule)
@@ -85,7 +85,7 @@ def test_a_reader_learns_what_changed_since_it_looked_last(store: Store, table: 
     assert table.content() == ({one.id: one, two.id: disabled}, {})
 
 
-def test_every_change_of_a_webhook_is_learned(store: Store, table: Table) -> None:
+def test_every_change_of_a_webhook_is_returned(store: Store, table: Table) -> None:
     webhook = new_webhook(store)
     changes: list[Callable[[], Webhook]] = [
         lambda: webhook,
@@ -100,7 +100,7 @@ def test_every_change_of_a_webhook_is_learned(store: Store, table: Table) -> Non
         assert (change(),) == table.refresh().webhooks
 
 
-def test_a_deleted_webhook_takes_its_rules_along(store: Store, table: Table) -> None:
+def test_the_deletion_of_a_webhook_deletes_its_rules(store: Store, table: Table) -> None:
     webhook, other = new_webhook(store), new_webhook(store)
     for owner in (webhook, other):
         for name in NAMES:
@@ -114,13 +114,13 @@ def test_a_deleted_webhook_takes_its_rules_along(store: Store, table: Table) -> 
     assert set(table.rules) == {(other.id, name) for name in NAMES}
 
 
-def test_when_nothing_changed_nothing_comes(store: Store, table: Table) -> None:
+def test_no_changes_are_returned_if_nothing_changed(store: Store, table: Table) -> None:
     new_webhook(store)
     revision = table.refresh().revision
     assert table.refresh() == RoutingChanges(revision)
 
 
-def test_a_refused_change_is_no_change(
+def test_a_rejected_change_does_not_raise_the_revision(
     store: Store, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rules, "RULES_PER_WEBHOOK_MAX", 1)
@@ -134,7 +134,7 @@ def test_a_refused_change_is_no_change(
     assert table.refresh() == RoutingChanges(table.revision)
 
 
-def test_a_reader_of_a_database_that_was_brought_back_begins_anew(
+def test_a_reader_of_a_restored_database_gets_the_whole_table(
     store: Store, table: Table, database_url: str
 ) -> None:
     webhook = new_webhook(store)
@@ -151,7 +151,7 @@ def test_a_reader_of_a_database_that_was_brought_back_begins_anew(
     assert (table.revision, table.content()) == (2, ({webhook.id: webhook}, {}))
 
 
-def let_a_day_pass(database_url: str) -> None:
+def age_deletions_by_a_day(database_url: str) -> None:
     engine = open_engine(database_url)
     with engine.execution_options(rewind_writes=True).begin() as connection:
         connection.execute(text("UPDATE rules SET deleted_ms = deleted_ms - 86400001"))
@@ -166,7 +166,7 @@ def row_count(database_url: str) -> int:
     return count
 
 
-def test_rules_that_were_deleted_a_day_ago_leave_nothing_behind(
+def test_rows_of_rules_are_purged_a_day_after_their_deletion(
     store: Store, table: Table, database_url: str
 ) -> None:
     webhook, gone = new_webhook(store), new_webhook(store)
@@ -177,7 +177,7 @@ def test_rules_that_were_deleted_a_day_ago_leave_nothing_behind(
     store.delete_webhook(gone.id)
     assert row_count(database_url) == 8
     table.refresh()
-    let_a_day_pass(database_url)
+    age_deletions_by_a_day(database_url)
     store.delete_rule(webhook.id, "b")
     # What was just deleted is kept for those who have not heard of it.
     assert row_count(database_url) == 3
@@ -187,21 +187,19 @@ def test_rules_that_were_deleted_a_day_ago_leave_nothing_behind(
     assert set(table.rules) == {(webhook.id, name) for name in "acd"}
 
 
-def test_a_rule_that_is_there_again_is_not_forgotten(
-    store: Store, table: Table, database_url: str
-) -> None:
+def test_a_recreated_rule_is_not_purged(store: Store, table: Table, database_url: str) -> None:
     webhook = new_webhook(store)
     for name in ("a", "b", "c"):
         store.put_rule(Rule(webhook.id, name, ("*",)))
     store.delete_rule(webhook.id, "a")
     store.put_rule(Rule(webhook.id, "a", ("again",)))
-    let_a_day_pass(database_url)
+    age_deletions_by_a_day(database_url)
     store.delete_rule(webhook.id, "b")
     table.refresh()
     assert set(table.rules) == {(webhook.id, "a"), (webhook.id, "c")}
 
 
-def test_a_reader_that_slept_for_days_forgets_what_was_deleted_meanwhile(
+def test_a_reader_behind_a_purge_gets_the_whole_table(
     store: Store, table: Table, database_url: str
 ) -> None:
     webhook = new_webhook(store)
@@ -209,7 +207,7 @@ def test_a_reader_that_slept_for_days_forgets_what_was_deleted_meanwhile(
         store.put_rule(Rule(webhook.id, name, ("*",)))
     table.refresh()
     store.delete_rule(webhook.id, "a")
-    let_a_day_pass(database_url)
+    age_deletions_by_a_day(database_url)
     store.delete_rule(webhook.id, "b")
     for _ in range(2):
         table.refresh()
@@ -220,7 +218,7 @@ def test_a_reader_that_slept_for_days_forgets_what_was_deleted_meanwhile(
     assert table.refresh() == RoutingChanges(table.revision)
 
 
-def test_revisions_are_dense_and_a_change_has_one_of_its_own(store: Store) -> None:
+def test_each_change_has_the_next_revision(store: Store) -> None:
     webhooks = [new_webhook(store) for _ in range(WRITERS)]
     before = store.routing_changes(0).revision
 
@@ -237,7 +235,7 @@ def test_revisions_are_dense_and_a_change_has_one_of_its_own(store: Store) -> No
 
 
 class Writer:
-    """Changes the table by chance: mostly rules, and now and then a webhook has its end."""
+    """Makes random changes: mostly of rules, and sometimes it deletes a webhook."""
 
     def __init__(self, store: Store, webhooks: list[Webhook], number: int) -> None:
         self._store = store
@@ -245,7 +243,7 @@ class Writer:
         self._chance = random.Random(number)
 
     def write(self) -> None:
-        """Change it sixty times; what another writer has deleted just before is let be."""
+        """Make sixty changes; ignores what another writer has deleted."""
         edits = (self._put, self._delete, self._disable, self._replace)
         for edit in self._chance.choices(edits, weights=(10, 5, 4, 1), k=60):
             with suppress(RuleNotFound, WebhookNotFound):
@@ -270,7 +268,7 @@ class Writer:
 
 
 @pytest.mark.long
-def test_a_reader_beside_four_writers_ends_with_the_very_table(store: Store) -> None:
+def test_a_reader_with_four_concurrent_writers_has_the_final_table(store: Store) -> None:
     webhooks = [new_webhook(store) for _ in range(WRITERS)]
     is_over = threading.Event()
 

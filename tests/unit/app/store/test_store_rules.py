@@ -11,7 +11,7 @@ def rule_of(webhook: Webhook, name: str = "default", *event_types: str) -> Rule:
     return Rule(webhook.id, name, event_types or ("*",))
 
 
-def test_a_rule_is_kept_as_it_was_given(store: Store, webhook: Webhook) -> None:
+def test_a_rule_is_stored_unchanged(store: Store, webhook: Webhook) -> None:
     where = (("data.ü", "42"), ("data.n", 42), ("x", 4.5), ("y", True), ("z", None), ("big", 2**80))
     rule = Rule(webhook.id, "follows", ("follow.*", "ünfollow.?"), where)
     assert store.put_rule(rule) == (rule, True)
@@ -22,7 +22,7 @@ def test_a_rule_is_kept_as_it_was_given(store: Store, webhook: Webhook) -> None:
 
 
 @pytest.mark.parametrize("character", ["\U0001f600", "\0", '"'])
-def test_the_largest_rule_is_kept(store: Store, webhook: Webhook, character: str) -> None:
+def test_the_largest_rule_can_be_stored(store: Store, webhook: Webhook, character: str) -> None:
     globs = tuple('"' * 253 + f"{number:03}" for number in range(EVENT_TYPES_MAX))
     paths = (character * 255 + str(number) for number in range(CONDITIONS_MAX))
     rule = Rule(webhook.id, "all", globs, tuple((path, character * 1_000) for path in paths))
@@ -30,7 +30,7 @@ def test_the_largest_rule_is_kept(store: Store, webhook: Webhook, character: str
     assert store.rule(webhook.id, "all") == rule
 
 
-def test_a_webhook_that_names_its_types_has_its_rule_from_the_first_moment(store: Store) -> None:
+def test_a_webhook_with_event_types_gets_its_rule_at_creation(store: Store) -> None:
     new = NewWebhook("https://example.com/hook", "orders", new_secret())
     webhook = store.create_webhook(new, event_types=["order.*", "refund.?"])
     (rule,) = store.rules(webhook.id).items
@@ -52,7 +52,7 @@ def test_names_differ_by_case(store: Store, webhook: Webhook) -> None:
     assert store.rule(webhook.id, "NAME") == upper
 
 
-def test_each_webhook_has_rules_of_its_own(store: Store, webhook: Webhook) -> None:
+def test_each_webhook_has_its_own_rules(store: Store, webhook: Webhook) -> None:
     other = store.create_webhook(NewWebhook("https://example.com/", "", new_secret()))
     store.put_rule(rule_of(webhook))
     assert store.rules(other.id).items == ()
@@ -60,7 +60,7 @@ def test_each_webhook_has_rules_of_its_own(store: Store, webhook: Webhook) -> No
         store.rule(other.id, "default")
 
 
-def test_a_deleted_rule_is_gone_and_its_name_is_free(store: Store, webhook: Webhook) -> None:
+def test_the_name_of_a_deleted_rule_can_be_used_again(store: Store, webhook: Webhook) -> None:
     store.put_rule(rule_of(webhook))
     store.delete_rule(webhook.id, "default")
     for ask in (store.rule, store.delete_rule):
@@ -93,7 +93,7 @@ def test_a_rule_needs_a_webhook(store: Store, webhook: Webhook) -> None:
                 ask()
 
 
-def test_rules_are_listed_by_name_a_page_at_a_time(store: Store, webhook: Webhook) -> None:
+def test_rules_are_listed_by_name_in_pages(store: Store, webhook: Webhook) -> None:
     names = ["b", "a", "a-1", "a_1", "B", "c.d", "gone"]
     for name in names:
         store.put_rule(rule_of(webhook, name))
@@ -109,7 +109,7 @@ def test_rules_are_listed_by_name_a_page_at_a_time(store: Store, webhook: Webhoo
         store.rules(webhook.id, "x")
 
 
-def test_a_webhook_has_so_many_rules_at_most(
+def test_the_rules_of_a_webhook_are_limited(
     store: Store, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rules, "RULES_PER_WEBHOOK_MAX", 3)
@@ -124,7 +124,7 @@ def test_a_webhook_has_so_many_rules_at_most(
     assert store.put_rule(rule_of(other))[1]
 
 
-def test_a_webhook_has_rules_of_so_many_kinds_at_most(
+def test_the_kinds_of_rules_of_a_webhook_are_limited(
     store: Store, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rules, "KINDS_PER_WEBHOOK_MAX", 2)

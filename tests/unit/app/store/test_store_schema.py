@@ -17,7 +17,7 @@ from app.store.tables import REVISION, metadata
 ALEMBIC_INI = Path(__file__).parents[4] / "alembic.ini"
 
 
-def test_migrations_lead_to_the_declared_tables(empty_database_url: str) -> None:
+def test_migrations_result_in_the_declared_tables(empty_database_url: str) -> None:
     migrate(empty_database_url)
     engine = open_engine(empty_database_url)
     with engine.connect() as connection:
@@ -33,7 +33,7 @@ def test_a_database_is_migrated_once(empty_database_url: str) -> None:
 
 
 @pytest.mark.processes
-def test_processes_that_migrate_at_once_take_turns(empty_database_url: str) -> None:
+def test_concurrent_migrations_of_processes_take_turns(empty_database_url: str) -> None:
     program = "import sys; from app.store import migrate; migrate(sys.argv[1])"
     command = [sys.executable, "-c", program, empty_database_url]
     processes = [subprocess.Popen(command) for _ in range(4)]
@@ -41,13 +41,13 @@ def test_processes_that_migrate_at_once_take_turns(empty_database_url: str) -> N
     assert is_migrated(empty_database_url)
 
 
-def test_threads_that_migrate_at_once_take_turns(empty_database_url: str) -> None:
+def test_concurrent_migrations_of_threads_take_turns(empty_database_url: str) -> None:
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(migrate, [empty_database_url] * 4))
     assert is_migrated(empty_database_url)
 
 
-def test_the_command_of_alembic_takes_the_database_from_the_environment(
+def test_the_alembic_command_uses_the_database_of_the_environment(
     empty_database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REWIND_DATABASE", empty_database_url)
@@ -57,7 +57,7 @@ def test_the_command_of_alembic_takes_the_database_from_the_environment(
     assert not is_migrated(empty_database_url)
 
 
-def test_a_store_says_that_its_database_lacks_a_migration(empty_database_url: str) -> None:
+def test_a_missing_migration_raises_schema_outdated(empty_database_url: str) -> None:
     store = Store.open(empty_database_url)
     with pytest.raises(SchemaOutdated, match=f"schema is None; needed is {REVISION}"):
         store.check()
@@ -66,7 +66,7 @@ def test_a_store_says_that_its_database_lacks_a_migration(empty_database_url: st
     store.close()
 
 
-def test_a_database_of_a_later_version_is_left_alone(empty_database_url: str) -> None:
+def test_a_database_of_a_later_version_is_not_changed(empty_database_url: str) -> None:
     migrate(empty_database_url)
     engine = open_engine(empty_database_url)
     with engine.execution_options(rewind_writes=True).begin() as connection:
@@ -82,7 +82,7 @@ def test_the_revision_of_the_tables_is_that_of_the_last_migration() -> None:
 
 
 @pytest.mark.processes
-def test_a_database_that_is_current_is_not_migrated_again(empty_database_url: str) -> None:
+def test_alembic_is_not_loaded_for_a_migrated_database(empty_database_url: str) -> None:
     migrate(empty_database_url)
     program = (
         "import sys; from app.store import migrate;"
@@ -93,7 +93,7 @@ def test_a_database_that_is_current_is_not_migrated_again(empty_database_url: st
 
 
 @pytest.mark.processes
-def test_a_process_that_migrates_nothing_does_without_alembic(tmp_path: Path) -> None:
+def test_checking_a_store_does_not_load_alembic(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/rewind.db"
     migrate(url)
     program = (

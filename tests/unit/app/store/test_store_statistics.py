@@ -17,7 +17,7 @@ def new_replay(store: Store) -> Replay:
 
 
 def age(database_url: str, replay: Replay, **earlier_s: int) -> None:
-    """Let times of the replay lie so many seconds further back."""
+    """Make times of the replay older by so many seconds."""
     database = Database(database_url)
     values = {name: replays.c[name] - seconds * 1_000 for name, seconds in earlier_s.items()}
     statement = update(replays).where(replays.c.id == replay.id).values(values)
@@ -25,13 +25,13 @@ def age(database_url: str, replay: Replay, **earlier_s: int) -> None:
     database.close()
 
 
-def test_an_empty_store_has_no_jobs(store: Store) -> None:
+def test_an_empty_store_has_no_replays(store: Store) -> None:
     statistics = store.job_statistics()
     assert statistics.by_state == dict.fromkeys(ReplayState, 0)
     assert (statistics.oldest_open_s, statistics.late_heartbeats) == ({"": 0}, {"": 0})
 
 
-def test_jobs_are_counted_by_state(store: Store) -> None:
+def test_replays_are_counted_by_state(store: Store) -> None:
     waiting = [new_replay(store) for _ in range(3)]
     store.pause_replay(waiting[0].id)
     store.cancel_replay(waiting[1].id)
@@ -48,7 +48,7 @@ def test_jobs_are_counted_by_state(store: Store) -> None:
     }
 
 
-def test_the_oldest_open_job_is_the_one_that_waits_longest(store: Store, database_url: str) -> None:
+def test_the_oldest_open_replay_is_the_longest_waiting(store: Store, database_url: str) -> None:
     first, second = new_replay(store), new_replay(store)
     age(database_url, first, created_ms=60, claimable_ms=60)
     age(database_url, second, created_ms=30, claimable_ms=30)
@@ -59,7 +59,7 @@ def test_the_oldest_open_job_is_the_one_that_waits_longest(store: Store, databas
     assert 30 <= store.job_statistics().oldest_open_s[""] < 60
 
 
-def test_a_resumed_job_waits_since_then_and_a_postponed_one_since_its_creation(
+def test_a_resumed_replay_waits_since_then_a_postponed_one_since_creation(
     store: Store, database_url: str
 ) -> None:
     replay = new_replay(store)
@@ -74,7 +74,7 @@ def test_a_resumed_job_waits_since_then_and_a_postponed_one_since_its_creation(
     assert store.job_statistics().oldest_open_s[""] >= 2 * HOUR_S
 
 
-def test_a_worker_without_a_sign_of_life_is_late_until_it_gives_one(store: Store) -> None:
+def test_a_worker_is_late_until_its_next_heartbeat(store: Store) -> None:
     new_replay(store)
     claim = store.claim("one", 0)
     assert claim is not None

@@ -1,4 +1,4 @@
-"""Tallies of deliveries: added up by those who deliver, and read by those who look."""
+"""Tallies of deliveries."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -37,7 +37,7 @@ def row_count(database_url: str) -> int | None:
     return count
 
 
-def test_what_is_counted_is_added_to_what_was(store: Store, webhook: Webhook) -> None:
+def test_tallies_are_added_up(store: Store, webhook: Webhook) -> None:
     one = DeliveryTally(START_MS, 1, 2, 3, 4, TOOK, missed_until_ms=70, missed_at_ms=900)
     other = DeliveryTally(START_MS, 10, 20, 30, 40, TOOK, missed_until_ms=80, missed_at_ms=800)
     store.add_tallies([counted(webhook, one)], origin="east")
@@ -48,7 +48,7 @@ def test_what_is_counted_is_added_to_what_was(store: Store, webhook: Webhook) ->
     assert store.tallies(webhook.id, Span.SETTLED, 0) == (both,)
 
 
-def test_data_centres_are_counted_apart_and_told_together(
+def test_reads_return_the_sums_of_all_data_centres(
     store: Store, webhook: Webhook, database_url: str
 ) -> None:
     for origin, delivered in (("east", 1), ("west", 20)):
@@ -59,9 +59,7 @@ def test_data_centres_are_counted_apart_and_told_together(
     assert row_count(database_url) == 2
 
 
-def test_tallies_of_one_webhook_and_span_come_in_order_from_a_time_on(
-    store: Store, webhook: Webhook
-) -> None:
+def test_tallies_are_listed_in_order_from_a_time(store: Store, webhook: Webhook) -> None:
     other = other_webhook(store)
     starts = [START_MS + n * 300_000 for n in range(4)]
     store.add_tallies(
@@ -78,7 +76,7 @@ def test_tallies_of_one_webhook_and_span_come_in_order_from_a_time_on(
     assert hour.delivered == 9
 
 
-def test_many_webhooks_are_told_of_in_one_sum_each(store: Store, webhook: Webhook) -> None:
+def test_each_of_many_webhooks_has_one_sum(store: Store, webhook: Webhook) -> None:
     other, silent = other_webhook(store), other_webhook(store)
     starts = (START_MS - 1, START_MS, START_MS + 1)
     store.add_tallies(
@@ -95,7 +93,7 @@ def test_many_webhooks_are_told_of_in_one_sum_each(store: Store, webhook: Webhoo
     assert store.sum_tallies([], Span.SETTLED, START_MS) == {}
 
 
-def test_nobody_sees_the_tallies_of_anothers_webhook(store: Store, webhook: Webhook) -> None:
+def test_tallies_of_another_accounts_webhook_are_not_found(store: Store, webhook: Webhook) -> None:
     store.add_tallies([counted(webhook, DeliveryTally(START_MS, 1))], origin="east")
     mine = webhook.account_id
     assert len(store.tallies(webhook.id, Span.SETTLED, 0, of_account=mine)) == 1
@@ -106,9 +104,7 @@ def test_nobody_sees_the_tallies_of_anothers_webhook(store: Store, webhook: Webh
             store.missed_hours(webhook_id, 0, of_account=account)
 
 
-def test_those_who_add_to_the_same_rows_at_once_lose_nothing(
-    store: Store, webhook: Webhook
-) -> None:
+def test_concurrent_additions_to_the_same_rows_lose_nothing(store: Store, webhook: Webhook) -> None:
     mine = [counted(webhook, DeliveryTally(START_MS + n, delivered=1)) for n in range(40)]
     with ThreadPoolExecutor(4) as threads:
         jobs = [
@@ -121,7 +117,7 @@ def test_those_who_add_to_the_same_rows_at_once_lose_nothing(
     assert {each.delivered for each in store.tallies(webhook.id, Span.SETTLED, 0)} == {10}
 
 
-def test_old_tallies_of_a_span_are_deleted_some_at_a_time(
+def test_old_tallies_are_deleted_in_portions(
     store: Store, webhook: Webhook, database_url: str
 ) -> None:
     old = [DeliveryTally(START_MS - 1 - n) for n in range(DELETED_PER_CALL + 1)]
@@ -136,7 +132,7 @@ def test_old_tallies_of_a_span_are_deleted_some_at_a_time(
 
 
 def miss(store: Store, webhook: Webhook, start_ms: int = START_MS) -> None:
-    """An event in the middle of this hour was missed, long ago."""
+    """Add a missed event in the middle of this hour."""
     tally = DeliveryTally(
         start_ms, delivered=8, failed=1, missed_until_ms=start_ms + HOUR_MS // 2 + 1, missed_at_ms=1
     )
@@ -144,7 +140,7 @@ def miss(store: Store, webhook: Webhook, start_ms: int = START_MS) -> None:
 
 
 def replayed(store: Store, webhook: Webhook, options: ReplayOptions = ALL) -> Replay:
-    """A replay of the hour that came to its end."""
+    """A completed replay of the hour."""
     window = Window(START_MS, START_MS + HOUR_MS)
     store.create_replay(NewReplay(webhook.id, window, options))
     claim = store.claim("one", 3_600)
@@ -161,7 +157,7 @@ def change(database_url: str, replay: Replay, **values: int) -> None:
     database.close()
 
 
-def test_missed_hours_are_told_with_what_was_missed(store: Store, webhook: Webhook) -> None:
+def test_missed_hours_have_the_numbers_of_missed_events(store: Store, webhook: Webhook) -> None:
     miss(store, webhook)
     miss(store, webhook, START_MS + HOUR_MS)
     quiet = DeliveryTally(START_MS + 2 * HOUR_MS, delivered=5)
@@ -174,9 +170,7 @@ def test_missed_hours_are_told_with_what_was_missed(store: Store, webhook: Webho
     assert store.missed_hours(other_webhook(store).id, START_MS) == ()
 
 
-def test_a_completed_replay_of_the_hour_brings_what_was_missed(
-    store: Store, webhook: Webhook
-) -> None:
+def test_a_completed_replay_of_the_hour_is_its_remedy(store: Store, webhook: Webhook) -> None:
     miss(store, webhook)
     replayed(store, webhook)
     (hour,) = store.missed_hours(webhook.id, START_MS)
@@ -187,7 +181,7 @@ def test_a_completed_replay_of_the_hour_brings_what_was_missed(
     "options",
     [ReplayOptions(event_types=("a",)), ReplayOptions(target_url="https://example.com/other")],
 )
-def test_one_of_some_events_or_to_elsewhere_does_not(
+def test_a_replay_with_a_filter_or_another_target_is_no_remedy(
     store: Store, webhook: Webhook, options: ReplayOptions
 ) -> None:
     miss(store, webhook)
@@ -199,7 +193,7 @@ def test_one_of_some_events_or_to_elsewhere_does_not(
     assert hour.is_replayed
 
 
-def test_one_that_is_not_completed_or_failed_in_part_or_came_first_does_not(
+def test_an_incomplete_or_earlier_replay_is_no_remedy(
     store: Store, webhook: Webhook, database_url: str
 ) -> None:
     miss(store, webhook)

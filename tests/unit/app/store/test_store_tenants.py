@@ -1,4 +1,4 @@
-"""An account sees its own things; those of others are not there for it."""
+"""Accounts: entities of other accounts are not found."""
 
 from collections.abc import Callable
 
@@ -49,7 +49,7 @@ def rival(store: Store) -> Tenant:
     return Tenant(store, "rival")
 
 
-def test_an_account_has_so_many_webhooks_at_most(store: Store, acme: Tenant, rival: Tenant) -> None:
+def test_the_webhooks_of_an_account_are_limited(store: Store, acme: Tenant, rival: Tenant) -> None:
     new = NewWebhook(URL, "another", new_secret(), acme.account)
     second = store.create_webhook(new, at_most=2)
     with pytest.raises(TooManyWebhooks, match="has 2 webhooks"):
@@ -62,7 +62,7 @@ def test_an_account_has_so_many_webhooks_at_most(store: Store, acme: Tenant, riv
 
 
 def webhook_calls(store: Store, webhook: Webhook, account: str) -> list[Callable[[], object]]:
-    """Every call on a webhook and its rules that an account may make."""
+    """All calls of an account on a webhook and its rules."""
     wh = webhook.id
     return [
         lambda: store.webhook(wh, of_account=account),
@@ -82,7 +82,7 @@ def webhook_calls(store: Store, webhook: Webhook, account: str) -> list[Callable
 
 
 def replay_calls(store: Store, replay: Replay, account: str) -> list[Callable[[], object]]:
-    """Every call on a replay that an account may make."""
+    """All calls of an account on a replay."""
     return [
         lambda: store.replay(replay.id, of_account=account),
         lambda: store.failures(replay.id, of_account=account),
@@ -92,7 +92,7 @@ def replay_calls(store: Store, replay: Replay, account: str) -> list[Callable[[]
     ]
 
 
-def test_the_things_of_another_account_are_not_there(
+def test_entities_of_another_account_are_not_found(
     store: Store, acme: Tenant, rival: Tenant
 ) -> None:
     for call in webhook_calls(store, rival.webhook, acme.account):
@@ -106,7 +106,7 @@ def test_the_things_of_another_account_are_not_there(
     assert store.replay(rival.replay.id) == rival.replay
 
 
-def test_an_account_cannot_retry_what_failed_for_another(
+def test_failures_of_another_accounts_replay_cannot_be_retried(
     store: Store, acme: Tenant, rival: Tenant
 ) -> None:
     store.cancel_replay(acme.replay.id)
@@ -116,7 +116,7 @@ def test_an_account_cannot_retry_what_failed_for_another(
         store.create_replay(new, of_account=acme.account)
 
 
-def test_an_account_does_with_its_own_things_what_it_likes(store: Store, acme: Tenant) -> None:
+def test_an_account_can_use_all_operations_on_its_own_entities(store: Store, acme: Tenant) -> None:
     store.pause_replay(acme.replay.id, of_account=acme.account)
     store.resume_replay(acme.replay.id, of_account=acme.account)
     store.cancel_replay(acme.replay.id, of_account=acme.account)
@@ -124,7 +124,7 @@ def test_an_account_does_with_its_own_things_what_it_likes(store: Store, acme: T
         call()
 
 
-def test_lists_hold_what_the_account_owns(store: Store, acme: Tenant, rival: Tenant) -> None:
+def test_lists_have_only_entities_of_the_account(store: Store, acme: Tenant, rival: Tenant) -> None:
     assert store.webhooks(of_account=acme.account).items == (acme.webhook,)
     assert store.replays(of_account=rival.account).items == (rival.replay,)
     assert (
@@ -137,7 +137,7 @@ def test_lists_hold_what_the_account_owns(store: Store, acme: Tenant, rival: Ten
     assert set(store.replays().items) == {acme.replay, rival.replay}
 
 
-def test_lists_of_an_account_go_on_behind_their_cursor(store: Store, acme: Tenant) -> None:
+def test_lists_of_an_account_continue_at_their_cursor(store: Store, acme: Tenant) -> None:
     for number in range(4):
         for account in (acme.account, "acc_other"):
             store.create_webhook(NewWebhook(URL, str(number), new_secret(), account))
@@ -157,7 +157,7 @@ def test_a_replay_belongs_to_the_account_of_its_webhook(store: Store, acme: Tena
     assert store.replay(by_operator.id, of_account=acme.account) == by_operator
 
 
-def test_each_account_has_idempotency_keys_of_its_own(
+def test_each_account_has_its_own_idempotency_keys(
     store: Store, acme: Tenant, rival: Tenant
 ) -> None:
     key = IdempotencyKey.of("key", b"body")
@@ -179,7 +179,7 @@ def test_each_account_has_idempotency_keys_of_its_own(
     assert refused.value.replay_id == theirs.id
 
 
-def test_no_key_of_an_operator_is_a_key_of_an_account(store: Store, acme: Tenant) -> None:
+def test_operators_and_accounts_share_no_idempotency_keys(store: Store, acme: Tenant) -> None:
     store.cancel_replay(acme.replay.id)
     key = IdempotencyKey.of("key", b"body")
     store.create_replay(NewReplay(acme.webhook.id, WINDOW), key, of_account=acme.account)
@@ -187,7 +187,7 @@ def test_no_key_of_an_operator_is_a_key_of_an_account(store: Store, acme: Tenant
         assert store.find_replay_by_idempotency_key(IdempotencyKey.of(spelling, b"body")) is None
 
 
-def test_what_was_registered_without_an_account_is_the_operators(
+def test_webhooks_without_an_account_belong_to_the_operator(
     store: Store, webhook: Webhook, acme: Tenant
 ) -> None:
     assert store.webhooks(of_account="acc_default").items == (webhook,)

@@ -19,7 +19,7 @@ def database(database_url: str) -> Iterator[Database]:
 
 
 @pytest.mark.parametrize("event", list(ReplayEvent))
-def test_the_database_moves_a_replay_as_the_table_of_states_says(
+def test_the_sql_of_transitions_agrees_with_the_table_of_states(
     database: Database, claimed: Claim, event: ReplayEvent
 ) -> None:
     row = replays.c.id == claimed.replay.id

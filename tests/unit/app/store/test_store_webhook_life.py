@@ -1,4 +1,4 @@
-"""A webhook from its registration on: proved, refused, disabled, moved, and with a new secret."""
+"""The status of a webhook: verification, disabling, a new URL, a new secret."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ URL = "https://example.com/hook"
 DAY_MS = 86_400_000
 
 
-def test_a_new_webhook_waits_for_its_proof(store: Store) -> None:
+def test_a_new_webhook_is_pending(store: Store) -> None:
     new = NewWebhook(URL, "orders", new_secret(), "acc_1", Validation.CRC)
     webhook = store.create_webhook(new)
     assert (webhook.account_id, webhook.validation) == ("acc_1", Validation.CRC)
@@ -24,7 +24,9 @@ def test_a_new_webhook_waits_for_its_proof(store: Store) -> None:
     assert webhook.secrets_at(0) == (new.secret,)
 
 
-def test_a_proof_enables_and_says_when(store: Store, webhook: Webhook) -> None:
+def test_a_verification_enables_the_webhook_and_stores_the_time(
+    store: Store, webhook: Webhook
+) -> None:
     store.record_failed_verification(webhook.id, webhook.url, "answered 500")
     store.record_failing_since(webhook.id, 1_000)
     enabled = store.enable_webhook(webhook.id, webhook.url)
@@ -35,7 +37,7 @@ def test_a_proof_enables_and_says_when(store: Store, webhook: Webhook) -> None:
     assert store.webhook(webhook.id) == enabled
 
 
-def test_the_proof_of_another_url_changes_nothing(store: Store, webhook: Webhook) -> None:
+def test_the_verification_of_another_url_changes_nothing(store: Store, webhook: Webhook) -> None:
     moved = store.update_webhook(webhook.id, url="https://example.com/new")
     assert store.enable_webhook(webhook.id, webhook.url) == moved
     assert store.record_failed_verification(webhook.id, webhook.url, "answered 500") == moved
@@ -44,7 +46,7 @@ def test_the_proof_of_another_url_changes_nothing(store: Store, webhook: Webhook
     assert store.webhook(webhook.id) == moved
 
 
-def test_a_failed_proof_tells_why_unless_the_webhook_is_enabled(
+def test_a_failed_verification_stores_its_reason_unless_enabled(
     store: Store, webhook: Webhook
 ) -> None:
     pending = store.record_failed_verification(webhook.id, webhook.url, "answered 500")
@@ -56,7 +58,7 @@ def test_a_failed_proof_tells_why_unless_the_webhook_is_enabled(
     assert store.record_failed_verification(webhook.id, webhook.url, "answered 500") == enabled
 
 
-def test_a_disabled_webhook_says_why_until_it_is_proved_anew(
+def test_a_disabled_webhook_has_its_reason_until_it_is_verified(
     store: Store, webhook: Webhook
 ) -> None:
     store.enable_webhook(webhook.id, webhook.url)
@@ -67,7 +69,7 @@ def test_a_disabled_webhook_says_why_until_it_is_proved_anew(
     assert (again.status, again.status_reason) == (WebhookStatus.ENABLED, None)
 
 
-def test_a_receiver_that_was_left_disables_nothing(store: Store, webhook: Webhook) -> None:
+def test_a_receiver_at_a_former_url_disables_nothing(store: Store, webhook: Webhook) -> None:
     moved = store.update_webhook(webhook.id, url="https://example.com/new")
     assert store.disable_webhook(webhook.id, "answered 410", at_url=webhook.url) == moved
     assert store.webhook(webhook.id) == moved
@@ -84,7 +86,7 @@ def test_a_long_reason_is_cut(store: Store, webhook: Webhook) -> None:
         assert len(change.status_reason) == TEXT_CHARS_MAX
 
 
-def test_another_url_needs_another_proof(store: Store, webhook: Webhook) -> None:
+def test_a_new_url_needs_a_verification(store: Store, webhook: Webhook) -> None:
     store.enable_webhook(webhook.id, webhook.url)
     store.record_failing_since(webhook.id, 1_000)
     moved = store.update_webhook(webhook.id, url="https://example.com/new")
@@ -95,14 +97,14 @@ def test_another_url_needs_another_proof(store: Store, webhook: Webhook) -> None
     assert (moved.status, moved.status_reason) == (WebhookStatus.PENDING, None)
 
 
-def test_the_same_url_and_another_description_need_no_proof(store: Store, webhook: Webhook) -> None:
+def test_a_new_description_needs_no_verification(store: Store, webhook: Webhook) -> None:
     enabled = store.enable_webhook(webhook.id, webhook.url)
     assert store.update_webhook(webhook.id, url=webhook.url) == enabled
     described = store.update_webhook(webhook.id, description="new")
     assert (described.status, described.description) == (WebhookStatus.ENABLED, "new")
 
 
-def test_after_a_rotation_both_secrets_sign_until_the_grace_ends(
+def test_after_a_rotation_both_secrets_sign_during_the_grace_period(
     store: Store, webhook: Webhook
 ) -> None:
     second = new_secret()
@@ -122,14 +124,16 @@ def test_a_second_rotation_drops_the_oldest_secret(store: Store, webhook: Webhoo
     assert store.rotate_secret(webhook.id, third, DAY_MS).secrets_at(0) == (third, second)
 
 
-def test_the_same_rotation_asked_twice_drops_nothing(store: Store, webhook: Webhook) -> None:
+def test_a_repeated_rotation_drops_no_secret(store: Store, webhook: Webhook) -> None:
     second = new_secret()
     rotated = store.rotate_secret(webhook.id, second, DAY_MS)
     assert store.rotate_secret(webhook.id, second, DAY_MS) == rotated
     assert rotated.secrets_at(0) == (second, webhook.secret)
 
 
-def test_a_rotation_without_grace_keeps_no_old_secret(store: Store, webhook: Webhook) -> None:
+def test_a_rotation_without_a_grace_period_drops_the_old_secret(
+    store: Store, webhook: Webhook
+) -> None:
     secret = new_secret()
     store.rotate_secret(webhook.id, new_secret(), DAY_MS)
     rotated = store.rotate_secret(webhook.id, secret, 0)
@@ -137,14 +141,14 @@ def test_a_rotation_without_grace_keeps_no_old_secret(store: Store, webhook: Web
     assert rotated.previous_secret_until_ms is None
 
 
-def test_since_when_a_receiver_fails_is_kept_and_forgotten(store: Store, webhook: Webhook) -> None:
+def test_the_start_of_failures_is_stored_and_removed(store: Store, webhook: Webhook) -> None:
     store.record_failing_since(webhook.id, 1_234)
     assert store.webhook(webhook.id).failing_since_ms == 1_234
     store.record_failing_since(webhook.id, None)
     assert store.webhook(webhook.id) == webhook
 
 
-def test_a_receiver_that_fails_is_no_change_of_the_routing_table(
+def test_failures_of_a_receiver_do_not_change_the_routing_table(
     store: Store, webhook: Webhook
 ) -> None:
     revision = store.routing_changes(0).revision
@@ -152,7 +156,7 @@ def test_a_receiver_that_fails_is_no_change_of_the_routing_table(
     assert store.routing_changes(revision).webhooks == ()
 
 
-def test_a_webhook_that_is_gone_cannot_be_changed(store: Store, webhook: Webhook) -> None:
+def test_a_deleted_webhook_cannot_be_changed(store: Store, webhook: Webhook) -> None:
     store.delete_webhook(webhook.id)
     store.record_failing_since(webhook.id, 1_000)
     for webhook_id in (webhook.id, "wh_none"):

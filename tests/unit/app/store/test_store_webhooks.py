@@ -16,7 +16,7 @@ from app.store import InvalidCursor, Store, WebhookNotFound
 from app.webhooks.signing import new_secret
 
 
-def test_a_webhook_is_kept_as_it_was_given(store: Store) -> None:
+def test_a_webhook_is_stored_unchanged(store: Store) -> None:
     webhook = store.create_webhook(
         NewWebhook("https://example.com/a?b=1", "Grüße 🎉 'quoted'", new_secret())
     )
@@ -33,7 +33,7 @@ def test_a_secret_is_random_and_not_shown(store: Store) -> None:
     assert one.secret not in repr(one)
 
 
-def test_a_change_leaves_alone_what_it_does_not_name(store: Store, webhook: Webhook) -> None:
+def test_an_update_changes_only_given_values(store: Store, webhook: Webhook) -> None:
     changed = store.update_webhook(webhook.id, url="https://example.com/new")
     assert (changed.url, changed.description) == ("https://example.com/new", "orders")
     changed = store.update_webhook(webhook.id, description="")
@@ -56,9 +56,7 @@ def test_an_unknown_webhook_is_not_found(store: Store, webhook: Webhook, webhook
             store.create_replay(NewReplay(other, Window(0, 1)))
 
 
-def test_a_deleted_webhook_is_gone_but_its_replays_can_be_looked_at(
-    store: Store, claimed: Claim
-) -> None:
+def test_replays_of_a_deleted_webhook_can_be_read(store: Store, claimed: Claim) -> None:
     webhook_id = claimed.webhook.id
     store.delete_webhook(webhook_id)
     for ask in (store.webhook, store.delete_webhook, store.update_webhook):
@@ -79,7 +77,7 @@ def test_deleting_a_webhook_cancels_its_active_replay(store: Store, claimed: Cla
     assert store.claim("two", 60) is None
 
 
-def test_webhooks_are_listed_newest_first_a_page_at_a_time(store: Store) -> None:
+def test_webhooks_are_listed_newest_first_in_pages(store: Store) -> None:
     created = [
         store.create_webhook(NewWebhook(f"https://example.com/{n}", "", new_secret()))
         for n in range(7)
@@ -96,12 +94,12 @@ def test_webhooks_are_listed_newest_first_a_page_at_a_time(store: Store) -> None
     assert listed == expected
 
 
-def test_a_page_that_ends_the_list_has_no_cursor(store: Store, webhook: Webhook) -> None:
+def test_the_last_page_has_no_cursor(store: Store, webhook: Webhook) -> None:
     page = store.webhooks(limit=1)
     assert (page.items, page.next_cursor) == ((webhook,), None)
 
 
-def test_webhooks_of_one_status_are_listed_a_page_at_a_time(store: Store) -> None:
+def test_webhooks_of_one_status_are_listed_in_pages(store: Store) -> None:
     created = [
         store.create_webhook(NewWebhook(f"https://example.com/{n}", "", new_secret()))
         for n in range(5)
@@ -114,9 +112,7 @@ def test_webhooks_of_one_status_are_listed_a_page_at_a_time(store: Store) -> Non
     assert store.webhooks(status=WebhookStatus.ENABLED).items == ()
 
 
-def test_the_active_replays_of_webhooks_are_told_by_their_webhooks(
-    store: Store, webhook: Webhook
-) -> None:
+def test_active_replays_are_returned_by_webhook(store: Store, webhook: Webhook) -> None:
     over, _ = store.create_replay(NewReplay(webhook.id, Window(0, 1)))
     store.cancel_replay(over.id)
     replay, _ = store.create_replay(NewReplay(webhook.id, Window(1, 2)))
@@ -128,6 +124,6 @@ def test_the_active_replays_of_webhooks_are_told_by_their_webhooks(
 @pytest.mark.parametrize(
     "cursor", ["", "x", "MTIz", "é", "=", "MS5h=", "OTk5OTk5OTk5OTk5OTk5OTk5OTkuYQ"]
 )
-def test_a_cursor_that_no_page_gave_out_is_refused(store: Store, cursor: str) -> None:
+def test_an_invalid_cursor_is_rejected(store: Store, cursor: str) -> None:
     with pytest.raises(InvalidCursor, match="nextCursor"):
         store.webhooks(cursor)

@@ -1,4 +1,4 @@
-"""A real receiver and a real sender on loopback, and names that resolve as a test says."""
+"""A real receiver, a real sender, and DNS names with given addresses."""
 
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -41,7 +41,7 @@ Resolve = Callable[..., None]
 
 @pytest.fixture
 def resolve(monkeypatch: pytest.MonkeyPatch) -> Resolve:
-    """Lets every name resolve to the given addresses, or to what a callable gives."""
+    """Sets the addresses of a name, or a function that returns them."""
     real = socket.getaddrinfo
     names: dict[str, Callable[[], Sequence[str]]] = {}
 

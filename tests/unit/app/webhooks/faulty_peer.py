@@ -1,4 +1,4 @@
-"""A peer that does what no receiver should, on a real socket."""
+"""A peer with faulty behaviour on a real socket."""
 
 import asyncio
 import socket
@@ -11,7 +11,7 @@ Behaviour = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[Non
 
 
 class FaultyPeer:
-    """Treats every connection as `behaviour` says, until it is done or the other side leaves."""
+    """Applies `behaviour` to each connection until it returns or the other side closes."""
 
     def __init__(self, behaviour: Behaviour, tls: ssl.SSLContext | None = None) -> None:
         self._behaviour = behaviour
@@ -21,11 +21,11 @@ class FaultyPeer:
 
     @property
     def is_left_alone(self) -> bool:
-        """Whether no connection is open on this side any more."""
+        """Whether all connections are closed."""
         return not self._tasks
 
     async def __aenter__(self) -> Self:
-        # Without TLS here: a peer may behave badly before there is any.
+        # Some behaviours fail before or during the TLS handshake.
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls)
         port = self._server.sockets[0].getsockname()[1]
         self.url = f"http{'s' if self._tls else ''}://127.0.0.1:{port}/hook"
@@ -53,7 +53,7 @@ class FaultyPeer:
 
 
 def hang() -> Behaviour:
-    """Read all and say nothing."""
+    """Read everything and send nothing."""
 
     async def behave(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
         while await reader.read(2**16):
@@ -63,7 +63,7 @@ def hang() -> Behaviour:
 
 
 def say(*parts: bytes) -> Behaviour:
-    """Answer a request with `parts`, then close."""
+    """Respond to a request with `parts`, then close."""
 
     async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -74,7 +74,7 @@ def say(*parts: bytes) -> Behaviour:
 
 
 def drip(head: bytes, drop: bytes, pause_s: float = 0.02) -> Behaviour:
-    """Answer with `head` at once, then with `drop` now and then, for good."""
+    """Respond with `head` at once, then with `drop` periodically, without end."""
 
     async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -88,7 +88,7 @@ def drip(head: bytes, drop: bytes, pause_s: float = 0.02) -> Behaviour:
 
 
 def flood(head: bytes, wave: bytes) -> Behaviour:
-    """Answer with `head`, then with `wave` as fast as it is taken, for good."""
+    """Respond with `head`, then with `wave` as fast as possible, without end."""
 
     async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -101,7 +101,7 @@ def flood(head: bytes, wave: bytes) -> Behaviour:
 
 
 def reset(*parts: bytes) -> Behaviour:
-    """Answer a request with `parts`, then break the connection (RST)."""
+    """Respond to a request with `parts`, then reset the connection (RST)."""
 
     async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await say(*parts)(reader, writer)

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from typing import Final, Self
 
 KAFKA: Final = b"\0"
-"""What a request of a Kafka client begins with: its size, in four bytes."""
+"""The first byte of a request of a Kafka client: its size has four bytes."""
 
 
 class ScriptedPeer:
-    """Answers the n-th request of the k-th connection with `script[k][n]`, then closes it.
+    """Responds to the n-th request of the k-th connection with `script[k][n]`, then closes it.
 
-    `None` closes without an answer; after the last entry of a connection the peer waits until
+    `None` closes without a response; after the last entry of a connection the peer waits until
     the other side closes it, when `lingers` is set.
     """
 

@@ -1,4 +1,4 @@
-"""A webhook whose receiver has yet to prove itself."""
+"""A PENDING webhook for tests."""
 
 from app.domain.model import Validation, Webhook, WebhookStatus
 from app.webhooks.signing import new_secret
@@ -7,7 +7,7 @@ OLD_SECRET = new_secret()
 
 
 def webhook_at(url: str, validation: Validation, *, old_until_ms: int = 0) -> Webhook:
-    """A webhook whose secret replaced `OLD_SECRET`, which signs until then as well."""
+    """A webhook whose secret replaced `OLD_SECRET`, which signs until `old_until_ms`."""
     return Webhook(
         id="wh_1",
         account_id="acc_default",

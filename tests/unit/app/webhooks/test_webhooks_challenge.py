@@ -24,13 +24,13 @@ def answer_with(token: object) -> bytes:
     return json.dumps({"response_token": token}).encode()
 
 
-def test_the_answer_is_what_openssl_makes_of_the_secrets_text() -> None:
+def test_the_response_equals_the_one_of_openssl() -> None:
     assert json.loads(crc_response(NEW, TOKEN)) == {"response_token": RESPONSE}
     assert crc_problem([NEW], TOKEN, answer_with(RESPONSE)) is None
 
 
 @pytest.mark.parametrize("secret", [NEW, OLD])
-def test_within_the_grace_period_either_secret_answers(secret: str) -> None:
+def test_both_secrets_are_valid_during_the_grace_period(secret: str) -> None:
     assert crc_problem([NEW, OLD], TOKEN, crc_response(secret, TOKEN)) is None
 
 
@@ -47,7 +47,7 @@ def test_within_the_grace_period_either_secret_answers(secret: str) -> None:
         answer_with("é" * 51),
     ],
 )
-def test_a_wrong_token_is_told_from_a_right_one(answer: bytes) -> None:
+def test_a_wrong_token_is_rejected(answer: bytes) -> None:
     problem = crc_problem([NEW, OLD], TOKEN, answer)
     assert problem == "response_token is not the HMAC-SHA256 of crc_token under the secret"
 
@@ -61,13 +61,13 @@ def test_a_wrong_token_is_told_from_a_right_one(answer: bytes) -> None:
     ],
     ids=lambda answer: answer[:12].decode("latin-1"),
 )
-def test_what_is_no_answer_at_all_is_told_so(answer: bytes) -> None:
+def test_a_malformed_response_is_rejected(answer: bytes) -> None:
     problem = crc_problem([NEW], TOKEN, answer)
     assert problem == "the response is not a JSON object with a string 'response_token'"
 
 
 @given(st.binary(max_size=200))
-def test_no_answer_of_any_bytes_is_an_error_of_ours_or_repeated(answer: bytes) -> None:
+def test_any_response_is_rejected_without_quoting_it(answer: bytes) -> None:
     problem = crc_problem([NEW], TOKEN, answer)
     assert problem in (
         "the response is not a JSON object with a string 'response_token'",
@@ -75,7 +75,7 @@ def test_no_answer_of_any_bytes_is_an_error_of_ours_or_repeated(answer: bytes) -
     )
 
 
-def test_nobody_has_a_receiver_sign_an_event_by_challenging_it() -> None:
+def test_a_challenge_cannot_make_a_receiver_sign_an_event() -> None:
     now_s, body = int(time.time()), b'{"type":"forged"}'
     token = f"evt_1.{now_s}.{body.decode()}"
     digest = json.loads(crc_response(NEW, token))["response_token"].removeprefix("sha256=")
@@ -92,7 +92,7 @@ def test_nobody_has_a_receiver_sign_an_event_by_challenging_it() -> None:
     verify(NEW, headers | {"webhook-signature": f"v1,{oracle}"}, body, now_s)
 
 
-def test_a_ping_is_told_from_events() -> None:
+def test_a_ping_differs_from_events() -> None:
     ping = ping_body("wh_1", 1_700_000_000_000)
     assert json.loads(ping) == {
         "type": "webhook.ping",

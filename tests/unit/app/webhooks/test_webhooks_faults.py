@@ -1,4 +1,4 @@
-"""Each thing a receiver may do wrong, and its one outcome: for an event, and for a proof."""
+"""Faults of receivers, and their outcomes for events and verifications."""
 
 import asyncio
 from email.utils import formatdate
@@ -60,7 +60,7 @@ FAULTS: dict[str, tuple[Behaviour, AttemptOutcome]] = {
 
 
 @pytest.mark.parametrize(("behaviour", "outcome"), FAULTS.values(), ids=FAULTS.keys())
-async def test_a_fault_has_its_outcome_and_is_left(
+async def test_each_fault_has_its_outcome_and_closes_the_connection(
     behaviour: Behaviour, outcome: AttemptOutcome
 ) -> None:
     async with WebhookSender(Guard(allow_private=True), LIMITS) as sender:
@@ -89,7 +89,7 @@ async def test_a_fault_has_its_outcome_and_is_left(
         OK + b"x: \0\r\n\r\n",
     ],
 )
-async def test_an_answer_that_is_no_http_is_malformed(answer: bytes) -> None:
+async def test_a_response_that_is_no_http_is_malformed(answer: bytes) -> None:
     async with (
         WebhookSender(Guard(allow_private=True)) as sender,
         FaultyPeer(say(answer)) as peer,
@@ -112,7 +112,7 @@ FRAGMENTS = [
 @given(st.lists(st.sampled_from(FRAGMENTS) | st.binary(max_size=9), max_size=9).map(b"".join))
 @example(b"HTTP/1.1 101 X\r\nconnection: upgrade\r\nupgrade: x\r\n\r\nabc")
 @example(b"HTTP/1.1 200 OK\r\nconnection: upgrade\r\nupgrade: x\r\n\r\nabc")
-def test_whatever_a_receiver_answers_is_an_outcome_and_no_error_of_ours(answer: bytes) -> None:
+def test_any_response_is_an_outcome(answer: bytes) -> None:
     async def exchange() -> tuple[AttemptOutcome, AttemptOutcome, Verified | VerificationFailed]:
         async with (
             WebhookSender(Guard(allow_private=True), LIMITS) as sender,
@@ -135,7 +135,7 @@ def answer_of(status: int, *headers: str) -> bytes:
 
 
 @pytest.mark.parametrize("status", [429, 503])
-async def test_a_wait_is_asked_for_in_seconds_or_by_date(status: int) -> None:
+async def test_retry_after_has_seconds_or_a_date(status: int) -> None:
     moment = f"retry-after: {formatdate(time() + 3600, usegmt=True)}"
     async with WebhookSender(Guard(allow_private=True)) as sender:
         async with FaultyPeer(say(answer_of(status, "Retry-After: 120"))) as peer:
@@ -168,7 +168,7 @@ async def test_no_fault_answers_a_challenge(behaviour: Behaviour, outcome: Attem
     ("behaviour", "outcome"),
     [FAULTS[name] for name in ("endless headers", "endless body", "closes at once")],
 )
-async def test_a_ping_is_taken_where_an_event_would_be(
+async def test_a_ping_succeeds_where_an_event_would(
     behaviour: Behaviour, outcome: AttemptOutcome
 ) -> None:
     async with (

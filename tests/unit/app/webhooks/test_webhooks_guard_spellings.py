@@ -1,4 +1,4 @@
-"""Every spelling of an address that a resolver reads must be read by the guard as well."""
+"""The guard parses every spelling of an address that a resolver accepts."""
 
 import socket
 from ipaddress import IPv4Address, IPv6Address
@@ -27,7 +27,7 @@ DOTS = [".", "\u3002", "\uff0e", "\uff61", "%2e"]
 
 @st.composite
 def v4_spellings(draw: st.DrawFn, address: IPv4Address) -> str:
-    """One of the many ways in which resolvers take an IPv4 address (`inet_aton`)."""
+    """A spelling of an IPv4 address that resolvers accept (`inet_aton`)."""
     count, number = draw(st.integers(1, 4)), int(address)
     parts = [number >> 24 - 8 * index & 0xFF for index in range(count - 1)]
     parts.append(number & (1 << 8 * (5 - count)) - 1)
@@ -41,7 +41,7 @@ def v4_spellings(draw: st.DrawFn, address: IPv4Address) -> str:
 
 @st.composite
 def v6_spellings(draw: st.DrawFn, address: IPv6Address) -> str:
-    """One of the ways to write an IPv6 address, some of them wrong."""
+    """A spelling of an IPv6 address; some are invalid."""
     mixed = address.exploded[:30] + str(IPv4Address(int(address) & 0xFFFF_FFFF))
     text = draw(st.sampled_from([address.compressed, address.exploded, mixed]))
     text = draw(st.sampled_from([text, text.upper()]))
@@ -59,7 +59,7 @@ REARS = ["", "/", "/hook?a=b", "?@8.8.8.8", "\\@8.8.8.8", "#@8.8.8.8", "\t", "%0
 
 
 def addresses_of(host: str) -> list[str]:
-    """The addresses that a resolver reads `host` as, without asking anybody."""
+    """The addresses that a resolver parses from `host`, without DNS requests."""
     try:
         found = socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST)
     except (OSError, UnicodeError):
@@ -67,7 +67,7 @@ def addresses_of(host: str) -> list[str]:
     return [str(sockaddr[0]) for *_, sockaddr in found]
 
 
-def test_the_resolver_reads_more_spellings_than_one() -> None:
+def test_the_resolver_accepts_many_spellings() -> None:
     for spelling in ("127.1", "0x7f000001", "017700000001", "127.0.0.1"):
         assert "127.0.0.1" in addresses_of(spelling)
 
@@ -75,9 +75,7 @@ def test_the_resolver_reads_more_spellings_than_one() -> None:
 @given(SPELLINGS, st.sampled_from(FRONTS), st.sampled_from(REARS))
 @example("127.0.0.1", "https://{}", "/")
 @example("8.8.8.8", "https://{}", "/")
-def test_no_spelling_of_an_address_that_is_not_public_passes(
-    host: str, front: str, rear: str
-) -> None:
+def test_no_spelling_of_a_private_address_is_allowed(host: str, front: str, rear: str) -> None:
     try:
         target = PUBLIC.check_url(front.format(host) + rear)
     except UrlRefused:
@@ -93,7 +91,7 @@ LOOK_ALIKES = "localhost127.0x1%:[]@\u3002\uff0e\u2024\u00ad\u200b\uff11\u2170\u
 @given(st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from(LOOK_ALIKES)))
 @example("\uff11\uff12\uff17\u30020.0.1")
 @example("loc\u00adalho\u017ft")
-def test_no_name_that_passes_is_an_address_or_our_own_to_a_resolver(name: str) -> None:
+def test_no_allowed_name_is_an_address_or_local_to_a_resolver(name: str) -> None:
     try:
         host = PUBLIC.check_url(f"https://{name}/").origin.host
     except UrlRefused:

@@ -1,4 +1,4 @@
-"""What deliveries come to, as Prometheus sees it."""
+"""Metrics of delivery attempts."""
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -26,7 +26,7 @@ def test_an_attempt_is_counted_by_its_result(outcome: AttemptOutcome, result: st
     assert registry.get_sample_value("rewind_delivery_bytes_total") == 300
 
 
-def test_what_was_withheld_took_no_time_and_sent_nothing() -> None:
+def test_a_withheld_request_has_no_duration_and_no_bytes() -> None:
     registry = CollectorRegistry()
     DeliveryMetrics(registry).count(NotSent(), 5.0, 300)
     attempts = {"result": "withheld"}

@@ -1,4 +1,4 @@
-"""The receiver, as a stock HTTP client and raw bytes see it."""
+"""The receiver, tested with a stock HTTP client and raw bytes."""
 
 import asyncio
 import time
@@ -22,7 +22,7 @@ SECRET = new_secret()
 
 
 async def exchange(receiver: WebhookReceiver, request: bytes) -> bytes:
-    """What comes back for `request` until the receiver closes."""
+    """The bytes that the receiver sends for `request` until it closes."""
     reader, writer = await asyncio.open_connection(receiver.host, receiver.port)
     writer.write(request)
     answer = await reader.read()
@@ -30,7 +30,7 @@ async def exchange(receiver: WebhookReceiver, request: bytes) -> bytes:
     return answer
 
 
-async def test_a_stock_client_is_answered_and_recorded(
+async def test_a_request_of_a_stock_client_is_recorded(
     receiver: WebhookReceiver, received: list[ReceivedWebhook]
 ) -> None:
     receiver.answer(503, retry_after="9")
@@ -50,7 +50,7 @@ async def test_a_stock_client_is_answered_and_recorded(
     assert before_ms <= webhook.received_ms <= time.time_ns() // 1_000_000
 
 
-async def test_a_good_signature_is_verified_and_a_bad_one_answered_with_401(
+async def test_a_valid_signature_is_verified_and_an_invalid_one_gets_401(
     receiver: WebhookReceiver, received: list[ReceivedWebhook]
 ) -> None:
     receiver.secret = SECRET
@@ -68,7 +68,7 @@ async def test_a_good_signature_is_verified_and_a_bad_one_answered_with_401(
     assert "no v1 signature" in received[1].problem
 
 
-async def test_a_challenge_is_answered_with_the_secret_of_the_moment() -> None:
+async def test_a_challenge_is_answered_with_the_current_secret() -> None:
     challenges: list[ReceivedChallenge] = []
     webhooks: list[ReceivedWebhook] = []
     receiver = WebhookReceiver(on_webhook=webhooks.append, on_challenge=challenges.append)
@@ -87,7 +87,7 @@ async def test_a_challenge_is_answered_with_the_secret_of_the_moment() -> None:
     assert not webhooks
 
 
-async def test_a_ping_is_taken_as_a_webhook_and_known_for_one(
+async def test_a_ping_is_received_and_recognized(
     receiver: WebhookReceiver, received: list[ReceivedWebhook]
 ) -> None:
     async with httpx.AsyncClient() as client:
@@ -98,7 +98,7 @@ async def test_a_ping_is_taken_as_a_webhook_and_known_for_one(
     assert [webhook.is_ping for webhook in received] == [True, False]
 
 
-async def test_going_down_cuts_connections_and_coming_back_keeps_the_port(
+async def test_a_stop_aborts_connections_and_a_restart_keeps_the_port(
     receiver: WebhookReceiver,
 ) -> None:
     port = receiver.port
@@ -113,7 +113,7 @@ async def test_going_down_cuts_connections_and_coming_back_keeps_the_port(
         assert (await client.post(receiver.url, content=b"{}")).status_code == 204
 
 
-async def test_a_slow_answer_comes_all_the_same(
+async def test_a_response_can_be_delayed(
     receiver: WebhookReceiver, received: list[ReceivedWebhook]
 ) -> None:
     receiver.answer(200, delay_s=0.01)
@@ -134,7 +134,7 @@ async def test_a_request_cut_into_single_bytes_is_one_request(
     assert [(webhook.event_id, webhook.body) for webhook in received] == [("e", b"abc")]
 
 
-async def test_requests_that_come_together_are_answered_in_order(
+async def test_pipelined_requests_are_answered_in_order(
     receiver: WebhookReceiver, received: list[ReceivedWebhook]
 ) -> None:
     one = b"POST /1 HTTP/1.1\r\ncontent-length: 1\r\n\r\n1"
@@ -145,7 +145,7 @@ async def test_requests_that_come_together_are_answered_in_order(
     assert [webhook.path for webhook in received] == ["/1", "/2"]
 
 
-async def test_who_waits_for_a_go_ahead_gets_one(receiver: WebhookReceiver) -> None:
+async def test_expect_100_continue_is_answered(receiver: WebhookReceiver) -> None:
     head = b"POST / HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: 1\r\n"
     reader, writer = await asyncio.open_connection(receiver.host, receiver.port)
     writer.write(head + b"\r\n")
@@ -172,7 +172,7 @@ LONG_BODY = b"POST / HTTP/1.1\r\ncontent-length: 30000000\r\n\r\n"
     ],
     ids=["GET", "no token", "PUT", "noise", "long head", "long body"],
 )
-async def test_what_is_no_webhook_is_refused(
+async def test_a_request_that_is_no_webhook_is_rejected(
     receiver: WebhookReceiver, received: list[ReceivedWebhook], request_bytes: bytes, status: int
 ) -> None:
     answer = await exchange(receiver, request_bytes)

@@ -22,13 +22,13 @@ def test_headers_are_those_of_standard_webhooks() -> None:
     assert "webhook-replay-id" not in headers
 
 
-def test_a_replay_names_itself_and_keeps_the_event_id() -> None:
+def test_a_replay_adds_its_id_and_keeps_the_event_id() -> None:
     headers = webhook_headers([SECRET], "evt_1", 1_700_000_000, b"{}", "rpl_1")
     assert headers["webhook-id"] == "evt_1"
     assert headers["webhook-replay-id"] == "rpl_1"
 
 
-def test_a_header_of_the_callers_is_added_and_replaces_none_of_ours() -> None:
+def test_an_extra_header_is_added_and_replaces_no_other() -> None:
     extra = {"webhook-batch-size": "7", "webhook-id": "mine"}
     headers = webhook_headers([SECRET], "batch_1", 1_700_000_000, b"[]", "rpl_1", extra=extra)
     assert headers["webhook-batch-size"] == "7"
@@ -37,7 +37,7 @@ def test_a_header_of_the_callers_is_added_and_replaces_none_of_ours() -> None:
     assert extra == {"webhook-batch-size": "7", "webhook-id": "mine"}
 
 
-def test_a_request_is_written_byte_by_byte_as_the_rfc_says() -> None:
+def test_a_request_has_the_bytes_of_the_rfc() -> None:
     assert encode_post(TARGET, {"webhook-id": "evt_1"}, b"{}") == (
         b"POST /hook?a=b HTTP/1.1\r\nhost: example.com\r\nwebhook-id: evt_1\r\n"
         b"content-length: 2\r\n\r\n{}"
@@ -52,7 +52,7 @@ def test_a_request_is_written_byte_by_byte_as_the_rfc_says() -> None:
         ("https://example.com/hook?a=b", b"/hook?a=b&crc_token=a%2Fb"),
     ],
 )
-def test_a_get_puts_its_query_behind_that_of_the_url(url: str, path: bytes) -> None:
+def test_a_get_appends_its_query_to_that_of_the_url(url: str, path: bytes) -> None:
     target = Guard().check_url(url)
     assert encode_get(target, {"crc_token": "a/b"}, {"accept": "*/*"}) == (
         b"GET " + path + b" HTTP/1.1\r\nhost: example.com\r\naccept: */*\r\n\r\n"
@@ -75,19 +75,19 @@ def test_a_get_of_any_query_is_one_request(query: dict[str, str], headers: dict[
 
 
 @pytest.mark.parametrize("value", ["a\r\nb: c", "a\nb", "a\rb", "a\0b", "é", " a", "a ", "a\tb"])
-def test_a_value_that_would_not_arrive_as_it_is_is_refused(value: str) -> None:
+def test_a_header_value_that_cannot_be_sent_unchanged_is_refused(value: str) -> None:
     with pytest.raises(HeaderRefused, match="header webhook-id is"):
         encode_post(TARGET, {"webhook-id": value}, b"")
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a:", "a\r\nb", "é", "Host", "content-length"])
-def test_a_name_that_is_no_token_or_belongs_to_the_framing_is_refused(name: str) -> None:
+def test_an_invalid_or_framing_header_name_is_refused(name: str) -> None:
     with pytest.raises(HeaderRefused, match="header name is"):
         encode_post(TARGET, {name: "x"}, b"")
 
 
 @given(st.dictionaries(st.text(max_size=5), st.text(max_size=20), max_size=3))
-def test_headers_never_begin_others(headers: dict[str, str]) -> None:
+def test_headers_cannot_inject_others(headers: dict[str, str]) -> None:
     try:
         request = encode_post(TARGET, headers, b"body")
     except HeaderRefused:
@@ -117,11 +117,11 @@ def test_headers_never_begin_others(headers: dict[str, str]) -> None:
         ("Sun, 99 Nov 1994 08:40:00 GMT", None),
     ],
 )
-def test_retry_after_is_read_in_every_form_of_the_rfc(value: str, wait_s: float | None) -> None:
+def test_retry_after_is_parsed_in_every_form_of_the_rfc(value: str, wait_s: float | None) -> None:
     assert retry_after_s(value, RFC_MOMENT_S - 60) == wait_s
 
 
 @given(st.text(max_size=40))
-def test_a_retry_after_of_any_text_is_a_wait_or_nothing(value: str) -> None:
+def test_any_retry_after_is_a_wait_or_none(value: str) -> None:
     wait_s = retry_after_s(value, RFC_MOMENT_S)
     assert wait_s is None or wait_s >= 0

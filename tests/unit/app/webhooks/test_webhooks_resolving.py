@@ -19,7 +19,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def test_an_account_whose_names_all_hang_leaves_room_for_others(
+async def test_hanging_lookups_of_one_account_do_not_block_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     may_end, resolve = threading.Event(), socket.getaddrinfo

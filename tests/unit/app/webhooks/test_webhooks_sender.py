@@ -1,4 +1,4 @@
-"""The sender against real sockets: what a receiver may do, and what becomes of the attempt."""
+"""The sender and real sockets: behaviour of receivers, and outcomes of attempts."""
 
 import asyncio
 import threading
@@ -25,7 +25,7 @@ def sender_with(**limits: Any) -> WebhookSender:
     return WebhookSender(Guard(allow_private=True), SenderLimits(**limits))
 
 
-async def test_what_is_sent_arrives_as_it_was(
+async def test_a_request_arrives_unchanged(
     sender: WebhookSender, receiver: WebhookReceiver, received: list[ReceivedWebhook]
 ) -> None:
     body = bytes(range(256)) * 1024
@@ -38,7 +38,7 @@ async def test_what_is_sent_arrives_as_it_was(
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
-async def test_every_status_of_the_200s_is_a_delivery(
+async def test_every_2xx_status_is_a_delivery(
     sender: WebhookSender, receiver: WebhookReceiver, status: int
 ) -> None:
     receiver.answer(status)
@@ -46,7 +46,7 @@ async def test_every_status_of_the_200s_is_a_delivery(
 
 
 @pytest.mark.parametrize("status", [300, 301, 307, 304, 400, 404, 410, 429, 500, 503, 599])
-async def test_every_other_status_is_a_refusal(
+async def test_every_other_status_is_a_rejection(
     sender: WebhookSender, receiver: WebhookReceiver, status: int
 ) -> None:
     receiver.answer(status)
@@ -66,14 +66,16 @@ async def test_a_redirect_is_not_followed(
     assert not received
 
 
-async def test_retry_after_is_handed_on(sender: WebhookSender, receiver: WebhookReceiver) -> None:
+async def test_retry_after_is_part_of_the_outcome(
+    sender: WebhookSender, receiver: WebhookReceiver
+) -> None:
     receiver.answer(503, retry_after="17")
     outcome = await sender.send(receiver.url, HEADERS, b"{}")
     assert isinstance(outcome, Rejected)
     assert outcome.retry_after_s == 17.0
 
 
-async def test_a_receiver_that_is_down_is_unreachable_until_it_is_back(
+async def test_a_receiver_is_unreachable_while_it_is_down(
     sender: WebhookSender, receiver: WebhookReceiver
 ) -> None:
     await receiver.stop()
@@ -95,7 +97,7 @@ async def test_a_url_that_the_guard_refuses_is_not_sent() -> None:
     assert outcome == Unreachable("not sent: url scheme is 'http'; allowed is https")
 
 
-async def test_a_header_that_would_begin_another_is_not_sent(
+async def test_a_header_that_would_inject_another_is_not_sent(
     sender: WebhookSender, receiver: WebhookReceiver, received: list[ReceivedWebhook]
 ) -> None:
     outcome = await sender.send(receiver.url, {"webhook-id": "evt\r\nx: y"}, b"{}")
@@ -104,7 +106,7 @@ async def test_a_header_that_would_begin_another_is_not_sent(
     assert not received
 
 
-async def test_a_connection_is_kept_and_used_again(sender: WebhookSender) -> None:
+async def test_a_connection_is_reused(sender: WebhookSender) -> None:
     async with ScriptedPeer([[NO_CONTENT] * 5]) as peer:
         for _ in range(5):
             assert await sender.send(peer.url, HEADERS, b"{}") == Delivered(204)
@@ -122,7 +124,7 @@ async def test_a_connection_is_kept_and_used_again(sender: WebhookSender) -> Non
     ],
     ids=["close", "http-1.0", "until the end", "two answers", "noise"],
 )
-async def test_a_connection_that_ends_or_says_too_much_is_not_used_again(
+async def test_a_closed_or_ambiguous_connection_is_not_reused(
     sender: WebhookSender, answer: bytes
 ) -> None:
     async with ScriptedPeer([[answer]]) as peer:
@@ -131,7 +133,7 @@ async def test_a_connection_that_ends_or_says_too_much_is_not_used_again(
             assert peer.connections == count
 
 
-async def test_what_arrives_unasked_answers_nothing(sender: WebhookSender) -> None:
+async def test_an_unrequested_response_is_ignored(sender: WebhookSender) -> None:
     async with ScriptedPeer(
         [[NO_CONTENT], [b"HTTP/1.1 500 X\r\ncontent-length: 0\r\n\r\n"]]
     ) as peer:
@@ -144,7 +146,7 @@ async def test_what_arrives_unasked_answers_nothing(sender: WebhookSender) -> No
     assert peer.connections == 2
 
 
-async def test_a_kept_connection_closed_under_us_is_replaced_within_the_attempt(
+async def test_a_stale_connection_is_replaced_within_the_attempt(
     sender: WebhookSender,
 ) -> None:
     async with ScriptedPeer([[NO_CONTENT, None], [NO_CONTENT]]) as peer:
@@ -153,7 +155,7 @@ async def test_a_kept_connection_closed_under_us_is_replaced_within_the_attempt(
         assert (peer.connections, len(peer.requests)) == (2, 3)
 
 
-async def test_a_kept_connection_is_replaced_only_once(sender: WebhookSender) -> None:
+async def test_a_stale_connection_is_replaced_only_once(sender: WebhookSender) -> None:
     async with ScriptedPeer([[NO_CONTENT, None], [None]]) as peer:
         await sender.send(peer.url, HEADERS, b"{}")
         outcome = await sender.send(peer.url, HEADERS, b"{}")
@@ -162,7 +164,7 @@ async def test_a_kept_connection_is_replaced_only_once(sender: WebhookSender) ->
         assert (peer.connections, len(peer.requests)) == (2, 3)
 
 
-async def test_a_kept_connection_that_began_to_answer_is_not_replaced(
+async def test_a_connection_with_a_partial_response_is_not_replaced(
     sender: WebhookSender,
 ) -> None:
     async with ScriptedPeer([[NO_CONTENT, b"HTTP/1.1 20"], [NO_CONTENT]]) as peer:
@@ -171,7 +173,7 @@ async def test_a_kept_connection_that_began_to_answer_is_not_replaced(
         assert peer.connections == 1
 
 
-async def test_a_fresh_connection_closed_without_an_answer_is_one_attempt(
+async def test_a_new_connection_closed_without_a_response_is_one_attempt(
     sender: WebhookSender,
 ) -> None:
     async with ScriptedPeer([[None]]) as peer:
@@ -184,7 +186,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nretry-after: 1\r\ncontent-length: 4\r\n\r\n"
 
 
 @pytest.mark.parametrize("end", range(len(HEAD) + 5))
-async def test_an_answer_cut_anywhere_counts_once_its_head_is_complete(
+async def test_a_truncated_response_counts_if_its_head_is_complete(
     sender: WebhookSender, end: int
 ) -> None:
     async with ScriptedPeer([[(HEAD + b"body")[:end]]]) as peer:
@@ -206,14 +208,14 @@ async def test_an_answer_cut_anywhere_counts_once_its_head_is_complete(
     ],
     ids=["100", "103 twice", "a header of no use", "an upgrade that is offered"],
 )
-async def test_interim_answers_are_passed_over(sender: WebhookSender, answer: bytes) -> None:
+async def test_informational_responses_are_skipped(sender: WebhookSender, answer: bytes) -> None:
     async with ScriptedPeer([[answer, answer]]) as peer:
         for _ in range(2):
             assert await sender.send(peer.url, HEADERS, b"{}") == Delivered(204)
         assert peer.connections == 1
 
 
-async def test_a_chunked_answer_with_trailers_is_read_to_its_end(sender: WebhookSender) -> None:
+async def test_a_chunked_response_with_trailers_is_read_to_its_end(sender: WebhookSender) -> None:
     chunked = (
         b"HTTP/1.1 503 X\r\ntransfer-encoding: chunked\r\n\r\n"
         b"4\r\nbody\r\n0\r\nretry-after: 5\r\n\r\n"
@@ -235,14 +237,14 @@ async def test_a_chunked_answer_with_trailers_is_read_to_its_end(sender: Webhook
     ],
     ids=["noise", "status", "upgrade", "two lengths"],
 )
-async def test_what_is_no_answer_is_unreachable(sender: WebhookSender, answer: bytes) -> None:
+async def test_a_malformed_response_is_unreachable(sender: WebhookSender, answer: bytes) -> None:
     async with ScriptedPeer([[answer]]) as peer:
         outcome = await sender.send(peer.url, HEADERS, b"{}")
     assert isinstance(outcome, Unreachable)
     assert outcome.reason.startswith("malformed response: ")
 
 
-async def test_a_head_that_does_not_end_is_cut_off() -> None:
+async def test_an_endless_head_is_aborted() -> None:
     endless = b"HTTP/1.1 200 OK\r\nx: " + b"y" * 5000
     async with (
         sender_with(response_head_bytes=1000) as sender,
@@ -253,7 +255,7 @@ async def test_a_head_that_does_not_end_is_cut_off() -> None:
         await peer.closed_by_sender.wait()
 
 
-async def test_a_body_that_does_not_end_is_cut_off_and_its_status_counts() -> None:
+async def test_an_endless_body_is_aborted_and_its_status_counts() -> None:
     endless = b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n" + b"y" * 5000
     async with (
         sender_with(response_head_bytes=1000, response_body_bytes=1000) as sender,
@@ -263,14 +265,14 @@ async def test_a_body_that_does_not_end_is_cut_off_and_its_status_counts() -> No
         await peer.closed_by_sender.wait()
 
 
-async def test_a_receiver_that_does_not_answer_is_left_in_time() -> None:
+async def test_a_receiver_that_does_not_respond_times_out() -> None:
     async with sender_with(total_s=0.05) as sender, ScriptedPeer([[b""]], lingers=True) as peer:
         outcome = await sender.send(peer.url, HEADERS, b"{}")
         assert outcome == Unreachable("timeout: no response within 0.05 s")
         await peer.closed_by_sender.wait()
 
 
-async def test_a_body_that_drips_is_left_in_time_and_its_status_counts() -> None:
+async def test_a_slow_body_times_out_and_its_status_counts() -> None:
     drip = b"HTTP/1.1 410 Gone\r\ncontent-length: 10\r\n\r\n1"
     async with sender_with(total_s=0.05) as sender, ScriptedPeer([[drip]], lingers=True) as peer:
         outcome = await sender.send(peer.url, HEADERS, b"{}")
@@ -278,8 +280,8 @@ async def test_a_body_that_drips_is_left_in_time_and_its_status_counts() -> None
         await peer.closed_by_sender.wait()
 
 
-async def test_an_answer_that_comes_before_the_whole_request_counts() -> None:
-    # More than any socket buffer holds, and nobody reads it.
+async def test_a_response_before_the_end_of_the_request_counts() -> None:
+    # More than any socket buffer holds, and the receiver does not read it.
     body = bytes(32 * 2**20)
 
     async def answer_at_once(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -301,7 +303,7 @@ async def test_an_answer_that_comes_before_the_whole_request_counts() -> None:
     await server.wait_closed()
 
 
-async def test_a_cancelled_attempt_leaves_no_answer_to_the_next() -> None:
+async def test_a_cancelled_attempt_leaves_no_response_to_the_next() -> None:
     async with (
         sender_with(connections_per_target=1) as sender,
         ScriptedPeer([[b""], [NO_CONTENT]], lingers=True) as peer,
@@ -316,7 +318,7 @@ async def test_a_cancelled_attempt_leaves_no_answer_to_the_next() -> None:
         assert peer.connections == 2
 
 
-async def test_connections_to_one_target_are_bounded() -> None:
+async def test_connections_to_one_target_are_limited() -> None:
     async with (
         sender_with(connections_per_target=3) as sender,
         ScriptedPeer([[NO_CONTENT] * 40], lingers=True) as peer,
@@ -328,7 +330,7 @@ async def test_connections_to_one_target_are_bounded() -> None:
         assert peer.connections == 3
 
 
-async def test_a_slow_receiver_holds_nobody_else_up(receiver: WebhookReceiver) -> None:
+async def test_a_slow_receiver_does_not_block_others(receiver: WebhookReceiver) -> None:
     async with (
         sender_with(connections_per_target=2) as sender,
         ScriptedPeer([[b""]], lingers=True) as peer,
@@ -355,14 +357,14 @@ async def test_idle_connections_are_closed_after_a_while() -> None:
         assert pool.is_unused
 
 
-async def test_leaving_the_sender_closes_what_is_idle() -> None:
+async def test_closing_the_sender_closes_idle_connections() -> None:
     async with ScriptedPeer([[NO_CONTENT]], lingers=True) as peer:
         async with sender_with() as sender:
             await sender.send(peer.url, HEADERS, b"{}")
         await peer.closed_by_sender.wait()
 
 
-async def test_pools_without_connections_are_forgotten(
+async def test_pools_without_connections_are_deleted(
     sender: WebhookSender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.webhooks.sender._POOLS_KEPT", 3)
@@ -372,10 +374,10 @@ async def test_pools_without_connections_are_forgotten(
 
 
 class TestResolving:
-    """Names resolve to what the test says; the rest is real."""
+    """Tests with given DNS addresses; everything else is real."""
 
     @pytest.mark.parametrize("address", ["127.0.0.1", "10.1.2.3", "169.254.169.254"])
-    async def test_a_name_that_resolves_into_our_network_is_refused(
+    async def test_a_name_that_resolves_to_a_private_address_is_refused(
         self, resolve: Callable[..., None], address: str
     ) -> None:
         resolve("rebound.example", address)
@@ -385,7 +387,7 @@ class TestResolving:
         assert outcome.reason.startswith("address refused: rebound.example is ")
         assert address not in outcome.reason, "who owns a webhook must not map our network"
 
-    async def test_the_address_that_was_checked_is_the_one_connected_to(
+    async def test_the_sender_connects_to_the_checked_address(
         self, resolve: Callable[..., None], sender: WebhookSender, receiver: WebhookReceiver
     ) -> None:
         answers = iter(["127.0.0.1", "169.254.169.254"])
@@ -397,14 +399,14 @@ class TestResolving:
         assert isinstance(outcome, Unreachable)
         assert outcome.reason.startswith("address refused: ")
 
-    async def test_refused_addresses_are_passed_over_and_dead_ones_too(
+    async def test_refused_and_unreachable_addresses_are_skipped(
         self, resolve: Callable[..., None], sender: WebhookSender, receiver: WebhookReceiver
     ) -> None:
         resolve("many.example", "169.254.169.254", "127.0.0.2", "127.0.0.1")
         outcome = await sender.send(f"http://many.example:{receiver.port}/", HEADERS, b"{}")
         assert outcome == Delivered(204)
 
-    async def test_the_receiver_sees_the_name_it_was_called_by(
+    async def test_the_receiver_gets_the_host_name(
         self,
         resolve: Callable[..., None],
         sender: WebhookSender,
@@ -415,7 +417,7 @@ class TestResolving:
         await sender.send(f"http://hooks.example:{receiver.port}/", HEADERS, b"{}")
         assert received[0].headers["host"] == f"hooks.example:{receiver.port}"
 
-    async def test_a_name_server_that_hangs_is_left_in_time_and_asked_once(
+    async def test_a_hanging_name_server_times_out_and_is_asked_once(
         self, resolve: Callable[..., None]
     ) -> None:
         asked: list[str] = []

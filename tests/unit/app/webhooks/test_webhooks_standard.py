@@ -1,4 +1,4 @@
-"""Our signatures and those of the `standardwebhooks` package, which others made, are the same."""
+"""Our signatures equal those of the reference package `standardwebhooks`."""
 
 import json
 import time
@@ -24,21 +24,19 @@ def headers_now(*secrets: str, body: bytes = BODY) -> dict[str, str]:
     return webhook_headers(secrets, "evt_1", int(time.time()), body)
 
 
-def test_the_package_verifies_what_we_sign() -> None:
+def test_the_package_verifies_our_signatures() -> None:
     assert Webhook(NEW).verify(BODY, headers_now(NEW)) == json.loads(BODY)
 
 
 @pytest.mark.parametrize("secret", [NEW, OLD])
-def test_within_the_grace_period_the_package_verifies_under_either_secret(secret: str) -> None:
+def test_during_the_grace_period_the_package_verifies_both_secrets(secret: str) -> None:
     Webhook(secret).verify(BODY, headers_now(NEW, OLD))
 
 
 @pytest.mark.parametrize(
     ("secret", "signed_under"), [(OTHER, (NEW, OLD)), (OLD, (NEW,)), (NEW, (OLD,))]
 )
-def test_neither_verifies_under_a_secret_that_did_not_sign(
-    secret: str, signed_under: tuple[str, ...]
-) -> None:
+def test_neither_verifies_with_another_secret(secret: str, signed_under: tuple[str, ...]) -> None:
     headers = headers_now(*signed_under)
     with pytest.raises(WebhookVerificationError):
         Webhook(secret).verify(BODY, headers)
@@ -52,7 +50,7 @@ def test_the_new_secret_signs_first() -> None:
 
 
 @given(message_id=TEXTS, body=st.text(), ages=st.integers(-290, 290))
-def test_we_verify_what_the_package_signs(message_id: str, body: str, ages: int) -> None:
+def test_we_verify_signatures_of_the_package(message_id: str, body: str, ages: int) -> None:
     now_s = time.time()
     moment = datetime.fromtimestamp(int(now_s) + ages, UTC)
     encoded = body.encode("utf-8", "replace")

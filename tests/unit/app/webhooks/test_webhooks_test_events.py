@@ -1,4 +1,4 @@
-"""Test deliveries between a real sender and real receivers."""
+"""Test events between a real sender and real receivers."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("status", list(WebhookStatus))
-async def test_a_test_is_signed_as_any_event_whatever_the_status(
+async def test_a_test_event_is_signed_for_every_status_of_the_webhook(
     sender: WebhookSender,
     receiver: WebhookReceiver,
     received: list[ReceivedWebhook],
@@ -62,7 +62,7 @@ async def test_a_test_is_signed_as_any_event_whatever_the_status(
         ),
     ],
 )
-async def test_it_tells_what_the_receiver_answered(
+async def test_the_result_has_the_response_of_the_receiver(
     sender: WebhookSender, script: bytes, delivered: bool, status: int, reason: str | None
 ) -> None:
     async with ScriptedPeer([[script]]) as peer:
@@ -70,7 +70,7 @@ async def test_it_tells_what_the_receiver_answered(
     assert found == endpoint_test.EndpointTest(delivered, status, reason, found.duration_ms, "hi")
 
 
-async def test_a_receiver_that_is_not_there_has_no_answer(
+async def test_an_unreachable_receiver_has_no_response(
     sender: WebhookSender, refused_address: str
 ) -> None:
     found = await send_test_event(sender, webhook_at(f"http://{refused_address}/", Validation.PING))
@@ -79,7 +79,7 @@ async def test_a_receiver_that_is_not_there_has_no_answer(
     assert "refused" in found.reason
 
 
-async def test_one_that_hangs_is_waited_for_so_long(
+async def test_a_receiver_that_hangs_times_out(
     sender: WebhookSender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(endpoint_test, "TEST_TIMEOUT_S", 0.05)
@@ -90,7 +90,7 @@ async def test_one_that_hangs_is_waited_for_so_long(
     assert found.duration_ms >= 50
 
 
-async def test_nothing_is_sent_where_webhooks_may_not_be(
+async def test_no_test_event_is_sent_to_a_refused_url(
     receiver: WebhookReceiver, received: list[ReceivedWebhook]
 ) -> None:
     webhook = webhook_at(receiver.url, Validation.PING)

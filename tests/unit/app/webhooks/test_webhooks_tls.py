@@ -1,4 +1,4 @@
-"""TLS with certificates made for the test: who is trusted, and by which name."""
+"""TLS with generated certificates: trust and host names."""
 
 import asyncio
 import socket
@@ -55,7 +55,7 @@ async def trusting(certificate: CertificateFiles) -> AsyncIterator[WebhookSender
         yield sender
 
 
-async def test_a_trusted_receiver_gets_its_webhooks_and_its_name(
+async def test_a_trusted_receiver_gets_webhooks_and_its_server_name(
     resolve: Callable[..., None],
     receiver: WebhookReceiver,
     trusting: WebhookSender,
@@ -68,7 +68,7 @@ async def test_a_trusted_receiver_gets_its_webhooks_and_its_name(
     assert names_asked_for == ["hooks.example"], "one handshake, with the URL's name"
 
 
-async def test_a_certificate_may_name_an_address(
+async def test_a_certificate_can_be_for_an_address(
     receiver: WebhookReceiver, trusting: WebhookSender
 ) -> None:
     outcome = await trusting.send(f"https://127.0.0.2:{receiver.port}/", HEADERS, b"{}")
@@ -84,7 +84,7 @@ async def test_a_certificate_of_another_name_is_not_trusted(
     assert outcome.reason.startswith("tls: Hostname mismatch")
 
 
-async def test_a_certificate_that_nobody_vouches_for_is_not_trusted(
+async def test_a_self_signed_certificate_is_not_trusted(
     resolve: Callable[..., None], receiver: WebhookReceiver
 ) -> None:
     resolve("hooks.example", "127.0.0.1")
@@ -94,7 +94,7 @@ async def test_a_certificate_that_nobody_vouches_for_is_not_trusted(
     assert outcome.reason.startswith("tls: self")
 
 
-async def test_a_receiver_that_speaks_no_tls_is_unreachable(trusting: WebhookSender) -> None:
+async def test_a_receiver_without_tls_is_unreachable(trusting: WebhookSender) -> None:
     plain = WebhookReceiver()
     await plain.start()
     outcome = await trusting.send(f"https://127.0.0.1:{plain.port}/", HEADERS, b"{}")
@@ -103,7 +103,7 @@ async def test_a_receiver_that_speaks_no_tls_is_unreachable(trusting: WebhookSen
     assert outcome.reason.startswith("tls: ")
 
 
-async def test_a_handshake_that_does_not_end_is_left_in_time() -> None:
+async def test_an_endless_handshake_times_out() -> None:
     limits = SenderLimits(connect_s=0.05)
     async with (
         WebhookSender(Guard(allow_private=True), limits) as sender,
@@ -129,11 +129,11 @@ async def reason_of(sender: WebhookSender, url: str) -> str:
 
 @pytest.fixture
 def expired_certificate(tmp_path: Path) -> CertificateFiles:
-    """A self-signed certificate of 127.0.0.1 that ended yesterday."""
+    """A self-signed certificate of 127.0.0.1 that expired yesterday."""
     return self_signed(tmp_path, "127.0.0.1", expired=True)
 
 
-async def test_a_certificate_that_has_ended_is_not_trusted(
+async def test_an_expired_certificate_is_not_trusted(
     expired_certificate: CertificateFiles,
 ) -> None:
     trusting = ssl.create_default_context(cafile=expired_certificate.certificate)
@@ -144,7 +144,7 @@ async def test_a_certificate_that_has_ended_is_not_trusted(
         assert await reason_of(sender, peer.url) == "tls: certificate has expired"
 
 
-async def test_a_receiver_of_tls_1_0_alone_is_not_spoken_to(certificate: CertificateFiles) -> None:
+async def test_a_receiver_with_only_tls_1_0_is_unreachable(certificate: CertificateFiles) -> None:
     context = context_of(certificate)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -167,7 +167,7 @@ async def test_a_receiver_of_tls_1_0_alone_is_not_spoken_to(certificate: Certifi
 
 
 def handshake_with(answer: bytes, *, hangs: bool) -> Behaviour:
-    """Answer the first bytes of a handshake with `answer`, then hang or close."""
+    """Respond to the first bytes of a handshake with `answer`, then hang or close."""
 
     async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(2**16)
@@ -194,7 +194,7 @@ HALF_A_RECORD = b"\x16\x03\x03\x00\x7a\x02\x00\x00\x76\x03\x03"
     ],
     ids=["nothing", "half a record", "no tls", "alert"],
 )
-async def test_a_handshake_that_is_broken_off_is_unreachable(answer: bytes, reason: str) -> None:
+async def test_an_aborted_handshake_is_unreachable(answer: bytes, reason: str) -> None:
     async with (
         WebhookSender(Guard(allow_private=True)) as sender,
         FaultyPeer(handshake_with(answer, hangs=False)) as peer,
@@ -203,7 +203,7 @@ async def test_a_handshake_that_is_broken_off_is_unreachable(answer: bytes, reas
     assert found.startswith(reason)
 
 
-async def test_a_handshake_that_hangs_in_its_middle_is_left_in_time() -> None:
+async def test_a_handshake_that_hangs_midway_times_out() -> None:
     limits = SenderLimits(connect_s=0.05)
     async with (
         WebhookSender(Guard(allow_private=True), limits) as sender,
@@ -214,7 +214,7 @@ async def test_a_handshake_that_hangs_in_its_middle_is_left_in_time() -> None:
         await until_async(lambda: peer.is_left_alone, "the sender closes the connection")
 
 
-async def test_a_connection_over_tls_that_is_cut_without_a_goodbye_is_one_attempt(
+async def test_a_tls_connection_aborted_without_close_notify_is_one_attempt(
     certificate: CertificateFiles,
 ) -> None:
     async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""Proofs of ownership between a real sender and real receivers."""
+"""Verification of real receivers by a real sender."""
 
 import asyncio
 import gzip
@@ -40,7 +40,7 @@ def crc_to(url: str) -> Webhook:
     return webhook_at(url, Validation.CRC)
 
 
-async def test_a_ping_that_is_taken_proves_and_is_signed_as_any_event(
+async def test_an_accepted_ping_verifies_and_is_signed_like_an_event(
     sender: WebhookSender, receiver: WebhookReceiver, received: list[ReceivedWebhook]
 ) -> None:
     webhook = ping_to(f"{receiver.url}/hooks?a=b")
@@ -60,14 +60,14 @@ async def test_a_ping_that_is_taken_proves_and_is_signed_as_any_event(
     assert first.event_id != second.event_id
 
 
-async def test_a_receiver_that_has_no_secret_yet_takes_a_ping(
+async def test_a_receiver_without_a_secret_accepts_a_ping(
     sender: WebhookSender, receiver: WebhookReceiver
 ) -> None:
     assert await verify_receiver(sender, ping_to(receiver.url)) == Verified()
 
 
 @pytest.mark.parametrize("validation", list(Validation))
-async def test_within_the_grace_period_the_old_secret_proves_and_no_longer(
+async def test_the_old_secret_verifies_only_during_the_grace_period(
     sender: WebhookSender, receiver: WebhookReceiver, validation: Validation
 ) -> None:
     receiver.secret = OLD_SECRET
@@ -78,7 +78,7 @@ async def test_within_the_grace_period_the_old_secret_proves_and_no_longer(
 
 
 @pytest.mark.parametrize("status", [301, 307, 401, 404, 410, 429, 500, 503])
-async def test_a_ping_that_is_refused_proves_nothing(
+async def test_a_rejected_ping_fails_the_verification(
     sender: WebhookSender, receiver: WebhookReceiver, status: int
 ) -> None:
     receiver.answer(status)
@@ -87,7 +87,7 @@ async def test_a_ping_that_is_refused_proves_nothing(
     assert verdict.reason.startswith(f"ping: HTTP {status} ")
 
 
-async def test_another_url_may_be_proved_with_the_secrets_of_a_webhook(
+async def test_another_url_can_be_verified_with_the_webhooks_secrets(
     sender: WebhookSender, receiver: WebhookReceiver, received: list[ReceivedWebhook]
 ) -> None:
     webhook = ping_to("http://127.0.0.1:1/")
@@ -98,7 +98,7 @@ async def test_another_url_may_be_proved_with_the_secrets_of_a_webhook(
     assert [each.path for each in received] == ["/elsewhere"]
 
 
-async def test_a_challenge_is_answered_by_who_has_the_secret(
+async def test_only_a_receiver_with_the_secret_passes_a_challenge(
     sender: WebhookSender, receiver: WebhookReceiver, received: list[ReceivedWebhook]
 ) -> None:
     webhook = crc_to(f"{receiver.url}/hooks?a=b")
@@ -118,7 +118,7 @@ def answering(
     head: str = "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n",
     change: Callable[[bytes], bytes] = bytes,
 ) -> Behaviour:
-    """A receiver of somebody else's make, that answers a challenge with right words, changed."""
+    """A foreign receiver that answers a challenge correctly, changed by `change`."""
 
     async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         requests.append(await reader.readuntil(b"\r\n\r\n"))
@@ -140,7 +140,7 @@ async def verdict_on(
         return await verify_receiver(sender, webhooks[0])
 
 
-async def test_a_challenge_is_a_get_with_a_fresh_token_behind_the_urls_own_query(
+async def test_a_challenge_is_a_get_with_a_new_token_after_the_urls_query(
     sender: WebhookSender,
 ) -> None:
     requests: list[bytes] = []
@@ -170,7 +170,7 @@ async def test_a_challenge_is_a_get_with_a_fresh_token_behind_the_urls_own_query
     ],
     ids=["1.0", "close", "interim", "chunked", "another status of the 200s"],
 )
-async def test_an_answer_counts_however_its_end_is_told(sender: WebhookSender, head: str) -> None:
+async def test_a_response_counts_with_any_framing(sender: WebhookSender, head: str) -> None:
     def end(body: bytes) -> bytes:
         return body + b"\r\n0\r\n\r\n" if "chunked" in head else body
 
@@ -188,7 +188,7 @@ async def test_an_answer_counts_however_its_end_is_told(sender: WebhookSender, h
         (1, VerificationFailed(f"crc: the response did not end within {CRC_BODY_BYTES_MAX} bytes")),
     ],
 )
-async def test_an_answer_is_read_up_to_its_bound(
+async def test_a_response_is_read_up_to_its_limit(
     sender: WebhookSender, spaces: int, verdict: Verified | VerificationFailed
 ) -> None:
     def pad(body: bytes) -> bytes:
@@ -197,21 +197,21 @@ async def test_an_answer_is_read_up_to_its_bound(
     assert await verdict_on(sender, [], change=pad) == verdict
 
 
-async def test_an_answer_is_never_unpacked(sender: WebhookSender) -> None:
+async def test_a_response_is_never_decompressed(sender: WebhookSender) -> None:
     head = "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n"
     verdict = await verdict_on(sender, [], head=head, change=gzip.compress)
     problem = "crc: the response is not a JSON object with a string 'response_token'"
     assert verdict == VerificationFailed(problem)
 
 
-async def test_an_answer_with_more_in_it_counts(sender: WebhookSender) -> None:
+async def test_a_response_with_more_members_counts(sender: WebhookSender) -> None:
     def add(body: bytes) -> bytes:
         return json.dumps({"for_user_id": "1"} | json.loads(body), indent=2).encode()
 
     assert await verdict_on(sender, [], change=add) == Verified()
 
 
-async def test_a_redirect_to_the_right_answer_proves_nothing(
+async def test_a_redirect_fails_the_verification(
     sender: WebhookSender, receiver: WebhookReceiver
 ) -> None:
     redirect = f"HTTP/1.1 302 X\r\nlocation: {receiver.url}/\r\ncontent-length: 0\r\n\r\n".encode()
@@ -225,9 +225,7 @@ async def test_a_redirect_to_the_right_answer_proves_nothing(
         )
 
 
-async def test_what_a_receiver_answers_is_never_repeated(
-    sender: WebhookSender, receiver: WebhookReceiver
-) -> None:
+async def test_a_response_is_never_quoted(sender: WebhookSender, receiver: WebhookReceiver) -> None:
     def expose(_: bytes) -> bytes:
         return b'{"response_token": "inner-secret", "password": "inner-secret"}'
 
@@ -237,7 +235,7 @@ async def test_what_a_receiver_answers_is_never_repeated(
 
 
 @pytest.mark.parametrize("validation", list(Validation))
-async def test_a_proof_takes_no_longer_than_its_time(
+async def test_a_verification_times_out(
     sender: WebhookSender, validation: Validation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.webhooks.verification.VERIFICATION_TIMEOUT_S", 0.05)
@@ -250,7 +248,7 @@ async def test_a_proof_takes_no_longer_than_its_time(
 
 @pytest.mark.parametrize("validation", list(Validation))
 @pytest.mark.parametrize("address", ["127.0.0.1", "10.1.2.3", "169.254.169.254"])
-async def test_a_name_that_has_become_private_since_registration_is_not_asked(
+async def test_a_name_that_became_private_is_not_requested(
     resolve: Callable[..., None],
     receiver: WebhookReceiver,
     received: list[ReceivedWebhook],
@@ -269,13 +267,13 @@ async def test_a_name_that_has_become_private_since_registration_is_not_asked(
     assert not received
 
 
-async def test_a_url_that_the_guard_refuses_by_now_is_a_reason() -> None:
+async def test_a_refused_url_fails_the_verification() -> None:
     async with WebhookSender(Guard()) as sender:
         verdict = await verify_receiver(sender, crc_to("http://example.com/"))
     assert verdict == VerificationFailed("crc: not sent: url scheme is 'http'; allowed is https")
 
 
-async def test_a_connection_serves_proofs_and_events_alike(sender: WebhookSender) -> None:
+async def test_a_connection_is_shared_by_verifications_and_events(sender: WebhookSender) -> None:
     refused = b"HTTP/1.1 403 X\r\ncontent-length: 5\r\n\r\nhello"
     answers = [b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello", refused, refused]
     async with ScriptedPeer([answers]) as peer:
