@@ -1,7 +1,6 @@
-"""The 2011 paper's clients: a producer of message sets, with an audit or without, and consumers.
+"""The clients of the Kafka paper: a producer of message sets, with or without audit, and consumers.
 
-A name is imported at its first use. A producer starts without Kazoo,
-which only the consumers load.
+Each name is imported at its first use: a producer does not load kazoo, which only consumers need.
 """
 
 from importlib import import_module

@@ -17,25 +17,24 @@ from logbroker.registry.zookeeper.lease import LeaseKeeper, boot_clock_s
 from logbroker.registry.zookeeper.session import ZooKeeperSession
 
 COMMIT_S: Final = 30.0
-"""How long an explicit commit waits, which may come in the midst of a rebalance."""
+"""How long an explicit commit waits, which may happen during a rebalance."""
 
 
 class ConsumerConnector:
-    """One consumer of a group by the paper; a context manager that shuts down at its end.
+    """One consumer of a group of the paper; a context manager that shuts down at its end.
 
     - `zookeeper`: `HOST:PORT[,HOST:PORT...][/PATH]`, where the group's registries are kept.
-    - `auto_offset_reset`: where a group begins in a partition that it has no offset of, or one
-      that is out of range: at the `smallest` or the `largest`.
-    - `auto_commit_interval_s`: time between two commits; None commits by `commit_offsets` alone.
-    - `session_timeout_s`: how long ZooKeeper waits for a silent consumer until its partitions are
-      free; it may grant another time.
-    - `rebalance_backoff_s`: the mean time after which a refused claim is tried again, if nothing
-      changes before.
-    - `partition_poll_s`: time between two looks for new partitions.
+    - `auto_offset_reset`: `smallest` or `largest`: the start offset in a partition without a valid
+      committed offset.
+    - `auto_commit_interval_s`: time between two commits; None disables automatic commits.
+    - `session_timeout_s`: how long ZooKeeper waits for a silent consumer before its partitions are
+      free; ZooKeeper may grant another time.
+    - `rebalance_backoff_s`: the mean time before a refused claim is retried, if nothing changes
+      earlier.
+    - `partition_poll_s`: time between two lookups of new partitions.
     - `client_settings`: for librdkafka, such as `security.protocol`.
-    - `audit_tier`: what the audit calls the consumers of this kind; messages are counted for it as
-      they are handed out, and offsets are stored once the topic `audit` has the counts. None counts
-      nothing.
+    - `audit_tier`: the tier of this consumer in the audit. Messages are counted as they are
+      returned, and offsets are committed once the report is acknowledged. None disables the audit.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class ConsumerConnector:
         """Connect to ZooKeeper.
 
         Raises:
-            ConfigurationError: a setting cannot be, or nobody answers at ZooKeeper's address.
+            ConfigurationError: a setting is invalid, or no server answers at ZooKeeper's address.
         """
         self._settings = ConsumerSettings(
             zookeeper,
@@ -75,7 +74,7 @@ class ConsumerConnector:
         self._session.connect()
 
     def __enter__(self) -> Self:
-        """Itself."""
+        """Return the connector."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -83,14 +82,16 @@ class ConsumerConnector:
         self.shutdown()
 
     def create_message_streams(self, streams: Mapping[str, int]) -> dict[str, list[MessageStream]]:
-        """So many streams of each topic, and from now on this consumer's share of its partitions.
+        """Create streams of each topic, and join the group.
 
-        It waits for the first try to claim them. A topic that is not there yet is read once it is.
+        Returns after the first attempt to claim partitions. A topic that does not exist yet is read
+        once it is created.
 
         Raises:
-            ConfigurationError: a topic's name, a number or one of `client_settings` cannot be.
+            ConfigurationError: a topic name, a number of streams or one of `client_settings` is
+                invalid.
             BrokersUnavailable: no broker answers.
-            StreamsExist: they were created before.
+            StreamsExist: the streams were created before.
             ClientClosed: the connector is shut down.
         """
         ConfigurationError.raise_if_any(_problems(streams))
@@ -104,15 +105,15 @@ class ConsumerConnector:
         return consumption.streams
 
     def commit_offsets(self) -> Offsets:
-        """Store how far this consumer is: the offsets that are stored of what it owns now.
+        """Commit the consumed positions, and return the committed offsets of the owned partitions.
 
-        The message that the calling thread was handed last counts as processed; one that another
-        thread was handed counts once that thread asks for the next. What was read of a partition
-        that has been given up meanwhile is not stored: it comes again, to its new owner.
+        The last message of the calling thread counts as processed. The last message of another
+        thread counts once that thread requests the next one. Positions of partitions that were
+        released in the meantime are not committed; their new owner reads those messages again.
 
         Raises:
-            RegistryUnavailable: ZooKeeper does not answer; they may be stored or not.
-            BrokersUnavailable: with an `audit_tier`, the topic `audit` did not take the counts.
+            RegistryUnavailable: ZooKeeper does not answer; the offsets may be stored or not.
+            BrokersUnavailable: with an `audit_tier`, the report was not acknowledged.
             ClientClosed: the connector is shut down, or failed.
         """
         if self._consumption is None or self._is_shut_down:
@@ -120,11 +121,11 @@ class ConsumerConnector:
         return self._consumption.coordinator.commit(COMMIT_S)
 
     def shutdown(self) -> None:
-        """End the streams, commit (unless that is off), and leave the group.
+        """End the streams, commit (unless disabled), and leave the group; idempotent.
 
-        A message that its thread has not asked past comes again, unless `commit_offsets` was
-        called for it. Shutting down again changes nothing. Not for a signal handler: let that
-        raise, and shut down where it is caught.
+        The last message of each thread is read again, unless `commit_offsets` was called for it. Do
+        not call this in a signal handler: raise an exception there, and shut down where it is
+        caught.
         """
         if self._is_shut_down:
             return
@@ -135,7 +136,7 @@ class ConsumerConnector:
 
 
 class _RunningConsumer:
-    """The streams of a connector, and the threads behind them."""
+    """The streams of a connector, and the threads that serve them."""
 
     def __init__(
         self, settings: ConsumerSettings, session: ZooKeeperSession, streams: Mapping[str, int]
@@ -146,14 +147,12 @@ class _RunningConsumer:
             topic: [self._stream(topic) for _ in range(count)] for topic, count in streams.items()
         }
         self._session = session
-        self._directory = PartitionLookup(settings.librdkafka, topics)
+        self._lookup = PartitionLookup(settings.librdkafka, topics)
         self._reports = self._make_reports()
-        self.coordinator = Coordinator(
-            settings, session, self._directory, self.streams, self._reports
-        )
+        self.coordinator = Coordinator(settings, session, self._lookup, self.streams, self._reports)
         self._keeper = LeaseKeeper(session, lambda: self.coordinator.lease, self.coordinator.fail)
         self._poll = PartitionPoller(
-            self._directory,
+            self._lookup,
             settings.partition_poll_s,
             lambda changed: watch_brokers(session, topics, changed),
             self.coordinator.partitions_changed,
@@ -161,15 +160,15 @@ class _RunningConsumer:
         )
 
     def start(self) -> None:
-        """Claim a share.
+        """Claim partitions.
 
         Raises:
-            BrokersUnavailable: no broker answers; then there are no threads.
+            BrokersUnavailable: no broker answers; then no thread was started.
         """
         try:
-            partitions = self._directory.partitions()
+            partitions = self._lookup.partitions()
         except BaseException:
-            self._directory.close()
+            self._lookup.close()
             for stream in self._all_streams():
                 stream.end()
             raise
@@ -219,5 +218,5 @@ def _problems(streams: Mapping[str, int]) -> list[str]:
         except InvalidTopic as error:
             problems.append(str(error))
         if not 1 <= count <= STREAMS_MAX:
-            problems.append(f"{topic!r} is to have {count} streams; allowed is 1 to {STREAMS_MAX}")
+            problems.append(f"{topic!r} has {count} streams; allowed: 1 to {STREAMS_MAX}")
     return problems

@@ -15,14 +15,14 @@ from logbroker.client.errors import BrokersUnavailable, ClientClosed
 from logbroker.consumer.fetching import StreamAssignment
 from logbroker.consumer.rebalance.assignment import Assignment, GroupView
 from logbroker.consumer.rebalance.rebalancer import (
-    Begin,
     Claim,
-    Read,
+    ReadRegistries,
     Rebalancer,
     Register,
     Release,
-    Rest,
+    StartStreams,
     Step,
+    Wait,
 )
 from logbroker.consumer.received_reports import ConsumerReports
 from logbroker.consumer.registries import GroupRegistries, NotRegistered, new_consumer_id
@@ -35,24 +35,24 @@ from logbroker.registry.zookeeper.lease import SessionLease, boot_clock_s
 from logbroker.registry.zookeeper.session import Deadline, ZooKeeperSession
 
 Offsets = dict[TopicPartition, int]
-"""How far a consumer is, or where its partitions end."""
+"""Offsets by partition: consumed positions, committed offsets or log end offsets."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegistriesChanged:
-    """Something that was read in ZooKeeper may be so no more, or the connection has changed."""
+    """The registries or the connection may have changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionsChanged:
-    """The brokers tell of these partitions."""
+    """The topics have other partitions than before."""
 
     partitions: Partitions
 
 
 @dataclass(frozen=True, slots=True)
 class CommitRequested:
-    """A user wants offsets stored, what its thread was handed included."""
+    """A user requests a commit, including the last message of its thread."""
 
     thread_id: int
     answer: "Future[Offsets]"
@@ -65,12 +65,12 @@ class AuditReportDue:
 
 @dataclass(frozen=True, slots=True)
 class ShutdownRequested:
-    """The consumer is to give up everything and end."""
+    """The consumer is to release everything and end."""
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """Another thread of the consumer's has ended, which it cannot do without."""
+class ThreadFailed:
+    """Another thread of the consumer has failed."""
 
     error: Exception
 
@@ -81,77 +81,77 @@ Event = (
     | CommitRequested
     | AuditReportDue
     | ShutdownRequested
-    | Failed
+    | ThreadFailed
 )
 
 
 _log: Final = logging.getLogger(__name__)
 
 LEAVE_S: Final = 5.0
-"""How long a consumer that shuts down waits for ZooKeeper to take its last offsets."""
+"""How long a consumer that shuts down waits for ZooKeeper to store its last offsets."""
 
 Streams = Mapping[str, Sequence[MessageStream]]
 
 
 class Coordinator:
-    """Does what a `Rebalancer` says, one step after the other.
+    """Executes the steps of a `Rebalancer`, one after another.
 
-    Everything that others have to tell it comes through one queue; it alone writes the registries
-    and tells the streams what is theirs.
+    All events arrive through one queue. Only this thread writes the registries and starts or
+    revokes streams.
     """
 
     def __init__(
         self,
         settings: ConsumerSettings,
         session: ZooKeeperSession,
-        directory: PartitionLookup,
+        lookup: PartitionLookup,
         streams: Streams,
         reports: ConsumerReports | None = None,
     ) -> None:
         self._settings = settings
         self._session = session
-        self._directory = directory
+        self._lookup = lookup
         self._streams = streams
         self._reports = reports
         self._events: SimpleQueue[Event] = SimpleQueue()
-        self._registries = GroupRegistries(session, settings.group_id, self.look_again)
+        self._registries = GroupRegistries(session, settings.group_id, self.mark_changed)
         self._rebalancer = Rebalancer()
         self._consumer_id = new_consumer_id(settings.group_id)
         self._partitions: Partitions = {}
         self._lease: SessionLease | None = None
-        # How far the partitions were processed that nobody delivers any more, until it is stored.
-        self._parting: Offsets = {}
+        # Positions of revoked partitions that are not committed yet.
+        self._revoked: Offsets = {}
         self._stored: Offsets = {}
         self._next_commit_s = boot_clock_s()
         self._is_leaving = False
-        self._is_over = False
-        self._first_round = threading.Event()
+        self._has_ended = False
+        self._first_claim_tried = threading.Event()
         self._thread = threading.Thread(target=self._run, name="consumer-coordinator", daemon=True)
 
     def start(self, partitions: Partitions) -> None:
-        """Begin with these partitions; when this returns, a first claim has been tried."""
+        """Start with these partitions; returns after the first attempt to claim."""
         self._partitions = partitions
         self._thread.start()
-        self._first_round.wait()
+        self._first_claim_tried.wait()
 
     @property
     def lease(self) -> SessionLease | None:
-        """That of the present session; none before the consumer is registered."""
+        """The lease of the current session; None before the consumer is registered."""
         return self._lease
 
     def connection_changed(self) -> None:
-        """The session's state is another now; safe on any thread, and never waits."""
+        """React to a change of the session's state; thread-safe and non-blocking."""
         lease = self._lease
         if lease is not None and not self._session.state.is_connected:
             lease.suspend()
-        self.look_again()
+        self.mark_changed()
 
-    def look_again(self) -> None:
-        """What was read in ZooKeeper may be so no more; safe on any thread."""
+    def mark_changed(self) -> None:
+        """Read the registries again; thread-safe."""
         self._events.put(RegistriesChanged())
 
     def partitions_changed(self, partitions: Partitions) -> None:
-        """The brokers tell of these partitions; safe on any thread."""
+        """Rebalance with these partitions; thread-safe."""
         self._events.put(PartitionsChanged(partitions))
 
     def report_soon(self) -> None:
@@ -159,20 +159,20 @@ class Coordinator:
         self._events.put(AuditReportDue())
 
     def fail(self, error: Exception) -> None:
-        """End the consumer, as another thread of its has ended; safe on any thread."""
-        self._events.put(Failed(error))
+        """End the consumer because another of its threads failed; thread-safe."""
+        self._events.put(ThreadFailed(error))
 
     def commit(self, timeout_s: float) -> Offsets:
-        """Store how far the consumer is: the offsets that are stored of what it owns now.
+        """Commit the consumed positions, and return the committed offsets of the owned partitions.
 
         Raises:
-            RegistryUnavailable: ZooKeeper did not answer; they may be stored or not.
+            RegistryUnavailable: ZooKeeper did not answer; the offsets may be stored or not.
             BrokersUnavailable: the audit report was not acknowledged; nothing was stored.
             ClientClosed: the coordinator has ended.
         """
         answer: Future[Offsets] = Future()
         self._events.put(CommitRequested(threading.get_ident(), answer))
-        if self._is_over:
+        if self._has_ended:
             raise ClientClosed("the connector is shut down")
         try:
             return answer.result(timeout_s)
@@ -180,7 +180,7 @@ class Coordinator:
             raise RegistryUnavailable("ZooKeeper did not answer in time") from None
 
     def leave(self) -> None:
-        """Commit, release, and end the streams; returns when it is done."""
+        """Commit, release, and end the streams; returns when done."""
         self._events.put(ShutdownRequested())
         self._thread.join()
 
@@ -189,34 +189,34 @@ class Coordinator:
         try:
             while not self._is_leaving:
                 self._turn()
-            self._depart()
+            self._leave_group()
         except Exception as error:
             _log.exception("a consumer of group %s failed", self._settings.group_id)
             failure = ClientClosed(f"the connector failed: {error!r}")
         finally:
-            self._first_round.set()
+            self._first_claim_tried.set()
             for stream in self._all_streams():
                 stream.end(failure)
-            # Whoever asks after this sees it; whoever asked before is in the queue.
-            self._is_over = True
-            self._refuse_the_rest()
+            # Later requests see this flag; earlier ones are in the queue.
+            self._has_ended = True
+            self._reject_pending_commits()
 
     def _turn(self) -> None:
         while not self._events.empty():
-            self._take(self._events.get())
-        self._notice_lost_session()
+            self._handle_event(self._events.get())
+        self._check_session()
         if self._settings.auto_commit_interval_s is not None:
             self._commit_when_due(self._settings.auto_commit_interval_s)
         if self._reports is not None:
             self._reports.report_when_due(boot_clock_s)
         step = self._rebalancer.next_step(boot_clock_s())
-        if isinstance(step, Rest):
-            self._first_round.set()
-            self._rest(step)
+        if isinstance(step, Wait):
+            self._first_claim_tried.set()
+            self._wait_for_event(step)
         else:
-            self._try(step)
+            self._perform_or_retry(step)
 
-    def _rest(self, step: Rest) -> None:
+    def _wait_for_event(self, step: Wait) -> None:
         moments = [step.until_s] if step.until_s is not None else []
         if self._settings.auto_commit_interval_s is not None:
             moments.append(self._next_commit_s)
@@ -224,42 +224,42 @@ class Coordinator:
             moments.append(self._reports.next_s)
         timeout_s = max(0.0, min(moments) - boot_clock_s()) if moments else None
         try:
-            self._take(self._events.get(timeout=timeout_s))
+            self._handle_event(self._events.get(timeout=timeout_s))
         except Empty:
             return
 
-    def _take(self, event: Event) -> None:
+    def _handle_event(self, event: Event) -> None:
         match event:
             case RegistriesChanged():
-                self._rebalancer.changed()
+                self._rebalancer.mark_changed()
             case PartitionsChanged(partitions):
                 self._partitions = partitions
-                self._rebalancer.changed()
+                self._rebalancer.mark_changed()
             case CommitRequested(thread_id, answer):
-                self._answer_commit(thread_id, answer)
+                self._commit_on_request(thread_id, answer)
             case AuditReportDue():
                 self._report_received()
             case ShutdownRequested():
                 self._is_leaving = True
-            case Failed(error):
+            case ThreadFailed(error):
                 raise error
 
-    def _try(self, step: Step) -> None:
+    def _perform_or_retry(self, step: Step) -> None:
         try:
             self._perform(step)
         except NotRegistered:
-            _log.warning("the registration of %s is gone", self._consumer_id)
-            self._rebalancer.unregistered(self._retry_s())
+            _log.warning("registration lost consumer=%s", self._consumer_id)
+            self._rebalancer.registration_lost(self._retry_s())
         except RegistryUnavailable as error:
-            _log.warning("%s of %s: %s", type(step).__name__, self._consumer_id, error)
+            _log.warning("%s failed consumer=%s: %s", type(step).__name__, self._consumer_id, error)
             self._rebalancer.failed(self._retry_s())
 
     def _perform(self, step: Step) -> None:
         match step:
             case Register():
                 self._register()
-            case Read():
-                view = GroupView(self._registries.consumers(), self._partitions)
+            case ReadRegistries():
+                view = GroupView(self._registries.read_consumers(), self._partitions)
                 self._rebalancer.read(view)
             case Release(places):
                 self._release(places)
@@ -268,9 +268,9 @@ class Coordinator:
                     self._rebalancer.claimed()
                 else:
                     self._rebalancer.refused(self._retry_s())
-            case Begin(assignment):
-                self._begin(assignment)
-            case Rest():
+            case StartStreams(assignment):
+                self._start_streams(assignment)
+            case Wait():
                 raise AssertionError("nothing to perform")
 
     def _register(self) -> None:
@@ -279,52 +279,52 @@ class Coordinator:
         subscription = {topic: len(streams) for topic, streams in self._streams.items()}
         session_id = self._registries.register(self._consumer_id, subscription)
         if self._lease is not None and self._lease.session_id != session_id:
-            self._give_up()
+            self._abandon_ownership()
         if self._lease is None:
             self._lease = SessionLease(session_id, self._session.timeout_s, sent_s)
-            # Whoever heard of a broken connection meanwhile found no lease to suspend.
+            # If the connection broke in between, there was no lease to suspend yet.
             if self._session.state != before:
                 self._lease.suspend()
         _log.info("registered consumer=%s session=0x%x", self._consumer_id, session_id)
         self._rebalancer.registered(self._consumer_id)
 
     def _release(self, places: Iterable[TopicPartition]) -> None:
-        self._parting |= self._revoke()
-        offsets = self._parting_offsets()
+        self._revoked |= self._revoke()
+        offsets = self._storable_offsets()
         self._registries.release(places, offsets)
-        self._parting = {}
+        self._revoked = {}
         self._stored = {}
         self._rebalancer.released()
 
-    def _parting_offsets(self) -> Offsets:
+    def _storable_offsets(self) -> Offsets:
         """Return the offsets to store at a release; none without an acknowledged report."""
         may_store = self._report_received() and self._settings.auto_commit_interval_s is not None
-        return self._parting if may_store else {}
+        return self._revoked if may_store else {}
 
     def _report_received(self) -> bool:
         """Report what was returned, if there is an audit; return whether offsets may be stored."""
         return self._reports is None or self._reports.report()
 
-    def _begin(self, assignment: Assignment) -> None:
-        self._stored = self._registries.offsets(assignment)
-        self._fix_starts([place for place in assignment if place not in self._stored])
+    def _start_streams(self, assignment: Assignment) -> None:
+        self._stored = self._registries.load_offsets(assignment)
+        self._commit_initial_offsets([place for place in assignment if place not in self._stored])
         lease = self._lease
         assert lease is not None, "claims are made by a registered consumer alone"
         for topic, streams in self._streams.items():
             for number, stream in enumerate(streams):
                 if starts := self._starts(assignment, topic, number):
-                    stream.begin(StreamAssignment(topic, starts, lease))
-        _log.info("consumer=%s reads %s", self._consumer_id, sorted(assignment))
-        self._rebalancer.begun()
+                    stream.start(StreamAssignment(topic, starts, lease))
+        _log.info("assigned consumer=%s partitions=%s", self._consumer_id, sorted(assignment))
+        self._rebalancer.started()
 
-    def _fix_starts(self, places: Sequence[TopicPartition]) -> None:
-        """Store where a group that is new to these partitions begins, if that is at their ends.
+    def _commit_initial_offsets(self, places: Sequence[TopicPartition]) -> None:
+        """Commit the log end as the start of partitions that are new to the group.
 
-        The end moves on: if the first owner went before it committed, the next one would begin
-        later, and nobody would read what lies between.
+        The log end moves. If the first owner left before a commit, the next owner would start at a
+        later end, and the messages in between would be lost.
         """
         if places and self._settings.auto_offset_reset == "largest":
-            ends = self._directory.ends(places)
+            ends = self._lookup.end_offsets(places)
             self._registries.commit(ends)
             self._stored |= ends
 
@@ -337,20 +337,20 @@ class Coordinator:
             if place[0] == topic and thread.rpartition("-")[2] == str(stream)
         }
 
-    def _notice_lost_session(self) -> None:
-        # While the connection is down only, the session's id stays.
+    def _check_session(self) -> None:
+        # A lost connection alone does not change the session id.
         if self._lease is not None and self._session.state.session_id != self._lease.session_id:
-            _log.warning("consumer=%s lost its session", self._consumer_id)
-            self._give_up()
+            _log.warning("session lost consumer=%s", self._consumer_id)
+            self._abandon_ownership()
             self._consumer_id = new_consumer_id(self._settings.group_id)
 
-    def _give_up(self) -> None:
-        """What was owned is not: nothing more of it is delivered, and nothing can be stored."""
+    def _abandon_ownership(self) -> None:
+        """Revoke everything after the loss of the session; nothing can be committed."""
         if self._lease is not None:
             self._lease.end()
         self._lease = None
         self._revoke()
-        self._parting = {}
+        self._revoked = {}
         self._stored = {}
         self._rebalancer.session_lost()
 
@@ -375,11 +375,11 @@ class Coordinator:
         try:
             self._commit()
         except (RegistryUnavailable, BrokersUnavailable) as error:
-            _log.warning("offsets of %s are not stored yet: %s", self._consumer_id, error)
+            _log.warning("commit failed, will retry consumer=%s: %s", self._consumer_id, error)
 
-    def _answer_commit(self, thread_id: int, answer: "Future[Offsets]") -> None:
+    def _commit_on_request(self, thread_id: int, answer: "Future[Offsets]") -> None:
         for stream in self._all_streams():
-            stream.count_handed(thread_id)
+            stream.mark_processed(thread_id)
         try:
             self._commit()
         except LogbrokerError as error:
@@ -388,10 +388,10 @@ class Coordinator:
             answer.set_result(dict(self._stored))
 
     def _commit(self) -> None:
-        """Store what has moved since it was stored last.
+        """Commit the positions that have changed since the last commit.
 
         Raises:
-            RegistryUnavailable: it may be stored or not.
+            RegistryUnavailable: the offsets may be stored or not.
             BrokersUnavailable: the audit report was not acknowledged; nothing was stored.
         """
         positions = self._offsets(lambda stream: stream.positions())
@@ -406,26 +406,26 @@ class Coordinator:
         try:
             self._registries.commit(moved)
         except NotRegistered:
-            self._rebalancer.unregistered(self._retry_s())
-            raise RegistryUnavailable("the consumer's registration is gone") from None
+            self._rebalancer.registration_lost(self._retry_s())
+            raise RegistryUnavailable("the consumer is no longer registered") from None
         self._stored |= moved
 
-    def _depart(self) -> None:
-        """Store and release what is ours; the end of the session would release it as well."""
-        self._parting |= self._revoke()
-        offsets = self._parting_offsets()
-        places = self._rebalancer.owned.keys() | self._parting.keys()
+    def _leave_group(self) -> None:
+        """Commit and release the owned partitions, before the session's end would free them."""
+        self._revoked |= self._revoke()
+        offsets = self._storable_offsets()
+        places = self._rebalancer.owned.keys() | self._revoked.keys()
         try:
             self._registries.release(places, offsets, Deadline.after(LEAVE_S))
         except (RegistryUnavailable, NotRegistered) as error:
             _log.warning("what %s read last comes again: %r", self._consumer_id, error)
 
-    def _refuse_the_rest(self) -> None:
+    def _reject_pending_commits(self) -> None:
         while not self._events.empty():
             event = self._events.get()
             if isinstance(event, CommitRequested):
                 event.answer.set_exception(ClientClosed("the connector is shut down"))
 
     def _retry_s(self) -> float:
-        """When to try again; consumers that got into each other's way part by chance."""
+        """Return the time of the next attempt; jitter separates competing consumers."""
         return boot_clock_s() + self._settings.rebalance_backoff_s * random.uniform(0.5, 1.5)  # noqa: S311

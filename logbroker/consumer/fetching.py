@@ -16,7 +16,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Message(NamedTuple):
-    """One message, and where it lies; `timestamp_ms` is -1 where the log has none for it."""
+    """A message and its position; `timestamp_ms` is -1 if the log has none."""
 
     topic: str
     partition: int
@@ -28,40 +28,41 @@ class Message(NamedTuple):
 
 
 class StreamAssignment:
-    """Partitions of one topic, where each is read from, and how far its user is.
+    """The partitions of one topic that a stream owns, their start offsets and their positions.
 
-    A new claim makes a new share, be it of the same partitions: whatever was fetched for another
-    share is never handed out for this one. Not safe on several threads: its stream's lock is.
+    Each claim creates a new assignment, even of the same partitions. Messages that were fetched for
+    another assignment are never returned for this one. Not thread-safe: the stream's lock protects
+    it.
     """
 
     def __init__(self, topic: str, starts: Mapping[int, int], lease: SessionLease) -> None:
-        """`starts` has the first offset of each partition, or one of librdkafka's logical ones."""
+        """`starts` are the first offsets by partition, or logical offsets of librdkafka."""
         self.topic = topic
         self.starts = starts
         self.lease = lease
         self._processed: dict[int, int] = {}
 
-    def processed(self, partition: int, next_offset: int) -> None:
-        """Everything below `next_offset` was processed, or is no message."""
+    def record_processed(self, partition: int, next_offset: int) -> None:
+        """Record that all messages below `next_offset` are processed."""
         self._processed[partition] = next_offset
 
     @property
     def positions(self) -> dict[int, int]:
-        """For each partition of which something was processed, the offset to go on from."""
+        """The next offset of each partition of which something was processed."""
         return dict(self._processed)
 
 
 _log: Final = logging.getLogger(__name__)
 
 WAIT_S: Final = 0.1
-"""The longest that a fetch blocks: a new share waits no longer until it is read."""
+"""The longest time that a fetch blocks, and so the longest delay of a new assignment."""
 
 MESSAGES_MAX: Final = 500
-"""Messages taken at once from what was read ahead: enough to make taking them cheap."""
+"""Messages taken from the prefetch queue at once, which keeps the cost per message low."""
 
-_LEADERS_S: Final = 1.0
+_METADATA_TIMEOUT_S: Final = 1.0
 
-_PASSING: Final = frozenset(
+_TRANSIENT: Final = frozenset(
     (
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError.UNKNOWN_TOPIC_ID,
@@ -72,11 +73,11 @@ _PASSING: Final = frozenset(
         KafkaError._TIMED_OUT,  # noqa: SLF001
     )
 )
-"""What librdkafka tells and then goes on by itself, once the partition is to be had again."""
+"""Errors after which librdkafka retries by itself."""
 
 
 class PartitionEnd(NamedTuple):
-    """There are no messages below `offset` any more but those that came already."""
+    """The reader has reached the end of a partition, at `offset`."""
 
     partition: int
     offset: int
@@ -86,59 +87,62 @@ Fetched = Message | PartitionEnd | FetchFailed
 
 
 class Fetcher:
-    """Reads the partitions of one share at a time; for one thread at a time.
+    """Reads the partitions of one assignment at a time; not thread-safe.
 
-    librdkafka reads ahead on threads of its own, up to 16 MB. CRCs are checked.
+    librdkafka prefetches up to 16 MB on its own threads, and checks CRCs.
     """
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        """`settings` are librdkafka's.
+        """Create the client; `settings` are librdkafka's.
 
         Raises:
-            ConfigurationError: librdkafka does not take them.
+            ConfigurationError: librdkafka rejects the settings.
         """
         self._consumer = make_consumer(settings | _SETTINGS)
-        self._share: StreamAssignment | None = None
+        self._assignment: StreamAssignment | None = None
         self._is_closed = False
 
-    def fetch(self, share: StreamAssignment) -> list[Fetched]:
-        """What comes next of a share, in the order of each partition; waits for `WAIT_S` at most.
+    def fetch(self, assignment: StreamAssignment) -> list[Fetched]:
+        """Return the next messages of an assignment, in order per partition; blocks up to `WAIT_S`.
 
-        A share other than the last one begins at its starts, and its leaders are looked for first.
+        A new assignment starts at its start offsets, after a lookup of its leaders.
         """
-        if share is not self._share:
-            self._assign(share)
-        # `consume` waits until it has all it may take. So wait for one, then take what is there.
+        if assignment is not self._assignment:
+            self._assign(assignment)
+        # `consume` blocks until it has the maximum. So wait for one message, then take the rest.
         first = self._consumer.poll(WAIT_S)
         if first is None:
             return []
         messages = [first, *self._consumer.consume(MESSAGES_MAX, 0)]
-        return [item for message in messages if (item := _item(message)) is not None]
+        return [item for message in messages if (item := _parse_message(message)) is not None]
 
-    def rest(self) -> None:
-        """Fetch nothing until the next share comes."""
-        if self._share is not None:
+    def pause(self) -> None:
+        """Stop fetching until the next assignment."""
+        if self._assignment is not None:
             self._consumer.unassign()
-            self._share = None
+            self._assignment = None
 
     def close(self) -> None:
-        """Stop reading ahead, and leave the brokers; closing again changes nothing."""
+        """Stop prefetching and close the connections; idempotent."""
         if not self._is_closed:
             self._is_closed = True
             self._consumer.close()
 
-    def _assign(self, share: StreamAssignment) -> None:
-        # librdkafka looks for the leaders of a topic that is new to it once a second; asked for
-        # the topic, it knows them at once. Should nobody answer, it goes on looking by itself.
+    def _assign(self, assignment: StreamAssignment) -> None:
+        # librdkafka looks up the leaders of a new topic only once per second. A metadata request
+        # finds them at once; if it fails, librdkafka continues by itself.
         with contextlib.suppress(KafkaException):
-            self._consumer.list_topics(share.topic, timeout=_LEADERS_S)
+            self._consumer.list_topics(assignment.topic, timeout=_METADATA_TIMEOUT_S)
         self._consumer.assign(
-            [TopicPartition(share.topic, number, start) for number, start in share.starts.items()]
+            [
+                TopicPartition(assignment.topic, number, start)
+                for number, start in assignment.starts.items()
+            ]
         )
-        self._share = share
+        self._assignment = assignment
 
 
-def _item(message: "confluent_kafka.Message") -> Fetched | None:
+def _parse_message(message: "confluent_kafka.Message") -> Fetched | None:
     topic, partition, offset = message.topic(), message.partition(), message.offset()
     error = message.error()
     if error is None:
@@ -160,29 +164,29 @@ def _item(message: "confluent_kafka.Message") -> Fetched | None:
         return PartitionEnd(partition, offset)
     if error.code() in COORDINATOR_ERRORS:
         return None
-    if error.code() in _PASSING:
-        _log.warning("cannot read %s-%s at present: %s", topic, partition, error.str())
+    if error.code() in _TRANSIENT:
+        _log.warning("fetch failed, will retry %s-%s: %s", topic, partition, error.str())
         return None
     return FetchFailed(f"{topic}-{partition} at offset {offset}: {error.str()}")
 
 
-def _note_error(error: KafkaError) -> None:
-    _log.warning("fetching: %s", error.str())
+def _log_error(error: KafkaError) -> None:
+    _log.warning("client error while fetching: %s", error.str())
 
 
 _SETTINGS: Final[dict[str, Any]] = {
-    # librdkafka wants a name, although nothing of the kind is joined.
+    # librdkafka requires a group id, although the consumer joins no group.
     "group.id": "logbroker-paper-consumer",
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
     "check.crcs": True,
-    "error_cb": _note_error,
-    # A stream's user may take any time over a message.
+    "error_cb": _log_error,
+    # The user of a stream may take any time to process a message.
     "max.poll.interval.ms": 86_400_000,
     "queued.min.messages": 10_000,
     "queued.max.messages.kbytes": 16_384,
-    # The default, a second, is how long a queue that was full stays unfilled.
+    # With the default of one second, a full queue would not be refilled for that time.
     "fetch.queue.backoff.ms": 10,
     "fetch.wait.max.ms": 100,
     "fetch.error.backoff.ms": 100,

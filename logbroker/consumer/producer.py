@@ -22,10 +22,10 @@ _log: Final = logging.getLogger(__name__)
 _POLL_S: Final = 0.1
 
 _FULL_QUEUE_S: Final = 0.01
-"""How long to wait before another look at a full queue; in that time thousands leave it."""
+"""Time between two attempts to add to a full queue; thousands of messages leave in that time."""
 
 PARTITIONS_AGE_S: Final = 60.0
-"""How long the partitions of a topic are taken for known; keys move when there are more."""
+"""How long the partitions of a topic are cached; keys move when partitions are added."""
 
 RESERVED: Final = frozenset(
     (
@@ -38,14 +38,14 @@ RESERVED: Final = frozenset(
         "partitioner",
     )
 )
-"""What the producer's own guarantees rest on."""
+"""Settings that the producer's guarantees depend on."""
 
 Partitioner = Callable[[bytes, int], int]
-"""Gives a key's partition among so many: a number in [0, partitions)."""
+"""Returns the partition of a key, in [0, partitions)."""
 
 
 class NewMessage(NamedTuple):
-    """A message to send; without a time of its own it gets the one of its sending."""
+    """A message to send; without a timestamp it gets the time of sending."""
 
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]] = ()
@@ -53,10 +53,9 @@ class NewMessage(NamedTuple):
 
 
 class SentSet(NamedTuple):
-    """Where an acknowledged set lies.
+    """The position of an acknowledged set.
 
-    An offset is None where the log has the message and does not say where, as it may be for one
-    that was sent twice.
+    An offset is None if the log did not return it, as may happen for a message that was sent twice.
     """
 
     topic: str
@@ -65,14 +64,14 @@ class SentSet(NamedTuple):
 
 
 class Producer:
-    """Sends sets of messages; a context manager that closes at its end. Safe on several threads.
+    """Sends sets of messages; thread-safe; a context manager that closes at its end.
 
-    Every message is acknowledged by all replicas in sync, and is written once although it may be
-    sent again. The messages of one set go to one partition in their order: that of their key by
-    `partitioner`, which is Java's murmur2 if none is given, or else one at random.
+    Every message is acknowledged by all in-sync replicas, and stored once even if it is sent again.
+    The messages of a set go to one partition in order: to the partition of their key by
+    `partitioner` (Java's murmur2 by default), or to a random one.
 
-    `delivery_timeout_s` is how long a message may take until it has failed. `client_settings` are
-    for librdkafka, such as `compression.type` or `linger.ms`.
+    `delivery_timeout_s` is the time after which an unacknowledged message has failed.
+    `client_settings` are for librdkafka, such as `compression.type` or `linger.ms`.
     """
 
     def __init__(
@@ -83,10 +82,10 @@ class Producer:
         delivery_timeout_s: float = 120.0,
         client_settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """Prepare; nothing is sent before the first set.
+        """Prepare the client; nothing is sent before the first set.
 
         Raises:
-            ConfigurationError: a setting cannot be.
+            ConfigurationError: a setting is invalid.
         """
         given = dict(client_settings or {})
         ConfigurationError.raise_if_any(_problems(bootstrap_servers, delivery_timeout_s, given))
@@ -97,12 +96,12 @@ class Producer:
             "acks": "all",
             "enable.idempotence": True,
             "delivery.timeout.ms": round(delivery_timeout_s * 1_000),
-            "error_cb": self._note_error,
+            "error_cb": self._record_error,
         }
         self._partitions: dict[str, _CachedPartitions] = {}
         self._is_fatal = False
         self._is_closed = threading.Event()
-        # One set after the other, so that two of one partition do not mingle.
+        # One set at a time, so that sets of one partition do not interleave.
         self._sending = threading.Lock()
         try:
             self._client = confluent_kafka.Producer(self._config, logger=_log)
@@ -112,24 +111,24 @@ class Producer:
         self._poller.start()
 
     def __enter__(self) -> Self:
-        """Itself."""
+        """Return the producer."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
+        """Close the producer."""
         self.close()
 
     def send(
         self, topic: str, messages: Sequence[bytes | NewMessage], key: bytes | None = None
     ) -> "Future[SentSet]":
-        """Hand a set over; the future has where it lies once all of it is acknowledged.
+        """Send a set; the returned future completes when all of it is acknowledged.
 
-        The future's `result` raises SendFailed if some of it was not. It waits for a topic that is
-        not there, which the brokers may be making, and while too much is under way.
+        The future's `result` raises SendFailed if a message was not acknowledged. The call blocks
+        while the topic does not exist yet, and while the queue is full.
 
         Raises:
-            ValueError: the set is empty, or the partitioner's answer is no partition.
-            SendFailed: the topic is not there, or no broker answers; nothing was sent.
+            ValueError: the set is empty, or the partitioner returned an invalid partition.
+            SendFailed: the topic does not exist, or no broker answers; nothing was sent.
             ClientClosed: the producer is closed.
         """
         return self.send_each(topic, messages, len(messages), key)
@@ -137,49 +136,54 @@ class Producer:
     def send_each(
         self, topic: str, messages: Iterable[bytes | NewMessage], count: int, key: bytes | None
     ) -> "Future[SentSet]":
-        """As `send`, with `count` messages that may be made one by one, as they are handed over.
+        """Send `count` messages as `send` does; they may be generated one by one.
 
         Raises:
-            ValueError: the set is empty, or the partitioner's answer is no partition.
-            SendFailed: the topic is not there, or no broker answers; nothing was sent.
+            ValueError: the set is empty, or the partitioner returned an invalid partition.
+            SendFailed: the topic does not exist, or no broker answers; nothing was sent.
             ClientClosed: the producer is closed.
         """
         if not count:
-            raise ValueError("a set has one message at least")
+            raise ValueError("a set must have at least one message")
         deadline_s = time.monotonic() + self._timeout_s
-        partition = self._choose(topic, key, count, deadline_s)
+        partition = self._choose_partition(topic, key, count, deadline_s)
         sending = _PendingSet(topic, partition, count)
         with self._sending:
-            for place, message in enumerate(messages):
+            for index, message in enumerate(messages):
                 new = NewMessage(message) if isinstance(message, bytes) else message
-                self._hand_over(sending, place, new, key, deadline_s)
+                self._enqueue(sending, index, new, key, deadline_s)
         return sending.future
 
     def flush(self, timeout_s: float | None = None) -> bool:
-        """Wait until nothing is under way any more, `timeout_s` at most; whether that is so."""
+        """Wait until all messages are acknowledged or failed; return False after `timeout_s`."""
         return self._client.flush(-1 if timeout_s is None else timeout_s) == 0
 
     def close(self) -> None:
-        """Wait for what is under way, and stop; closing again changes nothing."""
+        """Wait for unacknowledged messages, and stop; idempotent."""
         if self._is_closed.is_set():
             return
-        # Nothing is under way for longer: by then it has failed.
+        # Returns at the latest after the delivery timeout, when the rest has failed.
         self.flush()
         self._is_closed.set()
         self._poller.join()
 
-    def _choose(self, topic: str, key: bytes | None, messages: int, deadline_s: float) -> int:
-        known = self._known(topic, messages, deadline_s)
+    def _choose_partition(
+        self, topic: str, key: bytes | None, messages: int, deadline_s: float
+    ) -> int:
+        known = self._cached_partitions(topic, messages, deadline_s)
         if key is None:
             return random.choice(known.available)  # noqa: S311  spreads load, keeps no secret
         partition = self._partitioner(key, known.total)
         if not 0 <= partition < known.total:
             raise ValueError(
-                f"the partitioner put {key!r} in {partition}; {topic!r} has 0 to {known.total - 1}"
+                f"the partitioner returned {partition} for {key!r}; "
+                f"allowed for {topic!r}: 0 to {known.total - 1}"
             )
         return partition
 
-    def _known(self, topic: str, messages: int, deadline_s: float) -> "_CachedPartitions":
+    def _cached_partitions(
+        self, topic: str, messages: int, deadline_s: float
+    ) -> "_CachedPartitions":
         known = self._partitions.get(topic)
         if known is not None and time.monotonic() < known.until_s:
             return known
@@ -187,7 +191,7 @@ class Producer:
             if self._is_closed.is_set():
                 raise ClientClosed("the producer is closed")
             try:
-                known = self._ask_partitions(topic, deadline_s)
+                known = self._fetch_partitions(topic, deadline_s)
                 break
             except _TopicUnavailable as error:
                 if time.monotonic() >= deadline_s:
@@ -197,7 +201,7 @@ class Producer:
         self._partitions[topic] = known
         return known
 
-    def _ask_partitions(self, topic: str, deadline_s: float) -> "_CachedPartitions":
+    def _fetch_partitions(self, topic: str, deadline_s: float) -> "_CachedPartitions":
         left_s = max(_POLL_S, deadline_s - time.monotonic())
         try:
             answer = self._client.list_topics(topic, timeout=left_s).topics[topic]
@@ -208,15 +212,15 @@ class Producer:
         led = [number for number, each in answer.partitions.items() if each.leader >= 0]
         return _CachedPartitions(
             len(answer.partitions),
-            # Without any leader, one must come back while the message waits.
+            # Without any leader, the message waits until one returns.
             led or list(answer.partitions),
             time.monotonic() + PARTITIONS_AGE_S,
         )
 
-    def _hand_over(
+    def _enqueue(
         self,
         sending: "_PendingSet",
-        place: int,
+        index: int,
         message: NewMessage,
         key: bytes | None,
         deadline_s: float,
@@ -230,18 +234,18 @@ class Producer:
                     message.value,
                     key,
                     sending.partition,
-                    on_delivery=partial(sending.settle, place),
-                    # Zero is the client's word for now.
+                    on_delivery=partial(sending.record_delivery, index),
+                    # librdkafka interprets 0 as the current time.
                     timestamp=message.timestamp_ms or 0,
                     headers=list(message.headers),
                 )
             except BufferError as full:
                 if time.monotonic() >= deadline_s:
-                    sending.fail(place, str(full))
+                    sending.record_failure(index, str(full))
                     return
                 time.sleep(_FULL_QUEUE_S)
             except KafkaException as refusal:
-                sending.fail(place, refusal.args[0].str())
+                sending.record_failure(index, refusal.args[0].str())
                 return
             else:
                 return
@@ -252,13 +256,13 @@ class Producer:
             if self._is_fatal:
                 self._replace_client()
 
-    def _note_error(self, error: KafkaError) -> None:
+    def _record_error(self, error: KafkaError) -> None:
         self._is_fatal = self._is_fatal or error.fatal()
         level = logging.ERROR if error.fatal() else logging.WARNING
-        _log.log(level, "producing: %s", error.str())
+        _log.log(level, "client error while producing: %s", error.str())
 
     def _replace_client(self) -> None:
-        """Begin anew: an idempotent producer whose sequence is broken never sends again."""
+        """Replace a client with a fatal error: its broken sequence prevents all further sends."""
         broken, self._client = self._client, confluent_kafka.Producer(self._config, logger=_log)
         self._is_fatal = False
         broken.purge()
@@ -266,11 +270,11 @@ class Producer:
 
 
 class _TopicUnavailable(Exception):
-    """The partitions of a topic cannot be told at present."""
+    """The partitions of a topic are unknown at present."""
 
 
 class _CachedPartitions(NamedTuple):
-    """How many partitions there are, which can be written to, and until when this is taken so."""
+    """The number of partitions, the writable ones, and the expiry of the cache entry."""
 
     total: int
     available: list[int]
@@ -278,40 +282,40 @@ class _CachedPartitions(NamedTuple):
 
 
 class _PendingSet:
-    """The acknowledgements of one set; they come in on the thread that polls."""
+    """The acknowledgements of one set, which arrive on the polling thread."""
 
     def __init__(self, topic: str, partition: int, count: int) -> None:
         self.topic = topic
         self.partition = partition
         self.future: Future[SentSet] = Future()
-        # Whoever waits for it cannot call it back.
+        # A sent set cannot be cancelled.
         self.future.set_running_or_notify_cancel()
         self._offsets: list[int | None] = [None] * count
         self._failures: dict[int, str] = {}
-        self._missing = count
-        self._settling = threading.Lock()
+        self._outstanding = count
+        self._lock = threading.Lock()
 
-    def settle(
-        self, place: int, error: KafkaError | None, message: "confluent_kafka.Message | None"
+    def record_delivery(
+        self, index: int, error: KafkaError | None, message: "confluent_kafka.Message | None"
     ) -> None:
-        """Note what became of the message at `place`."""
+        """Record the acknowledgement or the failure of the message at `index`."""
         if error is not None:
-            self.fail(place, error.str())
+            self.record_failure(index, error.str())
             return
         offset = None if message is None else message.offset()
-        # A negative one stands for an offset that the log did not say.
-        self._offsets[place] = offset if offset is not None and offset >= 0 else None
+        # A negative offset means that the log did not return one.
+        self._offsets[index] = offset if offset is not None and offset >= 0 else None
         self._count_down()
 
-    def fail(self, place: int, reason: str) -> None:
-        """Note that the message at `place` was not acknowledged."""
-        self._failures[place] = reason
+    def record_failure(self, index: int, reason: str) -> None:
+        """Record that the message at `index` was not acknowledged."""
+        self._failures[index] = reason
         self._count_down()
 
     def _count_down(self) -> None:
-        with self._settling:
-            self._missing -= 1
-            if self._missing:
+        with self._lock:
+            self._outstanding -= 1
+            if self._outstanding:
                 return
         if self._failures:
             self.future.set_exception(SendFailed(self.topic, len(self._offsets), self._failures))

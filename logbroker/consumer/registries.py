@@ -1,12 +1,12 @@
-"""The paper's registries of one consumer group, as one of its consumers reads and writes them.
+"""The paper's registries of one consumer group, as used by one of its consumers.
 
-Paths and payloads are Kafka 0.8's. Every write is a transaction that checks the consumer's own
-registration, which is ephemeral and has a name that no other session had: so nothing that was
-asked for under one session is ever done under another.
+Paths and payloads are those of Kafka 0.8. Every write is a transaction that checks the consumer's
+own registration, an ephemeral node with a unique name. A write that was requested in one session
+therefore never takes effect in another.
 
 | node under /consumers/<group> | kind | value |
 | --- | --- | --- |
-| ids/<consumer> | ephemeral | JSON: how many streams of each topic it reads |
+| ids/<consumer> | ephemeral | JSON: the number of streams that it reads of each topic |
 | owners/<topic>/<partition> | ephemeral | the consumer thread that owns the partition |
 | offsets/<topic>/<partition> | persistent | the offset of the next message, in decimal |
 
@@ -44,49 +44,49 @@ from logbroker.registry.zookeeper.session import (
 
 _log: Final = logging.getLogger(__name__)
 
-PLACES_AT_ONCE: Final = 100
-"""Partitions in one transaction; however long the names, it stays below ZooKeeper's 1 MB."""
+PARTITIONS_PER_TRANSACTION: Final = 100
+"""A transaction stays below ZooKeeper's limit of 1 MB, however long the names are."""
 
 ANY_VERSION: Final = -1
 
 
 class NotRegistered(Exception):
-    """The consumer's registration, or what it needs beside it, is gone: nothing was written."""
+    """The consumer's registration, or a parent node, does not exist; nothing was written."""
 
 
 def new_consumer_id(group_id: str) -> str:
-    """A name that no consumer had before, in the likeness of Kafka 0.8's."""
+    """Return a unique consumer id in the format of Kafka 0.8."""
     now_ms = time.time_ns() // 1_000_000
     unique = uuid.uuid4().hex[:16]
     return f"{paths.node_name(group_id)}_{socket.gethostname()}-{now_ms}-{os.getpid()}-{unique}"
 
 
 class GroupRegistries:
-    """One consumer's hand on its group's registries.
+    """Access of one consumer to its group's registries.
 
-    All methods wait for ZooKeeper and may raise RegistryUnavailable: then what was asked for may
-    have been done or not. Any may raise NotRegistered.
+    All methods wait for ZooKeeper and may raise RegistryUnavailable: then the change may have been
+    made or not. All methods may raise NotRegistered.
     """
 
     def __init__(
-        self, session: ZooKeeperSession, group_id: str, changed: Callable[[], None]
+        self, session: ZooKeeperSession, group_id: str, on_change: Callable[[], None]
     ) -> None:
-        """`changed` is called, on a thread that must not wait, when what was read is outdated."""
+        """`on_change` is called on a thread that must not block."""
         self._session = session
         self._group_id = group_id
-        self._changed = changed
+        self._on_change = on_change
         self._consumer_id = ""
 
     def register(self, consumer_id: str, subscription: Mapping[str, int]) -> int:
-        """Enter the consumer registry: the id of the session that the registration ends with.
+        """Register the consumer, and return the id of the session that the registration ends with.
 
-        Registering again under the same name changes nothing.
+        Registering again under the same id has no effect.
         """
         self._consumer_id = consumer_id
         value = _format_registration(subscription)
         for parent in self._parents(subscription):
-            self._session.request(_made(parent))
-        with _translated(), contextlib.suppress(NodeExistsError):
+            self._session.request(_ensure_path(parent))
+        with _missing_node_as_not_registered(), contextlib.suppress(NodeExistsError):
             self._session.request(
                 lambda client: client.create_async(self._own, value, ephemeral=True)
             )
@@ -95,14 +95,14 @@ class GroupRegistries:
             raise NotRegistered
         return int(stat.ephemeralOwner)
 
-    def consumers(self) -> dict[str, dict[str, int]]:
-        """The consumers of the group, and how many streams of which topic each reads.
+    def read_consumers(self) -> dict[str, dict[str, int]]:
+        """Return the consumers of the group, with their number of streams per topic.
 
-        `changed` hears of the next one that comes or goes.
+        Calls `on_change` when a consumer joins or leaves.
         """
         parent = paths.consumer_ids(self._group_id)
-        with _translated():
-            names = self._session.request(children(parent, self._hear))
+        with _missing_node_as_not_registered():
+            names = self._session.request(children(parent, self._handle_event))
         values = self._values([f"{parent}/{name}" for name in names])
         return {
             name: _parse_registration(name, value)
@@ -111,17 +111,18 @@ class GroupRegistries:
         }
 
     def claim(self, assignment: Assignment) -> bool:
-        """Become the owner of every partition; False once one of them is another's.
+        """Become the owner of every partition; return False if another consumer owns one.
 
-        Then some may be ours, and `changed` hears when the other one's is free.
+        In that case some partitions may be owned, and `on_change` is called when the other owner
+        releases.
         """
-        for places in _portions(assignment):
+        for places in _batches(assignment):
             transaction = self._transaction()
             for place in places:
                 thread = assignment[place].encode()
                 transaction.create(self._owner(place), thread, ephemeral=True)
             try:
-                with _translated():
+                with _missing_node_as_not_registered():
                     self._session.commit_once(transaction)
             except NodeExistsError:
                 self._await_release(places)
@@ -134,9 +135,9 @@ class GroupRegistries:
         offsets: Mapping[TopicPartition, int],
         deadline: Deadline | None = None,
     ) -> None:
-        """Give up those of the partitions that are ours, storing their offsets in the same step."""
-        for portion in _portions(places):
-            ours = self._ours(portion, deadline)
+        """Release the owned ones of `places` and store their offsets, in one transaction each."""
+        for batch in _batches(places):
+            ours = self._filter_owned(batch, deadline)
             if not ours:
                 continue
             transaction = self._transaction()
@@ -145,16 +146,16 @@ class GroupRegistries:
                 transaction.delete(self._owner(place))
             self._write(transaction, deadline)
 
-    def offsets(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The stored offsets of partitions; those that have none are left out."""
+    def load_offsets(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the stored offsets of partitions; omits those without one."""
         wanted = list(places)
         values = self._values([self._offset(place) for place in wanted])
         found = {place: _parse_offset(place, v) for place, v in zip(wanted, values, strict=True)}
         return {place: offset for place, offset in found.items() if offset is not None}
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Store offsets of partitions that are ours."""
-        for places in _portions(offsets):
+        """Store offsets of owned partitions."""
+        for places in _batches(offsets):
             transaction = self._transaction()
             self._put_offsets(transaction, {place: offsets[place] for place in places})
             self._write(transaction)
@@ -176,8 +177,8 @@ class GroupRegistries:
     def _offset(self, place: TopicPartition) -> str:
         return paths.offset(self._group_id, *place)
 
-    def _hear(self, _: WatchedEvent) -> None:
-        self._changed()
+    def _handle_event(self, _: WatchedEvent) -> None:
+        self._on_change()
 
     def _transaction(self) -> TransactionRequest:
         transaction = self._session.transaction()
@@ -186,10 +187,10 @@ class GroupRegistries:
 
     def _write(self, transaction: TransactionRequest, deadline: Deadline | None = None) -> None:
         try:
-            with _translated():
+            with _missing_node_as_not_registered():
                 self._session.commit_once(transaction, deadline)
         except NodeExistsError as error:
-            raise RegistryUnavailable("somebody else stores offsets of this group") from error
+            raise RegistryUnavailable("another client stores offsets of this group") from error
 
     def _put_offsets(
         self,
@@ -206,7 +207,7 @@ class GroupRegistries:
             else:
                 transaction.set_data(node, value)
 
-    def _ours(
+    def _filter_owned(
         self, places: Sequence[TopicPartition], deadline: Deadline | None
     ) -> list[TopicPartition]:
         owners = self._values([self._owner(place) for place in places], deadline)
@@ -223,22 +224,22 @@ class GroupRegistries:
         nodes = [self._owner(place) for place in places]
         for node, owner in zip(nodes, self._values(nodes), strict=True):
             if owner is not None and not self._is_own(owner):
-                # One will do: whoever owns several gives them up together.
-                if self._session.request(exists(node, self._hear)) is None:
-                    self._changed()
+                # One watch is enough: an owner releases all its partitions together.
+                if self._session.request(exists(node, self._handle_event)) is None:
+                    self._on_change()
                 return
-        self._changed()
+        self._on_change()
 
     def _values(self, nodes: Sequence[str], deadline: Deadline | None = None) -> list[bytes | None]:
-        """What each node holds; None for one that is not there."""
+        """Return the content of each node; None for a missing one."""
         answers = self._session.request_all((get(node) for node in nodes), deadline)
         return [None if answer is None else answer[0] for answer in answers]
 
 
 def watch_brokers(
-    session: ZooKeeperSession, topics: Iterable[str], changed: Callable[[], None]
+    session: ZooKeeperSession, topics: Iterable[str], on_change: Callable[[], None]
 ) -> None:
-    """Have `changed` called once when brokers or topics come, go or grow.
+    """Call `on_change` once when brokers or topics are added, removed or changed.
 
     Brokers that are registered elsewhere, or nowhere, cannot be watched.
 
@@ -246,32 +247,32 @@ def watch_brokers(
         RegistryUnavailable: ZooKeeper did not answer.
     """
 
-    def hear(_: WatchedEvent) -> None:
-        changed()
+    def handle_event(_: WatchedEvent) -> None:
+        on_change()
 
     with contextlib.suppress(NoNodeError):
         for parent in (paths.BROKER_IDS, paths.BROKER_TOPICS):
-            session.request(children(parent, hear))
+            session.request(children(parent, handle_event))
         for topic in topics:
-            session.request(exists(paths.topic(topic), hear))
+            session.request(exists(paths.topic(topic), handle_event))
 
 
 @contextlib.contextmanager
-def _translated() -> Iterator[None]:
+def _missing_node_as_not_registered() -> Iterator[None]:
     try:
         yield
     except NoNodeError:
         raise NotRegistered from None
 
 
-def _made(node: str) -> Request:
+def _ensure_path(node: str) -> Request:
     return lambda client: client.ensure_path_async(node)
 
 
-def _portions(places: Iterable[TopicPartition]) -> Iterator[list[TopicPartition]]:
+def _batches(places: Iterable[TopicPartition]) -> Iterator[list[TopicPartition]]:
     ordered = sorted(places)
-    for start in range(0, len(ordered), PLACES_AT_ONCE):
-        yield ordered[start : start + PLACES_AT_ONCE]
+    for start in range(0, len(ordered), PARTITIONS_PER_TRANSACTION):
+        yield ordered[start : start + PARTITIONS_PER_TRANSACTION]
 
 
 def _format_registration(subscription: Mapping[str, int]) -> bytes:
@@ -285,17 +286,17 @@ def _format_registration(subscription: Mapping[str, int]) -> bytes:
 
 
 def _parse_registration(consumer_id: str, value: bytes) -> dict[str, int]:
-    """What a consumer reads: nothing, where it was not one of this kind that registered."""
+    """Return the streams of a consumer; none if its registration has another format."""
     try:
         fields = json.loads(value)
         if fields["pattern"] != "static":
-            raise ValueError("it names topics by a pattern")
+            raise ValueError("subscription by pattern is not supported")
         streams = {str(topic): int(count) for topic, count in fields["subscription"].items()}
         if not all(1 <= count <= STREAMS_MAX for count in streams.values()):
-            raise ValueError(f"so many streams cannot be: {streams}")
+            raise ValueError(f"invalid number of streams: {streams}; maximum {STREAMS_MAX}")
         return streams
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        _log.warning("consumer %s is left out: %r", consumer_id, error)
+        _log.warning("ignored registration consumer=%s: %r", consumer_id, error)
         return {}
 
 
@@ -303,5 +304,5 @@ def _parse_offset(place: TopicPartition, value: bytes | None) -> int | None:
     try:
         return None if value is None else parse_offset(value.decode()).offset
     except ValueError as error:
-        _log.error("the stored offset of %s is taken as none: %s", place, error)
+        _log.error("ignored malformed offset partition=%s: %s", place, error)
         return None

@@ -1,4 +1,4 @@
-"""What a consumer is told when it is made, and what of it cannot be."""
+"""The settings of a consumer, and their validation."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -8,21 +8,21 @@ from logbroker.client.audit_format.report import NAME_BYTES_MAX
 from logbroker.errors import ConfigurationError
 
 GROUP_ID_LENGTH_MAX: Final = 255
-"""In characters: however they are quoted, a hundred paths fit one request to ZooKeeper."""
+"""In characters: even with escaping, a hundred paths fit one ZooKeeper request."""
 
 STREAMS_MAX: Final = 10_000
-"""Streams of one topic; a registration with more is no sensible one."""
+"""The maximum number of streams of one topic."""
 
 OFFSET_RESETS: Final = {"smallest": "earliest", "largest": "latest"}
-"""The paper's names, and librdkafka's for the same."""
+"""The paper's names of the reset policies, and those of librdkafka."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSettings:
-    """The settings of one `ConsumerConnector`; its docstring tells what they mean.
+    """The settings of one `ConsumerConnector`, which documents them.
 
     Raises:
-        ConfigurationError: some are out of range; the message lists all of them.
+        ConfigurationError: a setting is out of range; the message lists all problems.
     """
 
     zookeeper: str
@@ -54,7 +54,7 @@ class ConsumerSettings:
 
     @property
     def librdkafka(self) -> dict[str, Any]:
-        """What librdkafka is told, whatever it is used for."""
+        """The settings of all librdkafka clients of the consumer."""
         return {
             **self.client_settings,
             "bootstrap.servers": self.bootstrap_servers,
@@ -73,13 +73,13 @@ RESERVED: Final = frozenset(
         "error_cb",
     )
 )
-"""What the consumer's own guarantees rest on."""
+"""Settings that the consumer's guarantees depend on."""
 
 
 def reserved(given: Mapping[str, Any], names: Iterable[str]) -> Iterator[str]:
-    """A problem for each setting of librdkafka's that is not the user's to choose."""
+    """Yield a problem for each reserved librdkafka setting that the user has set."""
     for name in sorted(given.keys() & set(names)):
-        yield f"client_settings has {name!r}, which is not to be set there"
+        yield f"client_settings has {name!r}, which is reserved"
 
 
 def _missing(name: str, value: str) -> Iterator[str]:
@@ -89,12 +89,12 @@ def _missing(name: str, value: str) -> Iterator[str]:
 
 def _too_long(name: str, value: str, length_max: int) -> Iterator[str]:
     if len(value) > length_max:
-        yield f"{name} has {len(value)} characters; allowed are {length_max}"
+        yield f"{name} has {len(value)} characters; maximum {length_max}"
 
 
 def _not_one_of(name: str, value: str, allowed: Iterable[str]) -> Iterator[str]:
     if value not in allowed:
-        yield f"{name} is {value!r}; allowed is {' or '.join(allowed)}"
+        yield f"{name} is {value!r}; allowed: {', '.join(allowed)}"
 
 
 def _no_audit_name(name: str, value: str | None) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The blocking iterator that a consumer's user reads, and how far that user is."""
+"""The blocking iterator of a consumer's messages, which tracks the processed positions."""
 
 import threading
 from collections import deque
@@ -10,14 +10,14 @@ from logbroker.consumer.fetching import Fetched, Fetcher, Message, PartitionEnd,
 from logbroker.consumer.received_reports import StreamCounter
 
 _LEASE_CHECK_S: Final = 0.05
-"""Time between two looks at a lease that does not hold; a round trip renews it."""
+"""Time between two checks of an expired lease, which a round trip renews."""
 
 
 class MessageStream(Iterator[Message]):
-    """Messages of one topic, in the order of each partition: it blocks, and ends by shutdown alone.
+    """Messages of one topic, in order per partition; blocks, and ends only at shutdown.
 
-    For one thread. A message counts as processed when the next one is asked for, and not before,
-    so that one whose processing fails comes again.
+    For one thread. A message counts as processed when the next one is requested, so a message whose
+    processing fails is read again.
     """
 
     def __init__(
@@ -37,57 +37,58 @@ class MessageStream(Iterator[Message]):
         self._counter = counter
         # Held by the thread that may use the fetcher.
         self._fetching = threading.Lock()
-        # Guards what is below; notified when there is another share, and at the end.
+        # Protects the attributes below; notified by a new assignment, and at the end.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self._share: StreamAssignment | None = None
-        self._ahead: deque[Fetched] = deque()
-        self._handed: tuple[StreamAssignment, Message, int] | None = None
-        self._is_over = False
+        self._assignment: StreamAssignment | None = None
+        self._prefetched: deque[Fetched] = deque()
+        self._delivered: tuple[StreamAssignment, Message, int] | None = None
+        self._has_ended = False
         self._failure: Exception | None = None
 
     def __next__(self) -> Message:
-        """Wait for the next message; the one before it counts as processed.
+        """Wait for the next message, and mark the previous one as processed.
 
         Raises:
-            FetchFailed: a partition cannot be read, or a message is damaged; the next call goes on.
+            FetchFailed: a partition cannot be read, or a message is corrupt; the next call
+                continues.
             ClientClosed: the connector failed.
         """
-        # By far the most often there is one at hand.
+        # The fast path: a message is prefetched.
         with self._lock:
-            self._process_handed()
-            if self._share is not None and (message := self._hand_out(self._share)):
+            self._record_processed()
+            if self._assignment is not None and (message := self._next_message(self._assignment)):
                 return message
         try:
             with self._fetching:
                 return self._fetch()
         finally:
-            self._close_if_over()
+            self._close_if_ended()
 
-    def begin(self, share: StreamAssignment) -> None:
-        """Hand out the messages of a share from now on; the one before it was revoked."""
+    def start(self, assignment: StreamAssignment) -> None:
+        """Return the messages of an assignment from now on; the previous one was revoked."""
         with self._lock:
-            self._share = share
+            self._assignment = assignment
             self._changed.notify_all()
 
     def revoke(self) -> dict[int, int]:
-        """Hand out nothing more of the share; how far each partition was processed."""
+        """Stop returning messages of the assignment, and return its positions."""
         with self._lock:
             positions = self.positions()
-            self._share = None
-            self._ahead.clear()
+            self._assignment = None
+            self._prefetched.clear()
             return positions
 
     def positions(self) -> dict[int, int]:
-        """How far each partition of the share was processed; none for those not begun."""
+        """Return the positions of the assignment, of partitions that were read."""
         with self._lock:
-            return {} if self._share is None else self._share.positions
+            return {} if self._assignment is None else self._assignment.positions
 
-    def count_handed(self, thread_id: int) -> None:
-        """Take what a thread was handed last as processed."""
+    def mark_processed(self, thread_id: int) -> None:
+        """Mark the last message of a thread as processed."""
         with self._lock:
-            if self._handed is not None and self._handed[2] == thread_id:
-                self._process_handed()
+            if self._delivered is not None and self._delivered[2] == thread_id:
+                self._record_processed()
 
     def take_reports(self) -> list[AuditRecord]:
         """Return audit reports of the messages returned since the previous call."""
@@ -95,64 +96,64 @@ class MessageStream(Iterator[Message]):
             return [] if self._counter is None else self._counter.take_reports()
 
     def end(self, failure: Exception | None = None) -> None:
-        """Hand out nothing any more: the iteration ends, with `failure` if there is one."""
+        """End the iteration, with `failure` if given."""
         with self._lock:
-            self._share = None
-            self._ahead.clear()
-            self._is_over = True
+            self._assignment = None
+            self._prefetched.clear()
+            self._has_ended = True
             self._failure = failure
             self._changed.notify_all()
-        self._close_if_over()
+        self._close_if_ended()
 
-    def _process_handed(self) -> None:
-        if self._handed is not None:
-            share, message, _ = self._handed
-            share.processed(message.partition, message.offset + 1)
-            self._handed = None
+    def _record_processed(self) -> None:
+        if self._delivered is not None:
+            assignment, message, _ = self._delivered
+            assignment.record_processed(message.partition, message.offset + 1)
+            self._delivered = None
 
     def _fetch(self) -> Message:
         while True:
-            share = self._wait_for_share()
+            assignment = self._wait_for_assignment()
             with self._lock:
-                if share is self._share and (message := self._hand_out(share)):
+                if assignment is self._assignment and (message := self._next_message(assignment)):
                     return message
-            fetched = self._fetcher.fetch(share)
+            fetched = self._fetcher.fetch(assignment)
             with self._lock:
-                if share is self._share:
-                    self._ahead.extend(fetched)
+                if assignment is self._assignment:
+                    self._prefetched.extend(fetched)
 
-    def _wait_for_share(self) -> StreamAssignment:
-        """The share to hand messages out of, once there is one whose lease holds."""
+    def _wait_for_assignment(self) -> StreamAssignment:
+        """Wait for an assignment with a valid lease."""
         with self._lock:
             while True:
-                if self._is_over:
+                if self._has_ended:
                     raise self._failure or StopIteration
-                if self._share is None:
-                    self._fetcher.rest()
+                if self._assignment is None:
+                    self._fetcher.pause()
                     self._changed.wait()
-                elif self._share.lease.is_valid(self._clock()):
-                    return self._share
+                elif self._assignment.lease.is_valid(self._clock()):
+                    return self._assignment
                 else:
                     self._changed.wait(_LEASE_CHECK_S)
 
-    def _hand_out(self, share: StreamAssignment) -> Message | None:
-        """The next message of what was read ahead, unless another may own it by now."""
-        while self._ahead and share.lease.is_valid(self._clock()):
-            item = self._ahead.popleft()
+    def _next_message(self, assignment: StreamAssignment) -> Message | None:
+        """Return the next prefetched message, if the lease is valid."""
+        while self._prefetched and assignment.lease.is_valid(self._clock()):
+            item = self._prefetched.popleft()
             if isinstance(item, Message):
-                self._handed = (share, item, threading.get_ident())
+                self._delivered = (assignment, item, threading.get_ident())
                 if self._counter is not None:
                     self._counter.count_message(item)
                 return item
             if isinstance(item, PartitionEnd):
-                share.processed(item.partition, item.offset)
+                assignment.record_processed(item.partition, item.offset)
             else:
                 raise item
         return None
 
-    def _close_if_over(self) -> None:
-        # A thread that still fetches closes behind itself.
-        if self._is_over and self._fetching.acquire(blocking=False):
+    def _close_if_ended(self) -> None:
+        # A thread that is still fetching closes the fetcher itself.
+        if self._has_ended and self._fetching.acquire(blocking=False):
             try:
                 self._fetcher.close()
             finally:

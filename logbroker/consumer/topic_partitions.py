@@ -1,4 +1,4 @@
-"""Which partitions the topics have, and where they end, as the brokers tell."""
+"""Looks up the partitions of topics and their end offsets."""
 
 import logging
 import threading
@@ -15,43 +15,45 @@ from logbroker.groups import stored
 _log: Final = logging.getLogger(__name__)
 
 REQUEST_S: Final = 5.0
-"""How long to wait for an answer."""
+"""How long to wait for a response."""
 
 SETTLING_S: Final = 0.5
-"""Time until the second look after ZooKeeper told of a change, which brokers follow as we do."""
+"""Time until the second poll after a change in ZooKeeper, which brokers also have to process."""
 
 _LATEST: Final = -1
-"""What Kafka's ListOffsets takes for the time after the newest message."""
+"""Kafka's ListOffsets timestamp for the log end offset."""
 
 Partitions = Mapping[str, Sequence[int]]
-"""The numbers of the partitions of each topic, sorted; a topic that is not there has none."""
+"""The sorted partition numbers of each topic; an unknown topic has none."""
 
 
 class PartitionLookup:
-    """Asks the brokers; safe on any threads."""
+    """Sends lookups to the brokers; thread-safe."""
 
     def __init__(self, settings: Mapping[str, Any], topics: Iterable[str]) -> None:
-        # A consumer, as it can ask for where partitions end, and makes no topic by asking.
+        # A consumer client can look up end offsets, and its lookups do not create topics.
         self._client = make_consumer(
-            {**settings, "group.id": "logbroker-topics", "error_cb": _note_error}
+            {**settings, "group.id": "logbroker-topics", "error_cb": _log_error}
         )
         self._topics = sorted(topics)
 
     def partitions(self) -> dict[str, list[int]]:
-        """The partitions of the topics now.
+        """Return the current partitions of the topics.
 
         Raises:
-            BrokersUnavailable: no broker answered, or those that did cannot tell.
+            BrokersUnavailable: no broker answered, or the brokers could not list the partitions.
         """
         return {topic: self._partitions(topic) for topic in self._topics}
 
-    def ends(self, places: Iterable[stored.TopicPartition]) -> dict[stored.TopicPartition, int]:
-        """The offset of the next message of each partition; nothing where one cannot be asked."""
+    def end_offsets(
+        self, places: Iterable[stored.TopicPartition]
+    ) -> dict[stored.TopicPartition, int]:
+        """Return the log end offset of each partition; omits those without an answer."""
         asked = [TopicPartition(topic, partition, _LATEST) for topic, partition in places]
         try:
             answers = self._client.offsets_for_times(asked, timeout=REQUEST_S)
         except KafkaException as error:
-            _log.warning("where partitions end is not known yet: %s", error)
+            _log.warning("end offsets are unknown: %s", error)
             return {}
         return {
             (each.topic, each.partition): each.offset
@@ -60,7 +62,7 @@ class PartitionLookup:
         }
 
     def close(self) -> None:
-        """Leave the brokers."""
+        """Close the connections."""
         self._client.close()
 
     def _partitions(self, topic: str) -> list[int]:
@@ -74,75 +76,75 @@ class PartitionLookup:
 
 
 class PartitionPoller:
-    """A thread that asks for the partitions again and again, and tells when they have changed.
+    """A thread that polls the partitions and reports changes.
 
-    `watch` is called before each look, so that a change after it brings the next look about.
-    `failed` hears of an error that ended the thread.
-    The directory is closed at the thread's end: it must not be while somebody waits in it.
+    It calls `watch` before each poll, so that a later change triggers the next poll. `on_failure`
+    receives the error that ended the thread. The thread closes the lookup when it ends, because it
+    must not be closed while in use.
     """
 
     def __init__(
         self,
-        directory: PartitionLookup,
+        lookup: PartitionLookup,
         interval_s: float,
         watch: Callable[[Callable[[], None]], None],
-        changed: Callable[[Partitions], None],
-        failed: Callable[[Exception], None],
+        on_change: Callable[[Partitions], None],
+        on_failure: Callable[[Exception], None],
     ) -> None:
-        self._directory = directory
+        self._lookup = lookup
         self._interval_s = interval_s
         self._watch = watch
-        self._changed = changed
-        self._failed = failed
+        self._on_change = on_change
+        self._on_failure = on_failure
         self._wake = threading.Event()
-        self._is_over = False
+        self._is_stopping = False
         self._thread = threading.Thread(target=self._run, name="partition-poll", daemon=True)
 
     def start(self, known: Partitions) -> None:
-        """Begin; `known` are the partitions as the first look had them."""
+        """Start the thread; `known` are the partitions of the first lookup."""
         self._known = known
         self._thread.start()
 
-    def look(self) -> None:
-        """Look now; safe on any thread."""
+    def poll_soon(self) -> None:
+        """Poll without waiting for the next interval; thread-safe."""
         self._wake.set()
 
     def stop(self) -> None:
-        """End the thread, which may still wait for a broker; nobody else uses the directory now."""
-        self._is_over = True
+        """Request the end of the thread, the only user of the lookup from now on."""
+        self._is_stopping = True
         self._wake.set()
 
     def _run(self) -> None:
         try:
             self._poll()
         except Exception as error:
-            self._failed(error)
+            self._on_failure(error)
         finally:
-            self._directory.close()
+            self._lookup.close()
 
     def _poll(self) -> None:
         pause_s = 0.0
-        while not self._is_over:
+        while not self._is_stopping:
             is_woken = self._wake.wait(pause_s)
             self._wake.clear()
-            if not self._is_over:
-                self._look()
+            if not self._is_stopping:
+                self._poll_once()
             pause_s = min(SETTLING_S, self._interval_s) if is_woken else self._interval_s
 
-    def _look(self) -> None:
+    def _poll_once(self) -> None:
         try:
-            self._watch(self.look)
+            self._watch(self.poll_soon)
         except RegistryUnavailable as error:
-            _log.warning("brokers are not watched: %s", error)
+            _log.warning("cannot watch the brokers: %s", error)
         try:
-            partitions = self._directory.partitions()
+            partitions = self._lookup.partitions()
         except BrokersUnavailable as error:
-            _log.warning("partitions are as they were: %s", error)
+            _log.warning("partition poll failed: %s", error)
             return
         if partitions != self._known:
             self._known = partitions
-            self._changed(partitions)
+            self._on_change(partitions)
 
 
-def _note_error(error: KafkaError) -> None:
+def _log_error(error: KafkaError) -> None:
     _log.warning("looking at topics: %s", error.str())

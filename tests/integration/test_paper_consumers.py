@@ -451,7 +451,7 @@ def test_streams_that_cannot_be_are_refused_with_every_reason(stage: Stage) -> N
     connector = stage.connect()
     with pytest.raises(ConfigurationError, match="no topic"):
         connector.create_message_streams({})
-    with pytest.raises(ConfigurationError, match=r"'a b'.*'clicks' is to have 0 streams"):
+    with pytest.raises(ConfigurationError, match=r"'a b'.*'clicks' has 0 streams"):
         connector.create_message_streams({"a b": 1, TOPIC: 0})
 
 

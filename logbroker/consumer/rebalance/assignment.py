@@ -1,4 +1,4 @@
-"""Which consumer of a group reads which partition: pure, the same for every consumer that asks.
+"""Assigns partitions to the consumers of a group; every consumer computes the same result.
 
 Source: the paper, Algorithm 1; Kafka 0.8, `RangeAssignor`.
 """
@@ -14,10 +14,10 @@ Assignment = Mapping[TopicPartition, str]
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """What the registries say of one group at one moment.
+    """The consumers and partitions of one group, as read from the registries.
 
-    `consumers` has the number of streams of each topic that each consumer reads, by its id;
-    `partitions` has the numbers of the partitions of each topic.
+    `consumers` maps consumer ids to their number of streams per topic. `partitions` maps topics to
+    partition numbers.
     """
 
     consumers: Mapping[str, Mapping[str, int]]
@@ -25,16 +25,16 @@ class GroupView:
 
 
 def thread_of(consumer_id: str, stream: int) -> str:
-    """The name by which a stream of a consumer owns partitions; streams count from 0."""
+    """Return the name under which a stream of a consumer owns partitions; streams count from 0."""
     return f"{consumer_id}-{stream}"
 
 
 def assign_partitions(view: GroupView, consumer_id: str) -> Assignment:
-    """The partitions that are `consumer_id`'s, with the thread that reads each.
+    """Return the partitions of `consumer_id`, with the thread that reads each.
 
-    For each topic: partitions sorted by number, threads by name, each thread a range; where they
-    do not divide evenly, the first threads have one more. Over all consumers every partition of
-    a topic that somebody reads comes up exactly once.
+    For each topic, partitions are sorted by number and threads by name, and each thread gets a
+    range. If they do not divide evenly, the first threads get one more. Over all consumers, every
+    partition of a topic with consumers is assigned exactly once.
     """
     mine: dict[TopicPartition, str] = {}
     for topic, streams in view.consumers.get(consumer_id, {}).items():
@@ -55,7 +55,7 @@ def _threads(view: GroupView, topic: str) -> list[str]:
 
 
 def _ranges(threads: Sequence[str], partitions: int) -> list[tuple[str, int, int]]:
-    """Each thread with its share [start, end) of so many partitions."""
+    """Return each thread with its range [start, end) of the partitions."""
     each, extra = divmod(partitions, len(threads))
     return [
         (thread, place * each + min(place, extra), (place + 1) * each + min(place + 1, extra))

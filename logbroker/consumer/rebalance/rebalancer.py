@@ -1,4 +1,4 @@
-"""What a consumer does next to have its share of the group's partitions: pure, no clock.
+"""The state machine of one consumer's rebalance.
 
 Source: the paper, section 3.2, Algorithm 1.
 """
@@ -12,43 +12,43 @@ from logbroker.groups.stored import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """Enter the consumer registry, then call `registered`."""
+    """Register the consumer, then call `registered`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadRegistries:
     """Read the registries and watch them, then call `read`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Deliver nothing of `places` any more, commit, give up those that are ours; `released`."""
+    """Revoke and commit `places`, release the owned ones, then call `released`."""
 
     places: frozenset[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Claim every partition, stop at the first that another holds; `claimed` or `refused`."""
+    """Claim every partition until one has another owner; then call `claimed` or `refused`."""
 
     assignment: Assignment
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
-    """Read the offsets of what is now ours and deliver from there, then call `begun`."""
+class StartStreams:
+    """Load the offsets of the owned partitions, start the streams there, then call `started`."""
 
     assignment: Assignment
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
+class Wait:
     """Do nothing until something changes, or until `until_s`."""
 
     until_s: float | None
 
 
-Step = Register | Read | Release | Claim | Begin | Rest
+Step = Register | ReadRegistries | Release | Claim | StartStreams | Wait
 
 
 class _Phase(Enum):
@@ -63,10 +63,10 @@ class _Phase(Enum):
 class Rebalancer:
     """One consumer's part in Algorithm 1.
 
-    Ask `next_step`, do what it says, report what came of it: one of the methods that the step
-    names, or `failed` where nobody knows. `changed` and `session_lost` may come between any two
-    steps. A consumer whose own range did not change keeps it; the others release all they own
-    before they claim.
+    The caller executes `next_step` and reports the result with a method that the step names, or
+    with `failed` if the result is unknown. `mark_changed` and `session_lost` may come between any
+    two steps. A consumer keeps its range if it has not changed; otherwise it releases all
+    partitions before it claims.
     """
 
     def __init__(self) -> None:
@@ -78,21 +78,21 @@ class Rebalancer:
         self._is_changed = False
         self._pause_until_s: float | None = None
         self._refused_until_s: float | None = None
-        self._wanted: Assignment = {}
+        self._target: Assignment = {}
         self._owned: Assignment = {}
-        self._is_begun = False
-        # What the ownership registry may have as ours, be it by a claim that nobody answered.
-        self._perhaps_owned: frozenset[TopicPartition] = frozenset()
+        self._is_started = False
+        # Partitions that the registry may list as owned, including claims without a response.
+        self._possibly_owned: frozenset[TopicPartition] = frozenset()
 
     @property
     def owned(self) -> Assignment:
-        """What was claimed and not given up since."""
+        """The partitions that are claimed and not released."""
         return self._owned
 
     def next_step(self, now_s: float) -> Step:
-        """What to do at `now_s`, by the clock that the other methods' times are of."""
+        """Return the step to execute at `now_s`, on the clock of the other methods' times."""
         if self._pause_until_s is not None and now_s < self._pause_until_s:
-            return Rest(self._pause_until_s)
+            return Wait(self._pause_until_s)
         self._pause_until_s = None
         if self._is_changed and self._phase in (_Phase.CLAIMING, _Phase.SETTLED):
             self._phase = _Phase.STALE
@@ -103,83 +103,83 @@ class Rebalancer:
             case _Phase.ABSENT:
                 return Register()
             case _Phase.STALE:
-                # What changes from here on, the read may have missed.
+                # The read may miss changes from here on.
                 self._is_changed = False
-                return Read()
+                return ReadRegistries()
             case _Phase.RELEASING:
                 self._owned = {}
-                return Release(self._perhaps_owned)
+                return Release(self._possibly_owned)
             case _Phase.CLAIMING:
-                self._perhaps_owned = frozenset(self._wanted)
-                return Claim(self._wanted)
+                self._possibly_owned = frozenset(self._target)
+                return Claim(self._target)
             case _Phase.STARTING:
-                return Begin(self._owned)
+                return StartStreams(self._owned)
             case _Phase.SETTLED:
-                return Rest(None)
+                return Wait(None)
 
-    def changed(self) -> None:
-        """The group, its partitions, or the owner of one that was refused: look again."""
+    def mark_changed(self) -> None:
+        """Record that the group, its partitions, or the owner of a refused one changed."""
         self._is_changed = True
         if self._phase is _Phase.STALE:
             self._pause_until_s = None
 
     def session_lost(self) -> None:
-        """The session is over, and with it registration and ownership."""
+        """Reset after the loss of the session, which ends registration and ownership."""
         self._forget()
 
-    def unregistered(self, retry_s: float) -> None:
-        """The registration is gone while the session lives on: register again at `retry_s`.
+    def registration_lost(self, retry_s: float) -> None:
+        """Register again at `retry_s`: the registration is missing, but the session is alive.
 
-        What is owned stays so, but for what the last step may have done to it.
+        Ownership remains, except for partitions that the last step may have released.
         """
         self.failed(retry_s)
         self._phase = _Phase.ABSENT
 
     def registered(self, consumer_id: str) -> None:
-        """The consumer is in the registry under this id."""
+        """Record that the consumer is registered under this id."""
         self._consumer_id = consumer_id
         self._phase = _Phase.STALE
 
     def read(self, view: GroupView) -> None:
-        """The registries say this."""
+        """Record the content of the registries."""
         if self._consumer_id not in view.consumers:
             self._phase = _Phase.ABSENT
             return
-        self._wanted = assign_partitions(view, self._consumer_id)
-        if self._owned == self._wanted and self._perhaps_owned == self._owned.keys():
-            self._phase = _Phase.SETTLED if self._is_begun or not self._owned else _Phase.STARTING
+        self._target = assign_partitions(view, self._consumer_id)
+        if self._owned == self._target and self._possibly_owned == self._owned.keys():
+            self._phase = _Phase.SETTLED if self._is_started or not self._owned else _Phase.STARTING
         else:
-            self._phase = _Phase.RELEASING if self._perhaps_owned else _Phase.CLAIMING
+            self._phase = _Phase.RELEASING if self._possibly_owned else _Phase.CLAIMING
 
     def released(self) -> None:
-        """Nothing is ours any more."""
-        self._perhaps_owned = frozenset()
+        """Record that this consumer owns nothing."""
+        self._possibly_owned = frozenset()
         if self._refused_until_s is None:
             self._phase = _Phase.CLAIMING
             return
         self._phase = _Phase.STALE
-        # Whatever changed since the refusal may well be what it was about.
+        # A change since the refusal may have freed the partition.
         self._pause_until_s = None if self._is_changed else self._refused_until_s
         self._refused_until_s = None
 
     def claimed(self) -> None:
-        """All that was to be claimed is ours."""
-        self._owned = self._wanted
-        self._is_begun = False
+        """Record that all claimed partitions are owned."""
+        self._owned = self._target
+        self._is_started = False
         self._phase = _Phase.STARTING
 
     def refused(self, retry_s: float) -> None:
-        """Another owns one of the partitions: release all, and read again at `retry_s`."""
+        """Record that a partition has another owner: release all, read again at `retry_s`."""
         self._refused_until_s = retry_s
         self._phase = _Phase.RELEASING
 
-    def begun(self) -> None:
-        """What is ours is delivered."""
-        self._is_begun = True
+    def started(self) -> None:
+        """Record that the streams read the owned partitions."""
+        self._is_started = True
         self._phase = _Phase.SETTLED
 
     def failed(self, retry_s: float) -> None:
-        """The step may have been done, in part or not at all; go on at `retry_s`."""
+        """Record that the step may be done, in part or not at all; continue at `retry_s`."""
         if self._phase is _Phase.CLAIMING:
             self._phase = _Phase.RELEASING
         self._pause_until_s = retry_s

@@ -31,8 +31,8 @@ class Notes:
 def read(number: int, stream: MessageStream, notes: Notes, stop_after: int) -> None:
     shares: list[object] = []
     for count, message in enumerate(stream, start=1):
-        assert stream._handed is not None
-        share = stream._handed[0]
+        assert stream._delivered is not None
+        share = stream._delivered[0]
         if not shares or shares[-1] is not share:
             shares.append(share)
         value = (message.value or b"").decode()

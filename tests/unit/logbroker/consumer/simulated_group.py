@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 from logbroker.consumer.rebalance.assignment import Assignment, GroupView
 from logbroker.consumer.rebalance.rebalancer import (
-    Begin,
     Claim,
-    Read,
+    ReadRegistries,
     Rebalancer,
     Register,
     Release,
-    Rest,
+    StartStreams,
     Step,
+    Wait,
 )
 from logbroker.groups.stored import TopicPartition
 from logbroker.registry.zookeeper.lease import SessionLease
@@ -90,7 +90,7 @@ class SimulatedConsumer:
     @property
     def rests(self) -> bool:
         """Whether nothing is left to do but to wait for a change."""
-        return not self.inbox and self._action is None and self._next() == Rest(None)
+        return not self.inbox and self._action is None and self._next() == Wait(None)
 
     def act(self) -> None:
         """Do one thing: a step's next action, or begin the next step."""
@@ -106,7 +106,7 @@ class SimulatedConsumer:
         if self._action is not None or not self.inbox:
             return
         if self.inbox.popleft() == "changed":
-            self.rebalancer.changed()
+            self.rebalancer.mark_changed()
             return
         self.delivering = {}
         self.session = self.lease = None
@@ -155,15 +155,15 @@ class SimulatedConsumer:
         match step:
             case Register():
                 return self._register()
-            case Read():
+            case ReadRegistries():
                 return self._read()
             case Release():
                 return self._release()
             case Claim(assignment):
                 return self._claim(assignment)
-            case Begin(assignment):
+            case StartStreams(assignment):
                 return self._begin(assignment)
-            case Rest():
+            case Wait():
                 return iter(())
 
     def _register(self) -> Iterator[None]:
@@ -215,14 +215,14 @@ class SimulatedConsumer:
         if not self._may_write():
             return
         self.delivering = assignment
-        self.rebalancer.begun()
+        self.rebalancer.started()
 
     def _may_write(self) -> bool:
         if not self._is_connected():
             return False
         if self.consumer_id in self.world.consumers:
             return True
-        self.rebalancer.unregistered(self.world.now_s + BACKOFF_S)
+        self.rebalancer.registration_lost(self.world.now_s + BACKOFF_S)
         return False
 
     def _is_connected(self) -> bool:

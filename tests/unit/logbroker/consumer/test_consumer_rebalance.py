@@ -4,13 +4,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from logbroker.consumer.rebalance.assignment import GroupView, thread_of
 from logbroker.consumer.rebalance.rebalancer import (
-    Begin,
     Claim,
-    Read,
+    ReadRegistries,
     Rebalancer,
     Register,
     Release,
-    Rest,
+    StartStreams,
+    Wait,
 )
 from tests.unit.logbroker.consumer.simulated_group import (
     BACKOFF_S,
@@ -172,13 +172,13 @@ def settled(view: GroupView = ALONE) -> Rebalancer:
     """Consumer `a`, which delivers what is its own of `view`."""
     rebalancer = Rebalancer()
     rebalancer.registered("a")
-    assert rebalancer.next_step(0) == Read()
+    assert rebalancer.next_step(0) == ReadRegistries()
     rebalancer.read(view)
     rebalancer.next_step(0)
     rebalancer.claimed()
     rebalancer.next_step(0)
-    rebalancer.begun()
-    assert rebalancer.next_step(0) == Rest(None)
+    rebalancer.started()
+    assert rebalancer.next_step(0) == Wait(None)
     return rebalancer
 
 
@@ -186,20 +186,20 @@ def test_a_consumer_registers_reads_claims_and_begins() -> None:
     rebalancer = Rebalancer()
     assert rebalancer.next_step(0) == Register()
     rebalancer.registered("a")
-    assert rebalancer.next_step(0) == Read()
+    assert rebalancer.next_step(0) == ReadRegistries()
     rebalancer.read(ALONE)
     assert rebalancer.next_step(0) == Claim(BOTH)
     rebalancer.claimed()
-    assert rebalancer.next_step(0) == Begin(BOTH)
-    rebalancer.begun()
-    assert rebalancer.next_step(0) == Rest(None)
+    assert rebalancer.next_step(0) == StartStreams(BOTH)
+    rebalancer.started()
+    assert rebalancer.next_step(0) == Wait(None)
     assert rebalancer.owned == BOTH
 
 
 def test_a_change_makes_a_consumer_release_all_it_owns_before_it_claims() -> None:
     rebalancer = settled()
-    rebalancer.changed()
-    assert rebalancer.next_step(0) == Read()
+    rebalancer.mark_changed()
+    assert rebalancer.next_step(0) == ReadRegistries()
     rebalancer.read(SHARED)
     assert rebalancer.next_step(0) == Release(frozenset(BOTH))
     rebalancer.released()
@@ -209,10 +209,10 @@ def test_a_change_makes_a_consumer_release_all_it_owns_before_it_claims() -> Non
 
 def test_a_consumer_whose_share_is_the_same_goes_on() -> None:
     rebalancer = settled()
-    rebalancer.changed()
-    assert rebalancer.next_step(0) == Read()
+    rebalancer.mark_changed()
+    assert rebalancer.next_step(0) == ReadRegistries()
     rebalancer.read(ALONE)
-    assert rebalancer.next_step(0) == Rest(None)
+    assert rebalancer.next_step(0) == Wait(None)
     assert rebalancer.owned == BOTH
 
 
@@ -225,13 +225,13 @@ def test_a_refused_claim_is_released_in_full_and_tried_again_later() -> None:
     rebalancer.refused(5.0)
     assert rebalancer.next_step(0) == Release(frozenset(BOTH))
     rebalancer.released()
-    assert rebalancer.next_step(4.9) == Rest(5.0)
-    assert rebalancer.next_step(5.0) == Read()
+    assert rebalancer.next_step(4.9) == Wait(5.0)
+    assert rebalancer.next_step(5.0) == ReadRegistries()
 
 
 def test_a_refused_consumer_does_not_wait_once_something_changed() -> None:
     rebalancer = settled(SHARED)
-    rebalancer.changed()
+    rebalancer.mark_changed()
     rebalancer.next_step(0)
     rebalancer.read(ALONE)
     rebalancer.next_step(0)
@@ -240,9 +240,9 @@ def test_a_refused_consumer_does_not_wait_once_something_changed() -> None:
     rebalancer.refused(5.0)
     rebalancer.next_step(0)
     rebalancer.released()
-    assert rebalancer.next_step(1.0) == Rest(5.0)
-    rebalancer.changed()
-    assert rebalancer.next_step(1.0) == Read()
+    assert rebalancer.next_step(1.0) == Wait(5.0)
+    rebalancer.mark_changed()
+    assert rebalancer.next_step(1.0) == ReadRegistries()
 
 
 def test_a_change_during_the_release_of_a_refused_claim_counts_as_well() -> None:
@@ -253,9 +253,9 @@ def test_a_change_during_the_release_of_a_refused_claim_counts_as_well() -> None
     rebalancer.next_step(0)
     rebalancer.refused(5.0)
     rebalancer.next_step(0)
-    rebalancer.changed()
+    rebalancer.mark_changed()
     rebalancer.released()
-    assert rebalancer.next_step(0) == Read()
+    assert rebalancer.next_step(0) == ReadRegistries()
 
 
 def test_a_claim_that_nobody_answered_is_released_before_the_next() -> None:
@@ -265,17 +265,17 @@ def test_a_claim_that_nobody_answered_is_released_before_the_next() -> None:
     rebalancer.read(ALONE)
     rebalancer.next_step(0)
     rebalancer.failed(2.0)
-    assert rebalancer.next_step(1.9) == Rest(2.0)
+    assert rebalancer.next_step(1.9) == Wait(2.0)
     assert rebalancer.next_step(2.0) == Release(frozenset(BOTH))
 
 
 def test_a_step_that_failed_is_done_again() -> None:
     rebalancer = settled()
-    rebalancer.changed()
-    assert rebalancer.next_step(0) == Read()
+    rebalancer.mark_changed()
+    assert rebalancer.next_step(0) == ReadRegistries()
     rebalancer.failed(2.0)
-    assert rebalancer.next_step(0) == Rest(2.0)
-    assert rebalancer.next_step(2.0) == Read()
+    assert rebalancer.next_step(0) == Wait(2.0)
+    assert rebalancer.next_step(2.0) == ReadRegistries()
     rebalancer.read(SHARED)
     assert rebalancer.next_step(2.0) == Release(frozenset(BOTH))
     rebalancer.failed(4.0)
@@ -286,9 +286,9 @@ def test_a_change_between_read_and_claim_is_read_first() -> None:
     rebalancer = Rebalancer()
     rebalancer.registered("a")
     rebalancer.next_step(0)
-    rebalancer.changed()
+    rebalancer.mark_changed()
     rebalancer.read(ALONE)
-    assert rebalancer.next_step(0) == Read()
+    assert rebalancer.next_step(0) == ReadRegistries()
 
 
 def test_a_lost_session_leaves_nothing_but_to_register_anew() -> None:
@@ -300,25 +300,25 @@ def test_a_lost_session_leaves_nothing_but_to_register_anew() -> None:
 
 def test_a_consumer_that_finds_itself_unregistered_registers_and_keeps_what_it_owns() -> None:
     rebalancer = settled()
-    rebalancer.changed()
+    rebalancer.mark_changed()
     rebalancer.next_step(0)
     rebalancer.read(GroupView({"b": {"clicks": 1}}, {"clicks": [0, 1]}))
     assert rebalancer.next_step(0) == Register()
     rebalancer.registered("a")
-    assert rebalancer.next_step(0) == Read()
+    assert rebalancer.next_step(0) == ReadRegistries()
     rebalancer.read(ALONE)
-    assert rebalancer.next_step(0) == Rest(None)
+    assert rebalancer.next_step(0) == Wait(None)
     assert rebalancer.owned == BOTH
 
 
 def test_what_was_to_be_released_is_released_after_the_consumer_registered_again() -> None:
     rebalancer = settled()
-    rebalancer.changed()
+    rebalancer.mark_changed()
     rebalancer.next_step(0)
     rebalancer.read(SHARED)
     assert rebalancer.next_step(0) == Release(frozenset(BOTH))
-    rebalancer.unregistered(2.0)
-    assert rebalancer.next_step(1.0) == Rest(2.0)
+    rebalancer.registration_lost(2.0)
+    assert rebalancer.next_step(1.0) == Wait(2.0)
     assert rebalancer.next_step(2.0) == Register()
     rebalancer.registered("a")
     rebalancer.next_step(2.0)
@@ -334,10 +334,10 @@ def test_what_was_to_begin_begins_after_the_consumer_registered_again() -> None:
     rebalancer.read(ALONE)
     rebalancer.next_step(0)
     rebalancer.claimed()
-    assert rebalancer.next_step(0) == Begin(BOTH)
-    rebalancer.unregistered(0)
+    assert rebalancer.next_step(0) == StartStreams(BOTH)
+    rebalancer.registration_lost(0)
     assert rebalancer.next_step(0) == Register()
     rebalancer.registered("a")
     rebalancer.next_step(0)
     rebalancer.read(ALONE)
-    assert rebalancer.next_step(0) == Begin(BOTH)
+    assert rebalancer.next_step(0) == StartStreams(BOTH)

@@ -75,15 +75,15 @@ def test_names_of_consumers_differ_and_fit_a_path() -> None:
 def test_registering_again_changes_nothing(join: Join) -> None:
     member = join()
     assert member.register() == member.session.state.session_id
-    assert member.registries.consumers() == {member.consumer_id: {TOPIC: 1}}
+    assert member.registries.read_consumers() == {member.consumer_id: {TOPIC: 1}}
 
 
 def test_the_consumers_of_a_group_see_each_other_and_hear_of_changes(join: Join) -> None:
     first = join()
-    assert first.registries.consumers().keys() == {first.consumer_id}
+    assert first.registries.read_consumers().keys() == {first.consumer_id}
     second = join()
     assert first.changed.wait(DEADLINE_S)
-    assert first.registries.consumers().keys() == {first.consumer_id, second.consumer_id}
+    assert first.registries.read_consumers().keys() == {first.consumer_id, second.consumer_id}
     first.changed.clear()
     second.session.close()
     assert first.changed.wait(DEADLINE_S)
@@ -124,7 +124,7 @@ def test_the_longest_names_there_are_fit_zookeepers_requests(join: Join) -> None
     places = [(topic, number) for number in range(150)]
     assert member.registries.claim(dict.fromkeys(places, f"{member.consumer_id}-0"))
     member.registries.release(places, dict.fromkeys(places, 2**63 - 1))
-    assert len(member.registries.offsets(places)) == len(places)
+    assert len(member.registries.load_offsets(places)) == len(places)
 
 
 def test_a_release_stores_the_offsets_of_what_was_owned_and_of_nothing_else(join: Join) -> None:
@@ -134,7 +134,7 @@ def test_a_release_stores_the_offsets_of_what_was_owned_and_of_nothing_else(join
     offsets = {(TOPIC, 0): 5, (TOPIC, 2): 9}
     first.registries.release(first.assignment(range(3)), offsets)
     assert owners(first) == {2: f"{second.consumer_id}-0"}
-    assert first.registries.offsets((TOPIC, number) for number in range(3)) == {(TOPIC, 0): 5}
+    assert first.registries.load_offsets((TOPIC, number) for number in range(3)) == {(TOPIC, 0): 5}
 
 
 def test_offsets_are_stored_as_decimals_and_read_back(join: Join) -> None:
@@ -142,7 +142,7 @@ def test_offsets_are_stored_as_decimals_and_read_back(join: Join) -> None:
     member.registries.commit({(TOPIC, 0): 0, (TOPIC, 1): 2**63 - 1})
     member.registries.commit({(TOPIC, 0): 7})
     assert member.client.get(f"/consumers/readers/offsets/{TOPIC}/0")[0] == b"7"
-    assert member.registries.offsets([(TOPIC, 0), (TOPIC, 1), (TOPIC, 2)]) == {
+    assert member.registries.load_offsets([(TOPIC, 0), (TOPIC, 1), (TOPIC, 2)]) == {
         (TOPIC, 0): 7,
         (TOPIC, 1): 2**63 - 1,
     }
@@ -152,7 +152,7 @@ def test_an_offset_with_more_behind_it_is_read_as_well(join: Join) -> None:
     member = join()
     path = f"/consumers/readers/offsets/{TOPIC}/0"
     member.client.create(path, b'12 {"leader_epoch": 3}')
-    assert member.registries.offsets([(TOPIC, 0)]) == {(TOPIC, 0): 12}
+    assert member.registries.load_offsets([(TOPIC, 0)]) == {(TOPIC, 0): 12}
 
 
 @pytest.mark.parametrize("write", ["claim", "release", "commit"])
@@ -168,7 +168,7 @@ def test_nothing_is_written_by_a_consumer_that_is_not_registered(join: Join, wri
     with pytest.raises(NotRegistered):
         steps[write]()
     assert owners(member).keys() == {0}
-    assert member.registries.offsets([(TOPIC, 0)]) == {}
+    assert member.registries.load_offsets([(TOPIC, 0)]) == {}
 
 
 def test_what_a_lost_session_owned_cannot_be_claimed_or_committed_under_the_next(

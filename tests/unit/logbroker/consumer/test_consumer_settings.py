@@ -21,12 +21,12 @@ def test_every_setting_that_cannot_be_is_told_at_once() -> None:
     wanted = [
         "group_id is empty",
         "bootstrap_servers is empty",
-        "auto_offset_reset is 'earliest'; allowed is smallest or largest",
+        "auto_offset_reset is 'earliest'; allowed: smallest, largest",
         "auto_commit_interval_s is 0.0; it must be above 0",
         "session_timeout_s is -1.0; it must be above 0",
         "rebalance_backoff_s is 0.0; it must be above 0",
         "partition_poll_s is nan; it must be above 0",
-        "client_settings has 'group.id', which is not to be set there",
+        "client_settings has 'group.id', which is reserved",
         "audit_tier is empty, or has more than 300 bytes",
     ]
     assert str(refused.value) == "; ".join(wanted)
@@ -38,5 +38,5 @@ def test_an_address_that_is_none_is_refused() -> None:
 
 
 def test_the_name_of_a_group_has_its_bound() -> None:
-    with pytest.raises(ConfigurationError, match="256 characters; allowed are 255"):
+    with pytest.raises(ConfigurationError, match="256 characters; maximum 255"):
         ConsumerConnector("127.0.0.1:2181", 256 * "g", "127.0.0.1:9092")
