@@ -12,7 +12,7 @@ PipelineError
 ├── TopicReplaced          decide how to continue with the recreated topic
 ├── RunSuperseded          nothing: another run has done the work, and this one changed nothing
 ├── CorruptTable           restore the file of the table in the message
-└── RefusedByService       resolve the problem that the replay service reports
+└── RejectedByService      resolve the problem that the replay service reports
 """
 
 from typing import Final
@@ -66,7 +66,7 @@ class CorruptTable(PipelineError):
     """A manifest is malformed or missing."""
 
 
-class RefusedByService(PipelineError):
+class RejectedByService(PipelineError):
     """The replay service rejected a request."""
 
 

@@ -92,11 +92,11 @@ class _Target:
         require_same_topics(seen, loaded)
         return cls(uri, table, base, seen)
 
-    def has(self, loaded: Mapping[str, TopicPosition]) -> bool:
+    def is_current(self, loaded: Mapping[str, TopicPosition]) -> bool:
         """Whether the table contains everything that was loaded."""
         return self._position(loaded) == self.seen
 
-    def add(self, rows: DataFrame, contract: StructType, source: _Source) -> tuple[int, int]:
+    def add_rows(self, rows: DataFrame, contract: StructType, source: _Source) -> tuple[int, int]:
         """Add the rows that the table lacks, in one commit; the version, and the number of rows."""
         run = self.table.new_run(KIND)
         new = rows.where(is_new(self.seen))
@@ -142,7 +142,7 @@ class DecodeJob:
         source = self._source()
         decoded = _Target.open(self.decoded_table, source.loaded)
         quarantine = _Target.open(self.quarantine_table, source.loaded)
-        if decoded.has(source.loaded):
+        if decoded.is_current(source.loaded):
             return DecodeReport(0, 0, 0, None)
         spark = session()
         with raise_task_errors():
@@ -152,9 +152,9 @@ class DecodeJob:
                 records, ("key", "value", "schemaId"), _FIELDS, JsonConverter(schemas)
             )
             with cached(parsed):
-                _, unread = quarantine.add(quarantine_rows(parsed), QUARANTINE, source)
+                _, unread = quarantine.add_rows(quarantine_rows(parsed), QUARANTINE, source)
                 rows = parsed_rows(parsed).withColumn("date", sql.to_date("timestamp"))
-                version, count = decoded.add(rows, DECODED, source)
+                version, count = decoded.add_rows(rows, DECODED, source)
         return DecodeReport(count, unread, len(schemas), version)
 
     def _source(self) -> _Source:

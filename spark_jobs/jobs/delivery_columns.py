@@ -57,14 +57,14 @@ _REPLAY: Final = pa.schema(
 )
 
 
-def parse_deliveries(records: DataFrame, here: str) -> DataFrame:
+def parse_deliveries(records: DataFrame, local_origin: str) -> DataFrame:
     """Records of `delivery_log` as `parse_records` returns them, with their webhook and event.
 
-    `here` is the data centre of this log, the origin of records without that header.
+    `local_origin` is the data centre of this log, the origin of records without that header.
     """
 
     def read(*columns: Any) -> tuple[Any, ...]:
-        return parse_delivery(here, *columns)
+        return parse_delivery(local_origin, *columns)
 
     named = records.withColumns(
         {
@@ -77,11 +77,11 @@ def parse_deliveries(records: DataFrame, here: str) -> DataFrame:
     return parse_records(named, sources, _DELIVERY, read)
 
 
-def parse_outcomes(records: DataFrame, here: str) -> DataFrame:
+def parse_outcomes(records: DataFrame, local_origin: str) -> DataFrame:
     """Records of `delivery_outcomes` as `parse_records` returns them, with the delivery's place."""
 
     def read(value: bytes | None, origin: bytes | None) -> tuple[Any, ...]:
-        return parse_outcome(here, value, origin)
+        return parse_outcome(local_origin, value, origin)
 
     named = records.withColumn("origin", header("origin"))
     return parse_records(named, ("value", "origin"), _OUTCOME, read)
@@ -93,7 +93,7 @@ def parse_replays(records: DataFrame) -> DataFrame:
 
 
 def parse_delivery(
-    here: str,
+    local_origin: str,
     partition: int,
     offset: int,
     key: bytes | None,
@@ -110,10 +110,10 @@ def parse_delivery(
     webhook_id = parse_webhook_id(key)
     name = _text(event_id) or default_event_id(partition, offset)
     digest = event_digest(name, value or b"")
-    return webhook_id, _text(origin) or here, name, _text(event_type), digest
+    return webhook_id, _text(origin) or local_origin, name, _text(event_type), digest
 
 
-def parse_outcome(here: str, value: bytes | None, origin: bytes | None) -> tuple[Any, ...]:
+def parse_outcome(local_origin: str, value: bytes | None, origin: bytes | None) -> tuple[Any, ...]:
     """The columns of a record of `delivery_outcomes`.
 
     Raises:
@@ -121,7 +121,7 @@ def parse_outcome(here: str, value: bytes | None, origin: bytes | None) -> tuple
     """
     outcome = parse_delivery_outcome(value)
     return (
-        _text(origin) or here,
+        _text(origin) or local_origin,
         outcome.partition,
         outcome.offset,
         outcome.digest,

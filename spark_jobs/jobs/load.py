@@ -188,9 +188,9 @@ def _run_tasks(
 
 def _checked(ranges: Sequence[OffsetRange], outcomes: list[RangeOutcome]) -> list[RangeOutcome]:
     """The outcomes in the order of the log, after checking that there is one for each range."""
-    refusals = sorted(each.refusal for each in outcomes if each.refusal is not None)
-    if refusals:
-        raise DataLost("\n".join(refusals))
+    errors = sorted(each.error for each in outcomes if each.error is not None)
+    if errors:
+        raise DataLost("\n".join(errors))
     assert Counter(each.wanted for each in outcomes) == Counter(ranges)
     for each in outcomes:
         assert each.records == sum(file.records for file in each.files)

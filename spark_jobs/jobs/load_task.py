@@ -46,7 +46,7 @@ class RangeOutcome(NamedTuple):
     missing: tuple[OffsetRange, ...] = ()
     """Offsets that the log had deleted before they were read, or that are in damaged batches."""
 
-    refusal: str | None = None
+    error: str | None = None
     """Why the load must stop: records are missing, and the request does not allow it."""
 
     @property
@@ -101,15 +101,15 @@ def load_range(task: LoadTask, wanted: OffsetRange) -> RangeOutcome:
     losses = Losses(task.may_lose)
     store = open_store(task.table)
     topic, partition = wanted.topic, wanted.partition
-    tally = _Tally(wanted)
+    tally = _RangeCounter(wanted)
     try:
         with HourFiles(store, task.folder, topic, partition, task.codec) as files:
             for batch in _records(task, wanted, losses):
                 tally.add(batch)
                 files.add(batch)
             written = files.close()
-    except DataLost as refusal:
-        return RangeOutcome(wanted, 0, 0, refusal=str(refusal))
+    except DataLost as error:
+        return RangeOutcome(wanted, 0, 0, error=str(error))
     return RangeOutcome(
         wanted, tally.records, tally.read_bytes, tuple(written), tuple(losses.ranges)
     )
@@ -127,7 +127,7 @@ def _records(task: LoadTask, wanted: OffsetRange, losses: Losses) -> Batches:
     )
 
 
-class _Tally:
+class _RangeCounter:
     """Counts the records of a range, and checks that offsets increase and lie in the range."""
 
     def __init__(self, wanted: OffsetRange) -> None:

@@ -67,7 +67,7 @@ class RecordFile:
         self._waiting.append(rows)
         self.waiting_bytes += rows.nbytes
         self._records += len(rows)
-        self._bounds = _Bounds.of(rows).joined(self._bounds)
+        self._bounds = _Bounds.of_rows(rows).union(self._bounds)
 
     def flush(self) -> None:
         """Write the waiting rows as one row group."""
@@ -127,7 +127,7 @@ class _Bounds(NamedTuple):
     time_max_ms: int
 
     @classmethod
-    def of(cls, rows: pa.RecordBatch) -> "_Bounds":
+    def of_rows(cls, rows: pa.RecordBatch) -> "_Bounds":
         offsets = pc.min_max(rows["offset"])
         times = pc.min_max(rows["timestamp"].cast(pa.int64()))
         # Times in the log have ms resolution.
@@ -138,7 +138,7 @@ class _Bounds(NamedTuple):
             times["max"].as_py() // 1_000,
         )
 
-    def joined(self, other: "_Bounds | None") -> "_Bounds":
+    def union(self, other: "_Bounds | None") -> "_Bounds":
         if other is None:
             return self
         return _Bounds(

@@ -12,7 +12,7 @@ from spark_jobs.errors import (
     DataLost,
     InvalidOption,
     NewerTable,
-    RefusedByService,
+    RejectedByService,
     RunSuperseded,
     SourceFailed,
     TopicReplaced,
@@ -40,7 +40,7 @@ _CONTROL_CHARS: Final = re.compile(r"[\x00-\x20\x7f]+")
 
 _REFUSALS: Final = (
     *(InvalidOption, UnsupportedStorage, NewerTable, DataLost, TopicReplaced),
-    *(RunSuperseded, CorruptTable, RefusedByService),
+    *(RunSuperseded, CorruptTable, RejectedByService),
 )
 """Errors after which an operator has to act before the job can succeed."""
 
@@ -100,14 +100,14 @@ def require_success(client: "httpx.Client", response: "httpx.Response") -> "http
 
     Raises:
         SourceFailed: it is a server error; a retry may succeed.
-        RefusedByService: it is any other status.
+        RejectedByService: it is any other status.
     """
     if response.is_success:
         return response
     text = f"{response.status_code} {response.text[:500]}"
     if response.is_server_error:
         raise SourceFailed(f"{client.base_url} has a server error: {text}")
-    raise RefusedByService(f"{client.base_url} rejects the request: {text}")
+    raise RejectedByService(f"{client.base_url} rejects the request: {text}")
 
 
 class RunSummary(NamedTuple):
@@ -160,7 +160,7 @@ def report_run(service: ServiceAddress, run: JobRun) -> None:
 
     Raises:
         SourceFailed: the service does not answer or has a server error.
-        RefusedByService: the service rejects the report.
+        RejectedByService: the service rejects the report.
     """
     document = run.document()
     with service.client(TIMEOUT_S) as client:

@@ -34,16 +34,16 @@ _ENDINGS: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets
 LIMITS: Final = frozenset(name.lower() for name in (*_STARTINGS, *_ENDINGS))
 """The options, in lower case, that set where a read starts or ends."""
 
-_OF_STREAMS: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
-_OF_GROUPS: Final = ("groupIdPrefix", "kafka.group.id")
+_STREAM_OPTIONS: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_GROUP_OPTIONS: Final = ("groupIdPrefix", "kafka.group.id")
 NAMES: Final = (
-    *(*CHOICES, *_STARTINGS, *_ENDINGS, *_OF_STREAMS, "groupIdPrefix"),
+    *(*CHOICES, *_STARTINGS, *_ENDINGS, *_STREAM_OPTIONS, "groupIdPrefix"),
     *("failOnDataLoss", "includeHeaders", "minPartitions", "maxRecordsPerPartition"),
     *("kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
 )
 """All options except those of the client, `kafka.…`."""
 
-_OF_OTHERS: Final = ("topic", "path", "paths")
+_IGNORED: Final = ("topic", "path", "paths")
 """An option of sinks, and what Spark adds for `load("...")`; the connector ignores them, too."""
 
 POLL_TIMEOUT_MS: Final = 120_000
@@ -53,7 +53,7 @@ FETCH_ATTEMPTS: Final = 3
 RETRY_INTERVAL_MS: Final = 1_000
 MAX_TRIGGER_DELAY_MS: Final = 15 * 60_000
 
-_INSTEAD: Final = {
+_UNSUPPORTED: Final = {
     "auto.offset.reset": "use startingOffsets",
     "key.deserializer": "keys are binary columns: cast or decode them in Spark",
     "value.deserializer": "values are binary columns: cast or decode them in Spark",
@@ -110,9 +110,9 @@ def read_source_options(options: Mapping[str, str]) -> SourceOptions:
     properties = reader.prefixed("kafka.")
     _reject_properties(properties)
     isolation = reader.choice("kafka.isolation.level", ("read_uncommitted", "read_committed"))
-    if reader.given(_OF_GROUPS):
+    if reader.given(_GROUP_OPTIONS):
         _log.warning("groupIdPrefix and kafka.group.id have no effect: no group is joined")
-    for name in reader.given(_OF_OTHERS):
+    for name in reader.given(_IGNORED):
         _log.warning("%s has no effect: use %s", name, " or ".join(CHOICES))
     return SourceOptions(
         properties=properties,
@@ -145,7 +145,7 @@ def read_batch_options(options: Mapping[str, str]) -> BatchOptions:
         ending, EARLIEST, "endingOffsets", "earliest (-2)", "not allowed as the end of a batch"
     )
     _reject_contradiction(starting, ending)
-    for name in reader.given(_OF_STREAMS):
+    for name in reader.given(_STREAM_OPTIONS):
         _log.warning("%s has no effect on a batch", name)
     return BatchOptions(starting, ending)
 
@@ -174,7 +174,7 @@ def _reject_unknown(options: Mapping[str, str]) -> None:
     """Reject misspelt options, with which other records would be read than requested."""
     if "provider" in options:
         return  # `CREATE TABLE ... USING rewind` passes all properties of the table.
-    known = {name.lower(): name for name in (*NAMES, *_OF_OTHERS)}
+    known = {name.lower(): name for name in (*NAMES, *_IGNORED)}
     unknown = []
     for name in sorted(options):
         if name.lower() not in known and not name.lower().startswith("kafka."):
@@ -188,7 +188,7 @@ def _reject_unknown(options: Mapping[str, str]) -> None:
 
 
 def _reject_properties(properties: Mapping[str, str]) -> None:
-    for name, instead in _INSTEAD.items():
+    for name, instead in _UNSUPPORTED.items():
         if name in properties:
             raise InvalidOption(f"kafka.{name} is not supported: {instead}")
     if not properties.get("bootstrap.servers"):

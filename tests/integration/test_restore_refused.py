@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from logbroker.embedded import EmbeddedBroker
-from spark_jobs.errors import RefusedByService
+from spark_jobs.errors import RejectedByService
 from spark_jobs.jobs.delivery_records import DELIVERY_LOG
 from spark_jobs.jobs.restore.archive import ArchiveTopic
 from spark_jobs.jobs.restore.job import RestoreResult, restore_all
@@ -65,7 +65,7 @@ def test_a_replay_that_is_refused_keeps_none_behind_it_waiting(
     admin.create_topics([NewTopic(DELIVERY_LOG, 1)])[DELIVERY_LOG].result()
     archive = ArchiveTopic("archive", {"bootstrap.servers": broker.bootstrap_servers}, -1)
     done: list[RestoreResult] = []
-    with ReplayService(refusing, "k") as service, pytest.raises(RefusedByService, match="422"):
+    with ReplayService(refusing, "k") as service, pytest.raises(RejectedByService, match="422"):
         done.extend(restore_all(service, archive, str(tmp_path / "table"), pytest.fail))
     assert [each.replay_id for each in done] == ["rep_good"]
     assert Refusing.told == ["rep_bad", "rep_good"]

@@ -35,14 +35,14 @@ _KEY: Final = ("keyOrigin", "keyFirst", "keySecond")
 _BY_DIGEST: Final = -1
 
 
-def unique_events(deliveries: DataFrame, outcomes: DataFrame, here: str) -> DataFrame:
+def unique_events(deliveries: DataFrame, outcomes: DataFrame, local_origin: str) -> DataFrame:
     """A row for each event: `webhookId`, `hour`, `outcome` or null, `delayMs`, `duplicates`.
 
     `deliveries` and `outcomes` are the rows of one day from `delivery_columns`. `delayMs` is null
     unless the event was delivered.
     """
-    keyed = deliveries.withColumns(_key("partition", "offset", here))
-    joined = keyed.join(_results(outcomes, here), list(_KEY), "left")
+    keyed = deliveries.withColumns(_key("partition", "offset", local_origin))
+    joined = keyed.join(_results(outcomes, local_origin), list(_KEY), "left")
     events = joined.groupBy("webhookId", "digest").agg(
         sql.min("timestamp").alias("eventTime"),
         (sql.count("*") - 1).alias("duplicates"),
@@ -58,14 +58,14 @@ def unique_events(deliveries: DataFrame, outcomes: DataFrame, here: str) -> Data
     )
 
 
-def _results(outcomes: DataFrame, here: str) -> DataFrame:
+def _results(outcomes: DataFrame, local_origin: str) -> DataFrame:
     """The result of each key: the one with the highest order."""
     last = outcomes.groupBy("origin", "owedPartition", "owedOffset").agg(
         sql.max(sql.struct("offset", "outcome", "settledTime", "digest")).alias("last")
     )
     places = last.select("origin", "owedPartition", "owedOffset", "last.*")
     # Old outcomes have no digest, so mirrored ones cannot be matched.
-    keyed = places.withColumns(_key("owedPartition", "owedOffset", here)).dropna(
+    keyed = places.withColumns(_key("owedPartition", "owedOffset", local_origin)).dropna(
         subset=["keyFirst"]
     )
     return keyed.groupBy(*_KEY).agg(sql.max(_result()).alias("result"))
@@ -80,8 +80,8 @@ def _result() -> "Column":
     )
 
 
-def _key(partition: str, offset: str, here: str) -> dict[str, "Column"]:
-    is_here = sql.col("origin") == here
+def _key(partition: str, offset: str, local_origin: str) -> dict[str, "Column"]:
+    is_here = sql.col("origin") == local_origin
     return {
         "keyOrigin": sql.col("origin"),
         "keyFirst": sql.when(is_here, sql.col(partition).cast("long")).otherwise(sql.col("digest")),
@@ -123,10 +123,13 @@ def day_report(hours: DataFrame, events: DataFrame, day: date) -> DayReport:
     return DayReport(
         day=day,
         webhooks=total["webhooks"],
-        total=Figures.of(total, events.agg(*_delays()).collect()[0]),
-        hours={hour: Figures.of(by_hour[hour], hour_delays.get(hour)) for hour in sorted(by_hour)},
+        total=Figures.from_rows(total, events.agg(*_delays()).collect()[0]),
+        hours={
+            hour: Figures.from_rows(by_hour[hour], hour_delays.get(hour))
+            for hour in sorted(by_hour)
+        },
         worst={
-            row["webhookId"]: Figures.of(row, webhook_delays.get(row["webhookId"]))
+            row["webhookId"]: Figures.from_rows(row, webhook_delays.get(row["webhookId"]))
             for row in worst_rows
         },
     )

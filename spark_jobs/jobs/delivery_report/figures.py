@@ -28,7 +28,7 @@ class Figures:
     delay_p95_ms: int | None
 
     @classmethod
-    def of(cls, sums: Any, delays: Any) -> Self:
+    def from_rows(cls, sums: Any, delays: Any) -> Self:
         """The figures of two Spark rows; `delays` may be None, and sums may be null."""
         return cls(
             {name: sums[name] or 0 for name in COUNTS},

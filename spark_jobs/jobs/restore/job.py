@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from spark_jobs.errors import PipelineError, RefusedByService, SourceFailed, TasksFailed
+from spark_jobs.errors import PipelineError, RejectedByService, SourceFailed, TasksFailed
 from spark_jobs.jobs.delivery_records import DELIVERY_LOG
 from spark_jobs.jobs.restore.archive import ArchiveTopic
 from spark_jobs.jobs.restore.coverage import Coverage, describe_gaps, read_coverage
@@ -112,7 +112,7 @@ def restore_all(
     """Restore each waiting replay, and then delete what no replay needs any more.
 
     Raises:
-        RefusedByService, TasksFailed: of the first replay that failed, after all were tried.
+        RejectedByService, TasksFailed: of the first replay that failed, after all were tried.
         SourceFailed, StorageFailed: at once; finished replays stay finished.
     """
     queue = service.fetch_queue()
@@ -123,7 +123,7 @@ def restore_all(
         for pending in queue.pending:
             try:
                 result = _restore_replay(service, restore, pending)
-            except (RefusedByService, TasksFailed) as failure:
+            except (RejectedByService, TasksFailed) as failure:
                 # The other replays may not have this problem.
                 failures.append(failure)
                 continue

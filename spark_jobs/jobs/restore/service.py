@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, Final, Self
 from urllib.parse import quote
 
-from spark_jobs.errors import RefusedByService
+from spark_jobs.errors import RejectedByService
 from spark_jobs.jobs.service import ServiceAddress, require_success, send_request
 
 _TIMEOUT_S: Final = 60.0
@@ -59,7 +59,7 @@ class ReplayService:
 
     Raises:
         SourceFailed: by every method, if the service does not answer or has a server error.
-        RefusedByService: by every method, if the service rejects the request.
+        RejectedByService: by every method, if the service rejects the request.
     """
 
     def __init__(self, url: str, key: str) -> None:
@@ -89,7 +89,7 @@ class ReplayService:
             )
         except (KeyError, TypeError, ValueError) as error:
             url = self._client.base_url
-            raise RefusedByService(f"{url} is not a Rewind API: {error!r}") from error
+            raise RejectedByService(f"{url} is not a Rewind API: {error!r}") from error
 
     def report_restored(self, replay_id: str, partition: int, start: int, end: int) -> bool:
         """Report where a replay's records are; False if it is no longer waiting."""

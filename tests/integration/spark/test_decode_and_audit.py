@@ -159,8 +159,8 @@ def test_new_records_are_decoded_and_lost_ones_found(
     audit = LoadAudit(night.tables["records"], night.tables["audited"], (), lateness_ms=0)
     found = audit.audit_day(spark, YESTERDAY)
     rows = read_table(spark, night.tables["audited"], AUDIT).collect()
-    told = {row.producer.split("/")[0]: (row.published, row.loaded, row.missing) for row in rows}
-    assert told == {"web-1": (21, 17, 4), "web-2": (14, 14, 0)}
+    counts = {row.producer.split("/")[0]: (row.published, row.loaded, row.missing) for row in rows}
+    assert counts == {"web-1": (21, 17, 4), "web-2": (14, 14, 0)}
     assert (found.missing, found.is_whole) == (4, True)
     assert [each["missing"] for each in found.worst] == [4]
     assert open_table(night.tables["audited"]).head().version == 1

@@ -24,7 +24,7 @@ START_S = int(time.time()) - 86_400
 HERE = "east"
 
 
-class Owed(NamedTuple):
+class Delivery(NamedTuple):
     """An event, by seconds after `START_S`."""
 
     at_s: float
@@ -43,7 +43,7 @@ class Owed(NamedTuple):
         )
 
 
-class Told(NamedTuple):
+class DeliveryOutcome(NamedTuple):
     """The outcome of the delivery at an offset."""
 
     offset: int
@@ -72,7 +72,7 @@ class Told(NamedTuple):
         )
 
 
-class Garbage(NamedTuple):
+class UnreadableRecord(NamedTuple):
     """An unreadable record."""
 
     topic: str
@@ -85,42 +85,42 @@ def _ms(at_s: float) -> int:
     return START_S * 1_000 + round(1_000 * at_s)
 
 
-FIRST: Sequence[Owed | Told | Garbage] = [
-    Owed(0, "evt_0"),
-    Owed(10, "evt_1"),
-    Owed(20, "evt_2"),
+FIRST: Sequence[Delivery | DeliveryOutcome | UnreadableRecord] = [
+    Delivery(0, "evt_0"),
+    Delivery(10, "evt_1"),
+    Delivery(20, "evt_2"),
     # Without the header origin.
-    Owed(30, "evt_3", origin=""),
+    Delivery(30, "evt_3", origin=""),
     # Mirrored: the position in its outcome is of another log, and evt_1's here.
-    Owed(40, "evt_4", origin="west"),
-    Told(1, 99, "failed", origin="west"),
-    Told(0, 1.25),
+    Delivery(40, "evt_4", origin="west"),
+    DeliveryOutcome(1, 99, "failed", origin="west"),
+    DeliveryOutcome(0, 1.25),
     # Two outcomes after a crash: the first one counts.
-    Told(2, 22, "failed", 503),
-    Told(2, 23),
-    Garbage("delivery_log"),
-    Garbage("delivery_outcomes"),
+    DeliveryOutcome(2, 22, "failed", 503),
+    DeliveryOutcome(2, 23),
+    UnreadableRecord("delivery_log"),
+    UnreadableRecord("delivery_outcomes"),
 ]
-SECOND: Sequence[Owed | Told | Garbage] = [
+SECOND: Sequence[Delivery | DeliveryOutcome | UnreadableRecord] = [
     # More than fifteen minutes after the event time: not in time.
-    Told(1, 911),
+    DeliveryOutcome(1, 911),
     # In time by a millisecond.
-    Told(3, 930, "left", None),
+    DeliveryOutcome(3, 930, "left", None),
     # The second outcome is repeated much later.
-    Told(2, 24),
+    DeliveryOutcome(2, 24),
     # Everything before 4,800 s is behind the watermark.
-    Owed(6_000, "evt_6"),
-    Told(6, 6_000.5),
+    Delivery(6_000, "evt_6"),
+    DeliveryOutcome(6, 6_000.5),
 ]
-THIRD: Sequence[Owed | Told | Garbage] = [
-    Owed(12_000, "evt_7"),
-    Told(7, 12_001),
+THIRD: Sequence[Delivery | DeliveryOutcome | UnreadableRecord] = [
+    Delivery(12_000, "evt_7"),
+    DeliveryOutcome(7, 12_001),
     # Behind the watermark, unlike its outcome.
-    Owed(4_700, "evt_8"),
-    Told(8, 4_950),
+    Delivery(4_700, "evt_8"),
+    DeliveryOutcome(8, 4_950),
     # Not behind the watermark.
-    Owed(4_900, "evt_9"),
-    Told(9, 4_901),
+    Delivery(4_900, "evt_9"),
+    DeliveryOutcome(9, 4_901),
 ]
 
 ROWS = {
@@ -145,11 +145,11 @@ class Scene:
         self._spark = spark
         self._bootstrap = {"bootstrap.servers": broker.bootstrap_servers}
         self._folder = folder
-        self.told: list[JoinedBatch] = []
+        self.batches: list[JoinedBatch] = []
         for topic in ("delivery_log", "delivery_outcomes"):
             broker.make_topic(topic)
 
-    def publish(self, records: Sequence[Owed | Told | Garbage]) -> None:
+    def publish(self, records: Sequence[Delivery | DeliveryOutcome | UnreadableRecord]) -> None:
         producer = Producer(self._bootstrap)
         for record in records:
             record.publish(producer)
@@ -157,11 +157,11 @@ class Scene:
 
     def join(self) -> None:
         """Join the available records."""
-        self.told.clear()
+        self.batches.clear()
         table, quarantine = (str(self._folder / name) for name in ("table", "quarantine"))
         run = StreamRun(str(self._folder / "checkpoint"), None)
         join = DeliveryJoin(StreamSource(self._bootstrap), run, table, quarantine, HERE, 900, 1_200)
-        join.run_query(self._spark, self.told.append)
+        join.run_query(self._spark, self.batches.append)
 
     def rows(self) -> dict[int, tuple[Any, ...]]:
         """By offset: id, outcome, status and delay; asserts that events are unique."""
@@ -200,13 +200,13 @@ def test_each_delivery_in_time_has_one_row(
     scene.publish(SECOND)
     scene.join()
     assert scene.rows() == LATER
-    assert sum(each.unsettled for each in scene.told) == 1
-    assert sum(each.settled for each in scene.told) == 2
+    assert sum(each.unsettled for each in scene.batches) == 1
+    assert sum(each.settled for each in scene.batches) == 2
 
     # Rows of the table are not added again, new ones are.
     scene.forget_last_batch()
     scene.publish(THIRD)
     scene.join()
     assert scene.rows() == LAST
-    assert [(each.settled, each.unsettled) for each in scene.told] == [(2, 0)]
+    assert [(each.settled, each.unsettled) for each in scene.batches] == [(2, 0)]
     assert scene.quarantine() == ["delivery_log", "delivery_outcomes"]

@@ -21,14 +21,14 @@ DAY = date(2026, 11, 21)
 HERE, ELSEWHERE = "east", "west"
 
 
-def owed(
+def delivery(
     offset: int, webhook: str, event: str, time: str, *, origin: str = HERE, body: bytes = b"{}"
 ) -> LoadedRecord:
     headers = {"event-id": event, "event-type": "order.paid", "origin": origin}
     return LoadedRecord("delivery_log", offset, at(time), webhook.encode(), body, headers)
 
 
-def told(
+def outcome(
     offset: int,
     place: int,
     outcome: str,
@@ -83,43 +83,43 @@ def replayed(
 
 LOADED = [
     # Delivered after 1 s.
-    owed(0, "wh_a", "evt_1", "2026-11-21T08:00:00"),
-    told(0, 0, "delivered", "2026-11-21T08:00:00", 1_000),
+    delivery(0, "wh_a", "evt_1", "2026-11-21T08:00:00"),
+    outcome(0, 0, "delivered", "2026-11-21T08:00:00", 1_000),
     # Failed, and delivered after a crash. Published twice: the first copy counts.
-    owed(1, "wh_a", "evt_2", "2026-11-21T08:10:00"),
-    owed(2, "wh_a", "evt_2", "2026-11-21T08:10:00"),
-    told(1, 1, "failed", "2026-11-21T08:10:00", 2_000),
-    told(2, 1, "delivered", "2026-11-21T08:10:00", 3_000),
-    told(3, 2, "delivered", "2026-11-21T08:10:00", 5_000),
+    delivery(1, "wh_a", "evt_2", "2026-11-21T08:10:00"),
+    delivery(2, "wh_a", "evt_2", "2026-11-21T08:10:00"),
+    outcome(1, 1, "failed", "2026-11-21T08:10:00", 2_000),
+    outcome(2, 1, "delivered", "2026-11-21T08:10:00", 3_000),
+    outcome(3, 2, "delivered", "2026-11-21T08:10:00", 5_000),
     # The last outcome of a position counts.
-    owed(3, "wh_a", "evt_3", "2026-11-21T08:20:00"),
-    told(4, 3, "delivered", "2026-11-21T08:20:00", 9_000),
-    told(5, 3, "failed", "2026-11-21T08:20:00", 9_500),
+    delivery(3, "wh_a", "evt_3", "2026-11-21T08:20:00"),
+    outcome(4, 3, "delivered", "2026-11-21T08:20:00", 9_000),
+    outcome(5, 3, "failed", "2026-11-21T08:20:00", 9_500),
     # Without an outcome.
-    owed(4, "wh_a", "evt_4", "2026-11-21T08:30:00"),
+    delivery(4, "wh_a", "evt_4", "2026-11-21T08:30:00"),
     # Without the header origin: published here.
-    owed(5, "wh_a", "evt_5", "2026-11-21T08:40:00", origin=""),
-    told(6, 5, "disabled", "2026-11-21T08:40:00"),
-    owed(6, "wh_a", "evt_6", "2026-11-21T09:00:00"),
-    told(7, 6, "left", "2026-11-21T09:00:00"),
+    delivery(5, "wh_a", "evt_5", "2026-11-21T08:40:00", origin=""),
+    outcome(6, 5, "disabled", "2026-11-21T08:40:00"),
+    delivery(6, "wh_a", "evt_6", "2026-11-21T09:00:00"),
+    outcome(7, 6, "left", "2026-11-21T09:00:00"),
     # Mirrored twice; matched by its digest, not by its position, which is evt_3's here.
-    owed(7, "wh_b", "evt_7", "2026-11-21T08:00:00", origin=ELSEWHERE),
-    owed(8, "wh_b", "evt_7", "2026-11-21T08:00:00", origin=ELSEWHERE),
-    told(
+    delivery(7, "wh_b", "evt_7", "2026-11-21T08:00:00", origin=ELSEWHERE),
+    delivery(8, "wh_b", "evt_7", "2026-11-21T08:00:00", origin=ELSEWHERE),
+    outcome(
         *(8, 3, "delivered", "2026-11-21T08:00:00", 7_000),
         origin=ELSEWHERE,
         digest=event_digest("evt_7", b"{}"),
     ),
     # The other data centre has an old version without digests.
-    owed(9, "wh_b", "evt_8", "2026-11-21T08:01:00", origin=ELSEWHERE),
-    told(9, 4, "delivered", "2026-11-21T08:01:00", 8_000, origin=ELSEWHERE),
+    delivery(9, "wh_b", "evt_8", "2026-11-21T08:01:00", origin=ELSEWHERE),
+    outcome(9, 4, "delivered", "2026-11-21T08:01:00", 8_000, origin=ELSEWHERE),
     # The last of the day, with its outcome on the next day; and the first of the next day.
-    owed(10, "wh_b", "evt_9", "2026-11-21T23:59:59.999"),
-    told(10, 10, "delivered", "2026-11-21T23:59:59.999", 20),
-    owed(11, "wh_b", "evt_10", "2026-11-22T00:00:00"),
+    delivery(10, "wh_b", "evt_9", "2026-11-21T23:59:59.999"),
+    outcome(10, 10, "delivered", "2026-11-21T23:59:59.999", 20),
+    delivery(11, "wh_b", "evt_10", "2026-11-22T00:00:00"),
     # The same id with another body is another event.
-    owed(12, "wh_a", "evt_1", "2026-11-21T08:05:00", body=b'{"n": 2}'),
-    told(11, 12, "delivered", "2026-11-21T08:05:00", 2_000),
+    delivery(12, "wh_a", "evt_1", "2026-11-21T08:05:00", body=b'{"n": 2}'),
+    outcome(11, 12, "delivered", "2026-11-21T08:05:00", 2_000),
     # Of one start the highest epoch counts; replays on later days count, too.
     replayed(0, "rpl_1", "wh_a", 0, 1, d21T08=(1, 0, 0)),
     replayed(1, "rpl_1", "wh_a", 0, 2, d21T08=(7, 7, 7)),
@@ -178,7 +178,7 @@ def test_a_day_is_reported_and_replaced_when_more_is_loaded(
     assert head.position["source"]["version"] == 1
 
     version = load_records(
-        job(tmp_path).table, [told(13, 4, "delivered", "2026-11-21T08:30:00", 60_000)]
+        job(tmp_path).table, [outcome(13, 4, "delivered", "2026-11-21T08:30:00", 60_000)]
     )
     again = job(tmp_path).write_day(spark, DAY).as_json()
     assert (again["delivered"], again["unsettled"], again["unread"]) == (6, 1, 2)

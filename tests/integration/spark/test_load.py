@@ -121,9 +121,9 @@ def test_the_second_of_two_concurrent_loads_is_rejected(
         scene.publish(20)
         others.append(scene.load(spark).run)
 
-    with pytest.raises(RunSuperseded) as refusal:
+    with pytest.raises(RunSuperseded) as raised:
         load(scene.request(), call_before_session(another_load, spark))
-    assert others[0] in str(refusal.value)
+    assert others[0] in str(raised.value)
     assert scene.table.head().version == 1
     assert scene.table_records() == scene.log_records()
     # The next load continues, and the files of the rejected one are orphans.
@@ -257,7 +257,7 @@ def test_a_topic_recreated_after_planning_is_not_read(scene: LoadScene) -> None:
     wanted = OffsetRange("orders", 0, 0, 50)
     task = task_of(scene, scene.table.new_run("load").folder, wanted, topic_id)
     outcome = load_range(task, wanted)
-    assert "made anew" in (outcome.refusal or "")
+    assert "made anew" in (outcome.error or "")
     assert (outcome.records, outcome.files) == (0, ())
     assert not scene.data_files()
     assert "secret-1" not in repr(task)

@@ -43,7 +43,9 @@ def marked(
     return spark.createDataFrame(rows, RECORDS)
 
 
-def told(spark: SparkSession, *events: tuple[PublishedReport, int, str | None]) -> DataFrame:
+def audit_reports(
+    spark: SparkSession, *events: tuple[PublishedReport, int, str | None]
+) -> DataFrame:
     """Loaded audit reports, each with its time and data centre."""
     rows = [
         record(
@@ -81,7 +83,7 @@ def test_each_window_is_compared_message_by_message(spark: SparkSession) -> None
             ("a/1", WINDOW_MS - 60_000): range(9),
         },
     )
-    events = told(
+    events = audit_reports(
         spark,
         # In two parts, and one of them twice.
         (published("a/1", range(40_000)), early_ms, None),
@@ -112,7 +114,7 @@ def test_mirrored_messages_are_expected_once_some_are_loaded(
     spark: SparkSession,
 ) -> None:
     records = marked(spark, {("far/1", WINDOW_MS): [0]})
-    events = told(
+    events = audit_reports(
         spark,
         (published("far/1", range(2)), WINDOW_MS + 70_000, "west"),
         (published("near/1", range(5)), WINDOW_MS + 70_000, None),

@@ -114,7 +114,7 @@ def test_a_deleted_topic_is_skipped_once_allowed(scene: LoadScene) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ((), "one of --topics and --subscribe-pattern"),
         (("--topics", "a", "--subscribe-pattern", "b"), "one of --topics and --subscribe-pattern"),
@@ -125,10 +125,12 @@ def test_a_deleted_topic_is_skipped_once_allowed(scene: LoadScene) -> None:
         (("--topics", "orders", "--max-records-per-partition", "0"), "0 is not in the range"),
     ],
 )
-def test_usage_errors_are_one_line(scene: LoadScene, arguments: tuple[str, ...], told: str) -> None:
+def test_usage_errors_are_one_line(
+    scene: LoadScene, arguments: tuple[str, ...], message: str
+) -> None:
     result = run(scene, *arguments)
     assert (result.exit_code, result.stdout) == (EXIT_USAGE, "")
-    assert told in result.stderr
+    assert message in result.stderr
     assert not scene.table_folder.exists()
 
 
@@ -175,8 +177,8 @@ def test_a_table_without_small_files_is_unchanged(scene: LoadScene) -> None:
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 0
     assert result.stdout.startswith(f"nothing to merge: {scene.table_folder} has no two small")
-    told = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).stdout)
-    assert (told["version"], told["merged"], told["collected"]["files"]) == (None, 0, 0)
+    message = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).stdout)
+    assert (message["version"], message["merged"], message["collected"]["files"]) == (None, 0, 0)
 
 
 def test_a_master_is_required(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ class Scene:
         table = str(self.log.table_folder)
         return RestoreLoop(lambda: iter(self.restore(spark)), table, address, as_json=True)
 
-    def told(self) -> tuple[str, dict[str, Any]]:
+    def last_report(self) -> tuple[str, dict[str, Any]]:
         """The last run that the service lists."""
         runs = self.api.get("/pipeline/runs").json()["items"]
         (run,) = [(each["outcome"], each["summary"]) for each in runs if each["job"] == "restore"]
@@ -201,19 +201,19 @@ def test_deleted_events_are_restored_and_replayed(
     with pytest.raises(SystemExit) as end_of_run:
         scene.rounds(spark).run_once()
     assert end_of_run.value.code == 1
-    assert scene.told() == ("done", {"restored": 0, "records": 0, "missing": 1})
-    told = json.loads(capsys.readouterr().out)
-    assert (told["replayId"], told["restored"]) == (second["id"], None)
-    assert "not loaded yet" in told["missing"]
+    assert scene.last_report() == ("done", {"restored": 0, "records": 0, "missing": 1})
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["replayId"], printed["restored"]) == (second["id"], None)
+    assert "not loaded yet" in printed["missing"]
     waiting = scene.api.get(f"/replays/{second['id']}").json()
-    assert (waiting["state"], waiting["waitsFor"]["missing"]) == ("OPEN", told["missing"])
+    assert (waiting["state"], waiting["waitsFor"]["missing"]) == ("OPEN", printed["missing"])
     # The first replay's events are no longer needed, nor those of the killed run.
     assert scene.log.log_records(ARCHIVE).total() == 0
     scene.log.load(spark, LOG)
     scene.forget_all()
     scene.rounds(spark).run_once()
     assert json.loads(capsys.readouterr().out)["missing"] is None
-    assert scene.told() == ("done", {"restored": 1, "records": 80, "missing": 0})
+    assert scene.last_report() == ("done", {"restored": 1, "records": 80, "missing": 0})
     assert scene.completed(second)["counts"]["delivered"] == 80
     assert scene.brought_by(second) == [f"evt_{minute}" for minute in range(200, 280)]
 

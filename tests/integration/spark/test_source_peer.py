@@ -198,8 +198,10 @@ def test_batches_equal_those_of_sparks_connector(peers: SparkSession, topics: To
         assert found == content(theirs), name
         assert bool(found) == (name != "late time"), name
     # The connector knows the size of a range only with explicit bounds.
-    told = {name: batches(topics)["offsets"][name] for name in ("startingOffsets", "endingOffsets")}
-    for split in ({"minPartitions": 7}, {"maxRecordsPerPartition": 90, **told}):
+    bounds = {
+        name: batches(topics)["offsets"][name] for name in ("startingOffsets", "endingOffsets")
+    }
+    for split in ({"minPartitions": 7}, {"maxRecordsPerPartition": 90, **bounds}):
         options = {"subscribe": topics.plain, **split}
         split_ours, split_theirs = (
             tasks(read(peers, topics, form, options)) for form in ("rewind", "kafka")

@@ -77,7 +77,7 @@ def test_an_unreadable_batch_is_skipped_or_an_error(log: WrittenLog) -> None:
     write(log, 20)
     with RawConnection(log.bootstrap_servers) as connection:
 
-        def garbage(offsets: int, begin: bytes = b"", partition: int = 0) -> None:
+        def publish_malformed_batch(offsets: int, begin: bytes = b"", partition: int = 0) -> None:
             """A batch with a valid header, which a broker accepts."""
             batch = batch_around(
                 begin + b"\1garbage", record_count=offsets, last_offset_delta=offsets - 1
@@ -85,13 +85,13 @@ def test_an_unreadable_batch_is_skipped_or_an_error(log: WrittenLog) -> None:
             connection.produce(TOPIC, batch, acks=-1, partition=partition)
             assert connection.produced()[1] == 0
 
-        garbage(5)
+        publish_malformed_batch(5)
         write(log, 10)
-        garbage(1)
-        garbage(1)
+        publish_malformed_batch(1)
+        publish_malformed_batch(1)
         write(log, 3)
         good = b"".join(framed(record_body(LogRecord(n, n, b"k", b"v"))) for n in range(2))
-        garbage(3, begin=good, partition=1)
+        publish_malformed_batch(3, begin=good, partition=1)
     for batch_bytes in (1, 1_000_000):
         some = Losses(are_allowed=True)
         found = read(log, OffsetRange(TOPIC, 0, 2, 40), some, batch_bytes)
@@ -209,8 +209,8 @@ def test_a_run_continues_after_any_change_of_its_topics(
             onward(TopicPosition(topic_id, {0: 20}), strict)
         with pytest.raises(TopicReplaced, match="it now ends at 40"):
             onward(TopicPosition(None, {0: 50}), strict)
-        anew = OffsetRange(TOPIC, 0, 0, 40)
-        assert onward(TopicPosition(topic_id, {0: 20}), some) == [fresh, anew]
+        recreated = OffsetRange(TOPIC, 0, 0, 40)
+        assert onward(TopicPosition(topic_id, {0: 20}), some) == [fresh, recreated]
         old = read_range(
             *(servers(log), OffsetRange(TOPIC, 0, 0, 30)),
             columns=("key",),

@@ -63,7 +63,7 @@ class Scene:
     def __init__(self, broker: BrokerProcess, folder: Path) -> None:
         self.broker = broker
         self.folder = folder
-        self.told: list[CountedBatch] = []
+        self.batches: list[CountedBatch] = []
         for topic, partitions in (("events", 2), ("counts", 1)):
             broker.make_topic(topic, partitions)
 
@@ -84,7 +84,7 @@ class Scene:
 
     def count(self, spark: SparkSession, checkpoint: str = "checkpoint") -> None:
         """Count the available records in the test's session."""
-        self.told.clear()
+        self.batches.clear()
         WindowedCounts(
             StreamSource({"bootstrap.servers": self.broker.bootstrap_servers}),
             "events",
@@ -93,7 +93,7 @@ class Scene:
             window_s=60,
             watermark_s=600,
             to_topic="counts",
-        ).run_query(spark, self.told.append)
+        ).run_query(spark, self.batches.append)
 
     def process(self) -> JobProcess:
         """A counting process with a trigger of a second."""
@@ -171,7 +171,7 @@ def test_each_window_is_counted_once_despite_kills(
     scene.publish(SECOND)
     scene.count(spark)
     assert scene.windows(spark) == LATER
-    assert sum(each.late for each in scene.told) == 3
+    assert sum(each.late for each in scene.batches) == 3
     assert scene.ledger()["seen"] == 12
     assert scene.last_published() == LATER
 
@@ -180,7 +180,7 @@ def test_each_window_is_counted_once_despite_kills(
     scene.forget_last_batch()
     scene.publish(THIRD)
     scene.count(spark)
-    assert sum(each.windows for each in scene.told) == 1
+    assert sum(each.windows for each in scene.batches) == 1
     assert scene.windows(spark) == scene.last_published() == LAST
     assert len(scene.published()) == len(before) + 1
     ledger = scene.ledger()

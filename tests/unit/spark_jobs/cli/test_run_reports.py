@@ -33,7 +33,7 @@ class Service:
     def __init__(self, *statuses: int) -> None:
         self.url = ""
         self.statuses = list(statuses)
-        self.told: list[Any] = []
+        self.reports: list[Any] = []
         self.keys: list[str | None] = []
 
     @property
@@ -42,7 +42,7 @@ class Service:
 
     def answer(self, key: str | None, path: str, body: bytes) -> int:
         self.keys.append(key)
-        self.told.append((path, json.loads(body)))
+        self.reports.append((path, json.loads(body)))
         return self.statuses.pop(0)
 
 
@@ -77,7 +77,7 @@ def end_well(service: ServiceAddress | None) -> None:
 def test_a_successful_run_is_reported_with_its_counts() -> None:
     with serving(201) as service:
         end_well(service.address)
-    ((path, body),) = service.told
+    ((path, body),) = service.reports
     run = PipelineRunRequest.model_validate(body).run()
     assert (path, run.job, run.subject, run.outcome) == (
         *("/pipeline/runs", "load", "/tables/records"),
@@ -103,7 +103,7 @@ def test_an_error_is_reported_and_reraised(error: Exception, outcome: str, words
     ):
         raise error
     assert raised.value is error
-    ((_, body),) = service.told
+    ((_, body),) = service.reports
     assert (body["outcome"], body["summary"]) == (outcome, {"error": words})
 
 
@@ -114,13 +114,13 @@ def test_interrupted_runs_and_runs_without_a_summary_are_not_reported() -> None:
         with reporting_run("restore", "/t", service.address):
             pass
         end_well(None)
-    assert service.told == []
+    assert service.reports == []
 
 
 def test_a_report_is_retried_after_a_server_error(capsys: pytest.CaptureFixture[str]) -> None:
     with serving(503, 200) as service:
         end_well(service.address)
-    first, second = service.told
+    first, second = service.reports
     assert first == second
     assert capsys.readouterr() == ("", "")
 
@@ -138,7 +138,7 @@ def test_a_rejected_report_is_a_line_on_standard_error(
 ) -> None:
     with serving(*statuses) as service:
         end_well(service.address)
-    assert len(service.told) == len(statuses)
+    assert len(service.reports) == len(statuses)
     said = capsys.readouterr()
     assert said.out == ""
     (line,) = said.err.splitlines()
@@ -237,7 +237,7 @@ def test_each_job_reports_why_it_was_refused(tmp_path: Path) -> None:
             place = ("--table", table, "--api", service.url, "--api-key-file", str(key))
             result = run_job(name, *place, *options)
         assert result.exit_code in (1, 2), result.output
-        ((_, body),) = service.told
+        ((_, body),) = service.reports
         taken = PipelineRunRequest.model_validate(body)
         subject = "s3://elsewhere" if name == "compact" else table
         assert (taken.job, taken.subject, taken.outcome) == (name, subject, RunOutcome.REFUSED)

@@ -37,7 +37,7 @@ def decoded(log: bytes, **limits: Any) -> list[DecodedChunk]:
     return list(decode(log, start=0, end=2**62, wanted=wanted, **limits))
 
 
-def refused(log: bytes, match: str = "", **limits: int) -> None:
+def rejected(log: bytes, match: str = "", **limits: int) -> None:
     with pytest.raises(CorruptBatch, match=rf"(batch|marker) at {BASE}\b.*{match}"):
         decoded(log, **limits)
 
@@ -72,10 +72,10 @@ def test_damaged_records_are_rejected_or_equal_the_reference_decoder(
     try:
         plain = decode_records(batch)
     except CorruptBatch:
-        return refused(log)
+        return rejected(log)
     offsets = [record.offset for record in plain]
     if offsets != sorted(set(offsets)) or not BASE <= offsets[0] <= offsets[-1] < BASE + 10:
-        return refused(log)
+        return rejected(log)
     (chunk,) = decoded(log)
     assert chunk.keys is not None
     assert chunk.values is not None
@@ -96,13 +96,13 @@ def test_a_flipped_bit_anywhere_is_detected(codec: Codec) -> None:
     for at in range(16, len(log)):
         damaged = bytearray(log)
         damaged[at] ^= 0x10
-        refused(bytes(damaged))
+        rejected(bytes(damaged))
 
 
 def test_records_truncated_at_any_byte_are_rejected() -> None:
     body = framed(record_body(PLAIN)) * 2
     for size in range(len(body)):
-        refused(around(body[:size], count=2, last_offset_delta=1))
+        rejected(around(body[:size], count=2, last_offset_delta=1))
 
 
 @pytest.mark.parametrize(
@@ -132,20 +132,20 @@ def test_records_truncated_at_any_byte_are_rejected() -> None:
     ],
 )
 def test_a_record_with_wrong_lengths_is_rejected(body: bytes) -> None:
-    refused(around(body))
+    rejected(around(body))
     # Headers of so many records are read in rounds.
     lies = [around(body), *(around(body, base_offset=BASE + n) for n in range(1, 70))]
-    refused(b"".join(lies))
+    rejected(b"".join(lies))
 
 
 @pytest.mark.parametrize("count", [-1, 0, 2, INT32_MAX])
 def test_a_wrong_record_count_is_rejected(count: int) -> None:
     body = framed(record_body(PLAIN))
     before = encode_batch([NewRecord(7, b"k", b"v")])
-    refused(around(body, count=count))
-    refused(before + around(body, count=count))
+    rejected(around(body, count=count))
+    rejected(before + around(body, count=count))
     if count:
-        refused(around(b"", count=count))
+        rejected(around(b"", count=count))
 
 
 @pytest.mark.parametrize(
@@ -156,8 +156,8 @@ def test_offsets_that_do_not_increase_in_a_batch_are_rejected(
 ) -> None:
     records = [LogRecord(delta, 0, None, b"v") for delta in offset_deltas]
     log = batch_of(records, base_offset=BASE, last_offset_delta=last)
-    refused(log, "offset")
-    refused(log, "offset", chunk_bytes=1)
+    rejected(log, "offset")
+    rejected(log, "offset", chunk_bytes=1)
 
 
 @pytest.mark.parametrize(
@@ -177,9 +177,9 @@ def test_offsets_that_do_not_increase_in_a_batch_are_rejected(
 )
 def test_an_invalid_batch_header_is_rejected(fields: dict[str, int]) -> None:
     log = batch_packed(framed(record_body(PLAIN)), base_offset=BASE, **fields)
-    refused(log)
+    rejected(log)
     before = [encode_batch([NewRecord(7, b"k", b"v")], base_offset=n) for n in range(99)]
-    refused(b"".join(before) + log)
+    rejected(b"".join(before) + log)
 
 
 def test_offsets_beyond_64_bits_are_rejected() -> None:
@@ -193,7 +193,7 @@ def test_a_short_message_before_magic_2_is_rejected() -> None:
     message = BASE.to_bytes(8, "big") + (22).to_bytes(4, "big") + bytes(4)
     message += b"\1\0" + bytes(8) + b"\xff" * 4 + bytes(4)
     assert len(message) == 34
-    refused(message, "magic 1; allowed is 2")
+    rejected(message, "magic 1; allowed is 2")
 
 
 def test_a_malformed_marker_is_rejected() -> None:
@@ -222,7 +222,7 @@ def peak_bytes(act: Callable[[], object]) -> int:
 def test_the_decompressed_size_of_a_batch_is_limited(codec: Codec) -> None:
     record = NewRecord(7, None, bytes(32 * MB))
     log = encode_batch([record], codec=codec, base_offset=BASE)
-    assert peak_bytes(lambda: refused(log, decompressed_bytes_max=MB)) < 4 * MB
+    assert peak_bytes(lambda: rejected(log, decompressed_bytes_max=MB)) < 4 * MB
     (chunk,) = decoded(log, decompressed_bytes_max=33 * MB)
     assert chunk.values is not None
     assert chunk.values[0].as_buffer().size == 32 * MB
@@ -232,7 +232,7 @@ def test_a_frame_without_a_size_is_limited() -> None:
     compressor = zstandard.ZstdCompressor().compressobj()
     packed = compressor.compress(bytes(32 * MB)) + compressor.flush()
     log = batch_packed(packed, base_offset=BASE, attributes=Codec.ZSTD)
-    assert peak_bytes(lambda: refused(log, "ZSTD", decompressed_bytes_max=MB)) < 4 * MB
+    assert peak_bytes(lambda: rejected(log, "ZSTD", decompressed_bytes_max=MB)) < 4 * MB
 
 
 def test_no_memory_is_allocated_for_a_stated_record_count() -> None:
@@ -242,7 +242,7 @@ def test_no_memory_is_allocated_for_a_stated_record_count() -> None:
         b"".join(around(framed(record_body(PLAIN)), count=INT32_MAX) for _ in range(60)),
     )
     for log in logs:
-        assert peak_bytes(partial(refused, log)) < MB
+        assert peak_bytes(partial(rejected, log)) < MB
 
 
 @pytest.mark.long
@@ -255,12 +255,12 @@ def test_a_batch_of_tiny_records_is_rejected_in_its_first_part() -> None:
         record_count=2 * MB,
         last_offset_delta=2 * MB,
     )
-    assert peak_bytes(lambda: refused(log, "too short", chunk_bytes=MB)) < 80 * MB
+    assert peak_bytes(lambda: rejected(log, "too short", chunk_bytes=MB)) < 80 * MB
 
 
 def test_the_number_of_headers_of_a_record_is_limited() -> None:
     body = framed(b"\0\0\0\1\1" + encode_varint(MB + 1) + b"\0\1" * (MB + 1))
-    refused(around(body), "headers")
+    rejected(around(body), "headers")
 
 
 def test_batches_outside_the_range_are_not_decoded() -> None:
@@ -309,8 +309,8 @@ BEHIND = encode_batch([NewRecord(7, b"k", b"v")], base_offset=BASE + 20)
 )
 def test_an_unreadable_batch_has_the_offset_after_it(log: bytes, next_offset: int) -> None:
     before = encode_batch([NewRecord(7, b"k", b"v")] * 2, base_offset=BASE - 2)
-    with pytest.raises(UnreadableBatch) as refusal:
+    with pytest.raises(UnreadableBatch) as raised:
         decoded(before + log)
-    assert (refusal.value.base_offset, refusal.value.next_offset) == (BASE, next_offset)
+    assert (raised.value.base_offset, raised.value.next_offset) == (BASE, next_offset)
     (chunk, *_) = decode(before + log, start=0, end=BASE, wanted=set())
     assert (chunk.offsets.tolist(), chunk.next_offset) == ([BASE - 2, BASE - 1], BASE)

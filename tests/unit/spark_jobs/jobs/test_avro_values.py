@@ -37,6 +37,6 @@ def test_avro_is_converted_by_its_schema_and_json_is_unchanged() -> None:
     ],
 )
 def test_other_values_have_a_reason(value: bytes, schema_id: int | None, reason: str) -> None:
-    with pytest.raises(UndecodableRecord) as refusal:
+    with pytest.raises(UndecodableRecord) as raised:
         VALUES(b"k", value, schema_id)
-    assert reason in refusal.value.reason
+    assert reason in raised.value.reason

@@ -149,9 +149,9 @@ def test_a_malformed_outcome_is_rejected_with_the_reason(
     before: bytes, after: bytes, reason: str
 ) -> None:
     assert before in OUTCOME
-    with pytest.raises(UndecodableRecord) as refusal:
+    with pytest.raises(UndecodableRecord) as raised:
         parse_delivery_outcome(OUTCOME.replace(before, after))
-    assert reason in refusal.value.reason
+    assert reason in raised.value.reason
 
 
 @pytest.mark.parametrize(
@@ -172,9 +172,9 @@ def test_a_malformed_replay_outcome_is_rejected_with_the_reason(
     before: bytes, after: bytes, reason: str
 ) -> None:
     assert before in STRETCH
-    with pytest.raises(UndecodableRecord) as refusal:
+    with pytest.raises(UndecodableRecord) as raised:
         parse_replay_outcome(STRETCH.replace(before, after))
-    assert reason in refusal.value.reason
+    assert reason in raised.value.reason
 
 
 @pytest.mark.parametrize("read", [parse_delivery_outcome, parse_replay_outcome])
@@ -195,6 +195,6 @@ def test_a_key_that_is_not_a_webhook_id_is_rejected(key: bytes | None) -> None:
 
 
 def test_a_reason_is_truncated() -> None:
-    with pytest.raises(UndecodableRecord) as refusal:
+    with pytest.raises(UndecodableRecord) as raised:
         parse_delivery_outcome(OUTCOME.replace(b"17", b'"' + b"9" * 10_000 + b'"'))
-    assert len(refusal.value.reason) == REASON_CHARS_MAX
+    assert len(raised.value.reason) == REASON_CHARS_MAX

@@ -102,5 +102,5 @@ def test_missing_partitions_are_recorded_until_they_return() -> None:
     assert advance_position(after, {}) == after
     back = advance_position(after, {"a": TopicPosition(ONE, {0: 6})})["a"]
     assert back == TopicPosition(ONE, {0: 6, 1: 6}, gone=frozenset({1}))
-    anew = TopicPosition(OTHER, {0: 1})
-    assert advance_position(after, {"a": anew})["a"] == anew
+    recreated = TopicPosition(OTHER, {0: 1})
+    assert advance_position(after, {"a": recreated})["a"] == recreated

@@ -27,8 +27,8 @@ REPORT = LoadReport(
 
 
 def test_an_outcome_round_trips() -> None:
-    refused = RangeOutcome(OffsetRange("a", 0, 2, 10), 0, 0, refusal="gone\nfor good")
-    for outcome in [*OUTCOMES, refused]:
+    rejected = RangeOutcome(OffsetRange("a", 0, 2, 10), 0, 0, error="gone\nfor good")
+    for outcome in [*OUTCOMES, rejected]:
         assert read_outcome(write_outcome(outcome)) == outcome
 
 

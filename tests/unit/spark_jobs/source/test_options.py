@@ -87,9 +87,9 @@ def test_names_are_case_insensitive_and_values_are_stripped() -> None:
 
 def test_an_unknown_option_is_rejected_with_a_suggestion() -> None:
     given = {"endingOffset": '{"t":{"0":5}}', "FAILONDATALOS": "false", "sasl.password": "secret-1"}
-    with pytest.raises(InvalidOption) as refusal:
+    with pytest.raises(InvalidOption) as raised:
         source(**given)
-    text = str(refusal.value)
+    text = str(raised.value)
     assert text.startswith(
         "unknown options: FAILONDATALOS (failOnDataLoss?), endingOffset (endingOffsets?), "
         "sasl.password; allowed are assign, subscribe, "
@@ -108,8 +108,8 @@ def test_options_that_sparks_connector_ignores_are_ignored_with_a_warning(
 
 def test_properties_of_a_created_table_are_accepted() -> None:
     # As Spark 4.3 passes it for `CREATE TABLE ... OPTIONS (...) TBLPROPERTIES (...)`.
-    told = {"provider": "rewind", "owner": "root", "option.subscribe": "t", "k": "v"}
-    assert source(**told) == source()
+    properties = {"provider": "rewind", "owner": "root", "option.subscribe": "t", "k": "v"}
+    assert source(**properties) == source()
 
 
 def test_partitions_are_selected_by_assign_or_pattern() -> None:
@@ -151,9 +151,9 @@ def test_exactly_one_valid_selection_is_required(options: dict[str, str], messag
     ],
 )
 def test_an_error_has_option_value_and_allowed_values(name: str, value: str, allowed: str) -> None:
-    with pytest.raises(InvalidOption) as refusal:
+    with pytest.raises(InvalidOption) as raised:
         source(**{name: value})
-    assert str(refusal.value) == f"{name} is {value!r}; allowed are {allowed}"
+    assert str(raised.value) == f"{name} is {value!r}; allowed are {allowed}"
 
 
 @pytest.mark.parametrize(

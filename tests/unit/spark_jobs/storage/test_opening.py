@@ -10,10 +10,10 @@ from spark_jobs.storage.table_store import is_inside
 
 @pytest.mark.parametrize("scheme", ["s3", "s3a", "S3N", "gs", "abfss", "wasb", "webhdfs", "http"])
 def test_a_store_without_conditional_creation_is_rejected(scheme: str) -> None:
-    with pytest.raises(UnsupportedStorage, match=f"{scheme.lower()}://") as refusal:
+    with pytest.raises(UnsupportedStorage, match=f"{scheme.lower()}://") as raised:
         open_store(f"{scheme}://bucket/table")
-    assert "file:///PATH" in str(refusal.value)
-    assert "hdfs://HOST:PORT/PATH" in str(refusal.value)
+    assert "file:///PATH" in str(raised.value)
+    assert "hdfs://HOST:PORT/PATH" in str(raised.value)
 
 
 @pytest.mark.parametrize(

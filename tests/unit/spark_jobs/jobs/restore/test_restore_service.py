@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from spark_jobs.errors import InvalidOption, RefusedByService
+from spark_jobs.errors import InvalidOption, RejectedByService
 from spark_jobs.jobs.restore.service import ReplayService
 
 
@@ -45,14 +45,14 @@ def other_server() -> Iterator[str]:
     ],
 )
 def test_malformed_urls_and_keys_are_rejected_and_not_quoted(url: str, key: str) -> None:
-    with pytest.raises(InvalidOption) as refusal:
+    with pytest.raises(InvalidOption) as raised:
         ReplayService(url, key)
-    assert "secret-1" not in str(refusal.value)
+    assert "secret-1" not in str(raised.value)
 
 
 def test_another_server_is_rejected(other_server: str) -> None:
     with (
         ReplayService(other_server, "k") as service,
-        pytest.raises(RefusedByService, match="is not a Rewind API"),
+        pytest.raises(RejectedByService, match="is not a Rewind API"),
     ):
         service.fetch_queue()

@@ -42,9 +42,9 @@ def test_a_schema_may_be_a_reordered_subset() -> None:
     ],
 )
 def test_other_columns_are_rejected_with_the_allowed_ones(field: StructField) -> None:
-    with pytest.raises(InvalidOption, match=r"schema has .ffset|schema has size") as refusal:
+    with pytest.raises(InvalidOption, match=r"schema has .ffset|schema has size") as raised:
         column_names(StructType([field]))
-    assert "allowed are key binary, value binary, topic string, partition int" in str(refusal.value)
+    assert "allowed are key binary, value binary, topic string, partition int" in str(raised.value)
 
 
 def test_readers_can_be_pickled_and_hide_filter_pushdown() -> None:
