@@ -1,4 +1,4 @@
-"""Every metric that the operators' pages and alarms name is one that a process shows."""
+"""Every metric that the operators' pages and alerts name is one that a process shows."""
 
 import asyncio
 import logging
@@ -169,7 +169,7 @@ def test_no_metric_is_named_that_nobody_shows(name: str, live: Shown) -> None:
     assert named <= known
 
 
-def test_every_label_that_an_alarm_asks_for_is_one_of_its_metric(live: Shown) -> None:
+def test_every_label_that_an_alert_asks_for_is_one_of_its_metric(live: Shown) -> None:
     shown = api() | worker() | live | broker() | mirror() | registry()
     asked = 0
     for rule in ALERTS:
@@ -184,19 +184,19 @@ def test_every_label_that_an_alarm_asks_for_is_one_of_its_metric(live: Shown) ->
 
 
 def kebab(alert: str) -> str:
-    """The page of an alarm: its name without the product, in small letters."""
+    """The page of an alert: its name without the product, in small letters."""
     bare = re.sub(r"^(Rewind|Logbroker)", "", alert).replace("ZooKeeper", "Zookeeper")
     return re.sub(r"(?<!^)([A-Z])", r"-\1", bare).lower() + ".md"
 
 
-def test_every_alarm_has_its_page_and_every_page_its_alarm() -> None:
+def test_every_alert_has_its_page_and_every_page_its_alert() -> None:
     pages = {rule["alert"]: rule["annotations"]["page"] for rule in ALERTS}
     assert pages == {alert: kebab(alert) for alert in pages}
     assert sorted(pages.values()) == PAGES
 
 
-def test_every_alarm_is_in_the_index_with_its_severity() -> None:
-    rows = {row["alarm"]: row["severity"] for row in table(INDEX, "## Alarms")}
+def test_every_alert_is_in_the_index_with_its_severity() -> None:
+    rows = {row["alert"]: row["severity"] for row in table(INDEX, "## Alerts")}
     assert rows == {
         f"[{rule['alert']}]({rule['annotations']['page']})": rule["labels"]["severity"]
         for rule in ALERTS
@@ -204,7 +204,7 @@ def test_every_alarm_is_in_the_index_with_its_severity() -> None:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_every_page_of_an_alarm_answers_the_same_questions(name: str) -> None:
+def test_every_page_of_an_alert_answers_the_same_questions(name: str) -> None:
     text = (OPERATIONS / name).read_text()
     (alert,) = [rule["alert"] for rule in ALERTS if rule["annotations"]["page"] == name]
     assert text.startswith(f"# {alert}\n")
@@ -241,7 +241,7 @@ def test_prometheus_scrapes_what_the_containers_show() -> None:
     assert targets == {(name, port) for name, port in shown if port}
 
 
-def test_the_jobs_that_alarms_ask_for_are_scraped() -> None:
+def test_the_jobs_that_alerts_ask_for_are_scraped() -> None:
     document = yaml.safe_load((OPERATIONS / "prometheus.yml").read_text())
     scraped = {job["job_name"] for job in document["scrape_configs"]}
     asked = {

@@ -125,8 +125,8 @@ def test_what_reading_may_cost_is_told() -> None:
     }
     reading = section(SCHEMAS_PAGE, "## Reading")
     assert f"more than {_SMALL_EXPONENT:,} digits" in reading
-    assert f"nobody has, for {UNKNOWN_S:g} s" in reading
-    assert f"above {ID_MAX:,}, nobody" in reading
+    assert f"an unknown id, for {UNKNOWN_S:g} s" in reading
+    assert f"ids above {ID_MAX:,}\nare rejected" in reading
     assert f"asked for again, {AGAIN_S:g} s after" in reading
 
 
