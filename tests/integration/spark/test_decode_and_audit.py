@@ -143,8 +143,8 @@ def test_new_records_are_decoded_and_lost_ones_found(
     assert night.json_values() == decoded
     reasons = night.reasons()
     assert [reason.partition(":")[0] for reason in reasons] == [
-        "it is JSON, but no object",
-        "it is neither Avro nor JSON",
+        "neither Avro nor JSON",
+        "not a JSON object",
         "schema 1",
         "schema 999",
     ]

@@ -257,7 +257,7 @@ def test_a_topic_recreated_after_planning_is_not_read(scene: LoadScene) -> None:
     wanted = OffsetRange("orders", 0, 0, 50)
     task = task_of(scene, scene.table.new_run("load").folder, wanted, topic_id)
     outcome = load_range(task, wanted)
-    assert "made anew" in (outcome.error or "")
+    assert "topic 'orders'" in (outcome.error or "")
     assert (outcome.records, outcome.files) == (0, ())
     assert not scene.data_files()
     assert "secret-1" not in repr(task)
@@ -289,7 +289,7 @@ def test_damaged_batches_are_not_loaded(
     data = bytearray(segment.read_bytes())
     data[-1] ^= 1
     segment.write_bytes(data)
-    with pytest.raises(DataLost, match=r"orders-0 \[300, 340\) .*batch at 300: .*CRC"):
+    with pytest.raises(DataLost, match=r"orders-0 \[300, 340\): batch at 300: CRC"):
         scene.load(spark)
     assert scene.table.head().version == 0
     report = scene.load(spark, may_lose=True)

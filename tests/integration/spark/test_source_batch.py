@@ -189,7 +189,7 @@ def test_deleted_records_fail_the_read_or_are_skipped(spark: SparkSession, log: 
         "startingOffsets": json.dumps({topic: {"0": 10}}),
         "includeHeaders": True,
     }
-    missing = rf"{topic}-0 \[10, 20\) cannot be read: the log has offsets \[20, 50\)"
+    missing = rf"cannot read {topic}-0 \[10, 20\): the log has offsets \[20, 50\)"
     with pytest.raises(Exception, match=missing):
         read(spark, **options).collect()
     assert rows_of(read(spark, **options, failOnDataLoss=False)) == written[20:]

@@ -184,7 +184,7 @@ def test_a_recreated_topic_stops_the_stream_or_is_read(log: WrittenLog, stream: 
     options |= {"fetchOffset.numRetries": "2", "fetchOffset.retryIntervalMs": "1"}
     stream.run(**options)
     log.delete_topic(topic)
-    with pytest.raises(StreamingQueryException, match=f"{topic}-0 .* is no longer exists"):
+    with pytest.raises(StreamingQueryException, match=f"{topic}-0 .* no longer exists"):
         stream.run(**options)
     log.make_topic(topic)
     log.publish(topic, some(12))
