@@ -1,1 +1,1 @@
-"""HTTP in: webhooks are registered, events taken, replays asked for and followed."""
+"""The HTTP API."""

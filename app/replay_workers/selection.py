@@ -6,13 +6,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from app.config import Settings
 from app.domain.globs import glob_matches
 from app.domain.lateness import disorder_ms
-from app.domain.model import OffsetRange, Replay
+from app.domain.model import NewReplay, OffsetRange, Replay
 from app.domain.offset_set import OffsetSet
 from app.domain.options import Only
 from app.log.delivered import DeliveredEvents, LiveDeliveries
 from app.log.event import LoggedEvent
+from app.log.history import LogHistory
 from app.replay_workers.dependencies import WorkerDependencies
 from app.replay_workers.errors import ReplayRefused
 from app.replay_workers.lease_keeper import LeaseKeeper
@@ -23,6 +25,23 @@ _OFFSETS_PER_PAGE: Final = 10_000
 
 _TYPES_CACHED: Final = 10_000
 """Producers choose event types freely and may send a new one with every event."""
+
+
+def locate_window(
+    history: LogHistory, store: Store, settings: Settings, replay: Replay | NewReplay
+) -> OffsetRange:
+    """The offsets of a replay's window in the log of this data centre, as of now. Blocks.
+
+    Raises:
+        WindowNotRetained: the log may have deleted records of the window.
+        LogUnavailable: the log does not respond.
+    """
+    return history.offsets_for(
+        replay.webhook_id,
+        replay.window,
+        disorder_ms(settings.lateness_ms),
+        lambda partition: store.late_end_offset(partition, replay.window, origin=settings.origin),
+    )
 
 
 @dataclass(slots=True)
@@ -100,14 +119,9 @@ class SelectionReader:
         return Selection(options.event_types, failed, delivered)
 
     def _window_offsets(self) -> OffsetRange:
-        replay, dependencies = self._replay, self._dependencies
-        return dependencies.history.offsets_for(
-            replay.webhook_id,
-            replay.window,
-            disorder_ms(dependencies.settings.lateness_ms),
-            lambda partition: dependencies.store.late_end_offset(
-                partition, replay.window, origin=dependencies.settings.origin
-            ),
+        dependencies = self._dependencies
+        return locate_window(
+            dependencies.history, dependencies.store, dependencies.settings, self._replay
         )
 
     async def _failure_offsets(self, parent_id: str) -> OffsetRange:

@@ -11,7 +11,7 @@ from ipaddress import ip_address, ip_network
 from typing import Final
 
 from app.domain.accounts import ApiKey
-from app.services.limits import RateLimiter
+from app.services.limits import QuotaCounter
 from app.services.single_flight import SingleFlight
 from app.store import StoreUnavailable
 
@@ -118,7 +118,7 @@ class Authenticator:
     def __init__(self, keys: KeyCache, failures_per_minute: int) -> None:
         self.keys = keys
         self._limit = failures_per_minute
-        self._failures = RateLimiter()
+        self._failures = QuotaCounter()
 
     async def authenticate(self, token: str | None, client: str) -> ApiKey | None:
         """The key of `token`; None if the token is missing or unknown. `client` is an IP address.

@@ -52,7 +52,7 @@ class _Window:
     used: int = 0
 
 
-class RateLimiter:
+class QuotaCounter:
     """Counts requests per caller in windows of a minute, which start at a caller's first request.
 
     Above `callers_max` the oldest window is dropped, and its caller has a full quota again. Times
@@ -100,7 +100,7 @@ class KeyLimits:
     """Limits the requests of each API key, per minute and at the same time."""
 
     def __init__(self, settings: Settings) -> None:
-        self._rates = RateLimiter()
+        self._rates = QuotaCounter()
         self._concurrent: Counter[str] = Counter()
         self._per_minute = {
             Scope.DEVELOPER: settings.developer_requests_per_minute,

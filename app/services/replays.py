@@ -9,11 +9,9 @@ from anyio import to_thread
 from app.domain.accounts import ApiKey
 from app.domain.forecast import duration_s
 from app.domain.globs import glob_matches
-from app.domain.lateness import disorder_ms
 from app.domain.model import (
     IdempotencyKey,
     NewReplay,
-    OffsetRange,
     Replay,
     Webhook,
     WebhookStatus,
@@ -22,6 +20,7 @@ from app.domain.options import Only, ReplayOptions, Source
 from app.domain.windows import check_span, check_window
 from app.log.delivered import LiveDeliveries
 from app.log.estimate import Question
+from app.replay_workers.selection import locate_window
 from app.services.errors import FieldError, InvalidRequest, ReceiverNotVerified, WebhookNotEnabled
 from app.services.restores import check_still_restored, locate_archived
 from app.services.services import Services, now_ms
@@ -112,7 +111,7 @@ async def estimate_replay(services: Services, caller: ApiKey, new: NewReplay) ->
     Raises:
         InvalidRequest: the source of the replay is the archive.
         RateLimited: the account has too many concurrent estimates.
-        EstimatesBusy, HistoryLost, and the errors of `check_replay` and `_locate`.
+        EstimatesBusy, HistoryLost, and the errors of `check_replay` and `locate_window`.
     """
     check_options(new, is_dry_run=True)
     with services.estimate_slots.slot(caller):
@@ -121,7 +120,7 @@ async def estimate_replay(services: Services, caller: ApiKey, new: NewReplay) ->
 
 def _estimate(services: Services, caller: ApiKey, new: NewReplay) -> ReplayEstimate:
     check_replay(services, caller, new)
-    offsets = _locate(services, new)
+    offsets = locate_window(services.history, services.store, services.settings, new)
     globs = new.options.event_types
     found = services.estimator.estimate(
         Question(
@@ -194,24 +193,6 @@ def fingerprint(key: str, new: NewReplay) -> IdempotencyKey:
     return IdempotencyKey.of(key, request.encode())
 
 
-def _locate(services: Services, new: NewReplay) -> OffsetRange:
-    """The offsets of a replay's records as of now; its worker locates them again.
-
-    Raises:
-        WindowNotRetained: the log may have deleted some of them.
-        LogUnavailable: the log does not answer.
-    """
-    settings = services.settings
-    return services.history.offsets_for(
-        new.webhook_id,
-        new.window,
-        disorder_ms(settings.lateness_ms),
-        lambda partition: services.store.late_end_offset(
-            partition, new.window, origin=settings.origin
-        ),
-    )
-
-
 def _live_deliveries(services: Services, new: NewReplay, partition: int) -> LiveDeliveries | None:
     if new.options.only is not Only.FAILED:
         return None
@@ -239,7 +220,7 @@ def _prepare(services: Services, caller: ApiKey, new: NewReplay) -> tuple[Webhoo
     if new.origin != services.settings.origin:
         return webhook, new
     if new.source is Source.LOG:
-        _locate(services, new)
+        locate_window(services.history, services.store, services.settings, new)
     elif new.retry_of is None:
         new = replace(new, awaits=locate_archived(services, new))
     else:

@@ -11,7 +11,7 @@ from anyio import to_thread
 from app.domain.accounts import ApiKey
 from app.domain.model import Webhook
 from app.services.errors import RateLimited, ReceiverNotVerified
-from app.services.limits import AccountSlots, RateLimiter
+from app.services.limits import AccountSlots, QuotaCounter
 from app.store import Store
 from app.webhooks.endpoint_test import EndpointTest, send_test_event
 from app.webhooks.sender import WebhookSender
@@ -35,7 +35,7 @@ class Verifier:
         self._sender = sender
         self._store = store
         self._concurrent = asyncio.Semaphore(VERIFICATIONS_MAX)
-        self._rates = RateLimiter()
+        self._rates = QuotaCounter()
         self._slots = AccountSlots(VERIFICATIONS_PER_ACCOUNT_MAX, "verifications")
 
     def slot(self, caller: ApiKey) -> AbstractContextManager[None]:

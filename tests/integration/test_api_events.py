@@ -1,4 +1,4 @@
-"""The API as a process, before a real broker: what it accepts is in the log."""
+"""The API as a process with a real broker: accepted events are in the log."""
 
 import json
 import time
@@ -143,7 +143,7 @@ def test_thousands_of_lines_are_in_the_log_when_they_are_accepted(
     assert ids == [f"evt_{n}" for n in range(5_000)]
 
 
-def test_events_owed_to_nobody_go_where_the_rules_decide(
+def test_events_without_a_webhook_go_to_the_topic_events(
     client: httpx.Client, broker: BrokerProcess, webhook_id: str
 ) -> None:
     time_ms = time.time_ns() // 1_000_000
@@ -171,7 +171,7 @@ def replay_of(webhook_id: str, ago_ms: int = 60 * MINUTE_MS) -> dict[str, str]:
     }
 
 
-def test_a_second_replay_of_a_webhook_waits_for_the_first(
+def test_a_second_replay_of_a_webhook_is_rejected_until_the_first_is_over(
     client: httpx.Client, webhook_id: str
 ) -> None:
     first = client.post("/replays", json=replay_of(webhook_id))
@@ -189,7 +189,7 @@ def test_a_second_replay_of_a_webhook_waits_for_the_first(
     assert client.post("/replays", json=replay_of(webhook_id)).status_code == 202
 
 
-def test_a_request_repeated_under_its_key_is_answered_with_the_first_replay(
+def test_a_repeated_idempotency_key_returns_the_first_replay(
     client: httpx.Client, webhook_id: str
 ) -> None:
     asked, key = replay_of(webhook_id), {"Idempotency-Key": f"key of {webhook_id}"}
@@ -202,7 +202,7 @@ def test_a_request_repeated_under_its_key_is_answered_with_the_first_replay(
     assert other.status_code == 422
 
 
-def test_a_window_whose_events_the_log_has_deleted_is_refused_with_what_is_left(
+def test_a_window_of_deleted_events_is_rejected_with_the_retained_start(
     client: httpx.Client, broker: BrokerProcess, webhook_id: str
 ) -> None:
     now_ms = time.time_ns() // 1_000_000
@@ -230,7 +230,7 @@ def _delete_up_to(broker: BrokerProcess, message: Message) -> None:
     admin.delete_records([place])[place].result()
 
 
-def test_a_log_that_comes_back_is_used_again(tmp_path: Path) -> None:
+def test_the_log_is_used_again_after_an_outage(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "log") as broker:
         servers = broker.serve().bootstrap_servers
         ensure_topics(servers, partitions=PARTITIONS, retention_ms=RETENTION_MS)

@@ -1,4 +1,4 @@
-"""The log as the API shows it to operators, on a real broker."""
+"""The routes that read the log, with a real broker."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
@@ -89,12 +89,12 @@ async def got(client: httpx.AsyncClient, path: str, **params: Any) -> Any:
 
 
 async def test_brokers_are_listed(client: httpx.AsyncClient, servers: str) -> None:
-    told = await got(client, "/log/brokers")
-    (broker,) = told["brokers"]
+    body = await got(client, "/log/brokers")
+    (broker,) = body["brokers"]
     assert f"{broker['host']}:{broker['port']}" == servers
     assert broker["isController"] is True
-    assert told["clusterId"]
-    assert told["zookeeper"] == []
+    assert body["clusterId"]
+    assert body["zookeeper"] == []
 
 
 async def test_topics_are_listed_a_page_at_a_time(client: httpx.AsyncClient) -> None:
@@ -117,20 +117,20 @@ async def test_topics_are_listed_a_page_at_a_time(client: httpx.AsyncClient) -> 
 
 
 async def test_a_topic_is_shown_with_its_partitions(client: httpx.AsyncClient) -> None:
-    told = await got(client, "/log/topics/clicks")
-    first, second = told["partitions"]
+    body = await got(client, "/log/topics/clicks")
+    first, second = body["partitions"]
     assert (first["number"], first["startOffset"], first["endOffset"]) == (0, 0, 2)
     assert (first["leader"], first["replicas"], first["isr"]) == (0, [0], [0])
     assert first["firstAt"] == "2025-11-21T08:00:00.000Z"
-    # A time that no calendar has is told as the last of those that have one.
+    # A time that no calendar has is shown as the last valid one.
     assert first["lastAt"] == "9999-12-31T23:59:59.999Z"
     assert second["lastAt"] == "2025-11-21T08:00:00.001Z"
-    assert told["nextStart"] is None
+    assert body["nextStart"] is None
     only = await got(client, "/log/topics/clicks", start=1)
     assert [each["number"] for each in only["partitions"]] == [1]
 
 
-async def test_groups_are_listed_and_shown_whatever_they_are_called(
+async def test_groups_with_any_name_are_listed_and_shown(
     client: httpx.AsyncClient,
 ) -> None:
     listed = await got(client, "/log/groups")
@@ -154,8 +154,8 @@ async def test_groups_are_listed_and_shown_whatever_they_are_called(
 
 async def test_messages_are_shown(client: httpx.AsyncClient) -> None:
     path = "/log/topics/clicks/messages"
-    told = await got(client, path, order="oldest")
-    text, framed, null = told["items"]
+    body = await got(client, path, order="oldest")
+    text, framed, null = body["items"]
     assert text == {
         "partition": 0,
         "offset": 0,
@@ -175,7 +175,7 @@ async def test_messages_are_shown(client: httpx.AsyncClient) -> None:
     }
     assert (null["value"], null["timestampMs"]) == (None, 2**62)
     assert null["time"] == "9999-12-31T23:59:59.999Z"
-    assert told["spans"] == [
+    assert body["spans"] == [
         {"partition": 0, "startOffset": 0, "endOffset": 2},
         {"partition": 1, "startOffset": 0, "endOffset": 1},
     ]
@@ -221,7 +221,7 @@ def content(size: int, form: str, text: str | None) -> dict[str, Any]:
         ("/log/topics/clicks/messages?cursor=nd.0-1&offset=1", 400, "offset"),
     ],
 )
-async def test_what_cannot_be_is_refused(
+async def test_invalid_queries_are_rejected(
     client: httpx.AsyncClient, path: str, status: int, field: str | None
 ) -> None:
     answer = await client.get(path)
@@ -229,7 +229,7 @@ async def test_what_cannot_be_is_refused(
     assert answer.json().get("field") == field
 
 
-async def test_developers_see_nothing_of_it(application: FastAPI) -> None:
+async def test_developers_may_not_read_the_log(application: FastAPI) -> None:
     issued = application.state.services.store.create_key("alice", Scope.DEVELOPER, "")
     async with client_of(application, issued) as client:
         for path in (

@@ -1,4 +1,4 @@
-"""The description of the API holds: Schemathesis drives the real server by it."""
+"""Schemathesis tests the real server with its OpenAPI document."""
 
 import json
 import re
@@ -37,7 +37,7 @@ DONE = {"createWebhook", "rotateSecret", "disableWebhook", "createReplay", "canc
 """Operations that must have been reached with what they need."""
 
 ENDLESS = "streamReplayProgress"
-"""Its stream goes on as long as the replay; there is no worker here that would end one."""
+"""Its stream ends with the replay, and no worker runs here."""
 
 
 @pytest.fixture(scope="module")
@@ -73,12 +73,12 @@ def api_url(bootstrap_servers: str, database: str, tmp_path: Path) -> Iterator[s
 @pytest.mark.parametrize(
     ("scope", "phases"),
     [
-        # What chance comes to is tried with the key that opens every door.
+        # Generated requests use an operator's key.
         (Scope.OPERATOR, "examples,coverage,fuzzing,stateful"),
         (Scope.DEVELOPER, "examples,coverage,stateful"),
     ],
 )
-def test_the_api_is_as_it_is_described(
+def test_the_api_conforms_to_its_openapi_document(
     api_url: str, database: str, receiver: ReceiverThread, tmp_path: Path, scope: Scope, phases: str
 ) -> None:
     with closing(Store.open(database)) as store:

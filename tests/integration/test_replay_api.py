@@ -1,4 +1,4 @@
-"""Replays asked for at a real API, before a real broker and a real receiver."""
+"""Replays created at a real API, with a real broker and a real receiver."""
 
 import asyncio
 import json
@@ -98,7 +98,7 @@ def asked(webhook: Webhook, minutes: int = 30, **options: object) -> dict[str, o
 
 
 def publish(client: httpx.Client, webhook: Webhook, count: int) -> None:
-    """Events a second apart from `BEGIN_MS` on, every third of them a message."""
+    """Events at intervals of a second from `BEGIN_MS` on, every third of them a message."""
     events = [
         {
             "id": f"evt_{n}",
@@ -113,7 +113,7 @@ def publish(client: httpx.Client, webhook: Webhook, count: int) -> None:
 
 
 def dry_run(client: httpx.Client, request: dict[str, object]) -> dict[str, Any]:
-    """What a dry run tells; on a machine that is very busy, the log may miss its three seconds."""
+    """The estimate of a dry run; on a busy machine, the log may exceed its three seconds."""
     answers: list[httpx.Response] = []
 
     def is_told() -> bool:
@@ -133,7 +133,7 @@ def assert_created_by_a_key(api: ApiProcess, replay: Replay) -> None:
     assert created.actor in {key.id for key in keys}
 
 
-def test_a_dry_run_tells_what_would_come_and_queues_nothing(
+def test_a_dry_run_estimates_and_creates_nothing(
     api: ApiProcess, client: httpx.Client, receiver: ReceiverThread, pending: Webhook
 ) -> None:
     publish(client, pending, 120)
@@ -157,7 +157,7 @@ def test_a_dry_run_tells_what_would_come_and_queues_nothing(
         ({"eventTypes": ["nothing.*"]}, 0),
     ],
 )
-def test_a_dry_run_knows_the_options(
+def test_a_dry_run_applies_the_options(
     client: httpx.Client, webhook: Webhook, options: dict[str, object], events: int
 ) -> None:
     publish(client, webhook, 90)
@@ -165,11 +165,11 @@ def test_a_dry_run_knows_the_options(
     assert (found["events"], found["isExact"], found["isUpperBound"]) == (events, True, False)
 
 
-def test_a_dry_run_tells_how_many_were_missed(
+def test_a_dry_run_counts_missed_events(
     broker: BrokerProcess, client: httpx.Client, webhook: Webhook
 ) -> None:
     publish(client, webhook, 2)
-    # Nobody else publishes meanwhile, so that ours are the last two of their partition.
+    # There is no other publisher: these are the last two of their partition.
     place = dry_run(client, asked(webhook))
     offset = place["endOffset"] - 2
     delivered = DeliveryOutcome(
@@ -187,18 +187,18 @@ def test_a_dry_run_tells_how_many_were_missed(
 
 
 def note_outcome(broker: BrokerProcess, webhook: Webhook, outcome: DeliveryOutcome) -> None:
-    """Say what became of a live delivery, as the live path does."""
+    """Write the outcome of a live delivery, as the live path does."""
     record = OwedEvent(webhook.id, outcome.event_id, "", BEGIN_MS, encode_outcome(outcome))
 
     async def scenario() -> None:
         servers = broker.bootstrap_servers
-        async with EventPublisher(servers, origin="local", server="test") as door:
-            await door.publish(DELIVERY_OUTCOMES, [record])
+        async with EventPublisher(servers, origin="local", server="test") as publisher:
+            await publisher.publish(DELIVERY_OUTCOMES, [record])
 
     asyncio.run(scenario())
 
 
-def test_a_dry_run_at_a_slower_pace_takes_longer(client: httpx.Client, webhook: Webhook) -> None:
+def test_a_dry_run_with_a_lower_rate_takes_longer(client: httpx.Client, webhook: Webhook) -> None:
     publish(client, webhook, 90)
     found = dry_run(client, asked(webhook, maxEventsPerSecond=1))
     assert (found["events"], found["estimatedSeconds"] >= 90) == (90, True)
@@ -227,7 +227,7 @@ def test_a_replay_is_queued_with_all_its_options(
     assert (second.status_code, second.json()["replayId"]) == (409, document["id"])
 
 
-def test_a_pending_webhook_may_prove_itself_when_its_replay_is_asked_for(
+def test_a_pending_webhook_is_verified_when_its_replay_is_created(
     api: ApiProcess, client: httpx.Client, receiver: ReceiverThread, pending: Webhook
 ) -> None:
     receiver.answer(503)
@@ -244,7 +244,7 @@ def test_a_pending_webhook_may_prove_itself_when_its_replay_is_asked_for(
     assert receiver.problems == []
 
 
-def test_another_target_must_prove_that_it_is_the_same_owners(
+def test_another_target_url_is_verified(
     api: ApiProcess, client: httpx.Client, receiver: ReceiverThread, webhook: Webhook
 ) -> None:
     with ReceiverThread() as elsewhere:
@@ -266,7 +266,7 @@ def test_another_target_must_prove_that_it_is_the_same_owners(
     assert receiver.webhooks == []
 
 
-def test_the_webhooks_own_url_needs_no_second_proof(
+def test_the_webhooks_own_url_is_not_verified_again(
     client: httpx.Client, receiver: ReceiverThread, webhook: Webhook
 ) -> None:
     assert client.post("/replays", json=asked(webhook, targetUrl=webhook.url)).status_code == 202
@@ -292,7 +292,7 @@ def claim_of(api: ApiProcess, replay_id: str) -> Claim:
     raise AssertionError(f"{replay_id} cannot be claimed")
 
 
-def test_what_a_replay_gave_up_is_tried_again_by_another(
+def test_failures_of_a_replay_are_retried_by_a_new_one(
     database_url: str, broker: BrokerProcess, tmp_path: Path
 ) -> None:
     with ApiProcess(settings(tmp_path, broker, database=database_url), tmp_path) as api:
@@ -327,7 +327,7 @@ def try_again(api: ApiProcess) -> None:
     assert early.json()["allowed"] == "COMPLETED, FAILED, CANCELLED"
 
 
-def test_a_replay_without_failures_has_nothing_to_try_again(
+def test_a_replay_without_failures_cannot_be_retried(
     api: ApiProcess, client: httpx.Client, webhook: Webhook
 ) -> None:
     answer = client.post(f"/replays/{ended(api, webhook, failures=0)}/retry")
@@ -346,7 +346,7 @@ def minute(time_ms: int) -> str:
     return time.strftime("%Y%m%d%H%M", time.gmtime(time_ms / 1_000))
 
 
-def test_a_replay_is_asked_for_as_on_twitter(
+def test_a_replay_is_created_through_the_twitter_compatible_route(
     api: ApiProcess, client: httpx.Client, webhook: Webhook
 ) -> None:
     answer = as_on_twitter(client, webhook)
@@ -371,7 +371,7 @@ def test_a_replay_is_asked_for_as_on_twitter(
     }
 
 
-def test_a_replay_as_on_twitter_streams_to_its_end_and_its_end_is_told(
+def test_a_replay_of_the_twitter_compatible_route_streams_and_sends_its_notice(
     api: ApiProcess,
     client: httpx.Client,
     receiver: ReceiverThread,
@@ -416,7 +416,7 @@ def working(api: ApiProcess, folder: Path) -> Iterator[None]:
         assert worker.stop() == 0
 
 
-def test_a_webhook_that_proves_nothing_is_told_so_in_twitters_words(
+def test_a_failed_verification_has_twitters_form(
     client: httpx.Client, receiver: ReceiverThread, pending: Webhook
 ) -> None:
     receiver.answer(503)

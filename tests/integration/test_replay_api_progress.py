@@ -1,4 +1,4 @@
-"""Progress as it streams from a real server, while the store changes under it."""
+"""Progress streams of a real server while the store changes."""
 
 import json
 import threading
@@ -82,7 +82,7 @@ def wait_for(stream: Iterator[Event], state: str) -> Event:
     return next(event for event in stream if event.document["state"] == state)
 
 
-def test_a_stream_tells_of_every_state_and_ends_with_its_replay(
+def test_a_stream_has_every_state_and_ends_with_its_replay(
     database_url: str, tmp_path: Path
 ) -> None:
     with running(tmp_path, database=database_url) as api:
@@ -116,7 +116,7 @@ def follow_from_its_first_state_to_its_last(api: ApiProcess) -> None:
     assert (end.name, end.id, end.document["state"]) == ("end", completed.id, "COMPLETED")
 
 
-def test_who_connects_anew_gets_what_is_new_and_nothing_twice(api: ApiProcess) -> None:
+def test_a_reconnecting_client_gets_only_newer_states(api: ApiProcess) -> None:
     replay, client = queued(api), api.client()
     with watched(client, replay.id) as stream:
         seen = next(stream)
@@ -132,7 +132,7 @@ def test_who_connects_anew_gets_what_is_new_and_nothing_twice(api: ApiProcess) -
         ]
 
 
-def test_after_its_end_a_replay_is_shown_once_and_then_no_more(api: ApiProcess) -> None:
+def test_a_finished_replay_is_sent_once(api: ApiProcess) -> None:
     replay, client = queued(api), api.client()
     api.store.cancel_replay(replay.id)
     with watched(client, replay.id) as stream:
@@ -142,22 +142,22 @@ def test_after_its_end_a_replay_is_shown_once_and_then_no_more(api: ApiProcess) 
     assert (again.status_code, again.content) == (204, b"")
 
 
-def test_a_stream_of_anothers_replay_is_not_found(api: ApiProcess) -> None:
+def test_a_stream_of_another_account_is_not_found(api: ApiProcess) -> None:
     developer = api.client(Scope.DEVELOPER, "acme")
     assert developer.get(f"/replays/{queued(api).id}/progress").status_code == 404
     acme = account_of(api, "acme")
     with watched(developer, queued(api, acme).id) as stream:
         assert next(stream).document["accountId"] == acme
-    stranger = httpx.get(f"{api.url}/replays/{queued(api).id}/progress")
-    assert stranger.status_code == 401
+    unauthenticated = httpx.get(f"{api.url}/replays/{queued(api).id}/progress")
+    assert unauthenticated.status_code == 401
 
 
-def test_a_key_has_so_many_streams_and_gets_the_places_of_those_that_left(
+def test_streams_per_key_are_limited_and_freed_on_disconnect(
     api: ApiProcess,
 ) -> None:
     replay, client = queued(api), api.client()
     with ExitStack() as streams:
-        # Kept in a list: a stream that nobody holds on to is closed.
+        # Kept in a list: an unreferenced stream is closed.
         kept = [
             streams.enter_context(watched(client, replay.id)) for _ in range(STREAMS_PER_KEY_MAX)
         ]
@@ -176,7 +176,7 @@ def test_a_key_has_so_many_streams_and_gets_the_places_of_those_that_left(
     until(has_a_place, "the places of those that left")
 
 
-def test_a_server_that_stops_lets_its_streams_go(tmp_path: Path) -> None:
+def test_stopping_the_server_ends_its_streams(tmp_path: Path) -> None:
     with running(tmp_path) as api:
         stop_amid_a_stream(api)
 

@@ -1,1 +1,1 @@
-"""What requests and answers look like: JSON in camelCase, times in RFC 3339."""
+"""Bodies of requests and responses: JSON in camelCase, times in RFC 3339."""

@@ -1,4 +1,4 @@
-"""What the page of replays says of options, states, notices and Twitter's door is what there is."""
+"""The page on replays matches the code: options, states, notices, Twitter-compatible endpoint."""
 
 import json
 import re
@@ -125,7 +125,7 @@ def test_the_ids_of_notices_are_told(state: ReplayState, replay: Replay) -> None
 
 
 def test_what_twitters_clients_get_is_shown_as_it_is(replay: Replay) -> None:
-    job, status = documents("## Twitter's door")
+    job, status = documents("## Twitter-compatible endpoint")
     assert TwitterJob.model_validate(job).model_dump() == job
     assert json.loads(notice_body(replace(replay, notice=NoticeStyle.TWITTER))) == status
 
@@ -137,6 +137,6 @@ def test_every_code_of_twitters_door_is_told_with_its_status() -> None:
         (400, twitter_errors.MISSING),
         (400, twitter_errors.MALFORMED),
     }
-    rows = table(PAGE, "## Twitter's door")
+    rows = table(PAGE, "## Twitter-compatible endpoint")
     assert {(int(row["status"]), int(row["code"])) for row in rows} == wanted
     assert len(rows) == len(wanted)

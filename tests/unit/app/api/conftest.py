@@ -1,4 +1,4 @@
-"""The real application on a real SQLite file, asked without a network; its log is down.
+"""The real application on a SQLite file, called without a network; its log is down.
 
 Webhooks may live on loopback, where `receiver` is. There are an operator and two developers, each
 with an account and a key; `client` shows the operator's.
@@ -101,7 +101,7 @@ _descriptions: list[dict[str, Any]] = []
 
 
 def _description(describe: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What the first application said: all are alike, and it is a fifth of a second's work."""
+    """The OpenAPI document of the first application; all have the same one, which takes 0.2 s."""
     if not _descriptions:
         _descriptions.append(describe())
     return _descriptions[0]

@@ -29,14 +29,14 @@ def refused(answer: Response, status: int, slug: str) -> None:
     assert answer.json()["type"] == f"urn:rewind:problem:{slug}"
 
 
-async def test_a_request_without_a_key_is_told_how_to_show_one(anonymous: AsyncClient) -> None:
+async def test_a_request_without_a_key_is_rejected_with_a_challenge(anonymous: AsyncClient) -> None:
     answer = await anonymous.get("/webhooks")
     refused(answer, 401, "unauthorized")
     assert answer.headers["www-authenticate"] == 'Bearer realm="rewind"'
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/webhooks/", "/docs", "/", "/healthz/", "//healthz"])
-async def test_without_a_key_an_unknown_path_looks_like_any_other(
+async def test_without_a_key_an_unknown_path_is_rejected_like_any_other(
     anonymous: AsyncClient, path: str
 ) -> None:
     assert (await anonymous.get(path)).json() == (await anonymous.get("/webhooks")).json()
@@ -58,7 +58,7 @@ async def test_health_and_description_need_no_key(anonymous: AsyncClient, path: 
         "Bearer whsec_abc=",
     ],
 )
-async def test_a_key_that_is_not_good_is_told_so(anonymous: AsyncClient, credentials: str) -> None:
+async def test_an_unknown_key_is_rejected(anonymous: AsyncClient, credentials: str) -> None:
     answer = await anonymous.get("/webhooks", headers={"authorization": credentials})
     refused(answer, 401, "unauthorized")
     assert answer.headers["www-authenticate"].endswith('error="invalid_token"')
@@ -78,7 +78,7 @@ async def test_a_key_that_is_not_good_is_told_so(anonymous: AsyncClient, credent
         [("authorization", "Bearer {token}, Bearer {token}")],
     ],
 )
-async def test_other_credentials_are_none(
+async def test_other_credentials_are_rejected(
     anonymous: AsyncClient, operator: Issued, headers: list[tuple[str, str | bytes]]
 ) -> None:
     shown = [
@@ -92,20 +92,20 @@ async def test_other_credentials_are_none(
 
 
 @pytest.mark.parametrize("scheme", ["bearer", "BEARER", "Bearer  "])
-async def test_the_scheme_has_no_case(
+async def test_the_scheme_is_case_insensitive(
     anonymous: AsyncClient, operator: Issued, scheme: str
 ) -> None:
     headers = {"authorization": f"{scheme} {operator[1]}"}
     assert (await anonymous.get("/webhooks", headers=headers)).status_code == 200
 
 
-async def test_a_key_in_the_query_opens_nothing(anonymous: AsyncClient, operator: Issued) -> None:
+async def test_a_key_in_the_query_is_ignored(anonymous: AsyncClient, operator: Issued) -> None:
     answer = await anonymous.get("/webhooks", params={"access_token": operator[1]})
     refused(answer, 401, "unauthorized")
 
 
 @pytest.mark.parametrize(("method", "path"), [("POST", "/events"), ("GET", "/metrics")])
-async def test_what_only_the_platform_may_do_is_forbidden_to_developers(
+async def test_operator_routes_are_forbidden_for_developers(
     developers_client: AsyncClient, method: str, path: str
 ) -> None:
     answer = await developers_client.request(method, path)
@@ -113,7 +113,7 @@ async def test_what_only_the_platform_may_do_is_forbidden_to_developers(
     assert answer.headers["www-authenticate"].endswith('error="insufficient_scope"')
 
 
-async def test_every_answer_says_what_is_left(
+async def test_every_response_has_quota_headers(
     client: AsyncClient, developers_client: AsyncClient
 ) -> None:
     answers = [
@@ -133,7 +133,7 @@ async def test_every_answer_says_what_is_left(
     assert of_developer.headers["ratelimit-limit"] == "3"
 
 
-async def test_one_request_too_many_is_told_when_to_come_back(
+async def test_a_request_above_the_quota_has_retry_after(
     client: AsyncClient, developers_client: AsyncClient, others_client: AsyncClient
 ) -> None:
     answers = [await developers_client.get("/webhooks") for _ in range(5)]
@@ -165,7 +165,7 @@ async def neighbour(application: FastAPI) -> AsyncIterator[AsyncClient]:
         yield client
 
 
-async def test_guessing_is_bounded_by_address_and_locks_out_nobody_who_is_known(
+async def test_guessing_is_limited_by_address_without_locking_out_known_keys(
     anonymous: AsyncClient,
     neighbour: AsyncClient,
     client: AsyncClient,
@@ -188,7 +188,7 @@ async def test_guessing_is_bounded_by_address_and_locks_out_nobody_who_is_known(
     assert 'rewind_http_rate_limited_total{scope="none"} 6.0' in metrics
 
 
-async def test_addresses_of_one_ipv6_network_are_one(application: FastAPI) -> None:
+async def test_addresses_of_an_ipv6_network_share_a_limit(application: FastAPI) -> None:
     answers = []
     for number in range(21):
         transport = httpx.ASGITransport(application, client=(f"2001:db8::{number:x}", 1))
@@ -197,7 +197,7 @@ async def test_addresses_of_one_ipv6_network_are_one(application: FastAPI) -> No
     assert answers == [401] * 20 + [429]
 
 
-async def test_a_key_that_is_revoked_is_refused_soon(
+async def test_a_revoked_key_is_rejected_soon(
     application: FastAPI, store: Store, developer: Issued, client: AsyncClient
 ) -> None:
     key, _ = developer
@@ -206,7 +206,7 @@ async def test_a_key_that_is_revoked_is_refused_soon(
         assert (await revoked.get("/webhooks")).status_code == 401
 
 
-async def test_a_head_that_is_too_large_is_refused_before_the_key_is_looked_at(
+async def test_a_large_head_is_rejected_before_authentication(
     anonymous: AsyncClient,
 ) -> None:
     refused(await anonymous.get("/webhooks?" + "x" * URL_BYTES_MAX), 414, "url-too-long")

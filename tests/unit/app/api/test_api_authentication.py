@@ -11,7 +11,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Clock:
-    """Seconds that pass only when told to."""
+    """A clock that a test advances."""
 
     def __init__(self) -> None:
         self.now_s = 1_000.0
@@ -26,7 +26,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def keyring(store: Store, clock: Clock) -> KeyCache:
+def cache(store: Store, clock: Clock) -> KeyCache:
     return KeyCache(store.find_key, clock=clock)
 
 
@@ -36,31 +36,31 @@ def take_database_away(store: Store, folder: Path) -> None:
     (folder / "rewind.db").mkdir()
 
 
-async def test_a_key_that_is_revoked_opens_nothing_after_two_seconds(
-    keyring: KeyCache, store: Store, clock: Clock, developer: Issued
+async def test_a_revoked_key_is_rejected_after_two_seconds(
+    cache: KeyCache, store: Store, clock: Clock, developer: Issued
 ) -> None:
     key, token = developer
-    assert await keyring.find_key(token) == key
+    assert await cache.find_key(token) == key
     store.revoke_key(key.id)
     clock.now_s += FRESH_S - 0.1
-    assert await keyring.find_key(token) == key, "known of late, so nobody is asked"
+    assert await cache.find_key(token) == key, "cached, without a lookup"
     clock.now_s += 0.1
-    assert await keyring.find_key(token) is None
-    assert not keyring.has_cached(token)
+    assert await cache.find_key(token) is None
+    assert not cache.has_cached(token)
     assert FRESH_S <= 2
 
 
-async def test_a_fresh_key_costs_no_question(
-    keyring: KeyCache, store: Store, tmp_path: Path, developer: Issued
+async def test_a_fresh_key_needs_no_lookup(
+    cache: KeyCache, store: Store, tmp_path: Path, developer: Issued
 ) -> None:
     key, token = developer
-    assert await keyring.find_key(token) == key
+    assert await cache.find_key(token) == key
     take_database_away(store, tmp_path)
-    assert await keyring.find_key(token) == key
+    assert await cache.find_key(token) == key
 
 
-async def test_a_key_that_was_good_outlasts_the_database_for_a_while(
-    keyring: KeyCache,
+async def test_a_cached_key_works_while_the_database_is_down(
+    cache: KeyCache,
     store: Store,
     clock: Clock,
     tmp_path: Path,
@@ -68,32 +68,32 @@ async def test_a_key_that_was_good_outlasts_the_database_for_a_while(
     operator: Issued,
 ) -> None:
     key, token = developer
-    assert await keyring.find_key(token) == key
+    assert await cache.find_key(token) == key
     take_database_away(store, tmp_path)
     clock.now_s += STALE_S - 1
-    assert await keyring.find_key(token) == key
+    assert await cache.find_key(token) == key
     with pytest.raises(StoreUnavailable):
-        await keyring.find_key(operator[1])
+        await cache.find_key(operator[1])
     clock.now_s += 1
     with pytest.raises(StoreUnavailable):
-        await keyring.find_key(token)
+        await cache.find_key(token)
 
 
 @pytest.mark.parametrize("token", ["", "rwk_", "rwk_" + "x" * 42, "rwk_" + "x" * 44, "x" * 47])
-async def test_what_is_no_key_is_not_looked_up(
-    keyring: KeyCache, store: Store, tmp_path: Path, token: str
+async def test_a_malformed_key_is_not_looked_up(
+    cache: KeyCache, store: Store, tmp_path: Path, token: str
 ) -> None:
     take_database_away(store, tmp_path)
-    assert await keyring.find_key(token) is None
+    assert await cache.find_key(token) is None
 
 
-async def test_a_text_that_no_key_has_is_no_key(keyring: KeyCache) -> None:
+async def test_an_unknown_key_is_not_found(cache: KeyCache) -> None:
     token = "rwk_" + "x" * 43
-    assert await keyring.find_key(token) is None
-    assert not keyring.has_cached(token)
+    assert await cache.find_key(token) is None
+    assert not cache.has_cached(token)
 
 
-async def test_no_more_keys_are_kept_than_allowed(
+async def test_the_cache_is_bounded(
     store: Store,
     clock: Clock,
     operator: Issued,
@@ -102,19 +102,19 @@ async def test_no_more_keys_are_kept_than_allowed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("app.services.authentication.KEYS_MAX", 2)
-    keyring = KeyCache(store.find_key, clock=clock)
+    cache = KeyCache(store.find_key, clock=clock)
     for _, token in (operator, developer, other_developer):
-        await keyring.find_key(token)
-    seen = [keyring.has_cached(token) for _, token in (operator, developer, other_developer)]
+        await cache.find_key(token)
+    seen = [cache.has_cached(token) for _, token in (operator, developer, other_developer)]
     assert seen == [False, True, True]
 
 
-async def test_one_that_leaves_takes_the_answer_from_nobody(
-    keyring: KeyCache, developer: Issued
+async def test_a_cancelled_caller_does_not_cancel_the_others(
+    cache: KeyCache, developer: Issued
 ) -> None:
     key, token = developer
-    leaving = asyncio.create_task(keyring.find_key(token))
-    staying = asyncio.create_task(keyring.find_key(token))
+    leaving = asyncio.create_task(cache.find_key(token))
+    staying = asyncio.create_task(cache.find_key(token))
     await asyncio.sleep(0)
     leaving.cancel()
     assert await staying == key

@@ -47,31 +47,31 @@ async def answer(reader: asyncio.StreamReader) -> bytes:
 
 
 @pytest.mark.parametrize("opening", [b"GET /", b"GET / HTTP/1.1\r\nx: ", b"GET / HTTP/1.1\r\n"])
-async def test_a_head_without_an_end_is_cut_off(connection: Streams, opening: bytes) -> None:
+async def test_a_head_without_an_end_is_rejected(connection: Streams, opening: bytes) -> None:
     reader, writer = connection
     line = b"x: x\r\n" if opening.endswith(b"\r\n") else b"xxxxxx"
     writer.write(opening)
     for _ in range(3):
-        # More than one read of the socket brings at a time.
+        # More than one read of the socket returns.
         writer.write(line * (HEAD_BYTES_MAX // 2))
     assert (await rest(reader))[:13] in (b"HTTP/1.1 400 ", b"")
 
 
 @pytest.mark.parametrize("sent", [b"", b"G", b"GET / HTTP/1.1\r\nhost: x\r\n"])
-async def test_a_head_that_does_not_come_is_not_waited_for(
+async def test_a_slow_head_closes_the_connection(
     monkeypatch: pytest.MonkeyPatch, connection: Streams, sent: bytes
 ) -> None:
     monkeypatch.setattr(bounded_http, "HEAD_S", 0.05)
     reader, writer = connection
     request = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
-    # The first request was waited for under the old patience, the second is under the new one.
+    # The first request had the old timeout, the second has the new one.
     writer.write(request)
     assert b"200 OK" in await answer(reader)
     writer.write(sent or b"\r\n")
     assert await rest(reader) == b""
 
 
-async def test_requests_in_a_row_each_have_a_head_of_their_own(connection: Streams) -> None:
+async def test_pipelined_requests_have_separate_limits(connection: Streams) -> None:
     reader, writer = connection
     header = b"x: " + b"x" * (HEAD_BYTES_MAX - 100) + b"\r\n"
     for _ in range(3):
@@ -88,7 +88,7 @@ async def test_a_body_may_be_larger_than_any_head(connection: Streams) -> None:
         assert b"200 OK" in await answer(reader)
 
 
-async def test_who_sends_nothing_makes_room_for_who_does(
+async def test_idle_connections_are_evicted_first(
     monkeypatch: pytest.MonkeyPatch, connection: Streams
 ) -> None:
     monkeypatch.setattr(bounded_http, "CONNECTIONS_MAX", 2)
@@ -104,20 +104,20 @@ async def test_who_sends_nothing_makes_room_for_who_does(
     silent_writer.close()
 
 
-async def test_a_connection_above_all_bounds_is_closed_at_once(
+async def test_connections_above_the_second_limit_are_aborted(
     monkeypatch: pytest.MonkeyPatch, connection: Streams
 ) -> None:
     monkeypatch.setattr(bounded_http, "CONNECTIONS_MAX", 1)
     monkeypatch.setattr(bounded_http, "CONNECTIONS_REJECTED_MAX", 0)
     reader, writer = connection
-    # Served, and not closed: nobody waits for it.
+    # Served, and not closed: no timeout runs.
     writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
     assert b"200 OK" in await answer(reader)
     address = writer.get_extra_info("peername")
     late_reader, late_writer = await asyncio.open_connection(*address)
     assert await rest(late_reader) == b""
     late_writer.close()
-    # The one that was there goes on, and its place is free once it leaves.
+    # The first one continues, and frees its connection at its end.
     writer.write(GREETED_ONCE)
     assert b"200 OK" in await rest(reader)
     reader, writer = await asyncio.open_connection(*address)

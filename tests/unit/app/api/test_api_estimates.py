@@ -13,7 +13,7 @@ from tests.support.http.api_clients import Issued
 NOW_MS = time.time_ns() // 1_000_000
 
 
-def test_an_account_has_so_many_places_and_an_operator_any_number(
+def test_slots_are_limited_per_account_and_not_for_operators(
     developer: Issued, other_developer: Issued, operator: Issued
 ) -> None:
     places = AccountSlots(1, "tests")

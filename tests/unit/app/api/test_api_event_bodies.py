@@ -38,7 +38,7 @@ def refused(body: bytes, *, by_line: bool = False) -> Problem:
     return problem_of(caught.value)
 
 
-def test_what_is_stored_is_compact_and_leaves_the_webhook_out() -> None:
+def test_the_stored_event_is_compact_json_without_the_webhook() -> None:
     assert read_json(encoded(event()), RULES) == [
         OwedEvent(
             webhook_id="wh_1",
@@ -53,12 +53,12 @@ def test_what_is_stored_is_compact_and_leaves_the_webhook_out() -> None:
     ]
 
 
-def test_an_event_may_be_owed_to_nobody() -> None:
+def test_an_event_without_a_webhook_is_accepted() -> None:
     unowed = {name: value for name, value in event().items() if name != "webhookId"}
     assert read_json(encoded(unowed), RULES)[0].webhook_id is None
 
 
-def test_an_array_a_line_each_and_one_give_the_same_events() -> None:
+def test_an_array_and_ndjson_and_one_object_give_the_same_events() -> None:
     events = [event(), event(id="evt_2")]
     one_by_one = [read_json(encoded(each), RULES)[0] for each in events]
     assert read_json(b" \n" + encoded(events), RULES) == one_by_one
@@ -66,7 +66,7 @@ def test_an_array_a_line_each_and_one_give_the_same_events() -> None:
     assert read_ndjson(lines, RULES) == one_by_one
 
 
-def test_nothing_is_no_event() -> None:
+def test_an_empty_body_has_no_events() -> None:
     assert read_json(b"[]", RULES) == []
     assert read_ndjson(b"\n \n", RULES) == []
 
@@ -94,7 +94,7 @@ def test_nothing_is_no_event() -> None:
         ({"data": {"x": float("-inf")}}, "data"),
     ],
 )
-def test_a_wrong_member_is_named_with_the_place_of_its_event(
+def test_a_wrong_member_is_named_with_the_index_of_its_event(
     changes: dict[str, Any], field: str
 ) -> None:
     good, bad = encoded(event()), encoded(event(**changes))
@@ -106,12 +106,12 @@ def test_a_wrong_member_is_named_with_the_place_of_its_event(
         assert problem.errors[0].allowed
 
 
-def test_events_at_the_edges_of_time_are_taken() -> None:
+def test_events_at_the_limits_of_time_are_accepted() -> None:
     times = [format_time(NOW_MS - 1_000), format_time(NOW_MS + 1_000)]
     assert len(read_json(encoded([event(time=time) for time in times]), RULES)) == 2
 
 
-def test_a_number_that_overflows_is_refused() -> None:
+def test_a_number_that_overflows_is_rejected() -> None:
     body = encoded(event()).replace(b"2.5", b"1e400")
     assert [error.field for error in refused(body).errors] == ["data"]
 
@@ -132,31 +132,31 @@ def test_a_number_that_overflows_is_refused() -> None:
         encoded(event()).replace(b"2.5", b"9" * 5_000),
     ],
 )
-def test_what_is_no_event_is_refused(body: bytes) -> None:
+def test_invalid_events_are_rejected(body: bytes) -> None:
     assert refused(body).kind.status == 400
     if body:
         assert refused(body, by_line=True).kind.status == 400
 
 
-def test_a_line_holds_one_event_only() -> None:
+def test_a_line_with_two_events_is_rejected() -> None:
     two = encoded(event()) + b"," + encoded(event())
     assert refused(two, by_line=True).errors[0].field == "events[0]"
 
 
-def test_more_events_than_allowed_are_refused_as_too_large() -> None:
+def test_too_many_events_are_rejected_as_too_large() -> None:
     events = [event()] * 4
     assert refused(encoded(events)).kind.status == 413
     assert refused(b"\n".join(map(encoded, events)), by_line=True).kind.status == 413
 
 
-def test_of_many_mistakes_the_first_twenty_are_told() -> None:
+def test_at_most_twenty_errors_are_listed() -> None:
     problem = refused(encoded([event(id="")] * 50))
     assert len(problem.errors) == 20
     assert problem.detail.endswith("and 30 more")
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_that_are_no_events_are_refused(body: bytes) -> None:
+def test_arbitrary_bytes_never_crash_the_parser(body: bytes) -> None:
     # Sixty bytes are too few for an event.
     for read in (read_json, read_ndjson):
         with contextlib.suppress(RequestRefused):

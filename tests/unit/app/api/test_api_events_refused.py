@@ -23,7 +23,7 @@ def event(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-async def test_nothing_is_accepted_that_the_log_has_not_acknowledged(
+async def test_events_that_the_log_does_not_acknowledge_are_not_accepted(
     client: AsyncClient, webhook: Webhook
 ) -> None:
     answer = await client.post("/events", json=event(webhookId=webhook.id))
@@ -33,12 +33,12 @@ async def test_nothing_is_accepted_that_the_log_has_not_acknowledged(
     assert "rewind_events_published_total{" not in (await client.get("/metrics")).text
 
 
-async def test_no_events_need_no_log(client: AsyncClient) -> None:
+async def test_an_empty_request_needs_no_log(client: AsyncClient) -> None:
     answer = await client.post("/events", json=[])
     assert (answer.status_code, answer.json()) == (202, {"accepted": 0})
 
 
-async def test_an_unknown_webhook_is_named_by_the_place_of_its_event(
+async def test_an_unknown_webhook_is_named_by_the_index_of_its_event(
     client: AsyncClient, webhook: Webhook
 ) -> None:
     events = [event(webhookId=webhook.id), event(webhookId="wh_none"), event()]
@@ -48,23 +48,23 @@ async def test_an_unknown_webhook_is_named_by_the_place_of_its_event(
     assert answer.json()["value"] == "wh_none"
 
 
-async def test_a_deleted_webhook_is_owed_nothing(client: AsyncClient, webhook: Webhook) -> None:
+async def test_events_for_a_deleted_webhook_are_rejected(
+    client: AsyncClient, webhook: Webhook
+) -> None:
     await client.delete(f"/webhooks/{webhook.id}")
     answer = await client.post("/events", json=[event(webhookId=webhook.id)])
     assert answer.status_code == 404
 
 
 @pytest.mark.parametrize("ahead_ms", [6 * MINUTE_MS, -5 * DAY_MS - MINUTE_MS])
-async def test_a_time_that_no_look_up_could_use_is_refused(
-    client: AsyncClient, ahead_ms: int
-) -> None:
+async def test_a_time_out_of_range_is_rejected(client: AsyncClient, ahead_ms: int) -> None:
     answer = await client.post("/events", json=event(time=format_time(now_ms() + ahead_ms)))
     assert answer.status_code == 400
     assert answer.json()["field"] == "time"
     assert " to " in answer.json()["allowed"]
 
 
-async def test_lines_are_read_as_lines(client: AsyncClient) -> None:
+async def test_ndjson_is_read_line_by_line(client: AsyncClient) -> None:
     answer = await client.post(
         "/events", content=b"{}\n", headers={"content-type": "application/x-ndjson"}
     )

@@ -26,7 +26,7 @@ from tests.support.http.api_clients import client_of
 pytestmark = pytest.mark.anyio
 
 
-async def test_health_asks_nobody(client: AsyncClient) -> None:
+async def test_health_needs_no_dependencies(client: AsyncClient) -> None:
     answer = await client.get("/healthz")
     assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
 
@@ -68,7 +68,7 @@ async def test_requests_are_counted_by_route_not_by_path(client: AsyncClient) ->
         assert series in metrics.text
 
 
-async def test_a_scrape_tells_of_the_replays(
+async def test_metrics_have_replay_statistics(
     client: AsyncClient, store: Store, webhook: Webhook
 ) -> None:
     store.create_replay(NewReplay(webhook.id, Window(0, 1)))
@@ -87,7 +87,7 @@ async def test_a_scrape_tells_of_the_replays(
     assert oldest['{origin=""}'] >= 0
 
 
-async def test_a_scrape_outlasts_the_database_and_says_so(
+async def test_metrics_work_while_the_database_is_down(
     client: AsyncClient, store: Store, tmp_path: Path
 ) -> None:
     assert (await client.get("/metrics")).status_code == 200
@@ -101,7 +101,7 @@ async def test_a_scrape_outlasts_the_database_and_says_so(
     assert 'route="/metrics",status="200"} 1.0' in answer.text
 
 
-async def test_scrapes_do_not_wait_for_a_database_that_is_silent() -> None:
+async def test_metrics_do_not_wait_for_a_database_that_hangs() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(60)
         port = silent.getsockname()[1]
@@ -116,7 +116,7 @@ async def test_scrapes_do_not_wait_for_a_database_that_is_silent() -> None:
             asked.close()
 
 
-async def test_probes_ask_once_however_many_there_are(settings: Settings) -> None:
+async def test_concurrent_probes_share_one_check(settings: Settings) -> None:
     history = LogHistory(settings.bootstrap_servers, timeout_s=0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(60)
@@ -132,7 +132,7 @@ async def test_probes_ask_once_however_many_there_are(settings: Settings) -> Non
             assert await asyncio.gather(*probes) == [("database", "log")] * 10
 
 
-async def test_a_stranger_fills_no_log_with_long_names(
+async def test_long_paths_are_truncated_in_logs(
     anonymous: AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "rewind"):
@@ -156,7 +156,7 @@ async def test_a_request_is_one_line_without_its_query(
     assert "hunter2" not in line
 
 
-async def test_the_description_covers_every_route_with_an_example(
+async def test_the_openapi_document_has_an_example_for_every_route(
     client: AsyncClient, application: FastAPI
 ) -> None:
     document = (await client.get("/openapi.json")).json()

@@ -1,4 +1,4 @@
-"""Replays of another data centre, asked about here; the log of this one is down all the while."""
+"""Replays of another data centre; the log of this one is down."""
 
 import time
 from typing import Any
@@ -35,27 +35,27 @@ def end_with_a_failure(store: Store, origin: str) -> None:
     assert store.complete(claim.lease)
 
 
-async def told(client: AsyncClient, replay: Replay) -> dict[str, Any]:
+async def read_replay(client: AsyncClient, replay: Replay) -> dict[str, Any]:
     answer = await client.get(f"/replays/{replay.id}")
     assert answer.status_code == 200
     document: dict[str, Any] = answer.json()
     return document
 
 
-async def test_a_replay_tells_whose_it_is(client: AsyncClient, elsewhere: Replay) -> None:
-    assert (await told(client, elsewhere))["origin"] == "b"
+async def test_a_replay_has_its_origin(client: AsyncClient, elsewhere: Replay) -> None:
+    assert (await read_replay(client, elsewhere))["origin"] == "b"
     (listed,) = (await client.get("/replays")).json()["items"]
     assert listed["origin"] == "b"
 
 
-async def test_a_replay_of_nobody_says_so(
+async def test_a_replay_without_an_origin_has_null(
     client: AsyncClient, store: Store, webhook: Webhook
 ) -> None:
     replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW))
-    assert (await told(client, replay))["origin"] is None
+    assert (await read_replay(client, replay))["origin"] is None
 
 
-async def test_a_replay_is_steered_from_any_data_centre(
+async def test_a_replay_can_be_paused_and_cancelled_from_any_data_centre(
     client: AsyncClient, store: Store, elsewhere: Replay
 ) -> None:
     for verb, state in (("pause", "PAUSED"), ("resume", "OPEN"), ("cancel", "CANCELLED")):
@@ -65,7 +65,7 @@ async def test_a_replay_is_steered_from_any_data_centre(
     assert store.replay(elsewhere.id).state is ReplayState.CANCELLED
 
 
-async def test_a_retry_goes_where_the_failures_lie_and_asks_no_log_of_here(
+async def test_a_retry_keeps_the_origin_and_does_not_read_the_local_log(
     client: AsyncClient, store: Store, elsewhere: Replay
 ) -> None:
     end_with_a_failure(store, "b")
@@ -75,7 +75,7 @@ async def test_a_retry_goes_where_the_failures_lie_and_asks_no_log_of_here(
 
 
 @pytest.mark.parametrize("origin", ["local", ""])
-async def test_a_retry_of_ones_own_asks_the_log(
+async def test_a_retry_of_a_local_replay_reads_the_log(
     client: AsyncClient, store: Store, webhook: Webhook, origin: str
 ) -> None:
     replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW, origin=origin))
@@ -84,7 +84,7 @@ async def test_a_retry_of_ones_own_asks_the_log(
     assert (answer.status_code, answer.json()["unavailable"]) == (503, ["log"])
 
 
-async def test_a_request_that_was_answered_elsewhere_gets_the_same_answer(
+async def test_an_idempotency_key_works_across_data_centres(
     client: AsyncClient, store: Store, webhook: Webhook
 ) -> None:
     body = {
@@ -102,7 +102,7 @@ async def test_a_request_that_was_answered_elsewhere_gets_the_same_answer(
     assert (answer.json()["id"], answer.json()["origin"]) == (replay.id, "b")
 
 
-async def test_the_one_replay_of_a_webhook_may_be_elsewhere(
+async def test_an_active_replay_of_another_data_centre_counts(
     client: AsyncClient, store: Store, elsewhere: Replay
 ) -> None:
     end_with_a_failure(store, "b")
@@ -111,7 +111,7 @@ async def test_the_one_replay_of_a_webhook_may_be_elsewhere(
     assert (answer.status_code, answer.json()["replayId"]) == (409, again.id)
 
 
-async def test_numbers_tell_which_data_centre_is_behind(
+async def test_metrics_name_the_data_centre_of_the_oldest_replay(
     client: AsyncClient, store: Store, elsewhere: Replay
 ) -> None:
     metrics = (await client.get("/metrics")).text

@@ -22,15 +22,15 @@ RUN: dict[str, Any] = {
 PATH = "/pipeline/runs"
 
 
-async def test_a_run_is_told_and_listed(client: AsyncClient) -> None:
-    told = await client.post(PATH, json=RUN)
-    assert (told.status_code, told.json()) == (201, RUN)
+async def test_a_run_is_reported_and_listed(client: AsyncClient) -> None:
+    answer = await client.post(PATH, json=RUN)
+    assert (answer.status_code, answer.json()) == (201, RUN)
     again = await client.post(PATH, json=RUN | {"outcome": "failed"})
     assert (again.status_code, again.json()) == (200, RUN)
     assert (await client.get(PATH)).json() == {"items": [RUN], "nextCursor": None}
 
 
-async def test_the_last_of_each_are_listed_or_all_of_one(client: AsyncClient) -> None:
+async def test_the_last_run_of_each_job_or_all_runs_of_one_are_listed(client: AsyncClient) -> None:
     later = RUN | {"startedAt": "2026-11-22T01:15:01.000Z"}
     audit = RUN | {"job": "audit", "summary": {}, "topics": {}}
     for run in (RUN, audit, later):
@@ -49,10 +49,10 @@ async def test_the_last_of_each_are_listed_or_all_of_one(client: AsyncClient) ->
     assert (first["items"], second.json()) == ([later], {"items": [audit], "nextCursor": None})
 
 
-async def test_what_is_left_out_is_empty(client: AsyncClient) -> None:
+async def test_missing_counts_are_empty(client: AsyncClient) -> None:
     least = {name: RUN[name] for name in ("job", "subject", "outcome", "startedAt", "finishedAt")}
-    told = await client.post(PATH, json=least)
-    assert (told.status_code, told.json()) == (201, least | {"summary": {}, "topics": {}})
+    answer = await client.post(PATH, json=least)
+    assert (answer.status_code, answer.json()) == (201, least | {"summary": {}, "topics": {}})
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ async def test_what_is_left_out_is_empty(client: AsyncClient) -> None:
         ({"state": "done"}, "state"),
     ],
 )
-async def test_what_is_no_run_is_refused_by_name(
+async def test_an_invalid_run_is_rejected_by_field(
     client: AsyncClient, store: Store, members: dict[str, Any], field: str
 ) -> None:
     answer = await client.post(PATH, json=RUN | members)
@@ -96,13 +96,13 @@ async def test_what_is_no_run_is_refused_by_name(
     assert store.latest_pipeline_runs().items == ()
 
 
-async def test_what_is_asked_for_is_a_job_and_a_subject(client: AsyncClient) -> None:
+async def test_invalid_filters_are_rejected(client: AsyncClient) -> None:
     for params in ({"job": "No Job"}, {"subject": " x"}, {"limit": "0"}, {"cursor": "x"}):
         answer = await client.get(PATH, params=params)
         assert (answer.status_code, answer.json()["field"]) == (400, next(iter(params)))
 
 
-async def test_the_longest_run_that_a_request_has_room_for_is_kept(client: AsyncClient) -> None:
+async def test_the_largest_run_is_stored(client: AsyncClient) -> None:
     run = RUN | {
         "summary": {f"a{number:02}": "\x01" * TEXT_CHARS_MAX for number in range(21)},
         "topics": {},

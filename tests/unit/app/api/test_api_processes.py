@@ -8,7 +8,7 @@ from app.store import Store
 pytestmark = pytest.mark.anyio
 
 
-async def test_an_operator_sees_who_is_at_work(client: AsyncClient, store: Store) -> None:
+async def test_an_operator_lists_processes(client: AsyncClient, store: Store) -> None:
     store.record_process_heartbeat(
         ProcessKind.WORKER, "there:2:f00", "west", 1_000, {"jobs": 3, "jobsMax": 4}
     )
@@ -30,5 +30,5 @@ async def test_an_operator_sees_who_is_at_work(client: AsyncClient, store: Store
     }
 
 
-async def test_a_developer_does_not(developers_client: AsyncClient) -> None:
+async def test_a_developer_may_not_list_processes(developers_client: AsyncClient) -> None:
     assert (await developers_client.get("/processes")).status_code == 403

@@ -1,4 +1,4 @@
-"""Keys that may look, and change nothing."""
+"""Read-only API keys."""
 
 import httpx
 import pytest
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("scope", list(Scope))
-async def test_a_read_only_key_sees_what_its_scope_opens_and_changes_nothing(
+async def test_a_read_only_key_reads_and_changes_nothing(
     application: FastAPI, store: Store, webhook: Webhook, scope: Scope
 ) -> None:
     issued = store.create_key("alice", scope, "", is_read_only=True)
@@ -35,7 +35,7 @@ def assert_refused(answer: httpx.Response) -> None:
     assert "read-only" in answer.json()["detail"]
 
 
-def test_a_read_only_key_is_one_in_every_list(store: Store) -> None:
+def test_a_read_only_key_is_marked_in_lists(store: Store) -> None:
     key, token = store.create_key("alice", Scope.OPERATOR, "", is_read_only=True)
     assert key.is_read_only
     assert key.scope is Scope.OPERATOR

@@ -36,13 +36,13 @@ async def test_an_unknown_path_is_a_problem(client: AsyncClient) -> None:
         assert (document["type"], document["title"]) == (unknown_id["type"], unknown_id["title"])
 
 
-async def test_a_wrong_method_is_a_problem_that_says_which_are_right(client: AsyncClient) -> None:
+async def test_a_wrong_method_is_a_problem_with_the_allowed_methods(client: AsyncClient) -> None:
     answer = await client.put("/webhooks/wh_1", json={})
     problem(answer, 405)
     assert answer.headers["allow"] == "DELETE, GET, PATCH"
 
 
-async def test_json_that_does_not_parse_is_a_problem_of_the_body(client: AsyncClient) -> None:
+async def test_invalid_json_is_a_problem_of_the_body(client: AsyncClient) -> None:
     headers = {"content-type": "application/json"}
     answer = await client.post("/webhooks", content=b'{"url": ', headers=headers)
     assert problem(answer, 400)["field"] == "body"
@@ -56,7 +56,7 @@ async def test_json_that_does_not_parse_is_a_problem_of_the_body(client: AsyncCl
 
 @pytest.mark.parametrize("path", ["/webhooks", "/replays", "/events"])
 @pytest.mark.parametrize("media_type", ["text/plain", "application/xml", None])
-async def test_a_media_type_that_is_not_read_is_refused(
+async def test_an_unsupported_media_type_is_rejected(
     client: AsyncClient, path: str, media_type: str | None
 ) -> None:
     headers = {} if media_type is None else {"content-type": media_type}
@@ -75,7 +75,7 @@ async def test_a_media_type_may_have_parameters(client: AsyncClient, webhook: We
     assert answer.status_code == 200
 
 
-async def test_a_body_announced_too_large_is_refused(client: AsyncClient) -> None:
+async def test_a_content_length_above_the_limit_is_rejected(client: AsyncClient) -> None:
     content = json.dumps({"url": "x" * DOCUMENT_BYTES_MAX}).encode()
     answer = await client.post(
         "/webhooks", content=content, headers={"content-type": "application/json"}
@@ -83,9 +83,7 @@ async def test_a_body_announced_too_large_is_refused(client: AsyncClient) -> Non
     assert problem(answer, 413)["value"] == f"{len(content)} bytes"
 
 
-async def test_reading_stops_at_the_first_byte_too_many(
-    client: AsyncClient, settings: Settings
-) -> None:
+async def test_reading_stops_at_the_limit(client: AsyncClient, settings: Settings) -> None:
     sent = 0
 
     async def endless() -> AsyncIterator[bytes]:
@@ -102,12 +100,12 @@ async def test_reading_stops_at_the_first_byte_too_many(
     assert sent == settings.request_bytes_max + 2**20
 
 
-async def test_a_long_value_is_shown_shortened(client: AsyncClient) -> None:
+async def test_a_long_value_is_truncated(client: AsyncClient) -> None:
     answer = await client.post("/replays", json={"webhookId": "w", "from": "x" * 9_000, "to": "y"})
     assert len(answer.content) < 4_000
 
 
-async def test_a_surrogate_in_a_value_does_not_break_the_answer(client: AsyncClient) -> None:
+async def test_a_surrogate_in_a_value_does_not_break_the_response(client: AsyncClient) -> None:
     answer = await client.post(
         "/webhooks",
         content=b'{"url": "https://example.com/\\ud800"}',
@@ -116,7 +114,7 @@ async def test_a_surrogate_in_a_value_does_not_break_the_answer(client: AsyncCli
     problem(answer, 400)
 
 
-async def test_an_unexpected_error_is_a_problem_that_tells_nothing(
+async def test_an_unexpected_error_is_a_problem_without_its_cause(
     application: FastAPI, operator: Issued, store: Store, webhook: Webhook, tmp_path: Path
 ) -> None:
     replay, _ = store.create_replay(NewReplay(webhook.id, Window(0, 1)))
@@ -142,7 +140,7 @@ def _set_state(folder: Path, state: str) -> None:
         database.commit()
 
 
-async def test_a_database_that_is_gone_is_named_but_not_described(
+async def test_a_database_that_is_down_is_named_without_its_cause(
     client: AsyncClient, tmp_path: Path
 ) -> None:
     with closing(sqlite3.connect(tmp_path / "rewind.db")) as database:

@@ -1,4 +1,4 @@
-"""One stream of progress, served by hand: how it stays alive, and when it is let go."""
+"""Progress streams, served without a server: heartbeats, ends and limits."""
 
 import asyncio
 import sqlite3
@@ -69,7 +69,7 @@ async def served(
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_stream_without_news_says_that_it_is_alive(store: Store, replay: Replay) -> None:
+async def test_a_stream_without_changes_sends_heartbeats(store: Store, replay: Replay) -> None:
     watch = ProgressWatch(store)
     async with served(ProgressStream(watch, replay, "key_1", None, heartbeat_s=0.01)) as answer:
         await answer.until(lambda: answer.text.count(": heartbeat\n\n") >= 3)
@@ -77,7 +77,7 @@ async def test_a_stream_without_news_says_that_it_is_alive(store: Store, replay:
         assert answer.text.count("event: progress") == 1
 
 
-async def test_a_stream_ends_after_a_while_and_not_as_if_the_replay_had(
+async def test_a_stream_ends_after_its_maximum_time_without_an_end_event(
     store: Store, replay: Replay
 ) -> None:
     watch = ProgressWatch(store)
@@ -86,7 +86,7 @@ async def test_a_stream_ends_after_a_while_and_not_as_if_the_replay_had(
         assert "event: end" not in answer.text
 
 
-async def test_nothing_is_told_to_who_has_seen_it(store: Store, replay: Replay) -> None:
+async def test_a_state_that_the_client_has_is_not_sent_again(store: Store, replay: Replay) -> None:
     stream = ProgressStream(
         ProgressWatch(store), replay, "key_1", version_of(replay), heartbeat_s=0.01
     )
@@ -103,7 +103,7 @@ async def test_a_stream_of_a_deleted_replay_ends(store: Store, replay: Replay) -
 
 
 @pytest.mark.processes
-async def test_a_database_that_goes_away_and_comes_back_ends_no_stream(
+async def test_a_database_outage_does_not_end_a_stream(
     mariadb: MariaDbServer,
 ) -> None:
     with TcpLink(mariadb.port) as link:
@@ -131,7 +131,7 @@ async def see_through_an_outage(store: Store, link: TcpLink) -> None:
     assert answer.text.count("event: progress") == 2
 
 
-async def test_an_error_that_nobody_expected_ends_the_stream_and_is_logged(
+async def test_an_unexpected_error_ends_the_stream_and_is_logged(
     settings: Settings, store: Store, replay: Replay, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with served(ProgressStream(ProgressWatch(store), replay, "key_1", None)) as answer:
@@ -144,7 +144,7 @@ async def test_an_error_that_nobody_expected_ends_the_stream_and_is_logged(
     assert "DREAMING" in caplog.text
 
 
-async def test_a_watch_that_closes_lets_all_streams_go(store: Store, replay: Replay) -> None:
+async def test_closing_the_watch_ends_all_streams(store: Store, replay: Replay) -> None:
     watch = ProgressWatch(store)
     async with served(ProgressStream(watch, replay, "key_1", None)) as answer:
         await answer.until(lambda: "event: progress" in answer.text)
@@ -154,7 +154,7 @@ async def test_a_watch_that_closes_lets_all_streams_go(store: Store, replay: Rep
         pass
 
 
-async def test_a_client_that_leaves_gives_its_seat_back(store: Store, replay: Replay) -> None:
+async def test_a_client_that_disconnects_frees_its_stream(store: Store, replay: Replay) -> None:
     watch = ProgressWatch(store, streams_max=1)
     leaving = asyncio.Event()
 
@@ -168,11 +168,11 @@ async def test_a_client_that_leaves_gives_its_seat_back(store: Store, replay: Re
             pass
         leaving.set()
         async with asyncio.timeout(DEADLINE_S):
-            while not _has_a_seat(watch, replay):  # noqa: ASYNC110  nobody is told of it
+            while not _has_free_stream(watch, replay):  # noqa: ASYNC110  there is no event to wait for
                 await asyncio.sleep(0.01)
 
 
-def _has_a_seat(watch: ProgressWatch, replay: Replay) -> bool:
+def _has_free_stream(watch: ProgressWatch, replay: Replay) -> bool:
     try:
         with watch.stream(replay, "key_2"):
             return True
@@ -180,7 +180,7 @@ def _has_a_seat(watch: ProgressWatch, replay: Replay) -> bool:
         return False
 
 
-async def test_all_who_watch_one_replay_share_one_look(store: Store, replay: Replay) -> None:
+async def test_streams_of_one_replay_share_one_poll(store: Store, replay: Replay) -> None:
     watch = ProgressWatch(store)
     before = len(asyncio.all_tasks())
     with watch.stream(replay, "key_1") as first, watch.stream(replay, "key_2") as second:
@@ -193,13 +193,11 @@ async def test_all_who_watch_one_replay_share_one_look(store: Store, replay: Rep
         assert second.replay.state == "PAUSED"
 
 
-async def test_a_key_watches_so_many_and_others_do_all_the_same(
-    store: Store, replay: Replay
-) -> None:
+async def test_streams_are_limited_per_key(store: Store, replay: Replay) -> None:
     watch = ProgressWatch(store, streams_per_key_max=1)
     with watch.stream(replay, "key_1"):
         with pytest.raises(TooManyStreams), watch.stream(replay, "key_1"):
             pass
-        assert _has_a_seat(watch, replay)
+        assert _has_free_stream(watch, replay)
     with watch.stream(replay, "key_1"):
         pass

@@ -1,4 +1,4 @@
-"""What the API tells of what happened to a replay, and lists of replays in several states."""
+"""Moves, samples and failures of a replay, and lists of replays in several states."""
 
 import pytest
 from httpx import AsyncClient
@@ -35,7 +35,7 @@ async def moves(client: AsyncClient, replay_id: str) -> list[tuple[str, str | No
     return [(move["event"], move["actor"]) for move in answer.json()["items"]]
 
 
-async def test_a_move_tells_who_when_and_why(
+async def test_a_move_has_actor_time_and_reason(
     client: AsyncClient, store: Store, replay: Replay
 ) -> None:
     assert store.claim("dead", 0)
@@ -54,7 +54,7 @@ async def test_a_move_tells_who_when_and_why(
     }
 
 
-async def test_who_asks_is_named_by_the_key(
+async def test_the_actor_of_a_request_is_the_key(
     client: AsyncClient, operator: Issued, replay: Replay
 ) -> None:
     key, _ = operator
@@ -64,7 +64,7 @@ async def test_who_asks_is_named_by_the_key(
     assert await moves(client, replay.id) == expected
 
 
-async def test_who_deletes_a_webhook_has_cancelled_its_replay(
+async def test_deleting_a_webhook_cancels_its_replay_with_the_keys_id(
     client: AsyncClient, operator: Issued, replay: Replay
 ) -> None:
     assert (await client.delete(f"/webhooks/{replay.webhook_id}")).status_code == 204
@@ -72,7 +72,7 @@ async def test_who_deletes_a_webhook_has_cancelled_its_replay(
     assert (await moves(client, replay.id))[-1] == ("cancel", key.id)
 
 
-async def test_the_job_that_restores_is_named_by_its_key(
+async def test_the_actor_of_a_restore_is_the_jobs_key(
     client: AsyncClient, store: Store, operator: Issued, webhook: Webhook
 ) -> None:
     key, _ = operator
@@ -84,7 +84,7 @@ async def test_the_job_that_restores_is_named_by_its_key(
     assert (await moves(client, replay.id))[-1] == ("restore", key.id)
 
 
-async def test_samples_tell_how_far_a_replay_was_over_time(
+async def test_samples_have_the_progress_over_time(
     client: AsyncClient, store: Store, replay: Replay
 ) -> None:
     path = f"/replays/{replay.id}/samples"
@@ -101,7 +101,7 @@ async def test_samples_tell_how_far_a_replay_was_over_time(
     assert last == {"checkpoint": 200, "counts": {"delivered": 98, "duplicates": 1, "failed": 1}}
 
 
-async def test_answers_that_were_not_noted_are_null(
+async def test_responses_that_were_not_stored_are_null(
     client: AsyncClient, store: Store, replay: Replay
 ) -> None:
     path = f"/replays/{replay.id}"
@@ -114,7 +114,7 @@ async def test_answers_that_were_not_noted_are_null(
 
 
 @pytest.mark.parametrize("what", ["moves", "samples"])
-async def test_the_record_of_anothers_replay_is_not_found(
+async def test_moves_and_samples_of_another_account_are_not_found(
     developers_client: AsyncClient, others_client: AsyncClient, replay: Replay, what: str
 ) -> None:
     path = f"/replays/{replay.id}/{what}"

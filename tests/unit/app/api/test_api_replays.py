@@ -34,7 +34,7 @@ def asked(webhook_id: str, from_ms: int = FROM_MS, to_ms: int = TO_MS) -> dict[s
     return {"webhookId": webhook_id, "from": format_time(from_ms), "to": format_time(to_ms)}
 
 
-async def test_a_replay_under_way_tells_all_about_itself(
+async def test_an_ongoing_replay_has_all_members(
     client: AsyncClient, store: Store, webhook: Webhook
 ) -> None:
     replay, _ = store.create_replay(NewReplay(webhook.id, Window(FROM_MS, TO_MS)))
@@ -78,7 +78,7 @@ async def test_a_replay_under_way_tells_all_about_itself(
     }
 
 
-async def test_pace_and_time_left_are_told_to_a_tenth(store: Store, webhook: Webhook) -> None:
+async def test_rate_and_eta_are_rounded_to_a_tenth(store: Store, webhook: Webhook) -> None:
     store.create_replay(NewReplay(webhook.id, Window(FROM_MS, TO_MS)))
     claim = store.claim("worker-1", lease_s=60)
     assert claim is not None
@@ -107,7 +107,7 @@ async def test_a_waiting_replay_has_no_offsets_yet(
         assert document[name] is None
 
 
-async def test_a_replay_is_paused_goes_on_and_is_cancelled(
+async def test_a_replay_is_paused_resumed_and_cancelled(
     client: AsyncClient, store: Store, webhook: Webhook
 ) -> None:
     replay, _ = store.create_replay(NewReplay(webhook.id, Window(FROM_MS, TO_MS)))
@@ -129,7 +129,7 @@ async def test_a_replay_is_paused_goes_on_and_is_cancelled(
         (["cancel"], "cancel", "CANCELLED", "OPEN, STARTED, ONGOING, PAUSED"),
     ],
 )
-async def test_a_move_that_the_state_does_not_allow_is_refused_with_those_that_do(
+async def test_an_illegal_move_is_rejected_with_the_allowed_states(
     client: AsyncClient,
     store: Store,
     webhook: Webhook,
@@ -213,7 +213,7 @@ async def test_a_replay_says_what_it_waits_for(
         ("dryRun", "yes", "dryRun"),
     ],
 )
-async def test_an_option_out_of_its_bounds_is_refused(
+async def test_an_option_out_of_range_is_rejected(
     client: AsyncClient, store: Store, webhook: Webhook, member: str, value: object, field: str
 ) -> None:
     answer = await client.post("/replays", json=asked(webhook.id) | {member: value})
@@ -223,7 +223,7 @@ async def test_an_option_out_of_its_bounds_is_refused(
     assert store.replays().items == ()
 
 
-async def test_the_description_tells_the_bounds_of_every_option(client: AsyncClient) -> None:
+async def test_the_openapi_document_has_the_range_of_every_option(client: AsyncClient) -> None:
     document = (await client.get("/openapi.json")).json()
     options = document["components"]["schemas"]["ReplayRequest"]["properties"]
     pace, batch, types = (
@@ -237,7 +237,7 @@ async def test_the_description_tells_the_bounds_of_every_option(client: AsyncCli
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-async def test_a_target_that_no_webhook_may_have_is_refused(
+async def test_a_target_url_that_is_not_allowed_is_rejected(
     client: AsyncClient, webhook: Webhook, dry_run: bool
 ) -> None:
     # Link-local, where a cloud's metadata lies.
@@ -248,7 +248,7 @@ async def test_a_target_that_no_webhook_may_have_is_refused(
     assert answer.json()["field"].startswith("targetUrl")
 
 
-async def test_no_replay_of_a_disabled_webhook_is_queued(
+async def test_a_replay_of_a_disabled_webhook_is_rejected(
     client: AsyncClient, store: Store, webhook: Webhook
 ) -> None:
     store.disable_webhook(webhook.id, "the receiver answered 410")
@@ -279,7 +279,7 @@ async def test_a_dry_run_says_so_when_the_log_is_down(
         ("POST", "/retry"),
     ],
 )
-async def test_a_replay_of_others_is_not_there(
+async def test_a_replay_of_another_account_is_not_found(
     developers_client: AsyncClient,
     others_client: AsyncClient,
     store: Store,
@@ -294,7 +294,7 @@ async def test_a_replay_of_others_is_not_there(
     assert (await developers_client.get(f"/replays/{replay.id}")).status_code == 200
 
 
-async def test_lists_hold_what_a_key_may_see(
+async def test_lists_are_limited_to_the_account_of_the_key(
     client: AsyncClient,
     developers_client: AsyncClient,
     others_client: AsyncClient,
@@ -307,7 +307,7 @@ async def test_lists_hold_what_a_key_may_see(
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-async def test_a_webhook_of_others_cannot_be_replayed(
+async def test_a_webhook_of_another_account_cannot_be_replayed(
     others_client: AsyncClient, webhook: Webhook, dry_run: bool
 ) -> None:
     answer = await others_client.post("/replays", json=asked(webhook.id) | {"dryRun": dry_run})
@@ -351,7 +351,7 @@ async def test_an_unknown_replay_is_not_found(client: AsyncClient, path: str) ->
     ],
     ids=["empty", "reversed", "future", "too-long", "too-old"],
 )
-async def test_a_window_that_cannot_be_replayed_is_refused(
+async def test_an_invalid_window_is_rejected(
     client: AsyncClient, webhook: Webhook, from_ms: int, to_ms: int, field: str, words: str
 ) -> None:
     answer = await client.post("/replays", json=asked(webhook.id, from_ms, to_ms))
@@ -366,7 +366,7 @@ async def test_a_window_that_cannot_be_replayed_is_refused(
 
 
 @pytest.mark.parametrize("value", ["yesterday", "2026-11-21T08:00:00", 202611210800, None])
-async def test_a_time_that_cannot_be_read_is_refused(
+async def test_an_invalid_time_is_rejected(
     client: AsyncClient, webhook: Webhook, value: object
 ) -> None:
     answer = await client.post("/replays", json=asked(webhook.id) | {"from": value})
@@ -375,7 +375,7 @@ async def test_a_time_that_cannot_be_read_is_refused(
     assert "yyyymmddhhmm" in answer.json()["allowed"]
 
 
-async def test_every_mistake_in_a_body_is_named(client: AsyncClient) -> None:
+async def test_every_error_in_a_body_is_listed(client: AsyncClient) -> None:
     answer = await client.post("/replays", json={"from": "then", "too": "now"})
     assert answer.status_code == 400
     assert {error["field"] for error in answer.json()["errors"]} == {
@@ -388,7 +388,7 @@ async def test_every_mistake_in_a_body_is_named(client: AsyncClient) -> None:
 
 @pytest.mark.parametrize("value", ["", "x" * 257, "\ud800"])
 @pytest.mark.parametrize("dry_run", [False, True])
-async def test_what_no_webhook_can_have_for_an_id_is_refused(
+async def test_an_invalid_webhook_id_is_rejected(
     client: AsyncClient, value: str, dry_run: bool
 ) -> None:
     body = json.dumps({**asked(value), "dryRun": dry_run})
@@ -404,7 +404,7 @@ async def test_a_replay_of_an_unknown_webhook_is_not_found(client: AsyncClient) 
     assert "wh_none" in answer.json()["detail"]
 
 
-async def test_no_replay_is_promised_while_the_log_is_down(
+async def test_no_replay_is_created_while_the_log_is_down(
     client: AsyncClient, store: Store, webhook: Webhook
 ) -> None:
     answer = await client.post("/replays", json=asked(webhook.id))
@@ -414,7 +414,7 @@ async def test_no_replay_is_promised_while_the_log_is_down(
     assert store.replays().items == ()
 
 
-async def test_a_repeated_key_gives_the_replay_it_named_however_old_its_window(
+async def test_a_repeated_idempotency_key_returns_its_replay_even_if_the_window_is_too_old(
     client: AsyncClient, store: Store, webhook: Webhook
 ) -> None:
     window = Window(NOW_MS - 7 * DAY_MS, NOW_MS - 6 * DAY_MS)
@@ -433,7 +433,7 @@ async def test_a_repeated_key_gives_the_replay_it_named_however_old_its_window(
     assert answer.json()["id"] == replay.id
 
 
-async def test_a_key_that_named_another_request_is_refused(
+async def test_an_idempotency_key_of_a_different_request_is_rejected(
     client: AsyncClient, store: Store, webhook: Webhook
 ) -> None:
     store.create_replay(
@@ -446,7 +446,7 @@ async def test_a_key_that_named_another_request_is_refused(
     assert answer.json()["type"] == "urn:rewind:problem:idempotency-key-reused"
 
 
-async def test_a_key_names_its_options_too_however_defaults_are_spelled(
+async def test_the_fingerprint_includes_options_and_ignores_spelled_out_defaults(
     client: AsyncClient, store: Store, webhook: Webhook
 ) -> None:
     new = NewReplay(webhook.id, Window(FROM_MS, TO_MS), ReplayOptions(batch_size=5))
@@ -466,7 +466,7 @@ async def test_a_key_names_its_options_too_however_defaults_are_spelled(
     assert await ask(batchSize=5, only="failed") == (422, None)
 
 
-async def test_an_empty_key_is_refused(client: AsyncClient, webhook: Webhook) -> None:
+async def test_an_empty_idempotency_key_is_rejected(client: AsyncClient, webhook: Webhook) -> None:
     answer = await client.post("/replays", json=asked(webhook.id), headers={"Idempotency-Key": ""})
     assert answer.status_code == 400
     assert answer.json()["field"] == "Idempotency-Key"

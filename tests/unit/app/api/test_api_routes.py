@@ -1,4 +1,4 @@
-"""Walks all routes that the application has, as its description names them."""
+"""Checks of every route in the OpenAPI document."""
 
 import json
 import logging
@@ -87,9 +87,7 @@ async def test_every_route_is_described(application: FastAPI, operations: list[O
     assert len(described) > 20
 
 
-async def test_each_needs_a_key_and_says_so(
-    anonymous: AsyncClient, operations: list[Operation]
-) -> None:
+async def test_each_route_needs_a_key(anonymous: AsyncClient, operations: list[Operation]) -> None:
     for operation in operations:
         answer = await anonymous.request(operation.method, operation.on("wh_1", "rpl_1"))
         is_open = operation.path in OPEN_PATHS
@@ -100,7 +98,7 @@ async def test_each_needs_a_key_and_says_so(
         assert ({"401", "429"} <= operation.described["responses"].keys()) != is_open, operation
 
 
-async def test_each_that_is_for_operators_alone_says_so(
+async def test_each_operator_route_rejects_developers(
     developers_client: AsyncClient, operations: list[Operation]
 ) -> None:
     forbidden = set()
@@ -113,7 +111,7 @@ async def test_each_that_is_for_operators_alone_says_so(
     assert forbidden == OPERATORS_ALONE
 
 
-async def test_each_with_an_id_hides_what_is_anothers(
+async def test_each_route_with_an_id_hides_other_accounts(
     developers_client: AsyncClient,
     others_client: AsyncClient,
     store: Store,
@@ -150,7 +148,7 @@ async def test_each_with_an_id_hides_what_is_anothers(
     assert (await developers_client.get(f"/webhooks/{webhook.id}")).status_code == 200
 
 
-async def test_lists_hold_what_is_ones_own(
+async def test_lists_have_only_items_of_the_account(
     client: AsyncClient,
     developers_client: AsyncClient,
     others_client: AsyncClient,
@@ -182,7 +180,7 @@ async def test_lists_hold_what_is_ones_own(
         assert (await others_client.get(path, params={"accountId": mine})).status_code == 403
 
 
-async def test_each_change_is_one_line_of_the_audit_done_or_refused(
+async def test_each_change_is_one_audit_line_whether_done_or_rejected(
     anonymous: AsyncClient,
     developers_client: AsyncClient,
     developer: Issued,
@@ -220,7 +218,7 @@ def _target(path: str) -> str | None:
     return "/".join(named) or None
 
 
-async def test_a_path_that_is_no_route_is_no_change(
+async def test_an_unknown_path_is_not_audited(
     client: AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "rewind.audit")

@@ -16,7 +16,7 @@ def path(webhook: Webhook, name: str = "") -> str:
     return f"/webhooks/{webhook.id}/rules" + (f"/{name}" if name else "")
 
 
-async def test_a_rule_is_made_replaced_and_forgotten(
+async def test_a_rule_is_created_replaced_and_deleted(
     developers_client: AsyncClient, store: Store, webhook: Webhook
 ) -> None:
     made = await developers_client.put(path(webhook, "vip"), json=RULE)
@@ -80,7 +80,7 @@ async def test_a_condition_keeps_the_kind_of_its_value(
         b'{"eventTypes": ["*"], "when": {}}',
     ],
 )
-async def test_a_rule_that_could_not_be_kept_to_is_refused(
+async def test_an_invalid_rule_is_rejected(
     developers_client: AsyncClient, webhook: Webhook, body: bytes
 ) -> None:
     answer = await developers_client.put(
@@ -90,7 +90,7 @@ async def test_a_rule_that_could_not_be_kept_to_is_refused(
     assert answer.json()["type"] == "urn:rewind:problem:invalid-request"
 
 
-async def test_a_value_that_no_event_can_equal_is_refused_in_one_sentence(
+async def test_an_invalid_value_is_rejected_with_one_error(
     developers_client: AsyncClient, webhook: Webhook
 ) -> None:
     rule = {"eventTypes": ["*"], "where": {"data.user": {"id": 42}}}
@@ -100,7 +100,7 @@ async def test_a_value_that_no_event_can_equal_is_refused_in_one_sentence(
     assert "errors" not in problem
 
 
-async def test_a_list_that_is_too_short_is_refused_in_our_words(
+async def test_a_short_list_is_rejected_with_our_message(
     developers_client: AsyncClient, webhook: Webhook
 ) -> None:
     problem = (await developers_client.put(path(webhook, "one"), json={"eventTypes": []})).json()
@@ -108,7 +108,7 @@ async def test_a_list_that_is_too_short_is_refused_in_our_words(
 
 
 @pytest.mark.parametrize("name", ["with space", "a.b", "x" * 65, "%00"])
-async def test_a_name_is_a_word(
+async def test_an_invalid_rule_name_is_rejected(
     developers_client: AsyncClient, webhook: Webhook, name: str
 ) -> None:
     for answer in (
@@ -120,7 +120,7 @@ async def test_a_name_is_a_word(
         assert answer.json()["field"] == "name"
 
 
-async def test_a_webhook_has_so_many_rules(
+async def test_rules_per_webhook_are_limited(
     developers_client: AsyncClient,
     store: Store,
     webhook: Webhook,

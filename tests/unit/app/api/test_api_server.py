@@ -41,7 +41,7 @@ def ready_url(stderr: IO[str]) -> str:
     raise AssertionError("the server ended before it was ready")
 
 
-def test_a_client_that_leaves_halfway_is_no_error_of_ours(
+def test_a_client_that_disconnects_during_its_body_causes_no_error(
     process: "subprocess.Popen[str]", operator: Issued
 ) -> None:
     assert process.stderr is not None
@@ -58,7 +58,7 @@ def test_a_client_that_leaves_halfway_is_no_error_of_ours(
     assert "Traceback" not in process.stderr.read()
 
 
-def test_the_process_says_where_it_serves_and_ends_when_asked(
+def test_the_process_reports_its_address_and_stops_on_a_signal(
     process: "subprocess.Popen[str]",
 ) -> None:
     assert process.stderr is not None
@@ -73,7 +73,7 @@ def test_the_process_says_where_it_serves_and_ends_when_asked(
     assert [(line["path"], line["status"]) for line in requests] == [("/healthz", 200)]
 
 
-def test_nobody_chooses_the_address_that_the_audit_names(
+def test_a_forwarded_header_does_not_change_the_client_in_the_audit_log(
     process: "subprocess.Popen[str]",
 ) -> None:
     assert process.stderr is not None
@@ -83,7 +83,7 @@ def test_nobody_chooses_the_address_that_the_audit_names(
     assert (change["target"], change["client"]) == ("wh_1", "127.0.0.1")
 
 
-def test_an_address_that_is_taken_is_said_and_refused(settings: Settings) -> None:
+def test_an_address_in_use_ends_the_process_with_an_error(settings: Settings) -> None:
     with socket.create_server((settings.host, 0)) as other:
         port = other.getsockname()[1]
         given = settings.model_copy(update={"port": port}).model_dump_json()

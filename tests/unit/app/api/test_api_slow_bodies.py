@@ -1,4 +1,4 @@
-"""Bodies that drip: how long one is waited for, and how many a key may have at a time."""
+"""Slow bodies: their timeout, and the limit of concurrent requests."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Drip:
-    """A body that begins, and does not end before it is told to; `begun` says that it is read."""
+    """A body without an end until `may_end` is set; `begun` is set when it is read."""
 
     def __init__(self) -> None:
         self.begun = asyncio.Event()
@@ -32,7 +32,7 @@ class Drip:
             return await client.post("/webhooks", content=self.body(), headers=headers)
 
 
-async def test_a_body_that_does_not_end_is_not_waited_for(
+async def test_a_body_that_is_too_slow_is_rejected(
     monkeypatch: pytest.MonkeyPatch, client: AsyncClient
 ) -> None:
     monkeypatch.setattr(request_limits, "BODY_S", 0.05)
@@ -42,7 +42,7 @@ async def test_a_body_that_does_not_end_is_not_waited_for(
     assert answer.headers["connection"] == "close"
 
 
-async def test_a_developer_has_so_many_requests_at_a_time(
+async def test_concurrent_requests_of_a_key_are_limited(
     monkeypatch: pytest.MonkeyPatch,
     developers_client: AsyncClient,
     others_client: AsyncClient,

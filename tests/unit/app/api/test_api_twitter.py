@@ -1,4 +1,4 @@
-"""Twitter's own endpoint: its codes and bodies, whoever refuses. What it queues: integration."""
+"""The Twitter-compatible route: error codes and bodies. Its replays: integration tests."""
 
 import time
 from datetime import UTC, datetime
@@ -88,18 +88,18 @@ async def test_dates_that_cannot_be_replayed_have_twitters_codes(
     assert words in message
 
 
-async def test_everything_that_is_missing_is_told(client: AsyncClient, webhook: Webhook) -> None:
+async def test_every_missing_parameter_is_reported(client: AsyncClient, webhook: Webhook) -> None:
     status, found = await errors(client, webhook.id)
     assert (status, [code for code, _ in found]) == (400, [357, 357])
 
 
-async def test_a_negative_id_is_refused(client: AsyncClient) -> None:
+async def test_a_negative_id_is_rejected(client: AsyncClient) -> None:
     status, ((code, message),) = await errors(client, "-5", from_date=HOUR_AGO, to_date=HALF_AGO)
     assert (status, code) == (400, 360)
     assert "-5" in message
 
 
-async def test_a_webhook_that_is_disabled_needs_its_check(
+async def test_a_disabled_webhook_has_twitters_code(
     client: AsyncClient, store: Store, webhook: Webhook
 ) -> None:
     store.disable_webhook(webhook.id, "the receiver answered 410")
@@ -107,7 +107,7 @@ async def test_a_webhook_that_is_disabled_needs_its_check(
     assert (found[0], found[1][0][0]) == (400, 214)
 
 
-async def test_a_webhook_of_others_does_not_exist(
+async def test_a_webhook_of_another_account_has_twitters_code(
     others_client: AsyncClient, webhook: Webhook
 ) -> None:
     for webhook_id in (webhook.id, "wh_none"):
@@ -124,7 +124,7 @@ async def test_a_webhook_of_others_does_not_exist(
     ],
     ids=["none", "three-legged", "unknown"],
 )
-async def test_who_shows_no_good_key_is_told_in_twitters_words(
+async def test_a_missing_or_unknown_key_has_twitters_code(
     anonymous: AsyncClient, webhook: Webhook, authorization: str | None, code: int
 ) -> None:
     headers = {} if authorization is None else {"authorization": authorization}
@@ -160,7 +160,7 @@ async def test_a_log_that_is_down_has_twitters_code(client: AsyncClient, webhook
         ("GET", "/1.1/", 404, 34),
     ],
 )
-async def test_whatever_else_is_asked_below_twitters_path_is_refused_in_its_words(
+async def test_all_errors_below_the_prefix_have_twitters_form(
     client: AsyncClient, method: str, elsewhere: str, status: int, code: int
 ) -> None:
     answer = await client.request(method, elsewhere)
@@ -168,7 +168,7 @@ async def test_whatever_else_is_asked_below_twitters_path_is_refused_in_its_word
     assert [error["code"] for error in answer.json()["errors"]] == [code]
 
 
-async def test_a_url_that_is_too_long_is_refused_in_twitters_words(client: AsyncClient) -> None:
+async def test_a_long_url_is_rejected_in_twitters_form(client: AsyncClient) -> None:
     answer = await client.post("/1.1/" + "x" * 20_000)
     assert (answer.status_code, list(answer.json())) == (414, ["errors"])
 
@@ -176,7 +176,7 @@ async def test_a_url_that_is_too_long_is_refused_in_twitters_words(client: Async
 @pytest.mark.parametrize(
     ("problem", "status", "code"),
     [
-        (Problem(FORBIDDEN, "it takes an operator's key"), 403, 200),
+        (Problem(FORBIDDEN, "operator key required"), 403, 200),
         (Problem(REPLAY_ACTIVE, "webhook 'wh_1' has one"), 409, 355),
         (Problem(INTERNAL, "an unexpected error"), 500, 0),
         (Problem(BUSY, "as many as may be"), 503, 67),
@@ -189,7 +189,7 @@ def test_every_problem_has_a_code(problem: Problem, status: int, code: int) -> N
     assert f'{{"errors": [{{"code": {code}, "message": "'.encode() in response.body
 
 
-async def test_the_description_tells_of_both_forms_of_refusal(client: AsyncClient) -> None:
+async def test_the_openapi_document_has_both_error_forms(client: AsyncClient) -> None:
     document = (await client.get("/openapi.json")).json()
     operation = document["paths"][path("{webhook_id}")]["post"]
     for status, answer in operation["responses"].items():

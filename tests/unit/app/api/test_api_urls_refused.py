@@ -21,7 +21,7 @@ def guard() -> Guard:
         ("nonsense", "url.scheme"),
     ],
 )
-async def test_a_url_that_the_guard_refuses_is_named(
+async def test_a_url_that_the_guard_rejects_is_a_problem_of_its_field(
     client: AsyncClient, webhook: Webhook, url: str, field: str
 ) -> None:
     for answer in (

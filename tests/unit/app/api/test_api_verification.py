@@ -1,4 +1,4 @@
-"""How webhooks come to be ENABLED over the API: proofs by a real receiver on loopback."""
+"""Verification of webhooks over the API, with a real receiver on loopback."""
 
 import asyncio
 from typing import Any
@@ -24,7 +24,7 @@ async def registered(client: AsyncClient, url: str, **members: Any) -> dict[str,
     return document
 
 
-async def test_a_receiver_that_takes_the_ping_is_enabled_at_once(
+async def test_a_receiver_that_accepts_the_ping_is_enabled_at_once(
     developers_client: AsyncClient, receiver: ReceiverThread
 ) -> None:
     webhook = await registered(developers_client, receiver.url)
@@ -36,7 +36,7 @@ async def test_a_receiver_that_takes_the_ping_is_enabled_at_once(
 
 
 @pytest.mark.parametrize("validation", ["ping", "crc"])
-async def test_a_receiver_that_knows_the_secret_proves_itself_in_either_way(
+async def test_ping_and_crc_verify_a_receiver_that_knows_the_secret(
     developers_client: AsyncClient, receiver: ReceiverThread, validation: str
 ) -> None:
     secret = new_secret()
@@ -49,7 +49,7 @@ async def test_a_receiver_that_knows_the_secret_proves_itself_in_either_way(
     assert receiver.problems == []
 
 
-async def test_a_receiver_that_refuses_stays_pending_and_can_be_enabled_later(
+async def test_a_failed_verification_leaves_the_webhook_pending_until_enabled(
     developers_client: AsyncClient, receiver: ReceiverThread
 ) -> None:
     receiver.answer(503)
@@ -70,7 +70,7 @@ async def test_a_receiver_that_refuses_stays_pending_and_can_be_enabled_later(
     assert (enabled["status"], enabled["statusReason"]) == ("ENABLED", None)
 
 
-async def test_a_receiver_is_asked_so_often_in_a_minute(
+async def test_verifications_per_minute_are_limited(
     developers_client: AsyncClient,
     others_client: AsyncClient,
     client: AsyncClient,
@@ -107,7 +107,7 @@ async def test_a_receiver_that_is_down_keeps_the_webhook_as_it_is(
     assert (found["status"], found["statusReason"]) == ("ENABLED", None)
 
 
-async def test_another_url_has_to_prove_itself_anew(
+async def test_a_new_url_is_verified_again(
     developers_client: AsyncClient, receiver: ReceiverThread
 ) -> None:
     webhook = await registered(developers_client, receiver.url)
@@ -123,7 +123,7 @@ async def test_another_url_has_to_prove_itself_anew(
     assert again.json()["status"] == "ENABLED"
 
 
-async def test_words_alone_ask_nobody(
+async def test_a_new_description_needs_no_verification(
     developers_client: AsyncClient, webhook: Webhook, receiver: ReceiverThread
 ) -> None:
     url = {"url": webhook.url}
@@ -145,7 +145,7 @@ async def test_a_webhook_is_disabled_with_its_reason(
         assert answer.json()["statusReason"] == "disabled by its owner"
 
 
-async def test_a_rotated_secret_is_shown_once_and_the_old_one_until_its_end(
+async def test_a_rotated_secret_is_shown_once(
     developers_client: AsyncClient, store: Store, webhook: Webhook
 ) -> None:
     path = f"/webhooks/{webhook.id}"
@@ -175,7 +175,7 @@ async def test_a_rotated_secret_is_shown_once_and_the_old_one_until_its_end(
         {"gracePeriodSeconds": "1"},
     ],
 )
-async def test_a_rotation_that_cannot_be_changes_nothing_and_repeats_no_secret(
+async def test_an_invalid_rotation_changes_nothing_and_repeats_no_secret(
     developers_client: AsyncClient, store: Store, webhook: Webhook, body: dict[str, Any]
 ) -> None:
     answer = await developers_client.post(f"/webhooks/{webhook.id}/secret/rotate", json=body)
@@ -185,7 +185,7 @@ async def test_a_rotation_that_cannot_be_changes_nothing_and_repeats_no_secret(
     assert store.webhook(webhook.id).secret == webhook.secret
 
 
-async def test_a_refused_secret_is_told_what_is_wrong_and_what_is_allowed(
+async def test_an_invalid_secret_is_rejected_with_what_is_allowed(
     developers_client: AsyncClient, webhook: Webhook
 ) -> None:
     body = {"secret": "whsec_c2hvcnQ="}
@@ -228,7 +228,7 @@ async def test_an_operator_registers_for_a_developer(
     assert own["accountId"] == account_id
 
 
-async def test_a_webhook_of_no_account_is_refused(
+async def test_a_webhook_of_an_unknown_account_is_rejected(
     client: AsyncClient, receiver: ReceiverThread
 ) -> None:
     answer = await client.post("/webhooks", json={"url": receiver.url, "accountId": "acc_nobody"})
@@ -237,7 +237,7 @@ async def test_a_webhook_of_no_account_is_refused(
     assert receiver.webhooks == []
 
 
-async def test_a_developer_has_a_few_proofs_at_a_time(
+async def test_concurrent_verifications_of_a_developer_are_limited(
     developers_client: AsyncClient,
     others_client: AsyncClient,
     receiver: ReceiverThread,

@@ -1,4 +1,4 @@
-"""What the API tells of a receiver: tests, the last hour, and what it missed."""
+"""Test events, statistics of the last hour, and missed hours."""
 
 import asyncio
 import time
@@ -36,7 +36,7 @@ def at_receiver(store: Store, developer: Issued, receiver: ReceiverThread) -> We
     return webhook
 
 
-async def test_a_test_is_sent_at_once_and_its_answer_shown(
+async def test_a_test_event_is_sent_and_the_response_shown(
     developers_client: AsyncClient, store: Store, at_receiver: Webhook, receiver: ReceiverThread
 ) -> None:
     store.enable_webhook(at_receiver.id, at_receiver.url)
@@ -58,7 +58,7 @@ async def test_a_test_is_sent_at_once_and_its_answer_shown(
     assert store.webhook(at_receiver.id).status == "ENABLED"
 
 
-async def test_what_a_receiver_says_that_has_not_proved_itself_is_shown_to_operators_alone(
+async def test_responses_of_unverified_receivers_are_shown_to_operators_only(
     developers_client: AsyncClient, client: AsyncClient, at_receiver: Webhook, store: Store
 ) -> None:
     path = f"/webhooks/{at_receiver.id}/test"
@@ -74,14 +74,14 @@ async def test_what_a_receiver_says_that_has_not_proved_itself_is_shown_to_opera
     assert (await developers_client.post(path)).json()["response"] is None
 
 
-async def test_nobody_sends_tests_to_anothers_receiver(
+async def test_a_receiver_of_another_account_cannot_be_tested(
     others_client: AsyncClient, at_receiver: Webhook, receiver: ReceiverThread
 ) -> None:
     assert (await others_client.post(f"/webhooks/{at_receiver.id}/test")).status_code == 404
     assert receiver.webhooks == []
 
 
-async def test_tests_have_the_places_of_proofs(
+async def test_tests_and_verifications_share_their_concurrency_limit(
     developers_client: AsyncClient, at_receiver: Webhook, receiver: ReceiverThread
 ) -> None:
     # Long enough for all to be asked for meanwhile.
@@ -95,7 +95,7 @@ async def test_tests_have_the_places_of_proofs(
     assert len(receiver.webhooks) == VERIFICATIONS_PER_ACCOUNT_MAX
 
 
-async def test_a_receiver_is_tested_so_often_in_a_minute(
+async def test_tests_per_minute_are_limited(
     developers_client: AsyncClient, at_receiver: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(verification, "VERIFICATIONS_PER_MINUTE_MAX", 2)
@@ -108,7 +108,7 @@ async def test_a_receiver_is_tested_so_often_in_a_minute(
     assert [answer.status_code for answer in answers] == [200, 200, 429]
 
 
-async def test_statistics_are_those_of_the_last_hour(
+async def test_statistics_cover_the_last_hour(
     developers_client: AsyncClient, store: Store, webhook: Webhook
 ) -> None:
     before_ms = now_ms()
@@ -140,7 +140,7 @@ async def test_statistics_are_those_of_the_last_hour(
     }
 
 
-async def test_of_a_webhook_without_events_nothing_is_made_up(
+async def test_statistics_of_a_webhook_without_events_are_empty(
     developers_client: AsyncClient, webhook: Webhook
 ) -> None:
     found = (await developers_client.get(f"/webhooks/{webhook.id}/statistics")).json()
@@ -151,7 +151,7 @@ async def test_of_a_webhook_without_events_nothing_is_made_up(
     assert missed == {"missed": 0, "unreplayed": 0, "hours": []}
 
 
-async def test_missed_hours_are_told_as_windows_to_replay(
+async def test_missed_hours_are_listed_as_windows(
     developers_client: AsyncClient, store: Store, webhook: Webhook, settings: Settings
 ) -> None:
     before_ms = now_ms()
@@ -180,7 +180,7 @@ async def test_missed_hours_are_told_as_windows_to_replay(
 
 
 @pytest.mark.parametrize("what", ["statistics", "missed"])
-async def test_nobody_is_told_of_anothers_webhook(
+async def test_statistics_of_another_account_are_not_found(
     others_client: AsyncClient, webhook: Webhook, what: str
 ) -> None:
     assert (await others_client.get(f"/webhooks/{webhook.id}/{what}")).status_code == 404

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 URL = "https://example.com/hooks"
 
 
-async def test_a_new_webhook_gets_an_id_a_place_and_a_secret(
+async def test_a_new_webhook_has_an_id_a_location_and_a_secret(
     client: AsyncClient, receiver: ReceiverThread
 ) -> None:
     answer = await client.post("/webhooks", json={"url": receiver.url, "description": "billing"})
@@ -31,7 +31,7 @@ async def test_a_new_webhook_gets_an_id_a_place_and_a_secret(
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", document["createdAt"])
 
 
-async def test_developers_register_so_many_and_operators_more(
+async def test_webhooks_per_account_are_limited_for_developers(
     developers_client: AsyncClient,
     client: AsyncClient,
     developer: Issued,
@@ -55,14 +55,14 @@ async def test_the_secret_is_never_shown_again(client: AsyncClient) -> None:
     assert changed.json() == shown | {"description": "new"}
 
 
-async def test_a_change_leaves_what_it_does_not_name(client: AsyncClient, webhook: Webhook) -> None:
+async def test_missing_members_keep_their_values(client: AsyncClient, webhook: Webhook) -> None:
     answer = await client.patch(f"/webhooks/{webhook.id}", json={"url": URL + "/v2"})
     assert answer.status_code == 200
     assert answer.json()["url"] == URL + "/v2"
     assert answer.json()["description"] == "billing"
 
 
-async def test_a_merge_patch_is_a_change_too(client: AsyncClient, webhook: Webhook) -> None:
+async def test_a_merge_patch_is_accepted(client: AsyncClient, webhook: Webhook) -> None:
     answer = await client.patch(
         f"/webhooks/{webhook.id}",
         content=b'{"description": ""}',
@@ -72,13 +72,13 @@ async def test_a_merge_patch_is_a_change_too(client: AsyncClient, webhook: Webho
 
 
 @pytest.mark.parametrize("field", ["url", "description"])
-async def test_null_is_no_change(client: AsyncClient, webhook: Webhook, field: str) -> None:
+async def test_null_is_rejected(client: AsyncClient, webhook: Webhook, field: str) -> None:
     answer = await client.patch(f"/webhooks/{webhook.id}", json={field: None})
     assert answer.status_code == 400
     assert answer.json()["field"] == field
 
 
-async def test_a_page_leads_to_the_next(client: AsyncClient) -> None:
+async def test_pages_are_linked_by_cursors(client: AsyncClient) -> None:
     created = [
         (await client.post("/webhooks", json={"url": f"{URL}/{n}"})).json()["id"] for n in range(3)
     ]
@@ -110,7 +110,7 @@ async def test_the_webhooks_of_one_status_are_listed(
         ({"status": "enabled"}, "status"),
     ],
 )
-async def test_a_page_that_cannot_be_is_refused(
+async def test_an_invalid_page_is_rejected(
     client: AsyncClient, params: dict[str, str], field: str
 ) -> None:
     answer = await client.get("/webhooks", params=params)

@@ -26,7 +26,7 @@ def oracle() -> Oracle:
     return Oracle()
 
 
-async def test_who_asks_the_same_meanwhile_gets_the_same_answer(oracle: Oracle) -> None:
+async def test_concurrent_calls_with_a_key_share_a_result(oracle: Oracle) -> None:
     questions: SingleFlight[str, int] = SingleFlight()
     waiting = [asyncio.create_task(questions.call("a", oracle)) for _ in range(5)]
     await asyncio.sleep(0)
@@ -35,14 +35,14 @@ async def test_who_asks_the_same_meanwhile_gets_the_same_answer(oracle: Oracle) 
     assert await questions.call("a", oracle) == 2, "answers are not kept"
 
 
-async def test_topics_are_asked_apart(oracle: Oracle) -> None:
+async def test_calls_with_different_keys_run_separately(oracle: Oracle) -> None:
     questions: SingleFlight[str, int] = SingleFlight()
     oracle.is_free.set()
     await asyncio.gather(questions.call("a", oracle), questions.call("b", oracle))
     assert oracle.asked == 2
 
 
-async def test_one_that_leaves_takes_the_answer_from_nobody(oracle: Oracle) -> None:
+async def test_a_cancelled_caller_does_not_cancel_the_others(oracle: Oracle) -> None:
     questions: SingleFlight[str, int] = SingleFlight()
     leaving = asyncio.create_task(questions.call("a", oracle))
     staying = asyncio.create_task(questions.call("a", oracle))
@@ -52,11 +52,11 @@ async def test_one_that_leaves_takes_the_answer_from_nobody(oracle: Oracle) -> N
     assert await staying == 1
 
 
-async def test_all_who_wait_get_the_error() -> None:
+async def test_all_callers_get_the_error() -> None:
     def fail() -> int:
-        raise LookupError("nobody knows")
+        raise LookupError("unknown")
 
     questions: SingleFlight[str, int] = SingleFlight()
     asked = [questions.call("a", fail), questions.call("a", fail)]
     results = await asyncio.gather(*asked, return_exceptions=True)
-    assert [str(result) for result in results] == ["nobody knows"] * 2
+    assert [str(result) for result in results] == ["unknown"] * 2
