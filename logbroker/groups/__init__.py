@@ -1,1 +1,1 @@
-"""Consumer groups by Kafka's protocol: who is a member, who reads what. No I/O, no clock."""
+"""The consumer group protocol: a state machine without I/O."""

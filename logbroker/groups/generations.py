@@ -1,9 +1,8 @@
-"""How a consumer group gets from one generation to the next.
+"""The generations of a consumer group, and the rebalance between them.
 
-Members are called to join; once all are back, or those who are not are dropped, the generation
-has a number, a protocol and a leader. It is stable once the leader's assignment is stored: an
-assignment is told to nobody before, so whoever coordinates the group next goes on with the
-generation that its members know.
+A rebalance asks members to join. Once all have joined, or late ones are removed, the generation has
+a number, a protocol and a leader. It is stable once the leader's assignment is stored. No member
+receives an assignment earlier, so the next coordinator knows the generation of the members.
 """
 
 import math
@@ -12,7 +11,9 @@ from dataclasses import replace
 from typing import Final
 
 from logbroker.errors import RebalanceInProgress, RequestRefused
-from logbroker.groups.exchanges import (
+from logbroker.groups.member import Member
+from logbroker.groups.member_list import MemberList
+from logbroker.groups.messages import (
     NO_MEMBER,
     Answer,
     Effects,
@@ -22,8 +23,6 @@ from logbroker.groups.exchanges import (
     Synced,
     Token,
 )
-from logbroker.groups.member import Member
-from logbroker.groups.roster import Roster
 from logbroker.groups.states import GroupEvent, GroupState, next_state
 from logbroker.groups.stored import StoredMembership
 
@@ -33,234 +32,236 @@ _IN_A_GENERATION: Final = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
 
 
 class Generations:
-    """The present generation of a group, and the way to the next.
+    """The current generation of a group, and its rebalance.
 
-    `now_s` is set by the owner before each call. `phase_end_s` is when those who have not
-    joined, or not sent their SyncGroup, are dropped.
+    The owner sets `now_s` before each call. At `phase_end_s`, members that have not joined, or not
+    sent SyncGroup, are removed.
     """
 
     def __init__(self, initial_delay_s: float) -> None:
         self.state = GroupState.EMPTY
         self.number = 0
         self.protocol: str | None = None
-        self.roster = Roster()
+        self.member_list = MemberList()
         self.now_s = 0.0
         self.phase_end_s = NEVER_S
         self._initial_delay_s = initial_delay_s
-        self._gathering_end_s = NEVER_S
-        """While a group that was empty waits for its first members: the latest end of that."""
-        self._is_growing = False
-        """Whether a member has come since that wait was last prolonged."""
-        self._proposal: tuple[int, Mapping[str, bytes]] | None = None
-        """The assignment that is being stored, and the number of its write."""
-        self._replaced: dict[int, tuple[Token, Joined]] = {}
-        """Static members that take a place in a stable generation, by the number of its write."""
+        self._initial_delay_end_s = NEVER_S
+        """The latest end of the initial delay, in which an empty group waits for members."""
+        self._has_new_members = False
+        """Whether a member has joined since the delay was last extended."""
+        self._pending_assignment: tuple[int, Mapping[str, bytes]] | None = None
+        """The number of the write that stores the assignment, and the assignment."""
+        self._pending_replacements: dict[int, tuple[Token, Joined]] = {}
+        """Static members that replace one in a stable generation, by number of the write."""
         self._answers: list[tuple[Token, Answer]] = []
         self._stores: list[Store] = []
         self._last_store = 0
 
     def restore(self, stored: StoredMembership) -> None:
-        """Go on with what another coordinator has stored; sessions begin anew."""
+        """Restore a stored membership; all sessions start now."""
         self.number = stored.generation
-        self.roster.protocol_type = stored.protocol_type
+        self.member_list.protocol_type = stored.protocol_type
         if stored.members:
             self.state = GroupState.STABLE
             self.protocol = stored.protocol
             for member in stored.members:
-                self.roster.add(Member.restored(member, self.now_s))
-            self.roster.leader = stored.leader
+                self.member_list.add(Member.restored(member, self.now_s))
+            self.member_list.leader = stored.leader
 
     def take_effects(self) -> Effects:
-        """What has come of the calls since the last one of this."""
+        """Return the effects since the previous call."""
         effects = Effects(tuple(self._answers), tuple(self._stores))
         self._answers.clear()
         self._stores.clear()
         return effects
 
     def answer(self, token: Token, answer: Answer) -> None:
-        """Answer a request that does not wait."""
+        """Answer a request at once."""
         self._answers.append((token, answer))
 
-    def add(self, member: Member) -> None:
-        """Take in a new member, which waits for the next generation."""
-        self.roster.add(member)
+    def add_member(self, member: Member) -> None:
+        """Add a member, which waits for the next generation."""
+        self.member_list.add(member)
         if self.state is GroupState.EMPTY:
-            self._gather()
+            self._start_initial_delay()
         else:
-            self._is_growing = True
+            self._has_new_members = True
             self.rebalance()
 
-    def remove(self, members: list[Member]) -> None:
-        """Let members go, and have the others share what they had."""
+    def remove_members(self, members: list[Member]) -> None:
+        """Remove members and rebalance."""
         for member in members:
-            self.roster.remove(member)
+            self.member_list.remove(member)
         if members:
             self.rebalance()
 
     def rebalance(self) -> None:
-        """Call everybody to join the next generation."""
+        """Ask all members to join the next generation."""
         if self.state in _IN_A_GENERATION:
-            for member in self.roster:
+            for member in self.member_list:
                 self.answer_sync(member, ErrorResponse(RebalanceInProgress("members have changed")))
-            self._proposal = None
-            self._replaced.clear()
-            self._move(GroupEvent.REBALANCE)
-            self.phase_end_s = self.now_s + self.roster.rebalance_timeout_s
-        self.complete_if_all_are_back()
+            self._pending_assignment = None
+            self._pending_replacements.clear()
+            self._transition(GroupEvent.REBALANCE)
+            self.phase_end_s = self.now_s + self.member_list.rebalance_timeout_s
+        self.complete_if_all_joined()
 
-    def complete_if_all_are_back(self) -> None:
-        """Form the next generation if it is being prepared and nobody is missing."""
-        is_gathering = self._gathering_end_s < NEVER_S
-        is_due = self.state is GroupState.PREPARING_REBALANCE and not is_gathering
-        if is_due and self.roster.all_have_joined:
-            self._complete()
+    def complete_if_all_joined(self) -> None:
+        """Complete a rebalance that waits for no member."""
+        is_delayed = self._initial_delay_end_s < NEVER_S
+        is_due = self.state is GroupState.PREPARING_REBALANCE and not is_delayed
+        if is_due and self.member_list.all_have_joined:
+            self._complete_rebalance()
 
     def end_phase(self) -> None:
-        """Drop those who are late; `phase_end_s` has come."""
+        """Remove late members, at `phase_end_s`."""
         if self.state is not GroupState.PREPARING_REBALANCE:
             self.phase_end_s = NEVER_S
-            self.remove([member for member in self.roster if not member.has_synced])
+            self.remove_members([member for member in self.member_list if not member.has_synced])
             return
-        left_s = self._gathering_end_s - self.now_s
-        if self._is_growing and 0 < left_s < NEVER_S:
-            self._is_growing = False
+        left_s = self._initial_delay_end_s - self.now_s
+        if self._has_new_members and 0 < left_s < NEVER_S:
+            self._has_new_members = False
             self.phase_end_s = self.now_s + min(self._initial_delay_s, left_s)
         else:
-            self._complete()
+            self._complete_rebalance()
 
-    def postpone(self, gap_s: float) -> None:
-        """Move the ends of all waiting by `gap_s`."""
+    def extend_deadlines(self, gap_s: float) -> None:
+        """Extend all deadlines by `gap_s`."""
         self.phase_end_s += gap_s
-        self._gathering_end_s += gap_s
+        self._initial_delay_end_s += gap_s
 
-    def replace(self, member: Member, old_leader: str | None) -> None:
-        """Have a static member that joins under a new id, and changes nothing, go on in its place.
+    def replace_member(self, member: Member, old_leader: str | None) -> None:
+        """Replace a static member by its restarted process, without a rebalance.
 
-        It is answered once its new id is stored.
+        The join is answered once the new id is stored.
         """
-        answer = self.joined(member)
+        answer = self.join_response(member)
         if member.may_skip_assignment:
             answer = replace(answer, skips_assignment=answer.leader == member.member_id)
         else:
-            # Told that it leads, it would make an assignment that nobody waits for.
+            # As the leader it would compute an assignment that no member waits for.
             answer = replace(answer, leader=old_leader or NO_MEMBER, members=())
-        number = self._store({each.member_id: each.assignment for each in self.roster})
+        number = self._store({each.member_id: each.assignment for each in self.member_list})
         assert member.join_token is not None
-        self._replaced[number] = (member.join_token, answer)
+        self._pending_replacements[number] = (member.join_token, answer)
 
-    def propose(self, assignments: Mapping[str, bytes]) -> None:
+    def store_assignment(self, assignments: Mapping[str, bytes]) -> None:
         """Store the leader's assignment, unless one of this generation is being stored.
 
-        A leader that asks twice could else have one assignment told and the other one kept.
+        Otherwise a leader that sends two could have one stored and the other one returned.
         """
-        if self._proposal is None:
-            self._proposal = (self._store(assignments), assignments)
+        if self._pending_assignment is None:
+            self._pending_assignment = (self._store(assignments), assignments)
 
-    def stored(self, number: int, failure: RequestRefused | None) -> None:
-        """Write `number` is durable, or has failed, and then may have been made or not."""
-        if self._proposal is not None and self._proposal[0] == number:
-            self._assign(self._proposal[1], failure)
-        elif number in self._replaced:
-            self._confirm_replacement(*self._replaced.pop(number), failure)
+    def complete_write(self, number: int, failure: RequestRefused | None) -> None:
+        """Handle the result of write `number`; after a failure its state is unknown."""
+        if self._pending_assignment is not None and self._pending_assignment[0] == number:
+            self._apply_assignment(self._pending_assignment[1], failure)
+        elif number in self._pending_replacements:
+            self._confirm_replacement(*self._pending_replacements.pop(number), failure)
 
     def retire(self, reason: RequestRefused) -> None:
-        """End here: who waits is told `reason`."""
-        self._move(GroupEvent.RETIRE)
-        for member in self.roster:
-            self.answer_waiting(member, reason)
+        """End the group, and reject waiting requests with `reason`."""
+        self._transition(GroupEvent.RETIRE)
+        for member in self.member_list:
+            self.reject_member_requests(member, reason)
 
-    def joined(self, member: Member) -> Joined:
-        """What a member is told of the present generation."""
+    def join_response(self, member: Member) -> Joined:
+        """Return the JoinGroup response of the current generation for a member."""
         assert self.protocol is not None
-        is_leader = self.roster.leader == member.member_id
-        told = self.roster if is_leader else ()
+        is_leader = self.member_list.leader == member.member_id
+        listed = self.member_list if is_leader else ()
         return Joined(
             member_id=member.member_id,
             generation=self.number,
-            protocol_type=self.roster.protocol_type,
+            protocol_type=self.member_list.protocol_type,
             protocol=self.protocol,
-            leader=self.roster.leader or NO_MEMBER,
-            members=tuple(each.as_joined(self.protocol) for each in told),
+            leader=self.member_list.leader or NO_MEMBER,
+            members=tuple(each.as_joined(self.protocol) for each in listed),
             skips_assignment=False,
         )
 
-    def synced(self, member: Member) -> Synced:
-        """What a member is told of its assignment."""
+    def sync_response(self, member: Member) -> Synced:
+        """Return the SyncGroup response for a member."""
         assert self.protocol is not None
-        return Synced(self.roster.protocol_type, self.protocol, member.assignment)
+        return Synced(self.member_list.protocol_type, self.protocol, member.assignment)
 
     def answer_sync(self, member: Member, answer: Answer) -> None:
-        """Answer a SyncGroup, if one waits."""
+        """Answer a waiting SyncGroup."""
         if member.sync_token is not None:
             self.answer(member.sync_token, answer)
             member.sync_token = None
-            member.heard_s = self.now_s
+            member.last_seen_s = self.now_s
 
-    def answer_waiting(self, member: Member, reason: RequestRefused) -> None:
-        """Refuse whatever waits of a member."""
+    def reject_member_requests(self, member: Member, reason: RequestRefused) -> None:
+        """Reject all waiting requests of a member."""
         self.answer_sync(member, ErrorResponse(reason))
         if member.join_token is not None:
             self.answer(member.join_token, ErrorResponse(reason, member.member_id))
             member.join_token = None
-            member.heard_s = self.now_s
+            member.last_seen_s = self.now_s
 
-    def _gather(self) -> None:
-        """Give the first member's companions a little time, or each would cost a rebalance."""
-        self._move(GroupEvent.REBALANCE)
-        self._is_growing = False
+    def _start_initial_delay(self) -> None:
+        """Wait for further members, each of which would otherwise cause a rebalance."""
+        self._transition(GroupEvent.REBALANCE)
+        self._has_new_members = False
         self.phase_end_s = self.now_s + self._initial_delay_s
-        longest_s = max(self._initial_delay_s, self.roster.rebalance_timeout_s)
-        self._gathering_end_s = self.now_s + longest_s
+        longest_s = max(self._initial_delay_s, self.member_list.rebalance_timeout_s)
+        self._initial_delay_end_s = self.now_s + longest_s
         if self._initial_delay_s == 0:
-            self._complete()
+            self._complete_rebalance()
 
-    def _complete(self) -> None:
-        self._gathering_end_s = NEVER_S
-        for member in self.roster:
-            # A static member keeps its place until its session ends: it may be starting anew.
+    def _complete_rebalance(self) -> None:
+        self._initial_delay_end_s = NEVER_S
+        for member in self.member_list:
+            # A static member stays until its session expires: it may be restarting.
             if member.join_token is None and member.instance_id is None:
-                self.roster.remove(member)
-        leader = self.roster.elect_leader()
-        if leader is None and self.roster:
-            self.phase_end_s = min(member.expires_s for member in self.roster)
+                self.member_list.remove(member)
+        leader = self.member_list.elect_leader()
+        if leader is None and self.member_list:
+            self.phase_end_s = min(member.expires_s for member in self.member_list)
             return
         self.number += 1
         if leader is None:
             self.protocol = None
             self.phase_end_s = NEVER_S
-            self._move(GroupEvent.ALL_ARE_GONE)
+            self._transition(GroupEvent.ALL_LEFT)
             self._store({})
             return
-        self.protocol = self.roster.choose_protocol()
-        self.phase_end_s = self.now_s + self.roster.rebalance_timeout_s
-        self._move(GroupEvent.ALL_ARE_BACK)
-        for member in self.roster:
+        self.protocol = self.member_list.choose_protocol()
+        self.phase_end_s = self.now_s + self.member_list.rebalance_timeout_s
+        self._transition(GroupEvent.ALL_JOINED)
+        for member in self.member_list:
             member.has_synced = member.join_token is None
             if member.join_token is not None:
-                self._answer_join(member, self.joined(member))
+                self._answer_join(member, self.join_response(member))
 
-    def _assign(self, assignments: Mapping[str, bytes], failure: RequestRefused | None) -> None:
-        self._proposal = None
+    def _apply_assignment(
+        self, assignments: Mapping[str, bytes], failure: RequestRefused | None
+    ) -> None:
+        self._pending_assignment = None
         if failure is not None:
-            for member in self.roster:
+            for member in self.member_list:
                 self.answer_sync(member, ErrorResponse(failure))
             self.rebalance()
             return
-        self._move(GroupEvent.ASSIGNED)
-        for member in self.roster:
+        self._transition(GroupEvent.ASSIGNED)
+        for member in self.member_list:
             member.assignment = assignments.get(member.member_id, b"")
-            self.answer_sync(member, self.synced(member))
+            self.answer_sync(member, self.sync_response(member))
 
     def _confirm_replacement(
         self, token: Token, answer: Joined, failure: RequestRefused | None
     ) -> None:
-        member = self.roster.waiting(token)
+        member = self.member_list.find_waiting(token)
         if member is None:
-            return  # it has been replaced in its turn, or has left
+            return  # it was replaced as well, or has left
         if failure is None:
             self._answer_join(member, answer)
         else:
-            self.answer_waiting(member, failure)
+            self.reject_member_requests(member, failure)
             self.rebalance()
 
     def _answer_join(self, member: Member, answer: Joined) -> None:
@@ -268,21 +269,22 @@ class Generations:
         self.answer(member.join_token, answer)
         member.join_token = None
         member.knows_its_id = True
-        member.heard_s = self.now_s
+        member.last_seen_s = self.now_s
 
     def _store(self, assignments: Mapping[str, bytes]) -> int:
         self._last_store += 1
         membership = StoredMembership(
             generation=self.number,
-            protocol_type=self.roster.protocol_type,
+            protocol_type=self.member_list.protocol_type,
             protocol=self.protocol,
-            leader=self.roster.leader,
+            leader=self.member_list.leader,
             members=tuple(
-                member.as_stored(assignments.get(member.member_id, b"")) for member in self.roster
+                member.as_stored(assignments.get(member.member_id, b""))
+                for member in self.member_list
             ),
         )
         self._stores.append(Store(self._last_store, membership))
         return self._last_store
 
-    def _move(self, event: GroupEvent) -> None:
+    def _transition(self, event: GroupEvent) -> None:
         self.state = next_state(self.state, event)

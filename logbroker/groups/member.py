@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from logbroker.groups.exchanges import Join, JoinedMember, Protocols, Token
+from logbroker.groups.messages import Join, JoinedMember, Protocols, Token
 from logbroker.groups.stored import StoredMember
 
 CONSUMER: Final = "consumer"
@@ -26,7 +26,7 @@ _LENGTH: Final = struct.Struct(">h")
 
 
 def subscribed_topics(subscription: bytes) -> frozenset[str] | None:
-    """The topics' names; none where the bytes are no subscription."""
+    """Return the names of the topics; None if the bytes are not a subscription."""
     try:
         return frozenset(_topics(subscription))
     except (struct.error, ValueError):
@@ -47,10 +47,10 @@ def _topics(data: bytes) -> Iterator[str]:
 
 @dataclass(slots=True)
 class Member:
-    """A member; `heard_s` is when its session last began anew.
+    """A member of a group; its session started last at `last_seen_s`.
 
-    `join_token` and `sync_token` are those of requests that wait. While one does, the client
-    sends no heartbeats, so its session does not run.
+    `join_token` and `sync_token` belong to waiting requests. A client sends no heartbeats while a
+    request waits, so its session does not expire then.
     """
 
     member_id: str
@@ -60,18 +60,18 @@ class Member:
     session_timeout_ms: int
     rebalance_timeout_ms: int
     protocols: Protocols
-    heard_s: float
+    last_seen_s: float
     assignment: bytes = b""
     join_token: Token | None = None
     sync_token: Token | None = None
     may_skip_assignment: bool = False
     knows_its_id: bool = True
     has_synced: bool = True
-    """Whether it need not send a SyncGroup for this generation any more."""
+    """Whether no SyncGroup request of this generation is outstanding."""
 
     @classmethod
     def joining(cls, member_id: str, join: Join, now_s: float) -> "Member":
-        """One that waits for its first generation."""
+        """Create a member that waits for its first generation."""
         return cls(
             member_id=member_id,
             instance_id=join.identity.instance_id,
@@ -80,7 +80,7 @@ class Member:
             session_timeout_ms=join.session_timeout_ms,
             rebalance_timeout_ms=_rebalance_timeout_ms(join),
             protocols=join.protocols,
-            heard_s=now_s,
+            last_seen_s=now_s,
             join_token=join.token,
             may_skip_assignment=join.may_skip_assignment,
             knows_its_id=join.identity.member_id == member_id,
@@ -88,7 +88,7 @@ class Member:
 
     @classmethod
     def restored(cls, stored: StoredMember, now_s: float) -> "Member":
-        """One that another coordinator knew; its session begins anew."""
+        """Create a member from stored state; its session starts now."""
         return cls(
             member_id=stored.member_id,
             instance_id=stored.instance_id,
@@ -97,27 +97,27 @@ class Member:
             session_timeout_ms=stored.session_timeout_ms,
             rebalance_timeout_ms=stored.rebalance_timeout_ms,
             protocols=stored.protocols,
-            heard_s=now_s,
+            last_seen_s=now_s,
             assignment=stored.assignment,
         )
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a request of its waits for an answer."""
+        """Whether a request of the member is waiting."""
         return self.join_token is not None or self.sync_token is not None
 
     @property
     def is_unreachable(self) -> bool:
-        """Whether nobody can come back as this member: its id was told to nobody."""
+        """Whether no client can return as this member, because none received its id."""
         return not self.is_waiting and not self.knows_its_id and self.instance_id is None
 
     @property
     def expires_s(self) -> float:
-        """When its session ends, unless it is heard of before."""
-        return self.heard_s + self.session_timeout_ms / 1000
+        """When the session expires without another request."""
+        return self.last_seen_s + self.session_timeout_ms / 1000
 
     def update(self, join: Join) -> None:
-        """Take over what a member says of itself when it joins again."""
+        """Apply the fields of a repeated JoinGroup."""
         self.client_id = join.client_id
         self.client_host = join.client_host
         self.session_timeout_ms = join.session_timeout_ms
@@ -126,13 +126,14 @@ class Member:
         self.may_skip_assignment = join.may_skip_assignment
 
     def subscription(self, protocol: str) -> bytes:
-        """What it said for a protocol that it has."""
+        """Return the subscription for one of the member's protocols."""
         return dict(self.protocols)[protocol]
 
-    def subscribes_alike(self, protocol_type: str, protocol: str, other: Protocols) -> bool:
-        """Whether `other` asks for the same in `protocol`, as far as a coordinator can tell.
+    def has_same_subscription(self, protocol_type: str, protocol: str, other: Protocols) -> bool:
+        """Return whether `other` has the same subscription in `protocol`.
 
-        Of a consumer it can: the topics count, not what it had before, which is told there, too.
+        Of consumers only the topics are compared, because the bytes also contain previously owned
+        partitions.
         """
         theirs = dict(other).get(protocol)
         if theirs is None or protocol_type != CONSUMER:
@@ -140,11 +141,11 @@ class Member:
         return subscribed_topics(theirs) == subscribed_topics(self.subscription(protocol))
 
     def as_joined(self, protocol: str) -> JoinedMember:
-        """What the leader is told of it."""
+        """Return the member as sent to the leader."""
         return JoinedMember(self.member_id, self.instance_id, self.subscription(protocol))
 
     def as_stored(self, assignment: bytes) -> StoredMember:
-        """What the next coordinator must know of it."""
+        """Return the member as stored for the next coordinator."""
         return StoredMember(
             member_id=self.member_id,
             instance_id=self.instance_id,
@@ -158,5 +159,5 @@ class Member:
 
 
 def _rebalance_timeout_ms(join: Join) -> int:
-    # JoinGroup v0 has none; taken for zero, the group would rebalance for ever.
+    # JoinGroup v0 has none; with zero, the group would rebalance forever.
     return join.rebalance_timeout_ms if join.rebalance_timeout_ms >= 0 else join.session_timeout_ms

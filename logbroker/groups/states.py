@@ -1,10 +1,10 @@
-"""The life of a consumer group: one table of transitions.
+"""The states of a consumer group, and one table of transitions.
 
-EMPTY ──join──> PREPARING_REBALANCE ──all are back──> COMPLETING_REBALANCE ──assigned──> STABLE
-  ^                  │        ^                            │                               │
-  └──all are gone────┘        └────────rebalance───────────┴───────────────────────────────┘
+EMPTY ──join──> PREPARING_REBALANCE ──all joined──> COMPLETING_REBALANCE ──assigned──> STABLE
+  ^                  │        ^                           │                              │
+  └─────all left─────┘        └────────rebalance──────────┴──────────────────────────────┘
 
-Any of them becomes DEAD when the group is deleted, or another broker looks after it.
+Every state becomes DEAD when the group is deleted, or when another broker coordinates it.
 
 Source: Kafka, the states of a classic group.
 """
@@ -15,7 +15,7 @@ from typing import Final
 
 
 class GroupState(StrEnum):
-    """Where a group stands; the values are what clients are shown."""
+    """The state of a group; clients see the values."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -25,21 +25,21 @@ class GroupState(StrEnum):
 
 
 class GroupEvent(StrEnum):
-    """What may happen to a group."""
+    """The events that change a group's state."""
 
     REBALANCE = "rebalance"
-    ALL_ARE_BACK = "all are back"
-    ALL_ARE_GONE = "all are gone"
+    ALL_JOINED = "all joined"
+    ALL_LEFT = "all left"
     ASSIGNED = "assigned"
     RETIRE = "retire"
 
 
 class IllegalTransition(Exception):
-    """A group in this state cannot have this event: a defect of ours."""
+    """The state does not allow the event: a bug in the coordinator."""
 
     def __init__(self, state: GroupState, event: GroupEvent) -> None:
-        known = ", ".join(TRANSITIONS[state]) or "nothing, it is over"
-        super().__init__(f"group is {state}; {event} is not possible, allowed is {known}")
+        allowed = ", ".join(TRANSITIONS[state]) or "none"
+        super().__init__(f"group is {state}; invalid event: {event}; allowed: {allowed}")
 
 
 TRANSITIONS: Final[Mapping[GroupState, Mapping[GroupEvent, GroupState]]] = {
@@ -47,10 +47,10 @@ TRANSITIONS: Final[Mapping[GroupState, Mapping[GroupEvent, GroupState]]] = {
         GroupEvent.REBALANCE: GroupState.PREPARING_REBALANCE,
         GroupEvent.RETIRE: GroupState.DEAD,
     },
-    # Members give up what they had and join; a new generation begins once all have.
+    # Members revoke their partitions and join; a new generation starts once all have joined.
     GroupState.PREPARING_REBALANCE: {
-        GroupEvent.ALL_ARE_BACK: GroupState.COMPLETING_REBALANCE,
-        GroupEvent.ALL_ARE_GONE: GroupState.EMPTY,
+        GroupEvent.ALL_JOINED: GroupState.COMPLETING_REBALANCE,
+        GroupEvent.ALL_LEFT: GroupState.EMPTY,
         GroupEvent.RETIRE: GroupState.DEAD,
     },
     # The generation has a number and a leader, and waits for the leader's assignment.
@@ -68,10 +68,10 @@ TRANSITIONS: Final[Mapping[GroupState, Mapping[GroupEvent, GroupState]]] = {
 
 
 def next_state(state: GroupState, event: GroupEvent) -> GroupState:
-    """Where `event` leads from `state`.
+    """Return the state after `event`.
 
     Raises:
-        IllegalTransition: the table has no such step.
+        IllegalTransition: the table does not contain the transition.
     """
     try:
         return TRANSITIONS[state][event]

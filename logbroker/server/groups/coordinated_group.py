@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from logbroker.errors import GroupNotEmpty, RequestRefused
-from logbroker.groups.exchanges import Answer, Commit, DescribedGroup, Effects, Request
 from logbroker.groups.generations import NEVER_S
 from logbroker.groups.group import Group
+from logbroker.groups.messages import Answer, Commit, DescribedGroup, Effects, Request
 from logbroker.groups.states import GroupState
 from logbroker.groups.stored import CommittedOffset, TopicPartition
 from logbroker.server.connection import Connection
@@ -88,7 +88,7 @@ class CoordinatedGroup:
     @property
     def is_forgettable(self) -> bool:
         """Whether the group holds no state and can be removed."""
-        return self._group.is_forgettable and not self.offsets and self._writes.is_idle
+        return self._group.has_no_state and not self.offsets and self._writes.is_idle
 
     def handle(self, request: Request, delayed: DelayedGroupRequest) -> None:
         """Handle a request whose token is `delayed`."""
@@ -102,13 +102,13 @@ class CoordinatedGroup:
 
     def subscribes(self, topic: str) -> bool:
         """Return whether a member is, or may be, subscribed to `topic`."""
-        return self._group.subscribes(topic)
+        return self._group.may_subscribe(topic)
 
     def commit(
         self, commit: Commit, offsets: Mapping[TopicPartition, CommittedOffset], done: Done
     ) -> None:
         """Commit offsets if allowed; they are visible once they are durable."""
-        refusal = self._group.commit_refusal(commit, self._loop.now_s)
+        refusal = self._group.check_commit(commit, self._loop.now_s)
         if refusal is not None:
             done(refusal)
             self._on_change(self)  # it may have been created for this request only
@@ -155,18 +155,18 @@ class CoordinatedGroup:
         def written(failure: RequestRefused | None) -> None:
             if failure is None:
                 self.offsets.clear()
-                self._group.forget_generation()
+                self._group.reset_generation()
             done(failure)
 
         self._writes.delete_group(written)
 
     def suspend(self, reason: RequestRefused) -> None:
         """Reject the delayed requests while this broker may not respond."""
-        self._apply(self._group.turn_away(reason, self._loop.now_s))
+        self._apply(self._group.reject_waiting(reason, self._loop.now_s))
 
     def resume(self, gap_s: float) -> None:
         """Extend all timeouts by `gap_s`, the seconds of suspension."""
-        self._group.postpone(gap_s, self._loop.now_s)
+        self._group.extend_deadlines(gap_s, self._loop.now_s)
         self._set_timer()
 
     def close(self, reason: RequestRefused) -> None:
@@ -176,17 +176,17 @@ class CoordinatedGroup:
 
     def _abandon(self, delayed: DelayedGroupRequest) -> None:
         if self.state is not GroupState.DEAD:
-            self._apply(self._group.abandon(delayed, self._loop.now_s))
+            self._apply(self._group.drop_waiting_request(delayed, self._loop.now_s))
 
     def _tick(self) -> None:
         self._timer = None
         if self.state is GroupState.DEAD or self._is_suspended():
             return
-        self._apply(self._group.tick(self._loop.now_s))
+        self._apply(self._group.expire_members(self._loop.now_s))
 
     def _stored(self, number: int, failure: RequestRefused | None) -> None:
         if self.state is not GroupState.DEAD:
-            self._apply(self._group.stored(number, failure, self._loop.now_s))
+            self._apply(self._group.complete_write(number, failure, self._loop.now_s))
 
     def _apply(self, effects: Effects) -> None:
         for store in effects.stores:
@@ -199,7 +199,7 @@ class CoordinatedGroup:
 
     def _set_timer(self) -> None:
         """Schedule the next tick of the group; an early tick has no effect."""
-        due_s = NEVER_S if self.state is GroupState.DEAD else self._group.check_s
+        due_s = NEVER_S if self.state is GroupState.DEAD else self._group.next_check_s
         if self._timer is not None:
             if self._timer.when_s <= due_s < NEVER_S:
                 return

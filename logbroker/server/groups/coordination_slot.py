@@ -9,8 +9,8 @@ from logbroker.errors import (
     NotCoordinator,
     RequestRefused,
 )
-from logbroker.groups.exchanges import GroupLimits
 from logbroker.groups.group import Group
+from logbroker.groups.messages import GroupLimits
 from logbroker.groups.stored import CommittedOffset, StoredGroup, TopicPartition
 from logbroker.registry.registry import Registry
 from logbroker.server.groups.coordinated_group import CoordinatedGroup

@@ -19,7 +19,7 @@ from logbroker.errors import (
     RequestRefused,
     UnknownGroup,
 )
-from logbroker.groups.exchanges import (
+from logbroker.groups.messages import (
     Alive,
     Commit,
     DescribedGroup,

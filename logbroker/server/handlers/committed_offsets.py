@@ -19,7 +19,7 @@ from logbroker.errors import (
     RequestRefused,
     UnknownTopicOrPartition,
 )
-from logbroker.groups.exchanges import NO_GENERATION, Commit, MemberIdentity
+from logbroker.groups.messages import NO_GENERATION, Commit, MemberIdentity
 from logbroker.groups.stored import NO_LEADER_EPOCH, CommittedOffset, TopicPartition
 from logbroker.server.connection import Connection
 from logbroker.server.groups.coordinator import GroupCoordinator, Offsets

@@ -14,7 +14,7 @@ from kafka.protocol.admin.groups import (
 )
 
 from logbroker.errors import RequestRefused, UnknownGroup
-from logbroker.groups.exchanges import DescribedGroup
+from logbroker.groups.messages import DescribedGroup
 from logbroker.groups.states import GroupState
 from logbroker.server.connection import Connection
 from logbroker.server.groups.coordinator import GroupCoordinator

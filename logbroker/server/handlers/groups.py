@@ -16,7 +16,7 @@ from kafka.protocol.consumer.group import (
 )
 
 from logbroker.errors import InvalidRequest, RequestRefused
-from logbroker.groups.exchanges import (
+from logbroker.groups.messages import (
     NO_GENERATION,
     Alive,
     Answer,

@@ -5,7 +5,8 @@ from itertools import count
 from typing import Any
 
 from logbroker.errors import RequestRefused
-from logbroker.groups.exchanges import (
+from logbroker.groups.group import Group
+from logbroker.groups.messages import (
     Alive,
     Answer,
     Commit,
@@ -23,7 +24,6 @@ from logbroker.groups.exchanges import (
     Synced,
     Token,
 )
-from logbroker.groups.group import Group
 from logbroker.groups.stored import StoredMember, StoredMembership
 
 LIMITS = GroupLimits(
@@ -52,9 +52,9 @@ class Desk:
     def later(self, seconds: float) -> None:
         """Let time pass, and the group look at it as often as it asks to."""
         end_s = self.now_s + seconds
-        while self.group.check_s <= end_s:
-            self.now_s = max(self.now_s, self.group.check_s)
-            self._take(self.group.tick(self.now_s))
+        while self.group.next_check_s <= end_s:
+            self.now_s = max(self.now_s, self.group.next_check_s)
+            self._take(self.group.expire_members(self.now_s))
         self.now_s = end_s
 
     def join(
@@ -120,7 +120,7 @@ class Desk:
 
     def abandon(self, token: Token) -> None:
         """Close the connection on which `token` waits."""
-        self._take(self.group.abandon(token, self.now_s))
+        self._take(self.group.drop_waiting_request(token, self.now_s))
 
     def retire(self, reason: RequestRefused) -> None:
         self._take(self.group.retire(reason))
@@ -130,7 +130,7 @@ class Desk:
         write = self.unwritten.pop(0)
         if failure is None:
             self.durable = write.membership
-        self._take(self.group.stored(write.number, failure, self.now_s))
+        self._take(self.group.complete_write(write.number, failure, self.now_s))
 
     def take_over(self) -> None:
         """Go on at another coordinator, with what is durable; whoever waited hears nothing."""
@@ -163,7 +163,7 @@ class Desk:
 
     def commit(self, commit: Commit) -> str | None:
         """The name of the error that offsets would be refused with."""
-        refusal = self.group.commit_refusal(commit, self.now_s)
+        refusal = self.group.check_commit(commit, self.now_s)
         return None if refusal is None else type(refusal).__name__
 
     def is_waiting(self, token: Token) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from logbroker.errors import NotCoordinator, RegistryUnavailable
-from logbroker.groups.exchanges import Commit, ErrorResponse, MemberIdentity
+from logbroker.groups.messages import Commit, ErrorResponse, MemberIdentity
 from logbroker.groups.states import GroupState
 from tests.unit.logbroker.groups.group_desk import LIMITS, REBALANCE_S, SESSION_S, Desk
 
@@ -183,7 +183,7 @@ def test_a_group_that_everybody_left_keeps_its_generation() -> None:
     assert desk.durable is not None
     assert (desk.durable.generation, desk.durable.members) == (2, ())
     desk.take_over()
-    assert not desk.group.is_forgettable
+    assert not desk.group.has_no_state
     assert desk.joined(desk.join()).generation == 3
 
 
@@ -244,9 +244,9 @@ def test_a_static_member_is_not_asked_to_come_twice() -> None:
 def test_an_id_that_is_not_used_is_forgotten_after_the_session_timeout() -> None:
     desk = Desk()
     member_id = desk.returned_id(desk.join(version=4))
-    assert not desk.group.is_forgettable
+    assert not desk.group.has_no_state
     desk.later(SESSION_S)
-    assert desk.group.is_forgettable
+    assert desk.group.has_no_state
     assert desk.refusal(desk.join(member_id, version=4)) == "UnknownMember"
 
 
@@ -358,7 +358,7 @@ def test_an_empty_group_takes_any_protocol_but_none() -> None:
     desk = Desk()
     assert desk.refusal(desk.join(protocols=())) == "InconsistentGroupProtocol"
     assert desk.refusal(desk.join(protocol_type="")) == "InconsistentGroupProtocol"
-    assert desk.group.is_forgettable
+    assert desk.group.has_no_state
 
 
 @pytest.mark.parametrize("timeout_ms", [999, 60_001, 0, -1])
@@ -398,7 +398,7 @@ def test_an_empty_group_has_no_members(member_id: str) -> None:
     assert desk.refusal(desk.sync(member_id)) == "UnknownMember"
     assert desk.heartbeat(member_id) == "UnknownMember"
     assert desk.leave(member_id) == ["UnknownMember"]
-    assert desk.group.is_forgettable
+    assert desk.group.has_no_state
 
 
 def test_another_generation_is_refused() -> None:
@@ -508,7 +508,7 @@ def test_nobody_is_late_for_what_was_not_taken_from_them() -> None:
     pending = desk.returned_id(desk.join(version=4))
     token = desk.join(first)
     desk.now_s += 100.0
-    desk.group.postpone(100.0, desk.now_s)
+    desk.group.extend_deadlines(100.0, desk.now_s)
     desk.later(SESSION_S - 0.1)
     assert desk.heartbeat(second) == "RebalanceInProgress"
     desk.join(second)

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logbroker.errors import RegistryUnavailable
-from logbroker.groups.exchanges import (
+from logbroker.groups.group import Group
+from logbroker.groups.messages import (
     NO_MEMBER,
     Alive,
     Answer,
@@ -30,7 +31,6 @@ from logbroker.groups.exchanges import (
     Synced,
     Token,
 )
-from logbroker.groups.group import Group
 from logbroker.groups.states import GroupState
 from logbroker.groups.stored import StoredMembership
 from tests.unit.logbroker.groups.group_desk import LIMITS, RANGE
@@ -184,7 +184,7 @@ class World:
         client.disconnect()
         if token is not None and was_delivered and token not in self.answered:
             self.askers.pop(token)
-            self._take(self.group.abandon(token, self.now_s))
+            self._take(self.group.drop_waiting_request(token, self.now_s))
 
     def leave(self, number: int) -> None:
         client = self.clients[number]
@@ -196,9 +196,9 @@ class World:
 
     def wait(self, tenths: int) -> None:
         end_s = self.now_s + tenths / 10
-        while self.group.check_s <= end_s:
-            self.now_s = max(self.now_s, self.group.check_s)
-            self._take(self.group.tick(self.now_s))
+        while self.group.next_check_s <= end_s:
+            self.now_s = max(self.now_s, self.group.next_check_s)
+            self._take(self.group.expire_members(self.now_s))
         self.now_s = end_s
 
     def store(self, outcome: int) -> None:
@@ -208,7 +208,7 @@ class World:
             if outcome != 1:
                 self.durable = write.membership
             failure = RegistryUnavailable("no answer") if outcome else None
-            self._take(self.group.stored(write.number, failure, self.now_s))
+            self._take(self.group.complete_write(write.number, failure, self.now_s))
 
     def take_over(self, made: int) -> None:
         """Let another coordinator go on; up to `made` of the open writes have been made."""

@@ -4,7 +4,7 @@ import pytest
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
 from logbroker.errors import RegistryUnavailable
-from logbroker.groups.exchanges import Commit, MemberIdentity
+from logbroker.groups.messages import Commit, MemberIdentity
 from logbroker.groups.states import GroupState
 from tests.unit.logbroker.groups.group_desk import REBALANCE_S, SESSION_S, Desk
 

@@ -11,7 +11,7 @@ import pytest
 
 from logbroker.config import BrokerConfig
 from logbroker.errors import NotCoordinator, RegistryUnavailable, RequestRefused
-from logbroker.groups.exchanges import Commit, MemberIdentity
+from logbroker.groups.messages import Commit, MemberIdentity
 from logbroker.groups.stored import CommittedOffset, StoredGroup, TopicPartition
 from logbroker.registry.cluster import BrokerEndpoint, ClusterView, coordination_slot
 from logbroker.registry.local.registry import LocalRegistry

@@ -10,7 +10,7 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from logbroker.config import BrokerConfig, LogConfig
 from logbroker.errors import RequestRefused, UnknownGroup
-from logbroker.groups.exchanges import NO_GENERATION, NO_MEMBER, Commit, MemberIdentity
+from logbroker.groups.messages import NO_GENERATION, NO_MEMBER, Commit, MemberIdentity
 from logbroker.groups.stored import CommittedOffset, TopicPartition
 from logbroker.registry.cluster import ClusterView
 from logbroker.server.broker import Broker

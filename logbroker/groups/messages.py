@@ -1,6 +1,6 @@
-"""What is asked of a consumer group, what it answers, and what it wants written down.
+"""Requests to a consumer group, its responses, and the state that it wants stored.
 
-A token is whatever the asker knows its request by; each is answered exactly once.
+A token identifies a request for its sender; each request is answered exactly once.
 """
 
 from collections.abc import Hashable, Mapping
@@ -13,17 +13,17 @@ from logbroker.groups.stored import StoredMembership
 Token = Hashable
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""Each protocol's name with the member's subscription in it, the one preferred first."""
+"""Each protocol's name with the member's subscription, in the order of preference."""
 
 NO_MEMBER: str = ""
-"""The member id of one that has none yet."""
+"""The member id of a client that has none yet."""
 
 NO_GENERATION: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class GroupLimits:
-    """What a broker allows its groups."""
+    """The broker's limits for groups."""
 
     initial_rebalance_delay_s: float
     session_timeout_ms_min: int
@@ -33,7 +33,7 @@ class GroupLimits:
 
 @dataclass(frozen=True, slots=True)
 class MemberIdentity:
-    """Who a request says it is from; `instance_id` is that of a static member (KIP-345)."""
+    """The sender of a request; static members have an `instance_id` (KIP-345)."""
 
     member_id: str
     instance_id: str | None = None
@@ -41,10 +41,10 @@ class MemberIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """JoinGroup.
+    """A JoinGroup request.
 
-    `fresh_id` is for a member that has no id yet. `takes_id_first` is true of clients that know
-    MEMBER_ID_REQUIRED (KIP-394, from v4), `may_skip_assignment` of those from v9 (KIP-814).
+    `fresh_id` is the id for a member that has none. `takes_id_first` is true for clients that know
+    MEMBER_ID_REQUIRED (KIP-394, from v4), `may_skip_assignment` from v9 (KIP-814).
     """
 
     token: Token
@@ -62,9 +62,9 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """SyncGroup; `assignments` are for each member id, from the leader alone.
+    """A SyncGroup request; only the leader sends `assignments`, by member id.
 
-    Protocol type and protocol are told from v5 on.
+    Protocol type and protocol are sent from v5 on.
     """
 
     token: Token
@@ -77,7 +77,7 @@ class Sync:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Heartbeat."""
+    """A Heartbeat request."""
 
     token: Token
     identity: MemberIdentity
@@ -86,7 +86,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """LeaveGroup; an administrator names static members by their instance ids alone."""
+    """A LeaveGroup request; administrators name static members only by instance id."""
 
     token: Token
     identities: tuple[MemberIdentity, ...]
@@ -94,7 +94,7 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Who commits offsets; one who is in no group names neither member nor generation."""
+    """The sender of an offset commit; a client without a group sends no member or generation."""
 
     identity: MemberIdentity
     generation: int
@@ -105,7 +105,7 @@ Request = Join | Sync | Heartbeat | Leave
 
 @dataclass(frozen=True, slots=True)
 class JoinedMember:
-    """What the leader is told of a member; `subscription` is that of the chosen protocol."""
+    """A member as sent to the leader; `subscription` is that of the chosen protocol."""
 
     member_id: str
     instance_id: str | None
@@ -114,7 +114,7 @@ class JoinedMember:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The member is in `generation`; `members` are for its leader."""
+    """The member is in `generation`; only the leader gets `members`."""
 
     member_id: str
     generation: int
@@ -127,7 +127,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """What the leader has assigned to the member."""
+    """The member's assignment."""
 
     protocol_type: str
     protocol: str
@@ -136,19 +136,19 @@ class Synced:
 
 @dataclass(frozen=True, slots=True)
 class Alive:
-    """A heartbeat that counted."""
+    """The heartbeat was accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """For each identity, in order: none where it has left."""
+    """One entry per identity, in order; None for a member that has left."""
 
     refusals: tuple[RequestRefused | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorResponse:
-    """Why not; `member_id` is the one to come back with."""
+    """The request failed; `member_id` is the id for the next attempt."""
 
     error: RequestRefused
     member_id: str = NO_MEMBER
@@ -159,9 +159,9 @@ Answer = Joined | Synced | Alive | Left | ErrorResponse
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Write `membership` down, then tell the group what became of write `number`.
+    """Store `membership`, then report the result of write `number`.
 
-    Writes of one group must become durable in the order in which it asks for them.
+    Writes of one group must become durable in the order of their requests.
     """
 
     number: int
@@ -170,7 +170,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What follows from something that happened to a group."""
+    """The responses and writes that follow from an event."""
 
     answers: tuple[tuple[Token, Answer], ...]
     stores: tuple[Store, ...]
@@ -178,7 +178,7 @@ class Effects:
 
 @dataclass(frozen=True, slots=True)
 class DescribedMember:
-    """A member as an administrator sees it; a generation that is not stable has no bytes."""
+    """A member as shown to administrators; without bytes unless the group is stable."""
 
     member_id: str
     instance_id: str | None
@@ -190,7 +190,7 @@ class DescribedMember:
 
 @dataclass(frozen=True, slots=True)
 class DescribedGroup:
-    """A group as an administrator sees it."""
+    """A group as shown to administrators."""
 
     state: GroupState
     protocol_type: str
