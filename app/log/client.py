@@ -15,11 +15,11 @@ from app.log.publisher import publisher_configuration
 from app.log.reader import reader_configuration
 from app.variables import KAFKA_PREFIX
 from logbroker.client.properties import (
-    BINDING,
-    NOWHERE,
-    PLACE,
-    READING,
-    SENDING,
+    BINDING_PROPERTIES,
+    BOOTSTRAP_PROPERTIES,
+    CONSUMER_PROPERTIES,
+    PLACEHOLDER_SERVERS,
+    PRODUCER_PROPERTIES,
     PropertyRules,
     find_problems,
 )
@@ -29,7 +29,13 @@ _OWN: Final = (
     *("isolation.level", "max.poll.interval.ms", "metadata.max.age.ms"),
 )
 
-DECIDED: Final = PLACE | SENDING | READING | BINDING | frozenset(_OWN)
+DECIDED: Final = (
+    BOOTSTRAP_PROPERTIES
+    | PRODUCER_PROPERTIES
+    | CONSUMER_PROPERTIES
+    | BINDING_PROPERTIES
+    | frozenset(_OWN)
+)
 """What the service decides by itself, under each name that the client has for it."""
 
 
@@ -50,9 +56,9 @@ def check_kafka_properties(properties: Mapping[str, str]) -> None:
 
 
 def _make_clients(properties: Mapping[str, Any]) -> None:
-    Producer(publisher_configuration(NOWHERE, properties))
-    Consumer(reader_configuration(NOWHERE, properties))
-    Consumer(group_configuration(NOWHERE, "nobody", properties))
+    Producer(publisher_configuration(PLACEHOLDER_SERVERS, properties))
+    Consumer(reader_configuration(PLACEHOLDER_SERVERS, properties))
+    Consumer(group_configuration(PLACEHOLDER_SERVERS, "nobody", properties))
 
 
 _RULES: Final = PropertyRules("the service", DECIDED, _make_clients)

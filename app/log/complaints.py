@@ -24,7 +24,7 @@ def _is_news(record: logging.LogRecord) -> bool:
     """Whether a line of a client's own is to be written."""
     line = record.getMessage()
     is_complaint = _CLIENT_AND_THREAD.match(line)
-    return is_complaint is None or _reasons.news(line[is_complaint.end() :]) is not None
+    return is_complaint is None or _reasons.pass_if_new(line[is_complaint.end() :]) is not None
 
 
 CLIENT_LOG.addFilter(_is_news)

@@ -27,7 +27,7 @@ class LookupClients:
         self._properties: dict[str, Any] = {
             "bootstrap.servers": bootstrap_servers,
             "log_level": 0,
-            "error_cb": COMPLAINTS.note,
+            "error_cb": COMPLAINTS.report_error,
             "socket.timeout.ms": silence_ms,
             **properties,
         }

@@ -228,7 +228,7 @@ class EventPublisher:
             self._is_fatal = True
             _log.error("log client: %s", error.str())
         else:
-            COMPLAINTS.note(error)
+            COMPLAINTS.report_error(error)
 
     def _replace_producer(self) -> None:
         """Create a new producer: an idempotent one with a broken sequence never sends again."""

@@ -62,7 +62,7 @@ def ensure_topics(
         LogUnavailable: the log did not answer in time, or would not create one of them.
     """
     client: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
-    client |= {"error_cb": COMPLAINTS.note, **properties}
+    client |= {"error_cb": COMPLAINTS.report_error, **properties}
     admin = AdminClient(client)
     retention = {"retention.ms": str(retention_ms)}
     wanted = [

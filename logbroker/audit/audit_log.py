@@ -11,7 +11,13 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from logbroker.audit.domain.comparison import LOCAL
 from logbroker.audit.domain.report_reader import AuditEntry
 from logbroker.client.librdkafka import COORDINATOR_ERRORS, make_consumer, readable_headers
-from logbroker.client.properties import BINDING, NOWHERE, PLACE, READING, PropertyRules
+from logbroker.client.properties import (
+    BINDING_PROPERTIES,
+    BOOTSTRAP_PROPERTIES,
+    CONSUMER_PROPERTIES,
+    PLACEHOLDER_SERVERS,
+    PropertyRules,
+)
 from logbroker.errors import LogbrokerError
 
 REQUEST_TIMEOUT_S: Final = 10.0
@@ -205,12 +211,17 @@ _SETTINGS: Final[dict[str, Any]] = {
     "fetch.wait.max.ms": 100,
 }
 
-DECIDED: Final = PLACE | READING | BINDING | frozenset(("isolation.level", "fetch.wait.max.ms"))
+DECIDED: Final = (
+    BOOTSTRAP_PROPERTIES
+    | CONSUMER_PROPERTIES
+    | BINDING_PROPERTIES
+    | frozenset(("isolation.level", "fetch.wait.max.ms"))
+)
 """Properties that the audit sets itself, by each of their librdkafka names."""
 
 
 def _make_client(properties: Mapping[str, Any]) -> None:
-    Consumer(consumer_settings(NOWHERE, properties))
+    Consumer(consumer_settings(PLACEHOLDER_SERVERS, properties))
 
 
 RULES: Final = PropertyRules("the audit", DECIDED, _make_client)

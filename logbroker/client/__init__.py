@@ -1,1 +1,1 @@
-"""What our programs use of Kafka clients: properties, partitioner, raw batches and audit marks."""
+"""Shared code of programs that use Kafka clients: properties, partitioner, raw batches, audit."""

@@ -1,18 +1,14 @@
-"""What the paper's clients raise, grouped by what their user can do.
+"""Errors of the clients of logbroker, grouped by what the caller can do.
 
-ClientError
-├── ClientClosed        make a new producer or connector
-├── StreamsExist        keep the streams that are there: a connector makes them once
-├── BrokersUnavailable  try again: no broker answers
-├── SendFailed          send the messages that it names again
-├── FetchFailed         ask the stream for its next message: what the error names is left out
-├── OffsetGone          read from where the partition begins now, and count what is missing
-├── UnknownTopic        name a topic, or a partition, that is there
-│   └── TopicReplaced   begin again: the offsets are of a topic that was deleted
-└── NotAuthorized       the operator gives the user rights, or the right password
+ClientError ├── ClientClosed        create a new producer or connector ├── StreamsExist        use
+the existing streams: a connector creates them once ├── BrokersUnavailable  retry: no broker answers
+├── SendFailed          send the listed messages again ├── FetchFailed         request the next
+message: the one named in the error is skipped ├── OffsetGone          continue at the log start
+offset, and count the missing records ├── UnknownTopic        name an existing topic or partition │
+└── TopicReplaced   start over: the offsets belong to a deleted topic └── NotAuthorized       the
+operator grants the permission, or corrects the password
 
-Besides these: ConfigurationError for settings that cannot be, and RegistryUnavailable where
-ZooKeeper does not answer.
+Invalid settings raise ConfigurationError; an unreachable ZooKeeper raises RegistryUnavailable.
 """
 
 from collections.abc import Mapping
@@ -21,26 +17,26 @@ from logbroker.errors import LogbrokerError
 
 
 class ClientError(LogbrokerError):
-    """The root: nothing raises it as such."""
+    """Base class of the errors of clients; never raised itself."""
 
 
 class ClientClosed(ClientError):
-    """The producer or the connector was shut down, by its user or by an error in it."""
+    """The producer or the connector was shut down, by its user or by an internal error."""
 
 
 class StreamsExist(ClientError):
-    """The connector has made its streams; what a consumer reads is fixed while it is registered."""
+    """The connector has created its streams; its subscription cannot change while registered."""
 
 
 class BrokersUnavailable(ClientError):
-    """No broker answered in time, or those that did cannot tell the partitions of a topic."""
+    """No broker answered in time, or none could list the partitions of a topic."""
 
 
 class SendFailed(ClientError):
     """Some messages of a set were not acknowledged.
 
-    `failures` has the reason of each, by its place in the set. One that timed out may be in the
-    log all the same.
+    `failures` has the reason for each, by its index in the set. A message that timed out may be
+    stored.
     """
 
     def __init__(self, topic: str, count: int, failures: Mapping[int, str]) -> None:
@@ -53,11 +49,11 @@ class SendFailed(ClientError):
 
 
 class FetchFailed(ClientError):
-    """A partition cannot be read, or what came of it is damaged."""
+    """A partition cannot be read, or its data is corrupt."""
 
 
 class OffsetGone(ClientError):
-    """An offset lies before a partition's beginning, or behind its end; both are told with it."""
+    """An offset is below the log start offset, or above the log end offset."""
 
     def __init__(
         self, topic: str, partition: int, offset: int, log_start: int, log_end: int
@@ -68,17 +64,17 @@ class OffsetGone(ClientError):
         self.log_start = log_start
         self.log_end = log_end
         super().__init__(
-            f"{topic}-{partition} has no offset {offset}: it holds [{log_start}, {log_end})"
+            f"{topic}-{partition} has no offset {offset}; available: [{log_start}, {log_end})"
         )
 
 
 class UnknownTopic(ClientError):
-    """There is no topic of this name, or it has no partition of this number."""
+    """The topic or the partition does not exist."""
 
 
 class TopicReplaced(UnknownTopic):
-    """A topic was deleted and made anew, so offsets of the former one mean nothing in it."""
+    """A topic was deleted and created again, so older offsets are invalid."""
 
 
 class NotAuthorized(ClientError):
-    """The brokers know nobody of this name and password, or let them not do what is asked."""
+    """The brokers reject the user's credentials, or deny the operation."""

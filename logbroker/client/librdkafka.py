@@ -1,4 +1,9 @@
-"""Consumers of librdkafka without a group, their headers, and the errors that they log."""
+"""Consumers of librdkafka without a group, their headers, and the errors that clients report.
+
+A call that waits for a broker fails with "transport failure", whatever the cause: a closed port, an
+untrusted certificate or a wrong password. The cause is reported only to the error callback, several
+times per second.
+"""
 
 import logging
 import re
@@ -32,19 +37,19 @@ def make_consumer(settings: dict[str, Any]) -> Consumer:
         raise ConfigurationError(f"client_settings: {error.args[0].str()}") from None
 
 
-# Not `message.headers()`: for a name that is not UTF-8 the client returns a list with a hole in it
-# and an exception besides, which Python notices by this way alone; its own fast way to call a
-# method goes on with the list, and ends the process at the hole.
+# Not `message.headers()`: for a name that is not UTF-8 the client returns a list with a missing
+# item and also sets an exception. Only this call checks the exception. Python's fast method call
+# uses the list and crashes at the missing item.
 _headers: Final[Callable[[object], Any]] = methodcaller("headers")
 
 
 def readable_headers(
     message: "confluent_kafka.Message",
 ) -> Sequence[tuple[str, bytes | None]] | None:
-    """The headers in their order; None where the name of one is not UTF-8.
+    """Return the headers in order; None if the name of one is not UTF-8.
 
-    The protocol wants names in UTF-8 and no broker looks at them, so a stranger's may be anything.
-    Whoever reads a log must get past such a record.
+    The protocol requires UTF-8, but no broker checks it. A reader of the log must be able to skip
+    such a record.
     """
     try:
         headers: Sequence[tuple[str, bytes | None]] = _headers(message) or ()
@@ -53,45 +58,45 @@ def readable_headers(
     return headers
 
 
-AGAIN_AFTER_S: Final = 60.0
+REPEAT_AFTER_S: Final = 60.0
 
 _CIRCUMSTANCES: Final = re.compile(r" \(after \d+ms in state [^)]*\)")
 
-_REASONS_MAX: Final = 100
+_ERRORS_MAX: Final = 100
 
 
 class RepeatFilter:
-    """Which reasons are news: each is so once a minute."""
+    """Passes each error text once per minute."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._told_s: dict[str, float] = {}
+        self._reported_s: dict[str, float] = {}
 
-    def news(self, reason: str) -> str | None:
-        """The reason without what differs from time to time; none if it is no news."""
+    def pass_if_new(self, reason: str) -> str | None:
+        """Return the text without variable parts; None if it was passed recently."""
         reason = _CIRCUMSTANCES.sub("", reason)
         now_s = self._clock()
-        if now_s - self._told_s.get(reason, -AGAIN_AFTER_S) < AGAIN_AFTER_S:
+        if now_s - self._reported_s.get(reason, -REPEAT_AFTER_S) < REPEAT_AFTER_S:
             return None
-        if len(self._told_s) >= _REASONS_MAX:
-            self._told_s.clear()
-        self._told_s[reason] = now_s
+        if len(self._reported_s) >= _ERRORS_MAX:
+            self._reported_s.clear()
+        self._reported_s[reason] = now_s
         return reason
 
 
 class ErrorReporter:
-    """Tells each reason once a minute; `note` is an `error_cb` of any number of clients."""
+    """Reports each error once per minute, with an `error_cb` for any number of clients."""
 
     def __init__(
-        self, tell: Callable[[str], object], clock: Callable[[], float] = time.monotonic
+        self, report: Callable[[str], object], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._tell = tell
-        self._reasons = RepeatFilter(clock)
+        self._report = report
+        self._filter = RepeatFilter(clock)
 
-    def note(self, error: KafkaError) -> None:
-        """Tell what a broker is accused of; that all of them are away says nothing more."""
+    def report_error(self, error: KafkaError) -> None:
+        """Report a broker's error; skip "all brokers down", which adds no information."""
         if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001  its public name
             return
-        reason = self._reasons.news(error.str())
+        reason = self._filter.pass_if_new(error.str())
         if reason is not None:
-            self._tell(reason)
+            self._report(reason)

@@ -1,7 +1,6 @@
-"""Which partition a key belongs to, as Java's default partitioner has it.
+"""The partition of a key, as computed by Java's default partitioner.
 
-librdkafka calls the same function `murmur2_random`; a record without a key has no partition of
-its own.
+librdkafka calls it `murmur2_random`. A record without a key can go to any partition.
 
 Source: Austin Appleby, MurmurHash2 (32 bits); Kafka, `BuiltInPartitioner.partitionForKey`.
 """
@@ -16,14 +15,14 @@ _NOT_NEGATIVE: Final = 0x7FFFFFFF
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """The partition of `key` among `partitions`: a number in [0, partitions)."""
-    assert partitions > 0, f"{partitions} partitions hold no key"
-    # Java has signed hashes and drops the sign; taking the absolute value would differ.
+    """Return the partition of `key`, in [0, partitions)."""
+    assert partitions > 0, f"invalid number of partitions: {partitions}"
+    # Java's hashes are signed; it clears the sign bit, which differs from the absolute value.
     return (murmur2(key) & _NOT_NEGATIVE) % partitions
 
 
 def murmur2(data: bytes) -> int:
-    """The 32-bit hash of `data` with Kafka's seed, in [0, 2**32)."""
+    """Return the 32-bit hash of `data` with Kafka's seed, in [0, 2**32)."""
     whole = len(data) & ~3
     state = _SEED ^ len(data)
     for (word,) in struct.iter_unpack("<I", data[:whole]):

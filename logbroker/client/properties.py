@@ -1,7 +1,7 @@
-"""What an operator tells a program's Kafka clients, such as of TLS and SASL, and what cannot be.
+"""Properties of Kafka clients from files, such as TLS and SASL settings, and their validation.
 
-Names and values are texts, by librdkafka's names. What a program's promises rest on it decides by
-itself. Nothing is connected to find out, and values whose name tells of a secret are never shown.
+Names and values are texts, with librdkafka's names. Properties that a program's guarantees depend
+on are reserved. Validation opens no connection, and never shows the value of a secret.
 """
 
 import logging
@@ -14,12 +14,12 @@ from confluent_kafka import KafkaException, libversion
 
 from logbroker.errors import ConfigurationError
 
-NOWHERE: Final = "127.0.0.1:0"
-"""Servers of clients that are made to see whether they can be."""
+PLACEHOLDER_SERVERS: Final = "127.0.0.1:0"
+"""The bootstrap servers of clients that are created only for validation."""
 
-PLACE: Final = frozenset(("bootstrap.servers", "metadata.broker.list"))
+BOOTSTRAP_PROPERTIES: Final = frozenset(("bootstrap.servers", "metadata.broker.list"))
 
-SENDING: Final = frozenset(
+PRODUCER_PROPERTIES: Final = frozenset(
     (
         *("acks", "request.required.acks", "enable.idempotence", "enable.gapless.guarantee"),
         *("max.in.flight", "max.in.flight.requests.per.connection"),
@@ -28,9 +28,9 @@ SENDING: Final = frozenset(
         "delivery.report.only.error",
     )
 )
-"""What is acknowledged is in the log, once and in order, as far as that is in a client's power."""
+"""Properties that decide whether acknowledged records are stored once and in order."""
 
-READING: Final = frozenset(
+CONSUMER_PROPERTIES: Final = frozenset(
     (
         *("group.id", "group.instance.id", "group.protocol", "group.protocol.type"),
         *("group.remote.assignor", "partition.assignment.strategy"),
@@ -39,10 +39,10 @@ READING: Final = frozenset(
         *("enable.partition.eof", "check.crcs", "allow.auto.create.topics"),
     )
 )
-"""Nothing is passed over unseen, and a position is stored only when it is due."""
+"""Properties that decide which records are read, and when positions are committed."""
 
-# Python's binding keeps these for itself, and not as texts.
-BINDING: Final = frozenset(("logger", "default.topic.config"))
+# Properties of the Python binding, whose values are not texts.
+BINDING_PROPERTIES: Final = frozenset(("logger", "default.topic.config"))
 _CALLBACKS: Final = frozenset(
     ("error_cb", "stats_cb", "throttle_cb", "oauth_cb", "on_commit", "on_delivery")
 )
@@ -50,39 +50,39 @@ _CALLBACKS: Final = frozenset(
 _SECRET: Final = re.compile(r"password|passphrase|secret|key|pem|jaas|oauthbearer\.config")
 _UNKNOWN: Final = "No such configuration property"
 
-# The clients that are only tried have nothing to say but their exceptions.
-_SILENT: Final = logging.getLogger(f"{__name__}.tried")
-_SILENT.addHandler(logging.NullHandler())
-_SILENT.propagate = False
+# Clients that are created only for validation must not log.
+_SILENT_LOG: Final = logging.getLogger(f"{__name__}.tried")
+_SILENT_LOG.addHandler(logging.NullHandler())
+_SILENT_LOG.propagate = False
 
 
 class PropertyRules(NamedTuple):
-    """What a program decides by itself, and how it makes its clients with all the rest.
+    """The reserved properties of a program, and how it creates its clients.
 
-    `decided` has each name that the client has for such a thing. `make_clients` is given properties
-    and makes a client of each kind with them, as the program would, but of `NOWHERE`.
+    `reserved` has all names of these properties. `make_clients` creates one client of each kind
+    with the given properties and `PLACEHOLDER_SERVERS`.
     """
 
     program: str
-    decided: frozenset[str]
+    reserved: frozenset[str]
     make_clients: Callable[[Mapping[str, Any]], object]
 
 
 class PropertyProblem(NamedTuple):
-    """What is wrong with the property of a name, or with all together where there is none."""
+    """A problem with the property `name`, or with their combination if `name` is None."""
 
     name: str | None
     text: str
 
 
 def read_properties(option: str, path: Path, rules: PropertyRules) -> dict[str, str]:
-    """The properties of a file that `option` names, by the rules of a program.
+    """Read and validate a file of properties that `option` names.
 
     Raises:
-        ConfigurationError: as `read_lines`, or one line for each problem in it: option, file,
-            name, value, and what is allowed.
+        ConfigurationError: as `read_property_file`, or one line per problem with option, file,
+            name, value and allowed values.
     """
-    properties = read_lines(option, path)
+    properties = read_property_file(option, path)
     problems = [
         each.text if each.name is None else f"{each.name} {each.text}"
         for each in find_problems(properties, rules)
@@ -92,20 +92,18 @@ def read_properties(option: str, path: Path, rules: PropertyRules) -> dict[str, 
     return properties
 
 
-def read_lines(option: str, path: Path) -> dict[str, str]:
-    """The properties of a file that `option` names, whatever they are.
+def read_property_file(option: str, path: Path) -> dict[str, str]:
+    """Read a file of properties that `option` names, without validation.
 
-    A line is `name=value`; empty lines, and those that begin with `#`, say nothing.
+    A line is `name=value`; empty lines and lines that start with `#` are ignored.
 
     Raises:
-        ConfigurationError: it cannot be read, or one line for each that is no property.
+        ConfigurationError: the file cannot be read, or one line for each malformed line.
     """
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{option} is {str(path)!r}, which cannot be read: {error}") from (
-            error
-        )
+        raise ConfigurationError(f"{option} is {str(path)!r}; cannot read it: {error}") from error
     properties: dict[str, str] = {}
     problems: list[str] = []
     for number, line in enumerate(map(str.strip, text.splitlines()), 1):
@@ -113,8 +111,8 @@ def read_lines(option: str, path: Path) -> dict[str, str]:
         if not line or line.startswith("#"):
             continue
         if not separator or not name:
-            # The line may be a password that lost its name.
-            problems.append(f"line {number} is no property; allowed is NAME=VALUE")
+            # The line is not shown: it may be a password without its name.
+            problems.append(f"line {number} is malformed; expected NAME=VALUE")
         properties[name] = value
     if problems:
         raise ConfigurationError("\n".join(f"{option} {path}: {each}" for each in problems))
@@ -122,60 +120,62 @@ def read_lines(option: str, path: Path) -> dict[str, str]:
 
 
 def find_problems(properties: Mapping[str, str], rules: PropertyRules) -> Iterator[PropertyProblem]:
-    """All that keeps a program from taking the properties."""
-    decided = rules.decided | _CALLBACKS
-    free = {name: value for name, value in properties.items() if name not in decided}
-    for name in sorted(properties.keys() - free.keys()):
-        shown = _shown(name, properties[name])
-        yield PropertyProblem(
-            name, f"is {shown}; {rules.program} decides {name} by itself: leave it out"
-        )
-    yield from _problem_with_tokens(free, rules.program) or _refused(free, rules)
+    """Yield every problem with the properties."""
+    reserved = rules.reserved | _CALLBACKS
+    allowed = {name: value for name, value in properties.items() if name not in reserved}
+    for name in sorted(properties.keys() - allowed.keys()):
+        shown = _redact(name, properties[name])
+        yield PropertyProblem(name, f"is {shown}; {rules.program} sets {name} itself: remove it")
+    yield from _check_oauth(allowed, rules.program) or _find_rejected(allowed, rules)
 
 
-def _problem_with_tokens(properties: Mapping[str, str], program: str) -> list[PropertyProblem]:
-    """The client's own way to tokens is OIDC; any other needs code beside it, and there is none."""
+def _check_oauth(properties: Mapping[str, str], program: str) -> list[PropertyProblem]:
+    """Reject token sources other than OIDC, which would need additional code."""
     mechanism = properties.get("sasl.mechanisms", properties.get("sasl.mechanism", ""))
     if mechanism.upper() != "OAUTHBEARER":
         return []
     method = "sasl.oauthbearer.method"
     if properties.get(method, "").lower() != "oidc":
-        return [PropertyProblem(method, "is not oidc; with OAUTHBEARER only oidc is allowed")]
+        return [PropertyProblem(method, "is not oidc; allowed with OAUTHBEARER: oidc")]
     source = "sasl.oauthbearer.metadata.authentication.type"
     if properties.get(source, "").lower() == "aws_iam":
-        return [PropertyProblem(source, f"is 'aws_iam'; {program} has no way to AWS's tokens")]
+        return [PropertyProblem(source, f"is 'aws_iam', which {program} does not support")]
     return []
 
 
-def _refused(properties: Mapping[str, str], rules: PropertyRules) -> Iterator[PropertyProblem]:
-    """What the client has against the properties; it names one at a time."""
-    left = dict(properties)
-    while reason := _refusal(left, rules):
-        name = next((name for name in left if f'"{name}"' in reason), None)
+def _find_rejected(
+    properties: Mapping[str, str], rules: PropertyRules
+) -> Iterator[PropertyProblem]:
+    """Yield the properties that the client rejects; it reports one at a time."""
+    remaining = dict(properties)
+    while reason := _rejection(remaining, rules):
+        name = next((name for name in remaining if f'"{name}"' in reason), None)
         if name is None:
-            yield PropertyProblem(None, f"the Kafka client refuses them together: {reason}")
+            yield PropertyProblem(None, f"the Kafka client rejects the combination: {reason}")
             return
-        yield PropertyProblem(name, _told(name, left.pop(name), reason, rules.program))
+        yield PropertyProblem(
+            name, _describe_rejection(name, remaining.pop(name), reason, rules.program)
+        )
 
 
-def _refusal(properties: Mapping[str, str], rules: PropertyRules) -> str:
-    """Why a client does not take them; nothing when all do."""
+def _rejection(properties: Mapping[str, str], rules: PropertyRules) -> str:
+    """Return why a client rejects the properties; empty if it accepts them."""
     try:
-        rules.make_clients({**properties, "logger": _SILENT})
+        rules.make_clients({**properties, "logger": _SILENT_LOG})
     except KafkaException as refusal:
         return str(refusal.args[0].str()).strip()
     return ""
 
 
-def _told(name: str, value: str, reason: str, program: str) -> str:
+def _describe_rejection(name: str, value: str, reason: str, program: str) -> str:
     if reason.startswith(_UNKNOWN):
-        # What stands behind a misspelt name may be a password.
+        # The value of a misspelt name may be a password.
         return (
-            f"is no setting: the Kafka client has no property {name}; allowed are those of "
-            f"librdkafka {libversion()[0]}, without what {program} decides"
+            f"is unknown: the Kafka client has no property {name}; allowed: properties of "
+            f"librdkafka {libversion()[0]} that {program} does not set itself"
         )
-    return f"is {_shown(name, value)}; the Kafka client refuses it: {reason}"
+    return f"is {_redact(name, value)}; the Kafka client rejects it: {reason}"
 
 
-def _shown(name: str, value: str) -> str:
-    return "a value that is not shown" if _SECRET.search(name) else repr(value)
+def _redact(name: str, value: str) -> str:
+    return "a hidden value" if _SECRET.search(name) else repr(value)

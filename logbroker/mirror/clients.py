@@ -8,7 +8,14 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, Producer
 
 from logbroker.client.librdkafka import ErrorReporter
-from logbroker.client.properties import BINDING, NOWHERE, PLACE, READING, SENDING, PropertyRules
+from logbroker.client.properties import (
+    BINDING_PROPERTIES,
+    BOOTSTRAP_PROPERTIES,
+    CONSUMER_PROPERTIES,
+    PLACEHOLDER_SERVERS,
+    PRODUCER_PROPERTIES,
+    PropertyRules,
+)
 
 _log: Final = logging.getLogger(__name__)
 
@@ -117,7 +124,7 @@ def error_callback(cluster: str, count: Callable[[str], None]) -> Callable[[Kafk
 
     def record_error(error: KafkaError) -> None:
         count(error.name())
-        reporter.note(error)
+        reporter.report_error(error)
 
     return record_error
 
@@ -128,13 +135,19 @@ _COPYING: Final = (
     "topic.blacklist",
 )
 
-DECIDED: Final = PLACE | SENDING | READING | BINDING | frozenset(_COPYING)
+DECIDED: Final = (
+    BOOTSTRAP_PROPERTIES
+    | PRODUCER_PROPERTIES
+    | CONSUMER_PROPERTIES
+    | BINDING_PROPERTIES
+    | frozenset(_COPYING)
+)
 """Properties that the mirror sets itself, by each of their librdkafka names."""
 
 
 def _make_clients(properties: Mapping[str, Any]) -> None:
-    Producer(producer_settings(NOWHERE, properties))
-    Consumer(consumer_settings(NOWHERE, "check", properties))
+    Producer(producer_settings(PLACEHOLDER_SERVERS, properties))
+    Consumer(consumer_settings(PLACEHOLDER_SERVERS, "check", properties))
 
 
 RULES: Final = PropertyRules("the mirror", DECIDED, _make_clients)

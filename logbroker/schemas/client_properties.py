@@ -5,7 +5,14 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, Producer
 
-from logbroker.client.properties import BINDING, NOWHERE, PLACE, READING, SENDING, PropertyRules
+from logbroker.client.properties import (
+    BINDING_PROPERTIES,
+    BOOTSTRAP_PROPERTIES,
+    CONSUMER_PROPERTIES,
+    PLACEHOLDER_SERVERS,
+    PRODUCER_PROPERTIES,
+    PropertyRules,
+)
 from logbroker.schemas.journal import client_settings, producer_settings
 from logbroker.schemas.journal_reader import consumer_settings
 
@@ -14,12 +21,18 @@ _KEEPING: Final = (
     *("fetch.wait.max.ms", "fetch.error.backoff.ms", "reconnect.backoff.max.ms", "log_level"),
 )
 
-DECIDED: Final = PLACE | SENDING | READING | BINDING | frozenset(_KEEPING)
+DECIDED: Final = (
+    BOOTSTRAP_PROPERTIES
+    | PRODUCER_PROPERTIES
+    | CONSUMER_PROPERTIES
+    | BINDING_PROPERTIES
+    | frozenset(_KEEPING)
+)
 """What the registry decides by itself, under each name that the client has for it."""
 
 
 def _make_clients(properties: Mapping[str, Any]) -> None:
-    client = client_settings(NOWHERE, properties)
+    client = client_settings(PLACEHOLDER_SERVERS, properties)
     Producer(producer_settings(client, timeout_s=1.0))
     Consumer(consumer_settings(client))
 

@@ -95,7 +95,7 @@ class SchemaJournal:
         timeout_s: float = 10.0,
     ) -> None:
         self._client = client_settings(bootstrap_servers, properties) | {
-            "error_cb": ErrorReporter(partial(_log.warning, "log client: %s")).note
+            "error_cb": ErrorReporter(partial(_log.warning, "log client: %s")).report_error
         }
         self._topic = topic
         self._replication_factor = replication_factor

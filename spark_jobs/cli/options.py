@@ -88,9 +88,9 @@ class LogOptions:
         properties: dict[str, str] = {}
         try:
             if self.client_config is not None:
-                from logbroker.client.properties import read_lines
+                from logbroker.client.properties import read_property_file
 
-                properties = read_lines("--client-config", self.client_config)
+                properties = read_property_file("--client-config", self.client_config)
         except ConfigurationError as error:
             raise InvalidOption(str(error)) from error
         return {**properties, "bootstrap.servers": self.bootstrap_servers}

@@ -201,7 +201,7 @@ def test_the_client_uses_the_properties_of_a_file(servers: str, audit: Run, tmp_
     properties.write_text("# how to get in\n\nclient.id = auditor\n")
     assert audit("--client-config", str(properties)).returncode == 0
     for text, reason in (
-        ("secret-without-a-name\n", "line 1 is no property"),
+        ("secret-without-a-name\n", "line 1 is malformed"),
         ("no.such.property=1\n", "no.such.property"),
     ):
         properties.write_text(text)

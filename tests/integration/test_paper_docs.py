@@ -57,7 +57,7 @@ def test_the_examples_of_the_audit_count_what_they_say(broker: BrokerProcess) ->
     (committed,) = consumer.committed([TopicPartition("clicks", 0)], DEADLINE_S)
     assert committed.offset == 2
     consumer.close()
-    there["publisher"].close()
+    there["reporter"].close()
 
 
 def shown(parameter: inspect.Parameter) -> str:

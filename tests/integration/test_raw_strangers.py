@@ -349,7 +349,7 @@ def test_an_offset_that_is_gone_is_told_with_the_range_of_the_log() -> None:
             read_all(broker, start=7, end=9)
         error = gone.value
 
-    assert str(error) == f"{TOPIC}-0 has no offset 7: it holds [0, 5)"
+    assert str(error) == f"{TOPIC}-0 has no offset 7; available: [0, 5)"
     assert (error.topic, error.partition, error.offset) == (TOPIC, 0, 7)
     assert (error.log_start, error.log_end) == (0, 5)
 

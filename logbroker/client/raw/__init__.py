@@ -1,7 +1,7 @@
-"""Reads record batches as brokers keep them, without a look inside: for who decodes many at once.
+"""Reads record batches as brokers store them, without decoding, for bulk decoders.
 
-It speaks to logbroker and to Apache Kafka from 1.0 on, over TLS and with a password where they ask
-for that. Within a thread:
+It works with logbroker and with Apache Kafka from 1.0 on, with TLS and passwords if configured.
+Within one thread:
 
     with RawCluster({"bootstrap.servers": "log:9092"}) as cluster:
         place = TopicPartition("events", 0)

@@ -1,4 +1,4 @@
-"""A Kafka cluster as one who reads raw batches sees it: its topics, its offsets, its leaders."""
+"""A Kafka cluster for readers of raw batches: its topics, offsets and leaders."""
 
 import random
 from collections.abc import Collection, Iterable, Mapping
@@ -27,20 +27,20 @@ from logbroker.wire.error_codes import NONE
 
 TIMEOUT_S: Final = 60.0
 
-OPINIONS: Final = 3
-"""How many brokers are asked for a topic that the first ones do not know."""
+METADATA_BROKERS_MAX: Final = 3
+"""How many brokers are queried for a topic that the first ones do not know."""
 
 _Topic: Final = MetadataRequest.MetadataRequestTopic
 
 
 class RawCluster:
-    """Asks the brokers that the properties name, and those that they know; a context manager.
+    """Requests to the brokers of a cluster; a context manager.
 
-    Properties have librdkafka's names or Java's. One thread at a time may use it and its readers.
-    Whatever another connection or newer metadata may mend is tried again for `timeout_s` seconds.
+    Properties have librdkafka's or Java's names. Only one thread at a time may use it and its
+    readers. Retriable failures are retried for `timeout_s` seconds.
 
     Raises:
-        ConfigurationError: properties are missing, wrong, or not safe to pass over.
+        ConfigurationError: properties are missing, invalid, or unsafe to ignore.
     """
 
     def __init__(self, properties: Mapping[str, str], *, timeout_s: float = TIMEOUT_S) -> None:
@@ -59,98 +59,97 @@ class RawCluster:
         self.close()
 
     def close(self) -> None:
-        """Close every connection, those of readers, too."""
+        """Close every connection, including those of readers."""
         self.connections.close()
 
     def topics(self, names: Collection[str] | None) -> dict[str, TopicDescription]:
-        """The named topics as they are now, or all that may be seen; asking makes none.
+        """Return the named topics, or all visible ones; creates no topic.
 
         Raises:
-            UnknownTopic: one of them is not there.
-            NotAuthorized: the user may not see one of them, or is not let in.
-            BrokersUnavailable: no broker could tell in time.
+            UnknownTopic: a topic does not exist.
+            NotAuthorized: the user lacks permission for a topic, or is rejected.
+            BrokersUnavailable: no broker answered in time.
         """
         if names is not None and not names:
             return {}
-        views = retry(self.patience("asking for topics"), lambda: self._look(names))
+        views = retry(self.start_timer("asking for topics"), lambda: self._fetch_metadata(names))
         return {topic: view.plan for topic, view in views.items()}
 
     def offsets(
         self, at: Mapping[TopicPartition, int], *, read_committed: bool | None = None
     ) -> dict[TopicPartition, int | None]:
-        """For each partition the first offset whose record is of that time or later.
+        """Return for each partition the first offset whose record has that time or a later one.
 
-        Times are milliseconds since 1970, or EARLIEST or LATEST: where the log begins, and the
-        offset of the record that comes next (with `read_committed`, of the first that is not
-        decided yet). None: there is no record that late. Answers are exact, though compressed
-        batches have to be looked into. `read_committed` is what `isolation.level` says unless it
-        is given.
+        Times are milliseconds since 1970, or EARLIEST or LATEST: the log start offset, and the
+        offset of the next record (with `read_committed`, of the first undecided one). None means
+        that no record is that late. Results are exact, even within compressed batches.
+        `read_committed` defaults to the property `isolation.level`.
 
         Raises:
-            UnknownTopic: a topic is not there, or has no such partition.
-            NotAuthorized: the user may not read one of the topics, or is not let in.
-            BrokersUnavailable: some leader could not tell in time.
+            UnknownTopic: a topic or a partition does not exist.
+            NotAuthorized: the user may not read a topic, or is rejected.
+            BrokersUnavailable: a leader did not answer in time.
         """
         is_committed = self.is_committed(read_committed)
         found: dict[TopicPartition, int | None] = {}
 
         def attempt() -> None:
             left = {place: time for place, time in at.items() if place not in found}
-            self._ask_leaders(left, is_committed, found)
+            self._request_offsets(left, is_committed, found)
 
-        retry(self.patience("asking for offsets"), attempt)
+        retry(self.start_timer("asking for offsets"), attempt)
         return found
 
     @property
     def fetch_wait_ms(self) -> int:
-        """How long a broker may wait for records; half of the time that it is waited for."""
+        """How long a broker may wait for records: at most half of the request timeout."""
         return min(self.settings.fetch_wait_ms, round(self.connections.wait_s * 500))
 
-    def pause_s(self, throttle_ms: int) -> float:
-        """How long to leave a broker in peace that asks for it: no longer than is waited for it."""
+    def throttle_s(self, throttle_ms: int) -> float:
+        """Return how long to pause for a throttling broker, at most the timeout."""
         return min(max(throttle_ms, 0) / 1000, self._timeout_s)
 
     def is_committed(self, read_committed: bool | None) -> bool:
-        """Whether transactions that are not committed are left out, unless a caller says so."""
+        """Return `read_committed`, or the configured isolation level if it is None."""
         return self.settings.is_read_committed if read_committed is None else read_committed
 
-    def patience(self, what: str) -> RetryTimer:
-        """The time for one thing, beginning now."""
+    def start_timer(self, what: str) -> RetryTimer:
+        """Start the timeout of one operation."""
         return RetryTimer(what, self._timeout_s, self.settings.retry_backoff_s)
 
     def leader(self, place: TopicPartition) -> tuple[TopicDescription, Leader]:
-        """The topic of a partition, and who leads it, as far as is known.
+        """Return the topic of a partition, and the partition's leader, from cached metadata.
 
         Raises:
-            UnknownTopic: the topic is not there, or has no such partition.
-            AttemptFailed: nobody leads it at present, or no broker could tell.
+            UnknownTopic: the topic or the partition does not exist.
+            AttemptFailed: the partition has no leader, or no broker answered.
         """
-        view = self._views.get(place.topic) or self._look([place.topic])[place.topic]
+        view = self._views.get(place.topic) or self._fetch_metadata([place.topic])[place.topic]
         if place.partition not in view.plan.partitions:
-            self.forget(place.topic)
+            self.invalidate(place.topic)
             raise UnknownTopic(f"topic {place.topic!r} has no partition {place.partition}")
         if place.partition not in view.leaders:
-            self.forget(place.topic)
+            self.invalidate(place.topic)
             raise AttemptFailed(f"{place} has no leader")
         return view.plan, view.leaders[place.partition]
 
-    def forget(self, topic: str) -> None:
-        """Ask for the leaders of a topic again before anybody is asked for its records."""
+    def invalidate(self, topic: str) -> None:
+        """Drop the cached metadata of a topic."""
         self._views.pop(topic, None)
 
-    def ask(self, address: BrokerAddress, message: Any) -> Any:
-        """The answer of one broker to one of kafka-python's requests."""
-        connection = self.connections.take(address)
+    def request(self, address: BrokerAddress, message: Any) -> Any:
+        """Send one of kafka-python's requests to a broker, and return the response."""
+        connection = self.connections.acquire(address)
         try:
-            answer = connection.ask(message)
+            answer = connection.request(message)
         except BaseException:
-            self.connections.drop(connection)
+            self.connections.discard(connection)
             raise
-        self.connections.give_back(connection)
+        self.connections.release(connection)
         return answer
 
-    def _look(self, names: Collection[str] | None) -> Mapping[str, TopicMetadata]:
-        """The topics as a broker has them now; all are there, and ready to be read."""
+    def _fetch_metadata(self, names: Collection[str] | None) -> Mapping[str, TopicMetadata]:
+        """Return fresh metadata of topics, all of which exist and are readable."""
         wanted = None if names is None else [_Topic(name=name) for name in sorted(set(names))]
         message = MetadataRequest(
             topics=wanted,
@@ -158,11 +157,11 @@ class RawCluster:
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=False,
         )
-        view = self._ask_anyone(message)
+        view = self._request_metadata(message)
         self._brokers = view.brokers
         unknown = view.unknown
         if names is not None and unknown:
-            raise UnknownTopic(f"there is no topic {min(unknown)!r}")
+            raise UnknownTopic(f"unknown topic {min(unknown)!r}")
         topics = {name: each for name, each in view.topics.items() if name not in unknown}
         for topic, found in topics.items():
             if found.error_code != NONE:
@@ -170,54 +169,55 @@ class RawCluster:
         self._views.update(topics)
         return topics
 
-    def _ask_anyone(self, message: Any) -> ClusterMetadata:
-        """What a broker says; one that does not know a topic is believed if others do not, too.
+    def _request_metadata(self, message: Any) -> ClusterMetadata:
+        """Return metadata of a broker; an unknown topic must be unknown to several.
 
-        Brokers of a Kafka with ZooKeeper know no topic until their controller has told them all.
+        Brokers of a Kafka with ZooKeeper know no topic until their controller has sent the
+        metadata.
         """
         failure = ConnectionFailed("no broker is known")
         views: list[ClusterMetadata] = []
         for address in self._candidates():
             try:
-                views.append(parse_metadata(self.ask(address, message)))
+                views.append(parse_metadata(self.request(address, message)))
             except ConnectionFailed as each:
                 failure = each
                 continue
-            if not views[-1].unknown or len(views) == OPINIONS:
+            if not views[-1].unknown or len(views) == METADATA_BROKERS_MAX:
                 break
         if not views:
             raise failure
         return min(views, key=lambda view: len(view.unknown))
 
     def _candidates(self) -> list[BrokerAddress]:
-        """Who may be asked: first those who are connected, at last those whom an operator named."""
+        """Return brokers to query: connected ones first, bootstrap servers last."""
         known = random.sample(self._brokers, len(self._brokers))
         bootstrap = random.sample(self.settings.bootstrap, len(self.settings.bootstrap))
-        known.sort(key=lambda address: not self.connections.has(address))
+        known.sort(key=lambda address: not self.connections.has_idle(address))
         return list(dict.fromkeys([*known, *bootstrap]))
 
-    def _ask_leaders(
+    def _request_offsets(
         self,
         at: Mapping[TopicPartition, int],
         is_committed: bool,
         found: dict[TopicPartition, int | None],
     ) -> None:
-        """Put the offsets that can be told into `found`; fails where some could not."""
+        """Add the received offsets to `found`; raise if some requests failed."""
         failures: list[AttemptFailed] = []
         for address, wanted in self._by_leader(at).items():
             try:
-                answer = self.ask(
+                answer = self.request(
                     address, make_list_offsets_request(wanted, is_committed=is_committed)
                 )
             except ConnectionFailed as failure:
                 failures.append(failure)
-                self._forget_all(wanted)
+                self._invalidate_all(wanted)
                 continue
             for place, code, offset in parse_list_offsets(answer):
                 if code == NONE:
                     found[place] = offset
                     continue
-                self.forget(place.topic)
+                self.invalidate(place.topic)
                 error = error_for_code(f"the offsets of {place}", code)
                 if not isinstance(error, AttemptFailed):
                     raise error
@@ -230,7 +230,7 @@ class RawCluster:
     ) -> dict[BrokerAddress, dict[TopicPartition, WantedOffset]]:
         unknown = {place.topic for place in at} - self._views.keys()
         if unknown:
-            self._look(unknown)
+            self._fetch_metadata(unknown)
         by_leader: dict[BrokerAddress, dict[TopicPartition, WantedOffset]] = {}
         for place, timestamp_ms in at.items():
             _, leader = self.leader(place)
@@ -238,6 +238,6 @@ class RawCluster:
             by_leader.setdefault(leader.address, {})[place] = wanted
         return by_leader
 
-    def _forget_all(self, places: Iterable[TopicPartition]) -> None:
+    def _invalidate_all(self, places: Iterable[TopicPartition]) -> None:
         for place in places:
-            self.forget(place.topic)
+            self.invalidate(place.topic)

@@ -1,4 +1,4 @@
-"""Connections to brokers: requests go out, and responses come back in their order."""
+"""Connections to brokers: requests are sent, and responses received in the same order."""
 
 import itertools
 import socket
@@ -12,7 +12,7 @@ from kafka.protocol.metadata import ApiVersionsRequest
 from logbroker.client.errors import BrokersUnavailable, NotAuthorized
 from logbroker.client.raw.parsing.errors import ConnectionFailed
 from logbroker.client.raw.parsing.metadata import BrokerAddress
-from logbroker.client.raw.sasl import log_in
+from logbroker.client.raw.sasl import authenticate
 from logbroker.client.raw.settings import RawSettings
 from logbroker.client.raw.tls import make_context
 from logbroker.errors import MalformedRequest
@@ -36,13 +36,13 @@ _CORRELATION_ID: Final = struct.Struct(">i")
 
 
 class BrokerConnection:
-    """A blocking connection, logged in; it is closed by whoever meets an error on it.
+    """A blocking, authenticated connection; the caller closes it after an error.
 
-    Every method raises ConnectionFailed where the connection, or what came over it, is no good.
-    No wait is longer than `wait_s` seconds without a byte.
+    Every method raises ConnectionFailed if the connection fails or receives malformed data. No wait
+    is longer than `wait_s` seconds without a byte.
 
     Raises:
-        NotAuthorized: the broker does not let the user in, or its certificate is not trusted.
+        NotAuthorized: the broker rejects the user, or its certificate is not trusted.
     """
 
     def __init__(
@@ -56,50 +56,52 @@ class BrokerConnection:
         self._client_id = settings.client_id
         self._frame_bytes_max = settings.answer_bytes_max
         self._numbers = itertools.count(1)
-        self._owed: deque[int] = deque()
+        self._outstanding: deque[int] = deque()
         self._socket = _connect(address, context, min(settings.setup_timeout_s, wait_s))
         try:
             self._socket.settimeout(wait_s)
-            self._versions = self._ask_versions()
-            if settings.login is not None:
-                log_in(self.ask, settings.login, str(address))
+            self._versions = self._fetch_versions()
+            if settings.credentials is not None:
+                authenticate(self.request, settings.credentials, str(address))
         except BaseException:
             self.close()
             raise
 
     @property
     def is_idle(self) -> bool:
-        """Whether no answer is owed, so that somebody else may ask."""
-        return not self._owed
+        """Whether no response is outstanding."""
+        return not self._outstanding
 
     def close(self) -> None:
-        """Give the connection up, with all answers that are still owed."""
+        """Close the connection, and drop outstanding responses."""
         self._socket.close()
 
-    def ask(self, message: Any) -> Any:
-        """Send one of kafka-python's requests, and wait for its answer; nothing else is owed."""
-        assert self.is_idle, "its answer would come behind another"
-        request = type(message)
-        version = self._version(request.API_KEY, request.name, SENT_VERSIONS[request])
-        return self._ask(message, version)
+    def request(self, message: Any) -> Any:
+        """Send a kafka-python request on an idle connection, and return its response."""
+        assert self.is_idle, "a response is outstanding"
+        request_type = type(message)
+        version = self._version(
+            request_type.API_KEY, request_type.name, SENT_VERSIONS[request_type]
+        )
+        return self._request(message, version)
 
     def send_fetch(self, call: FetchParameters, highest: int) -> int:
-        """Send a Fetch and do not wait: its version, which is `highest` at most."""
+        """Send a Fetch of at most version `highest` without waiting; return its version."""
         lowest, spoken = fetch_client.SENT_VERSIONS
         version = self._version(ApiKey.FETCH, "FetchRequest", (lowest, min(highest, spoken)))
         self._send(encode_fetch_request(version, self._next_number(), self._client_id, call))
         return version
 
     def receive_fetch(self, version: int) -> FetchResponse:
-        """The answer to the oldest Fetch, which was sent in this version."""
+        """Return the response to the oldest Fetch, which was sent in this version."""
         frame = self._receive()
         try:
             return decode_fetch_response(version, frame)
         except MalformedRequest as error:
-            raise self._senseless(error) from error
+            raise self._malformed_response(error) from error
 
-    def _ask_versions(self) -> dict[int, tuple[int, int]]:
-        answer = self._ask(ApiVersionsRequest(), SENT_VERSIONS[ApiVersionsRequest][1])
+    def _fetch_versions(self) -> dict[int, tuple[int, int]]:
+        answer = self._request(ApiVersionsRequest(), SENT_VERSIONS[ApiVersionsRequest][1])
         if answer.error_code != NONE:
             raise ConnectionFailed(f"{self.address}: {name_of(answer.error_code)}")
         return {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
@@ -109,22 +111,22 @@ class BrokerConnection:
         version = min(highest, spoken[1])
         if version < max(lowest, spoken[0]):
             raise BrokersUnavailable(
-                f"{self.address} takes {name} in versions {lowest} to {highest},"
-                f" and here are {spoken[0]} to {spoken[1]}"
+                f"{self.address} supports {name} versions {lowest} to {highest};"
+                f" this client supports {spoken[0]} to {spoken[1]}"
             )
         return version
 
-    def _ask(self, message: Any, version: int) -> Any:
+    def _request(self, message: Any, version: int) -> Any:
         self._send(encode_client_request(message, version, self._next_number(), self._client_id))
         frame = self._receive()
         try:
             return decode_client_response(type(message), version, frame)
         except MalformedRequest as error:
-            raise self._senseless(error) from error
+            raise self._malformed_response(error) from error
 
     def _next_number(self) -> int:
         number = next(self._numbers)
-        self._owed.append(number)
+        self._outstanding.append(number)
         return number
 
     def _send(self, frame: bytes) -> None:
@@ -134,17 +136,17 @@ class BrokerConnection:
             raise ConnectionFailed(f"{self.address}: {error}") from error
 
     def _receive(self) -> memoryview:
-        """The next frame without its size prefix, in memory of its own."""
+        """Return the next frame without its size prefix, in memory of its own."""
         (size,) = _SIZE.unpack(self._receive_exactly(_SIZE.size))
         if not _CORRELATION_ID.size <= size <= self._frame_bytes_max:
             raise ConnectionFailed(
-                f"{self.address} announces an answer of {size} bytes;"
+                f"{self.address} announced a response of {size} bytes;"
                 f" receive.message.max.bytes is {self._frame_bytes_max}"
             )
         frame = self._receive_exactly(size)
         (number,) = _CORRELATION_ID.unpack_from(frame)
-        if number != self._owed.popleft():
-            raise ConnectionFailed(f"{self.address} answers what nobody asked")
+        if number != self._outstanding.popleft():
+            raise ConnectionFailed(f"{self.address} sent an unexpected correlation id")
         return frame
 
     def _receive_exactly(self, size: int) -> memoryview:
@@ -160,8 +162,8 @@ class BrokerConnection:
             raise ConnectionFailed(f"{self.address}: {error}") from error
         return buffer
 
-    def _senseless(self, error: MalformedRequest) -> ConnectionFailed:
-        return ConnectionFailed(f"{self.address} sent what is no answer: {error}")
+    def _malformed_response(self, error: MalformedRequest) -> ConnectionFailed:
+        return ConnectionFailed(f"{self.address} sent a malformed response: {error}")
 
 
 def _connect(
@@ -181,13 +183,13 @@ def _connect(
             f"the certificate of {address} is not trusted: {error.verify_message}"
         ) from error
     except OSError as error:
-        raise ConnectionFailed(f"{address}: no TLS: {error}") from error
+        raise ConnectionFailed(f"{address}: TLS handshake failed: {error}") from error
 
 
 class ConnectionPool:
-    """Makes connections as the settings say, and closes all that are left at its end.
+    """Creates connections, reuses idle ones, and closes the rest at its end.
 
-    No wait on any of them is longer than `wait_s` seconds without a byte.
+    No wait is longer than `wait_s` seconds without a byte.
 
     Raises:
         ConfigurationError: certificates or keys cannot be read.
@@ -200,18 +202,16 @@ class ConnectionPool:
         self._idle: list[BrokerConnection] = []
         self._taken: set[BrokerConnection] = set()
 
-    def has(self, address: BrokerAddress) -> bool:
-        """Whether a broker is connected already, and nobody else uses the connection."""
+    def has_idle(self, address: BrokerAddress) -> bool:
+        """Return whether the pool has an idle connection to a broker."""
         return any(each.address == address for each in self._idle)
 
-    def take(self, address: BrokerAddress) -> BrokerConnection:
-        """A connection to a broker, on which nothing is owed.
-
-        It is the caller's, who gives it back or drops it.
+    def acquire(self, address: BrokerAddress) -> BrokerConnection:
+        """Return an idle connection to a broker, which the caller releases or discards.
 
         Raises:
-            ConnectionFailed: none could be made.
-            NotAuthorized: the broker does not let the user in, or is not trusted.
+            ConnectionFailed: no connection could be opened.
+            NotAuthorized: the broker rejects the user, or is not trusted.
         """
         connection = next((each for each in self._idle if each.address == address), None)
         if connection is None:
@@ -221,16 +221,16 @@ class ConnectionPool:
         self._taken.add(connection)
         return connection
 
-    def give_back(self, connection: BrokerConnection) -> None:
-        """Leave a connection to the next one who needs it, unless an answer is owed on it."""
+    def release(self, connection: BrokerConnection) -> None:
+        """Return a connection to the pool; close it if a response is outstanding."""
         self._taken.discard(connection)
         if connection.is_idle:
             self._idle.append(connection)
         else:
             connection.close()
 
-    def drop(self, connection: BrokerConnection) -> None:
-        """Close a connection, and those beside it: what ended it may have ended them."""
+    def discard(self, connection: BrokerConnection) -> None:
+        """Close a connection, and idle ones to the same broker, which may be broken as well."""
         self._taken.discard(connection)
         connection.close()
         for each in [each for each in self._idle if each.address == connection.address]:
@@ -238,7 +238,7 @@ class ConnectionPool:
             each.close()
 
     def close(self) -> None:
-        """Close all, those that are in use, too."""
+        """Close all connections, including those in use."""
         for connection in (*self._idle, *self._taken):
             connection.close()
         self._idle.clear()

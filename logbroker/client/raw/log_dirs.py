@@ -1,4 +1,4 @@
-"""How much disk each partition takes, asked of whoever leads it: librdkafka has no such question.
+"""The disk size of partitions, requested from their leaders; librdkafka has no such API.
 
 Source: KIP-113, Kafka protocol guide, "DescribeLogDirs API".
 """
@@ -20,9 +20,9 @@ _Topic: Final = DescribeLogDirsRequest.DescribableLogDirTopic
 
 
 class LogSizes(NamedTuple):
-    """Bytes of each log at its leader, None where the leader does not tell of it.
+    """Bytes of each log at its leader; None if the leader does not report it.
 
-    Partitions whose leader did not answer are left out; `problem` says why some are missing.
+    Partitions whose leader did not answer are missing; `problem` says why.
     """
 
     of: Mapping[TopicPartition, int | None]
@@ -30,35 +30,35 @@ class LogSizes(NamedTuple):
 
 
 def log_sizes(cluster: RawCluster, places: Iterable[TopicPartition]) -> LogSizes:
-    """The size of each partition's log; replicas of it are not counted.
+    """Return the size of each partition's log, without replicas.
 
-    It takes as long as the cluster's timeout, and what was told until then stays told.
+    Takes up to the cluster's timeout, and keeps the sizes received until then.
     """
     wanted = frozenset(places)
     found: dict[TopicPartition, int | None] = {}
-    patience = cluster.patience("asking for the sizes of logs")
+    timer = cluster.start_timer("asking for the sizes of logs")
     try:
-        retry(patience, lambda: _ask_leaders(cluster, wanted - found.keys(), patience, found))
+        retry(timer, lambda: _request_sizes(cluster, wanted - found.keys(), timer, found))
     except ClientError as error:
         return LogSizes(found, str(error))
-    untold = sorted(place for place, size in found.items() if size is None)
-    # Before version 3 of the answer, it is empty for who lacks the right.
-    return LogSizes(found, f"the leader of {untold[0]} does not tell" if untold else None)
+    missing = sorted(place for place, size in found.items() if size is None)
+    # Before version 3, the response is empty for users without permission.
+    return LogSizes(found, f"the leader of {missing[0]} reports no size" if missing else None)
 
 
-def _ask_leaders(
+def _request_sizes(
     cluster: RawCluster,
     places: frozenset[TopicPartition],
-    patience: RetryTimer,
+    timer: RetryTimer,
     found: dict[TopicPartition, int | None],
 ) -> None:
-    """Put the sizes that can be told into `found`; fails where some could not."""
+    """Add the received sizes to `found`; raise if some requests failed."""
     failure: AttemptFailed | None = None
     for address, led in _by_leader(cluster, places).items():
-        if not patience.left_s:
-            raise failure or ConnectionFailed(f"{address} was not asked, for want of time")
+        if not timer.remaining_s:
+            raise failure or ConnectionFailed(f"timeout before the request to {address}")
         try:
-            answer = cluster.ask(address, _request(led))
+            answer = cluster.request(address, _make_request(led))
             found |= dict.fromkeys(led) | _sizes(answer)
         except AttemptFailed as each:
             failure = each
@@ -69,7 +69,7 @@ def _ask_leaders(
 def _by_leader(
     cluster: RawCluster, places: frozenset[TopicPartition]
 ) -> dict[BrokerAddress, list[TopicPartition]]:
-    # Leaders move, and what is known of them may be of yesterday.
+    # Refresh the metadata: leaders may have moved.
     cluster.topics({place.topic for place in places})
     by_leader: dict[BrokerAddress, list[TopicPartition]] = {}
     for place in sorted(places):
@@ -78,7 +78,7 @@ def _by_leader(
     return by_leader
 
 
-def _request(places: Iterable[TopicPartition]) -> Any:
+def _make_request(places: Iterable[TopicPartition]) -> Any:
     topics = [
         _Topic(topic=topic, partitions=[place.partition for place in of_topic])
         for topic, of_topic in groupby(places, lambda place: place.topic)
@@ -96,6 +96,6 @@ def _sizes(answer: Any) -> dict[TopicPartition, int]:
         for each in answer.results
         for topic in each.topics
         for partition in topic.partitions
-        # A log on its way to another disk of its broker is listed twice.
+        # A log that moves to another disk of its broker is listed twice.
         if not partition.is_future_key
     }

@@ -1,4 +1,4 @@
-"""Reads the raw batches of one partition; the next request is on its way while one is decoded."""
+"""Reads the raw batches of one partition; sends the next request while one is decoded."""
 
 import time
 from typing import Final, Self
@@ -28,30 +28,29 @@ from logbroker.wire.fetch_client import (
 )
 
 BYTES_MAX: Final = 8 * 2**20
-"""So much at a time that the way to the broker and back costs next to nothing."""
+"""Large enough to make the cost of a round trip negligible."""
 
 _BYTES_LEAST: Final = 64 * 2**10
 _GUESSED_BYTES: Final = 1024
-"""Of one record, until some were seen: a short range must not bring megabytes behind its end."""
+"""The assumed size of a record before any was read, so that short ranges fetch little."""
 
 _SLACK: Final = 1.25
 
 _FRAME_BYTES: Final = 1024
-"""What an answer has besides records; aborted transactions of a few dozen producers among it."""
+"""The size of a response without records, including aborted transactions."""
 
 
 class RawReader:
     """Iterates over the chunks of the offsets `[start, end)`; a context manager.
 
-    Nothing is read behind `end` but what the last batch holds, and a whole batch comes even if it
-    is larger than `bytes_max`. Where `end` lies behind the log's end, the reader waits for records
-    as long as the cluster's `timeout_s`. `topic_id`, where it is given, is that of the topic whose
-    offsets these are.
+    A last batch that reaches beyond `end` is returned whole, and a batch larger than `bytes_max` as
+    well. If `end` is above the log end offset, the reader waits for records up to the cluster's
+    `timeout_s`. `topic_id` is the id of the topic that the offsets belong to, if known.
 
-    Iterating raises, besides what the cluster's methods do:
-        OffsetGone: the next offset is not in the log, or not any more.
-        TopicReplaced: the topic is not the one that it was.
-        FetchFailed: the broker refuses, or what it sends is not in a format that is read.
+    Iterating raises, in addition to the errors of the cluster's methods:
+        OffsetGone: the next offset is not in the log.
+        TopicReplaced: the topic was deleted and created again.
+        FetchFailed: the broker returns an error, or data in an unsupported format.
     """
 
     def __init__(
@@ -66,7 +65,7 @@ class RawReader:
         topic_id: UUID | None = None,
     ) -> None:
         self._cluster = cluster
-        self._place = TopicPartition(*partition)
+        self._partition = TopicPartition(*partition)
         self._position = start
         self._end = end
         self._bytes_max = min(bytes_max, cluster.settings.answer_bytes_max - _FRAME_BYTES)
@@ -77,7 +76,7 @@ class RawReader:
         self._version = 0
         self._highest_version = SENT_VERSIONS[1]
         self._bytes_per_offset: float = _GUESSED_BYTES
-        self._quiet_until_s = 0.0
+        self._throttled_until_s = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -90,56 +89,58 @@ class RawReader:
 
     def __next__(self) -> RawChunk:
         while self._position < self._end:
-            patience = self._cluster.patience(f"reading {self._place} at offset {self._position}")
-            chunk = retry(patience, self._attempt)
+            timer = self._cluster.start_timer(
+                f"reading {self._partition} at offset {self._position}"
+            )
+            chunk = retry(timer, self._read_chunk)
             self._position = chunk.next_offset
-            self._ask_ahead()
+            self._send_ahead()
             if chunk.records:
                 return chunk
         self.close()
         raise StopIteration
 
     def close(self) -> None:
-        """Leave the connection to others; an answer that is still owed is given up."""
+        """Release the connection; drops an outstanding response."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            self._cluster.connections.give_back(connection)
+            self._cluster.connections.release(connection)
 
-    def _attempt(self) -> RawChunk:
+    def _read_chunk(self) -> RawChunk:
         try:
-            answer = self._answer()
+            answer = self._receive_response()
         except ConnectionFailed:
-            self._drop()
+            self._discard_connection()
             raise
-        self._quiet_until_s = time.monotonic() + self._cluster.pause_s(answer.throttle_ms)
-        return self._chunk(self._fetched(answer))
+        self._throttled_until_s = time.monotonic() + self._cluster.throttle_s(answer.throttle_ms)
+        return self._chunk(self._partition_response(answer))
 
-    def _answer(self) -> FetchResponse:
+    def _receive_response(self) -> FetchResponse:
         if self._connection is None or self._connection.is_idle:
-            self._ask()
+            self._send_fetch()
         assert self._connection is not None
         return self._connection.receive_fetch(self._version)
 
-    def _ask_ahead(self) -> None:
-        """Send the next request while the caller has something to do, if the broker wants that."""
-        if self._position >= self._end or time.monotonic() < self._quiet_until_s:
+    def _send_ahead(self) -> None:
+        """Send the next request while the caller decodes, unless the broker throttles."""
+        if self._position >= self._end or time.monotonic() < self._throttled_until_s:
             return
         try:
-            self._ask()
+            self._send_fetch()
         except AttemptFailed:
-            # Said again, and answered for, when the next chunk is asked for.
-            self._drop()
+            # The next request for a chunk repeats and handles the failure.
+            self._discard_connection()
 
-    def _ask(self) -> None:
-        time.sleep(max(0.0, self._quiet_until_s - time.monotonic()))
-        plan, leader = self._cluster.leader(self._place)
+    def _send_fetch(self) -> None:
+        time.sleep(max(0.0, self._throttled_until_s - time.monotonic()))
+        plan, leader = self._cluster.leader(self._partition)
         self._check_topic(plan.topic_id)
         if self._connection is None:
-            self._connection = self._cluster.connections.take(leader.address)
+            self._connection = self._cluster.connections.acquire(leader.address)
         call = FetchParameters(
-            topic=self._place.topic,
+            topic=self._partition.topic,
             topic_id=plan.topic_id,
-            partition=self._place.partition,
+            partition=self._partition.partition,
             leader_epoch=leader.epoch,
             offset=self._position,
             bytes_max=self._bytes_wanted(),
@@ -150,55 +151,55 @@ class RawReader:
         self._version = self._connection.send_fetch(call, min(named, self._highest_version))
 
     def _bytes_wanted(self) -> int:
-        """As much as the rest of the range is expected to be, but a good deal, or `bytes_max`."""
+        """Return the expected size of the rest of the range, with a margin, up to `bytes_max`."""
         expected = (self._end - self._position) * self._bytes_per_offset * _SLACK
         return min(self._bytes_max, _BYTES_LEAST + int(expected))
 
     def _check_topic(self, topic_id: UUID | None) -> None:
-        """Keep the id that is seen first, where the caller named none."""
+        """Compare topic ids; keep the first one if the caller gave none."""
         self._topic_id = self._topic_id or topic_id
         if topic_id is not None and topic_id != self._topic_id:
             raise TopicReplaced(
-                f"topic {self._place.topic!r} was made anew: its id is {topic_id},"
-                f" and the offsets are of {self._topic_id}"
+                f"topic {self._partition.topic!r} was created again: its id is {topic_id},"
+                f" but the offsets belong to {self._topic_id}"
             )
 
-    def _fetched(self, answer: FetchResponse) -> FetchedPartition:
-        """What is told of the one partition; errors of it, and of the answer, are raised."""
-        found = [each for each in answer.partitions if each.partition == self._place.partition]
+    def _partition_response(self, answer: FetchResponse) -> FetchedPartition:
+        """Return the response of the partition, and raise its errors."""
+        found = [each for each in answer.partitions if each.partition == self._partition.partition]
         code = answer.error_code or (found[0].error_code if found else NONE)
         if code == OFFSET_OUT_OF_RANGE:
             self._raise_offset_gone()
         if code != NONE:
-            # Whatever it is, somebody else may lead now.
+            # Another broker may be the leader now.
             self.close()
-            self._cluster.forget(self._place.topic)
-            raise error_for_code(f"the records of {self._place}", code)
+            self._cluster.invalidate(self._partition.topic)
+            raise error_for_code(f"the records of {self._partition}", code)
         if not found and answer.throttle_ms:
-            raise AttemptFailed("the broker is asked too much, and throttles")
+            raise AttemptFailed("the broker throttles this client")
         if not found:
-            self._drop()
-            raise ConnectionFailed(f"an answer without {self._place}, which was asked for")
+            self._discard_connection()
+            raise ConnectionFailed(f"{self._partition} is missing in the response")
         return found[0]
 
     def _raise_offset_gone(self) -> None:
-        """Tell with the log's range; where the offset lies in it, only this leader lacks it yet."""
+        """Raise OffsetGone; retry instead if only this leader lacks the offset."""
         log_start, log_end = (
-            self._cluster.offsets({self._place: at}, read_committed=False)[self._place]
+            self._cluster.offsets({self._partition: at}, read_committed=False)[self._partition]
             for at in (EARLIEST, LATEST)
         )
-        assert log_start is not None, "a log has a beginning"
-        assert log_end is not None, "a log has an end"
+        assert log_start is not None, "every log has a log start offset"
+        assert log_end is not None, "every log has a log end offset"
         if log_start <= self._position <= log_end:
             self.close()
-            self._cluster.forget(self._place.topic)
-            raise AttemptFailed(f"the leader of {self._place} has not caught up")
-        raise OffsetGone(*self._place, self._position, log_start, log_end)
+            self._cluster.invalidate(self._partition.topic)
+            raise AttemptFailed(f"the leader of {self._partition} is behind")
+        raise OffsetGone(*self._partition, self._position, log_start, log_end)
 
     def _chunk(self, fetched: FetchedPartition) -> RawChunk:
         cut = cut_to_range(fetched.records, self._position, self._end)
         if cut.next_offset == self._position:
-            self._note_nothing(fetched)
+            self._handle_empty_response(fetched)
         size = cut.end_byte - cut.first_byte
         self._bytes_per_offset = size / (cut.next_offset - self._position)
         return RawChunk(
@@ -212,17 +213,17 @@ class RawReader:
             aborted=fetched.aborted,
         )
 
-    def _note_nothing(self, fetched: FetchedPartition) -> None:
+    def _handle_empty_response(self, fetched: FetchedPartition) -> None:
         if fetched.preferred_replica != NO_PREFERRED_REPLICA:
-            # Versions that name no rack are answered by the leader itself.
+            # Versions without a rack are answered by the leader itself.
             self._highest_version = FIRST_WITH_RACK - 1
         end = fetched.high_watermark
         if self._isolation_level == READ_COMMITTED:
             end = fetched.last_stable_offset
-        raise AttemptFailed(f"nothing came, and what may be read ends at offset {end}")
+        raise AttemptFailed(f"no records; the readable log ends at offset {end}")
 
-    def _drop(self) -> None:
+    def _discard_connection(self) -> None:
         connection, self._connection = self._connection, None
-        self._cluster.forget(self._place.topic)
+        self._cluster.invalidate(self._partition.topic)
         if connection is not None:
-            self._cluster.connections.drop(connection)
+            self._cluster.connections.discard(connection)

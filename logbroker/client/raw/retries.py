@@ -1,4 +1,4 @@
-"""What may go well the next time, and how long to go on trying."""
+"""Retries of failed attempts until a timeout."""
 
 import logging
 import time
@@ -11,51 +11,51 @@ from logbroker.client.raw.parsing.errors import AttemptFailed
 _log: Final = logging.getLogger(__name__)
 T = TypeVar("T")
 
-TOLD_AFTER_S: Final = 3.0
-"""What fails for so long is told of: until then it may be a leader that moves."""
+WARN_AFTER_S: Final = 3.0
+"""How long attempts fail before a warning; until then a leader may be moving."""
 
 
 class RetryTimer:
-    """The time that is left for one thing, and the pauses between the attempts at it."""
+    """The remaining time for one operation, and the backoff between its attempts."""
 
     def __init__(self, what: str, timeout_s: float, backoff_s: float) -> None:
         self._what = what
         self._timeout_s = timeout_s
         self._backoff_s = backoff_s
         self._end_s = time.monotonic() + timeout_s
-        self._told = False
+        self._has_warned = False
 
     @property
-    def left_s(self) -> float:
-        """Seconds; none is left at 0."""
+    def remaining_s(self) -> float:
+        """The remaining seconds, at least 0."""
         return max(0.0, self._end_s - time.monotonic())
 
-    def pause(self, failure: AttemptFailed) -> None:
+    def wait_or_raise(self, failure: AttemptFailed) -> None:
         """Wait before the next attempt.
 
         Raises:
-            BrokersUnavailable: there will be none, since the time is over.
+            BrokersUnavailable: the timeout has passed.
         """
-        if self.left_s <= self._backoff_s:
+        if self.remaining_s <= self._backoff_s:
             raise BrokersUnavailable(
-                f"{self._what} failed for {self._timeout_s:g} s; at last: {failure}"
+                f"{self._what} failed for {self._timeout_s:g} s; last error: {failure}"
             ) from failure
-        if not self._told and self._timeout_s - self.left_s >= TOLD_AFTER_S:
-            self._told = True
+        if not self._has_warned and self._timeout_s - self.remaining_s >= WARN_AFTER_S:
+            self._has_warned = True
             _log.warning(
-                "%s fails, and is tried for %.0f s more: %s", self._what, self.left_s, failure
+                "%s fails, and is tried for %.0f s more: %s", self._what, self.remaining_s, failure
             )
         time.sleep(self._backoff_s)
 
 
-def retry(patience: RetryTimer, attempt: Callable[[], T]) -> T:
-    """What an attempt gives, which is repeated while it fails and time is left.
+def retry(timer: RetryTimer, attempt: Callable[[], T]) -> T:
+    """Return the result of `attempt`, which is repeated while it fails and time remains.
 
     Raises:
-        BrokersUnavailable: it failed until the time was over.
+        BrokersUnavailable: it failed until the timeout.
     """
     while True:
         try:
             return attempt()
         except AttemptFailed as failure:
-            patience.pause(failure)
+            timer.wait_or_raise(failure)

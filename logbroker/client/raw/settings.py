@@ -1,8 +1,7 @@
-"""What a raw client is told: properties by librdkafka's names or by Java's.
+"""The settings of a raw client, from properties with librdkafka's or Java's names.
 
-Properties that do not concern reading are passed over, as every Kafka client does with those of
-others. What would make a connection less safe when it is passed over is refused by its name. No
-message shows a value that may be a secret.
+Properties that do not concern reading are ignored, as Kafka clients do. A property whose omission
+would make a connection less safe is rejected by name. No message shows a value that may be secret.
 """
 
 import functools
@@ -32,10 +31,10 @@ SETUP_TIMEOUT_MS: Final = 10_000
 FETCH_WAIT_MS: Final = 500
 RETRY_BACKOFF_MS: Final = 100
 ANSWER_BYTES_MAX: Final = 100_000_000
-"""As in librdkafka; Java's client has no bound."""
+"""As in librdkafka; Java's client has no limit."""
 
 ANSWER_BYTES_LEAST: Final = 2**16
-"""Answers about a few hundred partitions are as large."""
+"""The size of a response about a few hundred partitions."""
 
 UNDERSTOOD: Final = frozenset(
     (
@@ -48,12 +47,12 @@ UNDERSTOOD: Final = frozenset(
 )
 
 _OF_OTHER_LOGINS: Final = ("sasl.kerberos.", "sasl.oauthbearer.", "sasl.login.refresh.")
-"""They say nothing of passwords, and what needs them is refused."""
+"""Properties of other mechanisms, which are rejected themselves."""
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
-    """Who logs in, and by which mechanism."""
+class Credentials:
+    """A user and password, and the SASL mechanism."""
 
     mechanism: str
     username: str
@@ -62,12 +61,12 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class RawSettings:
-    """The settings of one `RawCluster`: without `tls` in the clear, without `login` as nobody."""
+    """The settings of one `RawCluster`; without `credentials` it is anonymous."""
 
     bootstrap: tuple[BrokerAddress, ...]
     client_id: str
     tls: TlsSettings | None
-    login: Login | None
+    credentials: Credentials | None
     is_read_committed: bool
     request_timeout_s: float
     setup_timeout_s: float
@@ -77,10 +76,10 @@ class RawSettings:
 
 
 def read_settings(properties: Mapping[str, str]) -> RawSettings:
-    """The settings that the properties tell.
+    """Parse the settings from properties.
 
     Raises:
-        ConfigurationError: some cannot be; the message lists all of them, without secrets.
+        ConfigurationError: the message lists every problem, without secrets.
     """
     reader = PropertyReader(properties)
     protocol = reader.choice(PROTOCOLS, "security.protocol") or "PLAINTEXT"
@@ -89,7 +88,7 @@ def read_settings(properties: Mapping[str, str]) -> RawSettings:
         bootstrap=_bootstrap(reader),
         client_id=reader.text("client.id") or CLIENT_ID,
         tls=read_tls(reader) if protocol.endswith("SSL") else None,
-        login=_login(reader) if protocol.startswith("SASL") else None,
+        credentials=_credentials(reader) if protocol.startswith("SASL") else None,
         is_read_committed=isolation == "read_committed",
         request_timeout_s=_seconds(
             reader, REQUEST_TIMEOUT_MS, "request.timeout.ms", "socket.timeout.ms"
@@ -101,10 +100,10 @@ def read_settings(properties: Mapping[str, str]) -> RawSettings:
             ANSWER_BYTES_MAX, ANSWER_BYTES_LEAST, "receive.message.max.bytes"
         ),
     )
-    problems = [*reader.problems, *_unsafe_to_pass_over(properties, protocol)]
+    problems = [*reader.problems, *_find_unsafe_to_ignore(properties, protocol)]
     if problems:
         raise ConfigurationError("\n".join(problems))
-    _tell_of_others(tuple(sorted(properties.keys() - UNDERSTOOD - UNDERSTOOD_OF_TLS)))
+    _log_ignored(tuple(sorted(properties.keys() - UNDERSTOOD - UNDERSTOOD_OF_TLS)))
     return settings
 
 
@@ -117,17 +116,17 @@ def _bootstrap(reader: PropertyReader) -> tuple[BrokerAddress, ...]:
     texts = [part.strip() for part in (reader.text(*names) or "").split(",") if part.strip()]
     addresses = tuple(filter(None, map(_address, texts)))
     if not texts:
-        reader.problems.append("bootstrap.servers is missing; it names brokers as HOST:PORT,...")
+        reader.problems.append("bootstrap.servers is missing; expected HOST:PORT,...")
     elif len(addresses) < len(texts):
         reader.problems.append(
-            f"{reader.name_of(*names)} is {','.join(texts)!r}; allowed is HOST:PORT,..."
+            f"{reader.name_of(*names)} is {','.join(texts)!r}; expected HOST:PORT,..."
         )
     return addresses
 
 
 def _address(text: str) -> BrokerAddress | None:
-    """The address of `HOST`, `HOST:PORT` or `[IPV6]:PORT`, as librdkafka and Java write them."""
-    # Both clients take the name of a protocol before it.
+    """Parse `HOST`, `HOST:PORT` or `[IPV6]:PORT`, as librdkafka and Java do."""
+    # Both clients accept a protocol prefix.
     text = text.rpartition("://")[2]
     host, separator, port = text.rpartition(":")
     if not separator or text.endswith("]"):
@@ -138,22 +137,20 @@ def _address(text: str) -> BrokerAddress | None:
     return BrokerAddress(host, int(port)) if host and is_port else None
 
 
-def _login(reader: PropertyReader) -> Login | None:
+def _credentials(reader: PropertyReader) -> Credentials | None:
     mechanism = reader.choice(MECHANISMS, "sasl.mechanism", "sasl.mechanisms")
     if mechanism is None:
         if reader.text("sasl.mechanism", "sasl.mechanisms") is None:
-            # Kafka's clients take GSSAPI then.
-            reader.problems.append(
-                f"sasl.mechanism is missing; allowed are {', '.join(MECHANISMS)}"
-            )
+            # Kafka's clients would default to GSSAPI.
+            reader.problems.append(f"sasl.mechanism is missing; allowed: {', '.join(MECHANISMS)}")
         return None
     username, password = _jaas_user(reader, mechanism)
     if username is None:
         username, password = reader.text("sasl.username"), reader.text("sasl.password")
     if username and password:
-        return Login(mechanism, username, password)
+        return Credentials(mechanism, username, password)
     reader.problems.append(
-        f"{mechanism} asks for sasl.username and sasl.password, or for sasl.jaas.config with both"
+        f"{mechanism} requires sasl.username and sasl.password, or sasl.jaas.config with both"
     )
     return None
 
@@ -165,7 +162,7 @@ def _jaas_user(reader: PropertyReader, mechanism: str) -> tuple[str | None, str 
     try:
         module = parse_jaas(text)
     except ConfigurationError as error:
-        reader.problems.append(f"sasl.jaas.config cannot be read: {error}")
+        reader.problems.append(f"sasl.jaas.config is malformed: {error}")
         return None, None
     if mechanism not in _MODULES.get(module.name, ()):
         reader.problems.append(
@@ -173,23 +170,23 @@ def _jaas_user(reader: PropertyReader, mechanism: str) -> tuple[str | None, str 
         )
     if unknown := sorted(module.options.keys() - _LOGIN_OPTIONS):
         reader.problems.append(
-            f"sasl.jaas.config has {', '.join(unknown)}; only username and password are understood"
+            f"sasl.jaas.config has {', '.join(unknown)}; allowed: username, password"
         )
     return module.options.get("username"), module.options.get("password")
 
 
-def _unsafe_to_pass_over(properties: Mapping[str, str], protocol: str) -> Iterator[str]:
-    """What narrows whom to trust, or is another way to log in, and is not understood here."""
+def _find_unsafe_to_ignore(properties: Mapping[str, str], protocol: str) -> Iterator[str]:
+    """Yield unknown properties that restrict trust or configure authentication."""
     concerned = ["security."]
     concerned += ["ssl.", "enable.ssl."] if protocol.endswith("SSL") else []
     concerned += ["sasl.", "enable.sasl."] if protocol.startswith("SASL") else []
     for name in sorted(properties.keys() - UNDERSTOOD - UNDERSTOOD_OF_TLS):
         if name.startswith(tuple(concerned)) and not name.startswith(_OF_OTHER_LOGINS):
-            yield f"{name} is not understood here, and would not be safe to pass over: leave it out"
+            yield f"{name} is not supported, and unsafe to ignore: remove it"
 
 
 @functools.cache
-def _tell_of_others(names: tuple[str, ...]) -> None:
-    """Once for each process, however many clients of the same kind it makes."""
+def _log_ignored(names: tuple[str, ...]) -> None:
+    """Log ignored properties once per process and set of names."""
     if names:
-        _log.warning("these properties do not concern reading: %s", ", ".join(names))
+        _log.warning("ignored properties: %s", ", ".join(names))

@@ -1,4 +1,4 @@
-"""TLS as properties tell of it, with certificates and keys in PEM, and OpenSSL's word for it."""
+"""TLS settings from properties, with certificates and keys in PEM, and their OpenSSL context."""
 
 import ssl
 import tempfile
@@ -17,7 +17,7 @@ UNDERSTOOD: Final = frozenset(
         *("ssl.keystore.type", "ssl.keystore.key", "ssl.keystore.certificate.chain"),
         *("enable.ssl.certificate.verification", "ssl.endpoint.identification.algorithm"),
         *("ssl.enabled.protocols", "ssl.protocol"),
-        # Of stores of other types alone, and those are refused.
+        # Only for store types that are rejected.
         *("ssl.truststore.password", "ssl.keystore.password"),
     )
 )
@@ -25,12 +25,15 @@ UNDERSTOOD: Final = frozenset(
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _PEM_MARK: Final = b"-----BEGIN "
 _SYSTEM: Final = "probe"
-"""librdkafka's word for the certificates that the machine trusts."""
+"""librdkafka's value for the certificates that the machine trusts."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """Whom to trust, and what to show; files, or PEM texts. Without any, the machine's trust."""
+    """Trusted certificates and the client's identity, as files or PEM texts.
+
+    Without trusted certificates, those of the machine apply.
+    """
 
     ca_location: str | None
     ca_pem: str | None
@@ -44,7 +47,7 @@ class TlsSettings:
 
 
 def read_tls(reader: PropertyReader) -> TlsSettings:
-    """The settings for a connection with TLS; what cannot be is told to `reader`."""
+    """Parse the settings of a TLS connection; problems go to `reader`."""
     for name in ("ssl.truststore.type", "ssl.keystore.type"):
         reader.choice(("PEM",), name)
     verifies = reader.choice(("true", "false"), "enable.ssl.certificate.verification")
@@ -68,24 +71,22 @@ def _key_and_certificate(reader: PropertyReader) -> str | None:
     key = reader.text("ssl.key.pem", "ssl.keystore.key")
     certificate = reader.text("ssl.certificate.pem", "ssl.keystore.certificate.chain")
     if (key is None) != (certificate is None):
-        reader.problems.append(
-            "a key in PEM needs its certificate beside it, and a certificate its key"
-        )
+        reader.problems.append("ssl.key.pem and ssl.certificate.pem must be set together")
     return f"{key}\n{certificate}\n" if key and certificate else None
 
 
 def _versions(reader: PropertyReader) -> tuple[ssl.TLSVersion, ...]:
     text = reader.text("ssl.enabled.protocols") or ",".join(_VERSIONS)
     names = [name.strip() for name in text.split(",")]
-    # Older ones are not safe, and who allows them beside these gets on without.
+    # Older versions are unsafe, and are dropped from the list.
     allowed = tuple(version for name, version in _VERSIONS.items() if name in names)
     if not allowed:
-        reader.problems.append(f"ssl.enabled.protocols is {text!r}; allowed are {list(_VERSIONS)}")
+        reader.problems.append(f"ssl.enabled.protocols is {text!r}; allowed: {list(_VERSIONS)}")
     return allowed or tuple(_VERSIONS.values())
 
 
 def make_context(settings: TlsSettings) -> ssl.SSLContext:
-    """What connections are wrapped in; the files are read now.
+    """Return the TLS context for connections; reads the files.
 
     Raises:
         ConfigurationError: a file cannot be read, or is not PEM.
@@ -98,11 +99,11 @@ def make_context(settings: TlsSettings) -> ssl.SSLContext:
     try:
         _load_trust(context, settings)
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"the trusted certificates cannot be read: {error}") from error
+        raise ConfigurationError(f"cannot read the trusted certificates: {error}") from error
     try:
         _load_identity(context, settings)
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"key and certificate cannot be read: {error}") from error
+        raise ConfigurationError(f"cannot read key and certificate: {error}") from error
     return context
 
 
@@ -120,10 +121,10 @@ def _load_trust(context: ssl.SSLContext, settings: TlsSettings) -> None:
 
 
 def _load_identity(context: ssl.SSLContext, settings: TlsSettings) -> None:
-    # Without a password at hand OpenSSL would ask the terminal for one.
+    # Without a password OpenSSL would prompt on the terminal.
     password = settings.key_password or ""
     if settings.key_and_certificate_pem is not None:
-        # Python takes an identity from a file alone; only its owner may read this one.
+        # Python loads an identity only from a file; only its owner can read this one.
         with tempfile.NamedTemporaryFile("w") as file:
             file.write(settings.key_and_certificate_pem)
             file.flush()
@@ -137,4 +138,4 @@ def _load_identity(context: ssl.SSLContext, settings: TlsSettings) -> None:
 
 def _require_pem(location: str) -> None:
     if _PEM_MARK not in Path(location).read_bytes():
-        raise ValueError(f"{location} is not PEM; stores of Java (JKS) and PKCS#12 are not read")
+        raise ValueError(f"{location} is not PEM; JKS and PKCS#12 are not supported")

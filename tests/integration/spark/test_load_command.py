@@ -155,7 +155,7 @@ def test_a_malformed_property_line_is_not_printed(scene: LoadScene) -> None:
     config.write_text("# ours\nclient.id = nightly\nopen-sesame\n")
     result = run(scene, "--topics", "orders", "--client-config", str(config))
     assert result.exit_code == EXIT_USAGE
-    assert "line 3 is no property" in result.stderr
+    assert "line 3 is malformed" in result.stderr
     assert "open-sesame" not in result.stderr
     config.write_text("client.id = nightly\n")
     assert run(scene, "--topics", "orders", "--client-config", str(config)).exit_code == 0

@@ -1,4 +1,4 @@
-"""Which of the bytes that a broker sent are whole batches that somebody wanted."""
+"""Selects the whole batches of an offset range from fetched bytes."""
 
 import struct
 from typing import Final, NamedTuple
@@ -8,17 +8,16 @@ from logbroker.records.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC_V2
 from logbroker.wire.fetch_client import AbortedTransaction
 
 _FIELDS: Final = struct.Struct(">qi4xb6xi")
-"""baseOffset, batchLength, magic and lastOffsetDelta of a batch."""
+"""The fields baseOffset, batchLength, magic and lastOffsetDelta of a batch."""
 
 
 class RawChunk(NamedTuple):
-    """Whole batches of one partition, as the broker keeps them; CRCs are not checked yet.
+    """Whole batches of one partition as stored by the broker; CRCs are not checked.
 
-    `records` is memory of its own, read-only, that stays as it is for as long as somebody holds
-    it. The first batch may begin before `first_wanted`, and the last may reach to `end` or behind
-    it. `next_offset` is the offset that the next chunk begins with, and `end` at the most.
-    Of the log's own offsets, those that the broker's version does not tell are -1.
-    `aborted` has the transactions whose records, if there are any here, do not count.
+    `records` is read-only memory of its own. The first batch may start before `first_wanted`, and
+    the last may reach `end` or beyond. `next_offset` is the start of the next chunk, at most `end`.
+    Log offsets that the broker's version does not return are -1. `aborted` are the transactions
+    whose records must be ignored.
     """
 
     records: memoryview
@@ -32,7 +31,7 @@ class RawChunk(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """The bytes `[first_byte, end_byte)` are wanted, and `next_offset` comes behind them."""
+    """The bytes `[first_byte, end_byte)` are wanted; `next_offset` follows them."""
 
     first_byte: int
     end_byte: int
@@ -40,12 +39,12 @@ class Cut(NamedTuple):
 
 
 def cut_to_range(records: memoryview, start: int, end: int) -> Cut:
-    """The whole batches of `records` that reach into the offsets `[start, end)`.
+    """Return the whole batches of `records` that overlap the offsets `[start, end)`.
 
-    A cut batch at the end is left out. Where `next_offset` is still `start`, there are none.
+    A truncated batch at the end is ignored. If `next_offset` equals `start`, there is no batch.
 
     Raises:
-        FetchFailed: the batches are of an old format, or do not follow each other.
+        FetchFailed: a batch has an old format, or the batches are not consecutive.
     """
     first_byte = position = 0
     next_offset = start
@@ -53,11 +52,11 @@ def cut_to_range(records: memoryview, start: int, end: int) -> Cut:
     while size - position >= HEADER_BYTES:
         base_offset, batch_length, magic, last_delta = _FIELDS.unpack_from(records, position)
         if batch_length < HEADER_BYTES - LENGTH_PREFIX_BYTES or last_delta < 0:
-            raise FetchFailed(f"behind offset {next_offset} there is no batch where one should be")
+            raise FetchFailed(f"malformed batch at offset {next_offset}")
         if magic != MAGIC_V2:
             raise FetchFailed(
-                f"offset {base_offset} is in message format {magic}; only {MAGIC_V2} is read,"
-                " which Kafka writes from 0.11 on"
+                f"offset {base_offset} has message format {magic}; supported: {MAGIC_V2},"
+                " as written by Kafka 0.11 and later"
             )
         batch_end = position + LENGTH_PREFIX_BYTES + batch_length
         if batch_end > size:
@@ -68,7 +67,7 @@ def cut_to_range(records: memoryview, start: int, end: int) -> Cut:
         if base_offset + last_delta < start:
             first_byte = position
         elif next_offset > start and base_offset < next_offset:
-            raise FetchFailed(f"offset {base_offset} comes behind offset {next_offset - 1}")
+            raise FetchFailed(f"offset {base_offset} follows offset {next_offset - 1}")
         else:
             next_offset = base_offset + last_delta + 1
     return Cut(first_byte, position, min(next_offset, end))

@@ -1,4 +1,4 @@
-"""What an error code of a broker means for who reads."""
+"""The errors of single attempts, and the meaning of broker error codes for a reader."""
 
 from typing import Final
 
@@ -15,21 +15,21 @@ _UNKNOWN_SERVER_ERROR: Final = -1
 
 
 class AttemptFailed(Exception):
-    """Something that other metadata, another connection or some time may mend."""
+    """An attempt failed that may succeed later, with new metadata or on another connection."""
 
 
 class ConnectionFailed(AttemptFailed):
-    """A connection was not made, was lost, or brought what makes no sense."""
+    """A connection failed, was lost, or received malformed data."""
 
 
 def error_for_code(what: str, code: int) -> ClientError | AttemptFailed:
-    """The error for a code that is not NONE; an AttemptFailed where trying again makes sense."""
+    """Return the exception for an error code; an AttemptFailed if it is retriable."""
     text = f"{what}: {name_of(code)}"
     if code in _NOT_AUTHORIZED:
         return NotAuthorized(text)
     if code == _INVALID_TOPIC:
         return UnknownTopic(text)
-    # A broker that stumbles over something of its own may do better the next time.
+    # An internal error of the broker may not happen again.
     if code == _UNKNOWN_SERVER_ERROR or for_code(code).retriable:
         return AttemptFailed(text)
     return FetchFailed(text)

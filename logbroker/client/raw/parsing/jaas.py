@@ -1,11 +1,11 @@
-"""The texts in which Java's clients are told who logs in.
+"""Parses the JAAS configuration texts of Java clients.
 
 An example is
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="word";
 
-Tokens are those of Java's StreamTokenizer: words, quoted texts with backslashes in them, and signs.
-No message quotes the text, which holds a password.
+Tokens are those of Java's StreamTokenizer: words, quoted texts with backslash escapes, and signs.
+No error message quotes the text, which contains a password.
 
 Source: Kafka documentation, "JAAS configuration for Kafka clients"; java.io.StreamTokenizer.
 """
@@ -28,7 +28,7 @@ _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "
 
 
 class _Token(NamedTuple):
-    """A word or a quoted text, or a sign: a password may look like one."""
+    """A word, a quoted text or a sign; a password may look like a sign."""
 
     text: str
     is_sign: bool = False
@@ -39,28 +39,28 @@ _END: Final = _Token(";", is_sign=True)
 
 
 class LoginModule(NamedTuple):
-    """The one module of a text: the last part of its class's name, and its options."""
+    """The module of a text: the last part of its class name, and its options."""
 
     name: str
     options: dict[str, str]
 
 
 def parse_jaas(text: str) -> LoginModule:
-    """The login module that a text tells.
+    """Return the login module of a text.
 
     Raises:
-        ConfigurationError: it is no such text, or tells of more than one module.
+        ConfigurationError: the text is malformed, or has more than one module.
     """
     tokens = _tokens(text)
     if len(tokens) < 3 or tokens[-1] != _END or tokens.count(_END) != 1:
-        raise ConfigurationError("it is not one login module that ends with a semicolon")
+        raise ConfigurationError("expected one login module that ends with a semicolon")
     name, flag, *rest = tokens[:-1]
     if flag.is_sign or flag.text.lower() not in CONTROL_FLAGS:
-        raise ConfigurationError(f"behind the module's name must stand one of {CONTROL_FLAGS}")
+        raise ConfigurationError(f"expected one of {CONTROL_FLAGS} after the module name")
     names, signs, values = rest[::3], rest[1::3], rest[2::3]
     is_odd = len(rest) % 3 or any(sign != _EQUALS for sign in signs)
     if is_odd or any(each.is_sign for each in (name, *names, *values)):
-        raise ConfigurationError("its options are not all NAME=VALUE")
+        raise ConfigurationError("expected options of the form NAME=VALUE")
     options = {each.text: value.text for each, value in zip(names, values, strict=True)}
     return LoginModule(name.text.rpartition(".")[2], options)
 
@@ -71,7 +71,7 @@ def _tokens(text: str) -> list[_Token]:
     while position < len(text):
         found = _TOKEN.match(text, position)
         if found is None:
-            raise ConfigurationError(f"it makes no sense at character {position}")
+            raise ConfigurationError(f"malformed at character {position}")
         position = found.end()
         quoted = found["double"] if found["double"] is not None else found["single"]
         if quoted is not None:

@@ -17,7 +17,7 @@ _NO_ID: Final = UUID(int=0)
 
 
 class BrokerAddress(NamedTuple):
-    """Where a broker listens."""
+    """The host and port of a broker."""
 
     host: str
     port: int
@@ -38,7 +38,7 @@ class TopicPartition(NamedTuple):
 
 
 class TopicDescription(NamedTuple):
-    """A topic; brokers before Kafka 2.8 give it no id. `partitions` are sorted."""
+    """A topic; brokers before Kafka 2.8 return no id. `partitions` are sorted."""
 
     topic: str
     topic_id: UUID | None
@@ -47,14 +47,14 @@ class TopicDescription(NamedTuple):
 
 
 class Leader(NamedTuple):
-    """Who leads a partition, and in which epoch (-1 where brokers tell none)."""
+    """The leader of a partition, and its epoch (-1 if the broker does not return it)."""
 
     address: BrokerAddress
     epoch: int
 
 
 class TopicMetadata(NamedTuple):
-    """What a broker says of one topic; `leaders` lacks partitions that have none at present."""
+    """Metadata of one topic; `leaders` lacks partitions without a leader."""
 
     plan: TopicDescription
     error_code: int
@@ -62,14 +62,14 @@ class TopicMetadata(NamedTuple):
 
 
 class ClusterMetadata(NamedTuple):
-    """What a broker says of its cluster."""
+    """Metadata of a cluster, as returned by one broker."""
 
     brokers: tuple[BrokerAddress, ...]
     topics: Mapping[str, TopicMetadata]
 
     @property
     def unknown(self) -> set[str]:
-        """The topics that it does not know; some were asked for, or are just being deleted."""
+        """The topics that the broker does not know."""
         return {
             topic
             for topic, view in self.topics.items()
@@ -78,14 +78,14 @@ class ClusterMetadata(NamedTuple):
 
 
 def parse_metadata(answer: Any) -> ClusterMetadata:
-    """The view in an answer of kafka-python's."""
+    """Parse a Metadata response of kafka-python."""
     brokers = {each.node_id: BrokerAddress(each.host, each.port) for each in answer.brokers}
     topics = {each.name: _read_topic(each, brokers) for each in answer.topics}
     return ClusterMetadata(tuple(brokers.values()), topics)
 
 
 def _read_topic(topic: Any, brokers: Mapping[int, BrokerAddress]) -> TopicMetadata:
-    # Fields that the version lacks are None, or what they mean when nobody tells.
+    # Fields that the version lacks are None or have their default value.
     topic_id = topic.topic_id if topic.topic_id != _NO_ID else None
     numbers = tuple(sorted(each.partition_index for each in topic.partitions))
     leaders = {
@@ -98,10 +98,10 @@ def _read_topic(topic: Any, brokers: Mapping[int, BrokerAddress]) -> TopicMetada
 
 
 EARLIEST: Final = -2
-"""Instead of a time: where the log begins."""
+"""Instead of a time: the log start offset."""
 
 LATEST: Final = -1
-"""Instead of a time: the offset of the record that comes next."""
+"""Instead of a time: the offset of the next record."""
 
 _CONSUMER: Final = -1
 _NOT_FOUND: Final = -1
@@ -109,7 +109,7 @@ _Topic: Final = ListOffsetsRequest.ListOffsetsTopic
 
 
 class WantedOffset(NamedTuple):
-    """A time in milliseconds since 1970, EARLIEST or LATEST; and the leader's epoch, -1 unknown."""
+    """A time in milliseconds since 1970, EARLIEST or LATEST, and the leader epoch (or -1)."""
 
     timestamp_ms: int
     leader_epoch: int
@@ -118,7 +118,7 @@ class WantedOffset(NamedTuple):
 def make_list_offsets_request(
     wanted: Mapping[TopicPartition, WantedOffset], *, is_committed: bool
 ) -> Any:
-    """One of kafka-python's requests for partitions that one broker leads."""
+    """Create kafka-python's request for partitions that one broker leads."""
     topics = [
         _Topic(
             name=topic,
@@ -138,7 +138,7 @@ def make_list_offsets_request(
 
 
 def parse_list_offsets(answer: Any) -> Iterator[tuple[TopicPartition, int, int | None]]:
-    """Partition, error code and offset, None where no record is that late."""
+    """Yield partition, error code and offset; None if no record is that late."""
     for topic in answer.topics:
         for each in topic.partitions:
             offset = None if each.offset == _NOT_FOUND else each.offset

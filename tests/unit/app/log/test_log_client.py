@@ -49,7 +49,7 @@ def test_what_the_client_knows_is_taken() -> None:
 def test_what_promises_rest_on_is_the_services_own(name: str) -> None:
     variable = name.upper().replace(".", "_")
     assert refused(**{variable: "1"}) == [
-        f"REWIND_KAFKA_{variable} is '1'; the service decides {name} by itself: leave it out"
+        f"REWIND_KAFKA_{variable} is '1'; the service sets {name} itself: remove it"
     ]
 
 
@@ -61,9 +61,9 @@ def test_every_problem_is_told_with_variable_value_and_what_is_allowed() -> None
     timeout = next(line for line in lines if line.startswith("REWIND_KAFKA_SOCKET_TIMEOUT_MS"))
     assert re.match(r".* is '1'; .* outside allowed range \d+\.\.\d+$", timeout)
     protocol = next(line for line in lines if line.startswith("REWIND_KAFKA_SECURITY_PROTOCOL"))
-    assert " is 'SSLX'; the Kafka client refuses it: " in protocol
+    assert " is 'SSLX'; the Kafka client rejects it: " in protocol
     misspelt = next(line for line in lines if line.startswith("REWIND_KAFKA_SASL_PASWORD"))
-    assert "the Kafka client has no property sasl.pasword; allowed are those of libr" in misspelt
+    assert "the Kafka client has no property sasl.pasword; allowed: properties of libr" in misspelt
     assert len(lines) == 4
     assert "hunter2" not in "\n".join(lines)
 

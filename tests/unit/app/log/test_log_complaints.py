@@ -10,7 +10,7 @@ from tests.support.processes.waiting import until
 
 
 def test_a_complaint_is_written_for_operators(caplog: pytest.LogCaptureFixture) -> None:
-    COMPLAINTS.note(KafkaError(KafkaError._AUTHENTICATION, "kafka:9093: wrong password"))
+    COMPLAINTS.report_error(KafkaError(KafkaError._AUTHENTICATION, "kafka:9093: wrong password"))
     assert caplog.messages == ["log client: kafka:9093: wrong password"]
 
 

@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka import KafkaError
 
-from logbroker.client.librdkafka import AGAIN_AFTER_S, ErrorReporter, RepeatFilter
+from logbroker.client.librdkafka import REPEAT_AFTER_S, ErrorReporter, RepeatFilter
 
 REFUSED = "sasl_ssl://kafka:9093/bootstrap: SASL authentication error: Authentication failed"
 
@@ -21,27 +21,29 @@ def test_a_reason_is_told_once_a_minute(told: list[str]) -> None:
     now_s = 5.0
     heard = ErrorReporter(told.append, lambda: now_s)
     for attempt in range(100):
-        heard.note(error(f"{REFUSED} (after {attempt}ms in state AUTH_REQ)"))
+        heard.report_error(error(f"{REFUSED} (after {attempt}ms in state AUTH_REQ)"))
     assert told == [REFUSED]
-    now_s += AGAIN_AFTER_S
-    heard.note(error(REFUSED))
+    now_s += REPEAT_AFTER_S
+    heard.report_error(error(REFUSED))
     assert told == [REFUSED] * 2
 
 
 def test_another_reason_is_told_at_once(told: list[str]) -> None:
     heard = ErrorReporter(told.append, lambda: 5.0)
     for reason in ("one", "two", "one", "two"):
-        heard.note(error(reason))
+        heard.report_error(error(reason))
     assert told == ["one", "two"]
 
 
 def test_that_all_brokers_are_away_is_no_reason(told: list[str]) -> None:
-    ErrorReporter(told.append).note(error("1/1 brokers are down", KafkaError._ALL_BROKERS_DOWN))
+    ErrorReporter(told.append).report_error(
+        error("1/1 brokers are down", KafkaError._ALL_BROKERS_DOWN)
+    )
     assert told == []
 
 
 def test_what_is_remembered_is_bounded() -> None:
     reasons = RepeatFilter(lambda: 5.0)
     for number in range(10_000):
-        assert reasons.news(f"reason {number}") is not None
-    assert len(reasons._told_s) <= 100
+        assert reasons.pass_if_new(f"reason {number}") is not None
+    assert len(reasons._reported_s) <= 100

@@ -114,7 +114,7 @@ def test_an_old_format_is_refused_by_its_number() -> None:
     old = bytearray(batch(7, 1))
     old[16] = 1
 
-    with pytest.raises(FetchFailed, match="offset 7 is in message format 1"):
+    with pytest.raises(FetchFailed, match="offset 7 has message format 1"):
         cut_to_range(memoryview(old), 7, 8)
 
 
@@ -122,12 +122,12 @@ def test_a_length_that_no_batch_has_is_refused() -> None:
     broken = bytearray(batch(0, 1))
     broken[8:12] = (48).to_bytes(4, "big")
 
-    with pytest.raises(FetchFailed, match="behind offset 0"):
+    with pytest.raises(FetchFailed, match="malformed batch at offset 0"):
         cut_to_range(memoryview(broken), 0, 8)
 
 
 def test_offsets_that_go_back_are_refused() -> None:
     content = b"".join([batch(5, 2), batch(6, 2)])
 
-    with pytest.raises(FetchFailed, match="offset 6 comes behind offset 6"):
+    with pytest.raises(FetchFailed, match="offset 6 follows offset 6"):
         cut_to_range(memoryview(content), 5, 100)

@@ -10,16 +10,16 @@ def test_what_goes_on_failing_is_told_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     patience = RetryTimer("asking for topics", 60.0, 0.001)
-    patience.pause(AttemptFailed("127.0.0.1:1: refused"))
+    patience.wait_or_raise(AttemptFailed("127.0.0.1:1: refused"))
     assert caplog.messages == []
-    monkeypatch.setattr(retries, "TOLD_AFTER_S", 0.0)
-    patience.pause(AttemptFailed("127.0.0.1:1: refused"))
-    patience.pause(AttemptFailed("127.0.0.1:1: refused"))
+    monkeypatch.setattr(retries, "WARN_AFTER_S", 0.0)
+    patience.wait_or_raise(AttemptFailed("127.0.0.1:1: refused"))
+    patience.wait_or_raise(AttemptFailed("127.0.0.1:1: refused"))
     (told,) = caplog.messages
     assert told.startswith("asking for topics fails, and is tried for ")
     assert told.endswith(" s more: 127.0.0.1:1: refused")
 
 
 def test_at_the_end_of_patience_the_last_failure_is_told() -> None:
-    with pytest.raises(BrokersUnavailable, match=r"^fetching failed for 0 s; at last: refused$"):
-        RetryTimer("fetching", 0.0, 0.001).pause(AttemptFailed("refused"))
+    with pytest.raises(BrokersUnavailable, match=r"^fetching failed for 0 s; last error: refused$"):
+        RetryTimer("fetching", 0.0, 0.001).wait_or_raise(AttemptFailed("refused"))
