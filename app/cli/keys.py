@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from app.cli.audit import log_key_change
+from app.cli.operator_key import log_key_change
 from app.cli.options import exit_with_error, load_settings, printable, setting_options
 from app.domain.accounts import ACCOUNT_NAME, ApiKey, Scope
 from app.domain.windows import format_time

@@ -10,8 +10,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from app.cli.audit import log_key_change
-from app.domain.accounts import DEFAULT_ACCOUNT_NAME, Scope
+from app.audit_log import record_change
+from app.domain.accounts import DEFAULT_ACCOUNT_NAME, ApiKey, Scope
 
 if TYPE_CHECKING:
     from app.config import Settings
@@ -52,6 +52,11 @@ def ensure_operator_key(settings: "Settings") -> str:
     _write(settings.data_dir, token)
     log_key_change("createKey", key)
     return token
+
+
+def log_key_change(action: str, key: ApiKey) -> None:
+    """Log in the audit log that the user of this process created or revoked a key."""
+    record_change(action, key.id, account_id=key.account.id, scope=key.scope, uid=os.getuid())
 
 
 def _write(data_dir: Path, token: str) -> None:
