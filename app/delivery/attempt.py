@@ -69,9 +69,9 @@ class AttemptSender:
         outcome = await self._sender.send(
             url or webhook.url, headers, message.body, may_start=may_start
         )
-        attempt = Attempt(outcome, started_s, time.monotonic())
-        self._metrics.count(outcome, attempt.duration_s, len(message.body))
-        return attempt
+        ended_s = time.monotonic()
+        self._metrics.count(outcome, ended_s - started_s, len(message.body))
+        return Attempt(outcome, started_s, ended_s)
 
 
 def event_message(event: LoggedEvent) -> WebhookMessage:

@@ -87,7 +87,8 @@ class DeliveryQueue(Generic[D]):
         if delivery in self._deliveries:
             self._deliveries.remove(delivery)
             self.size_bytes -= delivery.size_bytes
-            self._check_done()
+            if self._is_closed:
+                self._check_done()
 
     def take_ready(self) -> Iterator[D]:
         """Yield the ready deliveries, oldest first; each stays in the queue and is not ready."""

@@ -270,7 +270,8 @@ class Deliverer:
         event_id = event.event_id or place_name(DELIVERY_LOG, partition.partition, event.offset)
         # No webhook id contains a space.
         digest = event_digest(f"{webhook_id} {event_id}", event.value)
-        delivery = LiveDelivery(partition, webhook_id, event_id, digest, event, now_s)
+        size_bytes = len(event.value)
+        delivery = LiveDelivery(partition, webhook_id, event_id, digest, event, now_s, size_bytes)
         if digest in self._recent:
             self._metrics.duplicates.inc()
             self.record_outcome(delivery, LiveOutcome.DELIVERED, None, None)

@@ -61,7 +61,7 @@ class Platform:
 
 
 def happened(number: int, user_id: str = "42", **more: Any) -> dict[str, Any]:
-    """An event as a producer has it in hand."""
+    """An event as its producer holds it."""
     return {
         "id": f"evt_{number}",
         "type": "follow.created",
@@ -241,7 +241,7 @@ def test_rewind_up_hands_the_registry_on_and_shows_its_password_to_nobody(
 
 
 def command_lines() -> list[str]:
-    """What `ps` shows of every process."""
+    """The command lines of all processes, as `ps` shows them."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:

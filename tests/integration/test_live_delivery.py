@@ -1,4 +1,4 @@
-"""The live path on a real broker: who gets what, and what is written of it."""
+"""The live path on a real broker: deliveries and their outcomes."""
 
 import json
 from collections import Counter
@@ -22,14 +22,14 @@ from tests.support.service.live_service import RETENTION_MS, LiveScene, event, e
 def scene(
     tmp_path: Path, broker: BrokerProcess, receiver: ReceiverThread, other: ReceiverThread
 ) -> Iterator[LiveScene]:
-    """Ends before its receivers do."""
+    """It ends before its receivers."""
     url = f"sqlite:///{tmp_path}/rewind.db"
     with LiveScene(tmp_path, broker.bootstrap_servers, url) as scene:
         scene.make()
         yield scene
 
 
-def test_an_event_is_logged_and_delivered_for_every_webhook_whose_rules_it_fits(
+def test_an_event_is_logged_and_delivered_for_every_matching_webhook(
     tmp_path: Path,
     broker: BrokerProcess,
     database_url: str,
@@ -67,7 +67,7 @@ def test_an_event_is_logged_and_delivered_for_every_webhook_whose_rules_it_fits(
         }
 
 
-def test_what_is_owed_to_a_webhook_that_is_not_enabled_is_logged_and_not_sent(
+def test_events_for_a_webhook_that_is_not_enabled_are_logged_and_not_sent(
     scene: LiveScene, receiver: ReceiverThread, other: ReceiverThread
 ) -> None:
     disabled = scene.webhook(receiver, "*")
@@ -86,7 +86,7 @@ def test_what_is_owed_to_a_webhook_that_is_not_enabled_is_logged_and_not_sent(
     assert not receiver.webhooks + other.webhooks
 
 
-def test_an_event_is_attempted_as_often_as_said_and_then_has_failed(
+def test_an_event_fails_after_the_configured_attempts(
     scene: LiveScene, receiver: ReceiverThread
 ) -> None:
     scene.webhook(receiver, "*")
@@ -99,9 +99,7 @@ def test_an_event_is_attempted_as_often_as_said_and_then_has_failed(
     assert outcome.reason == "HTTP 503 Service Unavailable"
 
 
-def test_an_attempt_later_than_the_first_may_bring_it(
-    scene: LiveScene, receiver: ReceiverThread
-) -> None:
+def test_a_retry_may_succeed(scene: LiveScene, receiver: ReceiverThread) -> None:
     scene.webhook(receiver, "*")
     scene.live(live_delays_s="0,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,60,60")
     receiver.answer(500)
@@ -116,9 +114,7 @@ def test_an_attempt_later_than_the_first_may_bring_it(
     )
 
 
-def test_an_answer_that_no_later_attempt_would_better_is_the_last(
-    scene: LiveScene, receiver: ReceiverThread
-) -> None:
+def test_a_permanent_rejection_is_not_retried(scene: LiveScene, receiver: ReceiverThread) -> None:
     scene.webhook(receiver, "*")
     scene.live(live_delays_s="0,0,0")
     receiver.answer(400)
@@ -131,7 +127,7 @@ def test_an_answer_that_no_later_attempt_would_better_is_the_last(
     )
 
 
-def test_a_receiver_that_asks_for_quiet_gets_it(scene: LiveScene, receiver: ReceiverThread) -> None:
+def test_retry_after_is_honoured(scene: LiveScene, receiver: ReceiverThread) -> None:
     webhook = scene.webhook(receiver, "*")
     scene.live(live_delays_s="0,0.01,0.01", live_in_flight=1)
     receiver.answer(429, retry_after="2")
@@ -146,9 +142,7 @@ def test_a_receiver_that_asks_for_quiet_gets_it(scene: LiveScene, receiver: Rece
     assert all(moment >= first + 2_000 for moment in later)
 
 
-def test_a_receiver_that_is_gone_disables_its_webhook(
-    scene: LiveScene, receiver: ReceiverThread
-) -> None:
+def test_a_410_response_disables_the_webhook(scene: LiveScene, receiver: ReceiverThread) -> None:
     webhook = scene.webhook(receiver, "*")
     live = scene.live()
     receiver.answer(410)
@@ -172,7 +166,7 @@ def test_a_receiver_that_is_gone_disables_its_webhook(
     )
 
 
-def test_a_long_run_of_failures_disables_a_webhook_and_says_why(
+def test_many_consecutive_failures_disable_a_webhook_with_a_reason(
     scene: LiveScene, receiver: ReceiverThread
 ) -> None:
     webhook = scene.webhook(receiver, "*")
@@ -185,7 +179,7 @@ def test_a_long_run_of_failures_disables_a_webhook_and_says_why(
     assert reason.endswith("HTTP 500 Internal Server Error")
 
 
-def test_a_run_of_failures_is_noted_and_forgotten_when_the_receiver_takes_again(
+def test_an_outage_is_stored_and_cleared_when_the_receiver_recovers(
     scene: LiveScene, receiver: ReceiverThread
 ) -> None:
     webhook = scene.webhook(receiver, "*")
@@ -201,7 +195,7 @@ def test_a_run_of_failures_is_noted_and_forgotten_when_the_receiver_takes_again(
     assert _status(scene, webhook.id) is WebhookStatus.ENABLED
 
 
-def test_a_receiver_that_hangs_delays_no_other_and_what_is_too_much_is_left(
+def test_a_hanging_receiver_delays_no_other_and_its_overflow_is_skipped(
     scene: LiveScene, receiver: ReceiverThread, other: ReceiverThread
 ) -> None:
     slow = scene.webhook(receiver, "*")
@@ -220,7 +214,9 @@ def test_a_receiver_that_hangs_delays_no_other_and_what_is_too_much_is_left(
     assert len(receiver.webhooks) == 2
 
 
-def test_a_receiver_that_is_fast_is_waited_for(scene: LiveScene, receiver: ReceiverThread) -> None:
+def test_a_partition_is_paused_for_a_fast_receiver(
+    scene: LiveScene, receiver: ReceiverThread
+) -> None:
     webhook = scene.webhook(receiver)
     scene.live(live_queue_max=50)
     scene.owe(webhook, *events(0, 3_000))
@@ -230,9 +226,7 @@ def test_a_receiver_that_is_fast_is_waited_for(scene: LiveScene, receiver: Recei
     assert scene.outcome_counts() == {LiveOutcome.DELIVERED: 3_000}
 
 
-def test_records_that_are_no_events_stop_nothing(
-    scene: LiveScene, receiver: ReceiverThread
-) -> None:
+def test_malformed_records_are_skipped(scene: LiveScene, receiver: ReceiverThread) -> None:
     scene.webhook(receiver, "*")
     live = scene.live()
     scene.produce(
@@ -261,7 +255,7 @@ def test_records_that_are_no_events_stop_nothing(
     assert live.said.count('"event": "event-malformed"') == 7
 
 
-def test_an_owed_record_of_a_stranger_is_delivered_under_its_place(
+def test_a_foreign_record_without_id_is_delivered_under_its_position(
     scene: LiveScene, receiver: ReceiverThread
 ) -> None:
     webhook = scene.webhook(receiver)
@@ -300,7 +294,7 @@ def test_a_rule_takes_effect_while_events_flow(scene: LiveScene, receiver: Recei
     until(is_changed, "the rule that replaced it")
 
 
-def test_an_event_behind_the_first_rule_that_fits_it_is_never_too_early(
+def test_an_event_published_after_its_rule_is_always_matched(
     scene: LiveScene, receiver: ReceiverThread
 ) -> None:
     scene.live()
@@ -311,9 +305,7 @@ def test_an_event_behind_the_first_rule_that_fits_it_is_never_too_early(
     until(lambda: len(receiver.webhooks) == 5, "all five")
 
 
-def test_a_second_copy_of_an_event_is_not_sent_again(
-    scene: LiveScene, receiver: ReceiverThread
-) -> None:
+def test_a_duplicate_is_not_sent_again(scene: LiveScene, receiver: ReceiverThread) -> None:
     webhook = scene.webhook(receiver)
     scene.live()
     scene.owe(webhook, event(1), event(1), event(2))
@@ -324,7 +316,7 @@ def test_a_second_copy_of_an_event_is_not_sent_again(
     assert {each.outcome for each in outcomes} == {LiveOutcome.DELIVERED}
 
 
-def test_a_new_group_matches_all_events_and_delivers_what_is_owed_from_then_on(
+def test_a_new_group_matches_all_events_and_delivers_only_later_records(
     scene: LiveScene, receiver: ReceiverThread
 ) -> None:
     webhook = scene.webhook(receiver, "*")
@@ -341,7 +333,7 @@ def test_a_new_group_matches_all_events_and_delivers_what_is_owed_from_then_on(
     assert set(receiver.taken) == {"evt_5", "evt_6"}
 
 
-def test_events_of_long_ago_are_left_to_replays(scene: LiveScene, receiver: ReceiverThread) -> None:
+def test_old_events_are_left_to_replays(scene: LiveScene, receiver: ReceiverThread) -> None:
     webhook = scene.webhook(receiver)
     scene.live()
     day_before_ms = now_ms() - 25 * 3_600_000
@@ -354,7 +346,7 @@ def test_events_of_long_ago_are_left_to_replays(scene: LiveScene, receiver: Rece
     assert not receiver.webhooks
 
 
-def test_late_events_are_noted_where_replays_find_them(
+def test_positions_of_late_events_are_stored_for_replays(
     scene: LiveScene, receiver: ReceiverThread
 ) -> None:
     webhook = scene.webhook(receiver, "*")
@@ -367,7 +359,7 @@ def test_late_events_are_noted_where_replays_find_them(
     until(lambda: receiver.taken, "it came")
 
 
-def test_what_it_counts_is_shown(scene: LiveScene, receiver: ReceiverThread) -> None:
+def test_metrics_are_exposed(scene: LiveScene, receiver: ReceiverThread) -> None:
     scene.webhook(receiver, "follow.*")
     live = scene.live()
     scene.publish(*events(0, 3), event(3, "block.created"))

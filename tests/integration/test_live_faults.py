@@ -1,4 +1,4 @@
-"""Live processes that crash, end and share the work, and doors that are away."""
+"""Live processes that crash, stop and share partitions; outages of database and log."""
 
 import itertools
 from collections import Counter
@@ -29,14 +29,14 @@ AT_ONCE = ("--group-initial-rebalance-delay-ms", "0")
 def scene(
     tmp_path: Path, broker: BrokerProcess, receiver: ReceiverThread, other: ReceiverThread
 ) -> Iterator[LiveScene]:
-    """Ends before its receivers do. All webhooks share one partition."""
+    """It ends before its receivers. All webhooks share one partition."""
     url = f"sqlite:///{tmp_path}/rewind.db"
     with LiveScene(tmp_path, broker.bootstrap_servers, url, partitions=1) as scene:
         scene.make()
         yield scene
 
 
-def test_after_a_crash_what_was_not_settled_is_delivered_and_nothing_else(
+def test_after_a_crash_only_unsettled_events_are_delivered(
     scene: LiveScene, receiver: ReceiverThread, other: ReceiverThread
 ) -> None:
     failing = scene.webhook(receiver)
@@ -84,7 +84,7 @@ def test_no_event_is_lost_by_crashes_while_events_flow(
     assert logged == set(ids(0, 2_000))
 
 
-def test_a_process_told_to_end_finishes_its_requests_and_leaves_the_rest(
+def test_a_stopped_process_finishes_its_requests_and_starts_no_others(
     scene: LiveScene, receiver: ReceiverThread
 ) -> None:
     webhook = scene.webhook(receiver)
@@ -100,7 +100,7 @@ def test_a_process_told_to_end_finishes_its_requests_and_leaves_the_rest(
     assert Counter(receiver.taken) == Counter(ids(0, 40))
 
 
-def test_processes_that_come_and_go_share_the_work_and_repeat_nothing(
+def test_processes_share_the_partitions_and_repeat_nothing(
     tmp_path: Path, broker: BrokerProcess
 ) -> None:
     url = f"sqlite:///{tmp_path}/rewind.db"
@@ -139,7 +139,7 @@ def test_processes_that_come_and_go_share_the_work_and_repeat_nothing(
         assert second.exit_code is None
 
 
-def test_the_database_may_come_up_later_and_be_away(
+def test_the_database_may_start_later_and_have_an_outage(
     tmp_path: Path, broker: BrokerProcess, receiver: ReceiverThread
 ) -> None:
     require_mariadb()
@@ -177,7 +177,9 @@ def test_the_database_may_come_up_later_and_be_away(
         database.kill()
 
 
-def test_the_log_may_come_up_later_and_be_away(tmp_path: Path, receiver: ReceiverThread) -> None:
+def test_the_log_may_start_late_and_have_an_outage(
+    tmp_path: Path, receiver: ReceiverThread
+) -> None:
     url = f"sqlite:///{tmp_path}/rewind.db"
     migrate(url)
     with (
@@ -200,7 +202,7 @@ def test_the_log_may_come_up_later_and_be_away(tmp_path: Path, receiver: Receive
         assert live.stop() == 0
 
 
-def test_a_process_ends_in_good_time_while_the_log_is_away(
+def test_a_process_stops_in_time_while_the_log_is_unavailable(
     tmp_path: Path, receiver: ReceiverThread
 ) -> None:
     url = f"sqlite:///{tmp_path}/rewind.db"
@@ -216,7 +218,7 @@ def test_a_process_ends_in_good_time_while_the_log_is_away(
         assert live.stop() == 0
 
 
-def test_a_port_that_is_taken_is_refused(scene: LiveScene) -> None:
+def test_a_port_in_use_is_an_error(scene: LiveScene) -> None:
     first = scene.live()
     second = scene.live(launch_only=True, live_metrics_port=first.metrics_port)
     assert second.wait() == 1

@@ -1,4 +1,4 @@
-"""What the live path tells of receivers: on a real broker, and a real receiver."""
+"""Delivery statistics of the live path, on a real broker with a real receiver."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ DAY_MS = 86_400_000
 HOUR_MS = 3_600_000
 
 
-def test_what_became_of_each_webhooks_events_is_counted_once(
+def test_outcomes_of_each_webhook_are_counted_once(
     tmp_path: Path, broker: BrokerProcess, receiver: ReceiverThread, other: ReceiverThread
 ) -> None:
     url = f"sqlite:///{tmp_path}/rewind.db"

@@ -1,4 +1,4 @@
-"""A fresh bench for every test of a worker."""
+"""A new test bench for every test of a worker."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -18,7 +18,7 @@ from tests.support.processes.waiting import DEADLINE_S
 
 @pytest.fixture(autouse=True)
 def one_authority(few_authorities: None) -> None:
-    """No worker of a test needs the authorities of the machine."""
+    """Workers load few certificate authorities, which is faster."""
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 @pytest.fixture
 def timed_bench(tmp_path: Path, broker: BrokerProcess) -> Iterator[Bench]:
-    """The same on a broker of our own: librdkafka's cannot look offsets up by time."""
+    """The same on a logbroker process: librdkafka's mock broker has no lookup by time."""
     ensure_topics(broker.bootstrap_servers, partitions=PARTITIONS, retention_ms=86_400_000)
     with opened(broker.bootstrap_servers, tmp_path) as bench:
         yield bench

@@ -1,4 +1,4 @@
-"""What those who own a replay may do while it runs: pause, resume, cancel, change its webhook."""
+"""Control of a running replay: pause, resume, cancel, changes of its webhook."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ def info(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "app.replay_workers")
 
 
-def test_a_paused_replay_stands_still_and_goes_on_where_it_stopped(
+def test_a_paused_replay_sends_nothing_and_resumes_at_its_checkpoint(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -46,7 +46,7 @@ def test_a_paused_replay_stands_still_and_goes_on_where_it_stopped(
     asyncio.run(scenario())
 
 
-def test_a_cancelled_replay_sends_no_more_and_says_what_it_sent(
+def test_a_cancelled_replay_sends_nothing_and_has_its_last_counts(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -69,7 +69,7 @@ def test_a_cancelled_replay_sends_no_more_and_says_what_it_sent(
 
 
 @pytest.mark.parametrize("change", ["pause_replay", "cancel_replay"])
-def test_it_is_noticed_while_the_receiver_is_down(
+def test_a_cancellation_takes_effect_while_the_receiver_is_down(
     bench: Bench, caplog: pytest.LogCaptureFixture, change: str
 ) -> None:
     async def scenario() -> None:
@@ -86,7 +86,7 @@ def test_it_is_noticed_while_the_receiver_is_down(
     asyncio.run(scenario())
 
 
-def test_it_is_noticed_while_a_slow_pace_is_kept(
+def test_a_cancellation_takes_effect_under_a_low_rate_limit(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -101,7 +101,7 @@ def test_it_is_noticed_while_a_slow_pace_is_kept(
     asyncio.run(scenario())
 
 
-def test_a_webhook_that_is_disabled_ends_its_replay_with_the_reason(bench: Bench) -> None:
+def test_disabling_a_webhook_fails_its_replay_with_the_reason(bench: Bench) -> None:
     async def scenario() -> None:
         webhook = await bench.webhook()
         await bench.publish(bench.events(webhook.id, 0, 20_000))
@@ -118,7 +118,7 @@ def test_a_webhook_that_is_disabled_ends_its_replay_with_the_reason(bench: Bench
     asyncio.run(scenario())
 
 
-def test_a_replay_to_a_target_of_its_own_minds_no_disabled_webhook(bench: Bench) -> None:
+def test_a_replay_to_a_target_url_ignores_a_disabled_webhook(bench: Bench) -> None:
     async def scenario() -> None:
         webhook = await bench.webhook()
         await bench.publish(bench.events(webhook.id, 0, 30))
@@ -133,7 +133,7 @@ def test_a_replay_to_a_target_of_its_own_minds_no_disabled_webhook(bench: Bench)
     asyncio.run(scenario())
 
 
-def test_a_webhook_that_is_not_validated_yet_has_its_replay_wait(bench: Bench) -> None:
+def test_a_replay_to_an_unverified_webhook_is_postponed(bench: Bench) -> None:
     async def scenario() -> None:
         webhook = await bench.webhook()
         await bench.publish(bench.events(webhook.id, 0, 30))
@@ -156,7 +156,7 @@ def test_a_webhook_that_is_not_validated_yet_has_its_replay_wait(bench: Bench) -
     asyncio.run(scenario())
 
 
-def test_a_secret_that_is_rotated_signs_in_a_running_replay(bench: Bench) -> None:
+def test_a_rotated_secret_signs_requests_of_a_running_replay(bench: Bench) -> None:
     async def scenario() -> None:
         webhook = await bench.webhook()
         await bench.publish(bench.events(webhook.id, 0, 50_000))
@@ -179,7 +179,7 @@ def test_a_secret_that_is_rotated_signs_in_a_running_replay(bench: Bench) -> Non
     asyncio.run(scenario())
 
 
-def test_a_receiver_that_is_gone_disables_its_webhook(
+def test_a_410_response_disables_the_webhook(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "rewind.audit")
@@ -202,7 +202,7 @@ def test_a_receiver_that_is_gone_disables_its_webhook(
     asyncio.run(scenario())
 
 
-def test_another_target_that_is_gone_disables_nothing(bench: Bench) -> None:
+def test_a_410_response_of_a_target_url_disables_nothing(bench: Bench) -> None:
     async def scenario() -> None:
         webhook = await bench.webhook()
         await bench.publish(bench.events(webhook.id, 0, 50))

@@ -1,4 +1,4 @@
-"""A worker delivers a window: what belongs to it, each event once, whatever the receiver does."""
+"""A worker delivers the events of a window once, however the receiver responds."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from tests.integration.replay_workers.worker_bench import BEGIN_MS, Bench
 from tests.support.processes.waiting import until_async
 
 
-def test_every_event_of_the_window_comes_once_and_no_other(bench: Bench) -> None:
+def test_exactly_the_events_of_the_window_are_delivered_once(bench: Bench) -> None:
     async def scenario() -> None:
         webhook = await bench.webhook()
         other = [f"wh_other_{n}" for n in range(8)]  # some share the partition
@@ -29,7 +29,7 @@ def test_every_event_of_the_window_comes_once_and_no_other(bench: Bench) -> None
     asyncio.run(scenario())
 
 
-def test_a_request_carries_the_body_the_signature_and_the_replay(bench: Bench) -> None:
+def test_a_request_has_body_signature_and_replay_id(bench: Bench) -> None:
     async def scenario() -> None:
         webhook = await bench.webhook()
         await bench.publish(bench.events(webhook.id, 7, 8))
@@ -45,7 +45,7 @@ def test_a_request_carries_the_body_the_signature_and_the_replay(bench: Bench) -
     asyncio.run(scenario())
 
 
-def test_copies_of_an_event_are_dropped_and_counted(bench: Bench) -> None:
+def test_duplicates_are_skipped_and_counted(bench: Bench) -> None:
     async def scenario() -> None:
         webhook = await bench.webhook()
         events = bench.events(webhook.id, 0, 50)
@@ -59,7 +59,7 @@ def test_copies_of_an_event_are_dropped_and_counted(bench: Bench) -> None:
     asyncio.run(scenario())
 
 
-def test_one_request_at_a_time_keeps_the_order_even_over_retries(bench: Bench) -> None:
+def test_one_request_in_flight_keeps_the_order_across_retries(bench: Bench) -> None:
     async def scenario() -> None:
         bench.change(max_in_flight=1)
         webhook = await bench.webhook()
@@ -77,7 +77,7 @@ def test_one_request_at_a_time_keeps_the_order_even_over_retries(bench: Bench) -
     asyncio.run(scenario())
 
 
-def test_a_receiver_that_comes_back_gets_everything(bench: Bench) -> None:
+def test_a_recovered_receiver_gets_everything(bench: Bench) -> None:
     async def scenario() -> None:
         bench.change(retry_attempts_max=100, retry_cap_s=0.1)
         webhook = await bench.webhook()
@@ -103,7 +103,7 @@ def test_a_receiver_that_comes_back_gets_everything(bench: Bench) -> None:
     asyncio.run(scenario())
 
 
-def test_while_a_receiver_is_down_it_is_asked_one_request_at_a_time(bench: Bench) -> None:
+def test_a_failing_receiver_is_probed_by_one_request_at_a_time(bench: Bench) -> None:
     async def scenario() -> None:
         bench.change(retry_attempts_max=8, retry_base_s=0.05, retry_cap_s=0.05)
         webhook = await bench.webhook()
@@ -141,7 +141,7 @@ def test_events_of_a_receiver_that_stays_down_are_listed_as_failed(bench: Bench)
     asyncio.run(scenario())
 
 
-def test_a_refused_event_is_listed_and_the_others_go_on(bench: Bench) -> None:
+def test_a_rejected_event_is_listed_and_the_others_are_delivered(bench: Bench) -> None:
     async def scenario() -> None:
         webhook = await bench.webhook()
         await bench.publish(bench.events(webhook.id, 0, 30))
@@ -159,7 +159,7 @@ def test_a_refused_event_is_listed_and_the_others_go_on(bench: Bench) -> None:
     asyncio.run(scenario())
 
 
-def test_a_receiver_that_takes_nothing_for_a_thousand_events_ends_the_replay(bench: Bench) -> None:
+def test_a_thousand_consecutive_failures_end_the_replay(bench: Bench) -> None:
     async def scenario() -> None:
         webhook = await bench.webhook()
         await bench.publish(bench.events(webhook.id, 0, 3_000))
@@ -175,7 +175,7 @@ def test_a_receiver_that_takes_nothing_for_a_thousand_events_ends_the_replay(ben
     asyncio.run(scenario())
 
 
-def test_a_url_that_became_forbidden_ends_the_replay_before_anything_is_sent(bench: Bench) -> None:
+def test_a_url_that_is_no_longer_allowed_fails_the_replay_before_sending(bench: Bench) -> None:
     async def scenario() -> None:
         webhook = await bench.webhook()
         await bench.publish(bench.events(webhook.id, 0, 5))

@@ -1,4 +1,4 @@
-"""A replay in several hands: taken over, stopped, cancelled, lost, given back."""
+"""A replay that changes workers: takeover, stop, lost lease, release."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from tests.integration.replay_workers.worker_bench import BEGIN_MS, Bench
 from tests.support.processes.waiting import until_async
 
 
-def test_a_take_over_goes_on_at_the_checkpoint(bench: Bench) -> None:
+def test_a_takeover_resumes_at_the_checkpoint(bench: Bench) -> None:
     async def scenario() -> None:
         webhook = await bench.webhook()
         events = bench.events(webhook.id, 0, 100)
@@ -26,7 +26,7 @@ def test_a_take_over_goes_on_at_the_checkpoint(bench: Bench) -> None:
     asyncio.run(scenario())
 
 
-def test_a_stopped_worker_gives_its_replay_back_and_another_finishes_it(bench: Bench) -> None:
+def test_a_stopped_worker_releases_its_replay_and_another_finishes_it(bench: Bench) -> None:
     async def scenario() -> None:
         webhook = await bench.webhook()
         await bench.publish(bench.events(webhook.id, 0, 400))
@@ -63,7 +63,7 @@ def test_a_worker_that_waits_for_a_retry_stops_at_once(bench: Bench) -> None:
     asyncio.run(scenario())
 
 
-def test_a_worker_without_a_lease_sends_nothing_until_it_has_it_again(bench: Bench) -> None:
+def test_a_worker_with_an_expired_lease_sends_nothing_until_it_is_renewed(bench: Bench) -> None:
     async def scenario() -> None:
         # Heartbeats come too late for this lease, as they do when the process is held up.
         bench.change(lease_s=1.0, heartbeat_s=3.0, checkpoint_interval_s=3_600.0)
@@ -88,7 +88,7 @@ def test_a_worker_without_a_lease_sends_nothing_until_it_has_it_again(bench: Ben
     asyncio.run(scenario())
 
 
-def test_a_replay_that_no_claim_brings_further_fails(bench: Bench) -> None:
+def test_a_replay_without_progress_over_many_claims_fails(bench: Bench) -> None:
     async def scenario() -> None:
         webhook = await bench.webhook()
         await bench.publish(bench.events(webhook.id, 0, 10))
@@ -105,7 +105,7 @@ def test_a_replay_that_no_claim_brings_further_fails(bench: Bench) -> None:
     asyncio.run(scenario())
 
 
-def test_a_replay_that_was_claimed_often_and_advances_goes_on(bench: Bench) -> None:
+def test_a_replay_with_many_claims_and_progress_continues(bench: Bench) -> None:
     async def scenario() -> None:
         webhook = await bench.webhook()
         await bench.publish(bench.events(webhook.id, 0, 100))
@@ -121,7 +121,7 @@ def test_a_replay_that_was_claimed_often_and_advances_goes_on(bench: Bench) -> N
     asyncio.run(scenario())
 
 
-def test_an_unexpected_error_leaves_the_replay_to_the_end_of_its_lease(
+def test_an_unexpected_error_keeps_the_replay_until_its_lease_expires(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -144,7 +144,7 @@ def test_an_unexpected_error_leaves_the_replay_to_the_end_of_its_lease(
     asyncio.run(scenario())
 
 
-def test_one_replay_with_trouble_disturbs_no_other(bench: Bench) -> None:
+def test_a_failing_replay_does_not_affect_others(bench: Bench) -> None:
     async def scenario() -> None:
         good, bad = await bench.webhook(), bench.store_webhook("http://127.0.0.1:1/nobody")
         await bench.publish([*bench.events(bad.id, 0, 50), *bench.events(good.id, 0, 500)])

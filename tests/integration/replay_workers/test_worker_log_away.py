@@ -1,4 +1,4 @@
-"""A log that does not answer: its replays wait, say so, and hold up nobody."""
+"""An unavailable log: replays are postponed and delay no others."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ def info(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "app.replay_workers")
 
 
-def test_a_replay_waits_for_the_log_and_says_so(
+def test_a_replay_is_postponed_while_the_log_is_unavailable(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -46,7 +46,7 @@ def test_a_replay_waits_for_the_log_and_says_so(
     asyncio.run(scenario())
 
 
-def test_replays_that_wait_hold_no_place_of_others(
+def test_postponed_replays_take_no_slots_of_others(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -66,7 +66,7 @@ def test_replays_that_wait_hold_no_place_of_others(
     asyncio.run(scenario())
 
 
-def test_a_log_that_goes_away_under_a_replay_costs_no_event(
+def test_an_outage_of_the_log_during_a_replay_loses_no_event(
     bench: Bench, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with BrokerProcess(tmp_path / "log") as broker:
@@ -102,7 +102,7 @@ def test_a_log_that_goes_away_under_a_replay_costs_no_event(
         asyncio.run(scenario())
 
 
-def test_without_a_topic_of_outcomes_everything_is_missing(timed_bench: Bench) -> None:
+def test_without_a_topic_of_outcomes_everything_is_delivered(timed_bench: Bench) -> None:
     bench = timed_bench
     admin = AdminClient({"bootstrap.servers": bench.bootstrap_servers})
     admin.delete_topics([DELIVERY_OUTCOMES])[DELIVERY_OUTCOMES].result(DEADLINE_S)

@@ -1,4 +1,4 @@
-"""The end of a replay is told to its webhook."""
+"""A webhook is notified of the end of its replay."""
 
 import asyncio
 import json
@@ -14,15 +14,15 @@ from tests.support.processes.waiting import until_async
 WINDOW = Window(BEGIN_MS, BEGIN_MS + 1_000)
 
 
-async def asked(bench: Bench, webhook: Webhook, **options: object) -> str:
-    """A replay that ends when it is cancelled, asked for with `options`: its id."""
+async def cancelled_replay(bench: Bench, webhook: Webhook, **options: object) -> str:
+    """The id of a replay with `options`, which is cancelled at once."""
     style = options.pop("notice", NoticeStyle.REWIND)
     assert isinstance(style, NoticeStyle)
     new = NewReplay(webhook.id, WINDOW, ReplayOptions(**options), notice=style)  # type: ignore[arg-type]
     return bench.store.create_replay(new)[0].id
 
 
-def test_a_replay_that_completes_is_told_of_with_its_counts(bench: Bench) -> None:
+def test_the_notice_of_a_completed_replay_has_its_counts(bench: Bench) -> None:
     async def scenario() -> None:
         webhook = await bench.webhook()
         await bench.publish(bench.events(webhook.id, 0, 30))
@@ -39,7 +39,7 @@ def test_a_replay_that_completes_is_told_of_with_its_counts(bench: Bench) -> Non
     asyncio.run(scenario())
 
 
-def test_it_is_told_once_however_many_workers_there_are(
+def test_a_notice_is_sent_once_by_several_workers(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "app.replay_workers")
@@ -48,20 +48,20 @@ def test_it_is_told_once_however_many_workers_there_are(
         webhook = await bench.webhook()
         replays = []
         for _ in range(20):
-            replays.append(await asked(bench, webhook))
+            replays.append(await cancelled_replay(bench, webhook))
             bench.store.cancel_replay(replays[-1])
         async with bench.worker(), bench.worker():
-            await until_async(lambda: caplog.messages.count("notice-sent") == 20, "all were told")
+            await until_async(lambda: caplog.messages.count("notice-sent") == 20, "all were sent")
         assert sorted(notice.replay_id or "" for notice in bench.notices) == sorted(replays)
         assert bench.store.claim_notice(1.0) is None
 
     asyncio.run(scenario())
 
 
-def test_the_form_of_twitter_is_told_where_it_was_asked_for(bench: Bench) -> None:
+def test_a_notice_in_twitters_format_is_sent_on_request(bench: Bench) -> None:
     async def scenario() -> None:
         webhook = await bench.webhook()
-        replay_id = await asked(bench, webhook, notice=NoticeStyle.TWITTER)
+        replay_id = await cancelled_replay(bench, webhook, notice=NoticeStyle.TWITTER)
         bench.store.cancel_replay(replay_id)
         async with bench.worker():
             await until_async(lambda: bool(bench.notices), "it was told")
@@ -71,11 +71,11 @@ def test_the_form_of_twitter_is_told_where_it_was_asked_for(bench: Bench) -> Non
     asyncio.run(scenario())
 
 
-def test_a_receiver_that_does_not_take_it_is_told_again_under_the_same_id(bench: Bench) -> None:
+def test_a_failed_notice_is_retried_with_the_same_id(bench: Bench) -> None:
     async def scenario() -> None:
         webhook = await bench.webhook()
         bench.receiver.answer(503)
-        bench.store.cancel_replay(await asked(bench, webhook))
+        bench.store.cancel_replay(await cancelled_replay(bench, webhook))
         async with bench.worker():
             await until_async(lambda: len(bench.notices) == 1, "it was told in vain")
             bench.receiver.answer(204)
@@ -88,11 +88,11 @@ def test_a_receiver_that_does_not_take_it_is_told_again_under_the_same_id(bench:
     asyncio.run(scenario())
 
 
-def test_it_goes_to_the_target_of_the_replay(bench: Bench) -> None:
+def test_a_notice_is_sent_to_the_target_url_of_the_replay(bench: Bench) -> None:
     async def scenario() -> None:
         webhook = await bench.webhook()
         target_url = f"{bench.receiver.url}/elsewhere"
-        bench.store.cancel_replay(await asked(bench, webhook, target_url=target_url))
+        bench.store.cancel_replay(await cancelled_replay(bench, webhook, target_url=target_url))
         async with bench.worker():
             await until_async(lambda: bool(bench.notices), "it was told")
         assert bench.notices[0].path == "/elsewhere"
@@ -100,7 +100,7 @@ def test_it_goes_to_the_target_of_the_replay(bench: Bench) -> None:
     asyncio.run(scenario())
 
 
-def test_a_receiver_that_hangs_holds_up_no_replay(bench: Bench) -> None:
+def test_a_hanging_receiver_of_notices_delays_no_replay(bench: Bench) -> None:
     async def scenario() -> None:
         hanging = bench.store_webhook("http://127.0.0.1:1/unused")
         sessions: list[asyncio.StreamWriter] = []
@@ -114,7 +114,7 @@ def test_a_receiver_that_hangs_holds_up_no_replay(bench: Bench) -> None:
         bench.store.update_webhook(hanging.id, url=url)
         bench.store.enable_webhook(hanging.id, url)
         for _ in range(12):
-            bench.store.cancel_replay(await asked(bench, hanging))
+            bench.store.cancel_replay(await cancelled_replay(bench, hanging))
         webhook = await bench.webhook()
         await bench.publish(bench.events(webhook.id, 0, 50))
         replay = bench.replay(webhook)

@@ -1,4 +1,4 @@
-"""What a replay may be asked for: which events, to where, how fast, how many at a time."""
+"""Options of a replay: selection, target, rate limit, batches."""
 
 import asyncio
 import json
@@ -25,16 +25,16 @@ ALL = Window(BEGIN_MS, BEGIN_MS + 1_000_000)
 
 
 def members(body: bytes) -> list[int]:
-    """The numbers of the events that a batch brought."""
+    """The numbers of the events in a batch."""
     return [event["n"] for event in json.loads(body)]
 
 
-def brought(bench: Bench) -> list[int]:
-    """The numbers of all events that batches brought and the receiver took."""
+def delivered_numbers(bench: Bench) -> list[int]:
+    """The numbers of all events in batches that the receiver accepted."""
     return [n for got in bench.received if got.status < 300 for n in members(got.body)]
 
 
-def test_only_types_that_fit_a_glob_are_delivered_and_the_rest_is_passed(bench: Bench) -> None:
+def test_only_event_types_that_match_a_glob_are_delivered(bench: Bench) -> None:
     async def scenario() -> None:
         webhook = await bench.webhook()
         types = ["follow.created", "follow.deleted", "like.created", "unfollow.created"]
@@ -59,10 +59,10 @@ def test_only_types_that_fit_a_glob_are_delivered_and_the_rest_is_passed(bench: 
     asyncio.run(scenario())
 
 
-async def note_outcomes(
+async def write_outcomes(
     bench: Bench, webhook: Webhook, outcomes: dict[int, LiveOutcome], origin: str = "local"
 ) -> None:
-    """Say what became of live deliveries, as the live path of the version before did."""
+    """Write outcomes of live deliveries, as an earlier version of the live path did."""
     partition = bench.partition_of(webhook)
     events = [
         OwedEvent(
@@ -79,7 +79,7 @@ async def note_outcomes(
     await bench.publish(events, DELIVERY_OUTCOMES, origin=origin)
 
 
-def test_only_what_no_live_delivery_brought_is_delivered(timed_bench: Bench) -> None:
+def test_only_events_without_a_successful_live_delivery_are_delivered(timed_bench: Bench) -> None:
     bench = timed_bench
 
     async def scenario() -> None:
@@ -93,11 +93,11 @@ def test_only_what_no_live_delivery_brought_is_delivered(timed_bench: Bench) -> 
             LiveOutcome.DISABLED,
         ]
         outcomes = {offset: kinds[offset % 4] for offset in range(80)}  # of the rest, nothing
-        await note_outcomes(bench, webhook, outcomes)
+        await write_outcomes(bench, webhook, outcomes)
         # What came twice, and was delivered once, was delivered.
-        await note_outcomes(bench, webhook, {0: LiveOutcome.FAILED, 1: LiveOutcome.DELIVERED})
+        await write_outcomes(bench, webhook, {0: LiveOutcome.FAILED, 1: LiveOutcome.DELIVERED})
         # Offsets of another data centre's log are others, and it gives no digest.
-        await note_outcomes(bench, webhook, {90: LiveOutcome.DELIVERED}, origin="elsewhere")
+        await write_outcomes(bench, webhook, {90: LiveOutcome.DELIVERED}, origin="elsewhere")
         replay = bench.replay(webhook, only=Only.FAILED)
         async with bench.worker():
             replay = await bench.finished(replay)
@@ -109,7 +109,7 @@ def test_only_what_no_live_delivery_brought_is_delivered(timed_bench: Bench) -> 
 
 
 def outcome_elsewhere(event: OwedEvent, offset: int) -> OwedEvent:
-    """What the live path of another data centre writes of an event that it brought."""
+    """The outcome that the live path of another data centre writes for a delivered event."""
     digest = lasting_digest(event.event_id, event.body)
     became = DeliveryOutcome(
         0, offset, event.event_id, LiveOutcome.DELIVERED, 1, 204, None, 0, digest
@@ -117,7 +117,7 @@ def outcome_elsewhere(event: OwedEvent, offset: int) -> OwedEvent:
     return replace(event, body=encode_outcome(became))
 
 
-def test_what_another_data_centre_delivered_is_not_missing_where_a_mirror_brought_it(
+def test_an_event_delivered_in_another_data_centre_is_skipped(
     timed_bench: Bench,
 ) -> None:
     bench = timed_bench
@@ -134,7 +134,7 @@ def test_what_another_data_centre_delivered_is_not_missing_where_a_mirror_brough
         # Its word is good for its own events alone: nobody has brought this one from here to there.
         stray = [outcome_elsewhere(own[0], 5)]
         await bench.publish(stray, DELIVERY_OUTCOMES, origin="elsewhere")
-        await note_outcomes(bench, webhook, {99: LiveOutcome.DELIVERED}, origin="here")
+        await write_outcomes(bench, webhook, {99: LiveOutcome.DELIVERED}, origin="here")
         replay = bench.replay(webhook, only=Only.FAILED)
         async with bench.worker():
             replay = await bench.finished(replay)
@@ -144,7 +144,7 @@ def test_what_another_data_centre_delivered_is_not_missing_where_a_mirror_brough
     asyncio.run(scenario())
 
 
-def test_a_copy_of_what_was_delivered_live_is_not_missing(timed_bench: Bench) -> None:
+def test_a_copy_of_a_delivered_event_is_skipped(timed_bench: Bench) -> None:
     bench = timed_bench
 
     async def scenario() -> None:
@@ -152,7 +152,7 @@ def test_a_copy_of_what_was_delivered_live_is_not_missing(timed_bench: Bench) ->
         webhook = await bench.webhook()
         events = bench.events(webhook.id, 0, 10)
         await bench.publish([*events, events[3]])
-        await note_outcomes(
+        await write_outcomes(
             bench,
             webhook,
             {**dict.fromkeys(range(10), LiveOutcome.DELIVERED), 10: LiveOutcome.SKIPPED},
@@ -166,7 +166,7 @@ def test_a_copy_of_what_was_delivered_live_is_not_missing(timed_bench: Bench) ->
     asyncio.run(scenario())
 
 
-def test_where_nothing_was_delivered_live_everything_is_missing(bench: Bench) -> None:
+def test_without_live_deliveries_everything_is_delivered(bench: Bench) -> None:
     async def scenario() -> None:
         webhook = await bench.webhook()
         await bench.publish(bench.events(webhook.id, 0, 20))
@@ -178,7 +178,7 @@ def test_where_nothing_was_delivered_live_everything_is_missing(bench: Bench) ->
     asyncio.run(scenario())
 
 
-def test_a_retry_brings_the_failures_of_its_parent_alone(bench: Bench) -> None:
+def test_a_retry_delivers_only_the_failures_of_its_parent(bench: Bench) -> None:
     async def scenario() -> None:
         webhook = await bench.webhook()
         bench.change(max_in_flight=1)
@@ -224,7 +224,7 @@ def test_a_batch_is_an_array_of_events_in_order(bench: Bench) -> None:
     asyncio.run(scenario())
 
 
-def test_copies_within_and_between_batches_are_counted(bench: Bench) -> None:
+def test_duplicates_within_and_between_batches_are_counted(bench: Bench) -> None:
     async def scenario() -> None:
         webhook = await bench.webhook()
         events = bench.events(webhook.id, 0, 50)
@@ -232,13 +232,13 @@ def test_copies_within_and_between_batches_are_counted(bench: Bench) -> None:
         replay = bench.replay(webhook, batch_size=10)
         async with bench.worker():
             replay = await bench.finished(replay)
-        assert sorted(brought(bench)) == list(range(50))
+        assert sorted(delivered_numbers(bench)) == list(range(50))
         assert replay.counts == Counts(delivered=50, duplicates=14)
 
     asyncio.run(scenario())
 
 
-def test_a_batch_is_tried_again_under_the_same_id(bench: Bench) -> None:
+def test_a_batch_is_retried_with_the_same_id(bench: Bench) -> None:
     async def scenario() -> None:
         webhook = await bench.webhook()
         await bench.publish(bench.events(webhook.id, 0, 20))
@@ -249,13 +249,13 @@ def test_a_batch_is_tried_again_under_the_same_id(bench: Bench) -> None:
             bench.receiver.answer(204)
             replay = await bench.finished(replay)
         assert len(set(bench.event_ids)) == 2
-        assert brought(bench) == list(range(20))
+        assert delivered_numbers(bench) == list(range(20))
         assert replay.counts == Counts(delivered=20)
 
     asyncio.run(scenario())
 
 
-def test_a_batch_that_is_refused_lists_each_of_its_events(bench: Bench) -> None:
+def test_all_events_of_a_rejected_batch_are_listed(bench: Bench) -> None:
     async def scenario() -> None:
         webhook = await bench.webhook()
         await bench.publish(bench.events(webhook.id, 0, 30))
@@ -273,7 +273,7 @@ def test_a_batch_that_is_refused_lists_each_of_its_events(bench: Bench) -> None:
     asyncio.run(scenario())
 
 
-def test_a_batch_too_large_for_its_receiver_goes_in_parts(bench: Bench) -> None:
+def test_a_batch_too_large_for_its_receiver_is_split(bench: Bench) -> None:
     async def scenario() -> None:
         webhook = await bench.webhook()
         await bench.publish(bench.events(webhook.id, 0, 100))
@@ -282,7 +282,7 @@ def test_a_batch_too_large_for_its_receiver_goes_in_parts(bench: Bench) -> None:
         async with bench.worker():
             replay = await bench.finished(replay)
         assert replay.counts == Counts(delivered=100)
-        assert brought(bench) == list(range(100))
+        assert delivered_numbers(bench) == list(range(100))
         # It learned from the first one: 40, 20 and 10 were too many, and are not tried again.
         assert [got.status for got in bench.received].count(413) == 3
 
@@ -324,7 +324,7 @@ def test_a_batch_stays_below_a_mebibyte(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(("rate", "batch_size"), [(200, 1), (200, 20)])
-def test_a_replay_is_no_faster_than_it_may_be(bench: Bench, rate: int, batch_size: int) -> None:
+def test_a_replay_does_not_exceed_its_rate_limit(bench: Bench, rate: int, batch_size: int) -> None:
     async def scenario() -> None:
         webhook = await bench.webhook()
         events = 300
@@ -386,7 +386,7 @@ def test_options_survive_a_take_over(bench: Bench) -> None:
         assert replay.options == asked
         async with bench.worker():
             replay = await bench.finished(replay)
-        assert sorted(brought(bench)) == list(range(45, 90))
+        assert sorted(delivered_numbers(bench)) == list(range(45, 90))
         assert (replay.state, replay.counts) == (ReplayState.COMPLETED, Counts(delivered=45))
 
     asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""A platform, its developers and the live path between them, each a process or a thread."""
+"""A platform, developers with receivers, and live processes."""
 
 import json
 import time
@@ -38,7 +38,7 @@ class LogRecord(NamedTuple):
 
 
 class LiveProcess(ServerProcess):
-    """`rewind live`; what it counts is at `metrics_port`."""
+    """`rewind live`, with metrics at `metrics_port`."""
 
     def __init__(self, said: Path, environment: dict[str, str]) -> None:
         self.metrics_port = int(environment["REWIND_LIVE_METRICS_PORT"])
@@ -46,7 +46,7 @@ class LiveProcess(ServerProcess):
 
 
 class LiveScene:
-    """A log and a database, webhooks in it, and live processes to come; a context manager."""
+    """A log, a database with webhooks, and live processes; a context manager."""
 
     def __init__(
         self, folder: Path, bootstrap_servers: str, database_url: str, partitions: int = PARTITIONS
@@ -67,7 +67,7 @@ class LiveScene:
         self.store.close()
 
     def make(self) -> None:
-        """Make the tables and the topics."""
+        """Create the tables and the topics."""
         make_migrated(self._database_url)
         self.make_topics()
 
@@ -77,7 +77,7 @@ class LiveScene:
     def webhook(
         self, receiver: ReceiverThread, *event_types: str, where: dict[str, Any] | None = None
     ) -> Webhook:
-        """An enabled webhook of a receiver, with a rule if it wants any events."""
+        """An enabled webhook of a receiver, with a rule if event types are given."""
         webhook = self.store.create_webhook(NewWebhook(receiver.url, "test", new_secret()))
         receiver.expect(webhook.secret)
         if event_types:
@@ -91,7 +91,7 @@ class LiveScene:
         self.store.put_rule(Rule(webhook.id, "default", event_types, conditions))
 
     def live(self, *, launch_only: bool = False, **settings: object) -> LiveProcess:
-        """A live process; ready, unless it is to be launched only. Settings as in `Settings`."""
+        """A live process, ready unless `launch_only`. `settings` are those of `Settings`."""
         given = {
             "database": self._database_url,
             "bootstrap_servers": self.bootstrap_servers,
@@ -114,11 +114,11 @@ class LiveScene:
         return process
 
     def publish(self, *events: dict[str, Any]) -> None:
-        """Put events into `events`, with the headers that the API gives them."""
+        """Write events to `events`, with the headers that the API sets."""
         self.produce(EVENTS, [(None, _headers(event), _body(event)) for event in events])
 
     def owe(self, webhook: Webhook, *events: dict[str, Any], time_ms: int | None = None) -> None:
-        """Put events into `delivery_log`, as the API does when they name a webhook."""
+        """Write events to `delivery_log`, as the API does when they name a webhook."""
         records = [(webhook.id, _headers(event), _body(event)) for event in events]
         self.produce(DELIVERY_LOG, records, time_ms=time_ms)
 
@@ -160,7 +160,7 @@ class LiveScene:
         return sorted(records)
 
     def outcomes(self) -> list[DeliveryOutcome]:
-        """What `delivery_outcomes` holds."""
+        """The outcomes in `delivery_outcomes`."""
         found = [decode_outcome(record.value) for record in self.read(DELIVERY_OUTCOMES)]
         assert None not in found
         return [each for each in found if each is not None]
@@ -176,7 +176,7 @@ class LiveScene:
         return outcomes
 
     def uncommitted(self, group: str, topic: str) -> int:
-        """Records that a group has not committed yet."""
+        """The consumer lag of a group, by committed offsets."""
         with closing(
             Consumer(
                 {"bootstrap.servers": self.bootstrap_servers, "group.id": group, "log_level": 0}

@@ -1,4 +1,4 @@
-"""API and worker of one data centre in this process, and a receiver of what they deliver."""
+"""API and worker of one data centre in this process, and a receiver."""
 
 import asyncio
 import time
@@ -130,18 +130,18 @@ class Service:
         assert (await self.post(webhook, times_ms)).status_code == 202
 
     async def replay(self, webhook: Webhook, from_ms: int, to_ms: int) -> Replay:
-        """A replay that is over, of a window relative to the present."""
+        """A finished replay of a window relative to the present."""
         window = Window(self.now_ms + from_ms, self.now_ms + to_ms)
         replay, _ = self.store.create_replay(NewReplay(webhook.id, window))
         return await self.finished(replay.id)
 
     async def finished(self, replay_id: str) -> Replay:
-        """The replay once it is over."""
+        """The replay once it is finished."""
         await until_async(lambda: self.store.replay(replay_id).state in TERMINAL, "it was finished")
         return self.store.replay(replay_id)
 
     def lose_notes(self) -> None:
-        """Make the database refuse every note from now on."""
+        """Make the database reject late-event positions from now on."""
         engine = create_engine(self._settings.database)
         with engine.begin() as connection:
             connection.execute(text("DROP TABLE late_arrivals"))

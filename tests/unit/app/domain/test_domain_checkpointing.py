@@ -1,4 +1,4 @@
-"""The ledger of deliveries: out of order in, one honest offset out."""
+"""The ledger of deliveries: one checkpoint for deliveries in any order."""
 
 from random import Random
 
@@ -13,14 +13,14 @@ ONE = {0: 1}
 """A single event, of the first hour."""
 
 TAKEN = {200: 1}
-"""A single event was answered so."""
+"""One event with this status."""
 
 
 def failure(offset: int) -> Failure:
     return Failure(offset, f"evt_{offset}", 6, 503, "answered 503")
 
 
-def test_the_checkpoint_waits_for_the_lowest_open_record() -> None:
+def test_the_checkpoint_waits_for_the_lowest_unsettled_record() -> None:
     ledger = DeliveryLedger(10, Counts())
     first, second, third = (ledger.add_entry(offset, offset + 1, ONE) for offset in (11, 14, 17))
     ledger.advance_position(20)
@@ -31,7 +31,7 @@ def test_the_checkpoint_waits_for_the_lowest_open_record() -> None:
     assert ledger.checkpoint() == Checkpoint(20, Counts(delivered=3), ())
 
 
-def test_counts_count_exactly_what_lies_below_the_checkpoint() -> None:
+def test_counts_cover_exactly_the_records_below_the_checkpoint() -> None:
     ledger = DeliveryLedger(0, Counts())
     first = ledger.add_entry(0, 1, ONE)
     ledger.add_duplicates(2, ONE)
@@ -44,7 +44,7 @@ def test_counts_count_exactly_what_lies_below_the_checkpoint() -> None:
     assert ledger.checkpoint() == Checkpoint(4, Counts(1, 2, 1), (failure(2),))
 
 
-def test_a_record_that_is_settled_before_all_is_read_lies_below_the_checkpoint() -> None:
+def test_a_record_settled_during_a_read_lies_below_the_checkpoint() -> None:
     ledger = DeliveryLedger(0, Counts())
     ledger.settle(ledger.add_entry(5, 6, ONE), TAKEN)
     assert ledger.checkpoint() == Checkpoint(6, Counts(delivered=1), ())
@@ -54,20 +54,20 @@ def test_a_record_that_is_settled_before_all_is_read_lies_below_the_checkpoint()
     assert ledger.checkpoint() == Checkpoint(9, Counts(delivered=2), ())
 
 
-def test_a_stretch_without_records_moves_the_checkpoint() -> None:
+def test_a_range_without_records_advances_the_checkpoint() -> None:
     ledger = DeliveryLedger(100, Counts())
     ledger.advance_position(5_000)
     assert ledger.checkpoint().offset == 5_000
 
 
-def test_counts_go_on_from_those_of_the_job_taken_over() -> None:
+def test_counts_continue_from_those_before_a_takeover() -> None:
     ledger = DeliveryLedger(50, Counts(delivered=7, duplicates=2, failed=1))
     ledger.settle(ledger.add_entry(60, 61, ONE), TAKEN)
     ledger.advance_position(61)
     assert ledger.checkpoint() == Checkpoint(61, Counts(8, 2, 1), ())
 
 
-def test_failures_come_again_until_they_are_on_record() -> None:
+def test_failures_are_repeated_until_they_are_stored() -> None:
     ledger = DeliveryLedger(0, Counts())
     ledger.settle(ledger.add_entry(0, 1, ONE), {}, [failure(0)])
     lost = ledger.checkpoint()
@@ -80,7 +80,7 @@ def test_failures_come_again_until_they_are_on_record() -> None:
     assert ledger.checkpoint().failures == (failure(2),)
 
 
-def test_a_failure_above_the_checkpoint_is_not_handed_over_yet() -> None:
+def test_a_failure_above_the_checkpoint_is_not_reported_yet() -> None:
     ledger = DeliveryLedger(0, Counts())
     blocked = ledger.add_entry(0, 1, ONE)
     ledger.settle(ledger.add_entry(1, 2, ONE), {}, [failure(1)])
@@ -89,7 +89,7 @@ def test_a_failure_above_the_checkpoint_is_not_handed_over_yet() -> None:
     assert ledger.checkpoint().failures == (failure(1),)
 
 
-def test_what_is_beyond_the_checkpoint_is_counted() -> None:
+def test_events_above_the_checkpoint_are_counted() -> None:
     ledger = DeliveryLedger(0, Counts())
     blocked = ledger.add_entry(0, 1, ONE)
     for offset in (1, 2, 3):
@@ -109,7 +109,7 @@ def test_events_of_one_entry_are_settled_together() -> None:
     assert ledger.events_above_checkpoint == 0
 
 
-def test_answers_are_told_of_what_lies_below_the_checkpoint_alone() -> None:
+def test_statuses_cover_only_events_below_the_checkpoint() -> None:
     ledger = DeliveryLedger(0, Counts(3, 0, 1), {"200": 2, "204": 1, "none": 1})
     blocked, batch, silent = (ledger.add_entry(offset, offset + 1, ONE) for offset in (1, 2, 3))
     ledger.settle(batch, {200: 4, 202: 1}, [failure(2)])
@@ -119,7 +119,7 @@ def test_answers_are_told_of_what_lies_below_the_checkpoint_alone() -> None:
     assert ledger.checkpoint().statuses == {"200": 7, "202": 1, "204": 1, "503": 1, "none": 2}
 
 
-def test_where_answers_were_not_noted_before_none_are_told() -> None:
+def test_without_earlier_statuses_none_are_counted() -> None:
     ledger = DeliveryLedger(0, Counts(delivered=1), None)
     ledger.settle(ledger.add_entry(1, 2, ONE), TAKEN)
     assert ledger.checkpoint() == Checkpoint(2, Counts(delivered=2), ())
@@ -127,17 +127,17 @@ def test_where_answers_were_not_noted_before_none_are_told() -> None:
 
 
 Run = tuple[str, int, int]
-"""What became of some records in a row: "o" delivered, "f" failed, "d" duplicates, "-" not
-wanted; how many there are; and how many duplicates are among them."""
+"""Consecutive records: "o" delivered, "f" failed, "d" duplicates, "-" filtered out; their number;
+and the number of duplicates among them."""
 
 
 def times(start: int, end: int) -> list[int]:
-    """Times of the records at these offsets: three an hour, in no order over hours."""
+    """Times of the records at these offsets: three per hour, hours in no order."""
     return [HOUR_MS * (offset // 3 % 4) for offset in range(start, end)]
 
 
 def hours_of(kinds: str, start: int, end: int) -> dict[int, Counts]:
-    """The counts of what lies at these offsets, by hour."""
+    """The counts of the records at these offsets, by hour."""
     found = {}
     for hour in range(4):
         below = [k for n, k in enumerate(kinds[:end]) if n >= start and n // 3 % 4 == hour]
@@ -151,7 +151,7 @@ def hours_of(kinds: str, start: int, end: int) -> dict[int, Counts]:
     st.lists(st.tuples(st.sampled_from("odf-"), st.integers(1, 4), st.integers(0, 2)), max_size=40),
     st.randoms(use_true_random=False),
 )
-def test_in_any_order_the_checkpoint_is_the_lowest_open_offset(
+def test_the_checkpoint_is_the_lowest_unsettled_offset_in_any_order(
     runs: list[Run], random: Random
 ) -> None:
     ledger = DeliveryLedger(0, Counts(), {})

@@ -1,4 +1,4 @@
-"""Digests of events, and the bounded memory of them."""
+"""Digests of events, and bounded sets of digests."""
 
 import tracemalloc
 
@@ -18,19 +18,19 @@ def test_another_id_or_another_body_is_another_event() -> None:
     assert event_digest("evt_1", b"{}") != event_digest("evt_1", b"[]")
 
 
-def test_no_id_borrows_from_its_body() -> None:
+def test_the_digest_separates_id_and_body() -> None:
     assert event_digest("ab", b"c") != event_digest("a", b"bc")
     assert event_digest("1", b":x") != event_digest("", b"1:x")
 
 
-def test_what_was_added_is_seen_afterwards() -> None:
+def test_an_added_digest_is_found() -> None:
     seen = SeenHashes(10)
     assert seen.add(7)
     assert seen.add(8)
     assert not seen.add(7)
 
 
-def test_the_oldest_are_forgotten_first() -> None:
+def test_the_oldest_digests_are_evicted_first() -> None:
     seen = SeenHashes(4)
     for digest in (1, 2, 3, 4, 5):
         seen.add(digest)
@@ -40,16 +40,14 @@ def test_the_oldest_are_forgotten_first() -> None:
     assert seen.add(1)
 
 
-def test_digests_that_want_the_same_slot_and_that_of_zero_are_told_apart() -> None:
+def test_digests_with_the_same_slot_and_the_digest_zero_are_distinguished() -> None:
     seen = SeenHashes(16)
     digests = [0, 2**32, 2**33, -(2**32), -(2**63), 2**63 - 1]
     assert [seen.add(digest) for digest in digests + digests] == [True] * 6 + [False] * 6
 
 
 @given(st.lists(st.integers(-20, 20)), st.integers(1, 30))
-def test_it_knows_the_last_half_at_least_and_never_more_than_it_may(
-    digests: list[int], entries_max: int
-) -> None:
+def test_it_has_between_half_the_limit_and_the_limit(digests: list[int], entries_max: int) -> None:
     seen = SeenHashes(entries_max)
     order: list[int] = []  # of the different ones, the latest last
     for digest in digests:
@@ -63,7 +61,7 @@ def test_it_knows_the_last_half_at_least_and_never_more_than_it_may(
             order.append(digest)
 
 
-def test_tables_that_are_used_again_know_nothing_of_before() -> None:
+def test_reused_tables_are_empty() -> None:
     seen = SeenHashes(20_000)
     digests = [event_digest(f"evt_{number}", b"") for number in range(50_000)]
     for digest in digests + digests[:30_000]:
@@ -72,7 +70,7 @@ def test_tables_that_are_used_again_know_nothing_of_before() -> None:
 
 
 @pytest.mark.long
-def test_half_a_million_take_nine_megabytes() -> None:
+def test_half_a_million_digests_take_nine_megabytes() -> None:
     tracemalloc.start()
     try:
         seen = SeenHashes(500_000)

@@ -1,4 +1,4 @@
-"""What outcomes tell of a receiver: down, written off, beyond hope, and well again."""
+"""Endpoint health: healthy, failing, down, and the failure limit."""
 
 from app.domain.delivery import Rejected, Unreachable
 from app.domain.endpoint_health import (
@@ -15,7 +15,7 @@ SILENT = Unreachable("connection refused")
 MIDDLE = 0.5
 
 
-def down(now_s: float = 0.0) -> ProbedEndpointHealth:
+def failing(now_s: float = 0.0) -> ProbedEndpointHealth:
     health = ProbedEndpointHealth(POLICY)
     for _ in range(CONSECUTIVE_FAILURES_MIN):
         health.record_failure(SILENT, now_s, now_s, MIDDLE)
@@ -23,13 +23,13 @@ def down(now_s: float = 0.0) -> ProbedEndpointHealth:
 
 
 def probe(health: ProbedEndpointHealth, now_s: float) -> float:
-    """Send the next probe when it is due and see it fail: when that was."""
+    """Fail the next probe when it is due; returns its time."""
     now_s += health.probe_wait_s(now_s)
     health.record_failure(SILENT, now_s, now_s, MIDDLE)
     return now_s
 
 
-def test_a_few_failures_among_successes_do_not_stop_the_job() -> None:
+def test_a_few_failures_between_successes_keep_the_endpoint_healthy() -> None:
     health = ProbedEndpointHealth(POLICY)
     for _ in range(10):
         for _ in range(CONSECUTIVE_FAILURES_MIN - 1):
@@ -38,11 +38,11 @@ def test_a_few_failures_among_successes_do_not_stop_the_job() -> None:
     assert health.state is HealthState.HEALTHY
 
 
-def test_failures_in_a_row_mean_that_it_is_down() -> None:
-    assert down().state is HealthState.FAILING
+def test_consecutive_failures_make_an_endpoint_failing() -> None:
+    assert failing().state is HealthState.FAILING
 
 
-def test_a_receiver_that_asks_for_quiet_gets_it_at_once() -> None:
+def test_a_retry_after_header_makes_an_endpoint_failing_at_once() -> None:
     health = ProbedEndpointHealth(POLICY)
     health.record_failure(Rejected(429, 7.0, "answered 429"), 100.0, 100.0, MIDDLE)
     assert health.state is HealthState.FAILING
@@ -51,8 +51,8 @@ def test_a_receiver_that_asks_for_quiet_gets_it_at_once() -> None:
     assert health.probe_wait_s(200.0) == 0.0
 
 
-def test_probes_grow_rarer_as_retries_do() -> None:
-    health = down()
+def test_probes_follow_the_waits_of_the_retry_policy() -> None:
+    health = failing()
     times = [0.0]
     while health.state is HealthState.FAILING:
         times.append(probe(health, times[-1]))
@@ -60,15 +60,15 @@ def test_probes_grow_rarer_as_retries_do() -> None:
     assert health.state is HealthState.DOWN
 
 
-def test_what_was_under_way_when_it_went_down_is_no_probe() -> None:
-    health = down(now_s=100.0)
+def test_requests_in_flight_when_the_endpoint_began_to_fail_are_no_probes() -> None:
+    health = failing(now_s=100.0)
     for _ in range(50):
         health.record_failure(SILENT, 99.0, 130.0, MIDDLE)
     assert health.state is HealthState.FAILING
 
 
-def test_one_success_brings_it_back_even_when_it_was_written_off() -> None:
-    health = down()
+def test_one_success_makes_an_endpoint_healthy_even_when_it_was_down() -> None:
+    health = failing()
     now_s = 0.0
     while health.state is HealthState.FAILING:
         now_s = probe(health, now_s)
@@ -78,13 +78,13 @@ def test_one_success_brings_it_back_even_when_it_was_written_off() -> None:
     assert health.state is HealthState.HEALTHY
 
 
-def test_a_receiver_that_judges_a_request_is_well() -> None:
-    health = down()
+def test_a_permanent_rejection_makes_an_endpoint_healthy() -> None:
+    health = failing()
     health.record_failure(Rejected(400, None, "answered 400"), 5.0, 5.0, MIDDLE)
     assert health.state is HealthState.HEALTHY
 
 
-def test_a_long_row_of_lost_events_exceeds_failure_limit() -> None:
+def test_a_thousand_failed_events_exceed_the_failure_limit() -> None:
     health = ProbedEndpointHealth(POLICY)
     for _ in range(CONSECUTIVE_FAILED_EVENTS_MAX - 1):
         health.record_failed_events(1)
@@ -93,7 +93,7 @@ def test_a_long_row_of_lost_events_exceeds_failure_limit() -> None:
     assert health.exceeds_failure_limit
 
 
-def test_a_few_large_requests_are_not_beyond_hope_yet() -> None:
+def test_a_few_large_requests_do_not_exceed_the_failure_limit() -> None:
     health = ProbedEndpointHealth(POLICY)
     for _ in range(CONSECUTIVE_FAILED_REQUESTS_MIN - 1):
         health.record_failed_events(1_000)
@@ -102,7 +102,7 @@ def test_a_few_large_requests_are_not_beyond_hope_yet() -> None:
     assert health.exceeds_failure_limit
 
 
-def test_lost_events_between_successes_are_not_beyond_hope() -> None:
+def test_failed_events_between_successes_do_not_exceed_the_failure_limit() -> None:
     health = ProbedEndpointHealth(POLICY)
     for _ in range(2 * CONSECUTIVE_FAILED_EVENTS_MAX):
         health.record_failed_events(1)

@@ -19,11 +19,11 @@ from app.domain.options import ReplayOptions
         (ReplayOptions(max_in_flight=1_024, max_events_per_second=50_000), 10, 2.0),
     ],
 )
-def test_the_slowest_part_tells_how_long_ten_thousand_events_take(
+def test_the_slowest_part_decides_the_duration_of_ten_thousand_events(
     options: ReplayOptions, in_flight: int, seconds: float
 ) -> None:
     assert duration_s(10_000, 0.5, options, in_flight) == pytest.approx(seconds)
 
 
-def test_a_range_that_holds_little_for_the_webhook_takes_as_long_as_it_is_read() -> None:
+def test_a_range_with_few_events_takes_as_long_as_reading_it() -> None:
     assert duration_s(10, 60.0, ReplayOptions(), 16) == 60.0

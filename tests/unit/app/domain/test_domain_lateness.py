@@ -12,12 +12,12 @@ from app.domain.lateness import (
 from app.domain.model import Window
 
 
-def test_what_is_on_time_makes_no_span() -> None:
+def test_events_on_time_yield_no_span() -> None:
     assert late_spans([], 100) == []
     assert late_spans([Arrival(100, 0, 7), Arrival(101, 1, 7)], 100) == []
 
 
-def test_late_events_make_one_span_for_each_partition() -> None:
+def test_late_events_yield_one_span_per_partition() -> None:
     arrivals = [
         Arrival(50, 3, 12),
         Arrival(99, 1, 7),
@@ -59,7 +59,7 @@ def test_every_event_of_a_window_lies_before_the_end_or_below_a_span(
     assert all(each.offset < end for each in log if window.from_ms <= each.time_ms < window.to_ms)
 
 
-def test_what_nobody_saw_come_may_be_late_at_any_time_before_what_is_on_time() -> None:
+def test_unseen_records_may_be_late_at_any_earlier_time() -> None:
     assert unseen_spans({3: 9, 1: 4}, on_time_from_ms=100) == [
         LateSpan(1, Window(0, 100), 4),
         LateSpan(3, Window(0, 100), 9),

@@ -9,7 +9,7 @@ from app.domain.tallies import DeliveryTally
 HOUR_MS = 3_600_000
 START_MS = 100 * HOUR_MS
 LAST_MS = START_MS + HOUR_MS // 2
-"""The time of the last event that was missed."""
+"""The time of the last missed event."""
 
 SETTLED_MS = START_MS + HOUR_MS
 
@@ -49,29 +49,29 @@ def test_an_hour_without_a_replay_is_not_replayed() -> None:
     assert missed_hours([HOUR], [])[0].end_ms == START_MS + HOUR_MS
 
 
-def test_hours_in_which_nothing_was_missed_are_left_out() -> None:
+def test_hours_without_missed_events_are_omitted() -> None:
     assert missed_hours([DeliveryTally(START_MS, delivered=7)], [replay()]) == ()
 
 
-def test_a_replay_of_the_hour_brings_it() -> None:
+def test_a_replay_of_the_hour_covers_it() -> None:
     assert is_replayed(replay())
 
 
-def test_a_replay_that_ends_behind_the_last_missed_event_brings_it() -> None:
+def test_a_replay_that_ends_after_the_last_missed_event_covers_the_hour() -> None:
     assert is_replayed(replay(to_ms=LAST_MS + 1))
     assert not is_replayed(replay(to_ms=LAST_MS))
 
 
-def test_a_replay_that_begins_within_the_hour_does_not() -> None:
+def test_a_replay_that_starts_within_the_hour_does_not_cover_it() -> None:
     assert is_replayed(replay(START_MS - HOUR_MS))
     assert not is_replayed(replay(START_MS + 1))
 
 
-def test_a_replay_from_before_the_last_was_settled_does_not() -> None:
+def test_a_replay_created_before_the_last_outcome_does_not_cover_the_hour() -> None:
     assert not is_replayed(replay(created_ms=SETTLED_MS))
 
 
-def test_several_replays_bring_it_together_if_nothing_is_between_them() -> None:
+def test_adjacent_replays_cover_the_hour_together() -> None:
     third = HOUR_MS // 6
     parts = [replay(START_MS + third * n, START_MS + third * (n + 1)) for n in range(4)]
     for order in itertools.permutations(parts):
@@ -81,12 +81,12 @@ def test_several_replays_bring_it_together_if_nothing_is_between_them() -> None:
     assert is_replayed(replay(to_ms=START_MS + 5), *parts[1:], replay(START_MS + 4, LAST_MS + 1))
 
 
-def test_a_replay_that_gave_something_up_does_not_bring_it() -> None:
+def test_a_replay_with_failures_does_not_cover_the_hour() -> None:
     assert not is_replayed(replay(failed=1))
 
 
 @pytest.mark.parametrize("links", [1, 3])
-def test_with_a_retry_that_brought_the_rest_it_does(links: int) -> None:
+def test_a_replay_and_the_retries_of_its_failures_cover_the_hour(links: int) -> None:
     chain = [replay(failed=9)]
     for left in reversed(range(links)):
         chain.append(replay(failed=left, retry_of=chain[-1]))

@@ -1,4 +1,4 @@
-"""The set of offsets: exact as long as there is room, and honest when there is none."""
+"""The compact set of offsets: exact, and bounded."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ OFFSETS = st.one_of(st.integers(0, 6_000), st.integers(0, 2**62))
 
 
 @given(st.lists(OFFSETS), st.lists(OFFSETS))
-def test_it_holds_what_was_added_and_nothing_else(added: list[int], others: list[int]) -> None:
+def test_the_set_contains_exactly_the_added_offsets(added: list[int], others: list[int]) -> None:
     offsets = OffsetSet()
     assert all(offsets.add(offset) for offset in added)
     for offset in [*added, *others]:
@@ -17,7 +17,7 @@ def test_it_holds_what_was_added_and_nothing_else(added: list[int], others: list
         assert (offset + 1 in offsets) == (offset + 1 in set(added))
 
 
-def test_an_offset_without_room_is_not_taken() -> None:
+def test_a_full_set_rejects_further_offsets() -> None:
     offsets = OffsetSet(pages_max=1)
     assert offsets.add(5)
     assert offsets.add(2_047)

@@ -1,4 +1,4 @@
-"""How far a partition is delivered, told by a position and a note of what is open below it."""
+"""Partition progress: a position, and metadata with the unsettled offsets below it."""
 
 import pytest
 from hypothesis import given
@@ -16,7 +16,7 @@ OFFSETS = st.integers(0, 2**62)
 
 
 def open_after(commit: PartitionCommit, end: int) -> set[int]:
-    """What a process that begins with `commit` delivers of a log that ends at `end`."""
+    """The offsets that a process resuming from `commit` delivers, of a log that ends at `end`."""
     progress = resume(commit)
     return {offset for offset in range(progress.read_from, end) if progress.open(offset)}
 
@@ -35,7 +35,7 @@ def progress_with(start: int, end: int, settled: set[int]) -> PartitionProgress:
     is_open=st.lists(st.booleans(), max_size=300),
     later=st.integers(0, 20),
 )
-def test_after_a_crash_exactly_what_was_open_is_delivered(
+def test_after_a_crash_exactly_the_unsettled_records_are_delivered(
     start: int, is_open: list[bool], later: int
 ) -> None:
     end = start + len(is_open)
@@ -51,7 +51,7 @@ def test_after_a_crash_exactly_what_was_open_is_delivered(
     gaps=st.lists(st.integers(1, 2**20), min_size=1, max_size=4_000),
     repeat=st.integers(1, 6),
 )
-def test_a_commit_never_forgets_what_is_open_and_always_fits(
+def test_a_commit_contains_every_unsettled_offset_and_always_fits(
     start: int, gaps: list[int], repeat: int
 ) -> None:
     progress = PartitionProgress(start)
@@ -68,7 +68,7 @@ def test_a_commit_never_forgets_what_is_open_and_always_fits(
     assert all(after.open(each) for each in offsets)
 
 
-def test_a_position_is_lowered_no_further_than_the_note_needs() -> None:
+def test_the_position_is_lowered_no_further_than_needed() -> None:
     # Every other offset is open: two bytes for each, and 3,067 bytes of room.
     progress = progress_with(0, 10_000, set(range(1, 10_000, 2)))
     commit = progress.commit()
@@ -76,27 +76,27 @@ def test_a_position_is_lowered_no_further_than_the_note_needs() -> None:
     assert len(commit.metadata) <= METADATA_CHARS_MAX
 
 
-def test_what_is_settled_again_and_again_needs_no_note() -> None:
+def test_a_commit_without_unsettled_offsets_has_no_metadata() -> None:
     progress = progress_with(5, 9, {5, 6, 7, 8})
     assert progress.commit() == PartitionCommit(9, "")
     progress.settle(7)
     assert progress.commit() == PartitionCommit(9, "")
 
 
-def test_a_note_is_as_its_page_says() -> None:
+def test_metadata_has_the_documented_format() -> None:
     # Open are 3, 4 and 7 of those below 9: distance 6; two open, two not, one open.
     progress = progress_with(0, 9, {0, 1, 2, 5, 6, 8})
     assert progress.commit() == PartitionCommit(9, "r1:BgICAQ")
 
 
-def test_what_was_settled_is_not_opened_again_nor_what_was_read_twice() -> None:
+def test_settled_and_repeated_records_are_not_opened() -> None:
     progress = resume(PartitionCommit(9, "r1:BgICAQ"))
     assert [offset for offset in range(12) if progress.open(offset)] == [3, 4, 7, 9, 10, 11]
     assert not any(progress.open(offset) for offset in range(12))
     assert progress.unsettled_count == 6
 
 
-def test_open_records_that_the_log_has_no_more_are_done_with() -> None:
+def test_unsettled_records_that_the_log_has_deleted_are_settled() -> None:
     progress = resume(PartitionCommit(9, "r1:BgICAQ"))
     progress.settle_deleted(5)
     assert progress.commit() == PartitionCommit(9, "r1:AgE")
@@ -115,13 +115,13 @@ def test_open_records_that_the_log_has_no_more_are_done_with() -> None:
         "r1:yAEB",  # before the log's first offset
     ],
 )
-def test_a_note_of_somebody_else_is_refused(note: str) -> None:
+def test_foreign_metadata_is_rejected(note: str) -> None:
     with pytest.raises(InvalidCommitMetadata):
         resume(PartitionCommit(9, note))
 
 
 @given(st.text(max_size=100) | st.binary(max_size=60).map(lambda raw: "r1:" + raw.hex()))
-def test_any_note_is_read_or_refused(note: str) -> None:
+def test_any_metadata_is_decoded_or_rejected(note: str) -> None:
     try:
         progress = resume(PartitionCommit(1_000, note))
     except InvalidCommitMetadata:

@@ -1,4 +1,4 @@
-"""How long replays wait for the log."""
+"""How long replays are postponed."""
 
 from app.domain.postponements import LONGEST_S, Postponements
 
@@ -9,7 +9,7 @@ def test_pauses_double_up_to_half_a_minute() -> None:
     assert pauses == [1, 2, 4, 8, 16, LONGEST_S, LONGEST_S]
 
 
-def test_each_replay_has_pauses_of_its_own_and_begins_anew_once_it_went_on() -> None:
+def test_each_replay_has_its_own_pauses_which_are_reset_when_it_continues() -> None:
     postponements = Postponements()
     for _ in range(3):
         postponements.next_pause_s("rp_1")

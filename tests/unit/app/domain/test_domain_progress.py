@@ -43,7 +43,7 @@ def test_a_quarter_done_in_ten_seconds_leaves_thirty() -> None:
     assert progress(ONGOING, STARTED_MS + 10_000) == Progress(0.25, 5.0, 30.0)
 
 
-def test_an_open_replay_has_neither_rate_nor_end() -> None:
+def test_an_open_replay_has_neither_rate_nor_eta() -> None:
     replay = replace(
         ONGOING,
         state=ReplayState.OPEN,
@@ -56,38 +56,38 @@ def test_an_open_replay_has_neither_rate_nor_end() -> None:
 
 
 @pytest.mark.parametrize("state", [ReplayState.OPEN, ReplayState.PAUSED])
-def test_a_replay_that_nobody_has_keeps_share_and_rate_but_has_no_end_in_sight(
+def test_a_replay_without_a_worker_has_share_and_rate_but_no_eta(
     state: ReplayState,
 ) -> None:
     replay = replace(ONGOING, state=state, heartbeat_ms=STARTED_MS + 10_000)
     assert progress(replay, STARTED_MS + 3_600_000) == Progress(0.25, 5.0, None)
 
 
-def test_a_pause_makes_nothing_look_slow() -> None:
+def test_a_pause_does_not_lower_the_rate() -> None:
     # An hour's pause, and then as if it had not been.
     replay = replace(ONGOING, idle_ms=3_600_000)
     assert progress(replay, STARTED_MS + 3_610_000) == Progress(0.25, 5.0, 30.0)
 
 
-def test_no_end_is_promised_before_the_first_checkpoint() -> None:
+def test_there_is_no_eta_before_the_first_checkpoint() -> None:
     replay = replace(ONGOING, checkpoint=None, counts=Counts())
     assert progress(replay, STARTED_MS + 10_000) == Progress(0.0, None, None)
 
 
-def test_a_finished_replay_keeps_the_rate_it_had() -> None:
+def test_a_finished_replay_keeps_its_rate() -> None:
     replay = replace(
         ONGOING, state=ReplayState.COMPLETED, checkpoint=500, finished_ms=STARTED_MS + 5_000
     )
     assert progress(replay, STARTED_MS + 3_600_000) == Progress(1.0, 10.0, None)
 
 
-def test_a_cancelled_replay_stays_where_it_was() -> None:
+def test_a_cancelled_replay_keeps_its_share() -> None:
     replay = replace(ONGOING, state=ReplayState.CANCELLED, finished_ms=STARTED_MS + 5_000)
     assert progress(replay, STARTED_MS + 6_000) == Progress(0.25, 10.0, None)
 
 
 @pytest.mark.parametrize("state", [ReplayState.ONGOING, ReplayState.COMPLETED])
-def test_an_empty_range_is_done(state: ReplayState) -> None:
+def test_an_empty_range_has_a_share_of_one(state: ReplayState) -> None:
     replay = replace(
         ONGOING, state=state, offsets=OffsetRange(3, 100, 100), checkpoint=100, counts=Counts()
     )
@@ -95,5 +95,5 @@ def test_an_empty_range_is_done(state: ReplayState) -> None:
     assert progress(replay, STARTED_MS + 1) == Progress(1.0, None, eta_s)
 
 
-def test_a_start_ahead_of_our_clock_gives_no_rate() -> None:
+def test_a_start_in_the_future_yields_no_rate() -> None:
     assert progress(ONGOING, STARTED_MS - 50).rate_events_s is None

@@ -1,4 +1,4 @@
-"""The retry policy: waits worked by hand, hopeless answers, Retry-After."""
+"""Retry schedules: waits calculated by hand, permanent rejections, Retry-After."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ POLICY = RetryPolicy(attempts_max=6, base_s=1, cap_s=60)
 MIDDLE = 0.5
 
 
-def refused(status: int, retry_after_s: float | None = None) -> Rejected:
+def rejected(status: int, retry_after_s: float | None = None) -> Rejected:
     return Rejected(status, retry_after_s, f"answered {status}")
 
 
@@ -25,7 +25,7 @@ def test_the_last_attempt_gives_up_with_the_reason_of_its_outcome() -> None:
     assert POLICY.after_failure(DOWN, 6, MIDDLE) == GiveUp("connection refused")
 
 
-def test_jitter_spreads_a_wait_by_a_fifth_to_either_side() -> None:
+def test_jitter_changes_a_wait_by_up_to_a_fifth() -> None:
     assert POLICY.after_failure(DOWN, 1, 0.0) == RetryAfter(0.8)
     latest = POLICY.after_failure(DOWN, 1, 1.0 - 2**-53)
     assert isinstance(latest, RetryAfter)
@@ -33,30 +33,30 @@ def test_jitter_spreads_a_wait_by_a_fifth_to_either_side() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 405, 410, 413, 415, 422, 431, 501])
-def test_an_answer_that_would_come_again_gives_up_at_once(status: int) -> None:
-    assert POLICY.after_failure(refused(status), 1, MIDDLE) == GiveUp(f"answered {status}")
+def test_a_permanent_rejection_gives_up_at_once(status: int) -> None:
+    assert POLICY.after_failure(rejected(status), 1, MIDDLE) == GiveUp(f"answered {status}")
 
 
 @pytest.mark.parametrize("status", [301, 401, 403, 404, 408, 409, 425, 429, 500, 502, 503, 504])
-def test_an_answer_that_may_heal_is_tried_again(status: int) -> None:
-    assert POLICY.after_failure(refused(status), 1, MIDDLE) == RetryAfter(1)
+def test_a_temporary_rejection_is_retried(status: int) -> None:
+    assert POLICY.after_failure(rejected(status), 1, MIDDLE) == RetryAfter(1)
 
 
-def test_a_retry_after_header_makes_a_wait_longer_but_not_shorter() -> None:
-    assert POLICY.after_failure(refused(429, 10.0), 1, MIDDLE) == RetryAfter(10)
-    assert POLICY.after_failure(refused(429, 10.0), 3, MIDDLE) == RetryAfter(16)
+def test_a_retry_after_header_lengthens_a_wait_but_never_shortens_it() -> None:
+    assert POLICY.after_failure(rejected(429, 10.0), 1, MIDDLE) == RetryAfter(10)
+    assert POLICY.after_failure(rejected(429, 10.0), 3, MIDDLE) == RetryAfter(16)
 
 
-def test_a_retry_after_header_cannot_hold_a_job_for_hours() -> None:
-    assert POLICY.after_failure(refused(503, 86_400.0), 1, MIDDLE) == RetryAfter(120)
+def test_a_retry_after_header_is_limited() -> None:
+    assert POLICY.after_failure(rejected(503, 86_400.0), 1, MIDDLE) == RetryAfter(120)
 
 
 @given(st.integers(1, 100), st.floats(0, 1, exclude_max=True), st.floats(0, 1e9) | st.none())
-def test_no_wait_is_negative_or_beyond_what_the_policy_allows(
+def test_every_wait_is_within_the_limits_of_the_policy(
     attempt: int, jitter: float, retry_after_s: float | None
 ) -> None:
     policy = RetryPolicy(attempts_max=100, base_s=0.5, cap_s=30)
-    verdict = policy.after_failure(refused(503, retry_after_s), attempt, jitter)
+    verdict = policy.after_failure(rejected(503, retry_after_s), attempt, jitter)
     if attempt == 100:
         assert isinstance(verdict, GiveUp)
     else:
@@ -69,11 +69,11 @@ def test_fixed_delays_are_those_before_the_next_attempt_and_then_give_up() -> No
     assert delays.after_failure(DOWN, 1) == RetryAfter(3)
     assert delays.after_failure(DOWN, 2) == RetryAfter(27)
     assert delays.after_failure(DOWN, 3) == GiveUp("connection refused")
-    assert delays.after_failure(refused(410), 1) == GiveUp("answered 410")
+    assert delays.after_failure(rejected(410), 1) == GiveUp("answered 410")
 
 
 def test_fixed_delays_honour_retry_after_up_to_a_limit() -> None:
     delays = FixedDelays((0.0, 3.0))
-    assert delays.after_failure(refused(429, 10.0), 1) == RetryAfter(10)
-    assert delays.after_failure(refused(429, 1.0), 1) == RetryAfter(3)
-    assert delays.after_failure(refused(429, 1e6), 1) == RetryAfter(RETRY_AFTER_S_MAX)
+    assert delays.after_failure(rejected(429, 10.0), 1) == RetryAfter(10)
+    assert delays.after_failure(rejected(429, 1.0), 1) == RetryAfter(3)
+    assert delays.after_failure(rejected(429, 1e6), 1) == RetryAfter(RETRY_AFTER_S_MAX)

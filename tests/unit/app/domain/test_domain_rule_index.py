@@ -1,4 +1,4 @@
-"""Which webhooks want an event."""
+"""Which webhooks have a rule that matches an event."""
 
 import json
 from typing import Any
@@ -23,7 +23,7 @@ def body(**data: Any) -> bytes:
     return json.dumps({"id": "evt_1", "type": "follow.created", "data": data}).encode()
 
 
-def test_a_rule_without_conditions_goes_by_the_type_alone() -> None:
+def test_a_rule_without_conditions_matches_by_type_only() -> None:
     index = index_of(
         Rule("wh_a", "one", ("follow.*", "block.*")), Rule("wh_b", "one", ("tweet.*",))
     )
@@ -32,7 +32,7 @@ def test_a_rule_without_conditions_goes_by_the_type_alone() -> None:
     assert index.match("mute.created", b"") == []
 
 
-def test_a_webhook_wants_an_event_once_however_many_of_its_rules_fit() -> None:
+def test_a_webhook_with_several_matching_rules_is_found_once() -> None:
     index = index_of(
         Rule("wh_a", "one", ("*", "follow.*")),
         Rule("wh_a", "two", ("*",)),
@@ -41,7 +41,7 @@ def test_a_webhook_wants_an_event_once_however_many_of_its_rules_fit() -> None:
     assert index.match("follow.created", body(userId="42")) == ["wh_a"]
 
 
-def test_all_conditions_of_a_rule_have_to_hold() -> None:
+def test_all_conditions_of_a_rule_must_match() -> None:
     index = index_of(Rule("wh_a", "one", ("*",), (("data.userId", "42"), ("data.to.id", 7))))
     assert index.match("x", body(userId="42", to={"id": 7})) == ["wh_a"]
     assert index.match("x", body(userId="42", to={"id": 8})) == []
@@ -67,30 +67,30 @@ def test_all_conditions_of_a_rule_have_to_hold() -> None:
         ("x", ["x"], False),
     ],
 )
-def test_values_are_equal_as_json_is(wanted: Scalar, found: Any, fits: bool) -> None:
+def test_values_compare_as_in_json(wanted: Scalar, found: Any, fits: bool) -> None:
     index = index_of(Rule("wh_a", "one", ("*",), (("data.value", wanted),)))
     assert bool(index.match("x", body(value=found))) is fits
 
 
-def test_nothing_there_is_not_null() -> None:
+def test_a_missing_value_does_not_equal_null() -> None:
     index = index_of(Rule("wh_a", "one", ("*",), (("data.value", None),)))
     assert index.match("x", body()) == []
 
 
 @pytest.mark.parametrize("value", [b"", b"\xff", b"5", b"[]", b"[" * 100_000, b'{"data": 5}'])
-def test_a_body_without_the_path_fits_no_condition(value: bytes) -> None:
+def test_a_body_without_the_path_matches_no_condition(value: bytes) -> None:
     index = index_of(
         Rule("wh_a", "one", ("*",), (("data.userId", "42"),)), Rule("wh_b", "one", ("*",))
     )
     assert index.match("x", value) == ["wh_b"]
 
 
-def test_a_rule_put_anew_replaces_the_one_before() -> None:
+def test_a_rule_put_again_replaces_the_previous_one() -> None:
     index = index_of(Rule("wh_a", "one", ("*",)), Rule("wh_a", "one", ("follow.*",)))
     assert (len(index), index.match("x", b"")) == (1, [])
 
 
-def test_rules_that_are_removed_leave_nothing_behind() -> None:
+def test_removed_rules_leave_no_entries() -> None:
     index = index_of(
         Rule("wh_a", "one", ("*", "*"), (("data.userId", "42"),)),
         Rule("wh_a", "two", ("*",)),
@@ -121,7 +121,7 @@ EVENTS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 
 
 def naive(rules: dict[tuple[str, str], Rule], event: dict[str, Any]) -> list[str]:
-    """Every rule is tried, and JSON compared as text: "1" is not 1, and true is not 1."""
+    """Check every rule, comparing JSON as text: "1" is not 1, and true is not 1."""
 
     def holds(path: str, wanted: Scalar) -> bool:
         place: Any = event
@@ -145,7 +145,7 @@ def naive(rules: dict[tuple[str, str], Rule], event: dict[str, Any]) -> list[str
 
 
 @given(st.lists(RULES | st.tuples(st.sampled_from(["wh_a", "wh_b"]), st.just("one"))), EVENTS)
-def test_whatever_came_and_went_the_index_says_what_a_look_at_every_rule_says(
+def test_the_index_finds_the_same_as_checking_every_rule(
     changes: list[Rule | tuple[str, str]], event: dict[str, Any]
 ) -> None:
     index, rules = RuleIndex(), dict[tuple[str, str], Rule]()

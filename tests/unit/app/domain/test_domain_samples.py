@@ -1,4 +1,4 @@
-"""How often the progress of a replay is noted: often at first, and never too often."""
+"""How often the progress of a replay is sampled."""
 
 from app.domain.samples import SampleSchedule, is_due
 
@@ -28,13 +28,13 @@ def test_a_day_has_some_hundreds_of_samples() -> None:
     assert 400 < taken < 600
 
 
-def test_a_worker_asks_a_gap_after_it_began_and_then_each_gap() -> None:
+def test_a_worker_requests_samples_one_gap_after_the_start_and_then_each_gap() -> None:
     schedule = SampleSchedule(0, 70_000)
     asked = [now_ms for now_ms in range(70_000, 75_000, 250) if schedule.is_due(now_ms)]
     assert asked == [71_000, 72_000, 73_000, 74_000]
 
 
-def test_who_takes_over_an_old_replay_asks_as_rarely_as_the_one_before() -> None:
+def test_after_a_takeover_samples_are_as_rare_as_before() -> None:
     schedule = SampleSchedule(10 * 60 * MINUTE_MS, 0)
     assert not schedule.is_due(10 * MINUTE_MS)
     assert schedule.is_due(11 * MINUTE_MS)

@@ -28,41 +28,41 @@ def test_every_state_is_in_the_table_and_every_event_leads_somewhere() -> None:
     assert all(moves(event) for event in ReplayEvent)
 
 
-def test_what_is_over_stays_over() -> None:
+def test_terminal_states_cannot_change() -> None:
     assert {S.COMPLETED, S.FAILED, S.CANCELLED} == TERMINAL
     assert {S.OPEN, S.STARTED, S.ONGOING, S.PAUSED} == ACTIVE
     assert all(set(TRANSITIONS[state].values()) <= {state} for state in TERMINAL)
 
 
-def test_a_replay_that_is_not_over_can_be_paused_and_goes_on_when_resumed() -> None:
+def test_an_active_replay_can_be_paused_and_resumed() -> None:
     assert moves(E.PAUSE) == dict.fromkeys((S.OPEN, S.STARTED, S.ONGOING), S.PAUSED)
     assert moves(E.RESUME) == {S.PAUSED: S.OPEN}
 
 
-def test_who_was_stopped_has_a_last_word_that_changes_no_state() -> None:
+def test_a_last_checkpoint_changes_no_state() -> None:
     stopped = (S.ONGOING, S.PAUSED, S.CANCELLED)
     assert moves(E.CHECKPOINT) == {state: state for state in stopped}
 
 
-def test_whatever_is_not_over_can_be_cancelled() -> None:
+def test_every_active_replay_can_be_cancelled() -> None:
     assert moves(E.CANCEL) == dict.fromkeys(ACTIVE, S.CANCELLED)
 
 
-def test_a_take_over_leaves_the_job_where_it_stands() -> None:
+def test_a_takeover_keeps_the_state() -> None:
     assert moves(E.TAKE_OVER) == {S.STARTED: S.STARTED, S.ONGOING: S.ONGOING}
 
 
-def test_a_released_job_is_open_again() -> None:
+def test_a_released_replay_is_open() -> None:
     assert moves(E.RELEASE) == {S.STARTED: S.OPEN, S.ONGOING: S.OPEN}
 
 
 @pytest.mark.parametrize("event", list(ReplayEvent))
-def test_an_event_ends_an_active_replay_always_or_never(event: ReplayEvent) -> None:
+def test_an_event_leads_to_a_terminal_state_always_or_never(event: ReplayEvent) -> None:
     targets = [target for state, target in moves(event).items() if state in ACTIVE]
     assert len({target in TERMINAL for target in targets}) == 1
 
 
-def test_a_move_that_the_table_lacks_names_state_and_event_and_what_is_allowed() -> None:
+def test_an_illegal_transition_names_state_event_and_allowed_events() -> None:
     with pytest.raises(IllegalTransition, match=r"complete .* claim, pause, cancel"):
         next_state(S.OPEN, E.COMPLETE)
     with pytest.raises(IllegalTransition, match="allowed is nothing"):

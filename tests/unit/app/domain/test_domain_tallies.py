@@ -16,7 +16,7 @@ HOUR_MS = 3_600_000
 
 
 def took(**counts: int) -> tuple[int, ...]:
-    """Counts of response times, by the upper end of their class."""
+    """Latency counts by the upper bound of their bucket."""
     bounds = (*(f"ms_{bound}" for bound in TOOK_MS_BOUNDS), "longer")
     assert counts.keys() <= set(bounds)
     return tuple(counts.get(bound, 0) for bound in bounds)
@@ -35,27 +35,27 @@ def took(**counts: int) -> tuple[int, ...]:
         ({}, 0.5, None),
     ],
 )
-def test_a_percentile_is_the_end_of_the_class_that_it_falls_into(
+def test_a_percentile_is_the_upper_bound_of_its_bucket(
     counts: dict[str, int], share: float, at_most_ms: float | None
 ) -> None:
     assert DeliveryTally(0, took=took(**counts)).percentile_ms(share) == at_most_ms
 
 
 @given(st.lists(st.integers(0, 5), min_size=8, max_size=8).filter(any), st.floats(0, 1))
-def test_a_percentile_is_what_a_sorted_list_says(counts: list[int], share: float) -> None:
+def test_a_percentile_equals_that_of_a_sorted_list(counts: list[int], share: float) -> None:
     bounds = (*TOOK_MS_BOUNDS, math.inf)
     answers = [bound for bound, count in zip(bounds, counts, strict=True) for _ in range(count)]
     expected = answers[max(1, math.ceil(share * len(answers))) - 1]
     assert DeliveryTally(0, took=tuple(counts)).percentile_ms(share) == expected
 
 
-def test_the_success_rate_leaves_out_what_was_not_to_be_sent() -> None:
+def test_the_success_rate_excludes_events_of_disabled_webhooks() -> None:
     assert DeliveryTally(0, delivered=6, failed=1, left_over=1, disabled=100).success_rate == 0.75
     assert DeliveryTally(0, failed=1).success_rate == 0
     assert DeliveryTally(0, disabled=100).success_rate is None
 
 
-def test_tallies_are_summed_and_the_latest_of_their_times_taken() -> None:
+def test_a_sum_of_tallies_has_the_latest_of_their_times() -> None:
     one = DeliveryTally(0, 1, 2, 3, 4, took(ms_50=1, longer=1), 70, 900)
     other = DeliveryTally(5, 10, 20, 30, 40, took(ms_50=10), 80, 800)
     expected = DeliveryTally(3, 11, 22, 33, 44, took(ms_50=11, longer=1), 80, 900)
@@ -66,7 +66,7 @@ def test_tallies_are_summed_and_the_latest_of_their_times_taken() -> None:
 
 
 @pytest.mark.parametrize("past_ms", [0, 1, 299_999])
-def test_the_last_hour_begins_with_the_stretch_that_holds_its_first_moment(past_ms: int) -> None:
+def test_the_last_hour_starts_with_the_span_that_contains_its_start(past_ms: int) -> None:
     first_ms = last_hour_from_ms(10 * HOUR_MS + past_ms)
     assert first_ms == 9 * HOUR_MS
     assert first_ms % Span.SETTLED.width_ms == 0

@@ -45,14 +45,14 @@ def event(
     return SettledDelivery(webhook_id, outcome, event_ms, settled_ms, took_ms)
 
 
-def test_each_outcome_is_counted_as_what_it_is() -> None:
+def test_each_outcome_is_counted_separately() -> None:
     events = [event(outcome, took_ms=None) for outcome in (DELIVERED, *[FAILED] * 2, *[LEFT] * 3)]
     events += [event(DISABLED, took_ms=None)] * 4
     (tally,) = of_span(Span.SETTLED, *events)
     assert tally == DeliveryTally(NOW_MS, 1, 2, 3, 4)
 
 
-def test_events_are_counted_where_they_were_settled_and_where_they_happened() -> None:
+def test_events_are_counted_by_outcome_time_and_by_event_time() -> None:
     before = NOW_MS - 1
     events = [event(event_ms=before, settled_ms=before), event(event_ms=before), event()]
     settled = of_span(Span.SETTLED, *events)
@@ -61,13 +61,13 @@ def test_events_are_counted_where_they_were_settled_and_where_they_happened() ->
     assert {each.start_ms: each.delivered for each in hours} == {NOW_MS - HOUR_MS: 2, NOW_MS: 1}
 
 
-def test_webhooks_are_counted_apart() -> None:
+def test_each_webhook_has_its_own_counts() -> None:
     found = counted(event(), event(), event(webhook_id="wh_2"))
     settled = {each.webhook_id: each.tally.delivered for each in found if each.span is Span.SETTLED}
     assert settled == {"wh_1": 2, "wh_2": 1}
 
 
-def test_response_times_are_counted_up_to_their_bounds() -> None:
+def test_latencies_are_counted_in_the_bucket_of_their_upper_bound() -> None:
     times_ms = (0, 50, 50.1, 250, 4_999, 5_000, 5_001, 15_000, None)
     (tally,) = of_span(Span.SETTLED, *(event(took_ms=each) for each in times_ms))
     assert tally.took == (2, 1, 1, 0, 0, 0, 2, 2)
@@ -75,7 +75,7 @@ def test_response_times_are_counted_up_to_their_bounds() -> None:
     assert hour.took == NO_ATTEMPTS
 
 
-def test_of_missed_events_the_latest_times_are_kept() -> None:
+def test_the_latest_times_of_missed_events_are_kept() -> None:
     (hour,) = of_span(
         Span.EVENT,
         event(event_ms=NOW_MS + 9, settled_ms=NOW_MS + 99),
@@ -90,13 +90,13 @@ def test_of_missed_events_the_latest_times_are_kept() -> None:
 @pytest.mark.parametrize(
     ("age_ms", "hours"), [(HISTORY_MS, 1), (HISTORY_MS + 1, 0), (-AHEAD_MS, 1), (-AHEAD_MS - 1, 0)]
 )
-def test_what_is_too_old_or_ahead_belongs_to_no_hour(age_ms: int, hours: int) -> None:
+def test_events_outside_the_history_are_not_counted_by_event_time(age_ms: int, hours: int) -> None:
     stranger = event(event_ms=NOW_MS - age_ms)
     assert len(of_span(Span.EVENT, stranger)) == hours
     assert len(of_span(Span.SETTLED, stranger)) == 1
 
 
-def test_what_was_taken_is_not_counted_again() -> None:
+def test_drained_counts_are_reset() -> None:
     tallies = TallyCounter(HISTORY_MS, never)
     tallies.count_delivery(event())
     taken = tallies.drain()
@@ -108,7 +108,7 @@ def test_what_was_taken_is_not_counted_again() -> None:
 
 
 @pytest.mark.long
-def test_counts_are_bounded_and_what_finds_no_room_is_told() -> None:
+def test_counts_beyond_the_limit_are_reported_as_lost() -> None:
     lost: list[None] = []
     tallies = TallyCounter(HISTORY_MS, lambda: lost.append(None))
     for number in range(CELLS_MAX):

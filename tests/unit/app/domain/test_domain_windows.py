@@ -31,7 +31,7 @@ HISTORY_MS = 5 * DAY_MS
         "202611210800",
     ],
 )
-def test_one_moment_is_read_from_every_form(text: str) -> None:
+def test_one_time_is_parsed_from_every_format(text: str) -> None:
     assert parse_time(text) == NOW_MS
 
 
@@ -70,23 +70,23 @@ def test_a_leap_second_is_the_first_second_of_the_next_day() -> None:
         "٢٠٢٦١١٢١٠٨٠٠",
     ],
 )
-def test_what_is_no_time_is_refused_with_what_is_allowed(text: str) -> None:
+def test_an_invalid_time_is_rejected_with_the_allowed_formats(text: str) -> None:
     with pytest.raises(TimeUnreadable, match=r"RFC 3339.*yyyymmddhhmm") as caught:
         parse_time(text)
     assert repr(text) in str(caught.value)
 
 
-def test_times_are_written_in_utc_with_milliseconds() -> None:
+def test_times_are_formatted_in_utc_with_milliseconds() -> None:
     assert format_time(NOW_MS + 7) == "2026-11-21T08:00:00.007Z"
 
 
 @given(st.integers(parse_time("0001-01-01T00:00:00Z"), parse_time("9999-12-31T23:59:59.999Z")))
-def test_a_written_time_is_read_back(time_ms: int) -> None:
+def test_a_formatted_time_is_parsed_to_the_same_time(time_ms: int) -> None:
     assert parse_time(format_time(time_ms)) == time_ms
 
 
 @given(st.text(alphabet="0123456789-+:.TtZz ", max_size=30))
-def test_any_text_is_a_time_or_unreadable(text: str) -> None:
+def test_any_text_is_parsed_or_rejected(text: str) -> None:
     try:
         time_ms = parse_time(text)
     except TimeUnreadable:
@@ -108,7 +108,7 @@ def test_the_longest_window_is_the_whole_history() -> None:
         (-5 * DAY_MS - 1, -DAY_MS, "from", "retained", "at least 2026-11-16T08:00:00.000Z"),
     ],
 )
-def test_a_window_outside_the_rules_is_refused(
+def test_an_invalid_window_is_rejected(
     from_ms: int, to_ms: int, field: str, reason: str, allowed: str
 ) -> None:
     window = Window(NOW_MS + from_ms, NOW_MS + to_ms)
@@ -120,7 +120,7 @@ def test_a_window_outside_the_rules_is_refused(
     assert allowed in caught.value.allowed
 
 
-def test_a_moment_that_no_calendar_has_is_told_as_the_nearest_one() -> None:
+def test_a_time_outside_the_calendar_is_formatted_as_the_nearest_one() -> None:
     assert format_time(2**62) == "9999-12-31T23:59:59.999Z"
     assert format_time(-(2**62)) == "0001-01-01T00:00:00.000Z"
     assert parse_time(format_time(2**62)) == 253_402_300_799_999

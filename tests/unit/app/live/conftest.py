@@ -1,4 +1,4 @@
-"""A store for the parts of the live path that talk to one."""
+"""A store for the tests of the live path."""
 
 from collections.abc import Iterator
 from contextlib import closing

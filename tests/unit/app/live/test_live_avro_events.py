@@ -1,4 +1,4 @@
-"""Which values in Avro the matcher passes over, and how often it asks for what nobody knows."""
+"""Which Avro values the matcher skips, and how often it looks up unknown schemas."""
 
 import asyncio
 import time
@@ -21,7 +21,7 @@ GOOD = b"\0\0\0\0\1\2x"
 
 
 class Matching:
-    """What is read of one partition, offset after offset, and the places passed over."""
+    """Decodes records of one partition in order, and collects the skipped positions."""
 
     def __init__(self, registry: RegistryStub) -> None:
         self.passed_over: list[str] = []
@@ -56,7 +56,7 @@ def matching(registry: RegistryStub, monkeypatch: pytest.MonkeyPatch) -> Iterato
         yield matching
 
 
-def test_garbage_that_named_the_next_id_takes_no_event_with_it(
+def test_garbage_with_the_next_schema_id_skips_no_valid_event(
     registry: RegistryStub, matching: Matching
 ) -> None:
     assert matching.read(GARBAGE) == []
@@ -65,7 +65,7 @@ def test_garbage_that_named_the_next_id_takes_no_event_with_it(
     assert matching.passed_over == ["events-0-0"]
 
 
-def test_garbage_that_had_come_before_the_question_is_no_further_one(
+def test_garbage_read_before_a_lookup_causes_no_further_lookup(
     registry: RegistryStub, matching: Matching
 ) -> None:
     read_s = time.monotonic()
@@ -75,10 +75,10 @@ def test_garbage_that_had_come_before_the_question_is_no_further_one(
     assert registry.asked == ["/schemas/ids/1"]
 
 
-def test_an_id_that_the_registry_takes_for_no_id_holds_nothing_up(
+def test_an_id_that_the_registry_rejects_delays_nothing(
     registry: RegistryStub, matching: Matching
 ) -> None:
-    """As Confluent's answers: there is no such address, instead of no such schema."""
+    """As Confluent's registry does: HTTP 404 for the path instead of the schema."""
     registry.answer(f"/schemas/ids/{2**32 - 1}", 404, {"error_code": 404, "message": "HTTP 404"})
     assert matching.read(b"\0\xff\xff\xff\xffx", b"{}") == [b"{}"]
     assert matching.passed_over == ["events-0-0"]

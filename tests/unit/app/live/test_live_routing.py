@@ -1,4 +1,4 @@
-"""The copy of the routing table that a live process has."""
+"""The routing table of a live process."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -23,7 +23,7 @@ def with_table(store: Store, work: Callable[[RoutingTable], Awaitable[None]]) ->
     asyncio.run(run())
 
 
-def test_the_table_has_what_there_is_and_follows_every_change(store: Store) -> None:
+def test_the_table_loads_everything_and_applies_every_change(store: Store) -> None:
     first, second = webhook_of(store, "first"), webhook_of(store, "second")
     store.put_rule(Rule(first.id, "default", ("*",)))
     store.put_rule(Rule(second.id, "default", ("a.*",), (("data.userId", "42"),)))
@@ -52,7 +52,7 @@ def test_the_table_has_what_there_is_and_follows_every_change(store: Store) -> N
     with_table(store, work)
 
 
-def test_who_waits_for_a_refresh_sees_what_was_stored_before(store: Store) -> None:
+def test_after_a_refresh_the_table_has_what_was_stored_before(store: Store) -> None:
     async def work(table: RoutingTable) -> None:
         running = asyncio.create_task(table.run())
         for number in range(5):
@@ -64,7 +64,7 @@ def test_who_waits_for_a_refresh_sees_what_was_stored_before(store: Store) -> No
     with_table(store, work)
 
 
-def test_without_the_database_the_table_stays_and_tells_its_age(store: Store) -> None:
+def test_without_a_database_the_table_is_unchanged_and_reports_its_age(store: Store) -> None:
     webhook = webhook_of(store, "first")
     nowhere = Store.open("mysql+pymysql://root@127.0.0.1:1/nowhere")
 

@@ -28,7 +28,7 @@ def now_ms() -> int:
 
 
 class Counting:
-    """A webhook in a store, and what is counted of it."""
+    """A webhook in a store, and its delivery statistics."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -59,7 +59,7 @@ def counting(store: Store) -> Counting:
     return Counting(store)
 
 
-async def test_what_is_counted_is_stored_once(counting: Counting) -> None:
+async def test_counts_are_stored_once(counting: Counting) -> None:
     counting.count()
     counting.count()
     await counting.writer.flush()
@@ -70,14 +70,14 @@ async def test_what_is_counted_is_stored_once(counting: Counting) -> None:
     assert (counting.stored(), counting.stored(Span.EVENT)) == (3, 3)
 
 
-async def test_more_than_a_transaction_holds_is_stored_in_several(counting: Counting) -> None:
+async def test_many_counts_are_stored_in_several_transactions(counting: Counting) -> None:
     ids = [f"wh_{number}" for number in range(ROWS_PER_ADD + 1)]
     counting.count(*ids)
     await counting.writer.flush()
     assert len(counting.store.sum_tallies(ids, Span.SETTLED, 0)) == len(ids)
 
 
-async def test_while_the_database_is_away_counts_add_up(mariadb: MariaDbServer) -> None:
+async def test_counts_accumulate_while_the_database_is_unavailable(mariadb: MariaDbServer) -> None:
     url = mariadb.create_database()
     make_migrated(url)
     with TcpLink(mariadb.port) as link:
@@ -97,7 +97,7 @@ async def test_while_the_database_is_away_counts_add_up(mariadb: MariaDbServer) 
             assert not counting.tallies
 
 
-async def test_the_last_write_waits_for_no_database_that_is_silent() -> None:
+async def test_the_last_write_does_not_wait_for_a_silent_database() -> None:
     tallies = TallyCounter(RETENTION_MS, lambda: None)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"mysql+pymysql://nobody@127.0.0.1:{silent.getsockname()[1]}/rewind"
@@ -115,7 +115,7 @@ async def test_the_last_write_waits_for_no_database_that_is_silent() -> None:
             asked.close()
 
 
-async def test_what_nobody_asks_for_any_more_is_deleted(counting: Counting) -> None:
+async def test_old_counts_are_deleted(counting: Counting) -> None:
     present_ms = now_ms()
     ages_ms = {
         Span.SETTLED: (2 * HOUR_MS, SETTLED_KEPT_MS + 1),

@@ -1,4 +1,4 @@
-"""The lease as seen from here: it ends by itself, comes back, or is lost."""
+"""The worker's view of a lease: it expires, is renewed, or is lost."""
 
 import asyncio
 import threading
@@ -19,7 +19,7 @@ LEASE_S = 60.0
 
 
 class Clock:
-    """A clock that goes when it is told to."""
+    """A clock that tests set."""
 
     def __init__(self) -> None:
         self.now_s = 1_000.0
@@ -56,7 +56,7 @@ def keeper(store: Store, claim: Claim, clock: Clock) -> LeaseKeeper:
     )
 
 
-def test_a_lease_holds_until_its_time_after_the_claim_was_sent(store: Store, claim: Claim) -> None:
+def test_a_lease_is_held_from_when_the_claim_was_sent(store: Store, claim: Claim) -> None:
     async def scenario() -> None:
         clock = Clock()
         lease = keeper(store, claim, clock)
@@ -68,7 +68,7 @@ def test_a_lease_holds_until_its_time_after_the_claim_was_sent(store: Store, cla
     asyncio.run(scenario())
 
 
-def test_a_heartbeat_counts_from_when_it_was_sent(store: Store, claim: Claim) -> None:
+def test_a_heartbeat_extends_the_lease_from_when_it_was_sent(store: Store, claim: Claim) -> None:
     async def scenario() -> None:
         clock = Clock()
         lease = keeper(store, claim, clock)
@@ -85,9 +85,7 @@ def test_a_heartbeat_counts_from_when_it_was_sent(store: Store, claim: Claim) ->
     asyncio.run(scenario())
 
 
-def test_whoever_waits_for_an_ended_lease_goes_on_when_it_is_renewed(
-    store: Store, claim: Claim
-) -> None:
+def test_a_wait_for_an_expired_lease_ends_when_it_is_renewed(store: Store, claim: Claim) -> None:
     async def scenario() -> None:
         clock = Clock()
         lease = keeper(store, claim, clock)
@@ -101,7 +99,7 @@ def test_whoever_waits_for_an_ended_lease_goes_on_when_it_is_renewed(
     asyncio.run(scenario())
 
 
-def test_a_heartbeat_says_that_the_replay_was_taken_over(store: Store, claim: Claim) -> None:
+def test_a_heartbeat_detects_a_takeover(store: Store, claim: Claim) -> None:
     async def scenario() -> None:
         store.release(claim.lease)
         assert store.claim("another worker", LEASE_S) is not None
@@ -112,7 +110,7 @@ def test_a_heartbeat_says_that_the_replay_was_taken_over(store: Store, claim: Cl
     asyncio.run(scenario())
 
 
-def test_a_heartbeat_says_that_the_replay_was_cancelled(store: Store, claim: Claim) -> None:
+def test_a_heartbeat_detects_a_cancellation(store: Store, claim: Claim) -> None:
     async def scenario() -> None:
         store.cancel_replay(claim.replay.id)
         with pytest.raises(LeaseLost):
@@ -121,7 +119,7 @@ def test_a_heartbeat_says_that_the_replay_was_cancelled(store: Store, claim: Cla
     asyncio.run(scenario())
 
 
-def test_a_change_under_a_lost_lease_is_refused(store: Store, claim: Claim) -> None:
+def test_a_write_under_a_lost_lease_raises(store: Store, claim: Claim) -> None:
     async def scenario() -> None:
         store.cancel_replay(claim.replay.id)
         with pytest.raises(LeaseLost):
@@ -130,9 +128,7 @@ def test_a_change_under_a_lost_lease_is_refused(store: Store, claim: Claim) -> N
     asyncio.run(scenario())
 
 
-def test_a_change_that_is_cancelled_has_ended_before_the_next_one_begins(
-    store: Store, claim: Claim
-) -> None:
+def test_a_cancelled_write_ends_before_the_next_one_starts(store: Store, claim: Claim) -> None:
     begun, may_end = threading.Event(), threading.Event()
     store.begin_delivery(claim.lease, OffsetRange(0, 0, 10))
 
@@ -157,6 +153,6 @@ def test_a_change_that_is_cancelled_has_ended_before_the_next_one_begins(
     assert store.replay(claim.replay.id).checkpoint == 10
 
 
-def test_the_clock_of_a_lease_goes_forward() -> None:
+def test_the_boot_clock_advances() -> None:
     before_s = boot_clock_s()
     assert boot_clock_s() >= before_s
