@@ -19,9 +19,8 @@ from app.api import (
     webhooks,
 )
 from app.api.admission import RequestAdmission
-from app.api.audit import Audit
+from app.api.audit import Audit, OperationTable
 from app.api.openapi import ANY_ERROR, DESCRIPTION, TAGS, TITLE, VERSION, describe
-from app.api.operation_table import OperationTable
 from app.http.request_limits import BodyLimit, HeadLimit
 from app.http.request_log import RequestLog
 from app.services.services import Services

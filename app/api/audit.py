@@ -1,20 +1,62 @@
-"""The audit middleware of the API: a line for every request that would change something."""
+"""The audit middleware of the API, and the lookup of a request's OpenAPI operation."""
 
-from collections.abc import Callable
-from typing import Final
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
 
 from starlette.datastructures import Headers
+from starlette.routing import compile_path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.operation_table import OperationTable
 from app.audit_log import record_change
 from app.http.request_log import client_host
 
 CHANGING: Final = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 
 
+@dataclass(frozen=True, slots=True)
+class _Operation:
+    method: str
+    path: re.Pattern[str]
+    id: str
+
+
+class OperationTable:
+    """Finds operations by method and path, also for requests that reached no route."""
+
+    def __init__(self, operations: tuple[_Operation, ...]) -> None:
+        self._operations = operations
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Self:
+        """The operations of an OpenAPI document."""
+        return cls(
+            tuple(
+                _Operation(method.upper(), compile_path(path)[0], operation["operationId"])
+                for path, operations in document["paths"].items()
+                for method, operation in operations.items()
+            )
+        )
+
+    def find(self, method: str, path: str) -> tuple[str, str | None] | None:
+        """The id and the target, such as "wh_1" or "wh_1/vip", of an operation, or None."""
+        for operation in self._operations:
+            match = operation.path.fullmatch(path) if operation.method == method else None
+            if match:
+                return operation.id, "/".join(match.groups()) or None
+        return None
+
+    def methods(self, path: str) -> list[str]:
+        """The methods of `path`, sorted."""
+        return sorted({each.method for each in self._operations if each.path.fullmatch(path)})
+
+
 class Audit:
-    """Writes the lines, also of rejected requests; requests of unknown paths change nothing."""
+    """Writes a line for every request that would change something, also if it is rejected.
+
+    Requests of unknown paths change nothing.
+    """
 
     def __init__(self, app: ASGIApp, operations: Callable[[], OperationTable]) -> None:
         self._app = app

@@ -37,7 +37,7 @@ from app.http.problems import (
 )
 from app.http.request_bodies import ReplayRequest
 from app.services import replays
-from app.services.access import select_account
+from app.services.authentication import select_account
 from app.services.services import now_ms
 
 router = APIRouter(prefix="/replays", tags=["replays"])

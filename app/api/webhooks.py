@@ -28,7 +28,7 @@ from app.http.problems import (
 )
 from app.http.request_bodies import Disabling, Rotation, WebhookChange, WebhookRequest
 from app.services import webhooks
-from app.services.access import select_account
+from app.services.authentication import select_account
 from app.services.services import now_ms
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"])

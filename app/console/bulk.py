@@ -24,7 +24,7 @@ from app.domain.states import ReplayState
 from app.http.dependencies import ServicesDependency
 from app.http.error_table import problem_of
 from app.http.problems import UNAVAILABLE
-from app.services.access import select_account
+from app.services.authentication import select_account
 from app.services.replays import retry_replay
 from app.services.services import Services
 from app.store import Store, StoreUnavailable

@@ -19,7 +19,7 @@ from app.domain.model import Replay, ReplayFilter
 from app.domain.states import ReplayState
 from app.http.dependencies import Cursor, ServicesDependency
 from app.http.problems import Problem
-from app.services.access import select_account
+from app.services.authentication import select_account
 from app.services.services import now_ms
 from app.store.pages import Page
 

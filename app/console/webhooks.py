@@ -18,7 +18,7 @@ from app.domain.tallies import DeliveryTally, Span, last_hour_from_ms
 from app.http.dependencies import AccountId, Cursor, ServicesDependency
 from app.http.problems import INVALID_REQUEST, Problem
 from app.http.request_bodies import WebhookRequest
-from app.services.access import select_account
+from app.services.authentication import select_account
 from app.services.errors import FieldError
 from app.services.services import Services, now_ms
 from app.services.webhooks import register_webhook

@@ -173,13 +173,13 @@ def _of_http(error: HTTPException) -> Problem:
 
 
 def _of_window(error: WindowRefused) -> Problem:
-    refused = FieldError(error.field, error.value, error.allowed)
-    return Problem(WINDOW_REFUSED, f"{error.reason}: {refused.sentence()}", [refused])
+    wrong = FieldError(error.field, error.value, error.allowed)
+    return Problem(WINDOW_REFUSED, f"{error.reason}: {wrong.sentence()}", [wrong])
 
 
 def _of_page(error: BrowseRefused) -> Problem:
-    refused = FieldError(error.field, error.value, error.allowed)
-    return Problem.of_fields(INVALID_REQUEST, [refused])
+    wrong = FieldError(error.field, error.value, error.allowed)
+    return Problem.of_fields(INVALID_REQUEST, [wrong])
 
 
 def _of_lost_history(error: WindowNotRetained) -> Problem:
@@ -196,8 +196,8 @@ def _of_publishing(error: PublishFailed) -> Problem:
 
 
 def _of_url(error: UrlRefused) -> Problem:
-    refused = FieldError(error.field.replace(" ", "."), error.value, error.allowed)
-    return Problem.of_fields(URL_REFUSED, [refused])
+    wrong = FieldError(error.field.replace(" ", "."), error.value, error.allowed)
+    return Problem.of_fields(URL_REFUSED, [wrong])
 
 
 def _of_active_replay(error: ActiveReplayExists) -> Problem:
@@ -216,18 +216,18 @@ def _of_early_retry(error: ReplayNotOver) -> Problem:
 def _of_state(state: ReplayState, allowed: Collection[ReplayState], detail: str) -> Problem:
     # In the order of a replay's life.
     names = ", ".join(each for each in ReplayState if each in allowed)
-    refused = FieldError("state", state.value, names)
-    return Problem(ILLEGAL_MOVE, detail, [refused])
+    wrong = FieldError("state", state.value, names)
+    return Problem(ILLEGAL_MOVE, detail, [wrong])
 
 
 def _of_reused_key(error: IdempotencyConflict) -> Problem:
-    refused = FieldError("Idempotency-Key", error.key, "a key without a different request")
-    return Problem.of_fields(KEY_REUSED, [refused])
+    wrong = FieldError("Idempotency-Key", error.key, "a key without a different request")
+    return Problem.of_fields(KEY_REUSED, [wrong])
 
 
 def _of_cursor(error: InvalidCursor) -> Problem:
-    refused = FieldError("cursor", error.cursor, "the nextCursor of the page before")
-    return Problem.of_fields(INVALID_REQUEST, [refused])
+    wrong = FieldError("cursor", error.cursor, "the nextCursor of the previous page")
+    return Problem.of_fields(INVALID_REQUEST, [wrong])
 
 
 def _unavailable(which: str) -> Callable[[Exception], Problem]:

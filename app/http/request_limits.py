@@ -76,8 +76,8 @@ class BodyTooLarge(HTTPException):
     def problem(self) -> Problem:
         """The error as a problem."""
         value = "more" if self.announced is None else f"{self.announced} bytes"
-        refused = FieldError("body", value, f"at most {self.bytes_max} bytes")
-        return Problem.of_fields(BODY_TOO_LARGE, [refused])
+        wrong = FieldError("body", value, f"at most {self.bytes_max} bytes")
+        return Problem.of_fields(BODY_TOO_LARGE, [wrong])
 
 
 class BodyLimit:

@@ -1,4 +1,4 @@
-"""Lookup of API keys and sessions by token: cached, and limited for clients that guess."""
+"""Authentication by API key or session token, and the accounts that a key may access."""
 
 import asyncio
 import re
@@ -11,6 +11,7 @@ from ipaddress import ip_address, ip_network
 from typing import Final
 
 from app.domain.accounts import ApiKey
+from app.services.errors import AccountNotAllowed, FieldError
 from app.services.limits import QuotaCounter
 from app.services.single_flight import SingleFlight
 from app.store import StoreUnavailable
@@ -146,3 +147,18 @@ def _network(client: str) -> str:
     if address.version == 4:
         return str(address)
     return str(ip_network((address, _IPV6_NETWORK_BITS), strict=False))
+
+
+def select_account(caller: ApiKey, account_id: str | None) -> str | None:
+    """The account that a request is limited to; None for all accounts.
+
+    Raises:
+        AccountNotAllowed: a developer named an account other than their own.
+    """
+    if account_id is None or caller.sees is None:
+        return account_id or caller.sees
+    if account_id != caller.sees:
+        raise AccountNotAllowed(
+            fields=[FieldError("accountId", account_id, "the account of the key")]
+        )
+    return account_id

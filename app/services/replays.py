@@ -154,14 +154,14 @@ def check_options(new: NewReplay, *, is_dry_run: bool) -> None:
     """
     if new.source is Source.LOG:
         return
-    refused = []
+    wrong = []
     if new.options.only is not Only.ALL:
         # The outcomes of live deliveries are no longer in the log either.
-        refused.append(FieldError("only", new.options.only, "all, when the source is archive"))
+        wrong.append(FieldError("only", new.options.only, "all, when the source is archive"))
     if is_dry_run:
-        refused.append(FieldError("dryRun", True, "false, when the source is archive"))
-    if refused:
-        raise InvalidRequest(fields=refused)
+        wrong.append(FieldError("dryRun", True, "false, when the source is archive"))
+    if wrong:
+        raise InvalidRequest(fields=wrong)
 
 
 def check_replay(services: Services, caller: ApiKey, new: NewReplay) -> Webhook:
@@ -250,5 +250,5 @@ async def _verify_receiver(
 
 def _not_enabled(webhook: Webhook) -> WebhookNotEnabled:
     detail = f"webhook {webhook.id!r} is {webhook.status}: {webhook.status_reason}"
-    refused = FieldError("status", webhook.status, WebhookStatus.ENABLED)
-    return WebhookNotEnabled(detail, [refused])
+    wrong = FieldError("status", webhook.status, WebhookStatus.ENABLED)
+    return WebhookNotEnabled(detail, [wrong])

@@ -8,7 +8,7 @@ from anyio import to_thread
 
 from app.domain.accounts import ApiKey
 from app.domain.model import NewWebhook, Validation, Webhook, WebhookStatus
-from app.services.access import select_account
+from app.services.authentication import select_account
 from app.services.errors import FieldError, InvalidRequest, ReceiverNotVerified
 from app.services.services import Services
 from app.webhooks.endpoint_test import EndpointTest
@@ -38,7 +38,7 @@ class WebhookRegistration:
 
 
 async def register_webhook(
-    services: Services, caller: ApiKey, asked: WebhookRegistration
+    services: Services, caller: ApiKey, registration: WebhookRegistration
 ) -> Webhook:
     """The new webhook: ENABLED if its receiver passes the verification, else PENDING.
 
@@ -46,16 +46,22 @@ async def register_webhook(
         InvalidRequest: the secret is not allowed.
         AccountNotAllowed, RateLimited, UrlRefused, AccountNotFound, TooManyWebhooks.
     """
-    account_id = select_account(caller, asked.account_id) or caller.account.id
-    services.guard.check_url(asked.url)
+    account_id = select_account(caller, registration.account_id) or caller.account.id
+    services.guard.check_url(registration.url)
     new = NewWebhook(
-        asked.url, asked.description, _checked_secret(asked.secret), account_id, asked.validation
+        registration.url,
+        registration.description,
+        _checked_secret(registration.secret),
+        account_id,
+        registration.validation,
     )
     at_most = None if caller.sees is None else services.settings.webhooks_per_account
 
     def create() -> Webhook:
         services.store.check_account(account_id)
-        return services.store.create_webhook(new, at_most=at_most, event_types=asked.event_types)
+        return services.store.create_webhook(
+            new, at_most=at_most, event_types=registration.event_types
+        )
 
     with services.verifier.slot(caller):
         return await services.verifier.verify_and_enable(await to_thread.run_sync(create))
