@@ -1,1 +1,1 @@
-"""The record batch, Kafka's unit of storage and of transfer: bytes alone, no file and no clock."""
+"""Encodes and decodes record batches, Kafka's unit of storage and transfer; no I/O, no clock."""

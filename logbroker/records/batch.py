@@ -14,8 +14,8 @@
     53 baseSequence          int32
     57 recordsCount          int32
 
-The CRC leaves out the first twenty-one bytes, so a broker assigns the base offset and the
-leader epoch in place and copies nothing.
+The CRC excludes the first 21 bytes, so a broker sets base offset and leader epoch in place,
+without a copy.
 
 Source: Kafka documentation, "Message Format", Record Batch (KIP-98).
 """
@@ -30,10 +30,10 @@ from logbroker.errors import CorruptBatch
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES: Final = HEADER.size
-"""Bytes before the first record: 61."""
+"""The size of the header: 61 bytes."""
 
 LENGTH_PREFIX_BYTES: Final = 12
-"""Bytes that `batchLength` does not count: baseOffset and itself."""
+"""The bytes that `batchLength` excludes: baseOffset and itself."""
 
 CRC_START: Final = 21
 MAGIC_V2: Final = 2
@@ -56,7 +56,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class BatchHeader(NamedTuple):
-    """The fields of a header, in their order on the wire."""
+    """The fields of a header, in wire order."""
 
     base_offset: int
     batch_length: int
@@ -74,37 +74,37 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch, header and records."""
+        """The size of the whole batch in bytes."""
         return LENGTH_PREFIX_BYTES + self.batch_length
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record."""
+        """The offset of the last record."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
-        """Offset just past the last record."""
+        """The offset after the last record."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def compression(self) -> int:
-        """The codec's number, 0 to 7; see `logbroker.records.compression`."""
+        """The codec number, 0 to 7; see `logbroker.records.compression`."""
         return self.attributes & COMPRESSION_MASK
 
     @property
     def is_append_time(self) -> bool:
-        """Whether every record has `max_timestamp`, the broker's time of append."""
+        """Whether all records have `max_timestamp`, the time of append (LogAppendTime)."""
         return bool(self.attributes & TIMESTAMP_TYPE_FLAG)
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds a transaction marker, not data."""
+        """Whether the batch contains a transaction marker instead of data."""
         return bool(self.attributes & CONTROL_FLAG)
 
 
 def read_header(buffer: Buffer, offset: int = 0) -> BatchHeader:
-    """The header that begins at `offset`; neither its CRC nor its values are checked.
+    """Return the header at `offset` without a check of CRC or values.
 
     Raises:
         CorruptBatch: fewer than 61 bytes are left.
@@ -113,28 +113,30 @@ def read_header(buffer: Buffer, offset: int = 0) -> BatchHeader:
         return BatchHeader._make(HEADER.unpack_from(buffer, offset))
     except struct.error:
         left = len(buffer) - offset
-        raise CorruptBatch(f"{left} bytes are no batch; its header has {HEADER_BYTES}") from None
+        raise CorruptBatch(
+            f"{left} bytes are shorter than a batch header of {HEADER_BYTES}"
+        ) from None
 
 
 def crc_matches(batch: Buffer, expected: int) -> bool:
-    """Whether the CRC-32C of one whole batch is the one its header names."""
+    """Return whether the CRC-32C of one whole batch is `expected`."""
     return crc32c(memoryview(batch)[CRC_START:]) == expected
 
 
 def iter_batches(buffer: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Each whole batch of `buffer` with its header; a cut batch at the end is left out.
+    """Yield each whole batch of `buffer` with its header; skips a truncated last batch.
 
-    A Fetch answer may end inside a batch (KIP-74), so a cut end is no error.
+    A Fetch response may end inside a batch (KIP-74), so that is not an error.
 
     Raises:
-        CorruptBatch: a header announces fewer bytes than a header has.
+        CorruptBatch: the length of a batch is less than that of a header.
     """
     view = memoryview(buffer)
     position = 0
     while len(view) - position >= HEADER_BYTES:
         header = read_header(view, position)
         if header.batch_length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
-            raise CorruptBatch(f"batch at {position} announces {header.batch_length} bytes")
+            raise CorruptBatch(f"batch at {position} has the invalid length {header.batch_length}")
         if position + header.size > len(view):
             return
         yield header, view[position : position + header.size]
@@ -142,7 +144,7 @@ def iter_batches(buffer: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
 
 
 def stamp_append_time(batch: bytearray | memoryview, now_ms: int) -> None:
-    """Give every record of `batch` the time of append, in place, and renew its CRC.
+    """Set the time of append of all records in place, and update the CRC.
 
     Source: KIP-32 (message.timestamp.type=LogAppendTime).
     """

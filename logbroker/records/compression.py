@@ -1,7 +1,7 @@
-"""The codecs of a record batch, each with a bound on what comes out of it.
+"""The compression codecs of record batches, each with a limit of the decompressed size.
 
-Everything after the batch header is one compressed block. A few bytes may announce gigabytes,
-so no codec here is asked for more than the caller allows.
+The bytes after the batch header are one compressed block. A few bytes may decompress to
+gigabytes, so the caller passes a limit.
 
 Source: Kafka documentation, "Message Format", attributes bits 0-2; KIP-110 (zstd).
 """
@@ -21,7 +21,7 @@ from logbroker.records.batch import Buffer
 
 
 class Codec(IntEnum):
-    """The codec numbers of the batch attributes; 5 to 7 are nobody's."""
+    """The codec numbers of the batch attributes; 5 to 7 are unassigned."""
 
     NONE = 0
     GZIP = 1
@@ -31,16 +31,16 @@ class Codec(IntEnum):
 
 
 def compress(codec: Codec, data: bytes) -> bytes:
-    """`data` in one block of `codec`, as every Kafka client reads it."""
+    """Compress `data` into one block that every Kafka client can read."""
     return _COMPRESSORS[codec](data)
 
 
 def decompress(codec: Codec, data: Buffer, bytes_max: int) -> bytes:
-    """What was compressed into `data`, one whole block of `codec`.
+    """Decompress `data`, one whole block of `codec`.
 
     Raises:
-        CorruptBatch: the block is damaged, cut, followed by other bytes, or holds more
-            than `bytes_max`.
+        CorruptBatch: the block is corrupt, truncated, followed by other bytes, or larger than
+            `bytes_max` when decompressed.
     """
     return _DECOMPRESSORS[codec](data, bytes_max)
 
@@ -56,11 +56,11 @@ def _copy(data: Buffer, bytes_max: int) -> bytes:
 
 def _check_size(codec: Codec, size: int, bytes_max: int) -> None:
     if size > bytes_max:
-        raise CorruptBatch(f"{codec.name} block holds over {bytes_max} bytes, the most allowed")
+        raise CorruptBatch(f"{codec.name} block decompresses to more than {bytes_max} bytes")
 
 
 _GZIP_WBITS: Final = 31
-"""zlib's largest window (15) plus 16, which asks for gzip's header and trailer."""
+"""zlib's largest window (15) plus 16, which selects gzip's header and trailer."""
 
 
 def _compress_gzip(data: bytes) -> bytes:
@@ -70,7 +70,7 @@ def _compress_gzip(data: bytes) -> bytes:
 def _decompress_gzip(data: Buffer, bytes_max: int) -> bytes:
     decompressor = zlib.decompressobj(wbits=_GZIP_WBITS)
     try:
-        # One byte above the bound tells a block that just fits from one that does not.
+        # One byte above the limit distinguishes a block that fits exactly from a larger one.
         plain = decompressor.decompress(data, bytes_max + 1)
     except zlib.error as error:
         raise CorruptBatch(f"GZIP block is damaged: {error}") from None
@@ -87,13 +87,13 @@ def _check_end(codec: Codec, has_end: bool, bytes_left: int) -> None:
 
 
 _LZ4_EXPANSION_MAX: Final = 255
-"""An LZ4 length byte stands for at most 255 bytes; the output buffer need not be larger."""
+"""An LZ4 length byte expands to at most 255 bytes, which bounds the output buffer."""
 
 _LZ4_FRAME_SLACK: Final = 1024
 
 
 def _compress_lz4(data: bytes) -> bytes:
-    # Java's reader refuses blocks that refer to earlier ones.
+    # Java's reader rejects linked blocks.
     return bytes(lz4.frame.compress(data, block_linked=False))
 
 
@@ -102,7 +102,7 @@ def _decompress_lz4(data: Buffer, bytes_max: int) -> bytes:
     room = min(bytes_max + 1, len(data) * _LZ4_EXPANSION_MAX + _LZ4_FRAME_SLACK)
     try:
         plain = bytes(decompressor.decompress(data, max_length=room))
-    except RuntimeError as error:  # the only kind that python-lz4 has
+    except RuntimeError as error:  # the only exception of python-lz4
         raise CorruptBatch(f"LZ4 block is damaged: {error}") from None
     _check_size(Codec.LZ4, len(plain), bytes_max)
     _check_end(Codec.LZ4, decompressor.eof, len(decompressor.unused_data or b""))
@@ -116,19 +116,19 @@ def _compress_zstd(data: bytes) -> bytes:
 def _decompress_zstd(data: Buffer, bytes_max: int) -> bytes:
     try:
         announced = zstandard.frame_content_size(data)
-        # -1: the writer streamed and did not know; then `max_output_size` is the bound.
+        # -1: the size is unknown, as the writer streamed; `max_output_size` is the limit.
         _check_size(Codec.ZSTD, announced, bytes_max)
         return zstandard.ZstdDecompressor().decompress(
             data, max_output_size=bytes_max, allow_extra_data=False
         )
     except zstandard.ZstdError as error:
         raise CorruptBatch(
-            f"ZSTD block is damaged, cut or holds over {bytes_max} bytes: {error}"
+            f"ZSTD block is damaged, cut off or larger than {bytes_max} bytes: {error}"
         ) from None
 
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
-"""No raw block begins so: its first element would be a copy (`N`) from before the start."""
+"""No raw block begins with it: its first element would copy bytes before the start."""
 
 _XERIAL_HEADER_BYTES: Final = 16
 """The magic, the format's version and the oldest version that can read it (two int32)."""
@@ -137,7 +137,7 @@ _XERIAL_LENGTH: Final = struct.Struct(">i")
 
 
 def _compress_snappy(data: bytes) -> bytes:
-    # A raw block, as librdkafka writes; every client that reads xerial's framing reads this too.
+    # A raw block, as in librdkafka; every client reads it, also those that write xerial framing.
     return bytes(snappy.compress(data))
 
 
@@ -149,7 +149,7 @@ def _decompress_snappy(data: Buffer, bytes_max: int) -> bytes:
 
 
 def _decompress_xerial(view: memoryview, bytes_max: int) -> bytes:
-    """Unpack snappy-java's framing: a header, then blocks, each behind its length."""
+    """Decompress snappy-java's framing: a header, then blocks with a length prefix."""
     plain: list[bytes] = []
     size = 0
     position = _XERIAL_HEADER_BYTES
@@ -166,12 +166,12 @@ def _xerial_block(view: memoryview, position: int) -> tuple[int, int]:
     (length,) = _XERIAL_LENGTH.unpack_from(view, position)
     start = position + _XERIAL_LENGTH.size
     if not 0 < length <= len(view) - start:
-        raise CorruptBatch(f"SNAPPY framing at {position} announces {length} bytes")
+        raise CorruptBatch(f"SNAPPY framing at {position} has the invalid length {length}")
     return start, start + length
 
 
 def _decompress_snappy_block(block: memoryview, bytes_max: int) -> bytes:
-    # The library allocates what the block announces before it looks at the rest.
+    # The library allocates the announced size before it reads the block.
     _check_size(Codec.SNAPPY, _snappy_announced_size(block), bytes_max)
     try:
         return bytes(snappy.decompress(block))
@@ -180,7 +180,7 @@ def _decompress_snappy_block(block: memoryview, bytes_max: int) -> bytes:
 
 
 def _snappy_announced_size(block: memoryview) -> int:
-    """The block's preamble: its plain size as an unsigned varint of up to 32 bits."""
+    """Return the decompressed size in the block's preamble, an unsigned varint."""
     size = 0
     for index, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << (7 * index)

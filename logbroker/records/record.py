@@ -1,4 +1,4 @@
-"""The records of a batch: written from what a producer has, read back with their offsets.
+"""Encodes and decodes the records of a batch.
 
     length          varint   bytes after this field
     attributes      int8     unused
@@ -8,7 +8,7 @@
     value           varint length (-1: null), bytes
     headers         varint count, then of each: key (varint length, UTF-8), value (as above)
 
-In a compressed batch all records together are one compressed block.
+In a compressed batch, all records are one compressed block.
 
 Source: Kafka documentation, "Message Format", Record (KIP-82, KIP-98).
 """
@@ -36,15 +36,15 @@ from logbroker.records.varint import encode_varint, encode_varlong, read_varint,
 Headers = tuple[tuple[str, bytes | None], ...]
 
 RECORDS_BYTES_MAX: Final = 128 * 2**20
-"""The most that the records of one batch may take once decompressed: a batch of the default
-`max.message.bytes` that was compressed to a hundredth still fits."""
+"""The default limit of decompressed records: a batch of the default `max.message.bytes` with a
+compression ratio of 100 fits."""
 
 _NULL: Final = -1
 _ATTRIBUTES_BYTES: Final = 1
 
 
 class NewRecord(NamedTuple):
-    """A record before it has an offset; the time is in milliseconds since 1970."""
+    """A record without an offset; the timestamp is in milliseconds since 1970."""
 
     timestamp_ms: int
     key: bytes | None
@@ -53,7 +53,7 @@ class NewRecord(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A record at its offset; the time is in milliseconds since 1970, -1 when there is none."""
+    """A record with its offset; the timestamp is in milliseconds since 1970, -1 if missing."""
 
     offset: int
     timestamp_ms: int
@@ -72,7 +72,7 @@ def encode_batch(
     base_sequence: int = -1,
     leader_epoch: int = -1,
 ) -> bytes:
-    """One batch of at least one record, at consecutive offsets from `base_offset`."""
+    """Encode a batch of at least one record with consecutive offsets from `base_offset`."""
     assert records, "a batch has at least one record"
     base_timestamp = records[0].timestamp_ms
     body = compress(codec, _encode_records(records, base_timestamp))
@@ -96,14 +96,14 @@ def encode_batch(
 
 
 def decode_records(batch: Buffer, bytes_max: int = RECORDS_BYTES_MAX) -> list[Record]:
-    """Every record of one whole batch, header included; its CRC is for the caller to check.
+    """Return the records of one whole batch without a check of its CRC.
 
-    Records of a control batch are given as they are. With LogAppendTime every record has the
-    batch's time.
+    Records of a control batch are included. With LogAppendTime, all records have the batch's
+    timestamp.
 
     Raises:
-        CorruptBatch: the bytes are no single whole batch of magic 2, its records do not parse,
-            or they take more than `bytes_max` once decompressed.
+        CorruptBatch: the bytes are not one whole batch of magic 2, its records do not parse,
+            or their decompressed size exceeds `bytes_max`.
     """
     return list(_iter_records(batch, bytes_max))
 
@@ -111,10 +111,10 @@ def decode_records(batch: Buffer, bytes_max: int = RECORDS_BYTES_MAX) -> list[Re
 def first_record_at_or_after(
     batch: Buffer, timestamp_ms: int, offset_min: int, bytes_max: int = RECORDS_BYTES_MAX
 ) -> Record | None:
-    """The first record that has at least both this time and this offset, if the batch has one.
+    """Return the first record with at least this timestamp and this offset, if any.
 
     Raises:
-        CorruptBatch: as in `decode_records`; records after the one found are not looked at.
+        CorruptBatch: as in `decode_records`; records after the result are not checked.
     """
     for record in _iter_records(batch, bytes_max):
         if record.timestamp_ms >= timestamp_ms and record.offset >= offset_min:
@@ -171,15 +171,15 @@ def _iter_records(batch: Buffer, bytes_max: int) -> Iterator[Record]:
 
 
 def _plain_records(batch: Buffer, header: BatchHeader, bytes_max: int) -> bytes:
-    """The records' bytes, decompressed."""
+    """Return the decompressed bytes of the records."""
     if header.magic != MAGIC_V2:
-        raise CorruptBatch(f"batch has magic {header.magic}; allowed is {MAGIC_V2}")
+        raise CorruptBatch(f"batch has magic {header.magic}; allowed: {MAGIC_V2}")
     if header.size != len(batch):
-        raise CorruptBatch(f"batch announces {header.size} bytes and has {len(batch)}")
+        raise CorruptBatch(f"batch size is {header.size} in its header, but {len(batch)} bytes")
     try:
         codec = Codec(header.compression)
     except ValueError:
-        raise CorruptBatch(f"batch names codec {header.compression}; allowed is 0 to 4") from None
+        raise CorruptBatch(f"batch has codec {header.compression}; allowed: 0 to 4") from None
     return decompress(codec, memoryview(batch)[HEADER_BYTES:], bytes_max)
 
 
@@ -196,21 +196,21 @@ def _read_record(data: bytes, position: int, header: BatchHeader) -> tuple[Recor
     else:
         position += 1
     offset = header.base_offset + offset_delta
-    # Also catches what slicing forgives: a length that reaches past the end of `data`.
+    # Slicing ignores a length past the end of `data`; this check does not.
     if position != end or end > len(data):
-        raise CorruptBatch(f"record at offset {offset} is not as long as it says ({length} bytes)")
+        raise CorruptBatch(f"record at offset {offset} does not have its length of {length} bytes")
     return Record(offset, header.base_timestamp + timestamp_delta, key, value, headers), end
 
 
 def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
-    # Nearly every length has one byte and is no null: spare it a call.
+    # Nearly every length has one byte and is not null: save a call.
     if (byte := data[position]) < 0x80 and not byte & 1:
         end = position + 1 + (byte >> 1)
         return data[position + 1 : end], end
     length, position = read_varint(data, position)
     if length < 0:
         if length != _NULL:
-            raise CorruptBatch(f"a record's field has length {length}; the least is {_NULL}")
+            raise CorruptBatch(f"a record's field has length {length}; minimum: {_NULL}")
         return None, position
     end = position + length
     return data[position:end], end
@@ -231,6 +231,6 @@ def _read_headers(data: bytes, position: int) -> tuple[Headers, int]:
 def _header_key(key: bytes | None) -> str:
     if key is None:
         raise CorruptBatch("a record has a header whose key is null")
-    # As Java reads it: nobody checks keys where they come in, and one that is no UTF-8 must not
-    # keep a whole batch from being looked up.
+    # As in Java: keys are not validated at append, and one that is not UTF-8 must not make a
+    # whole batch unreadable.
     return key.decode(errors="replace")

@@ -1,6 +1,6 @@
-"""Zig-zag varints, the numbers inside a record: low seven bits first, a set high bit means more.
+"""Zig-zag varints, the numbers in records: low seven bits first, the high bit marks more bytes.
 
-Zig-zag puts the sign into the lowest bit, so small numbers of either sign are short.
+Zig-zag moves the sign into the lowest bit, so small numbers of either sign are short.
 
 Source: Kafka protocol guide, "Protocol Primitive Types", VARINT and VARLONG.
 """
@@ -10,7 +10,7 @@ from logbroker.records.batch import Buffer
 
 
 def read_varint(buffer: Buffer, offset: int) -> tuple[int, int]:
-    """Read a number in [-2**31, 2**31): its value, and the offset just past it.
+    """Read a number in [-2**31, 2**31) and return it with the offset after it.
 
     Raises:
         CorruptBatch: `buffer` ends inside the number, or the number needs more than 32 bits.
@@ -21,7 +21,7 @@ def read_varint(buffer: Buffer, offset: int) -> tuple[int, int]:
 
 
 def read_varlong(buffer: Buffer, offset: int) -> tuple[int, int]:
-    """Read a number in [-2**63, 2**63): its value, and the offset just past it.
+    """Read a number in [-2**63, 2**63) and return it with the offset after it.
 
     Raises:
         CorruptBatch: `buffer` ends inside the number, or the number needs more than 64 bits.
@@ -32,12 +32,12 @@ def read_varlong(buffer: Buffer, offset: int) -> tuple[int, int]:
 
 
 def encode_varint(value: int) -> bytes:
-    """A number in [-2**31, 2**31) in one to five bytes."""
+    """Encode a number in [-2**31, 2**31) in one to five bytes."""
     return _encode(value, 32)
 
 
 def encode_varlong(value: int) -> bytes:
-    """A number in [-2**63, 2**63) in one to ten bytes."""
+    """Encode a number in [-2**63, 2**63) in one to ten bytes."""
     return _encode(value, 64)
 
 

@@ -47,7 +47,7 @@ def _open_claimed(
     try:
         view = replace(registry.view, brokers={}, coordinators={})
         if found is None:
-            logs.give_to(DirectoryIdentity(view.cluster_id, config.broker_id, directory_id))
+            logs.set_identity(DirectoryIdentity(view.cluster_id, config.broker_id, directory_id))
         else:
             _check(config, "cluster.id", found.cluster_id, view.cluster_id)
         logs.load(lambda topic_id: _owner(config, view, topic_id), now_ms, view.unreadable)

@@ -1,1 +1,1 @@
-"""Partitions on disk: segments, indexes, producer state, recovery and retention; no network."""
+"""Partition logs on disk: segments, indexes, producer state, recovery, retention; no network."""

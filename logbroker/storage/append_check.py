@@ -1,4 +1,4 @@
-"""Why a batch may not be appended."""
+"""Explains why a batch is rejected."""
 
 from logbroker.config import LogConfig
 from logbroker.errors import (
@@ -23,63 +23,63 @@ from logbroker.records.batch import (
 
 MAGIC_AT = 16
 PLAIN_ATTRIBUTES_MASK = 0x7F
-"""The attribute bits that say something: codec, timestamp type, transaction, control, horizon."""
+"""The defined attribute bits: codec, timestamp type, transaction, control, delete horizon."""
 
 CODEC_MAX = 4
-"""The last codec, zstd; with `PLAIN_ATTRIBUTES_MASK` all that attributes may say at append."""
+"""The last codec, zstd; the maximum of the attributes under `PLAIN_ATTRIBUTES_MASK`."""
 
 
-def refusal(batch: memoryview, config: LogConfig) -> RequestRefused:
-    """What is wrong with a batch that `PartitionLog.append` found unfit.
+def rejection(batch: memoryview, config: LogConfig) -> RequestRefused:
+    """Return the error of a batch that `PartitionLog.append` rejects.
 
-    The order is Kafka's: format, count of batches, size, CRC, then what the header says.
+    The order of the checks is Kafka's: format, number of batches, size, CRC, header fields.
 
     Source: Kafka, `ProduceRequest.validateRecords`, `UnifiedLog.analyzeAndValidateRecords`,
     `LogValidator.validateBatch`.
     """
     if len(batch) > MAGIC_AT and batch[MAGIC_AT] != MAGIC_V2:
-        return UnsupportedForMessageFormat(f"magic is {batch[MAGIC_AT]}; only 2 is stored")
+        return UnsupportedForMessageFormat(f"magic is {batch[MAGIC_AT]}; allowed: 2")
     if len(batch) < HEADER_BYTES:
-        return CorruptBatch(f"{len(batch)} bytes are no batch; its header has {HEADER_BYTES}")
+        return CorruptBatch(f"{len(batch)} bytes are shorter than a batch header of {HEADER_BYTES}")
     header = read_header(batch)
-    return _bad_size(len(batch), header, config) or _bad_content(batch, header)
+    return _check_size(len(batch), header, config) or _check_content(batch, header)
 
 
-def _bad_size(size: int, header: BatchHeader, config: LogConfig) -> RequestRefused | None:
+def _check_size(size: int, header: BatchHeader, config: LogConfig) -> RequestRefused | None:
     if HEADER_BYTES <= header.size < size:
-        return InvalidRecord(f"{size - header.size} bytes follow the batch; one batch is allowed")
+        return InvalidRecord(f"{size - header.size} bytes follow the batch; allowed: one batch")
     if header.size != size:
-        return CorruptBatch(f"the batch announces {header.size} bytes and has {size}")
+        return CorruptBatch(f"batch size is {header.size} in its header, but {size} bytes")
     if size > config.max_message_bytes:
         allowed = config.max_message_bytes
-        return MessageTooLarge(f"the batch has {size} bytes, max.message.bytes is {allowed}")
+        return MessageTooLarge(f"the batch has {size} bytes; max.message.bytes is {allowed}")
     if size > config.segment_bytes:
         allowed = config.segment_bytes
-        return RecordListTooLarge(f"the batch has {size} bytes, segment.bytes is {allowed}")
+        return RecordListTooLarge(f"the batch has {size} bytes; segment.bytes is {allowed}")
     return None
 
 
-def _bad_content(batch: memoryview, header: BatchHeader) -> RequestRefused:
+def _check_content(batch: memoryview, header: BatchHeader) -> RequestRefused:
     if not crc_matches(batch, header.crc):
-        return CorruptBatch(f"the CRC-32C is not the {header.crc} that the batch names")
+        return CorruptBatch(f"the CRC-32C of the batch is not {header.crc}, as its header says")
     if header.base_offset != 0:
-        return InvalidRecord(f"baseOffset is {header.base_offset}; a producer sends 0")
+        return InvalidRecord(f"baseOffset is {header.base_offset}; allowed from producers: 0")
     if not 0 < header.record_count == header.last_offset_delta + 1:
         return InvalidRecord(
             f"recordsCount is {header.record_count} and lastOffsetDelta "
             f"{header.last_offset_delta}; the count is one more, and at least 1"
         )
-    return _bad_attributes(header)
+    return _check_attributes(header)
 
 
-def _bad_attributes(header: BatchHeader) -> RequestRefused:
+def _check_attributes(header: BatchHeader) -> RequestRefused:
     if header.is_append_time:
-        return InvalidTimestamp("the batch claims LogAppendTime, which the broker alone sets")
+        return InvalidTimestamp("the batch has LogAppendTime, which only the broker may set")
     if header.attributes & (TRANSACTIONAL_FLAG | CONTROL_FLAG):
-        return InvalidRecord("transactional and control batches are not taken")
+        return InvalidRecord("transactional and control batches are not supported")
     if header.compression > CODEC_MAX:
-        return UnsupportedCompression(f"codec {header.compression}; known are 0 to {CODEC_MAX}")
+        return UnsupportedCompression(f"codec {header.compression}; allowed: 0 to {CODEC_MAX}")
     return InvalidRecord(
         f"attributes {header.attributes}, producer epoch {header.producer_epoch}, "
-        f"base sequence {header.base_sequence}: not allowed from producer {header.producer_id}"
+        f"base sequence {header.base_sequence} are invalid for producer {header.producer_id}"
     )

@@ -1,4 +1,4 @@
-"""Walks over the batches of a segment file, header by header or byte by byte."""
+"""Iterates over the batches of a segment file, by headers only or with CRC checks."""
 
 import os
 from collections.abc import Iterator
@@ -16,35 +16,35 @@ from logbroker.records.batch import (
     BatchHeader,
 )
 
-LOOK_UP_BYTES: Final = 16 * 1024
-"""One read of a look-up: an index interval and the batches around it, when they are small."""
+LOOKUP_READ_BYTES: Final = 16 * 1024
+"""One read of a lookup: an index interval and adjacent batches, if they are small."""
 
-CHECK_BYTES: Final = 1024 * 1024
-"""One read of a check, and all the memory it takes however large a batch claims to be."""
+CHECK_READ_BYTES: Final = 1024 * 1024
+"""One read of a CRC check, and its total memory for batches of any announced size."""
 
 OFFSET_DELTA_MAX: Final = 2**31 - 1
-"""Index entries hold an offset less the segment's base offset in 32 bits."""
+"""Index entries store the offset relative to the segment's base offset in 32 bits."""
 
 BATCH_LENGTH_MIN: Final = HEADER_BYTES - LENGTH_PREFIX_BYTES
 
 
 def headers(descriptor: int, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Each whole batch between two positions: where it begins, and its header.
+    """Yield position and header of each whole batch between two positions.
 
-    `start` is the beginning of a batch. Records are read only where batches are so small
-    that reading around them is cheaper.
+    `start` is the position of a batch. Records are read only if batches are so small that one
+    read of several batches is cheaper.
 
     Raises:
-        CorruptBatch: the bytes at a batch's place are no batch.
+        CorruptBatch: the bytes at the position of a batch are not a batch.
     """
     chunk, chunk_start = b"", start
     position = start
     while position + HEADER_BYTES <= end:
         at = position - chunk_start
         if at + HEADER_BYTES > len(chunk):
-            chunk, chunk_start, at = os.pread(descriptor, LOOK_UP_BYTES, position), position, 0
+            chunk, chunk_start, at = os.pread(descriptor, LOOKUP_READ_BYTES, position), position, 0
         if len(chunk) < HEADER_BYTES:
-            raise CorruptBatch(f"the file ends at {position + len(chunk)}, {end} was expected")
+            raise CorruptBatch(f"the file ends at {position + len(chunk)}, expected {end}")
         header = BatchHeader._make(HEADER.unpack_from(chunk, at))
         if header.batch_length < BATCH_LENGTH_MIN:
             raise CorruptBatch(f"no batch at position {position}: length {header.batch_length}")
@@ -58,15 +58,15 @@ def headers(descriptor: int, start: int, end: int) -> Iterator[tuple[int, BatchH
 def intact_headers(
     descriptor: int, end: int, next_offset: int, checked_from: int
 ) -> Iterator[BatchHeader]:
-    """The header of each batch from the start of a file, up to the first that is not intact.
+    """Yield the header of each batch of a file up to the first that is not intact.
 
-    A batch is intact when it is whole, follows the one before it (the first has
-    `next_offset`) and, from offset `checked_from` on, matches its CRC.
+    A batch is intact if it is whole, continues the offsets (the first has `next_offset`) and,
+    from offset `checked_from` on, matches its CRC.
     """
     window = _FileWindow(descriptor, end)
     position, base_offset = 0, next_offset
     while position + HEADER_BYTES <= end:
-        header = BatchHeader._make(HEADER.unpack_from(window.take(position, HEADER_BYTES)))
+        header = BatchHeader._make(HEADER.unpack_from(window.read(position, HEADER_BYTES)))
         if not _is_plausible(header, next_offset) or position + header.size > end:
             return
         if header.last_offset - base_offset > OFFSET_DELTA_MAX:
@@ -88,17 +88,17 @@ def _is_plausible(header: BatchHeader, next_offset: int) -> bool:
 
 
 class _FileWindow:
-    """A bounded part of a file in memory that moves forward over it."""
+    """A buffer of bounded size that moves forward through a file."""
 
     def __init__(self, descriptor: int, end: int) -> None:
         self._descriptor = descriptor
         self._end = end
-        self._buffer = bytearray(min(CHECK_BYTES, end))
+        self._buffer = bytearray(min(CHECK_READ_BYTES, end))
         self._start = 0
         self._filled = 0
 
-    def take(self, position: int, size: int) -> memoryview:
-        """`size` bytes at `position` (fewer where the file is cut); at most `CHECK_BYTES`."""
+    def read(self, position: int, size: int) -> memoryview:
+        """Return `size` bytes at `position`, up to `CHECK_READ_BYTES`; fewer at the end."""
         if position + size > self._start + self._filled:
             self._filled = os.preadv(self._descriptor, [self._buffer], position)
             self._start = position
@@ -106,11 +106,11 @@ class _FileWindow:
         return memoryview(self._buffer)[at : min(at + size, self._filled)]
 
     def crc_matches(self, position: int, header: BatchHeader) -> bool:
-        """Whether the batch at `position` has the CRC its header names."""
+        """Return whether the batch at `position` matches the CRC of its header."""
         crc = 0
         place, end = position + CRC_START, position + header.size
         while place < end:
-            part = self.take(place, min(end - place, len(self._buffer)))
+            part = self.read(place, min(end - place, len(self._buffer)))
             if not part:
                 return False
             crc = crc32c(part, crc)

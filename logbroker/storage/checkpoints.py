@@ -1,4 +1,4 @@
-"""Kafka's text checkpoints: an offset for each partition of a data directory."""
+"""Kafka's checkpoint files: offsets of partitions, and leader epochs of a partition."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
@@ -20,10 +20,10 @@ TopicPartition = tuple[str, int]
 class OffsetCheckpoint:
     """A file of offsets: lines `0` (the version), the count, then `topic partition offset`.
 
-    The data directory has three: `recovery-point-offset-checkpoint` (below it all is
-    flushed), `log-start-offset-checkpoint` (only where records were deleted inside a
-    segment) and `replication-offset-checkpoint` (the high watermark). Each is replaced as
-    a whole; a crash leaves the old one, and at worst `<name>.tmp` beside it.
+    The data directory has three: `recovery-point-offset-checkpoint` (records below are
+    flushed), `log-start-offset-checkpoint` (only if records were deleted inside a segment)
+    and `replication-offset-checkpoint` (the high watermark). Each is replaced atomically; a
+    crash leaves the old file, and possibly `<name>.tmp`.
 
     Source: Kafka, `OffsetCheckpointFile.java`.
     """
@@ -32,10 +32,10 @@ class OffsetCheckpoint:
         self.path = path
 
     def read(self) -> dict[TopicPartition, int]:
-        """The offsets; none when the file is missing.
+        """Return the offsets; empty if the file is missing.
 
         Raises:
-            ConfigurationError: the file is of another version, or no checkpoint.
+            ConfigurationError: the file has another version or is not a checkpoint.
         """
         try:
             return {
@@ -43,10 +43,10 @@ class OffsetCheckpoint:
                 for topic, partition, offset in _read_rows(self.path)
             }
         except ValueError as error:
-            raise ConfigurationError(f"{self.path} is no offset checkpoint: {error}") from None
+            raise ConfigurationError(f"{self.path} is not an offset checkpoint: {error}") from None
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace the offsets, durably."""
+        """Replace the offsets durably."""
         rows = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
         _write_rows(self.path, rows)
 
@@ -54,7 +54,7 @@ class OffsetCheckpoint:
 class LeaderEpochCheckpoint:
     """`leader-epoch-checkpoint` of a partition: lines `0`, the count, then `epoch startOffset`.
 
-    Written when the log is created and when recovery finds another state in the log.
+    Written when the log is created, and when recovery finds other epochs in the log.
 
     Source: Kafka, `LeaderEpochCheckpointFile.java` (KIP-101).
     """
@@ -65,23 +65,23 @@ class LeaderEpochCheckpoint:
         self.path = folder / self.NAME
 
     def read(self) -> list[tuple[int, int]]:
-        """The epochs with the offsets they began at, both rising; none without the file.
+        """Return epochs and start offsets, both ascending; empty if the file is missing.
 
         Raises:
-            ConfigurationError: the file is of another version, or no checkpoint.
+            ConfigurationError: the file has another version or is not a checkpoint.
         """
         try:
             return sorted((int(epoch), int(start)) for epoch, start in _read_rows(self.path))
         except ValueError as error:
-            raise ConfigurationError(f"{self.path} is no epoch checkpoint: {error}") from None
+            raise ConfigurationError(f"{self.path} is not an epoch checkpoint: {error}") from None
 
     def write(self, epochs: list[tuple[int, int]]) -> None:
-        """Replace the epochs, durably."""
+        """Replace the epochs durably."""
         _write_rows(self.path, [f"{epoch} {start}" for epoch, start in epochs])
 
 
 class LeaderEpochs:
-    """Leader epochs with the offsets they began at, both rising; there is at least one.
+    """The leader epochs of a log with their start offsets, both ascending; at least one.
 
     Source: KIP-101; Kafka, `LeaderEpochFileCache.java`.
     """
@@ -93,21 +93,21 @@ class LeaderEpochs:
 
     @property
     def latest(self) -> int:
-        """The epoch that batches are appended under."""
+        """The epoch of appended batches."""
         return self.starts[-1][0] if self.starts else FIRST_EPOCH
 
-    def note(self, header: BatchHeader) -> None:
-        """Take in a batch of the log, in the log's order."""
+    def add_batch(self, header: BatchHeader) -> None:
+        """Add the epoch of a batch; batches are passed in log order."""
         if not self.starts or header.leader_epoch > self.latest:
             self.starts.append((header.leader_epoch, header.base_offset))
 
-    def cut(self, start: int, end: int) -> None:
-        """Forget the epochs that began at `end` or behind it; one is left, if only at `start`."""
-        below = [(epoch, begun) for epoch, begun in self.starts if begun < end]
+    def truncate(self, start: int, end: int) -> None:
+        """Remove the epochs that start at `end` or later; keeps one, at least at `start`."""
+        below = [(epoch, offset) for epoch, offset in self.starts if offset < end]
         self.starts = below or self.starts[:1] or [(FIRST_EPOCH, start)]
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The last epoch up to this one, and the offset it ended at; (-1, -1) if none."""
+        """Return the last epoch up to `epoch` and its end offset; (-1, -1) if there is none."""
         if not 0 <= epoch <= self.latest:
             return NO_EPOCH, NO_EPOCH
         later = bisect_right(self.starts, epoch, key=lambda entry: entry[0])
@@ -121,10 +121,10 @@ def _read_rows(path: Path) -> list[list[str]]:
     except FileNotFoundError:
         return []
     if len(lines) < 2 or lines[0] != CHECKPOINT_VERSION:
-        raise ValueError(f"version {lines[:1]}, known is {CHECKPOINT_VERSION}")
+        raise ValueError(f"version {lines[:1]}; supported: {CHECKPOINT_VERSION}")
     rows = [line.split() for line in lines[2:]]
     if len(rows) != int(lines[1]):
-        raise ValueError(f"{lines[1]} rows announced, {len(rows)} found")
+        raise ValueError(f"expected {lines[1]} rows, found {len(rows)}")
     return rows
 
 

@@ -1,4 +1,4 @@
-"""How far a log is written, and how far that is durable."""
+"""The written and the flushed end of a log."""
 
 from pathlib import Path
 from threading import Lock
@@ -9,11 +9,11 @@ from logbroker.storage.segment import LogSegment
 
 
 class FlushProgress:
-    """The written end of a log and the flushed one, and the segments between them.
+    """The written end of a log, the flushed end, and the segments between them.
 
-    `flush` runs on a thread of its own while the loop's thread calls everything else. The
-    two share single attributes that are replaced as a whole; the order in which `flush`
-    takes them makes them fit together.
+    `flush` runs on a flush thread, all other methods on the loop's thread. They share
+    attributes that are replaced atomically; `flush` reads them in an order that keeps them
+    consistent.
     """
 
     def __init__(self, active: LogSegment, end: LogOffsetMetadata) -> None:
@@ -24,32 +24,32 @@ class FlushProgress:
         self._names_changed = False
         self._flushing = Lock()
 
-    def note_roll(self, segment: LogSegment) -> None:
-        """A new segment is the active one; its files are created, not yet durable."""
+    def add_segment(self, segment: LogSegment) -> None:
+        """Add the new active segment; its files are created and not durable yet."""
         self._names_changed = True
         self._segments = (*self._segments, segment)
         self.written = LogOffsetMetadata(segment.base_offset, segment.base_offset, 0)
 
-    def note_removal(self, kept: tuple[LogSegment, ...]) -> None:
-        """Retention left only these segments."""
+    def retain_segments(self, kept: tuple[LogSegment, ...]) -> None:
+        """Remove all segments other than `kept`, after retention."""
         self._segments = tuple(segment for segment in self._segments if segment in kept)
 
     def flush(self, folder: Path) -> LogOffsetMetadata:
-        """Make durable what is written by now: its end. On any thread, one at a time.
+        """Flush all written records and return their end; safe on any thread, one at a time.
 
         Raises:
-            OSError: the disk refused; what is durable now is not known.
+            OSError: the flush failed; it is unknown which records are durable.
         """
         with self._flushing:
-            # Taken before the segments: they hold at least what lies below this end.
+            # Read before the segments: they contain all records below this end.
             written = self.written
             if written is not self.flushed:
                 self._sync(self._segments, folder)
                 self.flushed = written
             return written
 
-    def settle(self) -> LogOffsetMetadata:
-        """Let go of segments that are flushed whole: the flushed end."""
+    def release_flushed(self) -> LogOffsetMetadata:
+        """Drop the segments that are fully flushed and return the flushed end."""
         self._segments = tuple(
             segment for segment in self._segments if segment.base_offset >= self._synced_before
         )
@@ -59,7 +59,7 @@ class FlushProgress:
         *rolled, active = segments
         for segment in rolled:
             segment.sync()
-            # Nobody rebuilds the indexes of a segment that lies below the recovery point.
+            # Recovery does not rebuild indexes of segments below the recovery point.
             segment.sync_indexes()
         active.sync()
         if self._names_changed:

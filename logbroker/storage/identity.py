@@ -1,6 +1,6 @@
-"""Whose a data directory is, and which topic a partition's folder belongs to.
+"""The owner of a data directory, and the topic id of a partition folder.
 
-Both are small text files that Kafka has, too, and that never change once they are written.
+Both are Kafka's text files, and never change after they are written.
 """
 
 import base64
@@ -22,7 +22,7 @@ PARTITION_METADATA_VERSION: Final = "0"
 class DirectoryIdentity(NamedTuple):
     """`meta.properties` of a data directory: `broker.id=`, `cluster.id=`, `directory.id=` lines.
 
-    Made when a broker first uses the directory, replaced as a whole, never changed.
+    Written when a broker first uses the directory.
 
     Source: Kafka, `MetaProperties.java`, version 0 (brokers without KRaft).
     """
@@ -33,10 +33,10 @@ class DirectoryIdentity(NamedTuple):
 
 
 def read_directory_identity(path: Path) -> DirectoryIdentity | None:
-    """Whose the directory is; none when nobody has used it yet.
+    """Return the owner of the directory; None if it is unused.
 
     Raises:
-        ConfigurationError: `meta.properties` is of another version, or lacks something.
+        ConfigurationError: `meta.properties` has another version or is incomplete.
     """
     file = path / META_NAME
     try:
@@ -46,7 +46,7 @@ def read_directory_identity(path: Path) -> DirectoryIdentity | None:
     try:
         fields = _fields(lines, "=")
         if fields["version"] != META_VERSION:
-            raise ValueError(f"version is {fields['version']}, known is {META_VERSION}")
+            raise ValueError(f"version is {fields['version']}; supported: {META_VERSION}")
         broker_id = int(fields["broker.id"])
         return DirectoryIdentity(fields["cluster.id"], broker_id, fields["directory.id"])
     except KeyError as missing:
@@ -56,7 +56,7 @@ def read_directory_identity(path: Path) -> DirectoryIdentity | None:
 
 
 def write_directory_identity(path: Path, identity: DirectoryIdentity) -> None:
-    """Make the directory somebody's, durably."""
+    """Store the owner of the directory durably."""
     lines = (
         f"broker.id={identity.broker_id}",
         f"cluster.id={identity.cluster_id}",
@@ -67,15 +67,15 @@ def write_directory_identity(path: Path, identity: DirectoryIdentity) -> None:
 
 
 def new_directory_id() -> str:
-    """16 random bytes in base64url, as Kafka has them."""
+    """Return 16 random bytes in base64url, as in Kafka."""
     return encode_uuid(uuid4())
 
 
 def read_topic_id(folder: Path) -> UUID | None:
-    """The topic that a partition's folder belongs to; none when the folder does not say.
+    """Return the topic id of a partition folder; None if the folder has none.
 
     Raises:
-        ConfigurationError: `partition.metadata` is of another version, or says something else.
+        ConfigurationError: `partition.metadata` has another version or is invalid.
     """
     file = folder / PARTITION_METADATA_NAME
     try:
@@ -86,7 +86,7 @@ def read_topic_id(folder: Path) -> UUID | None:
         fields = _fields(lines, ":")
         if fields["version"] != PARTITION_METADATA_VERSION:
             version = fields["version"]
-            raise ValueError(f"version is {version}, known is {PARTITION_METADATA_VERSION}")
+            raise ValueError(f"version is {version}; supported: {PARTITION_METADATA_VERSION}")
         return _decode_uuid(fields["topic_id"])
     except KeyError as missing:
         raise ConfigurationError(f"{file} has no {missing}") from None
@@ -95,9 +95,9 @@ def read_topic_id(folder: Path) -> UUID | None:
 
 
 def write_topic_id(folder: Path, topic_id: UUID) -> None:
-    """Say which topic the folder belongs to: `partition.metadata`, lines `version`, `topic_id`.
+    """Write the topic id of a folder: `partition.metadata`, lines `version`, `topic_id`.
 
-    Durable once the folder's names are: it is written before anything else in a new folder.
+    It is the first file of a new folder, and durable once the folder is synced.
 
     Source: Kafka, `PartitionMetadataFile.java` (KIP-516).
     """
@@ -107,7 +107,7 @@ def write_topic_id(folder: Path, topic_id: UUID) -> None:
 
 
 def encode_uuid(uuid: UUID) -> str:
-    """The 22 characters that Kafka writes ids with."""
+    """Return an id in Kafka's notation of 22 characters."""
     return base64.urlsafe_b64encode(uuid.bytes).decode().rstrip("=")
 
 
@@ -115,7 +115,7 @@ def _decode_uuid(text: str) -> UUID:
     try:
         return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
     except binascii.Error as error:
-        raise ValueError(f"{text!r} is no id: {error}") from None
+        raise ValueError(f"{text!r} is not an id: {error}") from None
 
 
 def _fields(lines: list[str], separator: str) -> dict[str, str]:

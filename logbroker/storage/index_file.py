@@ -1,4 +1,4 @@
-"""A file of sorted, fixed-size entries: what the offset index and the time index share."""
+"""A file of sorted entries of fixed size: the base of the offset index and the time index."""
 
 import mmap
 import os
@@ -12,18 +12,18 @@ from logbroker.storage.file_writes import write_all
 
 Entries = mmap.mmap | bytes
 
-UNREAD = -1
-"""The count of an index file that nobody has looked at yet."""
+NOT_LOADED = -1
+"""The count of an index whose file size is not read yet."""
 
 
 class IndexFile:
     """Sorted entries that one thread appends while any thread searches them.
 
-    Appended entries are gathered, written with the batches they point at, and become
-    visible by `publish` only once both writes succeeded. Searches go through a read-only
-    map of the published entries that is made at the first search, so an index nobody asks
-    costs no memory and no descriptor. The map never covers an entry that could be taken
-    back: touching a truncated page would kill the process.
+    Appended entries are collected and written together with their batches. `publish` makes
+    them visible after both writes succeeded. Searches use a read-only memory map of the
+    published entries, created at the first search, so an unused index needs no memory and no
+    descriptor. The map never covers an entry that may be undone: reading a truncated page
+    would kill the process.
     """
 
     ENTRY: ClassVar[Struct]
@@ -33,7 +33,7 @@ class IndexFile:
     def __init__(self, path: Path, base_offset: int) -> None:
         self.path = path
         self.base_offset = base_offset
-        self._count = UNREAD
+        self._count = NOT_LOADED
         self._descriptor = -1
         self._map: mmap.mmap | None = None
         self._pending: list[bytes] = []
@@ -44,18 +44,18 @@ class IndexFile:
 
     @property
     def count(self) -> int:
-        """How many entries are published; an entry cut by a crash does not count."""
-        if self._count == UNREAD:
+        """The number of published entries; an entry torn by a crash is not counted."""
+        if self._count == NOT_LOADED:
             self._count = self.path.stat().st_size // self.ENTRY.size
         return self._count
 
     @property
     def pending_count(self) -> int:
-        """How many entries wait to be written."""
+        """The number of collected entries that are not written yet."""
         return len(self._pending)
 
     def write(self) -> None:
-        """Write the gathered entries behind the published ones; `OSError` undoes nothing."""
+        """Write the collected entries after the published ones; an `OSError` undoes nothing."""
         if self._pending:
             entry_bytes = self.ENTRY.size
             size = len(self._pending) * entry_bytes
@@ -64,12 +64,12 @@ class IndexFile:
             self._pending.clear()
 
     def publish(self) -> None:
-        """Show what `write` wrote to searches."""
+        """Make the entries of the last `write` visible to searches."""
         self._count = self.count + self._unpublished
         self._unpublished = 0
 
     def undo(self) -> None:
-        """Forget every entry that is not published, in memory and in the file."""
+        """Remove all unpublished entries from memory and from the file."""
         written = self._descriptor >= 0
         self._pending.clear()
         self._unpublished = 0
@@ -77,7 +77,7 @@ class IndexFile:
             os.ftruncate(self._descriptor, self.count * self.ENTRY.size)
 
     def clear(self) -> None:
-        """Empty the file, creating it when it is missing; only while nobody else searches."""
+        """Truncate or create the file; no other thread may search meanwhile."""
         self._pending.clear()
         self._unpublished = 0
         self._map = None
@@ -85,11 +85,11 @@ class IndexFile:
         self._count = 0
 
     def sync(self) -> None:
-        """Make the written entries durable."""
+        """Flush the written entries to disk."""
         os.fsync(self._writer())
 
     def close(self) -> None:
-        """Give the writing descriptor back; the next write opens it anew."""
+        """Close the descriptor for writing; the next write reopens it."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
@@ -100,12 +100,12 @@ class IndexFile:
         return self._descriptor
 
     def _read_last(self) -> bytes:
-        """The last published entry, read without a map; there is one."""
+        """Read the last published entry without a map; the index must not be empty."""
         with self.path.open("rb", buffering=0) as file:
             return os.pread(file.fileno(), self.ENTRY.size, (self.count - 1) * self.ENTRY.size)
 
     def _entries(self) -> tuple[Entries, int]:
-        """The bytes of the published entries, and how many they are."""
+        """Return the bytes and the number of the published entries."""
         count = self.count
         size = count * self.ENTRY.size
         if size == 0:
@@ -121,7 +121,7 @@ class IndexFile:
         return mapped, count
 
     def _floor(self, entries: Entries, count: int, field: int, target: int) -> int:
-        """Number of the last entry whose `field` is at most `target`; -1 when there is none."""
+        """Return the number of the last entry whose `field` is at most `target`, or -1."""
         return bisect_right(range(count), target, key=self._field_of(entries, field)) - 1
 
     def _field_of(self, entries: Entries, field: int) -> Callable[[int], int]:

@@ -1,4 +1,4 @@
-"""The data directory of a broker: a folder for each partition, and what is known of all."""
+"""The data directory of a broker: partition folders, checkpoints and the lock."""
 
 import fcntl
 import json
@@ -33,13 +33,13 @@ from logbroker.storage.segment import LOG_SUFFIX
 LOCK_NAME: Final = ".lock"
 CLEAN_MARKER_NAME: Final = ".kafka_cleanshutdown"
 CLEAN_MARKER: Final = json.dumps({"version": 0, "brokerEpoch": -1}).encode()
-"""Kafka's content; a broker without KRaft has no epoch."""
+"""As in Kafka; a broker without KRaft has no epoch."""
 
 DELETE_SUFFIX: Final = "-delete"
 FILE_NAME_CHARS_MAX: Final = 255
 
 FOLDERS_AT_ONCE: Final = 8
-"""A new folder is a handful of flushes; a file system does those of several together."""
+"""A new folder needs several flushes, which a file system groups across threads."""
 
 _FOLDER_NAME: Final = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
 
@@ -47,14 +47,14 @@ _log = logging.getLogger(__name__)
 
 
 class Owner(NamedTuple):
-    """The topic that a folder belongs to, and the settings of its logs."""
+    """The topic of a folder, and the settings of its log."""
 
     topic: str
     config: LogConfig
 
 
 class NewLog(NamedTuple):
-    """A log to be made, for a partition of the topic with this id."""
+    """A log to create, for a partition of the topic with this id."""
 
     topic: str
     partition: int
@@ -63,7 +63,7 @@ class NewLog(NamedTuple):
 
 
 class Recovery(NamedTuple):
-    """What opening all logs took, and what it found."""
+    """Duration and result of opening all logs."""
 
     seconds: float = 0.0
     logs: int = 0
@@ -72,13 +72,13 @@ class Recovery(NamedTuple):
 
 
 class LogDirectory:
-    """A directory of `<topic>-<partition>/` folders that one process holds at a time.
+    """A directory of `<topic>-<partition>/` folders, used by one process at a time.
 
-    Beside the folders: `.lock` (held by `flock` while claimed), `meta.properties` (whose it is,
-    see `DirectoryIdentity`), three checkpoints (see `OffsetCheckpoint`) and, while no broker
-    runs, `.kafka_cleanshutdown`. The marker is written last at a clean close and removed first
-    at loading, so it is there only when every log was closed whole. Folders of deleted topics
-    get `-delete` names at once; those that a crash leaves are removed at loading.
+    It also has `.lock` (held by `flock` while claimed), `meta.properties` (its owner, see
+    `DirectoryIdentity`), three checkpoints (see `OffsetCheckpoint`) and, while no broker runs,
+    `.kafka_cleanshutdown`. The marker is the last file written at a clean close and the first
+    removed at loading, so it exists only if every log was closed cleanly. Folders of deleted
+    topics are renamed to `*-delete`; those left by a crash are removed at loading.
 
     Source: Kafka, `LogManager.scala`.
     """
@@ -93,37 +93,37 @@ class LogDirectory:
         self._high_watermarks = OffsetCheckpoint(path / "replication-offset-checkpoint")
         self._checkpointing = Lock()
         self._deleted: set[TopicPartition] = set()
-        """Logs that are gone, and that the checkpoints may still know."""
+        """Deleted logs that the checkpoint files may still contain."""
 
     @classmethod
     def claim(cls, path: Path) -> "LogDirectory":
-        """Take a directory's lock, and nothing else; it is created when it is missing.
+        """Lock a directory, which is created if missing.
 
         Raises:
-            DataDirectoryInUse: another process has it.
-            OSError: the disk refused.
+            DataDirectoryInUse: another process holds the lock.
+            OSError: a disk operation failed.
         """
         path.mkdir(parents=True, exist_ok=True)
-        return cls(path, _take_lock(path / LOCK_NAME))
+        return cls(path, _lock(path / LOCK_NAME))
 
     @property
     def identity(self) -> DirectoryIdentity | None:
-        """Whose the directory is; none when nobody has used it yet.
+        """The owner of the directory; None if it is unused.
 
         Raises:
-            ConfigurationError: the file that says so is not readable, or was lost.
+            ConfigurationError: `meta.properties` is invalid, or missing next to logs.
         """
         identity = read_directory_identity(self.path)
         if identity is None and next(self.path.glob(f"*/{PARTITION_METADATA_NAME}"), None):
-            # Whoever took it for new would remove every log, since no topic of its own has them.
+            # As a new directory, it would lose every log, since no known topic has them.
             raise ConfigurationError(f"{self.path} has logs, but {META_NAME} is missing")
         return identity
 
-    def give_to(self, identity: DirectoryIdentity) -> None:
-        """Make the directory somebody's for good.
+    def set_identity(self, identity: DirectoryIdentity) -> None:
+        """Store the owner of the directory.
 
         Raises:
-            OSError: the disk refused.
+            OSError: the write failed.
         """
         write_directory_identity(self.path, identity)
 
@@ -131,19 +131,19 @@ class LogDirectory:
         self,
         owner_of: Callable[[UUID], Owner | None],
         now_ms: int,
-        untouched: Collection[str] = (),
+        unreadable: Collection[str] = (),
     ) -> None:
-        """Open the logs of all topics that `owner_of` knows; remove the folders of all others.
+        """Open the logs of all topics that `owner_of` finds; remove all other folders.
 
-        Those of `untouched` topics, of which nobody knows whether they are others, stay.
-        Logs that were not closed cleanly are recovered, one line of log for each.
+        Folders of `unreadable` topics are kept. Logs that were not closed cleanly are recovered,
+        with one log line each.
 
         Raises:
-            ConfigurationError: a checkpoint, or what says whose a folder is, is not readable.
-            OSError: the disk refused.
+            ConfigurationError: a checkpoint or the topic id of a folder is invalid.
+            OSError: a disk operation failed.
         """
-        began_s = time.monotonic()
-        is_clean = self._take_clean_marker()
+        start_s = time.monotonic()
+        is_clean = self._remove_clean_marker()
         recovery_points = self._recovery_points.read()
         log_starts = self._log_starts.read()
         for folder in sorted(self.path.iterdir()):
@@ -151,24 +151,24 @@ class LogDirectory:
                 shutil.rmtree(folder)
             elif (name := _FOLDER_NAME.fullmatch(folder.name)) and folder.is_dir():
                 key = name[1], int(name[2])
-                config = self._config_of(folder, key, owner_of, untouched)
+                config = self._config_of(folder, key, owner_of, unreadable)
                 if config is not None:
                     known = KnownOffsets(recovery_points.get(key, 0), log_starts.get(key, 0))
-                    loaded = self._loaded(folder, known, now_ms, is_clean=is_clean)
+                    loaded = self._load_folder(folder, known, now_ms, is_clean=is_clean)
                     self.logs[key] = PartitionLog(folder, *key, config, loaded)
         self.write_checkpoints()
-        self.recovery = self.recovery._replace(seconds=time.monotonic() - began_s)
+        self.recovery = self.recovery._replace(seconds=time.monotonic() - start_s)
 
     def create(self, topic: str, partition: int, topic_id: UUID, config: LogConfig) -> PartitionLog:
-        """A new, empty log; durable when this returns.
+        """Create an empty log, durable when the method returns.
 
         Raises:
-            StorageFailed: the disk refused, or the folder is there already.
+            StorageFailed: a disk operation failed, or the folder exists.
         """
         key = topic, partition
         folder = self.path / f"{topic}-{partition}"
         if key in self._deleted:
-            # What is known of the old one would have recovery throw the new one's records away.
+            # With the old log's recovery point, recovery would drop records of the new log.
             self.write_checkpoints()
         try:
             loaded = create_folder(folder, topic_id)
@@ -179,7 +179,7 @@ class LogDirectory:
         return log
 
     def create_all(self, wanted: Sequence[NewLog]) -> dict[TopicPartition, StorageFailed]:
-        """Make new, empty logs, several at a time: why not, for each that cannot be made."""
+        """Create empty logs on several threads; returns the failures."""
 
         def create(new: NewLog) -> StorageFailed | None:
             try:
@@ -193,19 +193,19 @@ class LogDirectory:
             return {(new.topic, new.partition): failed for new, failed in failures if failed}
 
     def delete(self, topic: str, partitions: Iterable[int]) -> list[Path]:
-        """Take a topic's logs out at once: the renamed folders, which the caller removes.
+        """Delete a topic's logs and return the renamed folders, which the caller removes.
 
         Raises:
-            StorageFailed: the disk refused; the logs are out all the same, their folders stay.
+            StorageFailed: a rename failed; the logs are closed, but their folders are kept.
         """
-        gone = [key for number in partitions if (key := (topic, number)) in self.logs]
-        if not gone:
+        deleted = [key for number in partitions if (key := (topic, number)) in self.logs]
+        if not deleted:
             return []
-        # First of all: a topic that gets the name again must not find, and use, an old log.
-        logs = [self._take_out(key) for key in gone]
+        # First: a new topic with the same name must not use an old log.
+        logs = [self._remove_log(key) for key in deleted]
         try:
             renamed = [
-                _renamed_to_delete(log.folder, key) for log, key in zip(logs, gone, strict=True)
+                _renamed_to_delete(log.folder, key) for log, key in zip(logs, deleted, strict=True)
             ]
             sync_directory(self.path)
         except OSError as cause:
@@ -213,10 +213,10 @@ class LogDirectory:
         return renamed
 
     def write_checkpoints(self) -> None:
-        """Write down what is flushed and where logs begin; any thread.
+        """Write recovery points, high watermarks and log start offsets; safe on any thread.
 
         Raises:
-            StorageFailed: the disk refused.
+            StorageFailed: a write failed.
         """
         with self._checkpointing:
             forgotten = list(self._deleted)
@@ -236,10 +236,10 @@ class LogDirectory:
             self._deleted.difference_update(forgotten)
 
     def close(self) -> None:
-        """Close every log; when all of them close whole, the next opening scans nothing.
+        """Close every log; after a clean close, the next start needs no recovery.
 
         Raises:
-            StorageFailed: a log is not whole; the others are closed all the same.
+            StorageFailed: a log could not be closed; the others are closed.
         """
         try:
             failures = [failed for log in self.logs.values() if (failed := _closed(log))]
@@ -251,7 +251,7 @@ class LogDirectory:
             self.release()
 
     def release(self) -> None:
-        """Let go of the lock and leave everything as it is, as a dead process does."""
+        """Release the lock without closing the logs, like a killed process."""
         os.close(self._lock_descriptor)
 
     def _config_of(
@@ -259,33 +259,31 @@ class LogDirectory:
         folder: Path,
         key: TopicPartition,
         owner_of: Callable[[UUID], Owner | None],
-        untouched: Collection[str],
+        unreadable: Collection[str],
     ) -> LogConfig | None:
-        """The settings of a folder's log; none where it is not to be opened."""
-        if not _has_records(folder) and not _says_whose(folder):
-            # A creation was cut short; the log is made anew where it is wanted.
+        """Return the settings of a folder's log; None if it is not to be opened."""
+        if not _has_records(folder) and not _has_topic_id(folder):
+            # The creation was interrupted; the log is created again if a topic needs it.
             shutil.rmtree(folder)
             return None
         topic_id = read_topic_id(folder)
         if topic_id is None:
-            _log.warning("left alone: folder %s does not say whose it is", folder.name)
+            _log.warning("skipped folder %s: it has no topic id", folder.name)
             return None
         owner = owner_of(topic_id)
-        if owner is None and key[0] in untouched:
-            _log.warning(
-                "left alone: nobody can read which topic folder %s belongs to", folder.name
-            )
+        if owner is None and key[0] in unreadable:
+            _log.warning("skipped folder %s: metadata of its topic is unreadable", folder.name)
             return None
         if owner is None:
-            _log.info("removed folder %s: its topic is gone", folder.name)
+            _log.info("removed folder %s: its topic was deleted", folder.name)
             shutil.rmtree(_renamed_to_delete(folder, key))
             return None
         if owner.topic != key[0]:
-            _log.warning("left alone: folder %s belongs to topic %s", folder.name, owner.topic)
+            _log.warning("skipped folder %s: it belongs to topic %s", folder.name, owner.topic)
             return None
         return owner.config
 
-    def _loaded(
+    def _load_folder(
         self, folder: Path, known: KnownOffsets, now_ms: int, *, is_clean: bool
     ) -> LoadedLog:
         log, was_recovered, dropped_bytes = load_folder(folder, known, now_ms, is_clean=is_clean)
@@ -301,16 +299,16 @@ class LogDirectory:
             )
         return log
 
-    def _take_clean_marker(self) -> bool:
+    def _remove_clean_marker(self) -> bool:
         marker = self.path / CLEAN_MARKER_NAME
         if not marker.exists():
             return False
-        # From here on the logs may change, so a crash must find no marker.
+        # From here on the logs may change, so the marker must not exist after a crash.
         marker.unlink()
         sync_directory(self.path)
         return True
 
-    def _take_out(self, key: TopicPartition) -> PartitionLog:
+    def _remove_log(self, key: TopicPartition) -> PartitionLog:
         log = self.logs.pop(key)
         log.discard()
         self._deleted.add(key)
@@ -326,14 +324,14 @@ def _has_records(folder: Path) -> bool:
     return any(path.stat().st_size for path in folder.glob(f"*{LOG_SUFFIX}"))
 
 
-def _says_whose(folder: Path) -> bool:
+def _has_topic_id(folder: Path) -> bool:
     try:
         return read_topic_id(folder) is not None
     except ConfigurationError:
         return False
 
 
-def _take_lock(path: Path) -> int:
+def _lock(path: Path) -> int:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""What readers see of a log at one instant."""
+"""An immutable view of a log, for reads and lookups by time."""
 
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from logbroker.storage.segment import LogSegment
 
 
 class TimestampOffset(NamedTuple):
-    """A record found by time, and the leader epoch of its batch."""
+    """The result of a lookup by time, with the leader epoch of the record's batch."""
 
     timestamp_ms: int
     offset: int
@@ -18,9 +18,11 @@ class TimestampOffset(NamedTuple):
 
 
 class LogOffsetMetadata(NamedTuple):
-    """A place between two batches: the next offset, and where it is in which segment.
+    """An offset, the base offset of its segment, and its position in the segment.
 
-    The segment is named by its base offset: holding it would keep a deleted file's space.
+    It does not reference the segment, which would keep the space of a deleted file.
+
+    Source: Kafka, `LogOffsetMetadata.java`.
     """
 
     offset: int
@@ -29,10 +31,10 @@ class LogOffsetMetadata(NamedTuple):
 
 
 class LogView(NamedTuple):
-    """Segments in order, and the bounds between which records may be read.
+    """The segments in order, and the bounds of the readable records.
 
-    Never changed but replaced as a whole, so any thread reads a consistent one without a
-    lock. The last segment may be written to meanwhile, behind `end`.
+    It is immutable and replaced atomically, so any thread reads a consistent view without a
+    lock. The last segment may be appended to meanwhile, after `end`.
     """
 
     segments: tuple[LogSegment, ...]
@@ -41,29 +43,29 @@ class LogView(NamedTuple):
     """The high watermark."""
 
     def segment_of(self, offset: int) -> LogSegment:
-        """The segment that holds `offset`, which is not below the first one."""
+        """Return the segment of `offset`, which must not be below the first segment."""
         segments = self.segments
         if offset >= segments[-1].base_offset:
             return segments[-1]
         return segments[bisect_right(segments, offset, key=_base_offset) - 1]
 
-    def base_offset_behind(self, segment: LogSegment) -> int:
-        """The base offset of the segment that follows this one, which is not the last."""
-        place = bisect_right(self.segments, segment.base_offset, key=_base_offset)
-        return self.segments[place].base_offset
+    def next_base_offset(self, segment: LogSegment) -> int:
+        """Return the base offset of the following segment; `segment` must not be the last."""
+        number = bisect_right(self.segments, segment.base_offset, key=_base_offset)
+        return self.segments[number].base_offset
 
     def readable_bytes(self, segment: LogSegment) -> int:
-        """How much of a segment lies below the high watermark."""
+        """Return the bytes of a segment below the high watermark."""
         end = self.end
         if segment.base_offset == end.base_offset:
             return end.position
         return segment.size_bytes if segment.base_offset < end.base_offset else 0
 
     def offset_for_time(self, timestamp_ms: int) -> TimestampOffset | None:
-        """The first record, in offset order, that is not older than the timestamp.
+        """Return the first record, in offset order, with at least this timestamp.
 
-        Source: Kafka, `UnifiedLog.fetchOffsetByTimestamp`, but over all segments: the
-        record that made a segment's largest timestamp may lie below the start offset.
+        Source: Kafka, `UnifiedLog.fetchOffsetByTimestamp`, but over all segments: the record
+        with a segment's largest timestamp may be below the log start offset.
         """
         for segment in self._readable_segments():
             if segment.newest_timestamp_ms >= timestamp_ms:
@@ -73,7 +75,7 @@ class LogView(NamedTuple):
         return None
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        """The first record of the largest timestamp."""
+        """Return the first record with the largest timestamp."""
         newest: tuple[int, int, LogSegment] | None = None
         for segment in self._readable_segments():
             if newest is None or segment.newest_timestamp_ms > newest[0]:
@@ -108,7 +110,7 @@ class LogView(NamedTuple):
         return TimestampOffset(record.timestamp_ms, record.offset, header.leader_epoch)
 
     def _newest_batch(self, segment: LogSegment) -> tuple[int, int] | None:
-        """Largest timestamp and place of the readable batch that has it first."""
+        """Return the largest readable timestamp and the position of its first batch."""
         limit = self.readable_bytes(segment)
         newest = self._newest_indexed(segment, limit)
         start = segment.position_before_time(newest[0] + 1) if newest else 0

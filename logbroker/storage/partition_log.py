@@ -1,4 +1,4 @@
-"""A partition: a log of segments that one thread appends to and many read."""
+"""The log of a partition, which one thread appends to and many threads read."""
 
 from pathlib import Path
 from struct import Struct, error
@@ -20,7 +20,7 @@ from logbroker.records.batch import (
     MAGIC_V2,
     stamp_append_time,
 )
-from logbroker.storage.append_check import CODEC_MAX, PLAIN_ATTRIBUTES_MASK, refusal
+from logbroker.storage.append_check import CODEC_MAX, PLAIN_ATTRIBUTES_MASK, rejection
 from logbroker.storage.batch_scan import OFFSET_DELTA_MAX
 from logbroker.storage.file_writes import replace_file
 from logbroker.storage.flush_progress import FlushProgress
@@ -42,33 +42,33 @@ from logbroker.storage.segment import (
     SNAPSHOT_SUFFIX,
     Deleted,
     LogSegment,
-    extents,
     file_name,
     mark_deleted,
+    segment_extents,
 )
 
 __all__ = ["PartitionLog", "TimestampOffset"]
 
-_PLACE: Final = Struct(">qii")
-"""The fields a broker assigns, which the CRC leaves out: base offset, (length,) leader epoch."""
+_ASSIGNED_FIELDS: Final = Struct(">qii")
+"""The fields outside the CRC: base offset, (length,) leader epoch; the broker sets them."""
 
 _NO_BATCH_FITS: Final = -1
 
 
 class PartitionLog(ReadableLog):
-    """`<topic>-<partition>/`: a folder of segments, their snapshots and the epoch checkpoint.
+    """`<topic>-<partition>/`: a folder with segments, producer snapshots and leader epochs.
 
-    Appending is staged: `append` assigns offsets in the caller's own bytes, `write` puts all
-    that is staged into the file at once, `flush` makes it durable on a thread of its own, and
-    `advance_high_watermark` shows it to readers. All but `flush`, `read` and the look-ups
-    belong to one thread, the broker's loop; those may run on any thread at any time.
+    `append` assigns offsets in the caller's bytes and stages the batch, `write` writes all
+    staged batches, `flush` makes them durable on a flush thread, and `advance_high_watermark`
+    makes them readable. `flush`, reads and lookups are safe on any thread; all other methods
+    run on the loop's thread.
 
-    A write that fails is undone as a whole. A flush that fails ends appending until the log
-    is opened anew: the kernel may have dropped the pages, so a second flush that succeeds
-    would prove nothing. Reading goes on in both cases.
+    A failed write is undone. After a failed flush the log rejects appends until it is reopened:
+    the kernel may have dropped the pages, so a later successful flush would prove nothing.
+    Reads continue in both cases.
 
-    Source: Kafka, `UnifiedLog.java`; the paper, sections 3.1 and 3.2, for the flush before
-    the exposure.
+    Source: Kafka, `UnifiedLog.java`; the paper, sections 3.1 and 3.2: records are exposed after
+    the flush.
     """
 
     def __init__(
@@ -86,9 +86,9 @@ class PartitionLog(ReadableLog):
         self._closed_with = (active, loaded.end_offset) if loaded.is_closed else None
         self._progress = FlushProgress(active, end)
         self._failure: RequestRefused | None = None
-        self._lost: StorageFailed | None = None
+        self._undone: StorageFailed | None = None
         self.written_bytes = 0
-        """How much was appended since the log was opened."""
+        """The bytes appended since the log was opened."""
         self.config = config
 
     @property
@@ -106,25 +106,25 @@ class PartitionLog(ReadableLog):
 
     @property
     def unflushed_messages(self) -> int:
-        """How many offsets lie behind the high watermark."""
+        """The number of offsets from the high watermark to the log end offset."""
         return self.log_end_offset - self._view.end.offset
 
     @property
     def has_staged(self) -> bool:
-        """Whether `write` has something to write, or a loss to tell."""
-        return bool(self._active.staged) or self._lost is not None
+        """Whether `write` has batches to write, or an error to raise."""
+        return bool(self._active.staged) or self._undone is not None
 
     # --- appending ---
 
     def append(self, batch: memoryview, now_ms: int) -> int:
-        """Check one batch, assign its offsets in place and stage it: its base offset.
+        """Validate one batch, assign its offsets in place, stage it, return its base offset.
 
-        The bytes must stay as they are until `write`. A batch that an idempotent producer
-        sends again is not staged; the answer is the offset it has, which may be staged too.
-        When the log rolls, all that is staged is written first.
+        The bytes must not change until `write`. A duplicate of an idempotent producer is not
+        staged; its existing offset is returned. If the log rolls, staged batches are written
+        first.
 
         Raises:
-            RequestRefused: the batch breaks a rule (the kind says which), or StorageFailed.
+            RequestRefused: the batch is invalid (see the subclass), or StorageFailed.
         """
         try:
             (
@@ -143,7 +143,7 @@ class PartitionLog(ReadableLog):
                 count,
             ) = HEADER.unpack_from(batch)
         except error:
-            raise refusal(batch, self._config) from None
+            raise rejection(batch, self._config) from None
         size = len(batch)
         if (
             size > self._batch_bytes_max
@@ -154,9 +154,9 @@ class PartitionLog(ReadableLog):
             or attributes & PLAIN_ATTRIBUTES_MASK > CODEC_MAX
             or crc32c(batch[CRC_START:]) != crc
         ):
-            raise self._why_refused(batch)
+            raise self._rejection(batch)
         if producer_id >= 0:
-            known = self._offset_known(batch, producer_id, producer_epoch, sequence, count)
+            known = self._duplicate_offset(batch, producer_id, producer_epoch, sequence, count)
             if known != NOT_A_DUPLICATE:
                 return known
         if self._stamps_append_time:
@@ -166,15 +166,15 @@ class PartitionLog(ReadableLog):
         segment = self._active
         position = segment.end_position
         if position == 0:
-            segment.begin(timestamp_ms, now_ms)
+            segment.set_first_batch(timestamp_ms, now_ms)
         elif (
             position + size > self._segment_bytes
             or last_offset - segment.base_offset > OFFSET_DELTA_MAX
             or segment.age_ms(timestamp_ms, now_ms) > self._segment_ms
         ):
             segment = self._roll_for_append()
-            segment.begin(timestamp_ms, now_ms)
-        _PLACE.pack_into(batch, 0, offset, batch_length, self.leader_epoch)
+            segment.set_first_batch(timestamp_ms, now_ms)
+        _ASSIGNED_FIELDS.pack_into(batch, 0, offset, batch_length, self.leader_epoch)
         if self._stamps_append_time:
             stamp_append_time(batch, now_ms)
         if producer_id >= 0:
@@ -182,43 +182,42 @@ class PartitionLog(ReadableLog):
             stored = SequencedBatch(sequence, last_sequence, offset)
             self._producers.record(producer_id, producer_epoch, stored, now_ms)
         segment.staged.append(batch)
-        segment.account(size, last_offset, timestamp_ms)
+        segment.add_batch(size, last_offset, timestamp_ms)
         self.log_end_offset = last_offset + 1
         return offset
 
     def write(self) -> None:
-        """Write all that is staged, in one call as far as the kernel allows.
+        """Write all staged batches, in one call if the kernel allows.
 
         Raises:
-            StorageFailed: the disk refused; everything staged since the last `write` is
-                undone, and the log is as it was then.
+            StorageFailed: the write failed; all batches since the last `write` are undone.
         """
-        lost = self._lost
-        if lost is not None:
-            self._lost = None
+        undone = self._undone
+        if undone is not None:
+            self._undone = None
             self._set_limit()
-            raise lost
+            raise undone
         if self._active.staged:
             self._write_staged()
 
-    def _offset_known(
+    def _duplicate_offset(
         self, batch: memoryview, producer_id: int, epoch: int, sequence: int, count: int
     ) -> int:
         if sequence < 0 or epoch < 0:
-            raise refusal(batch, self._config)
+            raise rejection(batch, self._config)
         last_sequence = sequence_after(sequence, count - 1)
         return self._producers.check(producer_id, epoch, sequence, last_sequence)
 
-    def _why_refused(self, batch: memoryview) -> RequestRefused:
-        known = self._failure or self._lost
-        return type(known)(*known.args) if known else refusal(batch, self._config)
+    def _rejection(self, batch: memoryview) -> RequestRefused:
+        known = self._failure or self._undone
+        return type(known)(*known.args) if known else rejection(batch, self._config)
 
     def _set_limit(self) -> None:
-        """Let batches of the configured size through, or none while the log takes none."""
+        """Set the maximum batch size; no batch is accepted after a failure."""
         config = self._config
-        takes_batches = self._failure is None and self._lost is None
+        accepts_batches = self._failure is None and self._undone is None
         largest = min(config.max_message_bytes, config.segment_bytes)
-        self._batch_bytes_max = largest if takes_batches else _NO_BATCH_FITS
+        self._batch_bytes_max = largest if accepts_batches else _NO_BATCH_FITS
 
     def _write_staged(self) -> None:
         segment = self._active
@@ -255,31 +254,31 @@ class PartitionLog(ReadableLog):
             if self._active.staged:
                 self._write_staged()
         except StorageFailed as failed:
-            # Earlier callers were told offsets that are gone; their `write` must say so.
-            self._lost = failed
+            # Earlier `append` calls returned offsets that are undone; `write` must raise.
+            self._undone = failed
             self._set_limit()
             raise
         return self._roll()
 
     def _roll(self) -> LogSegment:
-        """Make a new segment the active one; nothing is staged."""
+        """Create a new active segment; no batch may be staged."""
         offset = self.log_end_offset
         try:
-            self._active.finish()
+            self._active.write_last_time_entry()
             snapshot = self.folder / file_name(offset, SNAPSHOT_SUFFIX)
             snapshot.write_bytes(encode_snapshot(self._producers.entries))
             segment = LogSegment.create(self.folder, offset)
         except OSError as cause:
             raise self._undo_roll(offset, cause) from cause
-        self._progress.note_roll(segment)
+        self._progress.add_segment(segment)
         self._view = self._view._replace(segments=(*self._view.segments, segment))
         self._active = segment
         return segment
 
     def _undo_roll(self, offset: int, cause: OSError) -> StorageFailed:
         try:
-            # Left behind, an empty segment would hide from recovery what is appended to
-            # the one before it.
+            # If it stayed, recovery would drop records that are appended to the segment
+            # before it.
             LogSegment(self.folder, offset, 0, 0).remove()
         except OSError as worse:
             self._fail(f"undoing a failed roll failed: {worse}")
@@ -288,10 +287,10 @@ class PartitionLog(ReadableLog):
     # --- flushing ---
 
     def flush(self) -> int:
-        """Make durable what is written by now: the offset below which all is. Any thread.
+        """Flush all written batches and return their end offset; safe on any thread.
 
         Raises:
-            StorageFailed: the disk refused; the log takes no more appends.
+            StorageFailed: the flush failed; the log rejects appends from now on.
         """
         self._check_usable()
         try:
@@ -300,9 +299,9 @@ class PartitionLog(ReadableLog):
             raise self._fail(f"flush failed: {cause}") from cause
 
     def advance_high_watermark(self, offset: int) -> None:
-        """Show readers what is flushed, which is everything below `offset` or more."""
-        flushed = self._progress.settle()
-        assert offset <= flushed.offset, f"{offset} is not flushed, {flushed.offset} is"
+        """Make flushed records readable: those below `offset`, and possibly more."""
+        flushed = self._progress.release_flushed()
+        assert offset <= flushed.offset, f"{offset} is not flushed; flushed: {flushed.offset}"
         self._view = self._view._replace(end=flushed)
 
     def _check_usable(self) -> None:
@@ -310,18 +309,18 @@ class PartitionLog(ReadableLog):
             raise type(self._failure)(*self._failure.args)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """The last leader epoch up to this one, and the offset it ended at; (-1, -1) if none."""
+        """Return the last leader epoch up to `epoch` and its end offset, or (-1, -1)."""
         return self._epochs.end_offset_for(epoch, self.log_end_offset)
 
-    # --- what goes ---
+    # --- deletion ---
 
     def delete_records_before(self, offset: int) -> int:
-        """Move the log start offset forward to `offset`: the log start offset after that.
+        """Move the log start offset forward to `offset` and return the new one.
 
-        Segments below it go with the next retention.
+        Segments below it are deleted by the next retention.
 
         Raises:
-            OffsetOutOfRange: `offset` is above the high watermark, or negative.
+            OffsetOutOfRange: `offset` is above the high watermark or negative.
         """
         view = self._view
         if not 0 <= offset <= view.end.offset:
@@ -333,69 +332,69 @@ class PartitionLog(ReadableLog):
         return self._view.start_offset
 
     def apply_retention(self, now_ms: int) -> list[Deleted]:
-        """Take out the segments that the topic's settings let go; their files get `.deleted`.
+        """Delete segments by the topic's retention; their files are renamed to `*.deleted`.
 
         Raises:
-            StorageFailed: the disk refused.
+            StorageFailed: a disk operation failed.
         """
         try:
             reasons = self._reasons_to_delete(now_ms)
-            if len(reasons) == len(self._view.segments) and not self._rolled():
+            if len(reasons) == len(self._view.segments) and not self._try_roll():
                 reasons.pop()
-            return self._take_out(reasons)
+            return self._delete_segments(reasons)
         except OSError as cause:
             raise StorageFailed(f"{self.folder.name}: retention failed: {cause}") from cause
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget idempotent producers that were silent for this long."""
+        """Remove idempotent producers without writes for this long."""
         self._producers.expire(now_ms, expiration_ms)
 
     def _reasons_to_delete(self, now_ms: int) -> list[Reason]:
         view, config = self._view, self._config
         return segments_to_delete(
-            extents(view.segments, self.log_end_offset),
+            segment_extents(view.segments, self.log_end_offset),
             self.size_bytes,
             view.start_offset,
             view.end.offset,
             RetentionRules(config.retention_ms, config.retention_bytes, now_ms),
         )
 
-    def _rolled(self) -> bool:
-        """Roll, unless the disk is too full: what the older segments free makes the room."""
+    def _try_roll(self) -> bool:
+        """Roll and return whether it worked; on a full disk, older segments are deleted first."""
         try:
             self._roll()
         except StorageFailed:
             return False
         return True
 
-    def _take_out(self, reasons: list[Reason]) -> list[Deleted]:
+    def _delete_segments(self, reasons: list[Reason]) -> list[Deleted]:
         if not reasons:
             return []
         view = self._view
-        gone, kept = view.segments[: len(reasons)], view.segments[len(reasons) :]
-        # Readers must not find a segment in the view once its files are renamed.
+        deleted, kept = view.segments[: len(reasons)], view.segments[len(reasons) :]
+        # The view must not contain a segment whose files are renamed.
         start_offset = max(view.start_offset, kept[0].base_offset)
         self._view = view._replace(segments=kept, start_offset=start_offset)
-        self._progress.note_removal(kept)
+        self._progress.retain_segments(kept)
         return [
-            mark_deleted(segment, reason) for segment, reason in zip(gone, reasons, strict=True)
+            mark_deleted(segment, reason) for segment, reason in zip(deleted, reasons, strict=True)
         ]
 
-    # --- the end ---
+    # --- closing ---
 
     def close(self) -> None:
-        """Write, flush and index everything, so that the next opening scans nothing.
+        """Write and flush batches, indexes and the producer snapshot.
 
         Raises:
-            StorageFailed: the disk refused now or before; the next opening must recover.
+            StorageFailed: a write failed now or before; the next start recovers the log.
         """
         self._check_usable()
         self.write()
         self.advance_high_watermark(self.flush())
         if self._closed_with == (self._active, self.log_end_offset):
-            return  # as it was opened: thousands of idle logs must not make a stop long
+            return  # unchanged: thousands of idle logs must not delay a shutdown
         try:
-            self._active.finish()
+            self._active.write_last_time_entry()
             self._active.sync_indexes()
             snapshot = self.folder / file_name(self.log_end_offset, SNAPSHOT_SUFFIX)
             replace_file(snapshot, encode_snapshot(self._producers.entries))
@@ -403,6 +402,6 @@ class PartitionLog(ReadableLog):
             raise StorageFailed(f"{self.folder.name}: close failed: {cause}") from cause
 
     def discard(self) -> None:
-        """The topic is deleted: later appends and flushes are refused."""
-        self._failure = UnknownTopicOrPartition(f"{self.folder.name} is deleted")
+        """Reject all later appends and flushes: the topic is deleted."""
+        self._failure = UnknownTopicOrPartition(f"{self.folder.name} was deleted")
         self._set_limit()

@@ -1,4 +1,4 @@
-"""What idempotent producers last wrote to a partition, so that a retry is not stored twice."""
+"""The last batches of idempotent producers, so that a retry is not stored twice."""
 
 from collections.abc import Iterable
 from struct import Struct, error
@@ -10,16 +10,16 @@ from logbroker.errors import CorruptBatch, InvalidProducerEpoch, OutOfOrderSeque
 from logbroker.records.batch import BatchHeader, Buffer
 
 BATCHES_KEPT: Final = 5
-"""Batches remembered per producer: as many as an idempotent client has in flight (KIP-98)."""
+"""Batches per producer: the maximum in flight of an idempotent client (KIP-98)."""
 
 SEQUENCE_MAX: Final = 2**31 - 1
-"""Sequence numbers count up to here and go on at 0."""
+"""The maximum sequence number, after which 0 follows."""
 
 NOT_A_DUPLICATE: Final = -1
 
 
 class SequencedBatch(NamedTuple):
-    """A batch that was stored: its first and last sequence number and its first offset."""
+    """A stored batch: its first and last sequence number and its base offset."""
 
     first_sequence: int
     last_sequence: int
@@ -27,7 +27,7 @@ class SequencedBatch(NamedTuple):
 
 
 class ProducerEntry(NamedTuple):
-    """One producer: its epoch, when it last wrote, and its last batches, oldest first."""
+    """One producer: its epoch, the time of its last write, and its last batches, oldest first."""
 
     epoch: int
     seen_ms: int
@@ -35,15 +35,15 @@ class ProducerEntry(NamedTuple):
 
 
 def sequence_after(sequence: int, count: int) -> int:
-    """The sequence number `count` behind this one; behind the largest comes 0."""
+    """Return the sequence number `count` after this one, with wrap-around to 0."""
     return (sequence + count) & SEQUENCE_MAX
 
 
 class ProducerState:
-    """The producers of one partition, kept in step with its log.
+    """The idempotent producers of one partition.
 
-    What is recorded for staged batches can be taken back until `commit`. Entries are
-    immutable, so taking back is putting the old entry in place.
+    Entries of staged batches can be undone until `commit`. Entries are immutable, so undoing
+    restores the old entry.
 
     Source: KIP-98; Kafka, `ProducerStateManager.java`, `ProducerAppendInfo.java`.
     """
@@ -55,13 +55,13 @@ class ProducerState:
         self._before: dict[int, ProducerEntry | None] = {}
 
     def check(self, producer_id: int, epoch: int, first_sequence: int, last_sequence: int) -> int:
-        """The offset under which this batch is stored already, or `NOT_A_DUPLICATE`.
+        """Return the base offset of an identical stored batch, or `NOT_A_DUPLICATE`.
 
-        A producer that is not known may start anywhere: its state may have expired.
+        An unknown producer may start at any sequence number: its state may have expired.
 
         Raises:
-            InvalidProducerEpoch: a newer epoch of the producer has written.
-            OutOfOrderSequence: batches are missing before this one.
+            InvalidProducerEpoch: the producer has written with a newer epoch.
+            OutOfOrderSequence: batches before this one are missing.
         """
         entry = self.entries.get(producer_id)
         if entry is None:
@@ -75,31 +75,31 @@ class ProducerState:
         expected = sequence_after(entry.batches[-1].last_sequence, 1)
         if first_sequence != expected:
             raise OutOfOrderSequence(
-                f"producer {producer_id} sent sequence {first_sequence}, expected is {expected}"
+                f"producer {producer_id} sent sequence {first_sequence}, expected {expected}"
             )
         return NOT_A_DUPLICATE
 
     def record(self, producer_id: int, epoch: int, batch: SequencedBatch, now_ms: int) -> None:
-        """Remember a batch that `check` let pass."""
+        """Add a batch that `check` accepted."""
         entry = self.entries.get(producer_id)
         self._before.setdefault(producer_id, entry)
         kept = entry.batches[1 - BATCHES_KEPT :] if entry and entry.epoch == epoch else ()
         self.entries[producer_id] = ProducerEntry(epoch, now_ms, (*kept, batch))
 
-    def replay(self, header: BatchHeader, now_ms: int) -> None:
-        """Remember a batch found in the log, whatever came before it."""
+    def add_batch(self, header: BatchHeader, now_ms: int) -> None:
+        """Add a batch of the log without checks."""
         if header.producer_id >= 0 and not header.is_control:
             last = sequence_after(header.base_sequence, header.last_offset_delta)
             batch = SequencedBatch(header.base_sequence, last, header.base_offset)
             self.record(header.producer_id, header.producer_epoch, batch, now_ms)
 
     def commit(self) -> None:
-        """What was recorded is in the log now."""
+        """Keep the added batches: they are written to the log."""
         if self._before:
             self._before.clear()
 
     def undo(self) -> None:
-        """Take back what was recorded since the last `commit`."""
+        """Remove the batches added since the last `commit`."""
         for producer_id, entry in self._before.items():
             if entry is None:
                 del self.entries[producer_id]
@@ -108,13 +108,13 @@ class ProducerState:
         self._before.clear()
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers that wrote nothing for this long by the broker's clock.
+        """Remove producers without writes for this long by the broker's clock.
 
-        Record timestamps do not count: they may lie years back (a mirror) or be absent.
+        Record timestamps are not used: they may be years old (a mirror) or missing.
         """
         oldest_ms = now_ms - expiration_ms
-        gone = [key for key, entry in self.entries.items() if entry.seen_ms < oldest_ms]
-        for producer_id in gone:
+        expired = [key for key, entry in self.entries.items() if entry.seen_ms < oldest_ms]
+        for producer_id in expired:
             del self.entries[producer_id]
 
 
@@ -123,11 +123,11 @@ def _check_new_epoch(
 ) -> None:
     if epoch < entry.epoch:
         raise InvalidProducerEpoch(
-            f"producer {producer_id} sent epoch {epoch}, {entry.epoch} has written already"
+            f"producer {producer_id} sent epoch {epoch}, its current epoch is {entry.epoch}"
         )
     if first_sequence != 0:
         raise OutOfOrderSequence(
-            f"producer {producer_id} began epoch {epoch} with sequence {first_sequence}, not 0"
+            f"producer {producer_id} started epoch {epoch} with sequence {first_sequence}, not 0"
         )
 
 
@@ -141,21 +141,21 @@ _NO_TRANSACTION: Final = -1
 
 
 def encode_snapshot(entries: dict[int, ProducerEntry]) -> bytes:
-    """`<offset, 20 digits>.snapshot`: all producers as of that offset, big-endian.
+    """Encode `<offset, 20 digits>.snapshot`: all producers at that offset, big-endian.
 
         0  version  int16   1
-        2  crc      uint32  CRC-32C of everything behind it
+        2  crc      uint32  CRC-32C of all bytes after it
         6  count    int32
         then per batch: producerId int64, epoch int16, lastSequence int32, lastOffset int64,
         offsetDelta int32, timestamp int64, coordinatorEpoch int32 = -1,
         currentTxnFirstOffset int64 = -1
 
-    Kafka writes the last batch of a producer; here all that are kept are written, oldest
-    first. Kafka lets the last of several entries count, so it reads these files too, and
-    a retry of an older batch is recognised even across a restart.
+    Kafka writes the last batch of a producer; this broker writes all stored batches, oldest
+    first, so that a retry of an older batch is detected after a restart. Kafka reads these
+    files too: it uses the last entry of a producer.
 
-    Taken at each roll and at a clean close; a torn one fails its CRC and an older one is
-    used. Removed with the segment that begins at its offset.
+    Written at each roll and at a clean close. A torn file fails its CRC, and an older one is
+    used. Deleted with the segment that begins at its offset.
 
     Source: Kafka, `ProducerStateManager.writeSnapshot`.
     """
@@ -183,20 +183,20 @@ def _encode_batch(producer_id: int, entry: ProducerEntry, batch: SequencedBatch)
 
 
 def decode_snapshot(content: Buffer) -> ProducerState:
-    """The producers of a snapshot file.
+    """Return the producers of a snapshot file.
 
     Raises:
-        CorruptBatch: the file is cut, of another version, or its CRC does not match.
+        CorruptBatch: the file is truncated, has another version, or its CRC does not match.
     """
     try:
         version, crc, count = _PREAMBLE.unpack_from(content)
         rows = list(_ENTRY.iter_unpack(memoryview(content)[_PREAMBLE.size :]))
     except error:
-        raise CorruptBatch(f"a snapshot of {len(content)} bytes is cut") from None
+        raise CorruptBatch(f"snapshot of {len(content)} bytes is truncated") from None
     if version != SNAPSHOT_VERSION or crc != crc32c(memoryview(content)[_CRC_END:]):
-        raise CorruptBatch(f"a snapshot of version {version} with a CRC of {crc} is damaged")
+        raise CorruptBatch(f"snapshot of version {version} with CRC {crc} is corrupt")
     if count != len(rows):
-        raise CorruptBatch(f"a snapshot of {count} entries holds {len(rows)}")
+        raise CorruptBatch(f"snapshot has {len(rows)} entries, expected {count}")
     return _state_of(rows)
 
 

@@ -1,4 +1,4 @@
-"""The half of a partition that any thread may use: what is flushed, read and looked up."""
+"""The read side of a partition's log, which any thread may use."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +9,7 @@ from logbroker.storage.log_view import LogOffsetMetadata, LogView, TimestampOffs
 from logbroker.storage.segment import LogSegment
 from logbroker.storage.segment_file import LogSpan
 
-Answer = TypeVar("Answer")
+T = TypeVar("T")
 
 
 SLOTS: Final = 61
@@ -39,9 +39,9 @@ class ReadPositions:
 
 
 class ReadableLog:
-    """Segments below the high watermark, read without a lock while one thread writes.
+    """Reads records below the high watermark, without a lock, while one thread writes.
 
-    Every question is answered from one `LogView`, which the writer replaces as a whole.
+    Every read uses one `LogView`, which the writer replaces atomically.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class ReadableLog:
     ) -> None:
         self.folder = folder
         self.log_end_offset = end.offset
-        """The offset that the next record gets; staged records are counted."""
+        """The offset of the next record; includes staged records."""
         self._view = LogView(segments, start_offset, end)
         self._read_ends = ReadPositions()
 
@@ -64,64 +64,64 @@ class ReadableLog:
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that may be read."""
+        """The first readable offset."""
         return self._view.start_offset
 
     @property
     def high_watermark(self) -> int:
-        """The offset below which all is flushed and may be read."""
+        """The offset below which records are flushed and readable."""
         return self._view.end.offset
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all segments, as written."""
+        """The written bytes of all segments."""
         return sum(segment.size_bytes for segment in self._view.segments)
 
     def read(self, offset: int, bytes_max: int, *, whole_batch: bool) -> LogSpan | None:
-        """Whole batches from the one that holds `offset`, of at most `bytes_max` together.
+        """Return whole batches from the one with `offset`, of at most `bytes_max` in total.
 
-        None when nothing from `offset` on is below the high watermark, or when the first
-        batch is larger than `bytes_max`; with `whole_batch` that batch is given all the
-        same (KIP-74: a consumer must not get stuck at it).
+        Returns None if no record from `offset` on is below the high watermark, or if the first
+        batch is larger than `bytes_max`. With `whole_batch`, the first batch is returned in any
+        size, so that a consumer cannot get stuck (KIP-74).
 
         Raises:
-            OffsetOutOfRange: below the log start offset or above the log end offset.
-            StorageFailed: the disk refused.
+            OffsetOutOfRange: `offset` is below the log start or above the log end offset.
+            StorageFailed: the read failed.
         """
-        return self._look_up(lambda view: self._span(view, offset, bytes_max, whole_batch))
+        return self._read_view(lambda view: self._span(view, offset, bytes_max, whole_batch))
 
     def is_before_last_segment(self, offset: int) -> bool:
-        """Whether a later segment than that of `offset` is readable: a read ends before it."""
+        """Return whether a segment after that of `offset` is readable; a read ends before it."""
         view = self._view
         if offset >= view.end.offset:
             return False
         return view.segment_of(offset).base_offset < view.end.base_offset
 
     def offset_for_time(self, timestamp_ms: int) -> TimestampOffset | None:
-        """The first record that is not older than this, below the high watermark.
+        """Return the first record with at least this timestamp, below the high watermark.
 
         Raises:
-            CorruptBatch: a compressed batch does not decompress.
-            StorageFailed: the disk refused.
+            CorruptBatch: a compressed batch cannot be decompressed.
+            StorageFailed: the read failed.
         """
-        return self._look_up(lambda view: view.offset_for_time(timestamp_ms))
+        return self._read_view(lambda view: view.offset_for_time(timestamp_ms))
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        """The first record of the largest timestamp below the high watermark.
+        """Return the first record with the largest timestamp below the high watermark.
 
         Raises: as `offset_for_time`.
         """
-        return self._look_up(lambda view: view.offset_of_max_timestamp())
+        return self._read_view(lambda view: view.offset_of_max_timestamp())
 
-    def _look_up(self, question: Callable[[LogView], Answer]) -> Answer:
+    def _read_view(self, read: Callable[[LogView], T]) -> T:
         view = self._view
         try:
-            return question(view)
+            return read(view)
         except FileNotFoundError as cause:
             if view.segments is self._view.segments:
                 raise StorageFailed(f"{self.folder.name}: {cause}") from cause
-            # Retention renamed a file after the view was taken; the new view lacks it.
-            return self._look_up(question)
+            # Retention renamed a file after the view was read; the new view does not have it.
+            return self._read_view(read)
         except OSError as cause:
             raise StorageFailed(f"{self.folder.name}: read failed: {cause}") from cause
 
@@ -131,7 +131,7 @@ class ReadableLog:
         if not view.start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(
                 f"{self.folder.name}: offset {offset}; "
-                f"there are {view.start_offset} to {self.log_end_offset}"
+                f"the log has {view.start_offset} to {self.log_end_offset}"
             )
         if offset >= view.end.offset:
             return None
@@ -144,14 +144,14 @@ class ReadableLog:
     def _end_of_read(
         self, view: LogView, segment: LogSegment, start: int, end: int, whole_batch: bool
     ) -> tuple[int, int]:
-        """Where a read ends: the position, and the offset of the record behind it."""
+        """Return the end position of a read and the offset of the next record."""
         limit = view.readable_bytes(segment)
         if end >= limit:
             if segment.base_offset != view.end.base_offset:
-                return limit, view.base_offset_behind(segment)
+                return limit, view.next_base_offset(segment)
             self._read_ends.store(view.end.offset, limit)
             return limit, view.end.offset
-        position, header = segment.batch_across(start, end, limit)
+        position, header = segment.find_batch_at(start, end, limit)
         next_offset = header.base_offset
         if position == start and whole_batch:
             position, next_offset = start + header.size, header.next_offset

@@ -1,4 +1,4 @@
-"""Finds out what of a partition's folder may be trusted, and mends the rest."""
+"""Loads the log of a partition's folder, and recovers it after an unclean shutdown."""
 
 import re
 import shutil
@@ -23,13 +23,13 @@ from logbroker.storage.segment import (
 )
 
 PENDING_ENTRIES_MAX: Final = 1024
-"""Index entries gathered in memory while an index is rebuilt."""
+"""Index entries collected in memory while an index is rebuilt."""
 
 _OFFSET_NAME: Final = re.compile(r"\d{20}")
 
 
 class LoadedLog(NamedTuple):
-    """What lies on the disk, whole and in order: a log may be opened on it."""
+    """A consistent log on the disk, with which `PartitionLog` is opened."""
 
     segments: tuple[LogSegment, ...]
     start_offset: int
@@ -37,18 +37,18 @@ class LoadedLog(NamedTuple):
     producers: ProducerState
     epochs: LeaderEpochs
     is_closed: bool
-    """Whether all that a clean close writes is there, until a record is appended."""
+    """Whether the files of a clean close exist, until a record is appended."""
 
 
 class KnownOffsets(NamedTuple):
-    """What the checkpoints of the data directory say of one partition."""
+    """The checkpointed offsets of one partition."""
 
     recovery_point: int = 0
     log_start_offset: int = 0
 
 
 class Loaded(NamedTuple):
-    """A log that may be opened, and what it cost."""
+    """A loaded log, and the result of its recovery."""
 
     log: LoadedLog
     was_recovered: bool
@@ -56,50 +56,49 @@ class Loaded(NamedTuple):
 
 
 def create_folder(folder: Path, topic_id: UUID) -> LoadedLog:
-    """A new, empty log that begins at offset 0; its folder and first files are durable."""
+    """Create an empty log at offset 0; its folder and first files are durable."""
     folder.mkdir()
     try:
-        # First of all, so that a folder with records in it says whose they are.
+        # The first file, so that a folder with records has a topic id.
         write_topic_id(folder, topic_id)
-        return _begin_at(folder, 0)
+        return _create_log(folder, 0)
     except OSError:
         shutil.rmtree(folder, ignore_errors=True)
         raise
 
 
 def load_folder(folder: Path, known: KnownOffsets, now_ms: int, *, is_clean: bool) -> Loaded:
-    """The log of a folder: as it was closed, or else recovered.
+    """Load the log of a folder, with recovery if it was not closed cleanly.
 
-    A log that was closed cleanly is taken as it is: nothing is read but a few headers.
-    Otherwise every segment that reaches behind the recovery point is checked from its
-    first batch on; the first batch that is not intact ends the log, and what follows is
-    dropped. Indexes, producers and epochs are rebuilt from what is left, which is durable
-    when this returns.
+    Of a cleanly closed log only a few headers are read. Otherwise every segment with offsets
+    above the recovery point is checked from its first batch. The first batch that is not intact
+    ends the log; all bytes from there on are dropped. Indexes, producers and epochs are rebuilt
+    and durable when the function returns.
 
     Source: Kafka, `LogLoader.java`.
     """
     segments = _segments_in(folder, now_ms)
     if segments and is_clean:
-        closed = _take_as_closed(folder, segments, known)
+        closed = _load_closed(folder, segments, known)
         if closed is not None:
             return Loaded(closed, was_recovered=False, dropped_bytes=0)
     if not segments:
-        return Loaded(_begin_at(folder, known.log_start_offset), True, 0)
+        return Loaded(_create_log(folder, known.log_start_offset), True, 0)
     return _recover(folder, segments, known, now_ms)
 
 
-def _begin_at(folder: Path, offset: int) -> LoadedLog:
+def _create_log(folder: Path, offset: int) -> LoadedLog:
     segment = LogSegment.create(folder, offset)
     epochs = LeaderEpochs([(FIRST_EPOCH, offset)])
-    # Last, since it makes all names in the folder durable.
+    # The last write, since it syncs the folder.
     LeaderEpochCheckpoint(folder).write(epochs.starts)
     sync_directory(folder.parent)
-    # An empty log at 0 needs no snapshot to say that there were no producers.
+    # An empty log at 0 needs no producer snapshot.
     return LoadedLog((segment,), offset, offset, ProducerState(), epochs, is_closed=offset == 0)
 
 
 def _segments_in(folder: Path, now_ms: int) -> list[LogSegment]:
-    """The segments of a folder in order; what retention or a crash left over is removed."""
+    """Return the segments of a folder in order; removes `*.deleted` and temporary files."""
     for path in folder.iterdir():
         if path.suffix in {DELETED_SUFFIX, ".tmp"}:
             path.unlink()
@@ -109,10 +108,8 @@ def _segments_in(folder: Path, now_ms: int) -> list[LogSegment]:
     return [LogSegment(folder, int(path.stem), path.stat().st_size, now_ms) for path in logs]
 
 
-def _take_as_closed(
-    folder: Path, segments: list[LogSegment], known: KnownOffsets
-) -> LoadedLog | None:
-    """The log as its clean close left it, or None when the folder says otherwise."""
+def _load_closed(folder: Path, segments: list[LogSegment], known: KnownOffsets) -> LoadedLog | None:
+    """Load a cleanly closed log; returns None if its files are inconsistent."""
     active = segments[-1]
     if not all(_has_indexes(segment) for segment in segments):
         return None
@@ -144,12 +141,12 @@ def _recover(folder: Path, segments: list[LogSegment], known: KnownOffsets, now_
     dropped_bytes = size_before - sum(segment.size_bytes for segment in kept)
     start_offset = max(known.log_start_offset, kept[0].base_offset)
     if start_offset > end_offset:
-        # All that may be read is gone: the flushed part itself was lost.
+        # No readable record is left: flushed records were lost.
         for segment in kept:
             segment.remove()
-        return Loaded(_begin_at(folder, start_offset), True, size_before)
+        return Loaded(_create_log(folder, start_offset), True, size_before)
     producers.commit()
-    epochs.cut(start_offset, end_offset)
+    epochs.truncate(start_offset, end_offset)
     if epochs.starts != LeaderEpochCheckpoint(folder).read():
         LeaderEpochCheckpoint(folder).write(epochs.starts)
     kept[-1].read_first_timestamp()
@@ -160,24 +157,24 @@ def _recover(folder: Path, segments: list[LogSegment], known: KnownOffsets, now_
 
 
 class _Replay:
-    """What the headers of the log tell beyond indexes: producers and leader epochs."""
+    """Rebuilds producers and leader epochs from the headers of the log."""
 
     def __init__(self, producers: ProducerState, epochs: LeaderEpochs, now_ms: int) -> None:
         self.producers = producers
         self.epochs = epochs
         self._now_ms = now_ms
 
-    def note(self, header: BatchHeader) -> None:
-        """Take in one batch."""
-        self.producers.replay(header, self._now_ms)
-        self.epochs.note(header)
+    def add_batch(self, header: BatchHeader) -> None:
+        """Add one batch."""
+        self.producers.add_batch(header, self._now_ms)
+        self.epochs.add_batch(header)
 
 
 def _first_unsafe(segments: Sequence[LogSegment], recovery_point: int) -> int:
-    """Number of the first segment that must be checked; those before were flushed whole.
+    """Return the number of the first segment to check; earlier ones are fully flushed.
 
-    A segment that ends exactly at the recovery point may have been rolled after the last
-    flush, so its indexes may not be durable.
+    A segment that ends at the recovery point may have been rolled after the last flush, so its
+    indexes may not be durable.
     """
     flushed = bisect_left([segment.base_offset for segment in segments], recovery_point)
     for number, segment in enumerate(segments[: max(flushed - 1, 0)]):
@@ -193,11 +190,11 @@ def _has_indexes(segment: LogSegment) -> bool:
 def _check(
     segments: list[LogSegment], recovery_point: int, replay: _Replay
 ) -> tuple[int, list[LogSegment]]:
-    """Rebuild segments up to the first that is not whole: the end offset, and those kept."""
+    """Rebuild segments up to the first truncated one; returns end offset and kept segments."""
     next_offset = segments[0].base_offset
     kept: list[LogSegment] = []
     for segment in segments:
-        # A gap: the end of the segment before was lost, cut between two batches.
+        # A gap: the end of the previous segment was lost, at the boundary of a batch.
         if segment.base_offset != next_offset:
             break
         size_before = segment.size_bytes
@@ -209,19 +206,19 @@ def _check(
 
 
 def _rebuild(segment: LogSegment, recovery_point: int, replay: _Replay) -> int:
-    """Cut a segment behind its last intact batch and index it anew: its next offset."""
+    """Truncate a segment after its last intact batch, reindex it, return its next offset."""
     segment.clear_indexes()
     next_offset = segment.base_offset
     descriptor = segment.file.fileno()
     for header in intact_headers(descriptor, segment.size_bytes, next_offset, recovery_point):
-        segment.account(header.size, header.last_offset, header.max_timestamp)
-        replay.note(header)
+        segment.add_batch(header.size, header.last_offset, header.max_timestamp)
+        replay.add_batch(header)
         next_offset = header.next_offset
         if segment.offset_index.pending_count >= PENDING_ENTRIES_MAX:
             segment.write_indexes()
     if segment.end_position < segment.size_bytes:
         segment.truncate(segment.end_position)
-    segment.finish()
+    segment.write_last_time_entry()
     segment.sync()
     segment.sync_indexes()
     return next_offset
@@ -230,13 +227,13 @@ def _rebuild(segment: LogSegment, recovery_point: int, replay: _Replay) -> int:
 def _producers_at(
     folder: Path, segments: Sequence[LogSegment], offset: int, now_ms: int
 ) -> ProducerState:
-    """The producers as of `offset`: the last good snapshot, and the headers behind it."""
+    """Return the producers at `offset`: the last valid snapshot plus the headers after it."""
     taken_at, state = _last_snapshot(folder, offset)
     first = bisect_right([segment.base_offset for segment in segments], taken_at) - 1
     for segment in segments[max(first, 0) :]:
         for _, header in segment.headers(0, segment.size_bytes):
             if header.base_offset >= taken_at:
-                state.replay(header, now_ms)
+                state.add_batch(header, now_ms)
     state.commit()
     return state
 
@@ -258,7 +255,7 @@ def _snapshots(folder: Path) -> dict[int, Path]:
 
 
 def _drop_snapshots(folder: Path, kept: set[int]) -> None:
-    """Remove the snapshots taken at offsets other than these."""
+    """Remove the snapshots at all offsets other than these."""
     for offset, path in _snapshots(folder).items():
         if offset not in kept:
             path.unlink()

@@ -1,4 +1,4 @@
-"""Which segments a log has kept long enough: rules alone, no file and no clock."""
+"""Retention rules: which segments of a log to delete; no I/O and no clock."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class SegmentExtent(NamedTuple):
-    """What the rules look at: offsets `[base_offset, next_offset)`, bytes, and age."""
+    """The input of the rules: offsets `[base_offset, next_offset)`, size and newest timestamp."""
 
     base_offset: int
     next_offset: int
@@ -15,7 +15,7 @@ class SegmentExtent(NamedTuple):
 
 
 class Reason(StrEnum):
-    """Why a segment goes."""
+    """Why a segment is deleted."""
 
     LOG_START = "its records are below the log start offset"
     SIZE = "the log is larger than retention.bytes"
@@ -23,7 +23,7 @@ class Reason(StrEnum):
 
 
 class RetentionRules(NamedTuple):
-    """The settings of a topic and the moment they are applied at; -1 is no bound."""
+    """The retention settings of a topic and the current time; -1 is no limit."""
 
     retention_ms: int
     retention_bytes: int
@@ -37,14 +37,14 @@ def segments_to_delete(
     high_watermark: int,
     rules: RetentionRules,
 ) -> list[Reason]:
-    """A reason for each segment that goes: the oldest ones, up to the first that stays.
+    """Return the reason for each segment to delete: the oldest, up to the first to keep.
 
-    `segments` are asked oldest first and no further; the log has `size_bytes` in all.
+    `segments` are iterated oldest first, up to the first to keep; the log has `size_bytes`.
 
-    Only what lies below the high watermark goes, and never an empty segment. Age is the
-    newest record timestamp: old events that are written again with their own timestamps
-    go at the next check, and one record from the future keeps its segment. By size a
-    segment goes while the log without it still holds `retention_bytes`.
+    Only segments below the high watermark are deleted, and never an empty one. The age is that
+    of the newest record timestamp: old events that are written again with their timestamps are
+    deleted at the next check, and a record from the future keeps its segment. By size, a
+    segment is deleted if the log without it has at least `retention_bytes`.
 
     Source: Kafka, `UnifiedLog.deleteOldSegments`.
     """

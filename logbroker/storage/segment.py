@@ -1,4 +1,4 @@
-"""A segment: one `.log` file of batches with its two indexes."""
+"""A segment of a log: one `.log` file of batches with its two indexes."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -21,17 +21,17 @@ TIME_INDEX_SUFFIX: Final = ".timeindex"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 DELETED_SUFFIX: Final = ".deleted"
 
-_UNREAD: Final = -2
-"""The largest timestamp of a rolled segment whose time index was not asked yet."""
+_NOT_LOADED: Final = -2
+"""The largest timestamp of a rolled segment whose time index is not read yet."""
 
 
 def file_name(offset: int, suffix: str) -> str:
-    """The name of a file of a partition: the offset it begins at, in twenty digits."""
+    """Return the name of a partition's file: its first offset in 20 digits, and the suffix."""
     return f"{offset:020d}{suffix}"
 
 
 class Deleted(NamedTuple):
-    """A segment that retention took: its files are renamed already and may be removed."""
+    """A segment deleted by retention; its files are renamed and can be removed."""
 
     base_offset: int
     size_bytes: int
@@ -40,13 +40,13 @@ class Deleted(NamedTuple):
 
 
 class LogSegment:
-    """`<base offset, 20 digits>.log`: batches back to back, and `.index`, `.timeindex` by it.
+    """`<base offset, 20 digits>.log`: consecutive batches, with `.index` and `.timeindex`.
 
-    The last segment of a log is active: batches are staged in memory by `account`, written
-    together by `write` and taken back by `undo`. Written bytes are never changed. A crash
-    may leave any part of what was not flushed; `recovery` cuts it at the first batch that
-    is not intact. Retention renames the files to `*.deleted`, and the broker removes them a
-    while later. A segment that is not active opens its file at the first read.
+    The last segment of a log is active: batches are staged in memory by `add_batch`, written
+    together by `write` and removed by `undo`. Written bytes never change. A crash may leave
+    any part of the unflushed bytes; `recovery` truncates the file at the first batch that is
+    not intact. Retention renames the files to `*.deleted`, and the broker removes them later.
+    A segment that is not active opens its file at the first read.
 
     Source: Kafka, `LogSegment.java`.
     """
@@ -58,8 +58,8 @@ class LogSegment:
         "_newest_offset",
         "_written",
         "base_offset",
-        "begun_ms",
         "bytes_since_index",
+        "created_ms",
         "end_position",
         "first_timestamp",
         "offset_index",
@@ -68,17 +68,17 @@ class LogSegment:
         "time_index",
     )
 
-    def __init__(self, folder: Path, base_offset: int, size_bytes: int, begun_ms: int) -> None:
+    def __init__(self, folder: Path, base_offset: int, size_bytes: int, created_ms: int) -> None:
         self.base_offset = base_offset
         self.size_bytes = size_bytes
-        """Bytes that are written."""
+        """The written bytes."""
         self.end_position = size_bytes
-        """Bytes that are written or staged."""
+        """The written and staged bytes."""
         self.staged: list[memoryview] = []
         self.first_timestamp = NO_TIMESTAMP
-        """Largest timestamp of the first batch: the log rolls `segment.ms` after it."""
-        self.begun_ms = begun_ms
-        """When the first batch came, or the log was opened."""
+        """The largest timestamp of the first batch; the log rolls `segment.ms` after it."""
+        self.created_ms = created_ms
+        """The time of the first append, or of opening the log."""
         self.bytes_since_index = 0
         self.offset_index = OffsetIndex(
             folder / file_name(base_offset, OFFSET_INDEX_SUFFIX), base_offset
@@ -86,13 +86,13 @@ class LogSegment:
         self.time_index = TimeIndex(folder / file_name(base_offset, TIME_INDEX_SUFFIX), base_offset)
         self._folder = folder
         self._file: SegmentFile | None = None
-        self._newest_ms = _UNREAD
+        self._newest_ms = _NOT_LOADED
         self._newest_offset = base_offset
-        self._written = (0, _UNREAD, base_offset)
+        self._written = (0, _NOT_LOADED, base_offset)
 
     @classmethod
     def create(cls, folder: Path, base_offset: int) -> "LogSegment":
-        """A new, empty segment with its three files; what a crash left of them is emptied."""
+        """Create an empty segment with its three files; existing files are truncated."""
         segment = cls(folder, base_offset, 0, 0)
         segment.path.open("wb").close()
         segment.clear_indexes()
@@ -105,13 +105,13 @@ class LogSegment:
 
     @property
     def paths(self) -> list[Path]:
-        """The `.log` file, both indexes and the snapshot of producers taken at its start."""
+        """The `.log` file, both indexes, and the producer snapshot at the base offset."""
         snapshot = self._folder / file_name(self.base_offset, SNAPSHOT_SUFFIX)
         return [self.path, self.offset_index.path, self.time_index.path, snapshot]
 
     @property
     def file(self) -> SegmentFile:
-        """The open file; opened at the first use."""
+        """The open file; it is opened at the first use."""
         file = self._file
         if file is None:
             file = self._file = SegmentFile(self.path)
@@ -119,35 +119,34 @@ class LogSegment:
 
     @property
     def newest_timestamp_ms(self) -> int:
-        """The largest timestamp of its batches, those staged included; -1 without any."""
-        if self._newest_ms == _UNREAD:
+        """The largest timestamp of the batches, including staged ones; -1 if there is none."""
+        if self._newest_ms == _NOT_LOADED:
             self._newest_ms, self._newest_offset = self.time_index.last()
         return self._newest_ms
 
     def retention_timestamp_ms(self) -> int:
-        """The age that retention goes by: the largest timestamp, else the file's last change."""
+        """Return the timestamp for retention: the largest one, or the file's mtime if none."""
         newest = self.newest_timestamp_ms
         return newest if newest >= 0 else self.path.stat().st_mtime_ns // 1_000_000
 
     def age_ms(self, timestamp_ms: int, now_ms: int) -> int:
-        """How long the segment has been active when a batch of this timestamp arrives.
+        """Return the age of the segment when a batch with this timestamp is appended.
 
-        Measured from the first batch's timestamp to this one; by the clock where batches
-        carry none.
+        It is the difference to the first batch's timestamp; without one, the elapsed time.
         """
         if self.first_timestamp >= 0:
             return timestamp_ms - self.first_timestamp
-        return now_ms - self.begun_ms
+        return now_ms - self.created_ms
 
-    # --- appending: the broker's loop alone ---
+    # --- appending: only on the loop's thread ---
 
-    def begin(self, timestamp_ms: int, now_ms: int) -> None:
-        """Note the times of the first batch."""
+    def set_first_batch(self, timestamp_ms: int, now_ms: int) -> None:
+        """Store the timestamp and the time of the first batch."""
         self.first_timestamp = timestamp_ms
-        self.begun_ms = now_ms
+        self.created_ms = now_ms
 
-    def account(self, size: int, last_offset: int, timestamp_ms: int) -> None:
-        """Count a batch of `size` bytes at `end_position`, with an index entry when one is due."""
+    def add_batch(self, size: int, last_offset: int, timestamp_ms: int) -> None:
+        """Add a batch of `size` bytes at `end_position`, with an index entry if one is due."""
         position = self.end_position
         if timestamp_ms > self._newest_ms:
             self._newest_ms = timestamp_ms
@@ -160,10 +159,10 @@ class LogSegment:
         self.end_position = position + size
 
     def write(self) -> None:
-        """Write everything staged, with its index entries.
+        """Write the staged batches and their index entries.
 
         Raises:
-            OSError: as the disk says; `undo` restores the last good state.
+            OSError: the write failed; `undo` restores the state of the last write.
         """
         size = self.end_position - self.size_bytes
         write_all(self.file.fileno(), self.staged, self.size_bytes, size)
@@ -172,20 +171,20 @@ class LogSegment:
         self.size_bytes = self.end_position
 
     def write_indexes(self) -> None:
-        """Write and publish the index entries gathered so far."""
+        """Write and publish the collected index entries."""
         self.time_index.write()
         self.offset_index.write()
-        # A search that sees an offset entry must see the time entry of the same batch:
+        # A search that finds an offset entry must find the time entry of the same batch:
         # `position_before_time` relies on it.
         self.time_index.publish()
         self.offset_index.publish()
         self._written = (self.bytes_since_index, self._newest_ms, self._newest_offset)
 
     def undo(self) -> None:
-        """Take back what was staged or half written since the last successful `write`.
+        """Remove what was staged or partially written since the last successful `write`.
 
         Raises:
-            OSError: the files could not be cut back.
+            OSError: the files could not be truncated.
         """
         self.staged.clear()
         self.end_position = self.size_bytes
@@ -194,20 +193,20 @@ class LogSegment:
         self.offset_index.undo()
         os.ftruncate(self.file.fileno(), self.size_bytes)
 
-    def finish(self) -> None:
+    def write_last_time_entry(self) -> None:
         """Write the last entry of the time index: the largest timestamp of the segment."""
         if self.newest_timestamp_ms >= 0:
             self.time_index.append_if_greater(self._newest_ms, self._newest_offset)
         self.write_indexes()
 
     def sync(self) -> None:
-        """Make the written batches durable; from any thread."""
+        """Flush the written batches; safe on any thread."""
         os.fdatasync(self.file.fileno())
 
     def sync_indexes(self) -> None:
-        """Make the indexes durable and close them for writing: nothing is added any more."""
+        """Flush the indexes and close them for writing, when no entry will be added."""
         for index in (self.offset_index, self.time_index):
-            # Retention may have renamed them meanwhile; then nobody will recover them.
+            # If retention has renamed them meanwhile, recovery does not read them.
             with suppress(FileNotFoundError):
                 index.sync()
             index.close()
@@ -215,7 +214,7 @@ class LogSegment:
     # --- opening ---
 
     def clear_indexes(self) -> None:
-        """Begin both indexes anew, before batches are counted from the first on."""
+        """Truncate both indexes, before all batches are added again."""
         self.offset_index.clear()
         self.time_index.clear()
         self.end_position = 0
@@ -224,12 +223,12 @@ class LogSegment:
         self._written = (0, NO_TIMESTAMP, self.base_offset)
 
     def resume(self) -> int:
-        """Make a cleanly closed segment active again: the offset after its last batch.
+        """Make a cleanly closed segment active and return the offset after its last batch.
 
-        Reads the first header and those behind the last index entry, nothing else.
+        Reads only the first header and those after the last index entry.
 
         Raises:
-            CorruptBatch: the end of the file is not the end of a batch.
+            CorruptBatch: the file does not end with a whole batch.
         """
         next_offset, end = self.base_offset, 0
         last_indexed = self.offset_index.last_position()
@@ -243,59 +242,59 @@ class LogSegment:
         return next_offset
 
     def read_first_timestamp(self) -> None:
-        """Learn from the first header when the segment began."""
+        """Set `first_timestamp` from the first header."""
         for _, header in self.headers(0, self.size_bytes):
             self.first_timestamp = header.max_timestamp
             return
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut the file; only while nobody reads it."""
+        """Truncate the file; no other thread may read it meanwhile."""
         os.ftruncate(self.file.fileno(), size_bytes)
         self.size_bytes = size_bytes
 
     def remove(self) -> None:
-        """Remove every file of the segment; only while nobody reads them."""
+        """Remove all files of the segment; no other thread may read them meanwhile."""
         for path in self.paths:
             path.unlink(missing_ok=True)
 
-    # --- reading: any thread, below the bound that the caller passes ---
+    # --- reading: any thread, below the limit of the caller ---
 
     def headers(self, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of each whole batch between two positions."""
+        """Yield position and header of each whole batch between two positions."""
         return headers(self.file.fileno(), start, end)
 
     def read_batch(self, position: int, header: BatchHeader) -> bytes:
-        """All bytes of one batch."""
+        """Read one batch."""
         return os.pread(self.file.fileno(), header.size, position)
 
     def find(self, offset: int, end: int) -> tuple[int, BatchHeader] | None:
-        """The first batch below position `end` that ends at `offset` or behind it."""
+        """Return the first batch below position `end` whose last offset is at least `offset`."""
         start = self.offset_index.position_at_or_before(offset)
         for position, header in self.headers(start, end):
             if header.last_offset >= offset:
                 return position, header
         return None
 
-    def batch_across(self, start: int, end: int, limit: int) -> tuple[int, BatchHeader]:
-        """The batch that begins at or before `end` and ends behind it.
+    def find_batch_at(self, start: int, end: int, limit: int) -> tuple[int, BatchHeader]:
+        """Return the batch that contains position `end`.
 
-        `start` begins a batch, and so does `limit`, which is greater than `end`.
+        `start` and `limit` are positions of batches, and `limit` is greater than `end`.
         """
         from_position = max(start, self.offset_index.last_position_up_to(end))
         for position, header in self.headers(from_position, limit):
             if position + header.size > end:
                 return position, header
-        raise CorruptBatch(f"{self.path.name}: no batch covers position {end}")
+        raise CorruptBatch(f"{self.path.name}: no batch contains position {end}")
 
     def position_before_time(self, timestamp_ms: int) -> int:
-        """A batch's place before which no batch has a timestamp this late.
+        """Return the position of a batch such that all earlier batches are older.
 
-        The time index tells between which two entries timestamps rose so far. They rose
-        within the one interval of the offset index that ends at the later entry: had they
-        risen earlier, an entry would have been due earlier. So even a search that begins
-        after a long stretch of old timestamps reads a few kilobytes.
+        The time index has two entries between which the timestamp was reached. It was reached
+        in the last interval of the offset index before the second entry, since an earlier
+        increase would have written an earlier entry. So a search reads a few kilobytes, even
+        after many batches with old timestamps.
         """
-        # Asked first: entries that a writer adds meanwhile must not move it forward.
+        # Read first: entries that a writer adds meanwhile must not increase it.
         last_position = self.offset_index.last_position()
         floor, following = self.time_index.around(timestamp_ms)
         if floor is not None and floor.timestamp_ms == timestamp_ms:
@@ -305,8 +304,8 @@ class LogSegment:
         return last_position
 
 
-def extents(segments: Sequence[LogSegment], log_end_offset: int) -> Iterator[SegmentExtent]:
-    """What the rules look at, segment by segment: the time index is asked only when it is due."""
+def segment_extents(segments: Sequence[LogSegment], log_end_offset: int) -> Iterator[SegmentExtent]:
+    """Yield the retention input of each segment; reads a time index only when iterated."""
     ends = [segment.base_offset for segment in segments[1:]] + [log_end_offset]
     for segment, next_offset in zip(segments, ends, strict=True):
         newest_ms = segment.retention_timestamp_ms()
@@ -314,7 +313,7 @@ def extents(segments: Sequence[LogSegment], log_end_offset: int) -> Iterator[Seg
 
 
 def mark_deleted(segment: LogSegment, reason: Reason) -> Deleted:
-    """Rename a segment's files to `*.deleted`, so that they are gone for the next opening."""
+    """Rename a segment's files to `*.deleted`, so that the next start ignores them."""
     renamed = [
         path.rename(path.with_name(path.name + DELETED_SUFFIX))
         for path in segment.paths

@@ -1,4 +1,4 @@
-"""The time index of a segment: how far timestamps had risen up to an offset."""
+"""The time index of a segment, which maps timestamps to offsets."""
 
 from pathlib import Path
 from struct import Struct
@@ -11,7 +11,7 @@ _TIMESTAMP, _OFFSET = 0, 1
 
 
 class TimeEntry(NamedTuple):
-    """The largest timestamp up to some batch, and the last offset of the batch that has it."""
+    """The largest timestamp up to a batch, and the last offset of the batch that has it."""
 
     timestamp_ms: int
     offset: int
@@ -23,10 +23,10 @@ class TimeIndex(IndexFile):
         0  timestamp  int64   largest timestamp of the segment so far, milliseconds
         8  offset     int32   last offset of the first batch that has it, less the base offset
 
-    Both columns rise strictly: when an entry of the offset index is due and no larger
-    timestamp came since the last entry, none is written. A last entry is written when the
-    segment is rolled or closed, so it tells the largest timestamp of the whole segment.
-    Durability, crash and deletion are those of the offset index.
+    Both columns ascend strictly: an entry is written with an entry of the offset index, if the
+    largest timestamp grew since the last entry. The last entry is written when the segment is
+    rolled or closed, so it has the largest timestamp of the segment. Durability, crashes and
+    deletion are as for the offset index.
 
     Source: Kafka, `TimeIndex.java`.
     """
@@ -39,41 +39,41 @@ class TimeIndex(IndexFile):
         self._last_ms: int | None = None
 
     def append_if_greater(self, timestamp_ms: int, offset: int) -> None:
-        """Gather an entry, unless the last one is as late already."""
+        """Collect an entry if its timestamp is greater than that of the last one."""
         if timestamp_ms > self._last_timestamp():
             self._pending.append(self.ENTRY.pack(timestamp_ms, offset - self.base_offset))
             self._last_ms = timestamp_ms
 
     def undo(self) -> None:
-        """Forget every entry that is not published, in memory and in the file."""
+        """Remove all unpublished entries from memory and from the file."""
         self._last_ms = None
         super().undo()
 
     def clear(self) -> None:
-        """Empty the file, creating it when it is missing; only while nobody else searches."""
+        """Truncate or create the file; no other thread may search meanwhile."""
         self._last_ms = None
         super().clear()
 
     def last(self) -> TimeEntry:
-        """The last published entry: the segment's largest timestamp, once it is rolled."""
+        """Return the last published entry; in a rolled segment, its largest timestamp."""
         entry = self._entry(self._read_last(), 0) if self.count else None
         return entry or TimeEntry(NO_TIMESTAMP, self.base_offset)
 
     def around(self, timestamp_ms: int) -> tuple[TimeEntry | None, TimeEntry | None]:
-        """The last entry that is not later than the timestamp, and the first that is."""
+        """Return the last entry up to the timestamp, and the first entry after it."""
         entries, count = self._entries()
         number = self._floor(entries, count, _TIMESTAMP, timestamp_ms)
         following = number + 1 if number + 1 < count else -1
         return self._entry(entries, number), self._entry(entries, following)
 
     def last_before(self, offset: int) -> TimeEntry | None:
-        """The last entry whose batch ends below `offset`."""
+        """Return the last entry whose batch ends below `offset`."""
         entries, count = self._entries()
         number = self._floor(entries, count, _OFFSET, offset - 1 - self.base_offset)
         return self._entry(entries, number)
 
     def items(self) -> list[TimeEntry]:
-        """Every published entry."""
+        """Return all published entries."""
         entries, count = self._entries()
         pairs = self.ENTRY.iter_unpack(entries[: count * self.ENTRY.size])
         return [TimeEntry(timestamp, self.base_offset + offset) for timestamp, offset in pairs]

@@ -224,7 +224,7 @@ class ProduceDecoder:
 
         Raises:
             MalformedRequest: the frame is cut or breaks a rule of the protocol.
-            UnsupportedRequest: the version is not served.
+            UnsupportedRequest: the version is not supported.
         """
         for unpack, records_after, tail_bytes in self._shapes:
             records_start = start + records_after

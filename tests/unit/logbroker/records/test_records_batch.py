@@ -27,14 +27,14 @@ def test_a_cut_buffer_gives_its_whole_batches(counts: list[int], data: st.DataOb
 def test_a_header_cut_at_any_byte_is_corrupt() -> None:
     batch = batch_of(1, 0)
     for end in range(HEADER_BYTES):
-        with pytest.raises(CorruptBatch, match=f"{end} bytes are no batch"):
+        with pytest.raises(CorruptBatch, match=f"{end} bytes are shorter than a batch header"):
             read_header(batch[:end])
 
 
-def test_a_batch_that_announces_less_than_a_header_is_corrupt() -> None:
+def test_a_batch_length_below_that_of_a_header_is_corrupt() -> None:
     batch = bytearray(batch_of(1, 0))
     batch[8:12] = (48).to_bytes(4, "big")
-    with pytest.raises(CorruptBatch, match="announces 48 bytes"):
+    with pytest.raises(CorruptBatch, match="invalid length 48"):
         list(iter_batches(batch))
 
 

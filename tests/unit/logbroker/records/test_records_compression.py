@@ -120,7 +120,7 @@ def test_the_bound_is_exact_to_the_byte(codec: Codec) -> None:
 def test_the_bound_holds_for_all_xerial_blocks_together() -> None:
     framed = xerial(*[snappy.compress(b"x" * 100)] * 3)
     assert decompress(Codec.SNAPPY, framed, 300) == b"x" * 300
-    with pytest.raises(CorruptBatch, match="SNAPPY block holds over"):
+    with pytest.raises(CorruptBatch, match="SNAPPY block decompresses to more than"):
         decompress(Codec.SNAPPY, framed, 299)
 
 
@@ -199,5 +199,5 @@ def test_a_flipped_byte_never_gives_another_error(codec: Codec, data: st.DataObj
 @pytest.mark.parametrize("length", [-1, 0, 2**31 - 1])
 def test_a_xerial_length_out_of_range_is_refused_by_its_number(length: int) -> None:
     framed = xerial()[:16] + struct.pack(">i", length) + b"xxxx"
-    with pytest.raises(CorruptBatch, match=f"announces {length} bytes"):
+    with pytest.raises(CorruptBatch, match=f"invalid length {length}"):
         decompress(Codec.SNAPPY, framed, 1000)

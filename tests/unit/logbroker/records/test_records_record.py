@@ -130,7 +130,7 @@ def test_records_cut_at_any_byte_under_a_true_length_and_crc_are_corrupt() -> No
 def test_bytes_after_the_batch_or_after_its_records_are_corrupt() -> None:
     batch = three_records()
     size = len(batch)
-    with pytest.raises(CorruptBatch, match=f"announces {size} bytes and has {size + 1}"):
+    with pytest.raises(CorruptBatch, match=f"size is {size} in its header, but {size + 1} bytes"):
         decode_records(batch + b"\0")
     with pytest.raises(CorruptBatch, match="1 bytes are left after its 3 records"):
         decode_records(rebuilt(batch, batch[HEADER_BYTES:] + b"\0"))
@@ -139,8 +139,8 @@ def test_bytes_after_the_batch_or_after_its_records_are_corrupt() -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (encode_varint(-1) + bytes(9), "not as long as it says"),
-        (encode_varint(2**31 - 1) + bytes(9), "not as long as it says"),
+        (encode_varint(-1) + bytes(9), "does not have its length"),
+        (encode_varint(2**31 - 1) + bytes(9), "does not have its length"),
         (b"\x0c\0\0\0" + encode_varint(-2) + b"\x01\0", "length -2"),
         (b"\x0e\0\0\0\x01\x01" + b"\x01" + b"\0", "-1 headers"),
         (b"\x12\0\0\0\x01\x01\x02\x01\x01\x00", "key is null"),

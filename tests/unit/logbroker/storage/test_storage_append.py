@@ -217,7 +217,7 @@ def idempotent(sequence: int, *, epoch: int = 0, producer_id: int = 9) -> memory
 def test_a_gap_in_the_sequence_is_refused(new_log: OpenLog) -> None:
     log = new_log()
     log.append(idempotent(0), NOW_MS)
-    with pytest.raises(OutOfOrderSequence, match="sequence 2, expected is 1"):
+    with pytest.raises(OutOfOrderSequence, match="sequence 2, expected 1"):
         log.append(idempotent(2), NOW_MS)
     assert log.append(idempotent(1), NOW_MS) == 1
 

@@ -61,7 +61,7 @@ def test_a_folder_that_does_not_say_whose_it_is_is_reported_and_left_alone(
     (tmp_path / "events-0" / "partition.metadata").unlink()
     directory = open_directory(tmp_path, {"events": FIRST}, CONFIG)
     assert directory.logs == {}
-    assert "left alone: folder events-0 does not say whose it is" in caplog.messages
+    assert "skipped folder events-0: it has no topic id" in caplog.messages
     directory.close()
     assert (tmp_path / "events-0" / "00000000000000000000.log").stat().st_size
 
@@ -71,9 +71,9 @@ def test_the_folder_of_a_topic_that_nobody_can_read_is_reported_and_left_alone(
 ) -> None:
     with_one_record(tmp_path)
     directory = LogDirectory.claim(tmp_path)
-    directory.load(lambda _: None, 0, untouched={"events"})
+    directory.load(lambda _: None, 0, unreadable={"events"})
     assert directory.logs == {}
-    assert "left alone: nobody can read which topic folder events-0 belongs to" in caplog.messages
+    assert "skipped folder events-0: metadata of its topic is unreadable" in caplog.messages
     directory.close()
     assert (tmp_path / "events-0" / "00000000000000000000.log").stat().st_size
 
@@ -85,7 +85,7 @@ def test_a_folder_under_the_name_of_another_topic_is_reported_and_left_alone(
     (tmp_path / "events-0").rename(tmp_path / "renamed-0")
     directory = open_directory(tmp_path, {"events": FIRST, "renamed": SECOND}, CONFIG)
     assert directory.logs == {}
-    assert "left alone: folder renamed-0 belongs to topic events" in caplog.messages
+    assert "skipped folder renamed-0: it belongs to topic events" in caplog.messages
     directory.close()
 
 
@@ -110,7 +110,7 @@ def test_a_creation_that_a_crash_cut_short_is_begun_anew(
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        ("version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n", "version is 1, known is 0"),
+        ("version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n", "version is 1; supported: 0"),
         ("version: 0\n", "has no 'topic_id'"),
         ("version: 0\ntopic_id: AAAA\n", "is not readable"),
     ],
@@ -127,7 +127,7 @@ def test_what_a_folder_with_records_says_must_be_readable(
 def test_a_directory_is_somebodys_for_good_and_says_so_as_kafkas_do(tmp_path: Path) -> None:
     directory = LogDirectory.claim(tmp_path)
     assert directory.identity is None
-    directory.give_to(OWNER)
+    directory.set_identity(OWNER)
     assert directory.identity == OWNER
     directory.release()
     assert (tmp_path / "meta.properties").read_text() == (
@@ -148,7 +148,7 @@ def test_what_java_wrote_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        ("version=1\nnode.id=3\n", "version is 1, known is 0"),
+        ("version=1\nnode.id=3\n", "version is 1; supported: 0"),
         ("version=0\nbroker.id=3\ncluster.id=c\n", "has no 'directory.id'"),
         ("version=0\nbroker.id=x\ncluster.id=c\ndirectory.id=d\n", "is not readable"),
         ("", "has no 'version'"),

@@ -57,7 +57,7 @@ def test_offsets_outside_the_log_are_refused_and_those_at_its_end_are_awaited(
     append_all(log, [batch(b"e")])
     log.delete_records_before(1)
     for offset in (0, 6):
-        with pytest.raises(OffsetOutOfRange, match="there are 1 to 5"):
+        with pytest.raises(OffsetOutOfRange, match="the log has 1 to 5"):
             log.read(offset, 1000, whole_batch=True)
     for offset in (4, 5):
         assert log.read(offset, 1000, whole_batch=True) is None
