@@ -19,7 +19,7 @@ from app.api.openapi import errors
 from app.http.dependencies import ServicesDependency
 from app.http.problems import BUSY, FORBIDDEN, INVALID_REQUEST, NOT_FOUND, UNAVAILABLE
 from app.http.request_bodies import Time
-from app.log.browser import MESSAGES_MAX, BrowseQuestion, Order
+from app.log.browser import MESSAGES_MAX, BrowseQuery, MessageOrder
 from app.log.inspection.inspector import GROUPS_MAX, TOPICS_MAX
 
 PARTITION_MAX = 2**31 - 1
@@ -92,7 +92,9 @@ def list_messages(
     partition: Annotated[
         int | None, Query(ge=0, le=PARTITION_MAX, description="Only of this partition.")
     ] = None,
-    order: Annotated[Order, Query(description="Which messages come first.")] = Order.NEWEST,
+    order: Annotated[
+        MessageOrder, Query(description="Which messages come first.")
+    ] = MessageOrder.NEWEST,
     offset: Annotated[
         int | None,
         Query(
@@ -116,7 +118,7 @@ def list_messages(
     at the end of the log, and if it would take too long: then `gaps` says so, and the cursors
     continue. Records of open and aborted transactions are left out.
     """
-    question = BrowseQuestion(topic, partition, order, offset, time, cursor, limit)
+    question = BrowseQuery(topic, partition, order, offset, time, cursor, limit)
     return MessagesDocument.of(services.browser.browse(question))
 
 

@@ -110,7 +110,7 @@ async def group_page(
 ) -> Response:
     """Show a consumer group: its members, and the lag and owner of each partition."""
     detail = await run_in_threadpool(services.inspector.group, group_id)
-    members = {member.id: member for member in detail.members}
+    members = {member.member_id: member for member in detail.members}
     return await render_page(
         request, "log_group.html", detail=detail, group=detail.group, members=members
     )

@@ -18,7 +18,7 @@ from app.domain.options import Source
 from app.domain.windows import TimeUnreadable
 from app.http.dependencies import ServicesDependency
 from app.http.problems import INVALID_REQUEST, Problem
-from app.log.browser import BrowseQuestion, Content, Message, MessagePage, Order
+from app.log.browser import BrowseQuery, Content, Message, MessageOrder, MessagePage
 from app.log.errors import BrowseRefused
 from app.log.topics import DELIVERY_ARCHIVE, DELIVERY_LOG
 from app.services.errors import FieldError
@@ -85,30 +85,30 @@ async def messages_page(
     )
 
 
-def _parse_question(topic: str, typed: BrowseForm, cursor: str | None) -> BrowseQuestion:
+def _parse_question(topic: str, typed: BrowseForm, cursor: str | None) -> BrowseQuery:
     """Return the query of a form. From a time or an offset, the oldest message comes first.
 
     Raises:
         Problem: a field is not a number or not a time.
     """
     if cursor:
-        return BrowseQuestion(topic, cursor=cursor)
+        return BrowseQuery(topic, cursor=cursor)
     partition = _parse_number("partition", typed.partition)
     match typed.origin:
         case "newest":
-            return BrowseQuestion(topic, partition)
+            return BrowseQuery(topic, partition)
         case "oldest":
-            return BrowseQuestion(topic, partition, Order.OLDEST)
+            return BrowseQuery(topic, partition, MessageOrder.OLDEST)
         case "offset":
             offset = _parse_number("offset", typed.offset)
             if offset is None:
                 raise Problem.of_fields(
                     INVALID_REQUEST, [FieldError("offset", None, "required to start at an offset")]
                 )
-            return BrowseQuestion(topic, partition, Order.OLDEST, offset=offset)
+            return BrowseQuery(topic, partition, MessageOrder.OLDEST, offset=offset)
         case "time":
-            return BrowseQuestion(
-                topic, partition, Order.OLDEST, time_ms=_parse_time("time", typed.time)
+            return BrowseQuery(
+                topic, partition, MessageOrder.OLDEST, time_ms=_parse_time("time", typed.time)
             )
     allowed = "newest, oldest, offset, time"
     raise Problem.of_fields(INVALID_REQUEST, [FieldError("from", typed.origin, allowed)])

@@ -88,7 +88,7 @@ class Services:
             readiness=Readiness(store, history),
             progress_watch=ProgressWatch(store),
             inspector=inspector,
-            browser=LogBrowser(settings, inspector.questions),
+            browser=LogBrowser(settings, inspector.requests),
             zookeeper=ZooKeeperHealth(settings.zookeeper),
             estimator=Estimator(settings.bootstrap_servers, properties=settings.kafka_properties),
             estimate_slots=AccountSlots(ESTIMATES_PER_ACCOUNT_MAX, "estimates"),

@@ -2,15 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka import TopicPartition as ClientPlace
-from confluent_kafka.admin import (
-    ConsumerGroupDescription,
-    MemberDescription,
-)
 
 from logbroker.cli.admin_command import (
     REQUEST_TIMEOUT_S,
@@ -18,45 +13,19 @@ from logbroker.cli.admin_command import (
     CommandRefused,
     admin_client,
 )
-from logbroker.cli.log_positions import LogPositions, Place
-
-# The words of Kafka's protocol and of its own tools.
-_STATES: Final[Mapping[object, str]] = {
-    ConsumerGroupState.UNKNOWN: "Unknown",
-    ConsumerGroupState.PREPARING_REBALANCING: "PreparingRebalance",
-    ConsumerGroupState.COMPLETING_REBALANCING: "CompletingRebalance",
-    ConsumerGroupState.STABLE: "Stable",
-    ConsumerGroupState.DEAD: "Dead",
-    ConsumerGroupState.EMPTY: "Empty",
-}
-
-DEAD: Final = "Dead"
-"""What a broker says of a group that it has never heard of."""
+from logbroker.cli.log_positions import LogPositions
+from logbroker.client.admin import (
+    DEAD,
+    GROUP_STATES,
+    GroupDescription,
+    Place,
+    committed_offsets,
+    describe_group_answer,
+    leaders_of,
+)
 
 MEMBERLESS: Final = frozenset({"Empty", DEAD})
 """States in which a group's offsets are anybody's to change."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupMember:
-    """A member of a group and the partitions that are its own at present."""
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    host: str
-    partitions: list[Place]
-
-
-@dataclass(frozen=True, slots=True)
-class GroupDescription:
-    """A group as its coordinator knows it; `coordinator` is that broker's id."""
-
-    group: str
-    state: str
-    assignor: str
-    coordinator: int | None
-    members: list[GroupMember]
 
 
 class GroupListing(NamedTuple):
@@ -79,19 +48,14 @@ class GroupAdmin:
 
     def leaders(self) -> dict[Place, int | None]:
         """Every partition there is, with the broker that leads it."""
-        topics = self._client.list_topics(timeout=REQUEST_TIMEOUT_S).topics
-        return {
-            (name, number): partition.leader if partition.leader >= 0 else None
-            for name, topic in topics.items()
-            for number, partition in topic.partitions.items()
-        }
+        return leaders_of(self._client.list_topics(timeout=REQUEST_TIMEOUT_S))
 
     def listing(self) -> GroupListing:
         """Every group with its state."""
         # Of the answer below one cannot tell whether one broker is away or all of them are.
         self.leaders()
         answer = self._client.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S).result()
-        states = {each.group_id: _STATES[each.state] for each in answer.valid}
+        states = {each.group_id: GROUP_STATES[each.state] for each in answer.valid}
         problems = [error.str() for error in answer.errors]
         return GroupListing(states, problems)
 
@@ -101,7 +65,7 @@ class GroupAdmin:
             found = self._client.describe_consumer_groups(
                 [group], request_timeout=REQUEST_TIMEOUT_S
             )[group].result()
-        return _description(found)
+        return describe_group_answer(found)
 
     def committed(self, group: str) -> dict[Place, int]:
         """The offset of the next message to read, for each partition that has one committed."""
@@ -110,9 +74,9 @@ class GroupAdmin:
             futures = self._client.list_consumer_group_offsets(
                 [asked], request_timeout=REQUEST_TIMEOUT_S
             )
-            places = _without_errors(futures[group].result().topic_partitions)
-        # Negative is the client's word for "none".
-        return {(each.topic, each.partition): each.offset for each in places if each.offset >= 0}
+            return committed_offsets(
+                _without_errors(futures[group].result().topic_partitions)
+            ).offsets
 
     def commit(self, group: str, offsets: Mapping[Place, int]) -> None:
         """Set offsets of a group that has no members."""
@@ -150,26 +114,3 @@ def _without_errors(places: Sequence[ClientPlace]) -> Sequence[ClientPlace]:
         if place.error is not None:
             raise KafkaException(place.error)
     return places
-
-
-def _description(found: ConsumerGroupDescription) -> GroupDescription:
-    members = sorted(map(_member, found.members), key=lambda each: each.member_id)
-    return GroupDescription(
-        group=found.group_id,
-        state=_STATES[found.state],
-        assignor=found.partition_assignor,
-        coordinator=None if found.coordinator is None else found.coordinator.id,
-        members=members,
-    )
-
-
-def _member(found: MemberDescription) -> GroupMember:
-    return GroupMember(
-        member_id=found.member_id,
-        instance_id=found.group_instance_id,
-        client_id=found.client_id,
-        host=found.host,
-        partitions=sorted(
-            (each.topic, each.partition) for each in found.assignment.topic_partitions
-        ),
-    )

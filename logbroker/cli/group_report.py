@@ -5,8 +5,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from logbroker.cli.group_admin import DEAD, GroupAdmin, GroupMember
-from logbroker.cli.log_positions import LATEST, Place, Position
+from logbroker.cli.group_admin import GroupAdmin
+from logbroker.client.admin import DEAD, LATEST, GroupMember, LogPosition, Place, consumer_lag
 from logbroker.groups.stored import PaperConsumer, PaperGroup
 
 
@@ -91,7 +91,7 @@ def describe_group(
 
 
 def _partition(
-    place: Place, committed: int | None, end_position: Position | None, reader: _Reader
+    place: Place, committed: int | None, end_position: LogPosition | None, reader: _Reader
 ) -> GroupPartition:
     topic, partition = place
     end = None if end_position is None else end_position.offset
@@ -100,7 +100,7 @@ def _partition(
         partition=partition,
         committed_offset=committed,
         log_end_offset=end,
-        lag=None if committed is None or end is None else end - committed,
+        lag=consumer_lag(committed, end),
         consumer_id=reader.consumer_id,
         host=reader.host,
         client_id=reader.client_id,

@@ -4,10 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from logbroker.cli.formats import UNKNOWN, table_lines
-from logbroker.cli.group_admin import GroupMember
 from logbroker.cli.group_report import GroupPartition, GroupReport
-from logbroker.cli.log_positions import Place
 from logbroker.cli.offset_reset import PlannedOffset
+from logbroker.client.admin import GroupMember, Place
 from logbroker.groups.stored import PaperConsumer
 
 _PARTITION_HEADINGS: Final = (

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Final, NamedTuple
+from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (
@@ -12,20 +12,7 @@ from confluent_kafka.admin import (
 )
 
 from logbroker.cli.admin_command import REQUEST_TIMEOUT_S, UNREACHABLE
-
-Place = tuple[str, int]
-"""A topic and the number of one of its partitions."""
-
-EARLIEST: Final = OffsetSpec.earliest()
-"""The first offset that can be read."""
-
-LATEST: Final = OffsetSpec.latest()
-"""The offset behind the last record that can be read."""
-
-NEWEST: Final = OffsetSpec.max_timestamp()
-"""The record with the greatest timestamp, which need not be the last."""
-
-_NO_RECORD: Final = -1
+from logbroker.client.admin import LogPosition, Place, log_position
 
 _LED_BY_NOBODY: Final = frozenset(
     {
@@ -41,19 +28,6 @@ _LED_BY_NOBODY: Final = frozenset(
 _UNKNOWABLE: Final = _LED_BY_NOBODY | {"UNSUPPORTED_VERSION", "_UNSUPPORTED_FEATURE"}
 
 
-class Position(NamedTuple):
-    """An offset; `timestamp_ms` is its record's where the question was for a record."""
-
-    offset: int
-    timestamp_ms: int
-
-
-def since(timestamp_ms: int) -> OffsetSpec:
-    """The first record that is not older."""
-    spec: OffsetSpec = OffsetSpec.for_timestamp(timestamp_ms)
-    return spec
-
-
 class LogPositions:
     """Looks offsets up in logs."""
 
@@ -62,7 +36,7 @@ class LogPositions:
 
     def find(
         self, places: Iterable[Place], specs: Sequence[OffsetSpec]
-    ) -> list[dict[Place, Position | None]]:
+    ) -> list[dict[Place, LogPosition | None]]:
         """What each log has for each question, all asked at once; None if it has no such record.
 
         A log whose leader did not answer is left out.
@@ -82,16 +56,13 @@ class LogPositions:
 
 def _positions(
     futures: "Mapping[TopicPartition, Future[ListOffsetsResultInfo]]",
-) -> dict[Place, Position | None]:
-    positions: dict[Place, Position | None] = {}
+) -> dict[Place, LogPosition | None]:
+    positions: dict[Place, LogPosition | None] = {}
     for asked, future in futures.items():
         answer = _answer(future)
-        # Where one leader of several does not answer, the client says so with an odd offset alone.
-        if answer is not None and answer.offset >= _NO_RECORD:
-            position = Position(answer.offset, answer.timestamp)
-            positions[asked.topic, asked.partition] = (
-                None if answer.offset == _NO_RECORD else position
-            )
+        position = None if answer is None else log_position(answer)
+        if position is not None:
+            positions[asked.topic, asked.partition] = position if position.has_record else None
     return positions
 
 

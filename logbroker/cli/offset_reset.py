@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from logbroker.cli.admin_command import CommandRefused
-from logbroker.cli.group_admin import MEMBERLESS, GroupAdmin, GroupDescription
-from logbroker.cli.log_positions import EARLIEST, LATEST, LogPositions, Place, since
+from logbroker.cli.group_admin import MEMBERLESS, GroupAdmin
+from logbroker.cli.log_positions import LogPositions
+from logbroker.client.admin import EARLIEST, LATEST, GroupDescription, Place, since
 
 
 class SelectedPartitions(NamedTuple):

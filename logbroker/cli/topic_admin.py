@@ -8,15 +8,8 @@ from confluent_kafka.admin import NewTopic
 
 from logbroker.cli.admin_command import REQUEST_TIMEOUT_S, admin_client
 from logbroker.cli.formats import format_time
-from logbroker.cli.log_positions import (
-    EARLIEST,
-    LATEST,
-    NEWEST,
-    LogPositions,
-    Place,
-    Position,
-    since,
-)
+from logbroker.cli.log_positions import LogPositions
+from logbroker.client.admin import EARLIEST, LATEST, NEWEST, LogPosition, Place, since
 
 if TYPE_CHECKING:
     from logbroker.cli.topic_facts import TopicFacts, TopicFactsClient
@@ -62,10 +55,10 @@ class _Logs:
     """What the leaders say of their logs."""
 
     sizes: Mapping[Place, int]
-    earliest: Mapping[Place, Position | None]
-    latest: Mapping[Place, Position | None]
-    first: Mapping[Place, Position | None]
-    newest: Mapping[Place, Position | None]
+    earliest: Mapping[Place, LogPosition | None]
+    latest: Mapping[Place, LogPosition | None]
+    first: Mapping[Place, LogPosition | None]
+    newest: Mapping[Place, LogPosition | None]
 
 
 class TopicAdmin:
@@ -138,9 +131,9 @@ def _partition_states(topic: "TopicFacts", logs: _Logs) -> list[PartitionState]:
     ]
 
 
-def _offset(position: Position | None) -> int | None:
+def _offset(position: LogPosition | None) -> int | None:
     return None if position is None else position.offset
 
 
-def _time(position: Position | None) -> str | None:
+def _time(position: LogPosition | None) -> str | None:
     return None if position is None else format_time(position.timestamp_ms)

@@ -17,7 +17,7 @@ from kafka.admin import ConfigResource
 from kafka.errors import KafkaError, RetriableError
 
 from logbroker.cli.admin_command import REQUEST_TIMEOUT_S
-from logbroker.cli.log_positions import Place
+from logbroker.client.admin import Place
 
 T = TypeVar("T")
 

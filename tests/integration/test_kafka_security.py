@@ -24,7 +24,7 @@ from confluent_kafka.admin import (
 from app.config import DAY_MS, Settings, kafka_variable
 from app.domain.accounts import Scope
 from app.domain.model import OffsetRange, Window
-from app.log.browser import BrowseQuestion, LogBrowser
+from app.log.browser import BrowseQuery, LogBrowser
 from app.log.errors import HistoryLost
 from app.log.inspection import LogInspector
 from app.log.reader import ReplayReader, reader_configuration
@@ -290,7 +290,7 @@ def test_operators_see_what_the_rights_on_the_page_allow(
     write_and_commit(kafka)
     settings = settings_of(kafka, certificate, OPERATORS)
     inspector = LogInspector(settings, time_s_max=DEADLINE_S)
-    browser = LogBrowser(settings, inspector.questions, time_s_max=DEADLINE_S)
+    browser = LogBrowser(settings, inspector.requests, time_s_max=DEADLINE_S)
     page = inspector.topics()
     assert page.gaps == ()
     events = next(each for each in page.topics if each.name == EVENTS)
@@ -299,14 +299,14 @@ def test_operators_see_what_the_rights_on_the_page_allow(
     assert inspector.topic(EVENTS).gaps == ()
     assert inspector.groups(containing=OTHER).total == 1
     assert inspector.group(OTHER).gaps == ()
-    assert browser.browse(BrowseQuestion(REPLAY_OUTCOMES)).messages
+    assert browser.browse(BrowseQuery(REPLAY_OUTCOMES)).messages
 
 
 def test_what_lacks_a_right_is_empty_and_says_why(kafka: KafkaServer, certificate: Path) -> None:
     write_and_commit(kafka)
     settings = settings_of(kafka, certificate, USER)
     inspector = LogInspector(settings, time_s_max=DEADLINE_S)
-    browser = LogBrowser(settings, inspector.questions, time_s_max=DEADLINE_S)
+    browser = LogBrowser(settings, inspector.requests, time_s_max=DEADLINE_S)
     page = inspector.topics()
     assert OTHER not in {each.name for each in page.topics}
     events = next(each for each in page.topics if each.name == EVENTS)
@@ -322,10 +322,10 @@ def test_what_lacks_a_right_is_empty_and_says_why(kafka: KafkaServer, certificat
     assert {gap.figure for gap in inspector.topic(OTHER).gaps} == {"partitions"}
     # The service writes the second, and may not read it.
     for topic in (OTHER, REPLAY_OUTCOMES):
-        found = browser.browse(BrowseQuestion(topic))
+        found = browser.browse(BrowseQuery(topic))
         assert (found.messages, [gap.figure for gap in found.gaps]) == ((), ["messages"])
     # A page may lack what a broker did not answer in time, and says so: the next one has it.
-    until(lambda: browser.browse(BrowseQuestion(EVENTS)).messages, "the messages are shown")
+    until(lambda: browser.browse(BrowseQuery(EVENTS)).messages, "the messages are shown")
 
 
 def test_who_reads_without_a_group_needs_no_right_to_any(

@@ -14,7 +14,7 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from app.config import Settings
-from app.log.browser import BrowseQuestion, LogBrowser, Message, MessagePage, Order
+from app.log.browser import BrowseQuery, LogBrowser, Message, MessageOrder, MessagePage
 from app.log.browser.browser import BYTES_MAX
 from app.log.browser.content import VALUE_BYTES_MAX
 from app.log.browser.message import PartitionSpan
@@ -62,7 +62,7 @@ def browser(log: WrittenLog) -> Iterator[LogBrowser]:
 
 def browser_of(servers: str, bytes_max: int = BYTES_MAX, **settings: Any) -> LogBrowser:
     taken = Settings.model_validate({"bootstrap_servers": servers, **settings})
-    questions = LogInspector(taken).questions
+    questions = LogInspector(taken).requests
     return LogBrowser(taken, questions, time_s_max=DEADLINE_S, bytes_max=bytes_max)
 
 
@@ -95,7 +95,7 @@ def text_of(message: Message) -> str:
     return message.value.text
 
 
-def pages(browser: LogBrowser, question: BrowseQuestion) -> list[list[int]]:
+def pages(browser: LogBrowser, question: BrowseQuery) -> list[list[int]]:
     """What the pages show, one behind the other."""
     found: list[list[int]] = []
     page = browser.browse(question)
@@ -104,52 +104,54 @@ def pages(browser: LogBrowser, question: BrowseQuestion) -> list[list[int]]:
         if page.next_cursor is None:
             return found
         cursor = page.next_cursor
-        page = browser.browse(BrowseQuestion(question.topic, cursor=cursor, limit=question.limit))
+        page = browser.browse(BrowseQuery(question.topic, cursor=cursor, limit=question.limit))
 
 
 def test_pages_lead_from_the_newest_message_to_the_oldest(browser: LogBrowser, topic: str) -> None:
-    found = pages(browser, BrowseQuestion(topic, limit=8))
+    found = pages(browser, BrowseQuery(topic, limit=8))
     assert found == [list(range(19, 11, -1)), list(range(11, 3, -1)), list(range(3, -1, -1))]
 
 
 def test_pages_lead_from_the_oldest_message_to_the_newest(browser: LogBrowser, topic: str) -> None:
-    found = pages(browser, BrowseQuestion(topic, order=Order.OLDEST, limit=8))
+    found = pages(browser, BrowseQuery(topic, order=MessageOrder.OLDEST, limit=8))
     assert found == [list(range(8)), list(range(8, 16)), list(range(16, 20))]
 
 
-@pytest.mark.parametrize("order", list(Order))
-def test_a_page_leads_back_to_the_one_before(browser: LogBrowser, topic: str, order: Order) -> None:
-    first = browser.browse(BrowseQuestion(topic, order=order, limit=8))
+@pytest.mark.parametrize("order", list(MessageOrder))
+def test_a_page_leads_back_to_the_one_before(
+    browser: LogBrowser, topic: str, order: MessageOrder
+) -> None:
+    first = browser.browse(BrowseQuery(topic, order=order, limit=8))
     assert first.previous_cursor is None
-    second = browser.browse(BrowseQuestion(topic, cursor=first.next_cursor, limit=8))
-    back = browser.browse(BrowseQuestion(topic, cursor=second.previous_cursor, limit=8))
+    second = browser.browse(BrowseQuery(topic, cursor=first.next_cursor, limit=8))
+    back = browser.browse(BrowseQuery(topic, cursor=second.previous_cursor, limit=8))
     assert back.messages == first.messages
     assert back.previous_cursor is None
-    forth = browser.browse(BrowseQuestion(topic, cursor=back.next_cursor, limit=8))
+    forth = browser.browse(BrowseQuery(topic, cursor=back.next_cursor, limit=8))
     assert forth.messages == second.messages
 
 
 def test_what_came_meanwhile_is_before_the_newest(
     browser: LogBrowser, log: WrittenLog, topic: str
 ) -> None:
-    first = browser.browse(BrowseQuestion(topic, limit=8))
-    second = browser.browse(BrowseQuestion(topic, cursor=first.next_cursor, limit=8))
+    first = browser.browse(BrowseQuery(topic, limit=8))
+    second = browser.browse(BrowseQuery(topic, cursor=first.next_cursor, limit=8))
     log.publish(topic, [Sent(b"20", partition=1, timestamp=TIME_MS + 20)])
-    back = browser.browse(BrowseQuestion(topic, cursor=second.previous_cursor, limit=8))
+    back = browser.browse(BrowseQuery(topic, cursor=second.previous_cursor, limit=8))
     assert values(back) == values(first)
     assert back.previous_cursor is not None
-    newest = browser.browse(BrowseQuestion(topic, cursor=back.previous_cursor, limit=8))
+    newest = browser.browse(BrowseQuery(topic, cursor=back.previous_cursor, limit=8))
     assert values(newest) == [20]
 
 
 def test_one_partition_is_looked_through_from_an_offset(browser: LogBrowser, topic: str) -> None:
-    def at(offset: int, order: Order) -> list[int]:
-        question = BrowseQuestion(topic, partition=2, offset=offset, order=order, limit=3)
+    def at(offset: int, order: MessageOrder) -> list[int]:
+        question = BrowseQuery(topic, partition=2, offset=offset, order=order, limit=3)
         return values(browser.browse(question))
 
-    assert at(1, Order.OLDEST) == [4, 8, 12]
-    assert at(1, Order.NEWEST) == [4, 0]
-    page = browser.browse(BrowseQuestion(topic, partition=2, offset=4))
+    assert at(1, MessageOrder.OLDEST) == [4, 8, 12]
+    assert at(1, MessageOrder.NEWEST) == [4, 0]
+    page = browser.browse(BrowseQuery(topic, partition=2, offset=4))
     assert [(each.partition, each.offset) for each in page.messages[:2]] == [(2, 4), (2, 3)]
     assert page.spans == (PartitionSpan(2, 0, 5),)
 
@@ -157,15 +159,15 @@ def test_one_partition_is_looked_through_from_an_offset(browser: LogBrowser, top
 def test_a_time_is_where_the_first_message_that_is_not_older_stands(
     browser: LogBrowser, topic: str
 ) -> None:
-    def at(time_ms: int, order: Order) -> list[int]:
-        question = BrowseQuestion(topic, time_ms=time_ms, order=order, limit=4)
+    def at(time_ms: int, order: MessageOrder) -> list[int]:
+        question = BrowseQuery(topic, time_ms=time_ms, order=order, limit=4)
         return values(browser.browse(question))
 
-    assert at(TIME_MS + 7, Order.OLDEST) == [7, 8, 9, 10]
-    assert at(TIME_MS + 7, Order.NEWEST) == [6, 5, 4, 3]
-    assert at(0, Order.OLDEST) == [0, 1, 2, 3]
-    assert at(TIME_MS + 100, Order.OLDEST) == []
-    assert at(TIME_MS + 100, Order.NEWEST) == [19, 18, 17, 16]
+    assert at(TIME_MS + 7, MessageOrder.OLDEST) == [7, 8, 9, 10]
+    assert at(TIME_MS + 7, MessageOrder.NEWEST) == [6, 5, 4, 3]
+    assert at(0, MessageOrder.OLDEST) == [0, 1, 2, 3]
+    assert at(TIME_MS + 100, MessageOrder.OLDEST) == []
+    assert at(TIME_MS + 100, MessageOrder.NEWEST) == [19, 18, 17, 16]
 
 
 def test_a_message_is_shown_whole(browser: LogBrowser, log: WrittenLog) -> None:
@@ -181,7 +183,7 @@ def test_a_message_is_shown_whole(browser: LogBrowser, log: WrittenLog) -> None:
             Sent(b"\0\0\0\0\7\2", timestamp=TIME_MS),
         ],
     )
-    page = browser.browse(BrowseQuestion(topic, order=Order.OLDEST))
+    page = browser.browse(BrowseQuery(topic, order=MessageOrder.OLDEST))
     whole, empty, long, framed = page.messages
     assert (whole.offset, whole.time_ms, whole.is_append_time) == (0, TIME_MS, False)
     assert text_of(whole) == '{\n  "a": 1\n}'
@@ -206,21 +208,21 @@ def test_a_message_is_shown_whole(browser: LogBrowser, log: WrittenLog) -> None:
 def test_an_empty_topic_has_an_empty_page(browser: LogBrowser, log: WrittenLog) -> None:
     topic = f"browsed-{next(_names)}"
     log.make_topic(topic, 2)
-    for order in Order:
-        page = browser.browse(BrowseQuestion(topic, order=order))
+    for order in MessageOrder:
+        page = browser.browse(BrowseQuery(topic, order=order))
         assert values(page) == []
         assert (page.next_cursor, page.previous_cursor) == (None, None)
 
 
 def test_what_was_deleted_is_passed_over(browser: LogBrowser, log: WrittenLog, topic: str) -> None:
-    before = browser.browse(BrowseQuestion(topic, order=Order.OLDEST, limit=4))
+    before = browser.browse(BrowseQuery(topic, order=MessageOrder.OLDEST, limit=4))
     log.delete_before(topic, 0, 10)
-    page = browser.browse(BrowseQuestion(topic, cursor=before.next_cursor, limit=4))
+    page = browser.browse(BrowseQuery(topic, cursor=before.next_cursor, limit=4))
     assert values(page) == [4, 8, 12, 14]
-    assert values(browser.browse(BrowseQuestion(topic, order=Order.OLDEST, limit=2))) == [0, 4]
-    assert len(pages(browser, BrowseQuestion(topic, limit=50))[0]) == 10
+    assert values(browser.browse(BrowseQuery(topic, order=MessageOrder.OLDEST, limit=2))) == [0, 4]
+    assert len(pages(browser, BrowseQuery(topic, limit=50))[0]) == 10
     log.delete_before(topic, 0, 15)
-    page = browser.browse(BrowseQuestion(topic, partition=0))
+    page = browser.browse(BrowseQuery(topic, partition=0))
     assert values(page) == []
     assert page.next_cursor is None
 
@@ -243,14 +245,14 @@ def test_a_page_that_cannot_be_is_refused_with_what_is_allowed(
     browser: LogBrowser, topic: str, question: dict[str, Any], field: str, allowed: str
 ) -> None:
     with pytest.raises(BrowseRefused) as refused:
-        browser.browse(BrowseQuestion(topic, **question))
+        browser.browse(BrowseQuery(topic, **question))
     assert refused.value.field == field
     assert refused.value.allowed.startswith(allowed)
 
 
 def test_a_topic_that_is_not_there_is_told(browser: LogBrowser) -> None:
     with pytest.raises(NotInLog):
-        browser.browse(BrowseQuestion("nowhere"))
+        browser.browse(BrowseQuery("nowhere"))
 
 
 def test_of_many_partitions_one_is_read_at_a_time(broker: BrokerProcess) -> None:
@@ -259,8 +261,8 @@ def test_of_many_partitions_one_is_read_at_a_time(broker: BrokerProcess) -> None
     log.publish("wide", [Sent(b"1", partition=100)])
     with closing(browser_of(broker.bootstrap_servers)) as browser:
         with pytest.raises(BrowseRefused, match="up to 100 are read together"):
-            browser.browse(BrowseQuestion("wide"))
-        assert values(browser.browse(BrowseQuestion("wide", partition=100))) == [1]
+            browser.browse(BrowseQuery("wide"))
+        assert values(browser.browse(BrowseQuery("wide", partition=100))) == [1]
 
 
 def test_large_messages_make_short_pages_and_none_is_left_out(broker: BrokerProcess) -> None:
@@ -269,13 +271,13 @@ def test_large_messages_make_short_pages_and_none_is_left_out(broker: BrokerProc
     log.make_topic("large", max_message_bytes=str(20 * MEGABYTE))
     sent = [MEGABYTE] * 9 + [12 * MEGABYTE] * 2
     log.publish("large", [Sent(b"\xff" * size) for size in sent], message_max_bytes=str(10**8))
-    for order, wanted in ((Order.OLDEST, sent), (Order.NEWEST, sent[::-1])):
+    for order, wanted in ((MessageOrder.OLDEST, sent), (MessageOrder.NEWEST, sent[::-1])):
         with closing(browser_of(broker.bootstrap_servers, 4 * MEGABYTE)) as browser:
-            page = browser.browse(BrowseQuestion("large", order=order))
+            page = browser.browse(BrowseQuery("large", order=order))
             assert [gap.figure for gap in page.gaps] == ["messages"]
             sizes = sizes_of(page)
             while page.next_cursor is not None:
-                page = browser.browse(BrowseQuestion("large", cursor=page.next_cursor))
+                page = browser.browse(BrowseQuery("large", cursor=page.next_cursor))
                 assert page.messages
                 sizes += sizes_of(page)
             assert sizes == wanted
@@ -300,7 +302,7 @@ def test_avro_is_read_with_the_registry_and_told_of_without(
         log.publish("events", [Sent(value), Sent(b"\0\0\0\x03\xe7rest")])
         browser = browser_of(broker.bootstrap_servers, schema_registry=registry.url)
         with closing(browser):
-            unknown, event = browser.browse(BrowseQuestion("events")).messages
+            unknown, event = browser.browse(BrowseQuery("events")).messages
             assert event.value is not None
             assert (event.value.format, event.value.schema_id) == ("avro", 1)
             assert text_of(event) == '{\n  "id": "evt_1"\n}'
@@ -309,10 +311,10 @@ def test_avro_is_read_with_the_registry_and_told_of_without(
             assert "999" in (unknown.value.note or "")
             registry.kill()
             # What was told once is known.
-            known = browser.browse(BrowseQuestion("events", limit=1, order=Order.OLDEST))
+            known = browser.browse(BrowseQuery("events", limit=1, order=MessageOrder.OLDEST))
             assert known.messages == (event,)
     with closing(browser_of(broker.bootstrap_servers, schema_registry=registry.url)) as browser:
-        page = browser.browse(BrowseQuestion("events"))
+        page = browser.browse(BrowseQuery("events"))
     for message, schema_id in zip(page.messages, (999, 1), strict=True):
         assert message.value is not None
         assert (message.value.format, message.value.schema_id) == ("binary", schema_id)
@@ -337,9 +339,9 @@ def test_what_transactions_left_is_passed_over(apache_kafka: KafkaServer) -> Non
             producer.commit_transaction(DEADLINE_S)
     begin(producer, topic, 20)
     with closing(browser_of(apache_kafka.bootstrap_servers)) as browser:
-        found = pages(browser, BrowseQuestion(topic, limit=4))
+        found = pages(browser, BrowseQuery(topic, limit=4))
         assert list(itertools.chain(*found)) == wanted[::-1]
-        found = pages(browser, BrowseQuestion(topic, order=Order.OLDEST, limit=4))
+        found = pages(browser, BrowseQuery(topic, order=MessageOrder.OLDEST, limit=4))
         assert list(itertools.chain(*found)) == wanted
     producer.abort_transaction(DEADLINE_S)
 
@@ -362,7 +364,7 @@ def test_no_more_pages_than_may_be_are_read_at_a_time(broker: BrokerProcess) -> 
     log = WrittenLog(broker.bootstrap_servers)
     log.make_topic("clicks")
     settings = Settings(bootstrap_servers=broker.bootstrap_servers)
-    with closing(LogBrowser(settings, LogInspector(settings).questions, at_a_time=1)) as browser:
-        with browser._places, pytest.raises(InspectionsBusy):
-            browser.browse(BrowseQuestion("clicks"))
-        assert browser.browse(BrowseQuestion("clicks")).messages == ()
+    with closing(LogBrowser(settings, LogInspector(settings).requests, at_a_time=1)) as browser:
+        with browser._slots, pytest.raises(InspectionsBusy):
+            browser.browse(BrowseQuery("clicks"))
+        assert browser.browse(BrowseQuery("clicks")).messages == ()

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from app.config import Settings
-from app.log.browser import BrowseQuestion, LogBrowser
+from app.log.browser import BrowseQuery, LogBrowser
 from app.log.errors import InspectionsBusy, LogUnavailable, NotInLog
 from app.log.history import LogHistory
 from app.log.inspection import Gap, GroupPartition, LogInspector, Retention
@@ -157,11 +157,11 @@ def test_a_group_is_told_with_who_reads_what_and_how_far_it_is(
         assert detail.gaps == ()
         (member,) = detail.members
         assert (member.client_id, member.host) == ("reads", "127.0.0.1")
-        assert member.partitions == tuple((topic, number) for number in range(3))
+        assert member.partitions == [(topic, number) for number in range(3)]
         assert detail.partitions == (
-            GroupPartition(topic, 0, 1, 2, 1, member.id),
-            GroupPartition(topic, 1, None, 1, None, member.id),
-            GroupPartition(topic, 2, None, 0, None, member.id),
+            GroupPartition(topic, 0, 1, 2, 1, member.member_id),
+            GroupPartition(topic, 1, None, 1, None, member.member_id),
+            GroupPartition(topic, 2, None, 0, None, member.member_id),
         )
         row = detail.group
         assert (row.state, row.protocol, row.members, row.lag) == ("Stable", "range", 1, 1)
@@ -227,7 +227,7 @@ def test_where_a_broker_hangs_or_is_away_the_rest_is_told(
         log.publish("clicks", [Sent(b"a", partition=each, timestamp=TIME_MS) for each in (0, 1)])
         settings = Settings(bootstrap_servers=cluster.bootstrap_servers)
         inspector = LogInspector(settings, time_s_max=HANGING_S)
-        browser = LogBrowser(settings, inspector.questions, time_s_max=HANGING_S)
+        browser = LogBrowser(settings, inspector.requests, time_s_max=HANGING_S)
         until(lambda: inspector.topic("clicks").gaps == (), "all is told")
         assert inspector.topic("clicks").topic.messages == 2
         assert [each.id for each in inspector.cluster().brokers] == [1, 2]
@@ -248,7 +248,7 @@ def test_where_a_broker_hangs_or_is_away_the_rest_is_told(
         )
         until(lambda: inspector.topic("clicks").gaps == (), "nobody hangs")
         detail = inspector.topic("clicks")
-        page = browser.browse(BrowseQuestion("clicks"))
+        page = browser.browse(BrowseQuery("clicks"))
     here, away = detail.partitions
     assert (here.leader, here.end_offset, here.last_ms) == (1, 1, TIME_MS)
     assert (away.leader, away.end_offset, away.last_ms, away.bytes) == (None, None, None, None)
@@ -272,7 +272,7 @@ def told_of_one(inspector: LogInspector, browser: LogBrowser) -> bool:
     """Whether the partition of one broker is told whole, and that of the other with gaps."""
     try:
         detail = inspector.topic("clicks")
-        page = browser.browse(BrowseQuestion("clicks"))
+        page = browser.browse(BrowseQuery("clicks"))
     except LogUnavailable:
         return False  # the client asked the broker that hangs
     here, hangs = detail.partitions
@@ -301,9 +301,9 @@ def test_a_broker_that_hangs_costs_its_figures_and_no_more_than_the_time(
     until(lambda: inspector.topic("clicks").gaps == (), "all is told again")
 
 
-def test_no_more_looks_than_may_be_are_under_way(broker: BrokerProcess) -> None:
+def test_concurrent_inspections_are_limited(broker: BrokerProcess) -> None:
     settings = Settings(bootstrap_servers=broker.bootstrap_servers)
     inspector = LogInspector(settings, at_a_time=1)
-    with inspector._look(), pytest.raises(InspectionsBusy):
+    with inspector._inspection(), pytest.raises(InspectionsBusy):
         inspector.cluster()
     assert inspector.cluster().brokers

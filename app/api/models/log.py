@@ -197,7 +197,7 @@ class GroupDetailDocument(Document):
             group=GroupDocument.model_validate(detail.group),
             members=[
                 MemberDocument(
-                    id=member.id,
+                    id=member.member_id,
                     instance_id=member.instance_id,
                     client_id=member.client_id,
                     host=member.host,

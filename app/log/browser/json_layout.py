@@ -1,4 +1,4 @@
-"""JSON laid out for people, to a bounded length: its words stay as they were sent."""
+"""Indents JSON, up to a maximum length; numbers and strings keep their spelling."""
 
 import json
 import re
@@ -6,43 +6,43 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple, NoReturn
 
 PARSED_CHARS_MAX: Final = 2**20
-"""A longer text is not looked into."""
+"""Longer texts are not parsed."""
 
 _WORD: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{},:]|[^\s\[\]{},:"]+', re.DOTALL)
 _OPENING: Final = frozenset("[{")
 _CLOSING: Final = frozenset("]}")
 
 
-class LaidOut(NamedTuple):
-    """The text, or its beginning where it `is_cut`."""
+class IndentedJson(NamedTuple):
+    """Indented JSON, or its beginning if it `is_cut`."""
 
     text: str
     is_cut: bool
 
 
 def is_json(text: str) -> bool:
-    """Whether a text is an object or an array in JSON, of a length and depth that are read here."""
+    """Whether a text is a JSON object or array, within the limits of length and depth."""
     if len(text) > PARSED_CHARS_MAX or text.lstrip()[:1] not in ("{", "["):
         return False
     try:
-        # Texts, for a number may be longer than Python reads.
+        # As strings, because a number may be longer than Python parses.
         json.loads(text, parse_int=str, parse_float=str, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return False
     return True
 
 
-def lay_out(text: str, chars_max: int) -> LaidOut:
-    """A text that `is_json`, with a line for each member, indented by two blanks."""
+def indent_json(text: str, chars_max: int) -> IndentedJson:
+    """Indent a text that `is_json` by two spaces, with one line for each member."""
     pieces: list[str] = []
     left = chars_max
     for piece in _pieces(text):
         if len(piece) > left:
             pieces.append(piece[:left])
-            return LaidOut("".join(pieces), is_cut=True)
+            return IndentedJson("".join(pieces), is_cut=True)
         pieces.append(piece)
         left -= len(piece)
-    return LaidOut("".join(pieces), is_cut=False)
+    return IndentedJson("".join(pieces), is_cut=False)
 
 
 def _pieces(text: str) -> Iterator[str]:
@@ -61,4 +61,4 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _refuse(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no JSON")
+    raise ValueError(f"{word} is not JSON")

@@ -1,4 +1,4 @@
-"""A message as an operator sees it, and a page of them."""
+"""A message for display, and a page of messages."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from app.log.browser.content import (
     Content,
     content_of,
 )
-from app.log.browser.walks import RawRecord
+from app.log.browser.partition_scan import RawRecord
 from app.log.inspection.figures import Gap
 
 HEADERS_MAX: Final = 100
@@ -20,7 +20,7 @@ NAME_CHARS_MAX: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A header; its value may be null."""
+    """A header; its value may be None."""
 
     name: str
     value: Content | None
@@ -28,10 +28,10 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message. `time_ms` is its producer's unless `is_append_time`; None without one.
+    """A message. `time_ms` is set by its producer unless `is_append_time`; None without a time.
 
-    A null `key` or `value` is None, an empty one is not. `headers` are the first hundred of
-    `headers_count`; both are None where the name of one cannot be read.
+    A null `key` or `value` is None, an empty one is not. `headers` has the first hundred of
+    `headers_count`; both are None if a header name cannot be decoded.
     """
 
     partition: int
@@ -46,7 +46,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSpan:
-    """The offsets `[start, end)` that could be browsed in a partition."""
+    """The readable offsets `[start, end)` of a partition."""
 
     partition: int
     start: int
@@ -55,11 +55,11 @@ class PartitionSpan:
 
 @dataclass(frozen=True, slots=True)
 class MessagePage:
-    """Messages in the order that was asked for.
+    """Messages in the requested order.
 
-    Those of a partition lie in the order of offsets, and those of several are merged by their
-    times. `next_cursor` leads on in that order, `previous_cursor` back; None where nothing is.
-    A gap says what could not be read in time, and the cursors come back to it.
+    Messages of a partition are in the order of offsets; partitions are merged by time.
+    `next_cursor` continues in that order, `previous_cursor` goes back; None if nothing is there.
+    Gaps say what could not be read in time, and the cursors include it.
     """
 
     topic: str
@@ -70,8 +70,8 @@ class MessagePage:
     gaps: tuple[Gap, ...]
 
 
-def message_of(record: RawRecord, avro_to_json: Callable[[bytes], bytes]) -> Message:
-    """A record as it is shown."""
+def display_message(record: RawRecord, avro_to_json: Callable[[bytes], bytes]) -> Message:
+    """Return a record for display."""
     headers = record.headers
     return Message(
         partition=record.partition,

@@ -1,4 +1,4 @@
-"""Reads spans of several partitions at a time, by a stock client, for one page."""
+"""Reads ranges of several partitions at a time, by a stock client, for one page."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Self
@@ -13,7 +13,7 @@ from confluent_kafka import (
 )
 
 from app.config import Settings
-from app.log.browser.walks import Probe, RawRecord, Stretch
+from app.log.browser.partition_scan import RangeRequest, RangeResult, RawRecord
 from app.log.complaints import CLIENT_LOG
 from app.log.inspection.deadline import Deadline
 from app.log.reader import reader_configuration
@@ -26,18 +26,18 @@ _DAMAGED: Final = (KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION)  # noqa: SL
 
 
 class RecordReader:
-    """A client without a group, for one thread; a context manager.
+    """A consumer without a group, for one thread; a context manager.
 
-    What was not committed by its transaction is left out. `problems` tells of partitions that are
-    not to be read, `damaged` of batches that were left out, each by partition.
+    Records of open and aborted transactions are skipped. `problems` has the errors of partitions
+    that cannot be read, `damaged` those of skipped batches, by partition.
     """
 
     def __init__(self, settings: Settings, topic: str) -> None:
         properties = {"client.id": "rewind-browser", **settings.kafka_properties}
         configuration = reader_configuration(settings.bootstrap_servers, properties)
-        # What lies before a log's beginning was deleted meanwhile: one reads on where it begins.
+        # If the start was deleted meanwhile, reading continues at the log start offset.
         configuration["auto.offset.reset"] = "earliest"
-        # Nobody waits for records to come, and a next read waits for the answer to the last.
+        # New records are not waited for, and the next read waits for the answer to the last fetch.
         configuration["fetch.wait.max.ms"] = 5
         self._consumer = Consumer(configuration, logger=CLIENT_LOG)
         self._topic = topic
@@ -52,77 +52,74 @@ class RecordReader:
         self._consumer.close()
 
     def read(
-        self, probes: Mapping[int, Probe], deadline: Deadline, bytes_max: int
-    ) -> dict[int, Stretch]:
-        """What each partition has; less of it once `bytes_max` were read or the time is over."""
-        places = [TopicPartition(self._topic, each, at.start) for each, at in probes.items()]
+        self, requests: Mapping[int, RangeRequest], deadline: Deadline, bytes_max: int
+    ) -> dict[int, RangeResult]:
+        """Read the ranges; they are incomplete after `bytes_max` bytes or the deadline."""
+        places = [TopicPartition(self._topic, each, at.start) for each, at in requests.items()]
         self._consumer.assign(places)
-        spans = {partition: _Span(partition, probe) for partition, probe in probes.items()}
+        reads = {each: _RangeRead(each, request) for each, request in requests.items()}
         most = self.bytes_read + bytes_max
-        while not all(span.is_done for span in spans.values()):
+        while not all(each.is_done for each in reads.values()):
             if deadline.is_over or self.bytes_read >= most:
                 break
             for message in self._messages(deadline):
-                self._take(message, spans)
-        return {partition: span.stretch for partition, span in spans.items()}
+                self._add(message, reads)
+        return {partition: each.result for partition, each in reads.items()}
 
     def _messages(self, deadline: Deadline) -> Sequence[Message]:
         # `consume` waits until it has all it may take. So wait for one, then take what is there.
         first = self._consumer.poll(min(_WAIT_S, deadline.left_s))
         return () if first is None else (first, *self._consumer.consume(_AT_ONCE, 0))
 
-    def _take(self, message: Message, spans: "Mapping[int, _Span]") -> None:
+    def _add(self, message: Message, reads: "Mapping[int, _RangeRead]") -> None:
         partition, error = message.partition(), message.error()
-        span = None if partition is None else spans.get(partition)
-        if span is None or span.is_done:
+        read = None if partition is None else reads.get(partition)
+        if read is None or read.is_done:
             return
         if error is None:
-            record = _record(message, span.partition)
+            record = _record(message, read.partition)
             self.bytes_read += _size(record)
-            span.take(record)
+            read.add(record)
         elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
-            span.end()
+            read.complete()
         elif error.code() in _DAMAGED:
-            self.damaged[span.partition] = error.str()
+            self.damaged[read.partition] = error.str()
         else:
-            self.problems[span.partition] = error.str()
-            span.give_up()
-        if span.is_done:
-            # Paused and resumed, the client would now and then wait for a second.
-            self._consumer.incremental_unassign([TopicPartition(self._topic, span.partition)])
+            self.problems[read.partition] = error.str()
+            read.is_done = True
+        if read.is_done:
+            # After a pause and resume, the client sometimes waits for a second.
+            self._consumer.incremental_unassign([TopicPartition(self._topic, read.partition)])
 
 
-class _Span:
-    """How far the read of one span is."""
+class _RangeRead:
+    """The progress of one range."""
 
-    def __init__(self, partition: int, probe: Probe) -> None:
+    def __init__(self, partition: int, request: RangeRequest) -> None:
         self.partition = partition
         self.is_done = False
-        self._probe = probe
+        self._request = request
         self._records: list[RawRecord] = []
-        self._position = probe.start
+        self._position = request.start
 
     @property
-    def stretch(self) -> Stretch:
-        return Stretch(self._records, self._position)
+    def result(self) -> RangeResult:
+        return RangeResult(self._records, self._position)
 
-    def take(self, record: RawRecord) -> None:
-        if record.offset >= self._probe.end:
-            self.end()
+    def add(self, record: RawRecord) -> None:
+        if record.offset >= self._request.end:
+            self.complete()
             return
         if record.offset < self._position:
-            return  # of a log that was cut off below where it was to be read
+            return  # the log was truncated below the start
         self._records.append(record)
         self._position = record.offset + 1
-        is_full = len(self._records) >= self._probe.records_max
-        self.is_done = is_full or self._position >= self._probe.end
+        is_full = len(self._records) >= self._request.records_max
+        self.is_done = is_full or self._position >= self._request.end
 
-    def end(self) -> None:
-        """Nothing more of the span is to come: it is read."""
-        self._position = self._probe.end
-        self.is_done = True
-
-    def give_up(self) -> None:
+    def complete(self) -> None:
+        """Record that the range has no further records."""
+        self._position = self._request.end
         self.is_done = True
 
 

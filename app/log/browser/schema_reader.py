@@ -1,4 +1,4 @@
-"""Reads values in Avro by the schemas of a registry, and says why where it does not."""
+"""Decodes Avro values by the schemas of a registry, or reports why it cannot."""
 
 import threading
 from collections.abc import Callable
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from logbroker.schemas.decoder import AvroDecoder
 
 _REGISTRY_S: Final = 1.0
-"""How long one question to the registry may take: a page has time for a few."""
+"""The timeout of one request to the registry: a page has time for a few."""
 
 
 class SchemaReader:
-    """Keeps the schemas that it was told. Safe to use from any thread; blocks."""
+    """Caches schemas. Thread-safe; blocks."""
 
     def __init__(self, settings: Settings) -> None:
         self._registry = settings.schema_registry
@@ -32,32 +32,32 @@ class SchemaReader:
                 self._decoder = None
 
     def for_page(self, deadline: Deadline) -> Callable[[bytes], bytes]:
-        """What reads the values of one page: a registry that is away is asked once for all."""
+        """Return a decoder for the values of one page, which tries an unavailable registry once."""
         if not self._registry:
             return _without_registry
-        decoder = self._made()
-        away: list[str] = []
+        decoder = self._get_decoder()
+        unavailable: list[str] = []
 
         def to_json(value: bytes) -> bytes:
             if not decoder.knows(value):
-                if away:
-                    raise Undecoded(away[0])
+                if unavailable:
+                    raise Undecoded(unavailable[0])
                 if deadline.is_over:
-                    raise Undecoded("there was no time left to ask the schema registry")
+                    raise Undecoded("no time left for a schema lookup")
             try:
                 return decoder.to_json(value)
             except RegistryUnavailable as error:
-                away.append(str(error))
+                unavailable.append(str(error))
                 raise Undecoded(str(error)) from error
             except UndecodableValue as error:
                 raise Undecoded(str(error)) from error
 
         return to_json
 
-    def _made(self) -> "AvroDecoder":
+    def _get_decoder(self) -> "AvroDecoder":
         with self._lock:
             if self._decoder is None:
-                # To load them takes a tenth of the API's start, and few logs hold Avro.
+                # Their import takes a tenth of the API's start-up time, and few logs have Avro.
                 from logbroker.schemas.decoder import AvroDecoder
                 from logbroker.schemas.lookup import SchemaLookup
 

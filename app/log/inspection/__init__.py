@@ -1,6 +1,6 @@
-"""What operators see of the log: brokers, topics, partitions and groups, as of now.
+"""The current state of the log for operators: brokers, topics, partitions and groups.
 
-Nothing here reads records. A figure that cannot be told is None, and a `Gap` says why.
+Nothing here reads records. An unknown figure is None, and a `Gap` says why.
 """
 
 from app.log.inspection.figures import (
@@ -11,7 +11,6 @@ from app.log.inspection.figures import (
     GroupDetail,
     GroupPage,
     GroupPartition,
-    Member,
     Partition,
     Retention,
     Topic,
@@ -29,7 +28,6 @@ __all__ = [
     "GroupPage",
     "GroupPartition",
     "LogInspector",
-    "Member",
     "Partition",
     "Retention",
     "Topic",

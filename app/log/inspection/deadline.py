@@ -1,29 +1,29 @@
-"""How long a look into the log may take altogether."""
+"""The time limit of an inspection."""
 
 import time
 from typing import Final
 
 _LEAST_S: Final = 0.05
-"""The client takes no timeout of nothing; what is over time waits no longer than this."""
+"""The client rejects a timeout of 0; what is late waits no longer than this."""
 
 
 class Deadline:
-    """A moment that is `seconds` away when it is made."""
+    """A moment `seconds` after its creation."""
 
     def __init__(self, seconds: float) -> None:
         self._end_s = time.monotonic() + seconds
 
     @property
     def left_s(self) -> float:
-        """Seconds until then; never quite none."""
+        """Seconds until then, and at least a few milliseconds."""
         return max(_LEAST_S, self._end_s - time.monotonic())
 
     @property
-    def asking_s(self) -> float:
-        """How long one question may take: half of what is left.
+    def request_timeout_s(self) -> float:
+        """The timeout of one request: half of the time that is left.
 
-        Of brokers that hang the client tells only once it is over, and then there has to be time
-        for what others told, and for the next question.
+        The client reports a hanging broker only after the timeout, and then there has to be time
+        for the answers of others, and for the next request.
         """
         return self.left_s / 2
 

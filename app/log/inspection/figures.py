@@ -1,23 +1,40 @@
-"""The figures that operators see of the log. Offsets count records, times are milliseconds, UTC."""
+"""The figures that an inspection returns. Offsets count records, times are milliseconds, UTC."""
 
 from dataclasses import dataclass
+
+from logbroker.client.admin import GroupMember
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Why some figures are None, or some rows are left out.
+    """Why a figure is None, or rows are missing.
 
-    `figure` is the field's name, or the rows' (`partitions`, `members`, `groups`); `reason` is the
-    first that was met, and may name addresses: for operators alone.
+    `figure` is the name of the field or of the rows (`partitions`, `members`, `groups`); `reason`
+    is the first one. It may contain addresses, so it is for operators only.
     """
 
     figure: str
     reason: str
 
 
+class Gaps:
+    """Collects one gap for each figure, with the first reason."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[str, str] = {}
+
+    def add(self, figure: str, reason: str) -> None:
+        """Add why a figure is missing."""
+        self._reasons.setdefault(figure, reason)
+
+    def all(self) -> tuple[Gap, ...]:
+        """Return all gaps, in the order of their addition."""
+        return tuple(Gap(figure, reason) for figure, reason in self._reasons.items())
+
+
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A broker that lives. In a cluster with KRaft any of them may be called the controller."""
+    """A live broker. With KRaft, any broker may be shown as the controller."""
 
     id: int
     host: str
@@ -27,7 +44,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The cluster and its brokers, by id; `id` is None where brokers tell none."""
+    """The cluster and its brokers, by id; `id` is None if brokers report none."""
 
     id: str | None
     brokers: tuple[Broker, ...]
@@ -35,7 +52,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long a topic keeps records: -1 is without a bound. `policy` is Kafka's, as `delete`."""
+    """How long a topic keeps records: -1 is unlimited. `policy` is Kafka's, such as `delete`."""
 
     ms: int
     bytes: int
@@ -46,9 +63,9 @@ class Retention:
 class Topic:
     """A topic as a row of a list.
 
-    `messages` is the span of its offsets: markers of transactions and what compaction took away
-    count. `bytes` is what its logs take at their leaders, compressed as they are, without replicas.
-    `offline` partitions have no leader; `under_replicated` ones lack replicas in sync.
+    `messages` is the number of its offsets, including transaction markers and compacted records.
+    `bytes` is the size of its logs at their leaders, without replicas. `offline` partitions have no
+    leader; `under_replicated` ones lack in-sync replicas.
     """
 
     name: str
@@ -62,7 +79,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class TopicPage:
-    """Topics by name, of `total` that match; with `next_after` as `after` comes the next page."""
+    """Topics by name, of `total` matching ones; `next_after` is `after` of the next page."""
 
     topics: tuple[Topic, ...]
     total: int
@@ -72,10 +89,10 @@ class TopicPage:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition: it holds the offsets `[start_offset, end_offset)`.
+    """A partition with the offsets `[start_offset, end_offset)`.
 
-    `first_ms` is the time of its first record, `last_ms` the latest time of any; None without
-    records too. `replicas` and `isr` are ids of brokers, the first in line leading.
+    `first_ms` is the time of its first record, `last_ms` the latest time of any; both None without
+    records. `replicas` and `isr` are broker ids; the preferred leader comes first.
     """
 
     number: int
@@ -93,8 +110,7 @@ class Partition:
 class TopicDetail:
     """A topic with a page of its partitions, by number.
 
-    `topic` has the sums of this page alone where there are several; `next_from` as `start` gives
-    the next.
+    `topic` has the sums of this page; `next_from` is `start` of the next one.
     """
 
     topic: Topic
@@ -107,10 +123,9 @@ class TopicDetail:
 class Group:
     """A consumer group as a row of a list.
 
-    `state` is Kafka's word (`Stable`, `Empty`, ...), `protocol` the way it shares partitions, empty
-    without members. `lag` is the sum over partitions that have a position, None if none has.
-    `is_mirror` says that `logbroker mirror` reads by it, `mirrors_to` the cluster that it copies
-    to, where that is known.
+    `state` is Kafka's (`Stable`, `Empty`, ...), `protocol` the assignor, empty without members.
+    `lag` is the sum over partitions with a committed offset, None without any. `is_mirror` marks
+    the group of a `logbroker mirror`, `mirrors_to` is its destination cluster, if known.
     """
 
     id: str
@@ -126,7 +141,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class GroupPage:
-    """Groups by id, of `total`; with `next_after` as `after` comes the next page."""
+    """Groups by id, of `total`; `next_after` is `after` of the next page."""
 
     groups: tuple[Group, ...]
     total: int
@@ -135,22 +150,11 @@ class GroupPage:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """A member of a group, and the partitions that it has, as topic and number."""
-
-    id: str
-    instance_id: str | None
-    client_id: str
-    host: str
-    partitions: tuple[tuple[str, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class GroupPartition:
-    """A partition that a group reads, or has a position in.
+    """A partition that a group reads, or has committed an offset of.
 
-    `committed` is the offset of the record to read next, None without a position; `lag` is how many
-    offsets lie between it and `end`. `owner` is the id of the member that has the partition.
+    `committed` is the offset of the next record to read, `lag` the number of offsets up to `end`.
+    `owner` is the id of the member that the partition is assigned to.
     """
 
     topic: str
@@ -166,6 +170,6 @@ class GroupDetail:
     """A group with its members and partitions, both in order."""
 
     group: Group
-    members: tuple[Member, ...]
+    members: tuple[GroupMember, ...]
     partitions: tuple[GroupPartition, ...]
     gaps: tuple[Gap, ...]

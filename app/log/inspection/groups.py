@@ -1,62 +1,73 @@
 """Consumer groups: a page of them, and one in detail."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Final, NamedTuple
 
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions
-from confluent_kafka.admin import (
-    ConsumerGroupDescription,
-    MemberDescription,
-)
+from confluent_kafka import ConsumerGroupTopicPartitions
 
 from app.log.errors import NotInLog
 from app.log.inspection.deadline import Deadline
-from app.log.inspection.figures import Group, GroupDetail, GroupPage, GroupPartition, Member
-from app.log.inspection.gaps import Gaps
-from app.log.inspection.mirrors import mirror_of
-from app.log.inspection.questions import LATEST, LogQuestions, Place, answer, found
+from app.log.inspection.figures import Gaps, Group, GroupDetail, GroupPage, GroupPartition
+from app.log.inspection.requests import InspectionRequests, positions_of, wait_for
+from logbroker.client.admin import (
+    DEAD,
+    LATEST,
+    GroupDescription,
+    GroupMember,
+    Place,
+    committed_offsets,
+    consumer_lag,
+    describe_group_answer,
+    leaders_of,
+)
 
 PARTITIONS_MAX: Final = 1_000
-"""Of one group in detail."""
+"""Partitions of one group in detail."""
 
 MEMBERS_MAX: Final = 1_000
 ENDS_MAX: Final = 10_000
-"""Partitions of all groups of a page whose ends are asked for."""
+"""Partitions of all groups of a page whose log ends are looked up."""
+
+MIRROR_GROUP_PREFIX: Final = "logbroker-mirror-"
+"""The default group of `logbroker mirror` is this and the id of the destination's cluster."""
+
+MIRROR_CLIENT_ID: Final = "logbroker-mirror"
+"""The client id of its members, also in a group with another name."""
 
 _GROUPS: Final = "groups"
 _STATE: Final = "state"
-_POSITIONS: Final = "committed"
+_COMMITTED: Final = "committed"
 _LAG: Final = "lag"
 
-# The words of Kafka's protocol and of its own tools.
-_STATES: Final[Mapping[object, str]] = {
-    ConsumerGroupState.UNKNOWN: "Unknown",
-    ConsumerGroupState.PREPARING_REBALANCING: "PreparingRebalance",
-    ConsumerGroupState.COMPLETING_REBALANCING: "CompletingRebalance",
-    ConsumerGroupState.STABLE: "Stable",
-    ConsumerGroupState.DEAD: "Dead",
-    ConsumerGroupState.EMPTY: "Empty",
-}
+
+class MirrorGroup(NamedTuple):
+    """The group of a mirror; `destination` is the cluster that it copies to, if the id has it."""
+
+    destination: str | None
 
 
-class _Told(NamedTuple):
-    """What the coordinator of a group says; None is not known."""
+def mirror_of(group_id: str, client_ids: Iterable[str]) -> MirrorGroup | None:
+    """Return the mirror of a group; None if it is not a mirror's, as far as can be known."""
+    if group_id.startswith(MIRROR_GROUP_PREFIX) and len(group_id) > len(MIRROR_GROUP_PREFIX):
+        return MirrorGroup(group_id.removeprefix(MIRROR_GROUP_PREFIX))
+    return MirrorGroup(None) if MIRROR_CLIENT_ID in client_ids else None
 
-    description: ConsumerGroupDescription | None
+
+class _GroupState(NamedTuple):
+    """The answers of a group's coordinator; None is unknown."""
+
+    description: GroupDescription | None
     committed: Mapping[Place, int] | None
 
     @property
-    def members(self) -> Sequence[MemberDescription]:
+    def members(self) -> Sequence[GroupMember]:
         return () if self.description is None else self.description.members
 
     @property
-    def owners(self) -> dict[Place, str]:
-        return {
-            (each.topic, each.partition): member.member_id
-            for member in self.members
-            for each in member.assignment.topic_partitions
-        }
+    def owners(self) -> Mapping[Place, str]:
+        return {} if self.description is None else self.description.owners
 
     @property
     def places(self) -> list[Place]:
@@ -64,203 +75,176 @@ class _Told(NamedTuple):
 
 
 def group_page(
-    questions: LogQuestions, *, after: str, containing: str, limit: int, deadline: Deadline
+    requests: InspectionRequests, *, after: str, containing: str, limit: int, deadline: Deadline
 ) -> GroupPage:
-    """The first groups behind `after` whose ids contain a text.
+    """Return the first groups after `after` whose ids contain a text.
 
     Raises:
         LogUnavailable: no broker answers.
     """
-    leaders = _leaders(questions, deadline)
+    led = _led_partitions(requests, deadline)
     gaps = Gaps()
-    matching = [group for group in _listed(questions, deadline, gaps) if containing in group]
-    behind = [group for group in matching if group > after]
-    groups = _rows(questions, behind[:limit], leaders, deadline, gaps)
-    next_after = behind[limit - 1] if len(behind) > limit else None
-    return GroupPage(groups, len(matching), next_after, gaps.told())
+    matching = [group for group in _group_ids(requests, deadline, gaps) if containing in group]
+    following = [group for group in matching if group > after]
+    groups = _rows(requests, following[:limit], led, deadline, gaps)
+    next_after = following[limit - 1] if len(following) > limit else None
+    return GroupPage(groups, len(matching), next_after, gaps.all())
 
 
-def mirror_groups(questions: LogQuestions, limit: int, deadline: Deadline) -> GroupPage:
-    """The groups of mirrors, found among `limit` groups: first those that are named so.
+def mirror_groups(requests: InspectionRequests, limit: int, deadline: Deadline) -> GroupPage:
+    """Return the groups of mirrors among `limit` groups, first those with a mirror's name.
 
     Raises:
         LogUnavailable: no broker answers.
     """
-    leaders = _leaders(questions, deadline)
+    led = _led_partitions(requests, deadline)
     gaps = Gaps()
-    ids = _listed(questions, deadline, gaps)
+    ids = _group_ids(requests, deadline, gaps)
     ids.sort(key=lambda group: mirror_of(group, ()) is None)
-    rows = _rows(questions, ids[:limit], leaders, deadline, gaps)
+    rows = _rows(requests, ids[:limit], led, deadline, gaps)
     mirrors = tuple(sorted((each for each in rows if each.is_mirror), key=lambda each: each.id))
-    return GroupPage(mirrors, len(mirrors), None, gaps.told())
+    return GroupPage(mirrors, len(mirrors), None, gaps.all())
 
 
-def group_detail(questions: LogQuestions, group: str, deadline: Deadline) -> GroupDetail:
-    """One group.
+def group_detail(requests: InspectionRequests, group: str, deadline: Deadline) -> GroupDetail:
+    """Return one group.
 
     Raises:
-        NotInLog: its coordinator has never heard of it.
+        NotInLog: its coordinator does not know it.
         LogUnavailable: no broker answers.
     """
-    if not group or "\0" in group:  # which the client does not take
-        raise _no_group(group)
-    leaders = _leaders(questions, deadline)
+    if not group or "\0" in group:  # the client rejects these
+        raise _unknown_group(group)
+    led = _led_partitions(requests, deadline)
     gaps = Gaps()
-    told = _ask(questions, [group], deadline, gaps)[group]
-    description = told.description
-    is_dead = description is not None and description.state == ConsumerGroupState.DEAD
-    if is_dead and not told.places:
-        raise _no_group(group)
-    places = told.places
+    state = _group_states(requests, [group], deadline, gaps)[group]
+    is_dead = state.description is not None and state.description.state == DEAD
+    if is_dead and not state.places:
+        raise _unknown_group(group)
+    places = state.places
     if len(places) > PARTITIONS_MAX:
-        gaps.note("partitions", f"the first {PARTITIONS_MAX} of {len(places)} are shown")
-    if len(told.members) > MEMBERS_MAX:
-        gaps.note("members", f"the first {MEMBERS_MAX} of {len(told.members)} are shown")
-    ends = _ends(questions, [told], leaders, deadline, gaps)
-    owners = told.owners
+        gaps.add("partitions", f"limited to the first {PARTITIONS_MAX} of {len(places)}")
+    if len(state.members) > MEMBERS_MAX:
+        gaps.add("members", f"limited to the first {MEMBERS_MAX} of {len(state.members)}")
+    ends = _log_ends(requests, [state], led, deadline, gaps)
+    owners, committed = state.owners, state.committed or {}
+    members = sorted(state.members, key=lambda each: (each.client_id, each.member_id))
     return GroupDetail(
-        group=_row(group, told, ends),
-        members=tuple(sorted(map(_member, told.members), key=_order)[:MEMBERS_MAX]),
+        group=_row(group, state, ends),
+        members=tuple(map(_without_slash, members[:MEMBERS_MAX])),
         partitions=tuple(
-            _partition(place, told, ends, owners.get(place)) for place in places[:PARTITIONS_MAX]
+            GroupPartition(
+                topic=place[0],
+                number=place[1],
+                committed=committed.get(place),
+                end=ends.get(place),
+                lag=consumer_lag(committed.get(place), ends.get(place)),
+                owner=owners.get(place),
+            )
+            for place in places[:PARTITIONS_MAX]
         ),
-        gaps=gaps.told(),
+        gaps=gaps.all(),
     )
 
 
-def _no_group(group: str) -> NotInLog:
-    return NotInLog(f"the log has no group {group!r}")
+def _without_slash(member: GroupMember) -> GroupMember:
+    """Remove Java's sign of an address without a name."""
+    return replace(member, host=member.host.removeprefix("/"))
 
 
-def _listed(questions: LogQuestions, deadline: Deadline, gaps: Gaps) -> list[str]:
-    """The ids of all groups, sorted."""
-    listing = answer(questions.groups(deadline), _GROUPS, deadline, gaps)
+def _unknown_group(group: str) -> NotInLog:
+    return NotInLog(f"consumer group {group!r} does not exist")
+
+
+def _group_ids(requests: InspectionRequests, deadline: Deadline, gaps: Gaps) -> list[str]:
+    """Return the ids of all groups, sorted."""
+    listing = wait_for(requests.groups(deadline), _GROUPS, deadline, gaps)
     if listing is None:
         return []
     for error in listing.errors or ():
-        gaps.note(_GROUPS, str(error))
+        gaps.add(_GROUPS, str(error))
     return sorted({each.group_id for each in listing.valid or ()})
 
 
 def _rows(
-    questions: LogQuestions,
+    requests: InspectionRequests,
     groups: Sequence[str],
-    leaders: frozenset[Place],
+    led: frozenset[Place],
     deadline: Deadline,
     gaps: Gaps,
 ) -> tuple[Group, ...]:
-    told = _ask(questions, groups, deadline, gaps)
-    ends = _ends(questions, told.values(), leaders, deadline, gaps)
-    return tuple(_row(group, each, ends) for group, each in told.items())
+    states = _group_states(requests, groups, deadline, gaps)
+    ends = _log_ends(requests, states.values(), led, deadline, gaps)
+    return tuple(_row(group, each, ends) for group, each in states.items())
 
 
-def _leaders(questions: LogQuestions, deadline: Deadline) -> frozenset[Place]:
-    """The partitions that have one."""
-    return frozenset(
-        (name, number)
-        for name, topic in questions.metadata(deadline).topics.items()
-        for number, partition in topic.partitions.items()
-        if partition.leader >= 0
-    )
+def _led_partitions(requests: InspectionRequests, deadline: Deadline) -> frozenset[Place]:
+    """Return the partitions that have a leader."""
+    leaders = leaders_of(requests.metadata(deadline))
+    return frozenset(place for place, leader in leaders.items() if leader is not None)
 
 
-def _ask(
-    questions: LogQuestions, groups: Sequence[str], deadline: Deadline, gaps: Gaps
-) -> dict[str, _Told]:
-    described = questions.described(groups, deadline)
-    committed = questions.committed(groups, deadline)
-    return {
-        group: _Told(
-            answer(described[group], _STATE, deadline, gaps),
-            _positions(committed[group], deadline, gaps),
+def _group_states(
+    requests: InspectionRequests, groups: Sequence[str], deadline: Deadline, gaps: Gaps
+) -> dict[str, _GroupState]:
+    descriptions = requests.descriptions(groups, deadline)
+    committed = requests.committed(groups, deadline)
+    states = {}
+    for group in groups:
+        description = wait_for(descriptions[group], _STATE, deadline, gaps)
+        states[group] = _GroupState(
+            None if description is None else describe_group_answer(description),
+            _committed(committed[group], deadline, gaps),
         )
-        for group in groups
-    }
+    return states
 
 
-def _positions(
+def _committed(
     future: "Future[ConsumerGroupTopicPartitions]", deadline: Deadline, gaps: Gaps
 ) -> Mapping[Place, int] | None:
-    told = answer(future, _POSITIONS, deadline, gaps)
-    if told is None:
+    answer = wait_for(future, _COMMITTED, deadline, gaps)
+    if answer is None:
         return None
-    positions: dict[Place, int] = {}
-    for each in told.topic_partitions or ():
-        if each.error is not None:
-            gaps.note(_POSITIONS, f"{each.topic}-{each.partition}: {each.error.str()}")
-        elif each.offset >= 0:  # negative is the client's word for "none"
-            positions[each.topic, each.partition] = each.offset
-    return positions
+    offsets, errors = committed_offsets(answer.topic_partitions)
+    for (topic, partition), error in errors.items():
+        gaps.add(_COMMITTED, f"{topic}-{partition}: {error.str()}")
+    return offsets
 
 
-def _ends(
-    questions: LogQuestions,
-    groups: Collection[_Told],
-    leaders: frozenset[Place],
+def _log_ends(
+    requests: InspectionRequests,
+    groups: Collection[_GroupState],
+    led: frozenset[Place],
     deadline: Deadline,
     gaps: Gaps,
 ) -> dict[Place, int]:
-    """Where the logs end that groups read."""
-    wanted = sorted({place for told in groups for place in told.places} & leaders)
+    """Return the log ends of the partitions that groups read."""
+    wanted = sorted({place for state in groups for place in state.places} & led)
     if len(wanted) > ENDS_MAX:
-        gaps.note(_LAG, f"the groups read more than {ENDS_MAX} partitions")
-    asked = questions.offsets(wanted[:ENDS_MAX], LATEST, deadline)
-    return {place: end.offset for place, end in found(asked, _LAG, deadline, gaps).items()}
+        gaps.add(_LAG, f"too many partitions: the groups read more than {ENDS_MAX}")
+    futures = requests.offsets(wanted[:ENDS_MAX], LATEST, deadline)
+    ends = positions_of(futures, _LAG, deadline, gaps)
+    return {place: end.offset for place, end in ends.items()}
 
 
-def _row(group: str, told: _Told, ends: Mapping[Place, int]) -> Group:
-    description = told.description
-    coordinator = None if description is None else description.coordinator
-    mirror = mirror_of(group, {each.client_id for each in told.members})
+def _row(group: str, state: _GroupState, ends: Mapping[Place, int]) -> Group:
+    description = state.description
+    mirror = mirror_of(group, {each.client_id for each in state.members})
     return Group(
         id=group,
-        state=None if description is None else _STATES[description.state],
-        protocol=None if description is None else description.partition_assignor or "",
-        coordinator=None if coordinator is None else coordinator.id,
-        members=None if description is None else len(told.members),
-        partitions=None if told.committed is None else len(told.places),
-        lag=_lag_of_all(told.committed, ends),
+        state=None if description is None else description.state,
+        protocol=None if description is None else description.assignor,
+        coordinator=None if description is None else description.coordinator,
+        members=None if description is None else len(state.members),
+        partitions=None if state.committed is None else len(state.places),
+        lag=_total_lag(state.committed, ends),
         is_mirror=mirror is not None,
         mirrors_to=None if mirror is None else mirror.destination,
     )
 
 
-def _lag_of_all(committed: Mapping[Place, int] | None, ends: Mapping[Place, int]) -> int | None:
-    """The sum; None where one is not known, or there is no position at all."""
+def _total_lag(committed: Mapping[Place, int] | None, ends: Mapping[Place, int]) -> int | None:
+    """Return the sum; None if one lag is unknown, or nothing is committed."""
     if not committed or committed.keys() - ends.keys():
         return None
-    return sum(_lag(offset, ends[place]) for place, offset in committed.items())
-
-
-def _lag(committed: int, end: int) -> int:
-    # A log that was made anew ends below what was committed in the one before.
-    return max(0, end - committed)
-
-
-def _member(found: MemberDescription) -> Member:
-    places = ((each.topic, each.partition) for each in found.assignment.topic_partitions)
-    return Member(
-        id=found.member_id,
-        instance_id=found.group_instance_id,
-        client_id=found.client_id,
-        host=found.host.removeprefix("/"),  # as Java writes an address without a name
-        partitions=tuple(sorted(places)),
-    )
-
-
-def _order(member: Member) -> tuple[str, str]:
-    return member.client_id, member.id
-
-
-def _partition(
-    place: Place, told: _Told, ends: Mapping[Place, int], owner: str | None
-) -> GroupPartition:
-    committed, end = (told.committed or {}).get(place), ends.get(place)
-    return GroupPartition(
-        topic=place[0],
-        number=place[1],
-        committed=committed,
-        end=end,
-        lag=None if committed is None or end is None else _lag(committed, end),
-        owner=owner,
-    )
+    return sum(consumer_lag(offset, ends[place]) or 0 for place, offset in committed.items())

@@ -1,4 +1,4 @@
-"""Looks at the log as it is now: for pages of operators, and for the API."""
+"""Inspects the current state of the log, for the console and the API."""
 
 import threading
 from collections.abc import Iterator
@@ -17,56 +17,58 @@ from app.log.inspection.figures import (
     TopicPage,
 )
 from app.log.inspection.groups import group_detail, group_page, mirror_groups
-from app.log.inspection.questions import LogQuestions
+from app.log.inspection.requests import InspectionRequests
 from app.log.inspection.sizes import LogSizeReader
 from app.log.inspection.topics import topic_detail, topic_page
 
 TIME_S_MAX: Final = 5.0
-"""How long a page may take when brokers are away; with all of them there it takes milliseconds."""
+"""The time limit of a page if brokers are down; otherwise it takes milliseconds."""
 
 _SIZES_SHARE: Final = 0.3
-"""Of that, for each of the two questions that find sizes."""
+"""The share of each of the two requests for sizes."""
 
 AT_A_TIME: Final = 8
-"""A fifth of the threads that routes have: a log that hangs leaves the rest to others."""
+"""A fifth of the API's worker threads: a hanging log leaves the rest to other routes."""
 
 TOPICS_MAX: Final = 1_000
 GROUPS_MAX: Final = 100
-"""Of a page; each group costs two questions of its own."""
+"""Limits of a page; each group needs two requests of its own."""
 
 
 class LogInspector:
-    """Answers what the log holds and who reads it. Safe to use from any thread; blocks.
+    """Returns what the log contains and which groups read it. Thread-safe; blocks.
 
-    Each call takes up to `time_s_max` seconds and remembers nothing. Every method raises
-    InspectionsBusy when `at_a_time` calls are under way, and LogUnavailable when no broker answers;
-    what single brokers do not tell, or not to this user, is None in the answer, with a gap.
+    Each call takes up to `time_s_max` seconds; nothing is cached. Every method raises
+    InspectionsBusy if `at_a_time` calls are running, and LogUnavailable if no broker answers.
+    A figure that a broker does not return, or not to this user, is None, with a gap.
     """
 
     def __init__(
         self, settings: Settings, *, time_s_max: float = TIME_S_MAX, at_a_time: int = AT_A_TIME
     ) -> None:
-        self.questions = LogQuestions(settings)
-        """Which a `LogBrowser` may share."""
+        self.requests = InspectionRequests(settings)
+        """Shared with a `LogBrowser`."""
         self._sizes = LogSizeReader(settings, _SIZES_SHARE * time_s_max)
         self._time_s_max = time_s_max
-        self._places = threading.BoundedSemaphore(at_a_time)
+        self._slots = threading.BoundedSemaphore(at_a_time)
 
     def cluster(self) -> Cluster:
-        """The cluster and the brokers that live."""
-        with self._look() as deadline:
-            told = self.questions.metadata(deadline)
+        """Return the cluster and its live brokers."""
+        with self._inspection() as deadline:
+            metadata = self.requests.metadata(deadline)
         brokers = (
-            Broker(number, each.host or "", each.port, number == told.controller_id)
-            for number, each in told.brokers.items()
+            Broker(number, each.host or "", each.port, number == metadata.controller_id)
+            for number, each in metadata.brokers.items()
         )
-        return Cluster(told.cluster_id or None, tuple(sorted(brokers, key=lambda each: each.id)))
+        return Cluster(
+            metadata.cluster_id or None, tuple(sorted(brokers, key=lambda each: each.id))
+        )
 
     def topics(self, *, after: str = "", containing: str = "", limit: int = 100) -> TopicPage:
-        """Up to `limit` (`TOPICS_MAX` at most) topics by name, those behind `after`."""
-        with self._look() as deadline:
+        """Return up to `limit` (at most `TOPICS_MAX`) topics by name, after `after`."""
+        with self._inspection() as deadline:
             return topic_page(
-                self.questions,
+                self.requests,
                 self._sizes,
                 after=after,
                 containing=containing,
@@ -75,19 +77,19 @@ class LogInspector:
             )
 
     def topic(self, name: str, *, start: int = 0) -> TopicDetail:
-        """One topic with up to a thousand partitions, from number `start` on.
+        """Return one topic with up to a thousand partitions, from number `start` on.
 
         Raises:
-            NotInLog: the log has none of this name.
+            NotInLog: the topic does not exist.
         """
-        with self._look() as deadline:
-            return topic_detail(self.questions, self._sizes, name, start, deadline)
+        with self._inspection() as deadline:
+            return topic_detail(self.requests, self._sizes, name, start, deadline)
 
     def groups(self, *, after: str = "", containing: str = "", limit: int = 50) -> GroupPage:
-        """Up to `limit` (`GROUPS_MAX` at most) groups by id, those behind `after`."""
-        with self._look() as deadline:
+        """Return up to `limit` (at most `GROUPS_MAX`) groups by id, after `after`."""
+        with self._inspection() as deadline:
             return group_page(
-                self.questions,
+                self.requests,
                 after=after,
                 containing=containing,
                 limit=min(limit, GROUPS_MAX),
@@ -95,27 +97,27 @@ class LogInspector:
             )
 
     def group(self, group_id: str) -> GroupDetail:
-        """One group with members and partitions.
+        """Return one group with members and partitions.
 
         Raises:
-            NotInLog: its coordinator has never heard of it.
+            NotInLog: its coordinator does not know it.
         """
-        with self._look() as deadline:
-            return group_detail(self.questions, group_id, deadline)
+        with self._inspection() as deadline:
+            return group_detail(self.requests, group_id, deadline)
 
     def mirrors(self) -> GroupPage:
-        """The groups of mirrors that read this log, looked for among `GROUPS_MAX` groups.
+        """Return the groups of mirrors that read this log, among `GROUPS_MAX` groups.
 
-        What is mirrored into this log is told at the log that it comes from.
+        Mirrors that write to this log have their groups at their source.
         """
-        with self._look() as deadline:
-            return mirror_groups(self.questions, GROUPS_MAX, deadline)
+        with self._inspection() as deadline:
+            return mirror_groups(self.requests, GROUPS_MAX, deadline)
 
     @contextmanager
-    def _look(self) -> Iterator[Deadline]:
-        if not self._places.acquire(blocking=False):
-            raise InspectionsBusy("as many looks into the log as may be are under way")
+    def _inspection(self) -> Iterator[Deadline]:
+        if not self._slots.acquire(blocking=False):
+            raise InspectionsBusy("inspection limit reached; retry later")
         try:
             yield Deadline(self._time_s_max)
         finally:
-            self._places.release()
+            self._slots.release()

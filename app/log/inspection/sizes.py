@@ -1,42 +1,41 @@
-"""How much disk logs take, asked over connections of our own: stock clients cannot ask."""
+"""The size of logs on disk, over connections of our own: stock clients cannot request it."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from app.config import Settings
-from app.log.inspection.gaps import Gaps
-from app.log.inspection.questions import Place
+from app.log.inspection.figures import Gaps
+from logbroker.client.admin import Place
 from logbroker.errors import LogbrokerError
 
 FIGURE: Final = "bytes"
 
-
-_BROKERS_ASKED: Final = 3
-"""One behind the other in the time for one question, should those before it hang."""
+_BROKERS_TRIED: Final = 3
+"""Brokers tried one after the other within one timeout, if the first ones hang."""
 
 _WAITS: Final = frozenset(("request.timeout.ms", "socket.timeout.ms"))
 
 
 class LogSizeReader:
-    """Connects anew for each page: safe to use from any thread, and nothing to close.
+    """Connects for each page: thread-safe, and needs no closing.
 
-    The look at who leads, and the question to the leaders, take up to `timeout_s` each.
+    The lookup of leaders and the requests to them take up to `timeout_s` each.
     """
 
     def __init__(self, settings: Settings, timeout_s: float) -> None:
         self._timeout_s = timeout_s
-        given = settings.kafka_properties
+        properties = settings.kafka_properties
         self._properties = {
             "bootstrap.servers": settings.bootstrap_servers,
             "client.id": "rewind-inspector",
-            **{name: value for name, value in given.items() if name not in _WAITS},
-            # Of a broker that hangs, another may be asked for the same.
-            "request.timeout.ms": str(round(timeout_s * 1_000 / _BROKERS_ASKED)),
+            **{name: value for name, value in properties.items() if name not in _WAITS},
+            # If a broker hangs, another one is tried.
+            "request.timeout.ms": str(round(timeout_s * 1_000 / _BROKERS_TRIED)),
         }
 
     def read(self, places: Iterable[Place], gaps: Gaps) -> Mapping[Place, int]:
-        """The bytes of each log at its leader, as far as they are told."""
-        # It brings kafka-python along, which takes a fifth of the time in which the API starts.
+        """Return the size of each log at its leader, as far as known."""
+        # It imports kafka-python, which takes a fifth of the API's start-up time.
         from logbroker.client.raw import RawCluster, TopicPartition, log_sizes
 
         wanted = [TopicPartition(*place) for place in places]
@@ -44,10 +43,10 @@ class LogSizeReader:
             return {}
         try:
             with RawCluster(self._properties, timeout_s=self._timeout_s) as cluster:
-                told = log_sizes(cluster, wanted)
-        except LogbrokerError as error:  # such as a way to log in that is the stock client's alone
-            gaps.note(FIGURE, "; ".join(str(error).splitlines()))
+                sizes = log_sizes(cluster, wanted)
+        except LogbrokerError as error:  # such as a SASL mechanism of the stock client only
+            gaps.add(FIGURE, "; ".join(str(error).splitlines()))
             return {}
-        if told.problem is not None:
-            gaps.note(FIGURE, told.problem)
-        return {(*place,): size for place, size in told.of.items() if size is not None}
+        if sizes.problem is not None:
+            gaps.add(FIGURE, sizes.problem)
+        return {(*place,): size for place, size in sizes.of.items() if size is not None}

@@ -11,27 +11,24 @@ from confluent_kafka.admin import (
 )
 
 from app.log.inspection.deadline import Deadline
-from app.log.inspection.figures import Partition, Retention, Topic, TopicDetail, TopicPage
-from app.log.inspection.gaps import Gaps
-from app.log.inspection.questions import (
-    EARLIEST,
-    FIRST,
-    LATEST,
-    YOUNGEST,
-    LogQuestions,
-    Place,
-    Position,
-    answer,
-    found,
+from app.log.inspection.figures import (
+    Gaps,
+    Partition,
+    Retention,
+    Topic,
+    TopicDetail,
+    TopicPage,
 )
+from app.log.inspection.requests import InspectionRequests, positions_of, wait_for
 from app.log.inspection.sizes import FIGURE as BYTES
 from app.log.inspection.sizes import LogSizeReader
+from logbroker.client.admin import EARLIEST, LATEST, NEWEST, LogPosition, Place, since
 
 PARTITIONS_MAX: Final = 1_000
-"""Of a page of a topic; each costs four look-ups."""
+"""Partitions of one page of a topic; each needs four lookups."""
 
 PARTITIONS_OF_LIST_MAX: Final = 10_000
-"""Of all topics of a page; each costs two look-ups, of some 20 us here."""
+"""Partitions of all topics of a page; each needs two lookups of some 20 us."""
 
 _OFFSETS: Final = "offsets"
 _TIMES: Final = "times"
@@ -40,7 +37,7 @@ _MESSAGES: Final = "messages"
 
 
 def topic_page(
-    questions: LogQuestions,
+    requests: InspectionRequests,
     sizes: LogSizeReader,
     *,
     after: str,
@@ -48,21 +45,21 @@ def topic_page(
     limit: int,
     deadline: Deadline,
 ) -> TopicPage:
-    """The first topics behind `after` whose names contain a text.
+    """Return the first topics after `after` whose names contain a text.
 
     Raises:
         LogUnavailable: no broker answers.
     """
-    told = questions.metadata(deadline).topics
-    matching = sorted(name for name in told if containing in name)
-    behind = [name for name in matching if name > after]
-    shown = {name: told[name] for name in behind[:limit]}
+    topics_by_name = requests.metadata(deadline).topics
+    matching = sorted(name for name in topics_by_name if containing in name)
+    following = [name for name in matching if name > after]
+    shown = {name: topics_by_name[name] for name in following[:limit]}
     gaps = Gaps()
     led = _bounded(shown, gaps)
-    starts, ends = (questions.offsets(led, spec, deadline) for spec in (EARLIEST, LATEST))
-    configs = questions.configs(list(shown), deadline)
+    starts, ends = (requests.offsets(led, spec, deadline) for spec in (EARLIEST, LATEST))
+    configs = requests.configs(list(shown), deadline)
     bytes_of = sizes.read(led, gaps)
-    start_of, end_of = (found(each, _MESSAGES, deadline, gaps) for each in (starts, ends))
+    start_of, end_of = (positions_of(each, _MESSAGES, deadline, gaps) for each in (starts, ends))
     topics = tuple(
         _row(
             name,
@@ -74,32 +71,33 @@ def topic_page(
         )
         for name, topic in shown.items()
     )
-    next_after = behind[limit - 1] if len(behind) > limit else None
-    return TopicPage(topics, len(matching), next_after, gaps.told())
+    next_after = following[limit - 1] if len(following) > limit else None
+    return TopicPage(topics, len(matching), next_after, gaps.all())
 
 
 def topic_detail(
-    questions: LogQuestions, sizes: LogSizeReader, name: str, start: int, deadline: Deadline
+    requests: InspectionRequests, sizes: LogSizeReader, name: str, start: int, deadline: Deadline
 ) -> TopicDetail:
-    """A topic and its partitions from number `start` on.
+    """Return a topic and its partitions from number `start` on.
 
     Raises:
-        NotInLog: the log has none of this name.
+        NotInLog: the topic does not exist.
         LogUnavailable: no broker answers.
     """
-    told = questions.topic(name, deadline)
+    found = requests.topic(name, deadline)
     gaps = Gaps()
-    if told.error is not None:
-        gaps.note("partitions", told.error.str())
-        return TopicDetail(Topic(name, 0, 0, 0, None, None, None), (), None, gaps.told())
-    numbers = sorted(number for number in told.partitions if number >= start)
-    shown = [told.partitions[number] for number in numbers[:PARTITIONS_MAX]]
+    if found.error is not None:
+        gaps.add("partitions", found.error.str())
+        return TopicDetail(Topic(name, 0, 0, 0, None, None, None), (), None, gaps.all())
+    numbers = sorted(number for number in found.partitions if number >= start)
+    shown = [found.partitions[number] for number in numbers[:PARTITIONS_MAX]]
     led = _led(name, shown)
-    configs = questions.configs([name], deadline)
-    asked = [questions.offsets(led, spec, deadline) for spec in (EARLIEST, LATEST, FIRST, YOUNGEST)]
+    configs = requests.configs([name], deadline)
+    specs = (EARLIEST, LATEST, since(0), NEWEST)
+    futures = [requests.offsets(led, spec, deadline) for spec in specs]
     bytes_of = sizes.read(led, gaps)
-    start_of, end_of = (found(each, _OFFSETS, deadline, gaps) for each in asked[:2])
-    first_of, last_of = (found(each, _TIMES, deadline, gaps) for each in asked[2:])
+    start_of, end_of = (positions_of(each, _OFFSETS, deadline, gaps) for each in futures[:2])
+    first_of, last_of = (positions_of(each, _TIMES, deadline, gaps) for each in futures[2:])
     partitions = tuple(
         Partition(
             number=each.id,
@@ -117,19 +115,19 @@ def topic_detail(
     retention = _retention(configs[name], deadline, gaps)
     row = _row(name, shown, start_of, end_of, bytes_of, retention)
     next_from = numbers[PARTITIONS_MAX] if len(numbers) > PARTITIONS_MAX else None
-    return TopicDetail(row, partitions, next_from, gaps.told())
+    return TopicDetail(row, partitions, next_from, gaps.all())
 
 
 def _bounded(topics: Mapping[str, TopicMetadata], gaps: Gaps) -> list[Place]:
-    """The partitions that have a leader, of as many topics as are asked about."""
+    """Return the partitions with a leader, up to the limit of a page."""
     places: list[Place] = []
     for name, topic in topics.items():
         if topic.error is not None:
-            gaps.note(_MESSAGES, f"topic {name}: {topic.error.str()}")
+            gaps.add(_MESSAGES, f"topic {name}: {topic.error.str()}")
         led = _led(name, topic.partitions.values())
         if len(places) + len(led) > PARTITIONS_OF_LIST_MAX:
             for figure in (_MESSAGES, BYTES):
-                gaps.note(figure, f"the page has more than {PARTITIONS_OF_LIST_MAX} partitions")
+                gaps.add(figure, f"the page has more than {PARTITIONS_OF_LIST_MAX} partitions")
             break
         places += led
     return places
@@ -142,8 +140,8 @@ def _led(topic: str, partitions: Iterable[PartitionMetadata]) -> list[Place]:
 def _row(
     name: str,
     partitions: Collection[PartitionMetadata],
-    start_of: Mapping[Place, Position],
-    end_of: Mapping[Place, Position],
+    start_of: Mapping[Place, LogPosition],
+    end_of: Mapping[Place, LogPosition],
     bytes_of: Mapping[Place, int],
     retention: Retention | None,
 ) -> Topic:
@@ -166,26 +164,26 @@ def _row(
 
 
 def _sum(figures: Sequence[int], places: Sequence[Place]) -> int | None:
-    """The sum; None where one is missing, for a part would be taken for the whole."""
+    """Return the sum; None if one figure is missing."""
     return sum(figures) if len(figures) == len(places) and places else None
 
 
-def _offset(position: Position | None) -> int | None:
+def _offset(position: LogPosition | None) -> int | None:
     return None if position is None else position.offset
 
 
-def _time_ms(position: Position | None) -> int | None:
-    return None if position is None or position.offset < 0 else position.timestamp_ms
+def _time_ms(position: LogPosition | None) -> int | None:
+    return None if position is None or not position.has_record else position.timestamp_ms
 
 
 def _retention(
     future: "Future[dict[str, ConfigEntry]]", deadline: Deadline, gaps: Gaps
 ) -> Retention | None:
-    entries = answer(future, _RETENTION, deadline, gaps)
+    entries = wait_for(future, _RETENTION, deadline, gaps)
     if entries is None:
         return None
     values = {name: entry.value for name, entry in entries.items()}
-    # Brokers need not have all of them: ours has no compaction.
+    # Brokers may lack some of them: logbroker has no compaction.
     return Retention(
         ms=int(values.get("retention.ms") or -1),
         bytes=int(values.get("retention.bytes") or -1),

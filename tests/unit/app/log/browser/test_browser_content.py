@@ -1,4 +1,4 @@
-"""What bytes of a message are shown as."""
+"""How bytes of a message are displayed."""
 
 import pytest
 from hypothesis import given
@@ -19,21 +19,21 @@ def refuse(value: bytes) -> bytes:
     raise Undecoded("nobody knows it")
 
 
-def test_json_is_laid_out() -> None:
+def test_json_is_indented() -> None:
     found = content_of(b'{"a":[1,{}]}', 100)
     assert found.format == "json"
     assert found.text == '{\n  "a": [\n    1,\n    {}\n  ]\n}'
     assert (found.size, found.raw, found.is_cut) == (12, b'{"a":[1,{}]}', False)
 
 
-def test_avro_is_read_by_the_schema_that_it_names() -> None:
+def test_avro_is_decoded_by_its_schema() -> None:
     found = content_of(FRAME + b"7", 100, read)
     assert (found.format, found.schema_id) == ("avro", 258)
     assert found.text == '{\n  "read": 7\n}'
     assert found.raw == FRAME + b"7"
 
 
-def test_avro_that_nobody_reads_shows_its_schema_and_why() -> None:
+def test_undecodable_avro_shows_its_schema_and_the_reason() -> None:
     found = content_of(FRAME + b"7", 100, refuse)
     assert (found.format, found.text, found.schema_id) == ("binary", None, 258)
     assert found.note == "nobody knows it"
@@ -41,7 +41,7 @@ def test_avro_that_nobody_reads_shows_its_schema_and_why() -> None:
 
 
 @pytest.mark.parametrize("value", [b"\0", b"\0\0\0\1", b"\1" + FRAME])
-def test_what_is_not_framed_names_no_schema(value: bytes) -> None:
+def test_other_values_have_no_schema_id(value: bytes) -> None:
     found = content_of(value, 100, refuse)
     assert (found.format, found.schema_id, found.note) == ("binary", None, None)
 
@@ -61,7 +61,7 @@ def test_what_is_not_framed_names_no_schema(value: bytes) -> None:
         (b"\xc2\x85", "binary", None),
     ],
 )
-def test_text_is_shown_as_text_and_bytes_as_bytes(
+def test_text_is_displayed_as_text_and_bytes_as_binary(
     value: bytes, form: str, text: str | None
 ) -> None:
     found = content_of(value, 100)
@@ -69,7 +69,7 @@ def test_text_is_shown_as_text_and_bytes_as_bytes(
 
 
 @given(st.text(alphabet="ab\u00fc\u20ac\U0001f600", min_size=1), st.integers(1, 30))
-def test_text_that_is_cut_ends_with_a_whole_letter(text: str, shown: int) -> None:
+def test_cut_text_ends_with_a_complete_character(text: str, shown: int) -> None:
     value = text.encode()
     found = content_of(value, shown)
     assert found.format == "text"
@@ -78,7 +78,7 @@ def test_text_that_is_cut_ends_with_a_whole_letter(text: str, shown: int) -> Non
 
 
 @given(st.binary(max_size=300), st.integers(1, 100))
-def test_no_more_is_shown_than_may_be(value: bytes, shown: int) -> None:
+def test_the_display_limit_is_kept(value: bytes, shown: int) -> None:
     found = content_of(value, shown, refuse)
     assert found.raw == value[:shown]
     assert len(found.text or "") <= shown

@@ -1,7 +1,7 @@
 """Sizes where they cannot be asked for: a gap, and no secret in it."""
 
 from app.config import Settings
-from app.log.inspection.gaps import Gaps
+from app.log.inspection.figures import Gaps
 from app.log.inspection.sizes import LogSizeReader
 
 
@@ -14,7 +14,7 @@ def test_a_way_to_log_in_that_is_the_stock_clients_alone_leaves_a_gap() -> None:
     settings = Settings(bootstrap_servers="127.0.0.1:1", kafka_properties=properties)
     gaps = Gaps()
     assert LogSizeReader(settings, 1.0).read([("clicks", 0)], gaps) == {}
-    (gap,) = gaps.told()
+    (gap,) = gaps.all()
     assert gap.figure == "bytes"
     assert gap.reason.startswith("sasl.mechanisms is 'OAUTHBEARER'; allowed are PLAIN, SCRAM")
     assert "hunter2" not in gap.reason
@@ -25,10 +25,10 @@ def test_brokers_that_are_away_leave_a_gap(refused_address: str) -> None:
     gaps = Gaps()
     reader = LogSizeReader(Settings(bootstrap_servers=refused_address), 0.1)
     assert reader.read([("clicks", 0)], gaps) == {}
-    assert [gap.figure for gap in gaps.told()] == ["bytes"]
+    assert [gap.figure for gap in gaps.all()] == ["bytes"]
 
 
 def test_of_no_partition_nobody_is_asked() -> None:
     gaps = Gaps()
     assert LogSizeReader(Settings(bootstrap_servers="nowhere"), 1.0).read([], gaps) == {}
-    assert gaps.told() == ()
+    assert gaps.all() == ()
