@@ -30,7 +30,7 @@ from app.live.outcome_writer import OutcomeWriter
 from app.live.received_reports import ReceivedReports
 from app.live.webhook_queue import QueueContext, WebhookQueue
 from app.log.event import LoggedEvent, OwedEvent, place_name
-from app.log.group_position import Bounds, Committed, Position
+from app.log.group_position import Bounds, Committed, GroupPosition
 from app.log.group_reader import GroupReader
 from app.log.outcomes import DeliveryOutcome, encode_outcome
 from app.log.topics import DELIVERY_LOG
@@ -107,7 +107,7 @@ class Deliverer:
                     sweep_s = time.monotonic() + _SWEEP_S
                     self._forget_queues()
 
-    async def begin(self, positions: Mapping[int, Position]) -> dict[int, int]:
+    async def begin(self, positions: Mapping[int, GroupPosition]) -> dict[int, int]:
         """The offsets to read from: the committed positions, or the end for a new group."""
         skipped = {
             partition: bounds.high

@@ -8,7 +8,7 @@ from typing import Final, TypedDict
 
 from app.config import Settings
 from app.domain.lateness import Arrival
-from app.log.late_notes import LateBook, note_late, note_unseen
+from app.log.late_notes import LateEventStore, note_late, note_unseen
 from app.store import StoreUnavailable
 
 _log: Final = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ class _Log(TypedDict):
 class LateEvents:
     """Stores where late events lie, for replays."""
 
-    def __init__(self, book: LateBook, settings: Settings) -> None:
+    def __init__(self, book: LateEventStore, settings: Settings) -> None:
         self._book = book
         self._log = _Log(
             origin=settings.origin,

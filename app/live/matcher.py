@@ -23,7 +23,7 @@ from app.live.received_reports import ReceivedReports
 from app.live.routing import RoutingTable
 from app.log.errors import LogError
 from app.log.event import LoggedEvent, OwedEvent, is_presentable, place_name
-from app.log.group_position import Bounds, Committed, Position
+from app.log.group_position import Bounds, Committed, GroupPosition
 from app.log.group_reader import GroupReader
 from app.log.publisher import EventPublisher, Publication
 from app.log.topics import DELIVERY_LOG, EVENTS
@@ -157,7 +157,7 @@ class Matcher:
                 publishing, unmatched = await self._publish_matches(read)
                 group.create_task(self._finish(read, publishing, unmatched, reader))
 
-    async def begin(self, positions: Mapping[int, Position]) -> dict[int, int]:
+    async def begin(self, positions: Mapping[int, GroupPosition]) -> dict[int, int]:
         """The offsets to read from: the committed positions, or the first event for a new group."""
         return {partition: self._begin(partition, *each) for partition, each in positions.items()}
 

@@ -1,1 +1,1 @@
-"""The only door to the log: a stock Kafka client, so that it may be ours or Apache Kafka."""
+"""The service's access to the log: the only package that imports a Kafka client."""

@@ -1,7 +1,7 @@
-"""Which properties of the Kafka client an operator sets, such as those of TLS and SASL.
+"""The Kafka client properties that an operator may set, such as those of TLS and SASL.
 
-Names and values are librdkafka's. Every client of the service takes them, in front of its own
-choices; what the promises of the service rest on is not among them.
+Names and values are librdkafka's. They override the choices of every client of the service, except
+the properties on which the guarantees of the service depend.
 """
 
 from collections.abc import Mapping
@@ -36,11 +36,11 @@ DECIDED: Final = (
     | BINDING_PROPERTIES
     | frozenset(_OWN)
 )
-"""What the service decides by itself, under each name that the client has for it."""
+"""Properties that the service sets itself, by each of their librdkafka names."""
 
 
 def check_kafka_properties(properties: Mapping[str, str]) -> None:
-    """Return when the client takes the properties; no connection is made to tell.
+    """Check that the client accepts the properties, without a connection.
 
     Raises:
         ConfigurationError: one line for each problem: variable, value, and what is allowed.
@@ -58,7 +58,7 @@ def check_kafka_properties(properties: Mapping[str, str]) -> None:
 def _make_clients(properties: Mapping[str, Any]) -> None:
     Producer(publisher_configuration(PLACEHOLDER_SERVERS, properties))
     Consumer(reader_configuration(PLACEHOLDER_SERVERS, properties))
-    Consumer(group_configuration(PLACEHOLDER_SERVERS, "nobody", properties))
+    Consumer(group_configuration(PLACEHOLDER_SERVERS, "check", properties))
 
 
 _RULES: Final = PropertyRules("the service", DECIDED, _make_clients)

@@ -1,4 +1,4 @@
-"""Which of the events owed to a webhook live deliveries brought: what `delivery_outcomes` tells."""
+"""Which events of a webhook were delivered live, by the topic `delivery_outcomes`."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -16,15 +16,15 @@ from app.log.errors import HistoryLost, TopicMissing, WindowNotRetained
 from app.log.event import LoggedEvent
 from app.log.history import LogHistory
 from app.log.outcomes import DeliveryOutcome, decode_outcome
-from app.log.reader import Passage, ReplayReader
+from app.log.reader import FetchedEvents, ReplayReader
 from app.log.topics import DELIVERY_OUTCOMES
 
 
 class DeliveredEvents:
-    """The events of one range of `delivery_log` that live deliveries brought, in bounded memory.
+    """The events of a range of `delivery_log` that were delivered live, in bounded memory.
 
-    What this data centre (`origin`) delivered is known by its offset. What another one did is known
-    by its digest: its offsets are those of another log, and a mirror brought the event here.
+    Events delivered by this data centre (`origin`) are identified by offset. Those of another one
+    are identified by digest, because their offsets refer to another log.
     """
 
     def __init__(self, origin: str, offsets: OffsetRange, pages_max: int) -> None:
@@ -42,11 +42,11 @@ class DeliveredEvents:
 
     @property
     def is_full(self) -> bool:
-        """Whether there was no room for all of them."""
+        """Whether some events did not fit."""
         return self._here.is_full or self._elsewhere.is_full
 
     def add(self, outcome: DeliveryOutcome, origin: str) -> None:
-        """Take in what the data centre `origin` says of an event that it has delivered."""
+        """Add an outcome of an event that the data centre `origin` delivered."""
         if origin != self._origin:
             if origin and outcome.digest is not None:
                 self._elsewhere.add(outcome.digest)
@@ -58,23 +58,23 @@ class DeliveredEvents:
         return outcome.partition == place.partition and place.start <= outcome.offset < place.end
 
 
-class Delivered(NamedTuple):
-    """What live deliveries brought, as far as it is known."""
+class DeliveredLookup(NamedTuple):
+    """The events that were delivered live, as far as known."""
 
     events: DeliveredEvents
     is_complete: bool
-    """Whether all outcomes of the window were there to be read, and were read."""
+    """Whether all outcomes of the window were available and read."""
 
     lost: HistoryLost | None = None
-    """Why not all were there to the end."""
+    """The error that ended the read early."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveDeliveries:
-    """Reads the outcomes of one webhook's events of a window. Safe to use from any thread; blocks.
+    """Reads the outcomes of one webhook's events of a window. Thread-safe; blocks.
 
-    `history` looks into `delivery_outcomes`. `late_until_ms` is when the last late event of the
-    window came, if any did: what became of it was written, or mirrored, about then.
+    `history` looks up offsets of `delivery_outcomes`. `late_until_ms` is when the last late event
+    of the window arrived, if any: its outcome was written or mirrored about then.
     """
 
     settings: Settings
@@ -86,15 +86,15 @@ class LiveDeliveries:
     def delivered(
         self,
         offsets: OffsetRange,
-        go_on: Callable[[], bool],
+        may_continue: Callable[[], bool],
         *,
         records_max: int | None = None,
         pages_max: int = PAGES_MAX,
-    ) -> Delivered:
-        """Which events of `offsets` were delivered live; whatever is not known counts as missing.
+    ) -> DeliveredLookup:
+        """Return which events of `offsets` were delivered live; unknown ones count as missing.
 
-        It reads while `go_on` says so, and the first `records_max` records alone. Without a
-        topic of outcomes nothing was delivered live.
+        It reads while `may_continue` returns True, and at most `records_max` records. Without the
+        topic of outcomes, nothing was delivered live.
 
         Raises:
             LogUnavailable: the log does not answer.
@@ -103,22 +103,22 @@ class LiveDeliveries:
         try:
             window, outcomes = self._outcomes()
         except TopicMissing:
-            return Delivered(found, is_complete=True)
+            return DeliveredLookup(found, is_complete=True)
         is_all = window == self.window
         if records_max is not None and outcomes.end - outcomes.start > records_max:
             outcomes, is_all = replace(outcomes, end=outcomes.start + records_max), False
         if outcomes.end <= outcomes.start:
-            return Delivered(found, is_complete=is_all)
+            return DeliveredLookup(found, is_complete=is_all)
         with closing(self._reader(window, outcomes)) as reader:
             try:
-                while not reader.is_done and go_on():
-                    _note_delivered(reader.read(), found)
+                while not reader.is_done and may_continue():
+                    _add_delivered(reader.read(), found)
             except HistoryLost as lost:
-                return Delivered(found, is_complete=False, lost=lost)
-            return Delivered(found, is_all and reader.is_done and not found.is_full)
+                return DeliveredLookup(found, is_complete=False, lost=lost)
+            return DeliveredLookup(found, is_all and reader.is_done and not found.is_full)
 
     def _outcomes(self) -> tuple[Window, OffsetRange]:
-        """Where the outcomes of the window lie, or what is left of it."""
+        """Return the offsets of the outcomes of the window, or of its retained part."""
         try:
             return self.window, self._look_up(self.window)
         except WindowNotRetained as refusal:
@@ -144,8 +144,8 @@ class LiveDeliveries:
         )
 
 
-def _note_delivered(passage: Passage, found: DeliveredEvents) -> None:
-    for event in passage.events:
+def _add_delivered(fetched: FetchedEvents, found: DeliveredEvents) -> None:
+    for event in fetched.events:
         outcome = decode_outcome(event.value)
         if outcome is not None and outcome.outcome is LiveOutcome.DELIVERED:
             found.add(outcome, event.origin)

@@ -1,56 +1,56 @@
-"""What can go wrong at the log, grouped by what the one who meets it can do.
+"""The errors of the log, grouped by what the caller can do.
 
 LogError
-├── LogUnavailable      try again: the log does not answer, or a topic is not there yet
-│   └── TopicMissing        the log answers, and has no such topic
-├── EstimatesBusy       try again in a few seconds
-├── InspectionsBusy     try again in a few seconds
-├── NotInLog            name a topic or a group that is there
-├── BrowseRefused       ask for a page that can be
-├── PublishFailed       publish the events it names again
-├── WindowNotRetained   ask for a later window
-└── HistoryLost         nothing: records that a replay counted on are gone from the log
+├── LogUnavailable      retry: the log does not answer, or a topic does not exist yet
+│   └── TopicMissing        the log answers, and the topic does not exist
+├── EstimatesBusy       retry in a few seconds
+├── InspectionsBusy     retry in a few seconds
+├── NotInLog            use an existing topic or group
+├── BrowseRefused       correct the query
+├── PublishFailed       publish the named events again
+├── WindowNotRetained   request a later window
+└── HistoryLost         nothing: records of a replay were deleted from the log
 """
 
 
 class LogError(Exception):
-    """The root: nothing raises it as such."""
+    """The base class; not raised itself."""
 
 
 class LogUnavailable(LogError):
-    """The log gives no answer, or not the one it gives when all is well."""
+    """The log does not answer, or answers with an unexpected error."""
 
 
 class TopicMissing(LogUnavailable):
-    """The log has no topic of this name."""
+    """The topic does not exist."""
 
 
 class EstimatesBusy(LogError):
-    """As many estimates as this process makes at a time are under way."""
+    """The limit of concurrent estimates is reached."""
 
 
 class InspectionsBusy(LogError):
-    """As many looks into the log as this process takes at a time are under way."""
+    """The limit of concurrent inspections is reached."""
 
 
 class NotInLog(LogError):
-    """Somebody looks for a topic or a group that the log does not have."""
+    """The topic or the consumer group does not exist."""
 
 
 class BrowseRefused(LogError):
-    """A page of messages that cannot be: `field` is `value`, and `allowed` says what it may be."""
+    """The query for a page of messages is invalid: `field` has `value`; `allowed` is allowed."""
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
-        super().__init__(f"{field} is {value!r}; allowed is {allowed}")
+        super().__init__(f"invalid {field}: {value!r}; allowed: {allowed}")
         self.field = field
         self.value = value
         self.allowed = allowed
 
 
 class PublishFailed(LogError):
-    """Some events were not acknowledged; whether the log holds them is unknown.
+    """Some events were not acknowledged; whether the log has them is unknown.
 
-    `event_ids` are those of the events in question, in the order they were handed over.
+    `event_ids` are their ids, in the order of publishing.
     """
 
     def __init__(self, event_ids: tuple[str, ...], of: int, reason: str) -> None:
@@ -63,7 +63,7 @@ class PublishFailed(LogError):
 
 
 class WindowNotRetained(LogError):
-    """A window starts before the history that is left; it is left from `available_from_ms` on."""
+    """A window starts before the retained history, which starts at `available_from_ms`."""
 
     def __init__(self, from_ms: int, available_from_ms: int) -> None:
         super().__init__(
@@ -74,4 +74,4 @@ class WindowNotRetained(LogError):
 
 
 class HistoryLost(LogError):
-    """Records of a replay's offset range were deleted, or cut off, before they were read."""
+    """Records of a replay's offset range were deleted or truncated before they were read."""

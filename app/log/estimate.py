@@ -1,4 +1,4 @@
-"""What a replay would bring: its events counted, or reckoned from samples of a long range."""
+"""Estimates of a replay: its events counted, or extrapolated from samples of a long range."""
 
 import threading
 import time
@@ -16,25 +16,25 @@ from app.log.reader import ReplayReader
 from app.log.topics import DELIVERY_LOG
 
 RECORDS_MAX: Final = 200_000
-"""So many are read within a second or so; of a longer range, so many are read as samples."""
+"""Records that are read in about a second, or sampled from a longer range."""
 
 TIME_S_MAX: Final = 3.0
-"""How long somebody waits for an estimate gladly."""
+"""The time limit of an estimate."""
 
-STRETCHES: Final = 20
-"""Samples are taken at so many places: enough to meet the hours of a day at different paces."""
+SAMPLES: Final = 20
+"""The number of samples: enough for the different rates of the hours of a day."""
 
 AT_A_TIME: Final = 4
-"""Each reads as fast as the log gives, and holds up to 30 MB."""
+"""Each reads at full speed, and needs up to 30 MB."""
 
 _DELIVERED_PAGES_MAX: Final = 25_000
-"""Of a set of offsets: some 10 MB, for those that lie far apart in a very long range."""
+"""Pages of a set of offsets: 10 MB, for offsets that are far apart in a very long range."""
 
 
 class Estimate(NamedTuple):
-    """How many events a replay would bring, and how many bytes of bodies.
+    """The number of events that a replay would send, and the bytes of their bodies.
 
-    `reading_s` is how long its whole range takes to read, at the speed met here.
+    `reading_s` is the time to read its whole range, at the speed of the estimate.
     """
 
     events: int
@@ -42,32 +42,31 @@ class Estimate(NamedTuple):
     is_exact: bool
     reading_s: float
     is_upper_bound: bool = False
-    """Whether some of those that do not count may have been counted, for want of time to know."""
+    """Whether events that need not be sent may be included, for lack of time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """What an estimate is asked for: which records of a range would be sent."""
+class EstimateQuery:
+    """Which records of a range a replay would send."""
 
     offsets: OffsetRange
     key: bytes
     window: Window
     is_wanted: Callable[[str], bool]
-    """Of the type of an event."""
+    """A filter of event types."""
 
     deliveries: LiveDeliveries | None = None
-    """Those of the events that need not be sent; without them, all count."""
+    """Live deliveries of the events, which need not be sent again; None to count all."""
 
 
 class Estimator:
-    """Reads the log to tell what a replay would bring. Safe to use from any thread; blocks.
+    """Reads the log to estimate replays. Thread-safe; blocks.
 
-    A range of up to `records_max` records is read as a whole, and the answer is exact, unless
-    that takes longer than `time_s_max`. Of a longer one, evenly spaced stretches are read, and
-    the whole is taken to be like them. Copies of an event are counted once where they are met.
-    What live deliveries brought is found out before, from up to as many outcomes, in up to half
-    of the time; those that are not read leave the answer an upper bound.
-    `properties` are the operator's for the client: TLS, SASL and the like.
+    A range of up to `records_max` records is read completely, and the estimate is exact, unless
+    that takes longer than `time_s_max`. A longer range is extrapolated from evenly spaced samples.
+    Duplicates within what is read count once. Live deliveries are looked up first, in as many
+    outcomes and up to half of the time; unread outcomes make the estimate an upper bound.
+    `properties` are the operator's for the client, such as those of TLS and SASL.
     """
 
     def __init__(
@@ -85,78 +84,78 @@ class Estimator:
         self._properties = properties
         self._records_max = records_max
         self._time_s_max = time_s_max
-        self._places = threading.BoundedSemaphore(at_a_time)
+        self._slots = threading.BoundedSemaphore(at_a_time)
 
-    def estimate(self, question: Question) -> Estimate:
-        """What a replay would bring.
+    def estimate(self, query: EstimateQuery) -> Estimate:
+        """Return the estimate of a replay.
 
         Raises:
-            EstimatesBusy: as many estimates as may be are under way.
-            LogUnavailable: the log sent nothing in time, or something unusable.
+            EstimatesBusy: `at_a_time` estimates are running.
+            LogUnavailable: the log did not answer in time, or with an error.
             HistoryLost: records of the range were deleted meanwhile.
         """
-        if question.offsets.end <= question.offsets.start:
+        if query.offsets.end <= query.offsets.start:
             return Estimate(0, 0, is_exact=True, reading_s=0.0)
-        if not self._places.acquire(blocking=False):
-            raise EstimatesBusy("as many estimates as may be are under way")
+        if not self._slots.acquire(blocking=False):
+            raise EstimatesBusy("estimate limit reached; retry later")
         try:
-            return self._read(question)
+            return self._read(query)
         finally:
-            self._places.release()
+            self._slots.release()
 
-    def _read(self, question: Question) -> Estimate:
-        asked_s = time.monotonic()
-        delivered, is_complete = self._delivered(question)
-        count = _Count(question.is_wanted, delivered, self._records_max)
+    def _read(self, query: EstimateQuery) -> Estimate:
+        started_s = time.monotonic()
+        delivered, is_complete = self._delivered(query)
+        count = _EventCount(query.is_wanted, delivered, self._records_max)
         began_s = time.monotonic()
-        # Half of the time is left, however long it took to ask where the outcomes lie.
-        time_s = max(self._time_s_max - (began_s - asked_s), self._time_s_max / 2)
-        with closing(self._open(question)) as reader:
-            self._sample(reader, question.offsets, count, time_s)
-        found = count.scaled(question.offsets, time.monotonic() - began_s)
+        # At least half of the time is left for reading.
+        time_s = max(self._time_s_max - (began_s - started_s), self._time_s_max / 2)
+        with closing(self._open(query)) as reader:
+            self._sample(reader, query.offsets, count, time_s)
+        found = count.scaled(query.offsets, time.monotonic() - began_s)
         if is_complete:
             return found
         return found._replace(is_exact=False, is_upper_bound=True)
 
-    def _delivered(self, question: Question) -> tuple[DeliveredEvents | None, bool]:
-        """What need not be sent, and whether all of it is known."""
-        if question.deliveries is None:
+    def _delivered(self, query: EstimateQuery) -> tuple[DeliveredEvents | None, bool]:
+        """Return what need not be sent, and whether it is complete."""
+        if query.deliveries is None:
             return None, True
         until_s = time.monotonic() + self._time_s_max / 2
-        found = question.deliveries.delivered(
-            question.offsets,
+        found = query.deliveries.delivered(
+            query.offsets,
             lambda: time.monotonic() < until_s,
             records_max=self._records_max,
             pages_max=_DELIVERED_PAGES_MAX,
         )
         return found.events, found.is_complete
 
-    def _open(self, question: Question) -> ReplayReader:
+    def _open(self, query: EstimateQuery) -> ReplayReader:
         return ReplayReader(
             self._bootstrap_servers,
             self._topic,
-            question.offsets,
-            key=question.key,
-            window=question.window,
+            query.offsets,
+            key=query.key,
+            window=query.window,
             properties=self._properties,
             stall_s=self._time_s_max,
         )
 
     def _sample(
-        self, reader: ReplayReader, offsets: OffsetRange, count: "_Count", time_s: float
+        self, reader: ReplayReader, offsets: OffsetRange, count: "_EventCount", time_s: float
     ) -> None:
-        """Count stretch by stretch; what one leaves of its time is there for the next ones."""
+        """Count sample by sample; unused time is left to the next ones."""
         began_s = time.monotonic()
-        places = stretches(offsets, self._records_max)
-        for number, (start, end) in enumerate(places, 1):
-            if len(places) > 1:
+        ranges = sample_ranges(offsets, self._records_max)
+        for number, (start, end) in enumerate(ranges, 1):
+            if len(ranges) > 1:
                 reader.move(start, end)
-            until_s = began_s + time_s * number / len(places)
-            count.read_stretch(reader, start, until_s)
+            until_s = began_s + time_s * number / len(ranges)
+            count.read_range(reader, start, until_s)
 
 
-class _Count:
-    """What was met so far, and in how many records."""
+class _EventCount:
+    """The events counted so far, and the number of records read."""
 
     def __init__(
         self,
@@ -166,23 +165,23 @@ class _Count:
     ) -> None:
         self._is_wanted = is_wanted
         self._delivered = delivered
-        # It may forget all but half of its entries.
+        # It may drop half of its entries.
         self._seen = SeenHashes(2 * records_max)
         self._events = 0
         self._bytes = 0
         self._records = 0
 
-    def read_stretch(self, reader: ReplayReader, start: int, until_s: float) -> None:
-        """Count what a reader brings from `start` on, until its end or a moment of this clock."""
+    def read_range(self, reader: ReplayReader, start: int, until_s: float) -> None:
+        """Count the events of a reader from `start` on, until its end or a monotonic time."""
         position = start
         while not reader.is_done and time.monotonic() < until_s:
             events, position = reader.read()
             for event in events:
-                self._take(event)
+                self._count(event)
         self._records += position - start
 
-    def _take(self, event: LoggedEvent) -> None:
-        # A copy of what was delivered is not missing either, whatever became of the copy.
+    def _count(self, event: LoggedEvent) -> None:
+        # A duplicate of a delivered event is not missing either, whatever its own outcome.
         is_new = self._seen.add(event_digest(event.event_id, event.value))
         if is_new and self._is_missing(event) and self._is_wanted(event.event_type):
             self._events += 1
@@ -192,12 +191,12 @@ class _Count:
         return self._delivered is None or event not in self._delivered
 
     def scaled(self, offsets: OffsetRange, elapsed_s: float) -> Estimate:
-        """The whole range, taken to be like what was read of it in `elapsed_s`."""
+        """Extrapolate to the whole range from what was read in `elapsed_s`."""
         length = offsets.end - offsets.start
         if not self._records:
             raise LogUnavailable(
-                f"partition {offsets.partition} sent nothing from offset {offsets.start} on "
-                f"for {elapsed_s:.1f} s"
+                f"no records of partition {offsets.partition} from offset {offsets.start} on "
+                f"within {elapsed_s:.1f} s"
             )
         factor = length / self._records
         return Estimate(
@@ -208,15 +207,15 @@ class _Count:
         )
 
 
-def stretches(offsets: OffsetRange, records_max: int) -> list[tuple[int, int]]:
-    """The parts `[start, end)` of a range to read: all of it, or samples from end to end of it.
+def sample_ranges(offsets: OffsetRange, records_max: int) -> list[tuple[int, int]]:
+    """Return the parts `[start, end)` of a range to read: all of it, or evenly spaced samples.
 
-    Together they hold at most `records_max` records, if that is at least `STRETCHES`.
+    Together they have at most `records_max` records, if that is at least `SAMPLES`.
     """
     length = offsets.end - offsets.start
     if length <= records_max:
         return [(offsets.start, offsets.end)]
-    size = max(records_max // STRETCHES, 1)
-    step = (length - size) / (STRETCHES - 1)
-    starts = [offsets.start + round(number * step) for number in range(STRETCHES)]
+    size = max(records_max // SAMPLES, 1)
+    step = (length - size) / (SAMPLES - 1)
+    starts = [offsets.start + round(number * step) for number in range(SAMPLES)]
     return [(start, start + size) for start in starts]

@@ -1,4 +1,4 @@
-"""An event on its way into the log, and as it is read back."""
+"""An event to publish, and an event as read from the log."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -8,9 +8,9 @@ from typing import NamedTuple
 class OwedEvent:
     """An event to publish.
 
-    `webhook_id` becomes the record's key; None leaves the partition to chance, as for events
-    that are owed to nobody yet. `time_ms` is the event's own time and becomes the record's
-    timestamp; `body` is what a receiver gets, byte for byte.
+    `webhook_id` becomes the record's key; None selects a random partition, for events that are not
+    addressed to a webhook. `time_ms` is the event time and becomes the record's timestamp; `body`
+    is sent to receivers unchanged.
     """
 
     webhook_id: str | None
@@ -21,7 +21,7 @@ class OwedEvent:
 
 
 class LoggedEvent(NamedTuple):
-    """An event as the log holds it."""
+    """An event as read from the log."""
 
     offset: int
     timestamp_ms: int
@@ -30,23 +30,23 @@ class LoggedEvent(NamedTuple):
     event_type: str
     value: bytes
     origin: str = ""
-    """The data centre where it was published; empty where its producer did not say."""
+    """The data centre where it was published; empty if unknown."""
 
     audit: bytes | None = None
     """The mark of an audited producer: see `logbroker.client.audit_format.mark`."""
 
 
 def header_text(value: bytes | str | None) -> str:
-    """The text of a record's header; empty when there is none."""
+    """Return the text of a record header; empty without a header."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
 
 
 def is_presentable(event_id: str) -> bool:
-    """Whether an event id can be sent in an HTTP header as it is."""
+    """Whether an event id can be sent in an HTTP header unchanged."""
     printable = event_id.isascii() and event_id.isprintable()
     return bool(event_id) and printable and event_id == event_id.strip()
 
 
 def place_name(topic: str, partition: int, offset: int) -> str:
-    """An id for an event that brings none: its place in the log, which lasts as well."""
+    """Return an id for an event without one: its permanent position in the log."""
     return f"{topic}-{partition}-{offset}"

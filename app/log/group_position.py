@@ -1,4 +1,4 @@
-"""Where a consumer group stands in the partitions of a topic, and what these hold."""
+"""The committed offsets of a consumer group in a topic, and the bounds of its partitions."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -10,33 +10,33 @@ _BEGINNING_OFFSET: Final = -2
 
 
 class Committed(NamedTuple):
-    """A position that the group has stored, and the note that was stored with it."""
+    """A committed offset, and the metadata that was committed with it."""
 
     position: int
     note: str
 
 
 class Bounds(NamedTuple):
-    """The offsets `[low, high)` that a partition holds."""
+    """The offsets `[low, high)` of a partition."""
 
     low: int
     high: int
 
 
-class Position(NamedTuple):
-    """Where a group stands in a partition; `committed` is None without a position in the log."""
+class GroupPosition(NamedTuple):
+    """The position of a group in a partition; `committed` is None without one in the log."""
 
     committed: Committed | None
     bounds: Bounds
 
 
-def ask_positions(
+def fetch_positions(
     consumer: Consumer, topic: str, partitions: Sequence[int], timeout_s: float
-) -> dict[int, Position]:
-    """What the consumer's group has stored, and what the log holds, by partition.
+) -> dict[int, GroupPosition]:
+    """Return the committed offsets of the consumer's group, and the bounds of the log.
 
     Raises:
-        KafkaException: somebody who has to be asked does not answer.
+        KafkaException: the coordinator or a leader does not answer.
     """
 
     def at(offset: int) -> list[TopicPartition]:
@@ -47,11 +47,11 @@ def ask_positions(
         consumer.offsets_for_times(at(which), timeout=timeout_s)
         for which in (_BEGINNING_OFFSET, _END_OFFSET)
     )
-    _expect_answers([*stored, *lows, *highs])
+    _raise_errors([*stored, *lows, *highs])
     return _joined(stored, lows, highs)
 
 
-def _expect_answers(places: Sequence[TopicPartition]) -> None:
+def _raise_errors(places: Sequence[TopicPartition]) -> None:
     for place in places:
         if place.error is not None:
             raise KafkaException(place.error)
@@ -61,14 +61,14 @@ def _joined(
     stored: Sequence[TopicPartition],
     lows: Sequence[TopicPartition],
     highs: Sequence[TopicPartition],
-) -> dict[int, Position]:
+) -> dict[int, GroupPosition]:
     low = {place.partition: place.offset for place in lows}
     high = {place.partition: place.offset for place in highs}
-    positions: dict[int, Position] = {}
+    positions: dict[int, GroupPosition] = {}
     for place in stored:
         bounds = Bounds(low[place.partition], high[place.partition])
-        # A position beyond the end is one of another log that had this name, or of its lost end.
+        # An offset above the end is of a recreated topic, or of a truncated log.
         is_in_log = 0 <= place.offset <= bounds.high
         committed = Committed(place.offset, place.metadata or "") if is_in_log else None
-        positions[place.partition] = Position(committed, bounds)
+        positions[place.partition] = GroupPosition(committed, bounds)
     return positions

@@ -11,9 +11,9 @@ from typing import Any, Final, Protocol, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from app.log.complaints import CLIENT_LOG
+from app.log.client_errors import CLIENT_LOG
 from app.log.event import LoggedEvent, header_text, is_presentable
-from app.log.group_position import Committed, Position, ask_positions
+from app.log.group_position import Committed, GroupPosition, fetch_positions
 from logbroker.client.audit_format.mark import AUDIT_HEADER
 from logbroker.client.librdkafka import readable_headers
 
@@ -38,7 +38,7 @@ _LAG_S: Final = 2.0
 class GroupStage(Protocol):
     """What is done with the records; every method is called on the event loop, in order."""
 
-    async def begin(self, positions: Mapping[int, Position]) -> Mapping[int, int]:
+    async def begin(self, positions: Mapping[int, GroupPosition]) -> Mapping[int, int]:
         """The offsets to read from the partitions that this member now has.
 
         Where the group had no position it is stored once this returns. It is cancelled when the
@@ -254,7 +254,7 @@ class GroupReader:
             self._held.discard(partition)
             self._paused.discard(partition)
 
-    def _begin(self, positions: Mapping[int, Position]) -> Mapping[int, int]:
+    def _begin(self, positions: Mapping[int, GroupPosition]) -> Mapping[int, int]:
         """What the stage says, however long it takes.
 
         Raises:
@@ -266,11 +266,11 @@ class GroupReader:
                 beginning.cancel()
         return beginning.result()
 
-    def _positions(self, consumer: Consumer, partitions: Sequence[int]) -> dict[int, Position]:
+    def _positions(self, consumer: Consumer, partitions: Sequence[int]) -> dict[int, GroupPosition]:
         """What the group has stored of partitions, and what the log holds; waits for both."""
         while True:
             try:
-                return ask_positions(consumer, self.topic, partitions, _ANSWER_S)
+                return fetch_positions(consumer, self.topic, partitions, _ANSWER_S)
             except KafkaException as refusal:
                 _log.warning("log-away", extra=self._what(refusal))
                 if self._stopping.wait(_RETRY_S):

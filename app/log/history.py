@@ -1,4 +1,4 @@
-"""Where in the log a window lies."""
+"""The offset range of a window."""
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -15,22 +15,19 @@ from app.log.errors import LogUnavailable, TopicMissing, WindowNotRetained
 from app.log.group_position import Bounds
 from app.log.lookup_clients import LookupClients
 from app.log.topics import DELIVERY_LOG
+from logbroker.client.admin import EARLIEST, LATEST, log_position, since
 from logbroker.client.partitioner import partition_for_key
-
-_EARLIEST: Final = OffsetSpec.earliest()
-_LATEST: Final = OffsetSpec.latest()
 
 _SILENCE_MS: Final = 4_000
 
 _NO_SUCH_RECORD: Final = -1
-"""The offset a look-up by time answers with when no record is that young."""
+"""The offset of a lookup by time if no record is as young."""
 
 
 class LogHistory:
-    """Looks offsets up by time, in the one partition that holds a webhook's events.
+    """Looks up offsets by time, in the partition of a webhook. Thread-safe; nothing is cached.
 
-    Safe to use from any thread; every call asks the log anew and remembers nothing.
-    `properties` are the operator's for the client: TLS, SASL and the like.
+    `properties` are the operator's for the client, such as those of TLS and SASL.
     """
 
     def __init__(
@@ -46,7 +43,7 @@ class LogHistory:
         self._timeout_s = timeout_s
 
     def check(self) -> None:
-        """Return when the log serves the topic.
+        """Check that the log serves the topic.
 
         Raises:
             LogUnavailable: it does not.
@@ -54,10 +51,10 @@ class LogHistory:
         self.partition_count()
 
     def partition_count(self) -> int:
-        """How many partitions the topic has.
+        """Return the number of partitions of the topic.
 
         Raises:
-            TopicMissing: the log has no such topic.
+            TopicMissing: the topic does not exist.
             LogUnavailable: the log does not answer.
         """
         try:
@@ -72,10 +69,10 @@ class LogHistory:
         raise self._unavailable(topic.error)
 
     def partition_for(self, webhook_id: str) -> int:
-        """The partition that holds every event of a webhook: the one its id hashes to.
+        """Return the partition of a webhook: the one that its id hashes to.
 
         Raises:
-            LogUnavailable: the log does not answer, or has no such topic.
+            LogUnavailable: the log does not answer, or the topic does not exist.
         """
         return partition_for_key(webhook_id.encode(), self.partition_count())
 
@@ -86,54 +83,53 @@ class LogHistory:
         disorder_ms: int,
         late_end: Callable[[int], int | None] = lambda _partition: None,
     ) -> OffsetRange:
-        """The offsets to read for every event of a window.
+        """Return the offset range that contains every event of a window.
 
-        Timestamps need not rise with offsets. Before the start no record is as young as the
-        window. Records that are up to `disorder_ms` older than one before them lie before the
-        end; those even older do so if they lie below the offset that `late_end` gives for the
-        partition.
+        Timestamps need not grow with offsets. No record before the start is as young as the
+        window. Records up to `disorder_ms` older than an earlier one are below the end, and so
+        are older ones below the offset that `late_end` returns for the partition.
 
         Raises:
             WindowNotRetained: records of the window may have been deleted already.
-            LogUnavailable: the log does not answer, or has no such topic.
+            LogUnavailable: the log does not answer, or the topic does not exist.
         """
         partition = self.partition_for(webhook_id)
         lookups = {
-            "low": self._look_up(partition, _EARLIEST),
-            "start": self._look_up(partition, OffsetSpec.for_timestamp(window.from_ms)),
-            "end": self._look_up(partition, OffsetSpec.for_timestamp(window.to_ms + disorder_ms)),
+            "low": self._look_up(partition, EARLIEST),
+            "start": self._look_up(partition, since(window.from_ms)),
+            "end": self._look_up(partition, since(window.to_ms + disorder_ms)),
         }
         found = {name: self._found(lookup) for name, lookup in lookups.items()}
         _check_retained(found, window)
         late = late_end(partition) or 0
-        # Asked last, so that it is not behind what the others found.
-        high = self._found(self._look_up(partition, _LATEST)).offset
+        # Looked up last, so that it is not below the other offsets.
+        high = self._found(self._look_up(partition, LATEST)).offset
         start, end = (_or(high, found[name].offset) for name in ("start", "end"))
-        # A log that was made anew ends below what was noted of the one before.
+        # A recreated topic may end below the stored late offsets of its predecessor.
         return OffsetRange(partition, start, max(end, min(late, high)))
 
-    def below(self, webhook_id: str, time_ms: int) -> tuple[int, int]:
-        """The partition of a webhook, and the offset that its records before some moment lie below.
+    def end_before(self, webhook_id: str, time_ms: int) -> tuple[int, int]:
+        """Return the partition of a webhook, and the end of its records before a time.
 
-        That is the offset of the first record with a time of `time_ms` or later, without one the
-        end of the log: only records that the log took later, whatever their time, lie above.
+        That is the offset of the first record at `time_ms` or later, else the log end. Records
+        above it were written later, whatever their time.
 
         Raises:
-            LogUnavailable: the log does not answer, or has no such topic.
+            LogUnavailable: the log does not answer, or the topic does not exist.
         """
         partition = self.partition_for(webhook_id)
-        found = self._found(self._look_up(partition, OffsetSpec.for_timestamp(time_ms)))
+        found = self._found(self._look_up(partition, since(time_ms)))
         if found.offset != _NO_SUCH_RECORD:
             return partition, found.offset
-        return partition, self._found(self._look_up(partition, _LATEST)).offset
+        return partition, self._found(self._look_up(partition, LATEST)).offset
 
     def bounds(self, topic: str, partition: int) -> Bounds:
-        """The offsets that a partition of any topic of this log holds.
+        """Return the offsets of a partition of any topic.
 
         Raises:
-            LogUnavailable: the log does not answer, or has no such partition.
+            LogUnavailable: the log does not answer, or the partition does not exist.
         """
-        lookups = [self._look_up(partition, spec, topic) for spec in (_EARLIEST, _LATEST)]
+        lookups = [self._look_up(partition, spec, topic) for spec in (EARLIEST, LATEST)]
         return Bounds(*(self._found(lookup).offset for lookup in lookups))
 
     def _look_up(
@@ -148,22 +144,21 @@ class LogHistory:
             found = future.result()
         except KafkaException as refusal:
             raise self._unavailable(refusal.args[0]) from refusal
-        if found.offset < _NO_SUCH_RECORD:
-            # librdkafka: an offset that is none, and no error, for a leader that did not answer.
+        if log_position(found) is None:
             raise LogUnavailable("the leader of a partition does not answer")
         return found
 
     def _unavailable(self, error: KafkaError) -> LogUnavailable:
-        self._clients.consumer.poll(0)  # it may say why
+        self._clients.consumer.poll(0)  # runs the error callback, which logs the cause
         return LogUnavailable(f"topic {self._topic}: {error.str()}")
 
 
 def _check_retained(found: Mapping[str, Any], window: Window) -> None:
-    """Refuse a window that starts before the first record left of a log that lost others."""
+    """Reject a window that starts before the first retained record of a log that lost others."""
     low, first = found["low"].offset, found["start"]
-    # Were it not the first record left, the one before it would be older than the window. When
-    # it is, nobody can tell whether older ones were there. Records as young as this one itself
-    # count as left: otherwise a log with one record could not be replayed at all.
+    # If the first record of the window is also the first retained one, older records of the window
+    # may have been deleted. A window that starts with this record is accepted: otherwise a log
+    # with one record could not be replayed.
     if low > 0 and first.offset == low and window.from_ms < first.timestamp:
         raise WindowNotRetained(window.from_ms, first.timestamp)
 

@@ -1,4 +1,4 @@
-"""Notes of the events that reached the log late, so that replays of their time find them."""
+"""Stores the positions of late events, so that replays of their time find them."""
 
 import asyncio
 import time
@@ -8,29 +8,29 @@ from typing import Protocol
 from app.domain.lateness import Arrival, LateSpan, late_spans, unseen_spans
 
 
-class LateBook(Protocol):
-    """Where the notes are kept."""
+class LateEventStore(Protocol):
+    """The store of the positions of late events."""
 
     def record_late_arrivals(
         self, spans: Sequence[LateSpan], retention_ms: int, *, origin: str
     ) -> None:
-        """Store where late events lie in the log of a data centre; blocks."""
+        """Store the positions of late events in the log of a data centre; blocks."""
 
 
 async def note_late(
-    book: LateBook,
+    book: LateEventStore,
     arrivals: Sequence[Arrival],
     *,
     origin: str,
     lateness_ms: int,
     retention_ms: int,
 ) -> None:
-    """Note those of the arrivals, events that `origin`'s log has just taken, that came late.
+    """Store the positions of the late ones among events that `origin`'s log just acknowledged.
 
     Raises:
-        Exception: whatever the book raises when it is not there.
+        Exception: the store is unavailable.
     """
-    # By the clock after the acknowledgement: what waited long for the log came late as well.
+    # The time after the acknowledgement: an event that waited long for the log is late as well.
     now_ms = time.time_ns() // 1_000_000
     spans = late_spans(arrivals, on_time_from_ms=now_ms - lateness_ms)
     if spans:
@@ -38,19 +38,19 @@ async def note_late(
 
 
 async def note_unseen(
-    book: LateBook,
+    book: LateEventStore,
     ends: Mapping[int, int],
     *,
     origin: str,
     lateness_ms: int,
     retention_ms: int,
 ) -> None:
-    """Note that below these offsets of `origin`'s log, by partition, late events may lie.
+    """Store that late events may lie below these offsets of `origin`'s log, by partition.
 
     Raises:
-        Exception: whatever the book raises when it is not there.
+        Exception: the store is unavailable.
     """
-    # What is on time lies before where look-ups by time end, whoever brought it.
+    # Lookups by time find events that are on time.
     spans = unseen_spans(ends, on_time_from_ms=time.time_ns() // 1_000_000 - lateness_ms)
     if spans:
         await asyncio.to_thread(book.record_late_arrivals, spans, retention_ms, origin=origin)

@@ -1,4 +1,4 @@
-"""The two clients that look up what a log has, each for what the other does badly."""
+"""The two Kafka clients of lookups, each for what the other does badly."""
 
 import threading
 from collections.abc import Mapping
@@ -7,27 +7,27 @@ from typing import Any, Final
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
-from app.log.complaints import COMPLAINTS
+from app.log.client_errors import CLIENT_ERRORS
 
 _LEADERS_AGE_MS: Final = 1_000
 
 
 class LookupClients:
-    """An admin client and a consumer, made at first use. Safe to use from any thread.
+    """An admin client and a consumer, created at first use. Thread-safe.
 
-    `properties` are the operator's: TLS, SASL and the like. After `silence_ms` without an answer a
-    client drops the broker that it asked for metadata: it prefers the one that it asked last, so
-    one that hangs would be asked again each time.
+    `properties` are the operator's, such as those of TLS and SASL. After `silence_ms` without an
+    answer a client drops the broker of its metadata request: it prefers the previous broker, so a
+    hanging one would be tried each time.
     """
 
     def __init__(
         self, bootstrap_servers: str, properties: Mapping[str, Any], group: str, silence_ms: int
     ) -> None:
-        # The errors a caller can do something about come with the answers.
+        # Errors that a caller can handle are returned with the answers.
         self._properties: dict[str, Any] = {
             "bootstrap.servers": bootstrap_servers,
             "log_level": 0,
-            "error_cb": COMPLAINTS.report_error,
+            "error_cb": CLIENT_ERRORS.report_error,
             "socket.timeout.ms": silence_ms,
             **properties,
         }
@@ -42,18 +42,18 @@ class LookupClients:
 
     @property
     def consumer(self) -> Consumer:
-        """For topics. It joins no group; the client requires a group's name.
+        """For topics. It joins no group; the client requires a group id.
 
-        Any broker answers a consumer. The admin client asks the controller, which may be the one
-        broker that is down, or creates the topic by asking.
+        Any broker answers a consumer. The admin client sends metadata requests to the controller,
+        which may be the one broker that is down, or creates the topic by requesting it.
         """
         return self._both()[1]
 
     def _both(self) -> tuple[AdminClient, Consumer]:
         with self._lock:
             if self._made is None:
-                # By default the admin client believes for a quarter of an hour that a partition's
-                # leader is the one that it was, and asks that one although it is dead.
+                # By default the admin client caches the leaders for a quarter of an hour, and sends
+                # requests to dead ones.
                 admin = {**self._properties, "metadata.max.age.ms": _LEADERS_AGE_MS}
                 consumer = {**self._properties, "group.id": self._group}
                 self._made = AdminClient(admin), Consumer(consumer)

@@ -1,18 +1,18 @@
-"""What became of live deliveries: the records of `delivery_outcomes`, and how they are read.
+"""The outcomes of live deliveries: the records of `delivery_outcomes`.
 
-A record says what became of one record of `delivery_log`. It lies in the partition of its webhook,
-with the event's own time as its timestamp and the headers `event-id`, `origin` and `server`. Its
-value is a JSON object:
+A record has the outcome of one record of `delivery_log`. It is in the partition of its webhook,
+with the event time as its timestamp and the headers `event-id`, `origin` and `server`. Its value
+is a JSON object:
 
     {"partition": 3, "offset": 17, "eventId": "evt_1", "outcome": "failed", "attempts": 4,
      "status": 503, "reason": "HTTP 503 Service Unavailable", "time": "2026-11-21T08:04:32Z",
      "digest": "5a54b21bafaf1c25"}
 
 `partition` and `offset` are those in the `delivery_log` of the data centre `origin`; `status` is
-the last HTTP answer or null; `reason` is null for what was delivered; `time` is when it was
-settled. `digest` names the event wherever a mirror has brought it: 64 bits of BLAKE2b over its id,
-a zero byte and its body; versions before wrote none. A record may come twice, after a crash also
-with another outcome.
+the last HTTP status or null; `reason` is null if it was delivered; `time` is the time of the
+outcome. `digest` identifies the event in every data centre: 64 bits of BLAKE2b over its id, a zero
+byte and its body; older versions wrote none. A record may be repeated, after a crash also with
+another outcome.
 """
 
 import json
@@ -26,12 +26,12 @@ from app.domain.windows import format_time, parse_time
 _DIGEST: Final = re.compile("[0-9a-f]{16}")
 
 REASON_CHARS_MAX: Final = 500
-"""A longer reason is cut: there is one of these records for each event."""
+"""Longer reasons are cut, because there is one record for each event."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryOutcome:
-    """What became of the record of `delivery_log` at `partition` and `offset`."""
+    """The outcome of the record of `delivery_log` at `partition` and `offset`."""
 
     partition: int
     offset: int
@@ -42,11 +42,11 @@ class DeliveryOutcome:
     reason: str | None
     time_ms: int
     digest: int | None
-    """See `lasting_digest`; None in outcomes of a version that wrote none."""
+    """See `lasting_digest`; None in outcomes of older versions."""
 
 
 def encode_outcome(outcome: DeliveryOutcome) -> bytes:
-    """The value of its record."""
+    """Return the value of its record."""
     reason = outcome.reason
     members: dict[str, Any] = {
         "partition": outcome.partition,
@@ -66,7 +66,7 @@ def encode_outcome(outcome: DeliveryOutcome) -> bytes:
 
 
 def decode_outcome(value: bytes | None) -> DeliveryOutcome | None:
-    """The outcome of a record's value; None when it is not one of ours."""
+    """Return the outcome of a record's value; None if it is invalid."""
     try:
         members = json.loads(value or b"")
         return _outcome(members) if isinstance(members, dict) else None

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from app.config import Settings
 from app.domain.lateness import Arrival
-from app.log.complaints import CLIENT_LOG, COMPLAINTS
+from app.log.client_errors import CLIENT_ERRORS, CLIENT_LOG
 from app.log.errors import PublishFailed
 from app.log.event import OwedEvent
 from app.log.publisher_audit import Header, MessageMarks, PublisherAudit
@@ -228,7 +228,7 @@ class EventPublisher:
             self._is_fatal = True
             _log.error("log client: %s", error.str())
         else:
-            COMPLAINTS.report_error(error)
+            CLIENT_ERRORS.report_error(error)
 
     def _replace_producer(self) -> None:
         """Create a new producer: an idempotent one with a broken sequence never sends again."""

@@ -1,4 +1,4 @@
-"""Reads the events of one replay out of the log."""
+"""Reads the events of one replay from the log."""
 
 import time
 from collections.abc import Mapping
@@ -7,34 +7,34 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from app.domain.model import OffsetRange, Window
-from app.log.complaints import CLIENT_LOG
+from app.log.client_errors import CLIENT_LOG
 from app.log.errors import HistoryLost, LogUnavailable
 from app.log.event import LoggedEvent, header_text, is_presentable
 from logbroker.client.librdkafka import COORDINATOR_ERRORS, readable_headers
 
 _WAIT_S: Final = 0.2
-"""The longest a read blocks; whoever wants to stop waits no longer than that."""
+"""The longest time that a read blocks, and so the delay of a stop."""
 
 _RECORDS_MAX: Final = 1_000
 
-_END_PATIENCE: Final = 4
-"""A new leader may take a while to show all it has, and that records are lost is a final word."""
+_END_RETRIES: Final = 4
+"""Stall times to wait at an early log end: a new leader may need a while to show all records."""
 
 
-class Passage(NamedTuple):
-    """What one read brought: the replay's events below `position`, where the next read begins."""
+class FetchedEvents(NamedTuple):
+    """The replay's events of one read, which ended at `position`."""
 
     events: list[LoggedEvent]
     position: int
 
 
 class ReplayReader:
-    """Reads an offset range from its start, keeping the events of one key and window.
+    """Reads an offset range, and returns the events of one key and window.
 
-    For one thread at a time. Reading ahead begins at once and is bounded to 4 MB. Every batch's
-    CRC is checked. No group is joined and nothing committed: the position is the caller's to keep.
-    `properties` are the operator's for the client: TLS, SASL and the like.
-    `stall_s` is how long it waits, over all reads in a row, for a log that sends nothing.
+    For one thread at a time. It fetches ahead up to 4 MB, and checks the CRC of every batch. It
+    joins no group and commits nothing: the caller stores the position.
+    `properties` are the operator's for the client, such as those of TLS and SASL.
+    `stall_s` is how long consecutive reads may return nothing.
     """
 
     def __init__(
@@ -63,53 +63,51 @@ class ReplayReader:
         self._log_end: int | None = None
 
     def move(self, start: int, end: int) -> None:
-        """Read `[start, end)` of the same partition from now on."""
+        """Continue with `[start, end)` of the same partition."""
         self._consumer.assign([TopicPartition(self._topic, self._partition, start)])
         self._position, self._end = start, end
         self._log_end, self._idle_s = None, 0.0
 
     def close(self) -> None:
-        """Stop reading ahead."""
+        """Close the client."""
         self._consumer.close()
 
     @property
     def is_done(self) -> bool:
-        """Whether everything below the end of the range was read."""
+        """Whether the range is read completely."""
         return self._position >= self._end
 
-    def read(self) -> Passage:
-        """The events of the next records; blocks for a fifth of a second at most.
-
-        Nothing may have come: then the passage is empty and the position stands.
+    def read(self) -> FetchedEvents:
+        """Return the events of the next records, if there are any; blocks for at most 0.2 s.
 
         Raises:
-            HistoryLost: records of the range were deleted or cut off.
-            LogUnavailable: the log sent nothing for too long, or something unusable.
+            HistoryLost: records of the range were deleted or truncated.
+            LogUnavailable: no records arrived for `stall_s`, or the log returned an error.
         """
         before, began_s = self._position, time.monotonic()
-        events = self._take(self._messages())
+        events = self._select_events(self._messages())
         if self._position > before:
             self._idle_s = 0.0
             if self._log_end is not None and self._log_end < self._position:
                 self._log_end = None  # it grew
         else:
-            self._stalled(time.monotonic() - began_s)
-        return Passage(events, min(self._position, self._end))
+            self._check_stall(time.monotonic() - began_s)
+        return FetchedEvents(events, min(self._position, self._end))
 
     def _messages(self) -> "list[Message]":
-        # `consume` waits until it has all it may take. So wait for one, then take what is there.
+        # `consume` waits for all it may return. So wait for one, then take what is available.
         first = self._consumer.poll(_WAIT_S)
         if first is None:
             return []
         return [first, *self._consumer.consume(_RECORDS_MAX, 0)]
 
-    def _take(self, messages: "list[Message]") -> list[LoggedEvent]:
-        """Move the position past some records; the events in them that belong to the replay."""
+    def _select_events(self, messages: "list[Message]") -> list[LoggedEvent]:
+        """Advance the position past records; return the events that belong to the replay."""
         key, window, events = self._key, self._window, list[LoggedEvent]()
         for message in messages:
             error = message.error()
             if error is not None:
-                self._meet(error, message)
+                self._handle_error(error, message)
                 continue
             if message.key() != key:
                 continue
@@ -118,10 +116,10 @@ class ReplayReader:
                 event = self._event(message, timestamp_ms)
                 if event is not None:
                     events.append(event)
-        self._move_past(messages)
+        self._advance(messages)
         return events
 
-    def _move_past(self, messages: "list[Message]") -> None:
+    def _advance(self, messages: "list[Message]") -> None:
         for message in reversed(messages):
             offset = message.offset()
             if offset is not None and message.error() is None:
@@ -129,7 +127,7 @@ class ReplayReader:
                 return
 
     def _event(self, message: "Message", timestamp_ms: int) -> LoggedEvent | None:
-        """The event that a record holds; None when it is not of our range."""
+        """Return the event of a record; None outside the range."""
         offset = message.offset()
         assert offset is not None
         if offset >= self._end:
@@ -140,59 +138,57 @@ class ReplayReader:
             offset,
             timestamp_ms,
             self._key,
-            # A producer that is not ours may give no id, or one that fits no HTTP header; the
-            # place in the log is a name that lasts as well.
+            # Other producers may set no id, or one that is invalid in an HTTP header; the position
+            # in the log is permanent as well.
             event_id if is_presentable(event_id) else f"{self._place}-{offset}",
             header_text(headers.get("event-type")),
             message.value() or b"",
             header_text(headers.get("origin")),
         )
 
-    def _meet(self, error: KafkaError, message: "Message") -> None:
+    def _handle_error(self, error: KafkaError, message: "Message") -> None:
         code = error.code()
         if code == KafkaError._PARTITION_EOF:  # noqa: SLF001  the client's public name for it
-            # Offsets before it may hold markers of transactions, which are no records.
+            # Transaction markers may follow the last record.
             self._log_end = message.offset()
             self._position = max(self._position, self._log_end or 0)
         elif code == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
-            raise HistoryLost(
-                f"{self._place} has no offset {self._position} any more: {error.str()}"
-            )
+            raise HistoryLost(f"{self._place} no longer has offset {self._position}: {error.str()}")
         elif code not in COORDINATOR_ERRORS:
             raise LogUnavailable(f"{self._place} at offset {self._position}: {error.str()}")
 
-    def _stalled(self, waited_s: float) -> None:
+    def _check_stall(self, waited_s: float) -> None:
         self._idle_s += waited_s
         if self._log_end is not None and self._log_end < self._end:
-            if self._idle_s < _END_PATIENCE * self._stall_s:
+            if self._idle_s < _END_RETRIES * self._stall_s:
                 return
             raise HistoryLost(
-                f"{self._place} ends at offset {self._log_end}; it was {self._end} or more before"
+                f"{self._place} ends at offset {self._log_end}; expected {self._end} or more"
             )
         if self._idle_s < self._stall_s:
             return
         raise LogUnavailable(
-            f"{self._place} sent nothing from offset {self._position} on for {self._stall_s:g} s"
+            f"no records of {self._place} from offset {self._position} on for {self._stall_s:g} s"
         )
 
 
 def reader_configuration(bootstrap_servers: str, properties: Mapping[str, str]) -> dict[str, Any]:
-    """What the client is made with; `properties` win over what is chosen here."""
+    """Return the client's configuration; `properties` override the choices here."""
     return {
         "bootstrap.servers": bootstrap_servers,
         "client.id": "rewind-reader",
-        # The client wants a group's name although none is joined.
+        # The client requires a group id, although no group is joined.
         "group.id": "rewind-reader",
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
-        # An offset that is gone must be said, not stepped over.
+        # A deleted offset has to be an error, not skipped.
         "auto.offset.reset": "error",
         "enable.partition.eof": True,
         "check.crcs": True,
-        # A job may stand still while its receiver is down.
+        # A replay may pause while its receiver is down.
         "max.poll.interval.ms": 86_400_000,
         "queued.min.messages": 5_000,
-        # It counts when it asks, and packed; what comes may be many times as large unpacked.
+        # The limit counts compressed bytes; uncompressed they may be many times as large.
         "fetch.message.max.bytes": 262_144,
         "queued.max.messages.kbytes": 4_096,
         # The default, a second, is how long a queue that was full stays unfilled.

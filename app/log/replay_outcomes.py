@@ -1,22 +1,22 @@
-"""What replays brought: the records of `replay_outcomes`, and how they are read.
+"""The outcomes of replays: the records of `replay_outcomes`.
 
-A record says what became of a stretch of one replay: of everything between two of its checkpoints.
-It lies in the partition of its webhook, whose id is its key, with the time when it was written as
-its timestamp. Its value is a JSON object:
+A record has the outcome of one replay between two of its checkpoints. It is in the partition of
+its webhook, whose id is its key; its timestamp is the time when it was written. Its value is a
+JSON object:
 
     {"replayId": "rpl_1", "webhookId": "wh_1", "origin": "local", "source": "log", "epoch": 1,
      "start": 120400, "end": 137305,
      "hours": {"2026-11-21T06": {"delivered": 4070, "duplicates": 12, "failed": 1}},
      "time": "2026-11-21T08:10:02.000Z"}
 
-`hours` counts events by the hour, UTC, of their own time; hours without any are not in it. The
+`hours` counts events by the hour, UTC, of their own time; hours without events are omitted. The
 offsets `[start, end)` are those of the topic that the replay reads in the data centre `origin`:
 `delivery_log` for the source `log`, `delivery_archive` for `archive`.
 
-It is written before the checkpoint at `end` is stored. So whoever goes on after a crash begins
-again at `start`, and may come to another `end`: of records of one `replayId` and `start`, those of
-the highest `epoch` (the number of the claim) count, and of these the last. Then no two that count
-overlap. Where `end` of one is not `start` of the next, the log did not take what was between.
+It is written before the checkpoint at `end` is stored. After a crash the replay resumes at `start`,
+and may reach another `end`. Of the records with one `replayId` and `start`, those of the highest
+`epoch` (the number of the claim) count, and of these the last. So the counted records do not
+overlap. Where `end` of one is not `start` of the next, the record between was not written.
 """
 
 import json
@@ -32,7 +32,7 @@ from app.domain.windows import format_time, parse_time
 
 @dataclass(frozen=True, slots=True)
 class ReplayOutcome:
-    """What became of the records `[start, end)` of a replay; `hours` by the hour of their time."""
+    """The outcome of the offsets `[start, end)` of a replay; `hours` are those of event time."""
 
     replay_id: str
     webhook_id: str
@@ -46,7 +46,7 @@ class ReplayOutcome:
 
 
 def encode_replay_outcome(outcome: ReplayOutcome) -> bytes:
-    """The value of its record."""
+    """Return the value of its record."""
     members: dict[str, Any] = {
         "replayId": outcome.replay_id,
         "webhookId": outcome.webhook_id,
@@ -72,7 +72,7 @@ def _members(counts: Counts) -> dict[str, int]:
 
 
 def decode_replay_outcome(value: bytes | None) -> ReplayOutcome | None:
-    """The outcome of a record's value; None when it is not one of ours."""
+    """Return the outcome of a record's value; None if it is invalid."""
     try:
         members = json.loads(value or b"")
         return _outcome(members) if isinstance(members, dict) else None
@@ -102,5 +102,5 @@ def _counts(members: dict[str, Any]) -> Counts:
 
 def _whole(value: object) -> int:
     if type(value) is not int or value < 0:
-        raise ValueError(f"{value!r} is no whole number")
+        raise ValueError(f"{value!r} is not a non-negative integer")
     return value

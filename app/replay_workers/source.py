@@ -7,7 +7,7 @@ from typing import Final
 
 from app.delivery.batch import BatchBuilder, CompletedBatches
 from app.domain.dedupe import SeenHashes, event_digest
-from app.log.reader import Passage, ReplayReader
+from app.log.reader import FetchedEvents, ReplayReader
 from app.replay_workers.queue import ReplayQueue
 from app.replay_workers.selection import Selection
 
@@ -64,7 +64,7 @@ class ReplaySource:
             self._builder.complete_batch()
         return self._builder.take_completed(passage.position)
 
-    def _add(self, passage: Passage) -> None:
+    def _add(self, passage: FetchedEvents) -> None:
         selection, builder, add = self._selection, self._builder, self._seen.add
         for event in passage.events:
             if not selection.includes(event):
@@ -77,7 +77,7 @@ class ReplaySource:
             elif not selection.is_delivered(event):
                 builder.add_event(event)
 
-    def _is_partial_batch_due(self, passage: Passage) -> bool:
+    def _is_partial_batch_due(self, passage: FetchedEvents) -> bool:
         if not self._builder.has_partial_batch:
             self._partial_since_s = None
             return False

@@ -19,7 +19,7 @@ from app.domain.model import (
 from app.domain.options import Only, ReplayOptions, Source
 from app.domain.windows import check_span, check_window
 from app.log.delivered import LiveDeliveries
-from app.log.estimate import Question
+from app.log.estimate import EstimateQuery
 from app.replay_workers.selection import locate_window
 from app.services.errors import FieldError, InvalidRequest, ReceiverNotVerified, WebhookNotEnabled
 from app.services.restores import check_still_restored, locate_archived
@@ -123,7 +123,7 @@ def _estimate(services: Services, caller: ApiKey, new: NewReplay) -> ReplayEstim
     offsets = locate_window(services.history, services.store, services.settings, new)
     globs = new.options.event_types
     found = services.estimator.estimate(
-        Question(
+        EstimateQuery(
             offsets,
             new.webhook_id.encode(),
             new.window,

@@ -21,7 +21,7 @@ def locate_archived(services: Services, new: NewReplay) -> AwaitedRestore:
         lateness_ms=settings.lateness_ms,
         retention_ms=settings.retention_ms,
     )
-    partition, below = services.history.below(new.webhook_id, arrived_by_ms)
+    partition, below = services.history.end_before(new.webhook_id, arrived_by_ms)
     late_end = services.store.late_end_offset(partition, new.window, origin=settings.origin)
     return AwaitedRestore(partition, max(below, late_end or 0))
 

@@ -231,14 +231,14 @@ def test_what_was_deleted_is_passed_over(browser: LogBrowser, log: WrittenLog, t
     ("question", "field", "allowed"),
     [
         ({"partition": 3}, "partition", "0 to 2, the partitions of topic"),
-        ({"partition": 0, "offset": 15}, "offset", "0 to 14, which partition 0 holds"),
-        ({"partition": 1, "offset": 0}, "offset", "none: partition 1 holds nothing"),
-        ({"offset": 0}, "partition", "required beside an offset"),
-        ({"partition": 0, "offset": 0, "time_ms": 0}, "time", "none beside an offset"),
-        ({"cursor": "nd.0-5", "partition": 0}, "partition", "none beside a cursor"),
+        ({"partition": 0, "offset": 15}, "offset", "0 to 14, the offsets of partition 0"),
+        ({"partition": 1, "offset": 0}, "offset", "none: partition 1 is empty"),
+        ({"offset": 0}, "partition", "required with an offset"),
+        ({"partition": 0, "offset": 0, "time_ms": 0}, "time", "none with an offset"),
+        ({"cursor": "nd.0-5", "partition": 0}, "partition", "none with a cursor"),
         ({"cursor": "nd.0-5.3-1"}, "cursor", "one with partitions 0 to 2"),
-        ({"cursor": "sideways"}, "cursor", "a cursor that a page of this topic gave"),
-        ({"cursor": "nd" + ".0-1" * 2_000}, "cursor", "a cursor that a page"),
+        ({"cursor": "sideways"}, "cursor", "a cursor of a page of this topic"),
+        ({"cursor": "nd" + ".0-1" * 2_000}, "cursor", "a cursor of a page"),
     ],
 )
 def test_a_page_that_cannot_be_is_refused_with_what_is_allowed(

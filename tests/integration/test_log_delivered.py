@@ -14,8 +14,8 @@ from app.config import Settings
 from app.domain.dedupe import lasting_digest
 from app.domain.delivery import LiveOutcome
 from app.domain.model import OffsetRange, Window
-from app.log.delivered import Delivered, LiveDeliveries
-from app.log.estimate import Estimate, Estimator, Question
+from app.log.delivered import DeliveredLookup, LiveDeliveries
+from app.log.estimate import Estimate, EstimateQuery, Estimator
 from app.log.event import LoggedEvent, OwedEvent
 from app.log.history import LogHistory
 from app.log.outcomes import DeliveryOutcome, encode_outcome
@@ -89,11 +89,11 @@ def deliveries(servers: str) -> LiveDeliveries:
 def estimate(servers: str, end: int, **bounds: Any) -> Estimate:
     """What is still missing of the first `end` records."""
     offsets = OffsetRange(PARTITION, 0, end)
-    question = Question(offsets, KEY.encode(), ALL, lambda _: True, deliveries(servers))
+    question = EstimateQuery(offsets, KEY.encode(), ALL, lambda _: True, deliveries(servers))
     return Estimator(servers, time_s_max=UNHURRIED_S, **bounds).estimate(question)
 
 
-def brought(found: Delivered, end: int) -> list[int]:
+def brought(found: DeliveredLookup, end: int) -> list[int]:
     return [offset for offset in range(end) if logged(offset) in found.events]
 
 
@@ -130,7 +130,7 @@ def test_what_the_live_path_could_not_bring_is_counted_and_nothing_else(
     settings = Settings(bootstrap_servers=servers, origin="here")
     window = Window(from_ms, now_ms() + 1)
     history = LogHistory(servers, topic=DELIVERY_OUTCOMES)
-    question = Question(
+    question = EstimateQuery(
         OffsetRange(failed.partition, 0, 2),
         webhook.id.encode(),
         window,

@@ -175,7 +175,7 @@ def test_a_group_is_told_with_who_reads_what_and_how_far_it_is(
 
 
 def test_what_is_not_there_is_told_apart(inspector: LogInspector) -> None:
-    with pytest.raises(NotInLog, match="no topic 'nowhere'"):
+    with pytest.raises(NotInLog, match="topic 'nowhere' does not exist"):
         inspector.topic("nowhere")
     with pytest.raises(NotInLog):
         inspector.topic("no name for a topic!")

@@ -94,11 +94,11 @@ def test_a_server_that_says_nothing_is_not_waited_for_and_the_others_are_told(
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("zoo:", "it is no HOST:PORT"),
-        (":2181", "it is no HOST:PORT"),
-        ("zoo:70000", "it is no HOST:PORT"),
-        ("zoo:\u0663", "it is no HOST:PORT"),
-        ("." * 70 + ":1", "its host can be no name"),
+        ("zoo:", "invalid address: not HOST:PORT"),
+        (":2181", "invalid address: not HOST:PORT"),
+        ("zoo:70000", "invalid address: not HOST:PORT"),
+        ("zoo:\u0663", "invalid address: not HOST:PORT"),
+        ("." * 70 + ":1", "invalid host name"),
     ],
 )
 def test_what_is_no_address_is_told(text: str, problem: str) -> None:

@@ -14,7 +14,7 @@ from confluent_kafka import (
 
 from app.config import Settings
 from app.log.browser.partition_scan import RangeRequest, RangeResult, RawRecord
-from app.log.complaints import CLIENT_LOG
+from app.log.client_errors import CLIENT_LOG
 from app.log.inspection.deadline import Deadline
 from app.log.reader import reader_configuration
 from logbroker.client.librdkafka import readable_headers

@@ -9,7 +9,7 @@ import pytest
 
 from app.domain.model import OffsetRange, Window
 from app.log.errors import EstimatesBusy, HistoryLost, LogUnavailable
-from app.log.estimate import STRETCHES, Estimator, Question, stretches
+from app.log.estimate import SAMPLES, EstimateQuery, Estimator, sample_ranges
 from app.log.event import OwedEvent
 from app.log.publisher import EventPublisher
 from logbroker.client.partitioner import partition_for_key
@@ -41,8 +41,8 @@ def question(
     end: int,
     window: Window = ALWAYS,
     is_wanted: Callable[[str], bool] = lambda _: True,
-) -> Question:
-    return Question(OffsetRange(PARTITION, start, end), KEY, window, is_wanted)
+) -> EstimateQuery:
+    return EstimateQuery(OffsetRange(PARTITION, start, end), KEY, window, is_wanted)
 
 
 def estimator(bootstrap_servers: str, **bounds: float) -> Estimator:
@@ -121,13 +121,13 @@ def test_only_so_many_are_made_at_a_time(foreign_broker: str) -> None:
 
 @pytest.mark.parametrize(("length", "records_max"), [(10, 10), (1, 10)])
 def test_a_range_that_fits_is_one_stretch(length: int, records_max: int) -> None:
-    assert stretches(OffsetRange(0, 5, 5 + length), records_max) == [(5, 5 + length)]
+    assert sample_ranges(OffsetRange(0, 5, 5 + length), records_max) == [(5, 5 + length)]
 
 
 @pytest.mark.parametrize("length", [101, 119, 1_000, 123_456_789])
 def test_stretches_reach_from_end_to_end_and_never_overlap(length: int) -> None:
-    places = stretches(OffsetRange(0, 1_000, 1_000 + length), 100)
-    assert len(places) == STRETCHES
+    places = sample_ranges(OffsetRange(0, 1_000, 1_000 + length), 100)
+    assert len(places) == SAMPLES
     assert (places[0][0], places[-1][1]) == (1_000, 1_000 + length)
     assert all(before[1] <= after[0] for before, after in pairwise(places))
     assert sum(end - start for start, end in places) == 100

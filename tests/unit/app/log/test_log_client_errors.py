@@ -5,12 +5,12 @@ import socket
 import pytest
 from confluent_kafka import Consumer, KafkaError
 
-from app.log.complaints import CLIENT_LOG, COMPLAINTS
+from app.log.client_errors import CLIENT_ERRORS, CLIENT_LOG
 from tests.support.processes.waiting import until
 
 
 def test_a_complaint_is_written_for_operators(caplog: pytest.LogCaptureFixture) -> None:
-    COMPLAINTS.report_error(KafkaError(KafkaError._AUTHENTICATION, "kafka:9093: wrong password"))
+    CLIENT_ERRORS.report_error(KafkaError(KafkaError._AUTHENTICATION, "kafka:9093: wrong password"))
     assert caplog.messages == ["log client: kafka:9093: wrong password"]
 
 
