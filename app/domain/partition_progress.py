@@ -46,11 +46,6 @@ class PartitionProgress:
         self._unread = set(self._open)
 
     @property
-    def position(self) -> int:
-        """The offset below which every record was read once."""
-        return self._position
-
-    @property
     def unsettled_count(self) -> int:
         """The number of unsettled offsets."""
         return len(self._open)

@@ -1,1 +1,1 @@
-"""The live path: what happened is matched with the rules, logged as owed, and delivered at once."""
+"""The live path: matches published events with the rules and delivers them."""

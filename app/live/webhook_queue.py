@@ -91,9 +91,6 @@ class WebhookQueue:
             disable_after_s=context.disable_after_s,
         )
 
-    def __len__(self) -> int:
-        return len(self._queue)
-
     @property
     def is_forgettable(self) -> bool:
         """Whether it is idle and has no state worth keeping."""

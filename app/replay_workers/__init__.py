@@ -1,1 +1,1 @@
-"""Workers: processes that claim replays and deliver them."""
+"""Worker processes, which claim replays and deliver their events."""
