@@ -1,4 +1,4 @@
-"""Events that POST /events takes long after their time, and the replays that must find them."""
+"""Events that are published long after their event time are found by replays."""
 
 import asyncio
 from pathlib import Path
@@ -31,7 +31,7 @@ def settings(tmp_path: Path, broker: BrokerProcess, database_url: str) -> Settin
     )
 
 
-def test_a_replay_finds_an_old_event_that_came_after_newer_ones(settings: Settings) -> None:
+def test_a_replay_finds_an_old_event_published_after_newer_ones(settings: Settings) -> None:
     async def scenario() -> None:
         async with Service.running(settings) as service:
             other, webhook = service.webhook(), service.webhook()
@@ -48,7 +48,7 @@ def test_a_replay_finds_an_old_event_that_came_after_newer_ones(settings: Settin
     asyncio.run(scenario())
 
 
-def test_a_window_without_late_events_reads_no_more_for_those_of_others(
+def test_a_window_without_late_events_reads_no_further(
     settings: Settings,
 ) -> None:
     async def scenario() -> None:
@@ -68,7 +68,7 @@ def test_a_window_without_late_events_reads_no_more_for_those_of_others(
     asyncio.run(scenario())
 
 
-def test_an_event_a_little_late_is_found_behind_one_from_ahead(settings: Settings) -> None:
+def test_a_slightly_late_event_is_found_after_one_from_the_future(settings: Settings) -> None:
     async def scenario() -> None:
         async with Service.running(settings) as service:
             webhook = service.webhook()
@@ -83,7 +83,7 @@ def test_an_event_a_little_late_is_found_behind_one_from_ahead(settings: Setting
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_late_events_are_not_accepted_unless_they_are_noted(settings: Settings) -> None:
+def test_late_events_are_accepted_only_if_they_are_recorded(settings: Settings) -> None:
     async def scenario() -> None:
         async with Service.running(settings) as service:
             webhook = service.webhook()

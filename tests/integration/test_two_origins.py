@@ -1,4 +1,4 @@
-"""Two data centres on one database: whose replays, whose records, and what a mirror brought."""
+"""Two data centres on one database: their replays, their logs, and mirrored records."""
 
 import asyncio
 from collections.abc import Iterator
@@ -43,14 +43,14 @@ pytestmark = pytest.mark.long
 HOUR_MS = 60 * MINUTE_MS
 MIRRORED = "rewind_live_mirrored_total"
 
-# The kind of database matters for notes and claims; what else there is is tried on one of them.
+# Late arrivals and claims depend on the kind of database; other tests use one kind.
 ON_MARIADB = pytest.mark.parametrize("database_url", ["mariadb"], indirect=True)
 ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 
 @pytest.fixture
 def broker_b(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """The log of data centre b; that of a is `broker`."""
+    """The broker of data centre b; that of a is `broker`."""
     with BrokerProcess(tmp_path / "log-b", name="broker-b") as broker:
         yield broker.serve()
 
@@ -59,7 +59,7 @@ def broker_b(tmp_path: Path) -> Iterator[BrokerProcess]:
 def both(
     tmp_path: Path, broker: BrokerProcess, broker_b: BrokerProcess, database_url: str
 ) -> tuple[Settings, Settings]:
-    """The settings of data centre a, and of b."""
+    """The settings of the data centres a and b."""
     make_migrated(database_url)
     a, b = (
         Settings(
@@ -77,7 +77,7 @@ def both(
 
 
 @ON_MARIADB
-def test_a_replay_reads_the_log_of_the_data_centre_where_it_is_asked_for(
+def test_a_replay_reads_the_log_of_the_data_centre_where_it_is_created(
     both: tuple[Settings, Settings],
 ) -> None:
     async def scenario() -> None:
@@ -105,7 +105,7 @@ def test_a_replay_reads_the_log_of_the_data_centre_where_it_is_asked_for(
 
 
 @ON_SQLITE
-def test_twitters_door_leads_to_the_log_where_it_is(both: tuple[Settings, Settings]) -> None:
+def test_the_twitter_api_uses_the_log_of_its_data_centre(both: tuple[Settings, Settings]) -> None:
     async def scenario() -> None:
         async with AsyncExitStack() as stack:
             a, b = [await stack.enter_async_context(Service.running(each)) for each in both]
@@ -124,7 +124,7 @@ def test_twitters_door_leads_to_the_log_where_it_is(both: tuple[Settings, Settin
 
 
 @ON_MARIADB
-def test_a_late_event_is_looked_for_in_its_own_log(both: tuple[Settings, Settings]) -> None:
+def test_a_late_event_is_read_from_its_own_log(both: tuple[Settings, Settings]) -> None:
     async def scenario() -> None:
         async with Service.running(both[0]) as a:
             webhook = a.webhook()
@@ -141,62 +141,62 @@ def test_a_late_event_is_looked_for_in_its_own_log(both: tuple[Settings, Setting
 def scene(
     tmp_path: Path, broker: BrokerProcess, database_url: str, receiver: ReceiverThread
 ) -> Iterator[LiveScene]:
-    """The live path of data centre "here"; ends before its receiver does."""
+    """The live path of data centre "here"; it ends before its receiver."""
     with LiveScene(tmp_path, broker.bootstrap_servers, database_url) as scene:
         scene.make()
         yield scene
 
 
-def bring(
-    scene: LiveScene, webhook: Webhook, *owed: dict[str, object], time_ms: int | None = None
+def mirror_events(
+    scene: LiveScene, webhook: Webhook, *records: dict[str, object], time_ms: int | None = None
 ) -> None:
-    """Put events into `delivery_log` as a mirror does that brings them from "elsewhere"."""
+    """Write events to `delivery_log` like a mirror of "elsewhere"."""
     headers = {"event-type": "follow.created", "origin": "elsewhere", "server": "there"}
     scene.produce(
         DELIVERY_LOG,
-        [(webhook.id, {"event-id": each["id"], **headers}, b"{}") for each in owed],
+        [(webhook.id, {"event-id": each["id"], **headers}, b"{}") for each in records],
         time_ms=time_ms,
     )
 
 
 def is_settled(scene: LiveScene, broker: BrokerProcess) -> bool:
-    """Whether all that is owed is committed, with no exception."""
-    return not scene.uncommitted(deliverer.GROUP, DELIVERY_LOG) and not any(notes(broker))
+    """Whether all deliveries are committed, without exceptions."""
+    return not scene.uncommitted(deliverer.GROUP, DELIVERY_LOG) and not any(offset_metadata(broker))
 
 
-def notes(broker: BrokerProcess) -> list[str]:
-    """What is stored with the group's positions: which records below them are not settled."""
+def offset_metadata(broker: BrokerProcess) -> list[str]:
+    """The metadata of the committed offsets: unsettled records below them."""
     return [place.metadata or "" for place in stored(broker)]
 
 
 def committed(broker: BrokerProcess) -> list[int | None]:
-    """The group's positions, of a partition without any None."""
+    """The committed offsets of the group; None for partitions without one."""
     return [None if place.offset < 0 else place.offset for place in stored(broker)]
 
 
 def stored(broker: BrokerProcess) -> list[TopicPartition]:
-    """What the group has committed."""
+    """The committed offsets of the group, with metadata."""
     with member(broker) as consumer:
         places = [TopicPartition(DELIVERY_LOG, each) for each in range(PARTITIONS)]
         return consumer.committed(places, DEADLINE_S)
 
 
 def member(broker: BrokerProcess) -> closing[Consumer]:
-    """A client in the name of the deliverers' group."""
+    """A consumer with the group id of the deliverers."""
     servers = broker.bootstrap_servers
     client = {"bootstrap.servers": servers, "group.id": deliverer.GROUP, "log_level": 0}
     return closing(Consumer(client))
 
 
 @ON_SQLITE
-def test_what_a_mirror_brought_is_not_delivered_and_what_was_made_here_is(
+def test_mirrored_events_are_not_delivered_and_local_ones_are(
     scene: LiveScene, broker: BrokerProcess, receiver: ReceiverThread
 ) -> None:
     webhook = scene.webhook(receiver)
     live = scene.live()
-    bring(scene, webhook, *events(0, 40))
+    mirror_events(scene, webhook, *events(0, 40))
     scene.owe(webhook, *events(40, 45))
-    bring(scene, webhook, *events(45, 50))
+    mirror_events(scene, webhook, *events(45, 50))
     outcomes = scene.until_outcomes(5)
     until(lambda: is_settled(scene, broker), "all is committed")
     assert sorted(receiver.taken) == ids(40, 45)
@@ -209,7 +209,7 @@ def test_what_a_mirror_brought_is_not_delivered_and_what_was_made_here_is(
 
 
 @ON_SQLITE
-def test_an_outcome_names_its_event_by_a_digest_that_lasts(
+def test_an_outcome_has_a_stable_digest_of_its_event(
     scene: LiveScene, receiver: ReceiverThread
 ) -> None:
     webhook = scene.webhook(receiver)
@@ -221,19 +221,20 @@ def test_an_outcome_names_its_event_by_a_digest_that_lasts(
 
 
 @ON_MARIADB
-def test_what_a_mirror_brought_late_is_noted_where_replays_of_here_find_it(
+def test_late_mirrored_events_are_recorded_for_local_replays(
     scene: LiveScene, broker: BrokerProcess, receiver: ReceiverThread
 ) -> None:
     webhook = scene.webhook(receiver)
     scene.live()
     late_ms = now_ms() - 2 * HOUR_MS
     scene.owe(webhook, *events(0, 3))
-    bring(scene, webhook, *events(3, 10), time_ms=late_ms)
+    mirror_events(scene, webhook, *events(3, 10), time_ms=late_ms)
     scene.owe(webhook, event(10))
     partition = partition_for_key(webhook.id.encode(), PARTITIONS)
     window = Window(late_ms, late_ms + 1)
     until(
-        lambda: scene.store.late_end_offset(partition, window, origin="here") == 10, "it is noted"
+        lambda: scene.store.late_end_offset(partition, window, origin="here") == 10,
+        "the late arrival is recorded",
     )
     until(lambda: is_settled(scene, broker), "all is committed")
     assert scene.store.late_end_offset(partition, window, origin="elsewhere") is None
@@ -241,23 +242,23 @@ def test_what_a_mirror_brought_late_is_noted_where_replays_of_here_find_it(
 
 
 @ON_SQLITE
-def test_what_could_not_be_noted_is_not_done_with_and_survives_a_crash(
+def test_unrecorded_late_events_stay_unsettled_and_survive_a_crash(
     scene: LiveScene, broker: BrokerProcess, receiver: ReceiverThread, database_url: str
 ) -> None:
     webhook = scene.webhook(receiver)
     live = scene.live()
     rename_notes(database_url, "late_arrivals", "away")
     late_ms = now_ms() - 2 * HOUR_MS
-    bring(scene, webhook, *events(0, 5), time_ms=late_ms)
+    mirror_events(scene, webhook, *events(0, 5), time_ms=late_ms)
     scene.owe(webhook, event(5))
     live.until_says("late-events-not-stored")
     scene.until_outcomes(1)
     assert receiver.taken == ["evt_5"]
-    # The position is beyond them, and the note with it names them, and no longer the one behind.
-    told = PartitionProgress(6, range(5)).commit()
+    # The committed offset is beyond them, and its metadata has them, but not the one after.
+    commit = PartitionProgress(6, range(5)).commit()
     until(
         lambda: (
-            told in [PartitionCommit(each.offset, each.metadata or "") for each in stored(broker)]
+            commit in [PartitionCommit(each.offset, each.metadata or "") for each in stored(broker)]
         ),
         "what is open is committed as open, and no more",
     )
@@ -266,20 +267,23 @@ def test_what_could_not_be_noted_is_not_done_with_and_survives_a_crash(
     scene.live()
     partition = partition_for_key(webhook.id.encode(), PARTITIONS)
     window = Window(late_ms, late_ms + 1)
-    until(lambda: scene.store.late_end_offset(partition, window, origin="here") == 5, "it is noted")
+    until(
+        lambda: scene.store.late_end_offset(partition, window, origin="here") == 5,
+        "the late arrival is recorded",
+    )
     until(lambda: is_settled(scene, broker), "all is committed")
     assert receiver.taken == ["evt_5"]
 
 
 @ON_SQLITE
-def test_notes_that_wait_are_made_once_the_database_takes_them(
+def test_pending_late_arrivals_are_recorded_after_a_database_outage(
     scene: LiveScene, broker: BrokerProcess, receiver: ReceiverThread, database_url: str
 ) -> None:
     webhook = scene.webhook(receiver)
     live = scene.live()
     rename_notes(database_url, "late_arrivals", "away")
     late_ms = now_ms() - 2 * HOUR_MS
-    bring(scene, webhook, *events(0, 5), time_ms=late_ms)
+    mirror_events(scene, webhook, *events(0, 5), time_ms=late_ms)
     live.until_says("late-events-not-stored")
     rename_notes(database_url, "away", "late_arrivals")
     until(lambda: is_settled(scene, broker), "all is committed")
@@ -290,15 +294,15 @@ def test_notes_that_wait_are_made_once_the_database_takes_them(
 
 
 @ON_SQLITE
-def test_no_more_is_read_than_may_wait_to_be_noted(
+def test_reading_pauses_at_the_limit_of_pending_late_arrivals(
     scene: LiveScene, broker: BrokerProcess, receiver: ReceiverThread, database_url: str
 ) -> None:
     webhook = scene.webhook(receiver)
     assert scene.live().stop() == 0
     rename_notes(database_url, "late_arrivals", "away")
     count, late_ms = WAITING_MAX + 10_000, now_ms() - 2 * HOUR_MS
-    bring(scene, webhook, *events(0, count), time_ms=late_ms)
-    # All are there when it begins to read: of a partition that is held it learns no newer end.
+    mirror_events(scene, webhook, *events(0, count), time_ms=late_ms)
+    # All are there when it begins to read: a paused partition reports no newer end.
     live = scene.live()
     partition = partition_for_key(webhook.id.encode(), PARTITIONS)
     lag = f'rewind_live_lag_records{{group="{deliverer.GROUP}",partition="{partition}"}}'
@@ -306,7 +310,7 @@ def test_no_more_is_read_than_may_wait_to_be_noted(
     def stands_still() -> bool:
         shown = scrape(live.metrics_port)
         unsettled, unread = shown["rewind_live_unsettled_records"], shown.get(lag, 0)
-        # All that left the log is here, and some did not leave it.
+        # Everything that was read is pending, and the rest is still in the log.
         return unread > 0 and unsettled >= WAITING_MAX and unsettled + unread == count
 
     until(stands_still, "it reads no further")
@@ -318,7 +322,7 @@ def test_no_more_is_read_than_may_wait_to_be_noted(
 
 
 @ON_SQLITE
-def test_mirrored_events_of_the_first_topic_are_left_to_where_they_were_made(
+def test_mirrored_events_are_matched_only_in_their_own_data_centre(
     scene: LiveScene, receiver: ReceiverThread
 ) -> None:
     scene.webhook(receiver, "*")
@@ -334,7 +338,7 @@ def test_mirrored_events_of_the_first_topic_are_left_to_where_they_were_made(
 
 
 @ON_MARIADB
-def test_a_replay_finds_what_a_mirror_brought_before_the_live_path_first_began(
+def test_a_replay_finds_events_mirrored_before_the_first_start_of_the_live_path(
     both: tuple[Settings, Settings], tmp_path: Path, broker: BrokerProcess
 ) -> None:
     settings = both[0]
@@ -345,7 +349,7 @@ def test_a_replay_finds_what_a_mirror_brought_before_the_live_path_first_began(
             with scene:
                 webhook = a.webhook()
                 await a.publish(webhook, new=-1_000)
-                bring(scene, webhook, *events(0, 5), time_ms=a.now_ms - 2 * HOUR_MS)
+                mirror_events(scene, webhook, *events(0, 5), time_ms=a.now_ms - 2 * HOUR_MS)
                 await asyncio.to_thread(scene.live, origin="a")
                 done = await a.replay(webhook, -2 * HOUR_MS, -HOUR_MS)
                 assert (done.state, done.counts) == (ReplayState.COMPLETED, Counts(delivered=5))
@@ -357,7 +361,7 @@ def test_a_replay_finds_what_a_mirror_brought_before_the_live_path_first_began(
 
 
 @ON_MARIADB
-def test_what_was_delivered_late_is_not_missing_wherever_that_was(
+def test_late_deliveries_of_any_data_centre_are_not_missing(
     both: tuple[Settings, Settings], tmp_path: Path, broker: BrokerProcess
 ) -> None:
     settings = both[0]
@@ -372,13 +376,13 @@ def test_what_was_delivered_late_is_not_missing_wherever_that_was(
                 await asyncio.to_thread(scene.until_outcomes, 1)
                 await a.publish(webhook, late=-2 * HOUR_MS)
                 await asyncio.to_thread(scene.until_outcomes, 2)
-                bring(scene, webhook, *events(0, 3), time_ms=late_ms)
-                bring_outcomes(scene, webhook, *ids(0, 2), time_ms=late_ms)
-                noted = Window(late_ms, late_ms + 1)
+                mirror_events(scene, webhook, *events(0, 3), time_ms=late_ms)
+                mirror_outcomes(scene, webhook, *ids(0, 2), time_ms=late_ms)
+                late_window = Window(late_ms, late_ms + 1)
                 await asyncio.to_thread(
                     until,
-                    lambda: a.store.late_end_offset(0, noted, origin="a") == 5,
-                    "all is noted",
+                    lambda: a.store.late_end_offset(0, late_window, origin="a") == 5,
+                    "all late arrivals are recorded",
                 )
                 asked = NewReplay(
                     webhook.id,
@@ -394,8 +398,8 @@ def test_what_was_delivered_late_is_not_missing_wherever_that_was(
     asyncio.run(scenario())
 
 
-def bring_outcomes(scene: LiveScene, webhook: Webhook, *event_ids: str, time_ms: int) -> None:
-    """Tell, as a mirror does, that "elsewhere" has delivered what `bring` brought."""
+def mirror_outcomes(scene: LiveScene, webhook: Webhook, *event_ids: str, time_ms: int) -> None:
+    """Write outcomes like a mirror: "elsewhere" has delivered the events of `mirror_events`."""
     became = [
         DeliveryOutcome(
             partition=0,
@@ -419,18 +423,18 @@ def bring_outcomes(scene: LiveScene, webhook: Webhook, *event_ids: str, time_ms:
 
 
 def history_end(scene: LiveScene, webhook: Webhook) -> int | None:
-    """How far replays of an hour long ago reach in the partition of a webhook."""
+    """The end offset of a replay of an old hour in the partition of a webhook."""
     partition = partition_for_key(webhook.id.encode(), PARTITIONS)
     to_ms = now_ms() - 10 * HOUR_MS
     return scene.store.late_end_offset(partition, Window(to_ms - HOUR_MS, to_ms), origin="here")
 
 
 @ON_SQLITE
-def test_a_group_does_not_begin_before_it_is_noted_what_lies_before(
+def test_a_new_group_starts_after_earlier_events_are_recorded(
     scene: LiveScene, broker: BrokerProcess, receiver: ReceiverThread, database_url: str
 ) -> None:
     webhook = scene.webhook(receiver)
-    bring(scene, webhook, *events(0, 5))
+    mirror_events(scene, webhook, *events(0, 5))
     rename_notes(database_url, "late_arrivals", "away")
     crashed = scene.live(launch_only=True)
     crashed.until_says("late-events-not-stored")
@@ -446,36 +450,36 @@ def test_a_group_does_not_begin_before_it_is_noted_what_lies_before(
     live.until_says(READY)
     assert history_end(scene, webhook) == 5
     assert None not in committed(broker)
-    # It began at the end, and goes on from there.
+    # It started at the end, and continues from there.
     scene.owe(webhook, event(5))
     scene.until_outcomes(1)
     assert receiver.taken == ["evt_5"]
 
 
 @ON_SQLITE
-def test_a_group_whose_position_is_not_in_the_log_begins_anew_and_notes_what_lies_before(
+def test_a_group_with_an_invalid_offset_restarts_and_records_earlier_events(
     scene: LiveScene, broker: BrokerProcess, receiver: ReceiverThread
 ) -> None:
     webhook = scene.webhook(receiver)
-    bring(scene, webhook, *events(0, 5))
+    mirror_events(scene, webhook, *events(0, 5))
     with member(broker) as consumer:
         places = [TopicPartition(DELIVERY_LOG, each, 1_000) for each in range(PARTITIONS)]
         consumer.commit(offsets=places, asynchronous=False)
     scene.live()
     assert history_end(scene, webhook) == 5
-    # What is on time is found without a note.
+    # Events on time are found without a record of late arrivals.
     partition = partition_for_key(webhook.id.encode(), PARTITIONS)
     recent = Window(now_ms() - MINUTE_MS, now_ms())
     assert scene.store.late_end_offset(partition, recent, origin="here") is None
 
 
 @ON_SQLITE
-def test_a_group_that_goes_on_notes_nothing_of_what_it_has_read(
+def test_a_group_that_continues_records_nothing_again(
     scene: LiveScene, broker: BrokerProcess, receiver: ReceiverThread
 ) -> None:
     webhook = scene.webhook(receiver)
     live = scene.live()
-    bring(scene, webhook, *events(0, 5))
+    mirror_events(scene, webhook, *events(0, 5))
     scene.owe(webhook, event(5))
     scene.until_outcomes(1)
     until(lambda: is_settled(scene, broker), "all is committed")
@@ -485,7 +489,7 @@ def test_a_group_that_goes_on_notes_nothing_of_what_it_has_read(
 
 
 def rename_notes(database_url: str, before: str, after: str) -> None:
-    """Take the table of late arrivals away from the live path, or give it back."""
+    """Rename the table of late arrivals, so that the live path cannot write to it."""
     engine = create_engine(database_url)
     with engine.begin() as connection:
         connection.execute(text(f"ALTER TABLE {before} RENAME TO {after}"))
