@@ -49,7 +49,7 @@ class HdfsStore:
         return cls(client, found[1], f"/{found[2]}")
 
     def create_if_absent(self, path: str, data: bytes) -> bool:
-        """As `TableStore` says."""
+        """See `TableStore`."""
         folder, _, name = self._at(path).rpartition("/")
         temporary = f"{folder}/.{name}.{uuid.uuid4().hex}.tmp"
         with self._failures(path):
@@ -61,7 +61,7 @@ class HdfsStore:
 
     @contextmanager
     def create(self, path: str) -> Iterator[BinaryIO]:
-        """As `TableStore` says."""
+        """See `TableStore`."""
         file = self._at(path)
         with self._failures(path):
             stream = _Stream(self._client.create(file, _NEW))
@@ -75,7 +75,7 @@ class HdfsStore:
             raise
 
     def read(self, path: str) -> bytes:
-        """As `TableStore` says."""
+        """See `TableStore`."""
         try:
             return self._client.read(self._at(path)).read()
         except FileNotFoundError:
@@ -84,7 +84,7 @@ class HdfsStore:
             raise self._failed(path, error) from error
 
     def list(self, folder: str) -> Iterator[StoredFile]:
-        """As `TableStore` says."""
+        """See `TableStore`."""
         for status in self._entries(self._at(folder)):
             path = status.path.removeprefix(f"{self._folder}/")
             if status.isdir:
@@ -93,17 +93,17 @@ class HdfsStore:
                 yield StoredFile(path, status.length, status.modification_time / 1_000)
 
     def folders(self, folder: str) -> Sequence[str]:
-        """As `TableStore` says."""
+        """See `TableStore`."""
         entries = self._entries(self._at(folder))
         return sorted(entry.path.rpartition("/")[2] for entry in entries if entry.isdir)
 
     def delete(self, path: str) -> None:
-        """As `TableStore` says."""
+        """See `TableStore`."""
         with self._failures(path):
             self._client.delete(self._at(path), recursive=True)
 
     def url(self, path: str) -> str:
-        """As `TableStore` says."""
+        """See `TableStore`."""
         return f"{self._authority}{self._at(path)}"
 
     def _at(self, path: str) -> str:

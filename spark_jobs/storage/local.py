@@ -27,7 +27,7 @@ class LocalStore:
         self.uri = f"file://{folder}"
 
     def create_if_absent(self, path: str, data: bytes) -> bool:
-        """As `TableStore` says."""
+        """See `TableStore`."""
         file = self._at(path)
         with self._failures(path):
             _make_folders(file.parent)
@@ -43,7 +43,7 @@ class LocalStore:
 
     @contextmanager
     def create(self, path: str) -> Iterator[BinaryIO]:
-        """As `TableStore` says."""
+        """See `TableStore`."""
         file = self._at(path)
         with self._failures(path):
             _make_folders(file.parent)
@@ -61,7 +61,7 @@ class LocalStore:
             self._flush_folders(file.parent)
 
     def read(self, path: str) -> bytes:
-        """As `TableStore` says."""
+        """See `TableStore`."""
         try:
             return self._at(path).read_bytes()
         except FileNotFoundError:
@@ -70,18 +70,18 @@ class LocalStore:
             raise self._failed(path, error) from error
 
     def list(self, folder: str) -> Iterator[StoredFile]:
-        """As `TableStore` says."""
+        """See `TableStore`."""
         with self._failures(folder):
             yield from self._list(self._at(folder))
 
     def folders(self, folder: str) -> Sequence[str]:
-        """As `TableStore` says."""
+        """See `TableStore`."""
         with self._failures(folder), suppress(FileNotFoundError):
             return sorted(entry.name for entry in os.scandir(self._at(folder)) if entry.is_dir())
         return []
 
     def delete(self, path: str) -> None:
-        """As `TableStore` says."""
+        """See `TableStore`."""
         file = self._at(path)
         with self._failures(path), suppress(FileNotFoundError):
             if file.is_dir():
@@ -90,7 +90,7 @@ class LocalStore:
                 file.unlink()
 
     def url(self, path: str) -> str:
-        """As `TableStore` says."""
+        """See `TableStore`."""
         return f"file://{self._at(path)}"
 
     def _at(self, path: str) -> Path:

@@ -389,7 +389,7 @@ def test_the_nightly_pipeline(
         exec(_replaced(code, address), {})
     counted = capsys.readouterr().out
     assert "is at version 1" in loaded
-    assert "1 events owed to 1 webhooks" in reported
+    assert "1 events for 1 webhooks" in reported
     assert (terminal.folder / "report/index.html").exists()
     assert sum(map(int, re.findall(r"\|\s*\d+\|\s*(\d+)\|", counted))) == 3
 

@@ -119,7 +119,10 @@ def test_a_deleted_topic_is_skipped_once_allowed(scene: LoadScene) -> None:
         ((), "one of --topics and --subscribe-pattern"),
         (("--topics", "a", "--subscribe-pattern", "b"), "one of --topics and --subscribe-pattern"),
         (("--topics", " , "), "--topics is empty"),
-        (("--subscribe-pattern", "("), "--subscribe-pattern is '('; allowed are regular expressions"),
+        (
+            ("--subscribe-pattern", "("),
+            "--subscribe-pattern is '('; allowed are regular expressions",
+        ),
         (("--topics", "orders,elsewhere"), "--topics has elsewhere, which does not exist"),
         (("--topics", "orders", "--codec", "lzo"), "'lzo' is not one of 'zstd'"),
         (("--topics", "orders", "--max-records-per-partition", "0"), "0 is not in the range"),

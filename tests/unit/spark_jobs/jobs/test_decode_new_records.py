@@ -45,7 +45,7 @@ def loaded(uri: str, job: str | None, position: Mapping[str, TopicPosition]) -> 
 
 
 def no_session() -> SparkSession:
-    raise AssertionError("it goes on, and repeats or leaves out records")
+    raise AssertionError("the job must stop before it opens a session")
 
 
 @pytest.mark.parametrize("ends", [(5,), (5, 12)], ids=["still short", "as long again"])
