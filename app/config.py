@@ -16,18 +16,18 @@ from pydantic_core import ErrorDetails
 from app.variables import KAFKA_PREFIX, PREFIX
 
 DATABASE_SCHEMES: Final = ("sqlite", "mysql+pymysql")
-"""SQLAlchemy's names of the databases the store knows; the second is MySQL and MariaDB."""
+"""SQLAlchemy's names of the supported databases; the second is MySQL and MariaDB."""
 
-# What stands behind an @ would be taken for the host, and shown when it is not reached.
+# An @ in a password would make its rest the host, which error messages show.
 _SERVER_AND_DATABASE: Final = re.compile(
     r"([^:/@]*(:[^@]*)?@)?(\[[^\]/@]+\]|[^:/@]*)(:[0-9]{1,5})?/[^/?@]+(\?.*)?"
 )
 
 HEARTBEATS_PER_LEASE: Final = 3
-"""One lost heartbeat must not cost a lease, nor two."""
+"""A lease must survive two lost heartbeats."""
 
 OPTIONS_ALONE: Final = frozenset({"REWIND_SECRET"})
-"""Variables of one command's option (`rewind listen --secret`), which are no settings."""
+"""Variables of one command's option (`rewind listen --secret`), which are not settings."""
 
 DELAYS_MAX: Final = 20
 DAY_MS: Final = 86_400_000
@@ -51,7 +51,7 @@ class ConfigurationError(Exception):
 
 
 def _check_database(url: str) -> str:
-    """Refuse what the store does not know; the message leaves out what may be a password."""
+    """Reject unsupported databases; the message omits what may be a password."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         problem = "is no URL"
@@ -96,7 +96,7 @@ def _check_delays(text: str) -> str:
 
 
 def _check_registry(url: str) -> str:
-    """Refuse what is no place of a registry; the message leaves out what may be a password."""
+    """Reject an invalid registry address; the message omits what may be a password."""
     try:
         parts = urlsplit(url)
         is_place = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -112,7 +112,7 @@ def _check_registry(url: str) -> str:
 
 
 def _check_public_url(url: str) -> str:
-    """Refuse what is no origin of a browser's: a path, say, or a user's name."""
+    """Reject a URL that is not a browser origin, such as one with a path or a user."""
     if url and not _PUBLIC_URL.fullmatch(url):
         raise ValueError(
             f"{_variable('public_url')} is {url!r}; allowed is http://HOST[:PORT] or "
@@ -122,7 +122,7 @@ def _check_public_url(url: str) -> str:
 
 
 def _check_origin(name: str) -> str:
-    """Refuse what fits no column, no header, or would not be told from another by a database."""
+    """Reject names that do not fit a column or header, or that a database may confuse."""
     if not _ORIGIN.fullmatch(name):
         raise ValueError(
             f"{_variable('origin')} is {name!r}; allowed are 1 to {ORIGIN_CHARS_MAX} letters, "
@@ -146,45 +146,45 @@ class Settings(BaseModel):
     )
     bootstrap_servers: Name = "127.0.0.1:9092"
     kafka_properties: Mapping[str, str] = Field(default={}, repr=False)  # they hold passwords
-    """What every client of the log takes besides: TLS, SASL and the like, by librdkafka's names."""
+    """Properties for every Kafka client, such as those of TLS and SASL, by librdkafka's names."""
     host: Name = "127.0.0.1"
     port: Port = 8000
     broker_port: Port = 9092
     brokers: Annotated[int, Field(ge=1, le=64)] = 1
-    """How many embedded brokers; they listen on `broker_port` and the ports behind it."""
+    """The number of embedded brokers; they listen on `broker_port` and the following ports."""
     zookeeper: str = ""
     """The ensemble through which embedded brokers form a cluster; without one, one broker runs.
-    The console asks it how it is."""
+    The console shows its health."""
     public_url: Annotated[str, AfterValidator(_check_public_url)] = ""
-    """Where browsers reach the API, http(s)://HOST[:PORT], when that is not where it listens."""
+    """The URL of the API for browsers, http(s)://HOST[:PORT], if it differs from `host`."""
     console: bool = True
-    """Whether the API serves the operators' console, at /console."""
+    """Whether the API serves the console for operators, at /console."""
     api_url: Name = "http://127.0.0.1:8000"
     api_key: str = Field(default="", repr=False)
-    """What commands show the API; without it, the file `operator.key` of the data directory."""
+    """The API key of commands; default: the file `operator.key` of the data directory."""
 
     server: Name = Field(default_factory=socket.gethostname)
     origin: Annotated[str, AfterValidator(_check_origin)] = "local"
-    """The data centre that this process runs in."""
+    """The data centre of this process."""
 
     partitions: Annotated[int, Field(ge=1, le=10_000)] = 16
     replication_factor: Annotated[int, Field(ge=-1, le=100)] = -1
-    """Of topics that the service makes; -1 is the log's own default."""
+    """The replication factor of topics that the service creates; -1 is the log's default."""
     history_days: Annotated[int, Field(ge=1, le=365)] = 5
     lateness_s: Annotated[float, Field(ge=0, le=86_400)] = 600.0
-    """How far behind its event time a record may reach the log and be found by time alone."""
+    """How long after its event time a record may reach the log and be found by time alone."""
 
     lease_s: Seconds = 30.0
     heartbeat_s: Seconds = 2.0
     poll_interval_s: Seconds = 0.2
     checkpoint_interval_s: Seconds = 1.0
     worker_metrics_port: Port = 0
-    """Where a worker shows its metrics, on `host`; with 0 it does not."""
+    """The port of a worker's metrics on `host`; 0 disables them."""
     jobs_per_worker: Annotated[int, Field(ge=1, le=256)] = 4
     max_in_flight: Annotated[int, Field(ge=1, le=1_024)] = 16
-    """Requests to one webhook at a time; with 1 the events of a key arrive in order."""
+    """Requests in flight to one webhook; with 1, events arrive in order."""
     dedupe_entries: Annotated[int, Field(ge=1, le=100_000_000)] = 500_000
-    """Hashes that one running replay remembers, or half as many; each costs about 17 bytes."""
+    """Hashes that a running replay keeps, or half as many; each needs about 17 bytes."""
 
     retry_attempts_max: Annotated[int, Field(ge=1, le=100)] = 6
     retry_base_s: Seconds = 1.0
@@ -195,46 +195,44 @@ class Settings(BaseModel):
     allow_private_targets: bool = False
     allow_http_targets: bool = False
     allowed_networks: Annotated[str, AfterValidator(_check_networks)] = ""
-    """Networks in CIDR notation, with commas between, that webhooks may reach although they are
-    not public."""
+    """Networks that webhooks may reach although they are not public: CIDR, comma-separated."""
 
     live_delays_s: Annotated[str, AfterValidator(_check_delays)] = "0,3,27,242"
-    """When a live delivery is attempted, each counted from the attempt before; then it is left
-    to replays."""
+    """Delays of the attempts of a live delivery, each from the previous attempt."""
     live_in_flight: Annotated[int, Field(ge=1, le=1_024)] = 8
     live_queue_max: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000
-    """Events that wait for one webhook; those that come on top are left to replays."""
+    """The length of a webhook's delivery queue; further events are skipped."""
     live_metrics_port: Port = 0
     schema_registry: Annotated[str, AfterValidator(_check_registry)] = Field(default="", repr=False)
-    """Where Avro schemas are looked up, http(s)://[USER:PASSWORD@]HOST[:PORT]; without one, events
-    are JSON."""
+    """The Avro schema registry, http(s)://[USER:PASSWORD@]HOST[:PORT]; without it, events are
+    JSON."""
     audit: bool = True
-    """Whether events are marked and counted, so that `logbroker audit` can tell what was lost."""
+    """Whether events are marked and counted, so that `logbroker audit` can detect losses."""
     audit_window_s: Annotated[int, Field(ge=1, le=86_400)] = 60
     """The span of event time over which published events are counted together."""
     disable_after_failures: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     disable_after_s: Annotated[float, Field(ge=0, le=31_536_000)] = 86_400.0
-    """A webhook is disabled when so many events in a row were not taken, over so long."""
+    """A webhook is disabled after so many consecutive failures over so long a time."""
 
     webhooks_per_account: Count = 20
-    """How many an account's developers may register; an operator may register more for them."""
+    """How many webhooks the developers of an account may register; operators may register more."""
     developer_requests_per_minute: Count = 600
     operator_requests_per_minute: Count = 60_000
     unauthorized_requests_per_minute: Count = 60
 
     request_bytes_max: ByteCount = 8 * 2**20
-    # Below the log's own bound of about 1 MB for a batch, so that what is accepted can be stored.
+    # Below the log's limit of about 1 MB for a batch, so that accepted events can be stored.
     event_bytes_max: Annotated[int, Field(ge=1_024, le=900_000)] = 512 * 1_024
     events_per_request_max: Count = 10_000
 
     @property
     def history_ms(self) -> int:
-        """How far back a replay may begin."""
+        """How far back a replay may start."""
         return self.history_days * DAY_MS
 
     @property
     def retention_ms(self) -> int:
-        """How long the log keeps what is owed: a day more, so that all history stays replayable."""
+        """The retention of deliveries: a day longer than the history of replays."""
         return self.history_ms + DAY_MS
 
     @property
@@ -254,9 +252,9 @@ class Settings(BaseModel):
 
     @classmethod
     def load(cls, environ: Mapping[str, str], **overrides: object) -> Self:
-        """The settings of `environ`, with every override that is not None in front.
+        """Return the settings of `environ`, overridden by `overrides` that are not None.
 
-        Relations between settings are checked once each value is sound.
+        Relations between settings are checked after the single values.
 
         Raises:
             ConfigurationError: one line for each problem: variable, value, and what is allowed.
@@ -325,7 +323,7 @@ def _problems(error: ValidationError) -> list[str]:
 
 
 def _problem(detail: ErrorDetails) -> str:
-    if detail["type"] == "value_error":  # one of our own, with the whole message
+    if detail["type"] == "value_error":  # raised above, with a complete message
         return str(detail["ctx"]["error"])
     name = str(detail["loc"][0])
     field = Settings.model_fields.get(name)
@@ -340,7 +338,7 @@ def _variable(name: str) -> str:
 
 
 def kafka_variable(name: str) -> str:
-    """The variable of a property of the Kafka client."""
+    """Return the variable of a Kafka client property."""
     return KAFKA_PREFIX + name.upper().replace(".", "_")
 
 
@@ -354,7 +352,7 @@ _KINDS: Final[Mapping[Any, str]] = {
 
 
 def _allowed(field: FieldInfo) -> str:
-    """What a value may be, in words, from the field's type and bounds."""
+    """Describe the allowed values of a field by its type and limits."""
     words = [_KINDS[field.annotation]]
     for bound in field.metadata:
         match bound:

@@ -1,4 +1,4 @@
-"""What the processes have in common: signals, open files, rare garbage, and side threads."""
+"""Set-up of the service's processes: signals, open files, garbage collection, side threads."""
 
 import asyncio
 import gc
@@ -20,15 +20,15 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def stop_on_signals() -> asyncio.Event:
-    """An event that SIGTERM or SIGINT sets; the same signal again ends the process at once."""
+    """Return an event that SIGTERM or SIGINT sets; the same signal again exits at once."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
 
     def stop(number: signal.Signals) -> None:
         _log.info("stopping", extra={"signal": number.name})
         stopping.set()
-        # Only the same signal again means haste: Ctrl-C in a terminal reaches a whole family of
-        # processes, and a parent may pass it on as SIGTERM. This one works if the loop hangs, too.
+        # Only a repeated signal exits at once: Ctrl-C in a terminal reaches all processes, and
+        # a parent may forward it as SIGTERM. This handler also works if the loop hangs.
         loop.remove_signal_handler(number)
         signal.signal(number, _end_at_once)
 
@@ -42,31 +42,31 @@ def _end_at_once(number: int, _frame: FrameType | None) -> None:
 
 
 def allow_many_connections() -> None:
-    """Take as many open files as the system gives: each request in flight is one."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    """Raise the limit of open files to its maximum: each request in flight needs one."""
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
 
 
 def collect_rarely() -> None:
-    """Look for garbage in circles less often than Python does by itself.
+    """Run the cyclic garbage collector less often than by default.
 
-    Thousands of events come and go at any time, none of them in a circle; to look through them
-    every few hundred took a third of a worker's time.
+    Thousands of events exist at any time, none of them in a cycle; scanning them took a third of a
+    worker's time.
     """
     gc.freeze()
     gc.set_threshold(50_000, 10, 10)
 
 
 async def on_own_thread(work: Callable[[], T]) -> T:
-    """What `work` gives, or raises, on a thread that nothing else waits for.
+    """Run `work` on a daemon thread of its own, and return its result.
 
-    For what may hang and must not hold anything up: it takes none of the few threads that the
-    loop has for all, and the process ends without it.
+    For calls that may hang: they occupy no thread of the loop's pool, and do not delay the exit of
+    the process.
     """
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[T] = loop.create_future()
 
-    def settle(setter: Callable[[Any], None], value: object) -> None:
+    def set_outcome(setter: Callable[[Any], None], value: object) -> None:
         if not outcome.done():
             setter(value)
 
@@ -77,9 +77,9 @@ async def on_own_thread(work: Callable[[], T]) -> T:
             value = work()
         except Exception as error:
             setter, value = outcome.set_exception, error
-        # Of a loop that is closed nobody waits any more.
+        # A closed loop has no waiters.
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(settle, setter, value)
+            loop.call_soon_threadsafe(set_outcome, setter, value)
 
     threading.Thread(target=run, name=f"aside-{id(outcome):x}", daemon=True).start()
     return await outcome

@@ -1,4 +1,4 @@
-"""Reads a topic as a member of a consumer group, and brings what it reads to an event loop."""
+"""Reads a topic as a member of a consumer group, and hands the records to an event loop."""
 
 import asyncio
 import logging
@@ -22,13 +22,13 @@ T = TypeVar("T")
 _log: Final = logging.getLogger(__name__)
 
 RECORDS_MAX: Final = 500
-"""Records that are handed over at a time."""
+"""Records that are handed over at once."""
 
 _WAIT_S: Final = 0.02
-"""The longest a read blocks; whoever wants to stop waits no longer than that."""
+"""The longest time that a read blocks, and so the delay of a stop."""
 
 _HANDED_MAX: Final = 2
-"""Times of records that the loop has not taken yet; with two, reading and taking overlap."""
+"""Hand-overs that the loop has not processed yet; with two, reading and processing overlap."""
 
 _ANSWER_S: Final = 10.0
 _RETRY_S: Final = 1.0
@@ -36,31 +36,31 @@ _LAG_S: Final = 2.0
 
 
 class GroupStage(Protocol):
-    """What is done with the records; every method is called on the event loop, in order."""
+    """The consumer of the records; its methods are called on the event loop, in order."""
 
     async def begin(self, positions: Mapping[int, GroupPosition]) -> Mapping[int, int]:
-        """The offsets to read from the partitions that this member now has.
+        """Return the start offsets of newly assigned partitions.
 
-        Where the group had no position it is stored once this returns. It is cancelled when the
-        reader is to stop.
+        Partitions without a committed offset are committed after this returns. It is cancelled
+        when the reader is stopped.
         """
 
     def take(self, events: Mapping[int, Sequence[LoggedEvent]]) -> None:
-        """Take records, by partition. An event without an id that can be sent has an empty one."""
+        """Process records, by partition. An event without a valid id has an empty one."""
 
     async def let_go(self, partitions: Sequence[int]) -> Mapping[int, Committed]:
-        """End the work on partitions that another member will have; the last commit of each."""
+        """Finish work on revoked partitions; return the last commit of each."""
 
     def lose(self, partitions: Sequence[int]) -> None:
-        """Drop the work on partitions that another member may have already."""
+        """Drop work on partitions that another member may already have."""
 
 
 class GroupReader:
-    """One member of a group. Runs on a thread of its own while `run` does.
+    """One member of a group, on a thread of its own while `run` runs.
 
-    Partitions are shared out by the cooperative protocol: a member keeps what it has while others
-    come and go. `hold` and `release` are the loop's means to be sent no more for a while.
-    `joined` is set once the group has given this member its first share.
+    Partitions are assigned by the cooperative protocol: a member keeps its partitions while others
+    join and leave. The loop pauses partitions with `hold`, and resumes them with `release`.
+    `joined` is set after the first assignment.
     """
 
     def __init__(
@@ -75,16 +75,16 @@ class GroupReader:
         self.topic = topic
         self.group = group
         self.lags: dict[int, int] = {}
-        """Records behind the end of the log that were not read yet, by partition."""
+        """The number of unread records up to the log end, by partition."""
         self.joined = asyncio.Event()
         self._stage = stage
         self._configuration = group_configuration(bootstrap_servers, group, properties)
-        self._configuration["error_cb"] = self._note_error
+        self._configuration["error_cb"] = self._log_error
         self._loop = asyncio.get_running_loop()
         self._handed = threading.Semaphore(_HANDED_MAX)
         self._stopping = threading.Event()
-        # What the loop wants, for the thread to do between two reads: the client must not be called
-        # by one thread while another reads with it. Both would wait, each for what the other has.
+        # Requests of the loop, which the thread executes between two reads: a call to the client
+        # during a read on another thread would deadlock.
         self._lock = threading.Lock()
         self._commits: dict[int, Committed] = {}
         self._held: set[int] = set()
@@ -93,10 +93,10 @@ class GroupReader:
         self._next_warning_s = 0.0
 
     async def run(self) -> None:
-        """Read until `stop`; then all partitions were let go, and the group was left.
+        """Read until `stop`, release all partitions, and leave the group.
 
         Raises:
-            KafkaException: the client cannot go on.
+            KafkaException: the client failed.
         """
         done = self._loop.create_future()
         thread = threading.Thread(target=self._run, args=(done,), name=f"{self.group}-reader")
@@ -108,27 +108,27 @@ class GroupReader:
             self.stop()
 
     def stop(self) -> None:
-        """Read no more; `run` returns soon."""
+        """Stop reading; `run` returns soon."""
         self._stopping.set()
 
     def commit(self, commits: Mapping[int, Committed]) -> None:
-        """Store how far partitions are; returns at once.
+        """Commit offsets; returns at once.
 
-        One that does not arrive is not repeated: the next one says more.
+        A failed commit is not retried: the next one is newer.
         """
         with self._lock:
             self._commits.update(commits)
 
     def hold(self, partition: int) -> None:
-        """Read no more of a partition; what is on its way still comes."""
+        """Pause a partition; fetched records still arrive."""
         self._held.add(partition)
 
     def release(self, partition: int) -> None:
-        """Read a partition that was held."""
+        """Resume a paused partition."""
         self._held.discard(partition)
 
     def _run(self, done: "asyncio.Future[None]") -> None:
-        """The thread's way: everything below is called on it."""
+        """The body of the thread, which calls everything below."""
         try:
             self._read_until_stopped()
         except BaseException as error:  # raised again where `run` is awaited
@@ -147,11 +147,11 @@ class GroupReader:
         try:
             while not self._stopping.is_set():
                 self._store_commits(consumer)
-                self._heed_holds(consumer)
+                self._apply_holds(consumer)
                 self._hand_over(self._messages(consumer))
                 self._measure_lag(consumer)
         except (KafkaException, CancelledError):
-            # Who was to end need not wait for a log that is away, or for what its stage waits for.
+            # A stop does not wait for an unavailable log, or for the stage.
             if not self._stopping.is_set():
                 raise
         finally:
@@ -161,10 +161,10 @@ class GroupReader:
         with self._lock:
             commits, self._commits = self._commits, {}
         if commits:
-            with suppress(KafkaException):  # the group is just changing hands
+            with suppress(KafkaException):  # a rebalance is in progress
                 consumer.commit(offsets=self._places(commits), asynchronous=True)
 
-    def _heed_holds(self, consumer: Consumer) -> None:
+    def _apply_holds(self, consumer: Consumer) -> None:
         held = set(self._held)
         if held == self._paused:
             return
@@ -173,7 +173,7 @@ class GroupReader:
         self._paused = held
 
     def _messages(self, consumer: Consumer) -> "list[Message]":
-        # `consume` waits until it has all it may take. So wait for one, then take what is there.
+        # `consume` waits for all it may return. So wait for one, then take what is available.
         first = consumer.poll(_WAIT_S)
         if first is None:
             return []
@@ -184,7 +184,7 @@ class GroupReader:
         for message in messages:
             error = message.error()
             if error is not None:
-                self._note_error(error)
+                self._log_error(error)
                 continue
             partition = message.partition()
             assert partition is not None
@@ -207,7 +207,7 @@ class GroupReader:
             starts = self._begin(positions)
             begin_at = [TopicPartition(self.topic, each, start) for each, start in starts.items()]
             consumer.incremental_assign(begin_at)
-            # One that was held when it was given away may have come back.
+            # A partition that was paused when it was revoked may have returned.
             consumer.resume(begin_at)
             self._commit_now(
                 consumer,
@@ -217,7 +217,7 @@ class GroupReader:
                     if position.committed is None
                 },
             )
-            _log.info("partitions-gained", extra={"group": self.group, "partitions": partitions})
+            _log.info("partitions-assigned", extra={"group": self.group, "partitions": partitions})
         self._loop.call_soon_threadsafe(self.joined.set)
 
     def _on_revoke(self, consumer: Consumer, places: list[TopicPartition]) -> None:
@@ -226,7 +226,7 @@ class GroupReader:
             commits = self._on_loop(lambda: self._stage.let_go(partitions))
             self._forget(partitions)
             self._commit_now(consumer, commits)
-            _log.info("partitions-given", extra={"group": self.group, "partitions": partitions})
+            _log.info("partitions-revoked", extra={"group": self.group, "partitions": partitions})
         consumer.incremental_unassign(places)
 
     def _on_lost(self, consumer: Consumer, places: list[TopicPartition]) -> None:
@@ -237,14 +237,14 @@ class GroupReader:
         consumer.incremental_unassign(places)
 
     def _commit_now(self, consumer: Consumer, commits: Mapping[int, Committed]) -> None:
-        """Store positions before anything else: where a new group begins, and where one ends."""
+        """Commit synchronously: the start of a new group, or the end of revoked partitions."""
         if not commits:
             return
         try:
             consumer.commit(offsets=self._places(commits), asynchronous=False)
         except KafkaException as refusal:
-            # Who has them next begins where the commit before says.
-            _log.warning("not-committed", extra=self._what(refusal))
+            # The next owner starts at the previous commit.
+            _log.warning("commit-failed", extra=self._details(refusal))
 
     def _forget(self, partitions: Sequence[int]) -> None:
         for partition in partitions:
@@ -255,10 +255,10 @@ class GroupReader:
             self._paused.discard(partition)
 
     def _begin(self, positions: Mapping[int, GroupPosition]) -> Mapping[int, int]:
-        """What the stage says, however long it takes.
+        """Return the stage's start offsets; waits for them.
 
         Raises:
-            CancelledError: the reader is to stop.
+            CancelledError: the reader is stopped.
         """
         beginning = self._start(lambda: self._stage.begin(positions))
         while not wait([beginning], _RETRY_S).done:
@@ -267,12 +267,12 @@ class GroupReader:
         return beginning.result()
 
     def _positions(self, consumer: Consumer, partitions: Sequence[int]) -> dict[int, GroupPosition]:
-        """What the group has stored of partitions, and what the log holds; waits for both."""
+        """Return committed offsets and bounds of partitions; waits for the answer."""
         while True:
             try:
                 return fetch_positions(consumer, self.topic, partitions, _ANSWER_S)
             except KafkaException as refusal:
-                _log.warning("log-away", extra=self._what(refusal))
+                _log.warning("log-unavailable", extra=self._details(refusal))
                 if self._stopping.wait(_RETRY_S):
                     raise
 
@@ -302,14 +302,14 @@ class GroupReader:
             if high >= 0 and place.offset >= 0:
                 self.lags[place.partition] = max(0, high - place.offset)
 
-    def _note_error(self, error: KafkaError) -> None:
-        """Say that the log is not all there; the client goes on trying by itself."""
+    def _log_error(self, error: KafkaError) -> None:
+        """Log that the log is unavailable; the client retries by itself."""
         now_s = time.monotonic()
         if now_s >= self._next_warning_s:
             self._next_warning_s = now_s + _ANSWER_S
-            _log.warning("log-away", extra=self._what(error))
+            _log.warning("log-unavailable", extra=self._details(error))
 
-    def _what(self, error: KafkaError | KafkaException) -> dict[str, str]:
+    def _details(self, error: KafkaError | KafkaException) -> dict[str, str]:
         return {"group": self.group, "topic": self.topic, "reason": str(error)}
 
 
@@ -342,7 +342,7 @@ def _event(message: "Message") -> LoggedEvent:
 def group_configuration(
     bootstrap_servers: str, group: str, properties: Mapping[str, str]
 ) -> dict[str, Any]:
-    """What the client is made with; `properties` win over what is chosen here."""
+    """Return the client's configuration; `properties` override the choices here."""
     return {
         "bootstrap.servers": bootstrap_servers,
         "client.id": group,
@@ -350,12 +350,12 @@ def group_configuration(
         "partition.assignment.strategy": "cooperative-sticky",
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
-        # Every start is given; this is for what retention deletes while it is read.
+        # Starts are explicit; this is for records that retention deletes during a read.
         "auto.offset.reset": "earliest",
         "check.crcs": True,
-        # How long the partitions of a process that died wait for another one.
+        # How long the partitions of a dead process wait for another one.
         "session.timeout.ms": 10_000,
-        # A last commit waits so long for a broker that is gone; by default it would be a minute.
+        # How long a last commit waits for a dead broker; the default is a minute.
         "socket.timeout.ms": 10_000,
         "heartbeat.interval.ms": 1_000,
         "queued.min.messages": 10_000,

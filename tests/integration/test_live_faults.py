@@ -124,7 +124,7 @@ def test_processes_share_the_partitions_and_repeat_nothing(
 
         def is_shared() -> bool:
             publish_more()
-            return second.said.count('"event": "partitions-gained"') == 2
+            return second.said.count('"event": "partitions-assigned"') == 2
 
         publish_more()
         second = scene.live()
@@ -195,7 +195,7 @@ def test_the_log_may_start_late_and_have_an_outage(
         until(lambda: receiver.taken == ["evt_1"], "the first event")
         until(lambda: not scene.uncommitted("rewind-live", EVENTS), "it is committed")
         broker.kill()
-        live.until_says('"event": "log-away"')
+        live.until_says('"event": "log-unavailable"')
         broker.serve()
         scene.publish(event(2))
         until(lambda: "evt_2" in receiver.taken, "one after the log was away")
@@ -214,7 +214,7 @@ def test_a_process_stops_in_time_while_the_log_is_unavailable(
         scene.webhook(receiver, "*")
         live = scene.live()
         broker.kill()
-        live.until_says('"event": "log-away"')
+        live.until_says('"event": "log-unavailable"')
         assert live.stop() == 0
 
 
