@@ -107,7 +107,7 @@ class Deliverer:
                     sweep_s = time.monotonic() + _SWEEP_S
                     self._forget_queues()
 
-    async def begin(self, positions: Mapping[int, GroupPosition]) -> dict[int, int]:
+    async def start_partitions(self, positions: Mapping[int, GroupPosition]) -> dict[int, int]:
         """The offsets to read from: the committed positions, or the end for a new group."""
         skipped = {
             partition: bounds.high
@@ -123,7 +123,7 @@ class Deliverer:
         self._partitions[partition] = DeliveryPartition(partition, progress, Committed(-1, ""))
         return max(progress.read_from, bounds.low)
 
-    def take(self, events: Mapping[int, Sequence[LoggedEvent]]) -> None:
+    def process_events(self, events: Mapping[int, Sequence[LoggedEvent]]) -> None:
         """Add each event to the queue of its webhook, unless it was settled before."""
         now_s, now_ms = time.monotonic(), time.time_ns() // 1_000_000
         for number, some in events.items():
@@ -136,7 +136,7 @@ class Deliverer:
                         self._reports.count_event(event)
                     self._add(partition, event, now_s, now_ms)
 
-    async def let_go(self, partitions: Sequence[int]) -> dict[int, Committed]:
+    async def release_partitions(self, partitions: Sequence[int]) -> dict[int, Committed]:
         """Start no more requests, and wait for those in flight; the positions to commit."""
         revoked = {each: self._partitions[each] for each in partitions if each in self._partitions}
         for partition in revoked.values():
@@ -146,14 +146,14 @@ class Deliverer:
             if time.monotonic() >= deadline_s:
                 break
             await asyncio.sleep(_POLL_S)
-        self.lose(partitions)
+        self.drop_partitions(partitions)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._outcomes.flush(), _LAST_OUTCOMES_S)
         if self._reports is not None:
             await self._reports.report_before_release()
         return {number: partition.position() for number, partition in revoked.items()}
 
-    def lose(self, partitions: Sequence[int]) -> None:
+    def drop_partitions(self, partitions: Sequence[int]) -> None:
         """Drop the events of these partitions; another process delivers them."""
         for number in partitions:
             partition = self._partitions.pop(number, None)

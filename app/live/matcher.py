@@ -157,7 +157,7 @@ class Matcher:
                 publishing, unmatched = await self._publish_matches(read)
                 group.create_task(self._finish(read, publishing, unmatched, reader))
 
-    async def begin(self, positions: Mapping[int, GroupPosition]) -> dict[int, int]:
+    async def start_partitions(self, positions: Mapping[int, GroupPosition]) -> dict[int, int]:
         """The offsets to read from: the committed positions, or the first event for a new group."""
         return {partition: self._begin(partition, *each) for partition, each in positions.items()}
 
@@ -166,7 +166,7 @@ class Matcher:
         self._partitions[partition] = _MatcherPartition(start, Committed(start, ""))
         return start
 
-    def take(self, events: Mapping[int, Sequence[LoggedEvent]]) -> None:
+    def process_events(self, events: Mapping[int, Sequence[LoggedEvent]]) -> None:
         """Queue records to be matched."""
         ranges = []
         for number, some in events.items():
@@ -178,7 +178,7 @@ class Matcher:
         self.pending += count
         self._reads.put_nowait(_Read(events, ranges, count, time.monotonic()))
 
-    async def let_go(self, partitions: Sequence[int]) -> dict[int, Committed]:
+    async def release_partitions(self, partitions: Sequence[int]) -> dict[int, Committed]:
         """Wait up to a limit for pending records; the positions to commit."""
         revoked = {each: self._partitions[each] for each in partitions if each in self._partitions}
         deadline = time.monotonic() + _REVOKE_S
@@ -186,12 +186,12 @@ class Matcher:
             if time.monotonic() > deadline:
                 break
             await asyncio.sleep(_POLL_S)
-        self.lose(partitions)
+        self.drop_partitions(partitions)
         if self._reports is not None:
             await self._reports.report_before_release()
         return {number: partition.position() for number, partition in revoked.items()}
 
-    def lose(self, partitions: Sequence[int]) -> None:
+    def drop_partitions(self, partitions: Sequence[int]) -> None:
         """Commit nothing more in these partitions."""
         for partition in partitions:
             self._partitions.pop(partition, None)

@@ -38,20 +38,20 @@ _LAG_S: Final = 2.0
 class GroupStage(Protocol):
     """The consumer of the records; its methods are called on the event loop, in order."""
 
-    async def begin(self, positions: Mapping[int, GroupPosition]) -> Mapping[int, int]:
+    async def start_partitions(self, positions: Mapping[int, GroupPosition]) -> Mapping[int, int]:
         """Return the start offsets of newly assigned partitions.
 
         Partitions without a committed offset are committed after this returns. It is cancelled
         when the reader is stopped.
         """
 
-    def take(self, events: Mapping[int, Sequence[LoggedEvent]]) -> None:
+    def process_events(self, events: Mapping[int, Sequence[LoggedEvent]]) -> None:
         """Process records, by partition. An event without a valid id has an empty one."""
 
-    async def let_go(self, partitions: Sequence[int]) -> Mapping[int, Committed]:
+    async def release_partitions(self, partitions: Sequence[int]) -> Mapping[int, Committed]:
         """Finish work on revoked partitions; return the last commit of each."""
 
-    def lose(self, partitions: Sequence[int]) -> None:
+    def drop_partitions(self, partitions: Sequence[int]) -> None:
         """Drop work on partitions that another member may already have."""
 
 
@@ -198,7 +198,7 @@ class GroupReader:
 
     def _take(self, events: Mapping[int, Sequence[LoggedEvent]]) -> None:
         self._handed.release()
-        self._stage.take(events)
+        self._stage.process_events(events)
 
     def _on_assign(self, consumer: Consumer, places: list[TopicPartition]) -> None:
         if places:
@@ -223,7 +223,7 @@ class GroupReader:
     def _on_revoke(self, consumer: Consumer, places: list[TopicPartition]) -> None:
         partitions = [place.partition for place in places]
         if partitions:
-            commits = self._on_loop(lambda: self._stage.let_go(partitions))
+            commits = self._on_loop(lambda: self._stage.release_partitions(partitions))
             self._forget(partitions)
             self._commit_now(consumer, commits)
             _log.info("partitions-revoked", extra={"group": self.group, "partitions": partitions})
@@ -231,7 +231,7 @@ class GroupReader:
 
     def _on_lost(self, consumer: Consumer, places: list[TopicPartition]) -> None:
         partitions = [place.partition for place in places]
-        self._loop.call_soon_threadsafe(self._stage.lose, partitions)
+        self._loop.call_soon_threadsafe(self._stage.drop_partitions, partitions)
         self._forget(partitions)
         _log.warning("partitions-lost", extra={"group": self.group, "partitions": partitions})
         consumer.incremental_unassign(places)
@@ -260,7 +260,7 @@ class GroupReader:
         Raises:
             CancelledError: the reader is stopped.
         """
-        beginning = self._start(lambda: self._stage.begin(positions))
+        beginning = self._start(lambda: self._stage.start_partitions(positions))
         while not wait([beginning], _RETRY_S).done:
             if self._stopping.is_set():
                 beginning.cancel()
