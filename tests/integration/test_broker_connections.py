@@ -1,4 +1,4 @@
-"""What happens on one connection stays on it: nonsense, limits, silence, order of answers."""
+"""Errors, limits and idle timeouts affect only one connection; responses keep their order."""
 
 import struct
 from collections.abc import Iterator
@@ -85,7 +85,7 @@ NONSENSE = {
 
 
 @pytest.mark.parametrize("sent", NONSENSE.values(), ids=NONSENSE)
-def test_nonsense_closes_its_own_connection_with_one_line(
+def test_an_invalid_frame_closes_its_connection_and_logs_one_line(
     broker: BrokerProcess, connection: RawConnection, sent: bytes
 ) -> None:
     assert works(connection)
@@ -100,7 +100,7 @@ def test_nonsense_closes_its_own_connection_with_one_line(
     assert "Traceback" not in broker.said
 
 
-def test_requests_before_nonsense_are_kept(broker: BrokerProcess) -> None:
+def test_requests_before_an_invalid_frame_are_handled(broker: BrokerProcess) -> None:
     broker.make_topic("before-nonsense")
     with RawConnection(broker.bootstrap_servers) as strange:
         produced = strange.produce("before-nonsense", batch_of(b"kept"), acks=ACKS_LEADER)
@@ -112,7 +112,7 @@ def test_requests_before_nonsense_are_kept(broker: BrokerProcess) -> None:
         assert [record.value for record in connection.fetched().records] == [b"kept"]
 
 
-def test_a_connection_that_ends_inside_a_frame_is_none_of_anybodys_business(
+def test_a_connection_closed_inside_a_frame_is_not_logged(
     broker: BrokerProcess, connection: RawConnection
 ) -> None:
     with RawConnection(broker.bootstrap_servers) as strange:
@@ -127,7 +127,7 @@ def test_a_request_that_comes_byte_by_byte_is_a_request(connection: RawConnectio
     assert answer.error_code == 0
 
 
-def test_a_frame_as_large_as_allowed_is_taken(
+def test_a_frame_of_the_maximum_size_is_accepted(
     broker: BrokerProcess, connection: RawConnection
 ) -> None:
     broker.make_topic("large")
@@ -152,7 +152,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(
 
 
 @pytest.mark.parametrize("name", ["a/b", "", "x" * 250])
-def test_a_name_that_no_topic_can_have_is_not_merely_unknown(
+def test_an_invalid_topic_name_is_not_reported_as_unknown(
     connection: RawConnection, name: str
 ) -> None:
     topics = [MetadataRequest.MetadataRequestTopic(name=name)]
@@ -161,7 +161,7 @@ def test_a_name_that_no_topic_can_have_is_not_merely_unknown(
     assert [topic.error_code for topic in answer.topics] == [INVALID_TOPIC]
 
 
-def test_there_is_no_coordinator_of_transactions(connection: RawConnection) -> None:
+def test_transactions_have_no_coordinator(connection: RawConnection) -> None:
     one = FindCoordinatorRequest(key="transaction", key_type=TRANSACTION)
     assert connection.ask(one, FindCoordinatorResponse, 2).error_code == INVALID_REQUEST
     many = FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=["one", "two"])
@@ -180,7 +180,7 @@ def list_offsets_request(topic: str) -> ListOffsetsRequest:
     return ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[wanted])
 
 
-def test_pipelined_requests_are_answered_in_their_order(
+def test_pipelined_requests_get_responses_in_order(
     broker: BrokerProcess, connection: RawConnection
 ) -> None:
     broker.make_topic("pipelined")
@@ -207,7 +207,7 @@ def test_pipelined_requests_are_answered_in_their_order(
     assert [record.offset for record in connection.fetched().records] == list(range(5 * rounds))
 
 
-def test_a_refused_batch_without_acks_closes_its_connection(
+def test_a_rejected_batch_with_acks_0_closes_the_connection(
     broker: BrokerProcess, connection: RawConnection
 ) -> None:
     broker.make_topic("refused")
@@ -221,7 +221,7 @@ def test_a_refused_batch_without_acks_closes_its_connection(
     assert works(connection)
 
 
-def test_more_requests_in_flight_than_allowed_wait_their_turn(tmp_path: Path) -> None:
+def test_requests_above_the_in_flight_limit_wait(tmp_path: Path) -> None:
     options = ("--requests-in-flight-max", "3", "--topic-config", "flush.ms=20")
     with BrokerProcess(tmp_path / "log", *options) as broker:
         broker.serve().make_topic("many")

@@ -1,4 +1,4 @@
-"""A topic that is deleted while clients use it: each is told so, and its disk space is freed."""
+"""A topic is deleted while clients use it: they get errors, and its disk space is freed."""
 
 import shutil
 from collections.abc import Iterator
@@ -72,7 +72,7 @@ def open_files(broker: BrokerProcess, topic: str) -> list[str]:
     return [name for name in names if f"/{topic}-0" in name]
 
 
-def test_who_waits_for_the_flush_of_a_deleted_topic_is_told(
+def test_delayed_produces_of_a_deleted_topic_fail(
     connection: RawConnection, admin: RawConnection, topic: str
 ) -> None:
     sent = connection.produce(topic, batch_of(b"one"), acks=ACKS_ALL)
@@ -95,7 +95,7 @@ def end_offset(connection: RawConnection, topic: str) -> int:
         offset += 1
 
 
-def test_a_produce_request_and_the_deletion_behind_it_are_both_answered(
+def test_a_produce_request_and_a_following_deletion_both_get_responses(
     connection: RawConnection, topic: str
 ) -> None:
     produced = connection.encode(produce_request(topic, batch_of(b"one"), acks=ACKS_ALL), 9)
@@ -106,7 +106,7 @@ def test_a_produce_request_and_the_deletion_behind_it_are_both_answered(
     assert [result.error_code for result in answer.responses] == [0]
 
 
-def test_a_deletion_whose_folders_are_out_of_reach_leaves_nobody_waiting(
+def test_a_deletion_with_unremovable_folders_completes_delayed_requests(
     broker: BrokerProcess, connection: RawConnection, admin: RawConnection, topic: str
 ) -> None:
     sent = connection.produce(topic, batch_of(b"one"), acks=ACKS_ALL)
@@ -117,7 +117,7 @@ def test_a_deletion_whose_folders_are_out_of_reach_leaves_nobody_waiting(
     broker.until_says(f"folders are kept until restart topic={topic}")
 
 
-def test_the_files_of_a_deleted_topic_go_though_its_producer_stays(
+def test_the_files_of_a_deleted_topic_are_removed_while_its_producer_is_connected(
     broker: BrokerProcess, connection: RawConnection, admin: RawConnection, topic: str
 ) -> None:
     connection.produce(topic, batch_of(b"one"), acks=ACKS_LEADER)
@@ -134,7 +134,7 @@ def test_a_topic_named_twice_is_not_deleted(admin: RawConnection, topic: str) ->
     assert topic_id(admin, topic) is not None
 
 
-def test_a_deletion_by_name_or_by_id_tells_both(admin: RawConnection, topic: str) -> None:
+def test_a_deletion_by_name_or_by_id_returns_both(admin: RawConnection, topic: str) -> None:
     by_name, by_id = topic_id(admin, topic), uuid4()
     asked = [
         DeleteTopicsRequest.DeleteTopicState(name=topic, topic_id=UUID(int=0)),

@@ -1,4 +1,4 @@
-"""A disk that is full: a limit on the size of files stands for it, which every write feels."""
+"""A full disk, simulated by a file size limit that fails every write."""
 
 import sys
 from collections.abc import Iterator
@@ -69,7 +69,7 @@ def read_all(connection: RawConnection, topic: str) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("acks", [ACKS_ALL, ACKS_LEADER], ids=["all", "one"])
-def test_a_full_disk_is_a_storage_error_and_reading_goes_on(
+def test_a_full_disk_is_a_storage_error_and_reads_continue(
     broker: BrokerProcess, connection: RawConnection, metrics_port: int, acks: int
 ) -> None:
     count = fill_up(connection, acks)
@@ -98,7 +98,7 @@ def test_a_full_disk_is_a_storage_error_and_reading_goes_on(
     assert "Traceback" not in broker.said
 
 
-def test_all_requests_of_a_write_that_failed_are_told(connection: RawConnection) -> None:
+def test_all_requests_of_a_failed_write_get_the_error(connection: RawConnection) -> None:
     count = fill_up(connection)
     frames = [
         connection.encode(request, 9)
@@ -109,7 +109,7 @@ def test_all_requests_of_a_write_that_failed_are_told(connection: RawConnection)
     assert read_all(connection, "full") == [VALUE] * count
 
 
-def test_a_message_without_acks_that_finds_no_room_closes_its_connection(
+def test_a_failed_write_with_acks_0_closes_the_connection(
     broker: BrokerProcess, connection: RawConnection
 ) -> None:
     fill_up(connection)
@@ -118,7 +118,7 @@ def test_a_message_without_acks_that_finds_no_room_closes_its_connection(
         sender.until_closed()
 
 
-def test_an_idempotent_producer_may_send_again_what_found_no_room(
+def test_an_idempotent_producer_may_retry_after_a_full_disk(
     connection: RawConnection,
 ) -> None:
     count = fill_up(connection)
@@ -133,7 +133,7 @@ def test_an_idempotent_producer_may_send_again_what_found_no_room(
     assert sequenced(b"small") == (0, count)
 
 
-def test_when_there_is_room_again_everything_is_as_it_was(
+def test_appends_continue_when_the_disk_has_space_again(
     broker: BrokerProcess, connection: RawConnection
 ) -> None:
     count = fill_up(connection)
@@ -147,7 +147,7 @@ def test_when_there_is_room_again_everything_is_as_it_was(
         assert again.produced()[1:] == (0, count)
 
 
-def test_a_broker_on_a_full_disk_ends_cleanly(
+def test_a_broker_on_a_full_disk_stops_cleanly(
     broker: BrokerProcess, connection: RawConnection
 ) -> None:
     fill_up(connection)

@@ -1,4 +1,4 @@
-"""What one connection does must never be answered on another, however they share a turn."""
+"""Connections that share a turn get only their own responses."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ def batch(value: bytes) -> bytes:
     return encode_batch([NewRecord(1, None, value)])
 
 
-def test_a_broken_client_takes_no_answer_of_another(
+def test_a_broken_client_does_not_affect_responses_of_others(
     broker: BrokerProcess,
 ) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})

@@ -1,4 +1,4 @@
-"""The broker dies under load, again and again; what it acknowledged is there, once, in order."""
+"""The broker is killed under load repeatedly; acknowledged records are kept once, in order."""
 
 import random
 import threading
@@ -153,7 +153,7 @@ def crash(broker: BrokerProcess, number: int) -> None:
 
 
 @pytest.mark.long
-def test_what_was_acknowledged_outlives_every_crash_once_and_in_order(
+def test_acknowledged_records_survive_every_crash_once_and_in_order(
     broker: BrokerProcess,
 ) -> None:
     chance = random.Random(11)

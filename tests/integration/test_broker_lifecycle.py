@@ -1,4 +1,4 @@
-"""Starting, stopping and starting again: what stays, who is refused, and what is counted."""
+"""Start, stop and restart: stored data, rejected starts and recovery metrics."""
 
 import signal
 from collections.abc import Callable
@@ -68,7 +68,7 @@ def test_a_clean_restart_keeps_everything(
         assert len(everything(broker, "events")) == COUNT
 
 
-def test_a_crash_leaves_no_sign_of_a_clean_end_and_loses_nothing(tmp_path: Path) -> None:
+def test_a_crash_leaves_no_clean_marker_and_loses_nothing(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path / "log")
     with broker.serve():
         fill(broker, "events")
@@ -109,7 +109,7 @@ def produced(broker: BrokerProcess, batch: bytes) -> tuple[int, int]:
         return connection.produced()[1:]
 
 
-def test_topics_ids_settings_and_deletions_outlive_a_crash(tmp_path: Path) -> None:
+def test_topics_ids_settings_and_deletions_survive_a_crash(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path / "log", "--file-delete-delay-s", "3600")
     with broker.serve():
         broker.make_topic("kept", 3, retention_ms="12345")
@@ -135,7 +135,7 @@ def test_topics_ids_settings_and_deletions_outlive_a_crash(tmp_path: Path) -> No
         assert not list(broker.data_dir.glob("gone*"))
 
 
-def test_a_second_broker_on_a_data_directory_is_refused(tmp_path: Path) -> None:
+def test_a_second_broker_on_a_data_directory_is_rejected(tmp_path: Path) -> None:
     with (
         BrokerProcess(tmp_path / "log").serve() as first,
         BrokerProcess(tmp_path / "log", name="second") as second,
@@ -163,7 +163,7 @@ def test_a_data_directory_belongs_to_one_broker_id(tmp_path: Path) -> None:
     assert clean_marker(owner).exists()
 
 
-def test_a_taken_port_is_refused(tmp_path: Path) -> None:
+def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:
     with (
         BrokerProcess(tmp_path / "one").serve() as first,
         BrokerProcess(tmp_path / "two", port=first.port, name="second") as second,
@@ -173,7 +173,7 @@ def test_a_taken_port_is_refused(tmp_path: Path) -> None:
         assert f"cannot listen on 127.0.0.1:{first.port}" in second.said
 
 
-def test_what_a_producer_was_promised_is_kept_by_a_stop_under_load(tmp_path: Path) -> None:
+def test_acknowledged_records_survive_a_stop_under_load(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path / "log", "--topic-config", "flush.ms=300")
     with broker.serve():
         broker.make_topic("events")

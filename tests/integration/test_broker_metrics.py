@@ -1,4 +1,4 @@
-"""What Prometheus is told of a broker is what stock clients, and strangers, did to it."""
+"""Prometheus metrics reflect what stock clients and invalid clients did."""
 
 import re
 import time
@@ -159,9 +159,7 @@ def test_errors_are_counted_by_api_and_name(broker: BrokerProcess, port: int) ->
     }
 
 
-def test_the_page_has_every_metric_that_there_is_and_no_other(
-    broker: BrokerProcess, port: int
-) -> None:
+def test_the_metrics_page_has_all_metrics_and_no_other(broker: BrokerProcess, port: int) -> None:
     address = f"http://127.0.0.1:{port}/metrics"
     with urllib.request.urlopen(address, timeout=DEADLINE_S) as answer:
         assert answer.headers["content-type"].startswith("text/plain")
@@ -171,7 +169,7 @@ def test_the_page_has_every_metric_that_there_is_and_no_other(
     assert re.search(r"^process_resident_memory_bytes \d", page, re.MULTILINE)
 
 
-def test_partitions_are_told_apart_up_to_the_limit_and_summed_above(
+def test_partitions_have_own_metrics_up_to_the_limit_and_sums_above(
     tmp_path: Path, port: int
 ) -> None:
     options = ("--metrics-port", str(port), "--metrics-partitions-max", "2")
@@ -191,7 +189,7 @@ def test_partitions_are_told_apart_up_to_the_limit_and_summed_above(
     assert page['logbroker_topic_partitions{topic="more"}'] == 1
 
 
-def test_a_topic_made_anew_is_counted_anew(broker: BrokerProcess, port: int) -> None:
+def test_a_recreated_topic_is_counted_from_zero(broker: BrokerProcess, port: int) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     for _ in range(2):
         broker.make_topic("events")
@@ -203,7 +201,7 @@ def test_a_topic_made_anew_is_counted_anew(broker: BrokerProcess, port: int) -> 
     assert not [name for name in scrape(port) if 'topic="events"' in name]
 
 
-def test_what_retention_takes_out_is_counted(tmp_path: Path, port: int) -> None:
+def test_segments_deleted_by_retention_are_counted(tmp_path: Path, port: int) -> None:
     batch = batch_of(b"x" * 900, timestamp_ms=time.time_ns() // 1_000_000)
     options = ("--metrics-port", str(port), "--retention-check-s", "0.05")
     with BrokerProcess(tmp_path / "log", *options) as broker:
@@ -221,7 +219,7 @@ def test_what_retention_takes_out_is_counted(tmp_path: Path, port: int) -> None:
     assert page['logbroker_topic_messages{topic="events"}'] == 2
 
 
-def test_what_recovery_found_is_told_until_the_next_start(tmp_path: Path, port: int) -> None:
+def test_the_result_of_recovery_is_exported_until_the_next_start(tmp_path: Path, port: int) -> None:
     with BrokerProcess(tmp_path / "log", "--metrics-port", str(port)) as broker:
         broker.serve().make_topic("events")
         assert scrape(port)["logbroker_recovered_logs"] == 0
@@ -262,7 +260,7 @@ def test_metrics_have_one_address(tmp_path: Path, port: int) -> None:
         assert "exclude each other" in broker.said
 
 
-def test_a_taken_metrics_port_is_a_refusal(
+def test_a_metrics_port_in_use_is_an_error(
     broker: BrokerProcess, tmp_path: Path, port: int
 ) -> None:
     with BrokerProcess(tmp_path / "other", "--metrics-port", str(port), name="other") as second:

@@ -1,4 +1,4 @@
-"""Fetches that wait, consumers that never read, and what consumers may see when."""
+"""Delayed fetches, consumers that never read, and the visibility of records."""
 
 import time
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ def test_a_fetch_waits_for_the_first_byte(
     assert fetched.high_watermark == 2
 
 
-def test_a_fetch_waits_for_as_many_bytes_as_it_asked_for(
+def test_a_fetch_waits_for_its_min_bytes(
     producer: RawConnection, consumer: RawConnection, topic: str
 ) -> None:
     value = b"x" * 100
@@ -70,7 +70,7 @@ def test_a_fetch_waits_for_as_many_bytes_as_it_asked_for(
     assert [record.offset for record in consumer.fetched().records] == [0, 1, 2]
 
 
-def test_a_fetch_ends_when_its_time_is_up(
+def test_a_fetch_completes_after_its_max_wait(
     producer: RawConnection, consumer: RawConnection, topic: str
 ) -> None:
     put(producer, topic, b"one")
@@ -86,16 +86,14 @@ def test_a_fetch_ends_when_its_time_is_up(
     assert time.monotonic() - started_s >= 0.3
 
 
-def test_a_fetch_that_waits_for_nothing_is_answered_at_once(
-    consumer: RawConnection, topic: str
-) -> None:
+def test_a_fetch_without_min_bytes_completes_at_once(consumer: RawConnection, topic: str) -> None:
     consumer.fetch(topic, 0, min_bytes=1, max_wait_ms=0)
     assert consumer.fetched().records == []
     consumer.fetch(topic, 0, min_bytes=0, max_wait_ms=WAIT_MS)
     assert consumer.fetched().records == []
 
 
-def test_a_fetch_at_the_end_of_a_segment_does_not_wait_for_what_lies_behind_it(
+def test_a_fetch_at_the_end_of_a_segment_does_not_wait_for_the_next_one(
     broker: BrokerProcess,
     producer: RawConnection,
     consumer: RawConnection,
@@ -137,7 +135,7 @@ def test_many_fetches_wait_for_one_message(
         consumer.socket.close()
 
 
-def test_a_fetch_gets_one_batch_however_little_it_asked_for(
+def test_a_fetch_returns_one_batch_for_any_size_limit(
     producer: RawConnection, consumer: RawConnection, topic: str
 ) -> None:
     put(producer, topic, b"x" * 50_000)
@@ -146,7 +144,7 @@ def test_a_fetch_gets_one_batch_however_little_it_asked_for(
     assert [record.offset for record in consumer.fetched().records] == [0]
 
 
-def test_a_consumer_that_never_reads_slows_nobody(
+def test_a_consumer_that_never_reads_does_not_slow_others(
     broker: BrokerProcess, producer: RawConnection, consumer: RawConnection, topic: str
 ) -> None:
     value = b"x" * 900_000
@@ -174,7 +172,7 @@ def test_a_consumer_that_never_reads_slows_nobody(
             assert sizes[:count] == [len(value)] * count
 
 
-def test_a_consumer_that_leaves_with_answers_owed_is_forgotten(
+def test_a_consumer_that_disconnects_with_pending_responses_is_removed(
     broker: BrokerProcess, producer: RawConnection, consumer: RawConnection, topic: str
 ) -> None:
     for _ in range(10):
@@ -202,7 +200,7 @@ def lazy_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
         yield broker
 
 
-def test_acks_all_is_answered_after_the_flush_and_nothing_is_seen_before(
+def test_acks_all_completes_after_the_flush_and_no_record_is_visible_before(
     lazy_broker: BrokerProcess,
 ) -> None:
     address = lazy_broker.bootstrap_servers
@@ -215,7 +213,7 @@ def test_acks_all_is_answered_after_the_flush_and_nothing_is_seen_before(
         assert [record.value for record in consumer.fetched().records] == [b"one"]
 
 
-def test_acks_one_is_answered_before_the_flush_and_is_not_seen_yet(
+def test_acks_1_completes_before_the_flush_and_the_record_is_not_visible_yet(
     lazy_broker: BrokerProcess,
 ) -> None:
     address = lazy_broker.bootstrap_servers
@@ -247,7 +245,7 @@ def test_enough_messages_are_flushed_before_their_time(tmp_path: Path) -> None:
             assert len(consumer.fetched().records) == 5
 
 
-def test_what_waits_for_its_flush_waits_by_the_latest_settings(tmp_path: Path) -> None:
+def test_a_scheduled_flush_follows_changed_settings(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "log", "--topic-config", "flush.ms=3600000") as broker:
         broker.serve().make_topic("patient")
         with RawConnection(broker.bootstrap_servers) as producer:

@@ -1,4 +1,4 @@
-"""Segments roll, and what is too old, too much or deleted leaves the disk; offsets stay."""
+"""Segments roll and are deleted by age, size or request; offsets continue."""
 
 import time
 from collections.abc import Iterator
@@ -76,7 +76,7 @@ def test_a_segment_holds_as_many_bytes_as_the_topic_says(
     assert offsets == list(range(10))
 
 
-def test_above_its_size_a_log_loses_its_oldest_segments(
+def test_the_oldest_segments_of_a_log_above_retention_bytes_are_deleted(
     broker: BrokerProcess, connection: RawConnection, topic: str
 ) -> None:
     broker.make_topic(
@@ -98,7 +98,7 @@ def leftovers(broker: BrokerProcess, topic: str) -> list[Path]:
     return [path for path in folder.iterdir() if path.name.endswith(".deleted")]
 
 
-def test_what_is_older_than_its_time_goes_and_what_is_new_stays(
+def test_old_segments_are_deleted_and_new_ones_kept(
     broker: BrokerProcess, connection: RawConnection, topic: str
 ) -> None:
     broker.make_topic(topic, segment_bytes=str(3 * BATCH_BYTES), retention_ms=str(HOUR_MS))
@@ -116,7 +116,7 @@ def test_what_is_older_than_its_time_goes_and_what_is_new_stays(
     assert watermarks(broker, topic) == (4, 12)
 
 
-def test_a_log_whose_every_record_is_old_empties_and_goes_on_at_its_next_offset(
+def test_a_log_with_only_old_records_is_emptied_and_keeps_its_end_offset(
     broker: BrokerProcess, connection: RawConnection, topic: str
 ) -> None:
     broker.make_topic(topic, retention_ms=str(HOUR_MS))
@@ -129,9 +129,7 @@ def test_a_log_whose_every_record_is_old_empties_and_goes_on_at_its_next_offset(
     assert [record.offset for record in connection.fetched().records] == [5, 6]
 
 
-def test_a_consumer_in_the_middle_of_a_segment_that_goes_ends_its_read(
-    broker: BrokerProcess, topic: str
-) -> None:
+def test_a_consumer_finishes_reading_a_deleted_segment(broker: BrokerProcess, topic: str) -> None:
     broker.make_topic(topic, segment_bytes=str(40 * BATCH_BYTES), retention_ms="-1")
     with (
         RawConnection(broker.bootstrap_servers) as connection,
@@ -155,7 +153,7 @@ def test_a_consumer_in_the_middle_of_a_segment_that_goes_ends_its_read(
         assert fetched.records[0].value == value
 
 
-def test_a_change_of_settings_holds_at_the_next_check(
+def test_changed_settings_apply_at_the_next_check(
     broker: BrokerProcess, connection: RawConnection, topic: str
 ) -> None:
     broker.make_topic(topic, segment_bytes=str(3 * BATCH_BYTES), retention_ms="-1")
@@ -165,7 +163,7 @@ def test_a_change_of_settings_holds_at_the_next_check(
     until(lambda: watermarks(broker, topic) == (7, 7), "everything is gone")
 
 
-def test_a_log_start_that_moved_stays_moved_after_a_crash(tmp_path: Path) -> None:
+def test_a_moved_log_start_offset_survives_a_crash(tmp_path: Path) -> None:
     options = ("--retention-check-s", "0.1", "--file-delete-delay-s", "0")
     broker = BrokerProcess(tmp_path / "log", *options)
     with broker.serve():
@@ -179,7 +177,7 @@ def test_a_log_start_that_moved_stays_moved_after_a_crash(tmp_path: Path) -> Non
         assert watermarks(broker, "events") == (6, 8)
 
 
-def test_a_disk_that_refuses_retention_stops_nobody(
+def test_a_failed_retention_does_not_stop_clients(
     broker: BrokerProcess, connection: RawConnection, topic: str
 ) -> None:
     broker.make_topic(topic, segment_bytes="1024")

@@ -1,4 +1,4 @@
-"""Requests that cost their sender little must not cost the broker much."""
+"""Cheap requests of clients must not be expensive for the broker."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -67,7 +67,7 @@ def groups_at(connection: RawConnection) -> list[str]:
     return [group.group_id for group in connection.ask(request, ListGroupsResponse, 4).groups]
 
 
-def test_a_refused_commit_leaves_no_group_behind(connection: RawConnection) -> None:
+def test_a_rejected_commit_leaves_no_group(connection: RawConnection) -> None:
     assert commit(connection, "nobody", generation=1, member="me") == UNKNOWN_MEMBER_ID
     assert groups_at(connection) == []
 
@@ -77,7 +77,7 @@ def test_a_topic_that_is_named_many_times_is_described_once(connection: RawConne
     assert [topic.name for topic in answer.topics] == ["events", "more"]
 
 
-def test_settings_that_are_asked_for_many_times_are_told_once(connection: RawConnection) -> None:
+def test_settings_requested_many_times_are_returned_once(connection: RawConnection) -> None:
     wanted = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=TOPIC, resource_name="events", configuration_keys=None
     )
@@ -95,7 +95,7 @@ def test_a_group_that_is_named_many_times_is_described_once(connection: RawConne
     assert [group.group_id for group in answer.groups] == ["readers"]
 
 
-def test_offsets_that_are_asked_for_many_times_are_told_once(connection: RawConnection) -> None:
+def test_offsets_requested_many_times_are_returned_once(connection: RawConnection) -> None:
     assert commit(connection, "readers") == 0
     topics = [_GroupTopic(name="events", partition_indexes=[0] * NAMED)]
     groups = [_Group(group_id="readers", topics=topics) for _ in range(NAMED // 10)]

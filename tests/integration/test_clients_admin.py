@@ -1,4 +1,4 @@
-"""Topics as stock clients administer them: settings, growth, deletion, the cluster."""
+"""Stock clients administer topics: settings, partitions, deletion, the cluster."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -160,7 +160,7 @@ def test_confluent_describes_alters_and_resets_settings(confluent: AdminClient, 
         ("max.message.bytes", str(2**31 - 1)),
     ],
 )
-def test_confluent_is_refused_settings_by_name(
+def test_confluent_gets_errors_for_invalid_settings(
     confluent: AdminClient, topic: str, name: str, value: str
 ) -> None:
     with pytest.raises(KafkaException, match=name):
@@ -201,7 +201,7 @@ def test_confluent_deletes_records(
         confluent.delete_records([TopicPartition(topic, 0, 21)])[place].result(DEADLINE_S)
 
 
-def test_confluent_deletes_a_topic_and_makes_it_anew(
+def test_confluent_deletes_and_recreates_a_topic(
     confluent: AdminClient, broker: BrokerProcess, topic: str
 ) -> None:
     def topic_id() -> str:
@@ -334,7 +334,7 @@ def test_kafka_python_describes_the_cluster_and_its_disk(
 # --- what Java's kafka-configs asks ---
 
 
-def test_settings_of_all_brokers_at_once_are_none(broker: BrokerProcess) -> None:
+def test_cluster_wide_broker_defaults_are_empty(broker: BrokerProcess) -> None:
     every_broker = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=4, resource_name="", configuration_keys=None
     )

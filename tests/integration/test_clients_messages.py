@@ -1,4 +1,4 @@
-"""What a stock client sends, it finds by time and reads back whole: every client, every codec."""
+"""Stock clients find records by time and read them back, for every client and codec."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -138,7 +138,7 @@ def test_every_client_reads_what_all_the_others_sent(
         assert [record.as_sent for record in read(topic, 0, len(sent))] == sent
 
 
-def test_a_producer_that_wants_transactions_is_refused_and_does_not_wait_for_them(
+def test_a_transactional_producer_is_rejected_at_once(
     broker: BrokerProcess,
 ) -> None:
     settings = {"bootstrap_servers": broker.bootstrap_servers, "transactional_id": "transfers"}

@@ -1,4 +1,4 @@
-"""Brokers and ZooKeeper die, stall and come back: what was acknowledged is read again."""
+"""Brokers and ZooKeeper die, pause and return: acknowledged records are read again."""
 
 import re
 import shutil
@@ -130,7 +130,7 @@ def assert_nothing_is_lost(cluster: BrokerCluster, producer: SteadyProducer) -> 
 
 
 @pytest.mark.parametrize("library", PARTITION_CLIENTS)
-def test_clients_go_on_with_the_rest_and_find_all_of_a_dead_broker_when_it_returns(
+def test_clients_continue_without_a_dead_broker_and_read_all_after_its_return(
     cluster: BrokerCluster, library: str
 ) -> None:
     # By one that stays: kafka-python leaks the socket of a connection that is refused.
@@ -169,7 +169,7 @@ def test_a_producer_outlives_brokers_that_are_killed_one_after_the_other(
     assert_nothing_is_lost(cluster, producer)
 
 
-def test_a_broker_that_ends_cleanly_is_gone_at_once(
+def test_a_broker_that_stops_cleanly_is_deregistered_at_once(
     tmp_path: Path, own_zookeeper: ZooKeeperServer
 ) -> None:
     # With a session this long, nobody would hear of it in time but by the session's end.
@@ -179,7 +179,7 @@ def test_a_broker_that_ends_cleanly_is_gone_at_once(
         cluster.until_live(1)
 
 
-def test_what_happened_to_topics_while_a_broker_was_down_is_made_up_for(
+def test_topic_changes_during_a_brokers_downtime_are_applied_at_its_start(
     cluster: BrokerCluster,
 ) -> None:
     for name in ("deleted", "again", "grown"):
@@ -214,7 +214,7 @@ def test_what_happened_to_topics_while_a_broker_was_down_is_made_up_for(
     assert client.read("again", dict.fromkeys(range(2), 1)) == new
 
 
-def test_logs_are_served_while_zookeeper_is_away_and_nothing_promised_is_lost(
+def test_logs_are_served_while_zookeeper_is_down_and_nothing_acknowledged_is_lost(
     cluster: BrokerCluster, own_zookeeper: ZooKeeperServer
 ) -> None:
     with producing(cluster) as producer:
@@ -236,7 +236,7 @@ def made(cluster: BrokerCluster, topic: str) -> bool:
     return admin.list_topics(topic, timeout=DEADLINE_S).topics[topic].error is None
 
 
-def test_without_zookeeper_a_new_topic_is_refused_and_the_broker_goes_on(
+def test_without_zookeeper_a_new_topic_is_rejected_and_the_broker_continues(
     cluster: BrokerCluster, own_zookeeper: ZooKeeperServer
 ) -> None:
     own_zookeeper.kill()
@@ -266,7 +266,7 @@ def test_a_broker_whose_session_ended_leads_nothing_until_it_is_registered_again
     assert_nothing_is_lost(cluster, producer)
 
 
-def test_a_silence_of_zookeepers_that_outlasts_the_sessions_loses_nothing(
+def test_a_zookeeper_outage_longer_than_the_sessions_loses_nothing(
     cluster: BrokerCluster, own_zookeeper: ZooKeeperServer
 ) -> None:
     with producing(cluster) as producer:
@@ -281,7 +281,7 @@ def test_a_silence_of_zookeepers_that_outlasts_the_sessions_loses_nothing(
     assert_nothing_is_lost(cluster, producer)
 
 
-def test_who_waits_at_a_broker_that_lost_its_session_is_sent_elsewhere(
+def test_delayed_requests_fail_when_a_broker_loses_its_session(
     cluster: BrokerCluster,
 ) -> None:
     sleeper = cluster.brokers[2]

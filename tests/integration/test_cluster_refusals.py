@@ -1,4 +1,4 @@
-"""Who may not join a cluster is told so in one line, with the reason, and disturbs nobody."""
+"""A broker that may not join a cluster exits with one line that gives the reason."""
 
 from pathlib import Path
 
@@ -28,14 +28,14 @@ def until_serves(cluster: BrokerCluster, topic: str) -> None:
     cluster.until_leaders(topic, [1], at=[1])
 
 
-def test_an_address_where_nobody_answers_is_named(tmp_path: Path) -> None:
+def test_an_address_that_does_not_respond_is_named(tmp_path: Path) -> None:
     port = free_port()
     address = f"127.0.0.1:{port}"
     broker = BrokerProcess(tmp_path / "log", "--zookeeper", address)
     assert address in refusal(broker)
 
 
-def test_a_server_that_accepts_and_does_not_answer_is_named(
+def test_a_server_that_accepts_and_does_not_respond_is_named(
     tmp_path: Path, own_zookeeper: ZooKeeperServer
 ) -> None:
     own_zookeeper.pause()
@@ -44,13 +44,13 @@ def test_a_server_that_accepts_and_does_not_answer_is_named(
 
 
 @pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:port", ""])
-def test_what_is_no_address_is_named(tmp_path: Path, address: str) -> None:
+def test_an_invalid_address_is_named(tmp_path: Path, address: str) -> None:
     broker = BrokerProcess(tmp_path / "log", "--zookeeper", address)
     assert f"'{address}'" in refusal(broker)
 
 
 @pytest.mark.parametrize("seconds", ["0.5", "601"])
-def test_a_session_timeout_out_of_range_is_refused(tmp_path: Path, seconds: str) -> None:
+def test_a_session_timeout_out_of_range_is_rejected(tmp_path: Path, seconds: str) -> None:
     options = ("--zookeeper", "127.0.0.1:1", "--zookeeper-session-timeout-s", seconds)
     told = refusal(BrokerProcess(tmp_path / "log", *options))
     assert f"zookeeper_session_timeout_s is {float(seconds)}; allowed is 1 to 600" in told
@@ -66,7 +66,7 @@ def test_two_brokers_cannot_have_one_id(tmp_path: Path, zookeeper: SharedZooKeep
         until_serves(cluster, "undisturbed")
 
 
-def test_the_id_of_a_dead_broker_is_free_once_its_session_is_over(
+def test_the_id_of_a_dead_broker_is_free_after_its_session(
     tmp_path: Path, zookeeper: SharedZooKeeper
 ) -> None:
     with BrokerCluster(tmp_path, zookeeper.fresh_chroot(), count=2, session_s=6) as cluster:
@@ -102,7 +102,7 @@ def test_one_data_folder_is_not_for_two_clusters(
     assert (tmp_path / "broker-1" / ".kafka_cleanshutdown").exists()
 
 
-def test_logs_stay_where_zookeeper_has_lost_all_topics(
+def test_logs_are_kept_if_zookeeper_has_lost_all_topics(
     tmp_path: Path, zookeeper: SharedZooKeeper
 ) -> None:
     chroot = zookeeper.fresh_chroot()
@@ -120,7 +120,7 @@ def test_logs_stay_where_zookeeper_has_lost_all_topics(
         assert (broker.data_dir / "events-0").exists()
 
 
-def test_a_folder_is_either_a_lone_brokers_or_a_clusters(
+def test_a_folder_belongs_to_a_standalone_broker_or_to_a_cluster(
     tmp_path: Path, zookeeper: SharedZooKeeper
 ) -> None:
     alone = BrokerProcess(tmp_path / "alone", "--broker-id", "1", name="alone")

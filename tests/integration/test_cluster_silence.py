@@ -1,4 +1,4 @@
-"""ZooKeeper is there and says nothing: whoever asks gets an answer, and a broker ends."""
+"""ZooKeeper is reachable and does not respond: requests get responses, and a broker stops."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -49,7 +49,7 @@ def metadata(topic: str) -> Any:
     return MetadataRequest(topics=[wanted], allow_auto_topic_creation=True)
 
 
-def test_all_are_answered_while_zookeeper_is_silent(
+def test_all_requests_get_responses_while_zookeeper_does_not_respond(
     cluster: BrokerCluster, own_zookeeper: ZooKeeperServer
 ) -> None:
     own_zookeeper.pause()
@@ -59,7 +59,7 @@ def test_all_are_answered_while_zookeeper_is_silent(
             assert answer.topics[0].error_code == REQUEST_TIMED_OUT
 
 
-def test_metrics_tell_that_zookeeper_is_silent_and_that_it_answers_again(
+def test_metrics_show_that_zookeeper_is_down_and_up_again(
     cluster: BrokerCluster, own_zookeeper: ZooKeeperServer, metrics_port: int
 ) -> None:
     def told(name: str) -> float:
@@ -74,7 +74,7 @@ def test_metrics_tell_that_zookeeper_is_silent_and_that_it_answers_again(
     until(lambda: told("registered") == 1, "the cluster knows the broker")
 
 
-def test_a_broker_ends_although_zookeeper_is_silent_and_many_wait(
+def test_a_broker_stops_while_zookeeper_does_not_respond_and_requests_are_delayed(
     cluster: BrokerCluster, own_zookeeper: ZooKeeperServer
 ) -> None:
     own_zookeeper.pause()

@@ -1,4 +1,4 @@
-"""Three brokers are one cluster: what is asked of any of them holds at all of them."""
+"""Three brokers form one cluster: a change at one applies at all."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -67,7 +67,7 @@ def refusal(asked: Any) -> int:
 
 
 @pytest.mark.parametrize("asked", [1, 2, 3])
-def test_a_topic_made_at_any_broker_is_spread_over_all(
+def test_a_topic_created_at_any_broker_is_spread_over_all(
     cluster: BrokerCluster, topic: str, asked: int
 ) -> None:
     cluster.brokers[asked].make_topic(topic, 6)
@@ -91,7 +91,7 @@ def test_stock_clients_reach_every_partition_through_one_broker(
     assert client.read(topic, dict.fromkeys(range(6), 50)) == values
 
 
-def test_any_broker_names_all_of_them_and_one_controller(cluster: BrokerCluster) -> None:
+def test_every_broker_returns_all_brokers_and_one_controller(cluster: BrokerCluster) -> None:
     told = [admin_at(cluster, number).list_topics(timeout=DEADLINE_S) for number in (1, 2, 3)]
     assert len({each.cluster_id for each in told}) == 1
     assert {each.controller_id for each in told} < {1, 2, 3}
@@ -134,7 +134,7 @@ def asked_of(connection: RawConnection, topic: str, partition: int) -> list[int]
     return codes
 
 
-def test_a_broker_tells_another_ones_partition_from_one_that_is_not_there(
+def test_a_broker_distinguishes_partitions_of_others_from_unknown_ones(
     cluster: BrokerCluster, topic: str
 ) -> None:
     cluster.brokers[1].make_topic(topic, 3)
@@ -147,7 +147,9 @@ def test_a_broker_tells_another_ones_partition_from_one_that_is_not_there(
         assert asked_of(connection, "absent", 0) == [UNKNOWN_TOPIC_OR_PARTITION] * 5
 
 
-def test_a_topic_deleted_at_one_broker_is_gone_at_all(cluster: BrokerCluster, topic: str) -> None:
+def test_a_topic_deleted_at_one_broker_is_deleted_at_all(
+    cluster: BrokerCluster, topic: str
+) -> None:
     cluster.brokers[1].make_topic(topic, 3)
     cluster.until_leaders(topic, cluster.first_leaders_at(1, topic))
     partition = cluster.partition_led_by(2, topic)
@@ -177,7 +179,7 @@ def test_a_topic_grown_at_one_broker_is_served_by_all(cluster: BrokerCluster, to
     assert client.read(topic, dict.fromkeys(range(8), 1)) == values
 
 
-def test_a_setting_changed_at_one_broker_holds_at_another(
+def test_a_setting_changed_at_one_broker_applies_at_another(
     cluster: BrokerCluster, topic: str
 ) -> None:
     cluster.brokers[1].make_topic(topic, 3)
@@ -193,7 +195,7 @@ def test_a_setting_changed_at_one_broker_holds_at_another(
     until(lambda: code() == MESSAGE_TOO_LARGE, "the leader has the setting")
 
 
-def test_one_of_two_who_create_a_topic_at_once_is_told_that_it_is_there(
+def test_one_of_two_concurrent_creations_gets_topic_already_exists(
     cluster: BrokerCluster, topic: str
 ) -> None:
     def create(broker_id: int) -> int:
@@ -211,9 +213,7 @@ def test_one_of_two_who_create_a_topic_at_once_is_told_that_it_is_there(
     cluster.until_leaders(topic, cluster.first_leaders_at(1, topic))
 
 
-def test_partitions_are_placed_by_hand_on_live_brokers_alone(
-    cluster: BrokerCluster, topic: str
-) -> None:
+def test_assignments_may_name_only_live_brokers(cluster: BrokerCluster, topic: str) -> None:
     admin = admin_at(cluster, 1)
     by_hand = NewTopic(topic, 3, replica_assignment=[[3], [3], [1]])
     admin.create_topics([by_hand])[topic].result(DEADLINE_S)
@@ -229,7 +229,7 @@ def test_partitions_are_placed_by_hand_on_live_brokers_alone(
     assert refusal(admin.create_topics([twofold])) == KafkaError.INVALID_REPLICA_ASSIGNMENT
 
 
-def test_more_replicas_than_one_are_refused_however_many_brokers_there_are(
+def test_more_than_one_replica_is_rejected_for_any_number_of_brokers(
     cluster: BrokerCluster, topic: str
 ) -> None:
     admin = admin_at(cluster, 1)
@@ -239,7 +239,7 @@ def test_more_replicas_than_one_are_refused_however_many_brokers_there_are(
     )
 
 
-def test_no_broker_takes_more_partitions_than_it_may(
+def test_no_broker_exceeds_its_maximum_of_partitions(
     tmp_path: Path, zookeeper: SharedZooKeeper
 ) -> None:
     with BrokerCluster(
@@ -270,7 +270,7 @@ def test_producer_ids_of_all_brokers_are_different(cluster: BrokerCluster) -> No
     assert len(set(given)) == 30
 
 
-def test_a_topic_that_is_asked_for_everywhere_is_made_once(
+def test_a_topic_requested_at_every_broker_is_created_once(
     cluster: BrokerCluster, topic: str
 ) -> None:
     def ask(broker_id: int) -> tuple[int, UUID]:

@@ -1,4 +1,4 @@
-"""Consumer groups listed, described, reset and deleted by the administrators of three libraries."""
+"""Three libraries list, describe, reset and delete consumer groups."""
 
 import asyncio
 from collections.abc import Iterator
@@ -150,7 +150,7 @@ def test_aiokafka_lists_and_describes_a_group(
 
 
 @pytest.mark.parametrize(("reset", "expected"), [("earliest", b"old"), ("latest", b"new")])
-def test_a_new_group_begins_where_its_consumer_wants(
+def test_a_new_group_begins_at_the_consumers_reset_offset(
     reset: str, expected: bytes, serving: BrokerProcess
 ) -> None:
     serving.make_topic("more")

@@ -1,4 +1,4 @@
-"""Groups of stock clients on one broker: they share, come, go and die, and miss nothing."""
+"""Groups of stock clients on one broker: members join, leave and die without loss."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -45,7 +45,7 @@ def places(topic: str) -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_members_of_one_library_come_and_go_and_miss_nothing(
+def test_members_of_one_library_join_and_leave_without_loss(
     library: str, recorder: GroupRecorder, topic: str
 ) -> None:
     first = recorder.member(library, topics=[topic])
@@ -77,7 +77,7 @@ def test_libraries_share_one_group_and_one_that_is_killed_is_replaced(
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_who_comes_back_goes_on_after_what_was_committed(
+def test_a_rejoining_member_continues_at_the_committed_offset(
     library: str, recorder: GroupRecorder, topic: str
 ) -> None:
     send(recorder.bootstrap_servers, topic, map(str, range(60)), PARTITIONS)
@@ -118,7 +118,9 @@ def test_members_share_by_any_assignor(
     assert described(recorder)["protocol_data"] == assignor
 
 
-def test_a_cooperative_member_keeps_what_stays_its_own(recorder: GroupRecorder, topic: str) -> None:
+def test_a_cooperative_member_keeps_its_unchanged_partitions(
+    recorder: GroupRecorder, topic: str
+) -> None:
     def member() -> GroupMember:
         return recorder.member("confluent-kafka", topics=[topic], assignor="cooperative-sticky")
 
@@ -134,7 +136,7 @@ def test_a_cooperative_member_keeps_what_stays_its_own(recorder: GroupRecorder, 
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_a_static_member_that_is_killed_comes_back_to_its_place(
+def test_a_killed_static_member_gets_its_assignment_back(
     library: str, recorder: GroupRecorder, topic: str
 ) -> None:
     other = recorder.member("confluent-kafka", topics=[topic], instance_id="one")
@@ -152,7 +154,7 @@ def test_a_static_member_that_is_killed_comes_back_to_its_place(
 
 
 @pytest.mark.parametrize("library", ["confluent-kafka", "kafka-python"])
-def test_a_pattern_takes_in_topics_that_come_later(
+def test_a_pattern_subscription_includes_later_topics(
     library: str, recorder: GroupRecorder, topic: str, serving: BrokerProcess
 ) -> None:
     pattern = f"^{topic}.*"

@@ -1,4 +1,4 @@
-"""Groups on three brokers: their coordinators die, stall and come back, and nobody notices much."""
+"""Groups on three brokers whose coordinators die, pause and return."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -105,7 +105,7 @@ def until_heartbeat(cluster: BrokerCluster, member: RawMember, brokers: Sequence
     return found[0]
 
 
-def test_coordination_is_spread_and_every_broker_tells_of_it(cluster: BrokerCluster) -> None:
+def test_coordination_is_spread_and_every_broker_reports_it(cluster: BrokerCluster) -> None:
     until_coordinated(cluster, 1, 2, 3)
     group = group_of(cluster, 2)
     cluster.brokers[1].make_topic("events")
@@ -116,7 +116,7 @@ def test_coordination_is_spread_and_every_broker_tells_of_it(cluster: BrokerClus
             assert (member.heartbeat() == NOT_COORDINATOR) == bool(code)
 
 
-def test_a_group_goes_on_with_its_generation_when_its_coordinator_is_killed(
+def test_a_group_keeps_its_generation_when_its_coordinator_is_killed(
     cluster: BrokerCluster,
 ) -> None:
     until_coordinated(cluster, 1, 2, 3)
@@ -185,7 +185,7 @@ def test_a_coordinator_that_was_stopped_for_too_long_changes_nothing(
         assert again.committed(*EVENTS) == 100
 
 
-def test_nothing_is_answered_for_groups_while_zookeeper_is_silent(
+def test_group_requests_are_rejected_while_zookeeper_does_not_respond(
     cluster: BrokerCluster, own_zookeeper: ZooKeeperServer
 ) -> None:
     until_coordinated(cluster, 1, 2, 3)

@@ -1,4 +1,4 @@
-"""What a coordinator writes follows from what it has read, and from nothing older."""
+"""A coordinator writes only on the basis of what it has loaded."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.support.kafka.registry_members import cluster_at, settle
 from tests.support.kafka.zookeeper import SharedZooKeeper
 
 
-def test_a_slot_that_was_lost_and_won_again_must_be_read_again(zookeeper: SharedZooKeeper) -> None:
+def test_a_reacquired_slot_is_loaded_again(zookeeper: SharedZooKeeper) -> None:
     offsets = {("events", 0): CommittedOffset(1)}
     with cluster_at(zookeeper.fresh_chroot()) as cluster:
         first = cluster.broker(1)

@@ -1,4 +1,4 @@
-"""What stock clients never ask, or not in all versions: the group protocol over a bare socket."""
+"""The group protocol over a raw socket: requests and versions that stock clients do not send."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,7 +78,7 @@ def other(serving: BrokerProcess, group: str) -> Iterator[RawMember]:
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_every_version_of_the_members_requests_works(version: int, member: RawMember) -> None:
+def test_every_version_of_member_requests_works(version: int, member: RawMember) -> None:
     joined = member.join(version)
     assert (joined.error_code, joined.generation_id, joined.protocol_name) == (NONE, 1, "range")
     assert [each.member_id for each in joined.members] == [member.member_id] == [joined.leader]
@@ -96,7 +96,7 @@ def test_every_version_of_the_members_requests_works(version: int, member: RawMe
     assert [each.error_code for each in left.members or ()] == ([NONE] if leave >= 3 else [])
 
 
-def test_the_join_of_version_0_has_no_rebalance_timeout_and_the_group_settles(
+def test_a_join_of_version_0_has_no_rebalance_timeout_and_the_group_stabilizes(
     member: RawMember, other: RawMember
 ) -> None:
     member.join(0)
@@ -109,7 +109,7 @@ def test_the_join_of_version_0_has_no_rebalance_timeout_and_the_group_settles(
 
 
 @pytest.mark.parametrize("version", [4, 5, 9])
-def test_a_new_member_is_told_its_id_first(version: int, member: RawMember) -> None:
+def test_a_new_member_gets_its_id_first(version: int, member: RawMember) -> None:
     member.send_join(version)
     answer = member.joined(version)
     assert answer.error_code == MEMBER_ID_REQUIRED
@@ -118,7 +118,7 @@ def test_a_new_member_is_told_its_id_first(version: int, member: RawMember) -> N
 
 
 @pytest.mark.parametrize("group_id", ["", 256 * "g"])
-def test_a_group_must_have_a_name_and_not_too_long_a_one(group_id: str, member: RawMember) -> None:
+def test_a_group_id_must_not_be_empty_or_too_long(group_id: str, member: RawMember) -> None:
     assert member.join(group=group_id).error_code == INVALID_GROUP_ID
     assert member.sync(group=group_id).error_code == INVALID_GROUP_ID
     assert member.heartbeat(group=group_id) == INVALID_GROUP_ID
@@ -133,19 +133,19 @@ def test_a_group_must_have_a_name_and_not_too_long_a_one(group_id: str, member: 
 @pytest.mark.parametrize(
     "group", [255 * "g", "a/b", "..", "per%20cent", "\u00fcml\u00e4ut \u2713", "\x01"]
 )
-def test_any_other_name_is_a_groups(group: str, member: RawMember) -> None:
+def test_any_other_group_id_is_valid(group: str, member: RawMember) -> None:
     member.stable()
     assert member.commit({EVENTS: 7}) == {EVENTS: NONE}
     assert member.committed(*EVENTS) == 7
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 5_999, 1_800_001, 2**31 - 1])
-def test_a_session_timeout_out_of_range_is_refused(timeout_ms: int, member: RawMember) -> None:
+def test_a_session_timeout_out_of_range_is_rejected(timeout_ms: int, member: RawMember) -> None:
     answer = member.join(session_timeout_ms=timeout_ms)
     assert (answer.error_code, answer.generation_id) == (INVALID_SESSION_TIMEOUT, -1)
 
 
-def test_who_shares_no_protocol_is_refused(member: RawMember, other: RawMember) -> None:
+def test_a_member_without_common_protocol_is_rejected(member: RawMember, other: RawMember) -> None:
     member.stable()
     for version in (3, 7, 9):
         answer = other.join(version, protocols=(("sticky", b""),))
@@ -158,7 +158,7 @@ def test_who_shares_no_protocol_is_refused(member: RawMember, other: RawMember) 
     assert member.sync(protocol_type="connect").error_code == INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_who_is_no_member_is_told_so(member: RawMember, other: RawMember) -> None:
+def test_an_unknown_member_is_rejected(member: RawMember, other: RawMember) -> None:
     member.stable()
     assert other.heartbeat(member_id="nobody", generation=1) == UNKNOWN_MEMBER_ID
     assert other.sync(member_id="nobody", generation=1).error_code == UNKNOWN_MEMBER_ID
@@ -174,7 +174,7 @@ def test_who_is_no_member_is_told_so(member: RawMember, other: RawMember) -> Non
 
 
 @pytest.mark.parametrize("generation", [-1, 0, 2, 2**31 - 1])
-def test_another_generation_is_refused(generation: int, member: RawMember) -> None:
+def test_another_generation_is_rejected(generation: int, member: RawMember) -> None:
     member.stable()
     assert member.heartbeat(generation=generation) == ILLEGAL_GENERATION
     assert member.sync(generation=generation).error_code == ILLEGAL_GENERATION
@@ -182,7 +182,9 @@ def test_another_generation_is_refused(generation: int, member: RawMember) -> No
     assert member.committed(*EVENTS) == -1
 
 
-def test_whose_instance_was_started_again_is_fenced(serving: BrokerProcess, group: str) -> None:
+def test_a_static_member_replaced_by_a_new_instance_is_fenced(
+    serving: BrokerProcess, group: str
+) -> None:
     with (
         RawMember(serving.bootstrap_servers, group, "one") as old,
         RawMember(serving.bootstrap_servers, group, "one") as new,
@@ -201,13 +203,11 @@ def test_whose_instance_was_started_again_is_fenced(serving: BrokerProcess, grou
 
 
 @pytest.mark.parametrize("instance_id", ["", 250 * "i"])
-def test_an_instance_must_have_a_name_and_not_too_long_a_one(
-    instance_id: str, member: RawMember
-) -> None:
+def test_an_instance_id_must_not_be_empty_or_too_long(instance_id: str, member: RawMember) -> None:
     assert member.join(instance_id=instance_id).error_code == INVALID_REQUEST
 
 
-def test_a_full_group_takes_nobody_more(serving: BrokerProcess, group: str) -> None:
+def test_a_full_group_accepts_no_further_member(serving: BrokerProcess, group: str) -> None:
     members = [RawMember(serving.bootstrap_servers, group) for _ in range(4)]
     members[0].stable()
     for one in members[1:3]:
@@ -219,7 +219,7 @@ def test_a_full_group_takes_nobody_more(serving: BrokerProcess, group: str) -> N
         one.connection.socket.close()
 
 
-def test_a_commit_is_refused_for_each_place_that_does_not_exist(member: RawMember) -> None:
+def test_a_commit_fails_for_each_unknown_partition(member: RawMember) -> None:
     member.stable()
     assert member.commit({EVENTS: 5, ("events", 3): 6, ("nothing", 0): 7, ("events", -1): 8}) == {
         EVENTS: NONE,
@@ -230,7 +230,7 @@ def test_a_commit_is_refused_for_each_place_that_does_not_exist(member: RawMembe
     assert offsets_in(member.fetch(None).topics) == {EVENTS: 5}
 
 
-def test_a_note_goes_with_an_offset_and_must_not_be_too_long(member: RawMember) -> None:
+def test_metadata_of_an_offset_is_stored_and_limited(member: RawMember) -> None:
     member.stable()
     assert member.commit({EVENTS: 5}, metadata=4_096 * "\u00fc", leader_epoch=3) == {EVENTS: NONE}
     assert member.commit({EVENTS: 6}, metadata=4_097 * "x") == {EVENTS: OFFSET_METADATA_TOO_LARGE}
@@ -241,14 +241,14 @@ def test_a_note_goes_with_an_offset_and_must_not_be_too_long(member: RawMember) 
     assert member.commit({EVENTS: -1}) == {EVENTS: INVALID_REQUEST}
 
 
-def test_who_is_in_no_group_may_commit_for_one_without_members(member: RawMember) -> None:
+def test_a_client_outside_the_group_may_commit_if_it_has_no_members(member: RawMember) -> None:
     assert member.commit({EVENTS: 11}) == {EVENTS: NONE}
     assert member.committed(*EVENTS) == 11
     (described,) = describe(member, member.group)
     assert (described.group_state, described.protocol_type) == ("Empty", "")
 
 
-def test_what_was_never_committed_is_minus_one(member: RawMember) -> None:
+def test_an_uncommitted_offset_is_minus_one(member: RawMember) -> None:
     member.commit({EVENTS: 1})
     answer = member.fetch({"events": [1, 99], "nothing": [0]})
     assert offsets_in(answer.topics) == {("events", 1): -1, ("events", 99): -1, ("nothing", 0): -1}
@@ -256,12 +256,12 @@ def test_what_was_never_committed_is_minus_one(member: RawMember) -> None:
     assert offsets_in(member.fetch({"events": [0]}, group="no such group").topics) == {EVENTS: -1}
 
 
-def test_version_1_tells_an_error_with_each_place(member: RawMember) -> None:
+def test_version_1_returns_an_error_with_each_partition(member: RawMember) -> None:
     (topic,) = member.fetch({"events": [0, 1]}, 1, group="").topics
     assert [each.error_code for each in topic.partitions] == 2 * [INVALID_GROUP_ID]
 
 
-def test_many_groups_are_asked_for_at_once(member: RawMember, group: str) -> None:
+def test_many_groups_are_fetched_in_one_request(member: RawMember, group: str) -> None:
     member.commit({EVENTS: 1})
     member.commit({("events", 2): 2}, group=f"{group}-2")
     topic = OffsetFetchRequest.OffsetFetchRequestGroup.OffsetFetchRequestTopics
@@ -367,7 +367,7 @@ def test_the_coordinator_of_each_group_is_this_broker(
 
 
 @pytest.mark.parametrize("kind", [1, 2, -1])
-def test_there_are_no_coordinators_of_another_kind(kind: int, member: RawMember) -> None:
+def test_other_coordinator_types_are_rejected(kind: int, member: RawMember) -> None:
     for version in (1, 4):
         request = FindCoordinatorRequest(key="a", key_type=kind, coordinator_keys=["a"])
         answer = member.connection.ask(request, FindCoordinatorResponse, version)
@@ -378,7 +378,7 @@ def test_there_are_no_coordinators_of_another_kind(kind: int, member: RawMember)
         assert told == (INVALID_REQUEST, -1, "", -1)
 
 
-def test_who_waits_for_a_rebalance_is_not_idle(tmp_path: Path) -> None:
+def test_a_connection_that_waits_for_a_rebalance_is_not_idle(tmp_path: Path) -> None:
     options = (*OPTIONS, "--connection-idle-s", "5")
     with BrokerProcess(tmp_path / "log", *options) as broker:
         address = broker.serve().bootstrap_servers
@@ -394,7 +394,7 @@ def test_who_waits_for_a_rebalance_is_not_idle(tmp_path: Path) -> None:
             assert other.joined(3).error_code == NONE
 
 
-def test_a_new_member_that_hangs_up_is_waited_for_by_nobody(
+def test_the_group_does_not_wait_for_a_disconnected_new_member(
     member: RawMember, other: RawMember, serving: BrokerProcess
 ) -> None:
     member.stable()
@@ -408,7 +408,7 @@ def test_a_new_member_that_hangs_up_is_waited_for_by_nobody(
     assert other.joined(3).error_code == NONE
 
 
-def test_a_group_goes_on_where_it_was_when_its_broker_is_killed(tmp_path: Path) -> None:
+def test_a_group_continues_at_its_offsets_after_its_broker_is_killed(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "log", *OPTIONS) as broker:
         broker.serve().make_topic("events")
         with RawMember(broker.bootstrap_servers) as member:
@@ -425,7 +425,7 @@ def test_a_group_goes_on_where_it_was_when_its_broker_is_killed(tmp_path: Path) 
                 assert again.commit({EVENTS: 43}) == {EVENTS: NONE}
 
 
-def test_the_offsets_of_a_deleted_topic_are_forgotten(
+def test_the_offsets_of_a_deleted_topic_are_deleted(
     member: RawMember, serving: BrokerProcess
 ) -> None:
     serving.make_topic("doomed")

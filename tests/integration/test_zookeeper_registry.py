@@ -409,7 +409,7 @@ def test_an_address_that_is_none_is_refused_with_what_is_allowed(address: str) -
         ZooKeeperRegistry.open(address, 1, 10.0, "d")
 
 
-def test_an_address_where_nobody_answers_is_named() -> None:
+def test_an_address_that_does_not_respond_is_named() -> None:
     port = free_port()
     with pytest.raises(ConfigurationError, match=f"zookeeper is '127.0.0.1:{port}/x'"):
         ZooKeeperRegistry.open(f"127.0.0.1:{port}/x", 1, 60.0, "d")

@@ -340,7 +340,7 @@ def test_the_protocol_is_one_that_all_know_and_most_prefer() -> None:
         {"protocol_type": ""},
     ],
 )
-def test_who_shares_no_protocol_is_refused(stranger: dict[str, Any]) -> None:
+def test_a_member_without_common_protocol_is_rejected(stranger: dict[str, Any]) -> None:
     desk = Desk()
     (first,) = desk.stable(1)
     assert desk.refusal(desk.join(**stranger)) == "InconsistentGroupProtocol"
@@ -362,7 +362,7 @@ def test_an_empty_group_takes_any_protocol_but_none() -> None:
 
 
 @pytest.mark.parametrize("timeout_ms", [999, 60_001, 0, -1])
-def test_a_session_timeout_out_of_range_is_refused(timeout_ms: int) -> None:
+def test_a_session_timeout_out_of_range_is_rejected(timeout_ms: int) -> None:
     desk = Desk()
     token = desk.join(session_timeout_ms=timeout_ms)
     assert desk.refusal(token) == "InvalidSessionTimeout"
@@ -401,7 +401,7 @@ def test_an_empty_group_has_no_members(member_id: str) -> None:
     assert desk.group.has_no_state
 
 
-def test_another_generation_is_refused() -> None:
+def test_another_generation_is_rejected() -> None:
     desk = Desk()
     first, _ = desk.stable(2)
     for generation in (1, 3, -1):

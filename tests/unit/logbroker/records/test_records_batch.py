@@ -38,7 +38,7 @@ def test_a_batch_length_below_that_of_a_header_is_corrupt() -> None:
         list(iter_batches(batch))
 
 
-def test_the_crc_notices_every_byte_behind_it_and_none_before() -> None:
+def test_the_crc_covers_every_byte_after_it_and_none_before() -> None:
     batch = bytearray(batch_of(2, 0))
     crc = read_header(batch).crc
     for index in range(len(batch)):

@@ -31,7 +31,7 @@ def xerial(*blocks: bytes) -> bytes:
 
 
 @given(st.sampled_from(Codec), plain_bytes)
-def test_what_goes_in_comes_out(codec: Codec, plain: bytes) -> None:
+def test_data_is_decompressed_as_compressed(codec: Codec, plain: bytes) -> None:
     packed = compress(codec, plain)
     for buffer in (bytes, bytearray, memoryview):
         assert decompress(codec, buffer(packed), len(plain)) == plain
@@ -54,13 +54,13 @@ FOREIGN_DECODERS = [
 
 @pytest.mark.parametrize(("codec", "encode"), FOREIGN_ENCODERS)
 @given(plain=plain_bytes)
-def test_what_kafka_python_packs_is_unpacked(codec, encode, plain) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
+def test_blocks_of_kafka_python_are_decompressed(codec, encode, plain) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
     assert decompress(codec, encode(plain), len(plain)) == plain
 
 
 @pytest.mark.parametrize(("codec", "decode"), FOREIGN_DECODERS)
 @given(plain=plain_bytes)
-def test_what_is_packed_kafka_python_unpacks(codec, decode, plain) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
+def test_kafka_python_decompresses_our_blocks(codec, decode, plain) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
     assert decode(compress(codec, plain)) == plain
 
 
@@ -69,7 +69,7 @@ TOOLS = [(Codec.GZIP, "gzip"), (Codec.LZ4, "lz4"), (Codec.ZSTD, "zstd")]
 
 @pytest.mark.processes
 @pytest.mark.parametrize(("codec", "tool"), TOOLS)
-def test_the_codecs_own_tool_is_understood_both_ways(codec: Codec, tool: str) -> None:
+def test_blocks_are_compatible_with_the_codecs_own_tool(codec: Codec, tool: str) -> None:
     if shutil.which(tool) is None:
         pytest.skip(f"{tool} is not installed")
     plain = b"an event, and again an event; " * 5000
@@ -89,7 +89,7 @@ def test_a_block_cut_at_any_byte_is_corrupt(codec: Codec) -> None:
             decompress(codec, packed[:end], 1000)
 
 
-def test_xerial_framing_cut_at_any_byte_is_corrupt_or_whole_blocks_less() -> None:
+def test_truncated_xerial_framing_is_corrupt_or_has_fewer_blocks() -> None:
     blocks = [snappy.compress(b"one" * 9), snappy.compress(b"two" * 9)]
     framed = xerial(*blocks)
     ends_of_blocks = {16: b"", 16 + 4 + len(blocks[0]): b"one" * 9}
@@ -117,14 +117,14 @@ def test_the_bound_is_exact_to_the_byte(codec: Codec) -> None:
         decompress(codec, packed, 69_999)
 
 
-def test_the_bound_holds_for_all_xerial_blocks_together() -> None:
+def test_the_limit_applies_to_all_xerial_blocks_in_total() -> None:
     framed = xerial(*[snappy.compress(b"x" * 100)] * 3)
     assert decompress(Codec.SNAPPY, framed, 300) == b"x" * 300
     with pytest.raises(CorruptBatch, match="SNAPPY block decompresses to more than"):
         decompress(Codec.SNAPPY, framed, 299)
 
 
-def test_a_zstd_stream_that_does_not_know_its_size_is_bounded() -> None:
+def test_a_zstd_stream_of_unknown_size_is_bounded() -> None:
     writer = zstandard.ZstdCompressor().compressobj()
     packed = writer.compress(b"x" * 70_000) + writer.flush()
     assert zstandard.frame_content_size(packed) == -1
@@ -173,7 +173,9 @@ except CorruptBatch:
 
 @pytest.mark.processes
 @pytest.mark.parametrize(("codec", "bomb"), BOMBS)
-def test_a_bomb_is_corrupt_and_takes_no_memory(codec: Codec, bomb: Callable[[], bytes]) -> None:
+def test_a_decompression_bomb_is_corrupt_and_allocates_no_memory(
+    codec: Codec, bomb: Callable[[], bytes]
+) -> None:
     command = [sys.executable, "-c", DEFUSE, str(int(codec))]
     done = subprocess.run(command, input=bomb(), capture_output=True, check=True)
     assert int(done.stdout) < 4 * 1024
@@ -197,7 +199,7 @@ def test_a_flipped_byte_never_gives_another_error(codec: Codec, data: st.DataObj
 
 
 @pytest.mark.parametrize("length", [-1, 0, 2**31 - 1])
-def test_a_xerial_length_out_of_range_is_refused_by_its_number(length: int) -> None:
+def test_a_xerial_length_out_of_range_is_rejected_with_its_value(length: int) -> None:
     framed = xerial()[:16] + struct.pack(">i", length) + b"xxxx"
     with pytest.raises(CorruptBatch, match=f"invalid length {length}"):
         decompress(Codec.SNAPPY, framed, 1000)

@@ -48,7 +48,7 @@ def three_records(codec: Codec = Codec.NONE) -> bytes:
 
 
 @given(record_lists, codecs, st.integers(0, 2**62))
-def test_records_come_back_at_their_offsets(
+def test_records_are_read_at_their_offsets(
     records: list[NewRecord], codec: Codec, base_offset: int
 ) -> None:
     batch = encode_batch(records, codec=codec, base_offset=base_offset)
@@ -95,7 +95,7 @@ def test_foreign_readers_read_what_is_written(foreign_records, records, codec) -
 @pytest.mark.parametrize("builder_class", [KafkaPythonBuilder, AiokafkaBuilder])
 @settings(max_examples=50)
 @given(records=record_lists, codec=codecs)
-def test_what_foreign_builders_write_is_read(builder_class, records, codec) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
+def test_batches_of_other_encoders_are_decoded(builder_class, records, codec) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
     builder = builder_class(2, codec, 0, -1, -1, -1, 1 << 30)
     for offset, record in enumerate(records):
         assert builder.append(
@@ -154,7 +154,7 @@ def test_a_record_that_contradicts_itself_is_corrupt(body: bytes, message: str) 
         decode_records(rebuilt(batch, body))
 
 
-def test_a_header_key_that_is_no_utf_8_corrupts_nothing() -> None:
+def test_a_header_key_that_is_not_utf_8_does_not_corrupt_the_batch() -> None:
     batch = encode_batch([NewRecord(NOW_MS, None, None)])
     body = b"\x12\0\0\0\x01\x01\x02\x02\xff\x01"
     (record,) = decode_records(rebuilt(batch, body))
@@ -191,7 +191,7 @@ def test_a_flipped_byte_never_gives_another_error(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_more_bytes_than_asked_for_are_refused(codec: Codec) -> None:
+def test_more_bytes_than_requested_are_rejected(codec: Codec) -> None:
     batch = encode_batch([NewRecord(NOW_MS, None, b"x" * 10_000)], codec=codec)
     assert len(decode_records(batch, bytes_max=11_000)) == 1
     with pytest.raises(CorruptBatch, match="9000"):
@@ -199,7 +199,7 @@ def test_more_bytes_than_asked_for_are_refused(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_every_record_has_the_time_of_append_when_the_broker_stamps(codec: Codec) -> None:
+def test_every_record_has_the_append_time_with_log_append_time(codec: Codec) -> None:
     batch = bytearray(three_records(codec))
     stamp_append_time(batch, NOW_MS + 500)
     assert crc_matches(batch, read_header(batch).crc)
@@ -210,7 +210,7 @@ def test_every_record_has_the_time_of_append_when_the_broker_stamps(codec: Codec
     assert first_record_at_or_after(batch, NOW_MS + 501, 0) is None
 
 
-def test_a_transaction_marker_gives_its_record() -> None:
+def test_a_transaction_marker_is_decoded_as_a_record() -> None:
     # version 0, type 1 (commit); value: version 0, coordinator epoch 5
     key, value = struct.pack(">hh", 0, 1), struct.pack(">hi", 0, 5)
     batch = encode_batch([NewRecord(NOW_MS, key, value)])
@@ -219,7 +219,7 @@ def test_a_transaction_marker_gives_its_record() -> None:
     assert decode_records(control) == [Record(0, NOW_MS, key, value, ())]
 
 
-def test_a_batch_from_which_records_were_taken_out_keeps_its_offsets() -> None:
+def test_a_batch_with_removed_records_keeps_its_offsets() -> None:
     batch = encode_batch([NewRecord(NOW_MS, b"k", b"v")] * 5, base_offset=20)
     body = batch[HEADER_BYTES:]
     record_bytes = len(body) // 5

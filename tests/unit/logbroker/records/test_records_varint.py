@@ -38,7 +38,7 @@ def test_the_ends_of_64_bits_have_ten_bytes() -> None:
 
 
 @given(int64, st.binary(max_size=3), st.binary(max_size=3))
-def test_a_number_comes_back_from_the_middle_of_a_buffer(
+def test_a_number_is_read_from_the_middle_of_a_buffer(
     value: int, before: bytes, after: bytes
 ) -> None:
     octets = encode_varlong(value)
@@ -56,7 +56,7 @@ def test_aiokafka_writes_and_reads_the_same(value: int) -> None:
 
 
 @given(int32)
-def test_a_small_number_is_alike_in_both_widths(value: int) -> None:
+def test_a_small_number_has_the_same_encoding_in_both_widths(value: int) -> None:
     assert encode_varint(value) == encode_varlong(value)
 
 

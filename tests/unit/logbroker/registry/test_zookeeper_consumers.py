@@ -71,7 +71,7 @@ def test_where_nobody_registered_there_are_no_groups(client: KazooClient, addres
     assert client.exists("/" + address.partition("/")[2]) is None
 
 
-def test_an_address_where_nobody_answers_is_named() -> None:
+def test_an_address_that_does_not_respond_is_named() -> None:
     address = f"127.0.0.1:{free_port()}"
     with pytest.raises(ConfigurationError, match=address):
         read_paper_groups(f"{address}/path")

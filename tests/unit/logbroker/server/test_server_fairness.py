@@ -1,4 +1,4 @@
-"""One turn of the loop gives every connection its share, whatever others have sent."""
+"""One turn of the loop serves every connection, whatever others have sent."""
 
 import threading
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ def answered(connection: RawConnection) -> list[int]:
     return found
 
 
-def test_many_requests_of_one_client_do_not_hold_up_another(broker: Broker) -> None:
+def test_many_requests_of_one_client_do_not_block_another(broker: Broker) -> None:
     with connect(broker) as greedy, connect(broker) as modest:
         frames = [greedy.encode(api_versions(), 3) for _ in range(MANY)]
         greedy.socket.sendall(b"".join(frames))
@@ -69,7 +69,7 @@ def test_many_requests_of_one_client_do_not_hold_up_another(broker: Broker) -> N
         assert broker._counters.requests[ApiKey.API_VERSIONS] == MANY + 1
 
 
-def test_what_comes_behind_postponed_requests_is_handled_behind_them(broker: Broker) -> None:
+def test_requests_after_postponed_ones_are_handled_after_them(broker: Broker) -> None:
     with connect(broker) as connection:
         frames = [connection.encode(api_versions(), 3) for _ in range(MANY)]
         produce = connection.encode(produce_request("events", batch_of(b"x"), acks=ACKS_LEADER), 9)
@@ -86,7 +86,7 @@ def test_what_comes_behind_postponed_requests_is_handled_behind_them(broker: Bro
         assert connection.produced() == (MANY + 1, 0, 0)
 
 
-def test_a_client_that_reads_nothing_is_not_read_either(broker: Broker) -> None:
+def test_no_requests_are_read_from_a_client_that_reads_no_responses(broker: Broker) -> None:
     with connect(broker) as connection:
         batch = batch_of(b"x" * 500_000)
         connection.produce("events", batch, acks=ACKS_ALL)

@@ -1,4 +1,4 @@
-"""A coordinator whose registry is slow, fails, or gives its slots to others and back."""
+"""A group coordinator whose registry is slow, fails, or reassigns its slots."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -150,7 +150,7 @@ def test_an_offset_is_fetched_only_once_it_is_durable(desk: Desk) -> None:
     assert (committed, fetched) == ([None], [{EVENTS: 5}])
 
 
-def test_commits_that_wait_together_are_written_together(desk: Desk) -> None:
+def test_queued_commits_are_written_together(desk: Desk) -> None:
     desk.registry.is_open.clear()
     answers = [desk.commit(offset) for offset in range(100)]
     answers.append(desk.commit(7, ("events", 1)))
@@ -160,7 +160,7 @@ def test_commits_that_wait_together_are_written_together(desk: Desk) -> None:
     assert desk.registry.writes == 2
 
 
-def test_a_fetch_between_two_commits_sees_the_first_alone(desk: Desk) -> None:
+def test_a_fetch_between_two_commits_sees_only_the_first(desk: Desk) -> None:
     desk.registry.is_open.clear()
     desk.commit(1)
     desk.commit(2)
@@ -172,7 +172,7 @@ def test_a_fetch_between_two_commits_sees_the_first_alone(desk: Desk) -> None:
     assert desk.registry.writes == 3
 
 
-def test_a_commit_that_failed_is_seen_by_nobody(desk: Desk) -> None:
+def test_a_failed_commit_is_not_visible(desk: Desk) -> None:
     desk.registry.failures = [RegistryUnavailable("gone")]
     answer = desk.commit(5)
     until(lambda: bool(answer), "it is answered")
@@ -181,7 +181,7 @@ def test_a_commit_that_failed_is_seen_by_nobody(desk: Desk) -> None:
     assert desk.fetch() == [{}]
 
 
-def test_what_had_not_begun_when_the_slot_was_lost_is_not_written(desk: Desk) -> None:
+def test_queued_writes_are_cancelled_when_the_slot_is_lost(desk: Desk) -> None:
     desk.registry.is_open.clear()
     begun, waiting = desk.commit(5), desk.commit(6)
     until(lambda: desk.registry.writes == 1, "the first is being written")
@@ -194,7 +194,7 @@ def test_what_had_not_begun_when_the_slot_was_lost_is_not_written(desk: Desk) ->
     assert desk.registry.writes == 1
 
 
-def test_a_slot_that_comes_back_is_read_after_the_last_write_has_ended(desk: Desk) -> None:
+def test_a_reacquired_slot_is_loaded_after_the_last_write_has_ended(desk: Desk) -> None:
     desk.registry.is_open.clear()
     desk.commit(5)
     until(lambda: desk.registry.writes == 1, "it is being written")
@@ -207,7 +207,7 @@ def test_a_slot_that_comes_back_is_read_after_the_last_write_has_ended(desk: Des
     assert desk.registry.loads == 2
 
 
-def test_a_refused_write_has_the_slot_read_again(desk: Desk) -> None:
+def test_a_rejected_write_reloads_the_slot(desk: Desk) -> None:
     desk.commit(5)
     desk.until_fetched({EVENTS: 5})
     desk.registry.failures = [NotCoordinator("somebody had it")]
@@ -218,7 +218,7 @@ def test_a_refused_write_has_the_slot_read_again(desk: Desk) -> None:
     assert desk.registry.loads == 2
 
 
-def test_a_slot_that_could_not_be_read_is_read_again(tmp_path: Path) -> None:
+def test_a_failed_load_of_a_slot_is_retried(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.registry.load_failures = [NotCoordinator("not yet"), RegistryUnavailable("silent")]
     desk.follow(ours=True)
@@ -227,7 +227,7 @@ def test_a_slot_that_could_not_be_read_is_read_again(tmp_path: Path) -> None:
     desk.close()
 
 
-def test_nothing_is_told_while_the_registry_is_silent(desk: Desk) -> None:
+def test_groups_are_not_described_while_the_registry_does_not_respond(desk: Desk) -> None:
     desk.commit(5)
     desk.until_fetched({EVENTS: 5})
     desk.registry.is_heard_of = False
@@ -239,7 +239,7 @@ def test_nothing_is_told_while_the_registry_is_silent(desk: Desk) -> None:
     desk.until_fetched({EVENTS: 5})
 
 
-def test_the_offsets_of_topics_that_went_while_nobody_had_the_slot_are_forgotten(
+def test_offsets_of_topics_deleted_while_no_broker_owned_the_slot_are_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slot_module, "ORPHANS_AFTER_S", 0.0)
@@ -253,7 +253,7 @@ def test_the_offsets_of_topics_that_went_while_nobody_had_the_slot_are_forgotten
     desk.close()
 
 
-def test_a_group_of_which_nothing_is_left_takes_no_memory(desk: Desk) -> None:
+def test_an_empty_group_is_removed_from_memory(desk: Desk) -> None:
     desk.registry.failures = [RegistryUnavailable("gone")]
     answer = desk.commit(5)
     until(lambda: bool(answer), "it is answered")

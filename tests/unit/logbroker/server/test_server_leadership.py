@@ -93,14 +93,14 @@ def append(partition: Partition, value: bytes) -> int:
     return offset
 
 
-def test_a_broker_serves_the_partitions_that_are_its_own(stage: Stage) -> None:
+def test_a_broker_serves_the_partitions_that_it_leads(stage: Stage) -> None:
     stage.apply(topic(HERE, THERE, HERE))
     assert stage.served == stage.folders == ["events-0", "events-2"]
     assert [str(partition) for partition in stage.led] == stage.served
     assert read_topic_id(stage.path / "events-2") == FIRST
 
 
-def test_what_is_asked_of_another_brokers_partition_is_told_apart_from_what_is_not_there(
+def test_partitions_of_other_brokers_and_unknown_ones_have_different_errors(
     stage: Stage,
 ) -> None:
     stage.apply(topic(HERE, THERE))
@@ -112,7 +112,7 @@ def test_what_is_asked_of_another_brokers_partition_is_told_apart_from_what_is_n
             stage.partitions.get(name, number)
 
 
-def test_a_broker_that_is_not_in_the_cluster_leads_nothing_and_keeps_its_logs(
+def test_a_broker_outside_the_cluster_leads_nothing_and_keeps_its_logs(
     stage: Stage,
 ) -> None:
     stage.apply(topic(HERE, HERE))
@@ -133,7 +133,7 @@ def test_a_broker_that_is_not_in_the_cluster_leads_nothing_and_keeps_its_logs(
     assert append(again, b"next") == 1
 
 
-def test_other_brokers_come_and_go_and_nothing_changes_here(stage: Stage) -> None:
+def test_other_brokers_join_and_leave_without_a_change_here(stage: Stage) -> None:
     stage.apply(topic(HERE, THERE))
     before = stage.partitions.get("events", 0)
     stage.apply(topic(HERE, THERE), brokers={HERE: BROKERS[HERE]})
@@ -152,7 +152,7 @@ def test_a_deleted_topic_is_closed_and_its_folders_are_renamed(stage: Stage) -> 
     assert len(list(stage.path.glob("events-*-delete"))) == 2
 
 
-def test_a_topic_created_again_between_two_views_begins_anew(stage: Stage) -> None:
+def test_a_topic_recreated_between_two_views_is_empty(stage: Stage) -> None:
     stage.apply(topic(HERE, HERE))
     before = stage.partitions.get("events", 0)
     append(before, b"old")
@@ -163,7 +163,7 @@ def test_a_topic_created_again_between_two_views_begins_anew(stage: Stage) -> No
     assert read_topic_id(stage.path / "events-0") == SECOND
 
 
-def test_a_topic_deleted_while_the_broker_was_not_in_the_cluster_is_removed_all_the_same(
+def test_a_topic_deleted_while_the_broker_was_outside_the_cluster_is_removed(
     stage: Stage,
 ) -> None:
     stage.apply(topic(HERE))
@@ -173,7 +173,7 @@ def test_a_topic_deleted_while_the_broker_was_not_in_the_cluster_is_removed_all_
     assert stage.logs.logs == {}
 
 
-def test_a_topic_that_nobody_can_read_is_not_served_and_keeps_its_data(stage: Stage) -> None:
+def test_a_topic_with_unreadable_metadata_is_not_served_and_keeps_its_data(stage: Stage) -> None:
     stage.apply(topic(HERE))
     before = stage.partitions.get("events", 0)
     append(before, b"kept")
@@ -186,7 +186,7 @@ def test_a_topic_that_nobody_can_read_is_not_served_and_keeps_its_data(stage: St
     assert append(stage.partitions.get("events", 0), b"next") == 1
 
 
-def test_a_topic_that_was_unreadable_and_is_another_one_begins_anew(stage: Stage) -> None:
+def test_a_topic_recreated_while_unreadable_is_empty(stage: Stage) -> None:
     stage.apply(topic(HERE))
     append(stage.partitions.get("events", 0), b"old")
     stage.apply(unreadable=frozenset({"events"}))
@@ -205,7 +205,7 @@ def test_new_partitions_and_settings_reach_the_logs(stage: Stage) -> None:
     assert {partition.log.config.retention_ms for partition in stage.partitions} == {5_000}
 
 
-def test_settings_changed_while_the_broker_was_away_hold_when_it_leads_again(
+def test_settings_changed_while_the_broker_was_down_apply_when_it_leads_again(
     stage: Stage,
 ) -> None:
     stage.apply(topic(HERE))
@@ -215,7 +215,7 @@ def test_settings_changed_while_the_broker_was_away_hold_when_it_leads_again(
     assert stage.partitions.get("events", 0).log.config.retention_ms == 5_000
 
 
-def test_settings_that_this_broker_does_not_know_end_nothing(
+def test_unknown_settings_do_not_stop_the_broker(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage.apply(topic(HERE, cleanup_policy="compact"))
@@ -223,7 +223,7 @@ def test_settings_that_this_broker_does_not_know_end_nothing(
     assert "invalid settings, defaults are used topic=events" in caplog.text
 
 
-def test_a_folder_that_cannot_be_made_is_a_storage_error_until_the_topic_goes(
+def test_a_folder_that_cannot_be_created_is_a_storage_error_until_the_topic_is_deleted(
     stage: Stage,
 ) -> None:
     (stage.path / "events-0").write_text("in the way")

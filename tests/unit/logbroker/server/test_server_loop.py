@@ -1,4 +1,4 @@
-"""The loop's promises to timers, to other threads and to the turn's end."""
+"""Timers, calls of other threads and the end of turns of the event loop."""
 
 import gc
 import socket
@@ -34,7 +34,7 @@ def test_timers_run_in_the_order_of_their_times(loop: SocketLoop) -> None:
     assert seen == ["early", "late"]
 
 
-def test_a_period_goes_on(loop: SocketLoop) -> None:
+def test_a_periodic_call_repeats(loop: SocketLoop) -> None:
     calls: list[float] = []
 
     def count() -> None:

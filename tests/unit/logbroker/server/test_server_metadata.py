@@ -1,4 +1,4 @@
-"""Metadata and DescribeCluster answer from the view that was followed last."""
+"""Metadata and DescribeCluster respond with the view applied last."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -82,7 +82,7 @@ def partitions_of(topic: Any) -> list[tuple[int, int, int, list[int], list[int]]
 
 
 @pytest.mark.parametrize("version", range(13))
-def test_every_partition_is_told_with_its_leader_or_that_it_has_none(
+def test_every_partition_has_its_leader_or_an_error(
     broker: Broker, connection: RawConnection, version: int
 ) -> None:
     for names in ((), ("events", "other")):
@@ -106,7 +106,7 @@ def test_every_partition_is_told_with_its_leader_or_that_it_has_none(
             assert events.topic_id == EVENTS.topic_id
 
 
-def test_an_answer_is_as_new_as_the_view_that_was_followed(
+def test_a_response_is_from_the_view_applied_last(
     broker: Broker, connection: RawConnection
 ) -> None:
     assert [each.name for each in ask(broker, connection, 9).topics] == ["events", "other"]
@@ -122,7 +122,7 @@ def test_a_live_broker_is_named_while_no_controller_is_elected(
     assert ask(broker, connection, 9).controller_id == HERE
 
 
-def test_metrics_tell_the_brokers_place_in_its_cluster(broker: Broker) -> None:
+def test_metrics_show_the_brokers_registration(broker: Broker) -> None:
     def measured() -> dict[str, float]:
         metrics = BrokerCollector(broker._metric_sources()).collect()
         samples = [sample for metric in metrics for sample in metric.samples]
@@ -149,7 +149,7 @@ def test_errors_of_the_whole_cluster_are_counted_in_each_answer(
     assert errors == {LEADER_NOT_AVAILABLE: 3, UNKNOWN_TOPIC_OR_PARTITION: 1}
 
 
-def test_what_is_not_there_is_told_by_name_and_by_id(
+def test_unknown_topics_are_reported_by_name_and_by_id(
     broker: Broker, connection: RawConnection
 ) -> None:
     (absent,) = ask(broker, connection, 12, "absent").topics

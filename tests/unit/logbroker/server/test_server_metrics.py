@@ -1,4 +1,4 @@
-"""What metrics say when a disk fails, and what of it a scrape reads while the loop goes on."""
+"""Metrics after disk failures, and scrapes while the event loop runs."""
 
 import os
 import threading
@@ -59,7 +59,7 @@ def follow(broker: Broker, **settings: str) -> None:
     broker._loop._turn()
 
 
-def test_a_flush_that_fails_leaves_a_partition_failed(broker: Broker) -> None:
+def test_a_failed_flush_is_counted_and_fails_the_partition(broker: Broker) -> None:
     follow(broker, **{"flush.ms": "3600000"})
     with RawConnection(f"127.0.0.1:{broker.port}") as connection:
         broker._loop._turn()
@@ -86,7 +86,7 @@ def test_a_flush_that_fails_leaves_a_partition_failed(broker: Broker) -> None:
     assert told["request_errors_total Produce KAFKA_STORAGE_ERROR"] == 1
 
 
-def test_a_partition_whose_folder_cannot_be_made_is_unusable(broker: Broker) -> None:
+def test_a_partition_whose_folder_cannot_be_created_is_counted(broker: Broker) -> None:
     (broker._config.data_dir / "events-0").write_text("in the way")
     follow(broker)
     told = samples(broker)
@@ -95,7 +95,7 @@ def test_a_partition_whose_folder_cannot_be_made_is_unusable(broker: Broker) -> 
     assert told["partitions_offline"] == 0
 
 
-def test_free_room_is_what_the_system_says_and_nothing_where_it_does_not(broker: Broker) -> None:
+def test_free_disk_space_is_reported_if_the_system_knows_it(broker: Broker) -> None:
     disk = os.statvfs(broker._config.data_dir)
     assert 0 < samples(broker)["disk_free_bytes"] <= disk.f_frsize * disk.f_blocks
     renamed = broker._config.data_dir.rename(broker._config.data_dir.with_name("away"))
@@ -103,7 +103,7 @@ def test_free_room_is_what_the_system_says_and_nothing_where_it_does_not(broker:
     renamed.rename(broker._config.data_dir)
 
 
-def test_a_scrape_reads_topics_that_come_and_go_meanwhile(broker: Broker) -> None:
+def test_a_scrape_reads_while_topics_are_created_and_deleted(broker: Broker) -> None:
     """A container that changes while it is walked raises; so this reads while it changes."""
     failures: list[BaseException] = []
     is_over = threading.Event()

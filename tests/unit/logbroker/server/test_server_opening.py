@@ -1,4 +1,4 @@
-"""A data directory is opened by the broker and the cluster that it belongs to, and by no other."""
+"""A data directory is opened only by its broker in its cluster."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A broker follows each view of its cluster on the loop's thread, in order, amid its turns."""
+"""A broker applies each view of its cluster on the loop's thread, in order."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -49,7 +49,7 @@ def find_again(broker: Broker) -> None:
     broker._membership._queue_view(broker._registry.view)
 
 
-def test_each_view_is_followed_though_several_came_in_one_turn(broker: Broker) -> None:
+def test_every_view_of_a_turn_is_applied(broker: Broker) -> None:
     followed: list[ClusterView] = []
     broker._membership.add_listener(followed.append)
     lose_session(broker)
@@ -64,7 +64,7 @@ def test_each_view_is_followed_though_several_came_in_one_turn(broker: Broker) -
     assert broker._partitions.view is followed[-1]
 
 
-def test_what_came_in_the_turn_in_which_a_broker_resigns_is_written_and_then_refused(
+def test_batches_of_the_turn_of_a_resignation_are_written_and_then_rejected(
     broker: Broker,
 ) -> None:
     with connect(broker) as connection, connect(broker) as waiting:
@@ -89,7 +89,7 @@ def test_what_came_in_the_turn_in_which_a_broker_resigns_is_written_and_then_ref
         assert connection.produced()[1:] == (0, 1)
 
 
-def test_a_topic_that_nobody_can_read_for_a_while_keeps_its_groups_offsets(
+def test_a_topic_with_unreadable_metadata_keeps_its_committed_offsets(
     broker: Broker,
 ) -> None:
     until(lambda: turned(broker) and commit(broker, 7) is None, "an offset is committed")
@@ -104,7 +104,7 @@ def test_a_topic_that_nobody_can_read_for_a_while_keeps_its_groups_offsets(
     }
 
 
-def test_a_topic_that_was_made_anew_while_nobody_could_read_it_begins_without_offsets(
+def test_a_topic_recreated_while_unreadable_has_no_committed_offsets(
     broker: Broker,
 ) -> None:
     until(lambda: turned(broker) and commit(broker, 7) is None, "an offset is committed")
@@ -140,7 +140,7 @@ def connection_is_readable(broker: Broker) -> bool:
     return bool(broker._loop._selector.select(0))
 
 
-def test_an_error_of_ours_in_what_asks_the_registry_costs_one_connection(broker: Broker) -> None:
+def test_a_defect_in_a_registry_call_closes_one_connection(broker: Broker) -> None:
     with connect(broker) as unlucky, connect(broker) as other:
         met, spared = connections_of(broker, unlucky, other)
         broker._registry_thread.submit(met, fail, lambda _: None)
@@ -150,7 +150,7 @@ def test_an_error_of_ours_in_what_asks_the_registry_costs_one_connection(broker:
         assert spared.is_open
 
 
-def test_an_error_of_ours_in_the_answer_costs_one_connection(broker: Broker) -> None:
+def test_a_defect_in_a_callback_closes_one_connection(broker: Broker) -> None:
     with connect(broker) as unlucky, connect(broker) as other:
         met, spared = connections_of(broker, unlucky, other)
         broker._registry_thread.submit(met, lambda: 1, fail)

@@ -1,4 +1,4 @@
-"""Who leaves is forgotten at once, however long they wanted to wait."""
+"""Delayed requests of closed connections are removed at once."""
 
 import gc
 import threading
@@ -47,14 +47,14 @@ def connections() -> int:
     return sum(isinstance(found, Connection) for found in gc.get_objects())
 
 
-def test_a_client_that_leaves_before_its_fetch_is_answered_is_forgotten(address: str) -> None:
+def test_a_delayed_fetch_of_a_closed_connection_is_removed(address: str) -> None:
     clients = [RawConnection(address) for _ in range(CLIENTS)]
     for client in clients:
         client.fetch("events", 0, max_wait_ms=DAY_MS)
     leave(clients)
 
 
-def test_a_client_that_leaves_before_its_messages_are_flushed_is_forgotten(address: str) -> None:
+def test_a_delayed_produce_of_a_closed_connection_is_removed(address: str) -> None:
     request = produce_request("events", batch_of(b"one"), acks=ACKS_ALL, timeout_ms=DAY_MS)
     clients = [RawConnection(address) for _ in range(CLIENTS)]
     for client in clients:

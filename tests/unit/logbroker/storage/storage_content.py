@@ -1,4 +1,4 @@
-"""Batches for the tests of storage, and what a log gives back of them."""
+"""Batches for the tests of storage, and helpers that read them back."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -125,9 +125,7 @@ REFUSALS: dict[str, tuple[Callable[[memoryview], memoryview], type[Exception]]] 
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-def test_a_batch_that_breaks_a_rule_is_refused_and_changes_nothing(
-    new_log: OpenLog, name: str
-) -> None:
+def test_an_invalid_batch_is_rejected_and_changes_nothing(new_log: OpenLog, name: str) -> None:
     spoil, kind = REFUSALS[name]
     log = new_log(max_message_bytes=1000)
     log.append(batch(b"a"), NOW_MS)
@@ -137,7 +135,7 @@ def test_a_batch_that_breaks_a_rule_is_refused_and_changes_nothing(
     assert log.append(batch(b"b"), NOW_MS) == 1
 
 
-def test_a_batch_larger_than_a_segment_is_refused(new_log: OpenLog) -> None:
+def test_a_batch_larger_than_a_segment_is_rejected(new_log: OpenLog) -> None:
     log = new_log(segment_bytes=1024)
     with pytest.raises(RecordListTooLarge, match=r"segment\.bytes is 1024"):
         log.append(batch(b"x" * 1024), NOW_MS)
@@ -168,7 +166,7 @@ def test_the_log_rolls_before_a_batch_would_outgrow_the_segment(new_log: OpenLog
     ]
 
 
-def test_a_segment_takes_exactly_its_size(new_log: OpenLog) -> None:
+def test_a_segment_grows_to_exactly_its_maximum_size(new_log: OpenLog) -> None:
     one, other = batch(b"x" * 600), batch(b"y" * 600)
     log = new_log(segment_bytes=len(one) + len(other))
     append_all(log, [one, other, batch(b"z")])
@@ -214,7 +212,7 @@ def idempotent(sequence: int, *, epoch: int = 0, producer_id: int = 9) -> memory
     return batch(b"v", producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
 
 
-def test_a_gap_in_the_sequence_is_refused(new_log: OpenLog) -> None:
+def test_a_gap_in_the_sequence_is_rejected(new_log: OpenLog) -> None:
     log = new_log()
     log.append(idempotent(0), NOW_MS)
     with pytest.raises(OutOfOrderSequence, match="sequence 2, expected 1"):
@@ -222,7 +220,7 @@ def test_a_gap_in_the_sequence_is_refused(new_log: OpenLog) -> None:
     assert log.append(idempotent(1), NOW_MS) == 1
 
 
-def test_an_old_epoch_is_refused_and_a_new_one_begins_at_zero(new_log: OpenLog) -> None:
+def test_an_old_epoch_is_rejected_and_a_new_one_begins_at_zero(new_log: OpenLog) -> None:
     log = new_log()
     log.append(idempotent(0, epoch=3), NOW_MS)
     with pytest.raises(OutOfOrderSequence):
@@ -232,7 +230,7 @@ def test_an_old_epoch_is_refused_and_a_new_one_begins_at_zero(new_log: OpenLog) 
         log.append(idempotent(1, epoch=3), NOW_MS)
 
 
-def test_producers_are_forgotten_by_the_clock_not_by_record_time(new_log: OpenLog) -> None:
+def test_producers_expire_by_the_clock_not_by_record_time(new_log: OpenLog) -> None:
     log = new_log()
     log.append(idempotent(0), NOW_MS)
     log.append(idempotent(0, producer_id=8), NOW_MS + 500)

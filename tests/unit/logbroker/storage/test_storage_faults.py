@@ -1,4 +1,4 @@
-"""Real faults: a file that may not grow, a full file system, no descriptors, a bad descriptor."""
+"""Real faults: a file size limit, a full file system, no descriptors, a bad descriptor."""
 
 import contextlib
 import ctypes
@@ -49,7 +49,7 @@ def idempotent(sequence: int, size: int = 100) -> memoryview:
 
 @pytest.mark.parametrize("room", [0, 1, 99, 1000, 30_000])
 @pytest.mark.parametrize("value_bytes", [100, 3000])
-def test_a_write_that_fails_half_way_is_undone_as_a_whole(
+def test_a_partial_write_is_undone_completely(
     new_log: OpenLog, room: int, value_bytes: int
 ) -> None:
     log = new_log()
@@ -114,7 +114,7 @@ def test_an_index_that_cannot_grow_undoes_the_batches_too(new_log: OpenLog, fold
     assert log.segments[0].time_index.count == 1
 
 
-def test_reading_goes_on_when_writing_fails(new_log: OpenLog) -> None:
+def test_reads_continue_after_a_failed_write(new_log: OpenLog) -> None:
     log = new_log()
     append_all(log, [batch(b"a")])
     make_visible(log)
@@ -125,7 +125,7 @@ def test_reading_goes_on_when_writing_fails(new_log: OpenLog) -> None:
         assert values_of(log) == [b"a"]
 
 
-def test_a_write_that_fails_in_a_roll_is_told_to_all_whose_batches_it_held(
+def test_a_failed_write_in_a_roll_fails_all_its_batches(
     new_log: OpenLog,
 ) -> None:
     log = new_log(segment_bytes=1024)
@@ -157,7 +157,7 @@ def no_more_files() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_a_roll_that_fails_leaves_nothing_that_recovery_could_mistake(
+def test_a_failed_roll_leaves_no_file_that_misleads_recovery(
     new_log: OpenLog, folder: Path, reopened: OpenLog
 ) -> None:
     log = new_log(segment_bytes=1024)
@@ -172,7 +172,7 @@ def test_a_roll_that_fails_leaves_nothing_that_recovery_could_mistake(
     assert reopened(3).log_end_offset == 3
 
 
-def test_a_flush_that_fails_ends_appending_but_not_reading(new_log: OpenLog) -> None:
+def test_a_failed_flush_ends_appends_but_not_reads(new_log: OpenLog) -> None:
     log = new_log()
     append_all(log, [batch(b"a")])
     make_visible(log)
@@ -196,7 +196,7 @@ def test_a_flush_that_fails_ends_appending_but_not_reading(new_log: OpenLog) -> 
     assert values_of(log) == [b"a"]
 
 
-def test_a_deleted_log_refuses_appends_and_flushes(new_log: OpenLog) -> None:
+def test_a_deleted_log_rejects_appends_and_flushes(new_log: OpenLog) -> None:
     log = new_log()
     append_all(log, [batch(b"a")])
     log.discard()

@@ -1,4 +1,4 @@
-"""Whose a data directory is, and which topic a folder belongs to: what is said, and believed."""
+"""The identity of a data directory and the topic id of a folder: valid, missing, invalid."""
 
 import shutil
 from pathlib import Path
@@ -32,13 +32,13 @@ def with_one_record(path: Path, topic_id: UUID = FIRST) -> None:
     directory.close()
 
 
-def test_a_folder_says_whose_it_is_as_kafkas_do(tmp_path: Path) -> None:
+def test_a_folder_stores_its_topic_id_in_kafkas_format(tmp_path: Path) -> None:
     with_one_record(tmp_path, UUID("505eed1d-3a69-448d-9107-45c7eb600d63"))
     said = (tmp_path / "events-0" / "partition.metadata").read_text()
     assert said == "version: 0\ntopic_id: UF7tHTppRI2RB0XH62ANYw\n"
 
 
-def test_the_folder_of_a_topic_that_is_gone_is_removed_at_the_next_start(tmp_path: Path) -> None:
+def test_the_folder_of_a_deleted_topic_is_removed_at_the_next_start(tmp_path: Path) -> None:
     with_one_record(tmp_path)
     directory = open_directory(tmp_path, {"other": SECOND}, CONFIG)
     assert directory.logs == {}
@@ -54,7 +54,7 @@ def test_a_topic_of_the_same_name_does_not_get_the_records_of_the_old_one(tmp_pa
     directory.close()
 
 
-def test_a_folder_that_does_not_say_whose_it_is_is_reported_and_left_alone(
+def test_a_folder_without_topic_id_is_reported_and_skipped(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with_one_record(tmp_path)
@@ -66,7 +66,7 @@ def test_a_folder_that_does_not_say_whose_it_is_is_reported_and_left_alone(
     assert (tmp_path / "events-0" / "00000000000000000000.log").stat().st_size
 
 
-def test_the_folder_of_a_topic_that_nobody_can_read_is_reported_and_left_alone(
+def test_the_folder_of_a_topic_with_unreadable_metadata_is_reported_and_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with_one_record(tmp_path)
@@ -78,7 +78,7 @@ def test_the_folder_of_a_topic_that_nobody_can_read_is_reported_and_left_alone(
     assert (tmp_path / "events-0" / "00000000000000000000.log").stat().st_size
 
 
-def test_a_folder_under_the_name_of_another_topic_is_reported_and_left_alone(
+def test_a_folder_with_the_name_of_another_topic_is_reported_and_skipped(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with_one_record(tmp_path)
@@ -90,9 +90,7 @@ def test_a_folder_under_the_name_of_another_topic_is_reported_and_left_alone(
 
 
 @pytest.mark.parametrize("said", [None, b"", b"version: 0\ntopi"], ids=["no", "empty", "cut"])
-def test_a_creation_that_a_crash_cut_short_is_begun_anew(
-    tmp_path: Path, said: bytes | None
-) -> None:
+def test_a_creation_interrupted_by_a_crash_is_repeated(tmp_path: Path, said: bytes | None) -> None:
     folder = tmp_path / "events-0"
     folder.mkdir()
     if said is not None:
@@ -115,7 +113,7 @@ def test_a_creation_that_a_crash_cut_short_is_begun_anew(
         ("version: 0\ntopic_id: AAAA\n", "is not readable"),
     ],
 )
-def test_what_a_folder_with_records_says_must_be_readable(
+def test_an_invalid_partition_metadata_of_a_folder_with_records_is_rejected(
     tmp_path: Path, said: str, why: str
 ) -> None:
     with_one_record(tmp_path)
@@ -124,7 +122,7 @@ def test_what_a_folder_with_records_says_must_be_readable(
         open_directory(tmp_path, {"events": FIRST}, CONFIG)
 
 
-def test_a_directory_is_somebodys_for_good_and_says_so_as_kafkas_do(tmp_path: Path) -> None:
+def test_a_directory_stores_its_owner_in_kafkas_format(tmp_path: Path) -> None:
     directory = LogDirectory.claim(tmp_path)
     assert directory.identity is None
     directory.set_identity(OWNER)
@@ -135,7 +133,7 @@ def test_a_directory_is_somebodys_for_good_and_says_so_as_kafkas_do(tmp_path: Pa
     )
 
 
-def test_what_java_wrote_is_read(tmp_path: Path) -> None:
+def test_batches_written_by_java_are_decoded(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text(
         "#\n#Fri Nov 20 10:00:00 UTC 2026\ncluster.id=XyVR6J07TkCC1F31XHtCiQ\nversion=0\n"
         "directory.id=d\nbroker.id=3\n"
@@ -154,7 +152,7 @@ def test_what_java_wrote_is_read(tmp_path: Path) -> None:
         ("", "has no 'version'"),
     ],
 )
-def test_what_a_directory_says_must_be_readable(tmp_path: Path, said: str, why: str) -> None:
+def test_an_invalid_meta_properties_is_rejected(tmp_path: Path, said: str, why: str) -> None:
     (tmp_path / "meta.properties").write_text(said)
     directory = LogDirectory.claim(tmp_path)
     with pytest.raises(ConfigurationError, match=f"meta.properties.*{why}"):
@@ -162,7 +160,7 @@ def test_what_a_directory_says_must_be_readable(tmp_path: Path, said: str, why: 
     directory.release()
 
 
-def test_logs_without_an_owner_are_nobodys_to_take(tmp_path: Path) -> None:
+def test_a_directory_with_logs_and_without_identity_is_rejected(tmp_path: Path) -> None:
     with_one_record(tmp_path)
     directory = LogDirectory.claim(tmp_path)
     with pytest.raises(ConfigurationError, match=r"has logs, but meta\.properties is missing"):

@@ -39,7 +39,7 @@ def test_entries_are_found_only_once_they_are_published(tmp_path: Path) -> None:
     assert index.position_at_or_before(1300) == 8500
 
 
-def test_undo_forgets_what_is_written_but_not_published(tmp_path: Path) -> None:
+def test_undo_removes_written_entries_that_are_not_published(tmp_path: Path) -> None:
     index = filled_offset_index(tmp_path / "o", (1007, 4200))
     index.append(1300, 8500)
     index.write()
@@ -49,7 +49,7 @@ def test_undo_forgets_what_is_written_but_not_published(tmp_path: Path) -> None:
     assert index.items() == [(1007, 4200)]
 
 
-def test_an_entry_is_due_after_the_interval_and_times_only_when_they_rise(
+def test_an_entry_is_written_after_the_interval_and_times_only_if_greater(
     new_log: OpenLog,
 ) -> None:
     log = new_log()

@@ -129,7 +129,7 @@ def test_one_process_holds_the_directory(tmp_path: Path) -> None:
     opened(tmp_path).close()
 
 
-def test_a_deleted_topic_is_gone_at_once_and_its_folders_are_the_callers(tmp_path: Path) -> None:
+def test_a_topic_is_deleted_at_once_and_its_folders_are_returned(tmp_path: Path) -> None:
     directory = filled(tmp_path)
     paths = directory.delete("a", range(2))
     assert len(paths) == 2
@@ -144,7 +144,7 @@ def test_a_deleted_topic_is_gone_at_once_and_its_folders_are_the_callers(tmp_pat
     directory.close()
 
 
-def test_a_topic_that_was_deleted_leaves_nothing_to_one_of_its_name(tmp_path: Path) -> None:
+def test_a_recreated_topic_has_nothing_of_the_deleted_one(tmp_path: Path) -> None:
     directory = filled(tmp_path)
     directory.logs["a", 0].delete_records_before(4)
     directory.write_checkpoints()
@@ -158,7 +158,7 @@ def test_a_topic_that_was_deleted_leaves_nothing_to_one_of_its_name(tmp_path: Pa
     directory.close()
 
 
-def test_a_topic_whose_folders_cannot_be_deleted_leaves_no_log_to_one_of_its_name(
+def test_a_topic_with_undeletable_folders_leaves_no_log_to_a_recreated_one(
     tmp_path: Path,
 ) -> None:
     directory = filled(tmp_path)
@@ -179,7 +179,7 @@ def test_the_longest_topic_name_can_be_deleted(tmp_path: Path) -> None:
     directory.close()
 
 
-def test_a_folder_that_is_there_is_not_created_over(tmp_path: Path) -> None:
+def test_an_existing_folder_is_not_overwritten(tmp_path: Path) -> None:
     directory = filled(tmp_path)
     with pytest.raises(StorageFailed, match="a-0 cannot be created"):
         directory.create("a", 0, TOPICS["a"], CONFIG)
@@ -187,7 +187,7 @@ def test_a_folder_that_is_there_is_not_created_over(tmp_path: Path) -> None:
     directory.close()
 
 
-def test_a_log_that_failed_leaves_the_directory_to_recovery(tmp_path: Path) -> None:
+def test_a_failed_log_prevents_the_clean_marker(tmp_path: Path) -> None:
     directory = filled(tmp_path)
     directory.logs["a", 0]._fail("a failed flush")
     with pytest.raises(StorageFailed, match="a failed flush"):
@@ -198,7 +198,7 @@ def test_a_log_that_failed_leaves_the_directory_to_recovery(tmp_path: Path) -> N
     directory.close()
 
 
-def test_other_files_are_left_alone(tmp_path: Path) -> None:
+def test_other_files_are_ignored(tmp_path: Path) -> None:
     opened(tmp_path).close()
     (tmp_path / "lost+found").mkdir()
     (tmp_path / "registry.json").write_text("{}")
@@ -209,7 +209,7 @@ def test_other_files_are_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "registry.json").exists()
 
 
-def test_logs_that_are_made_together_fail_alone(tmp_path: Path) -> None:
+def test_logs_created_together_fail_independently(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     (tmp_path / "a-3").mkdir()
     failures = directory.create_all([NewLog("a", n, TOPICS["a"], CONFIG) for n in range(20)])
@@ -228,7 +228,7 @@ def files_of(folder: Path) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("folder", ["a-0", "empty-0"])
-def test_closing_a_log_that_got_nothing_new_writes_nothing(
+def test_closing_an_unchanged_log_writes_nothing(
     tmp_path: Path, folder: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     topics = TOPICS | {"empty": UUID(int=4)}

@@ -48,7 +48,7 @@ def test_a_span_ends_at_the_high_watermark_not_at_the_end_of_the_file(new_log: O
     assert log.log_end_offset == 2
 
 
-def test_offsets_outside_the_log_are_refused_and_those_at_its_end_are_awaited(
+def test_offsets_outside_the_log_are_rejected_and_the_end_offset_is_valid(
     new_log: OpenLog,
 ) -> None:
     log = new_log()
@@ -63,14 +63,14 @@ def test_offsets_outside_the_log_are_refused_and_those_at_its_end_are_awaited(
         assert log.read(offset, 1000, whole_batch=True) is None
 
 
-def test_an_offset_inside_a_batch_gives_the_whole_batch(new_log: OpenLog) -> None:
+def test_an_offset_inside_a_batch_returns_the_whole_batch(new_log: OpenLog) -> None:
     log = new_log()
     append_all(log, [batch(b"a", b"b", b"c"), second := batch(b"d", b"e")])
     make_visible(log)
     assert content(log.read(4, 1, whole_batch=True)) == bytes(second)
 
 
-def test_a_batch_above_the_limit_is_given_only_when_it_must_be(new_log: OpenLog) -> None:
+def test_a_batch_above_the_limit_is_returned_only_with_whole_batch(new_log: OpenLog) -> None:
     log = new_log()
     append_all(log, [first := batch(b"a" * 500), batch(b"b")])
     make_visible(log)
@@ -123,7 +123,7 @@ SIZES = st.lists(
 
 @settings(max_examples=40, deadline=None)
 @given(SIZES, st.sampled_from([0, 1, 300, 4096, 9000, 1 << 20]), st.booleans(), st.data())
-def test_every_read_is_what_a_scan_of_the_files_gives(
+def test_every_read_equals_a_scan_of_the_files(
     tmp_path_factory: pytest.TempPathFactory,
     sizes: list[tuple[int, int]],
     limit: int,
@@ -208,7 +208,7 @@ def test_readers_see_whole_batches_while_the_log_is_written_rolled_and_cut(
     assert all(consumer.offset == log.log_end_offset for consumer in consumers)
 
 
-def test_records_come_back_as_they_were(new_log: OpenLog) -> None:
+def test_records_are_decoded_as_encoded(new_log: OpenLog) -> None:
     log = new_log(segment_bytes=2000)
     append_all(log, [batch(b"%d" % number, b"x" * 300) for number in range(20)])
     make_visible(log)

@@ -49,7 +49,7 @@ def recovered(folder: Path, recovery_point: int = 0, **known: int) -> PartitionL
     return PartitionLog(folder, "events", 0, LogConfig(segment_bytes=SEGMENT_BYTES), loaded.log)
 
 
-def test_a_log_that_was_killed_comes_back_whole(new_log: OpenLog, reopened: OpenLog) -> None:
+def test_a_log_is_complete_after_a_kill(new_log: OpenLog, reopened: OpenLog) -> None:
     before = two_segments(new_log)
     after = reopened()
     assert numbers(after) == [0, 1, 2, 3]
@@ -167,7 +167,7 @@ def test_a_gap_between_segments_ends_the_log(
     assert not list(folder.glob("*2.*"))
 
 
-def test_zeros_behind_the_last_batch_are_cut(new_log: OpenLog, reopened: OpenLog) -> None:
+def test_zeros_after_the_last_batch_are_truncated(new_log: OpenLog, reopened: OpenLog) -> None:
     segment = two_segments(new_log).segments[1]
     with segment.path.open("ab") as file:
         file.write(bytes(10_000))
@@ -198,7 +198,7 @@ def test_large_batches_are_checked_too(new_log: OpenLog, reopened: OpenLog) -> N
     assert reopened().log_end_offset == 2
 
 
-def test_what_lies_below_the_recovery_point_is_not_checked_again(
+def test_records_below_the_recovery_point_are_not_checked(
     new_log: OpenLog, reopened: OpenLog
 ) -> None:
     log = two_segments(new_log)
@@ -223,7 +223,7 @@ def test_a_clean_log_opens_without_reading_its_records(new_log: OpenLog, reopene
     assert again.append(batch(b"y"), NOW_MS) == 25
 
 
-def test_a_reopened_log_goes_on_with_its_index_and_its_roll(
+def test_a_reopened_log_continues_its_index_and_its_roll(
     new_log: OpenLog, reopened: OpenLog, folder: Path
 ) -> None:
     def fill(log: PartitionLog, start: int, end: int) -> None:
@@ -247,7 +247,7 @@ def test_a_reopened_log_goes_on_with_its_index_and_its_roll(
 
 
 @pytest.mark.parametrize("spoil", ["checkpoint", "snapshot", "index", "tail"])
-def test_a_marker_that_the_folder_belies_is_not_believed(
+def test_a_clean_marker_is_ignored_if_the_folder_contradicts_it(
     new_log: OpenLog, folder: Path, spoil: str
 ) -> None:
     log = two_segments(new_log)
@@ -268,7 +268,7 @@ def idempotent(sequence: int, size: int = 300) -> memoryview:
     return batch(b"v" * size, producer_id=9, producer_epoch=0, base_sequence=sequence)
 
 
-def test_retries_are_recognised_after_a_clean_restart(new_log: OpenLog, reopened: OpenLog) -> None:
+def test_retries_are_detected_after_a_clean_restart(new_log: OpenLog, reopened: OpenLog) -> None:
     log = new_log()
     append_all(log, [idempotent(sequence) for sequence in range(8)])
     log.close()
@@ -281,7 +281,7 @@ def test_retries_are_recognised_after_a_clean_restart(new_log: OpenLog, reopened
 
 @pytest.mark.parametrize("recovery_point", [0, 3, 8])
 @pytest.mark.parametrize("torn", [(), (6,), (2, 4, 6)])
-def test_retries_are_recognised_after_a_crash(
+def test_retries_are_detected_after_a_crash(
     new_log: OpenLog, reopened: OpenLog, folder: Path, recovery_point: int, torn: tuple[int, ...]
 ) -> None:
     log = new_log(segment_bytes=SEGMENT_BYTES)
@@ -296,7 +296,7 @@ def test_retries_are_recognised_after_a_crash(
     assert log.append(idempotent(8), NOW_MS) == 8
 
 
-def test_producers_of_a_lost_tail_may_send_it_again(new_log: OpenLog, reopened: OpenLog) -> None:
+def test_producers_of_lost_records_may_send_them_again(new_log: OpenLog, reopened: OpenLog) -> None:
     log = new_log()
     append_all(log, [idempotent(sequence) for sequence in range(3)])
     os.truncate(log.segments[0].path, log.size_bytes - 1)
@@ -322,7 +322,7 @@ def test_the_log_start_survives(new_log: OpenLog, reopened: OpenLog) -> None:
     assert numbers(log) == [1, 2, 3]
 
 
-def test_a_log_whose_readable_part_is_lost_begins_at_its_start(
+def test_a_log_without_readable_records_begins_at_its_log_start_offset(
     new_log: OpenLog, reopened: OpenLog, folder: Path
 ) -> None:
     log = two_segments(new_log)

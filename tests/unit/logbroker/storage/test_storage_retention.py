@@ -45,7 +45,7 @@ def gone(
     return segments_to_delete(segments, size_bytes, log_start_offset, high_watermark, rules)
 
 
-def test_time_takes_what_is_older_than_the_setting_to_the_millisecond() -> None:
+def test_retention_by_time_is_exact_to_the_millisecond() -> None:
     segments = three_segments(100, 200, 300)
     assert gone(segments, RetentionRules(1000, NEVER, 1200)) == [Reason.TIME]
     assert gone(segments, RetentionRules(1000, NEVER, 1201)) == [Reason.TIME] * 2
@@ -57,14 +57,14 @@ def test_a_young_segment_keeps_the_older_ones_behind_it() -> None:
     assert gone(three_segments(10**12, 0, 0), RetentionRules(1000, NEVER, 5000)) == []
 
 
-def test_size_takes_a_segment_only_while_the_rest_still_fills_the_bound() -> None:
+def test_a_segment_is_deleted_by_size_only_if_the_rest_fills_the_limit() -> None:
     segments = three_segments(0, 0, 0)
     bounds = [301, 201, 200, 101, 100, 0, NEVER]
     counts = [len(gone(segments, RetentionRules(NEVER, bound, 0))) for bound in bounds]
     assert counts == [0, 0, 1, 1, 2, 3, 0]
 
 
-def test_the_log_start_takes_whole_segments_below_it() -> None:
+def test_segments_below_the_log_start_offset_are_deleted() -> None:
     segments = three_segments(0, 0, 0)
     rules = RetentionRules(NEVER, NEVER, 0)
     counts = [len(gone(segments, rules, log_start_offset=start)) for start in (0, 9, 10, 29, 30)]
@@ -72,7 +72,7 @@ def test_the_log_start_takes_whole_segments_below_it() -> None:
     assert gone(segments, rules, log_start_offset=10) == [Reason.LOG_START]
 
 
-def test_nothing_above_the_high_watermark_goes() -> None:
+def test_nothing_above_the_high_watermark_is_deleted() -> None:
     rules = RetentionRules(0, 0, 10**9)
     segments = three_segments(0, 0, 0)
     counts = [len(gone(segments, rules, high_watermark=mark)) for mark in (0, 9, 10, 29, 30)]
@@ -85,7 +85,7 @@ def test_an_empty_segment_stays() -> None:
 
 
 @given(st.lists(st.integers(0, 500), min_size=3, max_size=3), st.integers(0, 400))
-def test_what_is_left_by_size_holds_the_bound(times: list[int], bound: int) -> None:
+def test_retention_by_size_keeps_at_least_the_limit(times: list[int], bound: int) -> None:
     segments = three_segments(*times)
     left = 300 - 100 * len(gone(segments, RetentionRules(NEVER, bound, 0)))
     assert left >= min(bound, 300)
@@ -124,7 +124,9 @@ def test_files_are_renamed_at_once_and_removed_by_the_caller(
         log.read(1, 1, whole_batch=True)
 
 
-def test_the_active_segment_goes_too_and_offsets_go_on(new_log: OpenLog, reopened: OpenLog) -> None:
+def test_the_active_segment_is_deleted_too_and_offsets_continue(
+    new_log: OpenLog, reopened: OpenLog
+) -> None:
     log = filled(new_log, retention_ms=DAY_MS, segment_ms=100 * DAY_MS)
     assert len(log.apply_retention(BASE_MS + 100 * DAY_MS)) == 3
     assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (6, 6, 0)
@@ -135,7 +137,7 @@ def test_the_active_segment_goes_too_and_offsets_go_on(new_log: OpenLog, reopene
     assert reopened().log_start_offset == 6
 
 
-def test_what_is_not_flushed_is_kept(new_log: OpenLog) -> None:
+def test_unflushed_records_are_kept(new_log: OpenLog) -> None:
     log = filled(new_log, retention_ms=0, segment_ms=100 * DAY_MS)
     append_all(log, [batch(b"x", timestamps=[BASE_MS])])
     assert len(log.apply_retention(BASE_MS + 100 * DAY_MS)) == 2
@@ -157,7 +159,7 @@ def test_a_longer_retention_applies_at_the_next_check(new_log: OpenLog) -> None:
     assert log.apply_retention(BASE_MS + 3 * DAY_MS) == []
 
 
-def test_deleted_records_are_gone_for_readers_and_their_segments_at_the_next_check(
+def test_deleted_records_are_unreadable_and_their_segments_deleted_at_the_next_check(
     new_log: OpenLog,
 ) -> None:
     log = filled(new_log, retention_ms=NEVER, segment_ms=100 * DAY_MS)

@@ -53,7 +53,7 @@ def test_the_record_is_found_inside_a_batch_of_every_codec(new_log: OpenLog, cod
     assert log.offset_of_max_timestamp() == (BASE_MS + 90, 9, 0)
 
 
-def test_what_is_not_flushed_is_not_found(new_log: OpenLog) -> None:
+def test_unflushed_records_are_not_found(new_log: OpenLog) -> None:
     log = new_log()
     append_all(log, [batch(b"a", timestamps=[BASE_MS])])
     make_visible(log)
@@ -76,7 +76,7 @@ def test_records_without_a_time_have_no_newest(new_log: OpenLog) -> None:
     assert log.offset_for_time(0) is None
 
 
-def test_a_record_below_the_log_start_is_passed_over(new_log: OpenLog) -> None:
+def test_a_record_below_the_log_start_offset_is_skipped(new_log: OpenLog) -> None:
     log = new_log(segment_bytes=1024)
     times = [50, 10, 20, 60, 30]
     append_all(log, [batch(b"x" * 400, timestamps=[BASE_MS + time]) for time in times])

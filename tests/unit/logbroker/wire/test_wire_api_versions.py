@@ -32,7 +32,7 @@ def ranges(response: ApiVersionsResponse) -> list[tuple[int, int, int]]:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_every_version_tells_the_table(version: int) -> None:
+def test_every_version_returns_the_supported_apis(version: int) -> None:
     answer = answer_to(request_of(version))
     assert int.from_bytes(answer[:4], "big") == len(answer) - 4
     response = ApiVersionsResponse.decode(answer, version=version, header=True, framed=True)
@@ -65,7 +65,7 @@ def test_software_must_be_named_as_kafka_wants_it(version: int, wrong: str) -> N
 
 
 @pytest.mark.parametrize("right", ["a", "librdkafka", "2.0.2", "kafka-python", "4.1.0-rc1", "A.-b"])
-def test_usual_names_are_taken(right: str) -> None:
+def test_usual_names_are_accepted(right: str) -> None:
     response = ApiVersionsResponse.decode(
         answer_to(request_of(3, right, right)), version=3, header=True, framed=True
     )
@@ -80,10 +80,10 @@ def test_a_request_cut_at_any_byte_is_malformed(version: int) -> None:
             answer_to(frame[:end])
 
 
-def test_produce_is_told_from_0_and_fetch_to_12_at_least() -> None:
+def test_produce_is_advertised_from_0_and_fetch_to_at_least_12() -> None:
     assert ADVERTISED[ApiKey.PRODUCE][0] == 0
     assert ADVERTISED[ApiKey.FETCH][1] >= 12
 
 
-def test_coordinators_are_told_of_from_0_for_librdkafka_to_use_lz4() -> None:
+def test_find_coordinator_is_advertised_from_0_so_that_librdkafka_uses_lz4() -> None:
     assert ADVERTISED[ApiKey.FIND_COORDINATOR][0] == 0

@@ -50,7 +50,7 @@ def cold(frame: bytes) -> tuple[RequestHeader, Any]:
     return header, decode_message(header, view, offset)
 
 
-def test_its_produce_request_is_read_and_remembered() -> None:
+def test_its_produce_request_is_decoded_and_becomes_a_template() -> None:
     decoder = ProduceDecoder()
     buffer = memoryview(PRODUCE_V10)
     for _ in range(2):
@@ -77,7 +77,7 @@ def test_its_fetch_request_names_the_topic_by_id() -> None:
     )
 
 
-def test_its_look_up_by_time_is_read() -> None:
+def test_its_lookup_by_time_is_decoded() -> None:
     header, request = cold(LIST_OFFSETS_V7)
     assert header == RequestHeader(2, 7, 5, "rdkafka")
     (topic,) = request.topics
@@ -85,13 +85,13 @@ def test_its_look_up_by_time_is_read() -> None:
     assert (topic.name, partition.partition_index, partition.timestamp) == ("events", 0, 5)
 
 
-def test_it_asks_for_all_topics_with_three_bytes_too_many() -> None:
+def test_it_requests_all_topics_with_three_extra_bytes() -> None:
     # A null array takes one byte in this version; it sends the four of a legacy one.
     _, request = cold(METADATA_V12_ALL_TOPICS)
     assert request.topics is None
 
 
-def test_it_asks_for_a_topic_by_name_with_an_empty_id() -> None:
+def test_it_requests_a_topic_by_name_with_an_empty_id() -> None:
     _, request = cold(METADATA_V12_ONE_TOPIC)
     assert [(topic.name, topic.topic_id) for topic in request.topics] == [("events", None)]
     assert request.allow_auto_topic_creation is True

@@ -121,7 +121,7 @@ def answer_frame(request: Any, version: int) -> tuple[Any, memoryview]:
 
 
 @pytest.mark.parametrize(("request_class", "version"), CASES)
-def test_an_answer_is_read_as_it_was_meant(request_class: Any, version: int) -> None:
+def test_a_response_is_decoded_as_encoded(request_class: Any, version: int) -> None:
     message, frame = answer_frame(request_class, version)
 
     read = decode_client_response(request_class, version, frame)
@@ -132,7 +132,7 @@ def test_an_answer_is_read_as_it_was_meant(request_class: Any, version: int) -> 
 
 
 @pytest.mark.parametrize(("request_class", "version"), CASES)
-def test_an_answer_cut_anywhere_is_told_from_a_whole_one(request_class: Any, version: int) -> None:
+def test_a_truncated_response_is_malformed(request_class: Any, version: int) -> None:
     _, frame = answer_frame(request_class, version)
 
     for end in range(len(frame)):
@@ -140,7 +140,7 @@ def test_an_answer_cut_anywhere_is_told_from_a_whole_one(request_class: Any, ver
             decode_client_response(request_class, version, frame[:end])
 
 
-def test_a_count_that_the_frame_cannot_hold_is_refused_before_anything_is_built() -> None:
+def test_a_count_above_the_frame_size_is_rejected_before_allocation() -> None:
     frame = memoryview(b"\x00\x00\x00\x01" + b"\x7f\xff\xff\xff" * 4)
 
     with pytest.raises(MalformedRequest, match="2147483647 items"):

@@ -38,11 +38,11 @@ def refusals(kind: type[RequestRefused] = RequestRefused) -> list[type[RequestRe
 @pytest.mark.parametrize(
     "kind", [kind for kind in refusals() if kind.__module__ == errors.__name__]
 )
-def test_every_refusal_has_kafkas_code(kind: type[RequestRefused]) -> None:
+def test_every_error_has_kafkas_code(kind: type[RequestRefused]) -> None:
     theirs = KAFKAS_NAMES.get(kind.__name__, f"{kind.__name__}Error")
     assert code_of(kind("why")) == getattr(kafka.errors, theirs).errno
 
 
-def test_no_code_but_the_time_outs_stands_for_two_refusals() -> None:
+def test_only_the_code_of_timeouts_has_two_errors() -> None:
     others = [code for kind, code in ERROR_CODES.items() if kind is not RegistryUnavailable]
     assert len(set(others)) == len(others) == len(ERROR_CODES) - 1

@@ -166,7 +166,7 @@ def partitions_of(version: int, topics: Topics) -> list[FetchPartition]:
     st.none() | names,
     st.none() | st.tuples(int32s, int64s),
 )
-def test_what_kafka_python_asks_is_understood(
+def test_requests_of_kafka_python_are_decoded(
     version: int,
     topics: Topics,
     correlation_id: int,
@@ -234,7 +234,7 @@ def test_any_bytes_are_a_request_or_a_violation(version: int, data: st.DataObjec
 
 
 @pytest.mark.parametrize("version", [3, 17, 18, -1])
-def test_other_versions_are_refused(version: int) -> None:
+def test_other_versions_are_rejected(version: int) -> None:
     frame = bytearray(request_of(12, TWO_TOPICS))
     frame[2:4] = version.to_bytes(2, "big", signed=True)
     with pytest.raises(UnsupportedRequest, match=f"API 1 version {version}"):
@@ -272,7 +272,7 @@ outcomes: st.SearchStrategy[tuple[int, int, int, Any]] = st.tuples(
 
 
 @given(st.sampled_from(VERSIONS), topics, int32s, st.integers(-1, 120), st.data())
-def test_kafka_python_understands_the_answer(
+def test_kafka_python_decodes_the_response(
     version: int, topics: Topics, correlation_id: int, error_code: int, data: st.DataObject
 ) -> None:
     request = decoded(request_of(version, topics, correlation_id=correlation_id))

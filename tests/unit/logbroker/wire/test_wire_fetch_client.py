@@ -49,7 +49,7 @@ calls = st.builds(
 
 
 @given(st.sampled_from(VERSIONS), int32s, st.none() | names, calls)
-def test_kafka_python_reads_the_request_as_it_was_meant(
+def test_kafka_python_decodes_the_request_as_encoded(
     version: int, correlation_id: int, client_id: str | None, call: FetchParameters
 ) -> None:
     frame = encode_fetch_request(version, correlation_id, client_id, call)
@@ -109,7 +109,7 @@ def test_the_request_is_what_kafka_python_would_send(
 
 
 @given(st.sampled_from(SERVED_HERE), int32s, calls)
-def test_our_own_broker_reads_the_request_as_it_was_meant(
+def test_the_broker_decodes_the_request_as_encoded(
     version: int, correlation_id: int, call: FetchParameters
 ) -> None:
     frame = encode_fetch_request(version, correlation_id, "client", call)
@@ -221,7 +221,7 @@ def as_told(version: int, answer: FetchResponse, *, is_null: bool = False) -> Fe
 
 
 @given(st.sampled_from(VERSIONS), answers, st.booleans(), st.booleans())
-def test_an_answer_of_kafka_python_is_read_as_it_was_meant(
+def test_a_response_of_kafka_python_is_decoded_as_encoded(
     version: int, answer: FetchResponse, is_null: bool, has_tags: bool
 ) -> None:
     frame = answer_frame(version, answer, is_null=is_null, has_tags=has_tags)
@@ -253,7 +253,7 @@ def full_answer() -> FetchResponse:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_an_answer_cut_anywhere_is_told_from_a_whole_one(version: int) -> None:
+def test_a_truncated_response_is_malformed(version: int) -> None:
     frame = answer_frame(version, full_answer(), has_tags=True)
 
     for end in range(len(frame)):
@@ -262,7 +262,7 @@ def test_an_answer_cut_anywhere_is_told_from_a_whole_one(version: int) -> None:
 
 
 @given(st.sampled_from(VERSIONS), st.binary(max_size=200))
-def test_garbage_is_an_answer_or_a_refusal_and_nothing_else(version: int, garbage: bytes) -> None:
+def test_garbage_is_decoded_or_malformed(version: int, garbage: bytes) -> None:
     try:
         answer = decode_fetch_response(version, memoryview(garbage))
     except MalformedRequest:

@@ -170,7 +170,7 @@ def decoded(frame: bytes) -> tuple[RequestHeader, Any]:
 @pytest.mark.parametrize(("api_key", "version"), EVERY_VERSION)
 @settings(max_examples=10)
 @given(st.data())
-def test_what_kafka_python_asks_is_understood(
+def test_requests_of_kafka_python_are_decoded(
     api_key: ApiKey, version: int, data: st.DataObject
 ) -> None:
     request = data.draw(requests(api_key, version))
@@ -216,7 +216,7 @@ def test_any_bytes_are_a_request_or_malformed(
 @pytest.mark.parametrize(("api_key", "version"), EVERY_VERSION)
 @settings(max_examples=10)
 @given(st.data())
-def test_kafka_python_understands_the_answer(
+def test_kafka_python_decodes_the_response(
     api_key: ApiKey, version: int, data: st.DataObject
 ) -> None:
     response_class = RESPONSES[api_key]
@@ -254,7 +254,7 @@ WITH_ARRAY = [param for param in EVERY_VERSION if has_array(param)]
 # As a legacy count, 2**31 and 2**32 - 2 are negative, and not the -1 of null.
 @pytest.mark.parametrize("count", [2**31 - 1, 2**31, 2**32 - 2, 100])
 @pytest.mark.parametrize(("api_key", "version"), WITH_ARRAY)
-def test_a_hostile_count_is_refused_before_the_loop(
+def test_an_oversized_count_is_rejected_before_the_loop(
     api_key: ApiKey, version: int, count: int
 ) -> None:
     header = struct.pack(">hhihc", api_key, version, 1, 1, b"c")
@@ -269,7 +269,7 @@ def test_a_hostile_count_is_refused_before_the_loop(
         decoded(frame + bytes(20))
 
 
-def test_a_hostile_count_inside_is_refused_before_the_loop() -> None:
+def test_an_oversized_inner_count_is_rejected_before_the_loop() -> None:
     topic = CreateTopicsRequest.CreatableTopic(
         name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[]
     )
@@ -298,7 +298,7 @@ def metadata_with_tags(topics: int, tags: bytes) -> bytes:
     return header + count + (b"\2t" + tags) * topics + b"\0\0\0" + tags
 
 
-def test_unknown_tags_are_passed_over() -> None:
+def test_unknown_tags_are_skipped() -> None:
     _, request = decoded(metadata_with_tags(3, b"\2\5\3abc\x90\x01\0"))
     assert [topic.name for topic in request.topics] == ["t", "t", "t"]
 
@@ -319,12 +319,12 @@ def test_null_where_bytes_must_be_is_malformed() -> None:
         decoded(frame[:-4] + b"\xff" * 4)
 
 
-def test_tags_that_would_be_copied_again_and_again_are_refused() -> None:
+def test_tags_that_would_be_copied_too_often_are_rejected() -> None:
     with pytest.raises(MalformedRequest, match="structures with tags"):
         decoded(metadata_with_tags(50_000, b"\1\5\0"))
 
 
-def test_a_body_above_the_limit_is_refused() -> None:
+def test_a_body_above_the_limit_is_rejected() -> None:
     header = struct.pack(">hhihc", ApiKey.METADATA, 0, 1, 1, b"c")
     with pytest.raises(MalformedRequest, match=f"allowed is {BODY_BYTES_MAX}"):
         decoded(header + bytes(BODY_BYTES_MAX + 1))

@@ -112,7 +112,7 @@ def bytes_of(buffer: memoryview, start: int, end: int) -> bytes | None:
     st.sampled_from((-1, 0, 1)),
     int32s,
 )
-def test_what_kafka_python_asks_is_understood(
+def test_requests_of_kafka_python_are_decoded(
     version: int,
     topics: Topics,
     correlation_id: int,
@@ -166,7 +166,7 @@ def test_a_repeated_request_cut_at_any_byte_is_malformed(version: int) -> None:
 
 @settings(max_examples=500)
 @given(st.sampled_from(VERSIONS), st.data())
-def test_a_template_sees_in_any_bytes_what_taking_them_apart_sees(
+def test_a_template_decodes_any_bytes_like_the_general_path(
     version: int, data: st.DataObject
 ) -> None:
     size = data.draw(st.sampled_from((0, 5, 126, 127, 128, 300)))
@@ -187,7 +187,7 @@ def test_a_template_sees_in_any_bytes_what_taking_them_apart_sees(
 
 
 @pytest.mark.parametrize("version", [2, 12, 13, -1])
-def test_other_versions_are_refused(version: int) -> None:
+def test_other_versions_are_rejected(version: int) -> None:
     frame = bytearray(single(8))
     frame[2:4] = version.to_bytes(2, "big", signed=True)
     decoder = ProduceDecoder()
@@ -212,7 +212,7 @@ def test_a_hostile_count_allocates_nothing(count: int) -> None:
         decoded(bytes(flexible))
 
 
-def test_unknown_tags_are_passed_over() -> None:
+def test_unknown_tags_are_skipped() -> None:
     tags = b"\2\5\3abc\x90\x01\0"  # tag 5: three bytes; tag 144: none
     plain = single(9)
     header_end = 8 + 2 + len("producer")
@@ -235,7 +235,7 @@ def test_a_null_topic_and_a_text_that_is_no_utf8_are_malformed() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_producer_that_goes_round_its_partitions_meets_each_template_again(version: int) -> None:
+def test_a_producer_of_many_partitions_hits_a_template_for_each(version: int) -> None:
     decoder = ProduceDecoder()
     first = [
         decoded(single(version, partition=partition), decoder.decode)[0].template
@@ -256,7 +256,7 @@ def test_a_producer_that_goes_round_its_partitions_meets_each_template_again(ver
 
 
 @pytest.mark.parametrize("version", [8, 9])
-def test_what_the_server_notes_in_a_template_is_there_at_the_next_request(version: int) -> None:
+def test_the_log_cached_in_a_template_is_kept_for_the_next_request(version: int) -> None:
     decoder = ProduceDecoder()
     template = decoded(single(version), decoder.decode)[0].template
     assert template is not None
@@ -293,7 +293,7 @@ def test_requests_that_differ_in_more_than_their_batch_have_templates_of_their_o
         request_of(9, [("events", [(0, b"a")])], client_id="c" * TEMPLATE_BYTES_MAX),
     ],
 )
-def test_what_is_not_one_batch_alone_has_no_template(frame: bytes) -> None:
+def test_requests_with_several_batches_have_no_template(frame: bytes) -> None:
     decoder = ProduceDecoder()
     for _ in range(2):
         request, buffer = decoded(frame, decoder.decode)
@@ -302,7 +302,7 @@ def test_what_is_not_one_batch_alone_has_no_template(frame: bytes) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_bytes_behind_a_request_are_passed_over(version: int) -> None:
+def test_bytes_after_a_request_are_skipped(version: int) -> None:
     decoder = ProduceDecoder()
     frame = single(version)
     for tail in (b"", b"\0", b"\0\0\0", b"stray"):
@@ -310,7 +310,7 @@ def test_bytes_behind_a_request_are_passed_over(version: int) -> None:
         assert fields_of(request, buffer) == fields_of(*decoded(frame))
 
 
-def test_a_length_longer_than_it_need_be_is_read_and_not_remembered() -> None:
+def test_an_overlong_length_is_decoded_without_a_template() -> None:
     frame = single(9)
     at = frame.index(b"\x06batch")
     padded = frame[:at] + b"\x86\x80\0batch" + frame[at + 6 :]
@@ -377,7 +377,7 @@ outcomes = st.builds(
 
 
 @given(st.sampled_from(VERSIONS), topics, int32s, st.data())
-def test_kafka_python_understands_the_answer(
+def test_kafka_python_decodes_the_response(
     version: int, topics: Topics, correlation_id: int, data: st.DataObject
 ) -> None:
     request, _ = decoded(request_of(version, topics, correlation_id=correlation_id))
@@ -392,7 +392,7 @@ def test_kafka_python_understands_the_answer(
 
 
 @given(st.sampled_from(VERSIONS), names, int32s, int32s, outcomes)
-def test_a_template_answers_as_the_general_way_does(
+def test_a_template_encodes_the_same_response_as_the_general_path(
     version: int, topic: str, partition: int, correlation_id: int, outcome: ProduceOutcome
 ) -> None:
     frame = request_of(version, [(topic, [(partition, b"b")])], correlation_id=correlation_id)
@@ -411,7 +411,7 @@ def test_a_template_answers_as_the_general_way_does(
 
 
 @pytest.mark.parametrize("version", [8, 9])
-def test_a_message_too_long_for_the_wire_is_cut(version: int) -> None:
+def test_a_message_too_long_for_the_protocol_is_truncated(version: int) -> None:
     request, _ = decoded(single(version))
     outcome = ProduceOutcome(3, -1, -1, -1, "\u20ac" * 40_000)
     _, [(_, _, fields)] = answered(version, encode_produce_response(request, [outcome]))
@@ -438,7 +438,7 @@ GOLDEN_ANSWER_V9 = bytes.fromhex(
 )  # fmt: skip
 
 
-def test_an_answer_has_the_bytes_of_the_protocol_guide() -> None:
+def test_a_response_has_the_bytes_of_the_protocol_guide() -> None:
     request, _ = decoded(single(9, partition=3, correlation_id=7), ProduceDecoder().decode)
     assert request.template is not None
     assert request.template.encode_success(7, 255, -1, 16) == GOLDEN_ANSWER_V9

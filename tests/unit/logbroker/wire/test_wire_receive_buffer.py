@@ -44,7 +44,7 @@ def received_all(buffer: ReceiveBuffer, data: bytes) -> list[bytes]:
     st.lists(st.integers(1, 150), min_size=1),
     st.integers(16, 64),
 )
-def test_frames_come_out_as_they_went_in_however_they_are_cut(
+def test_frames_are_returned_whole_for_any_split_of_the_bytes(
     bodies: list[bytes], cuts: list[int], initial_bytes: int
 ) -> None:
     buffer = ReceiveBuffer(frame_bytes_max=1000, initial_bytes=initial_bytes)
@@ -87,14 +87,14 @@ def test_frames_are_writable_in_place_and_stay_until_compact() -> None:
 
 
 @pytest.mark.parametrize("size", [-1, 0, 9, 1001, 2**31 - 1, -(2**31)])
-def test_a_size_out_of_range_is_refused(size: int) -> None:
+def test_a_size_out_of_range_is_rejected(size: int) -> None:
     buffer = ReceiveBuffer(frame_bytes_max=1000)
     read_into(buffer, size.to_bytes(4, "big", signed=True))
     with pytest.raises(FrameTooLarge, match=f"frame of {size} bytes; allowed is 10 to 1000"):
         buffer.pop_frames()
 
 
-def test_a_size_alone_takes_no_memory() -> None:
+def test_a_size_prefix_alone_allocates_no_memory() -> None:
     buffer = ReceiveBuffer(frame_bytes_max=FRAME_BYTES_MAX)
     before = len(buffer)
     read_into(buffer, (FRAME_BYTES_MAX).to_bytes(4, "big"))
@@ -105,7 +105,7 @@ def test_a_size_alone_takes_no_memory() -> None:
 
 @settings(max_examples=20)
 @given(st.integers(100, 300_000), st.integers(200, 50_000))
-def test_memory_follows_what_has_come(size: int, read_bytes: int) -> None:
+def test_memory_depends_on_the_received_bytes(size: int, read_bytes: int) -> None:
     buffer = ReceiveBuffer(frame_bytes_max=FRAME_BYTES_MAX, initial_bytes=64)
     data = framed(bytes(size))
     come = 0
@@ -120,7 +120,7 @@ def test_memory_follows_what_has_come(size: int, read_bytes: int) -> None:
     assert frames == [bytes(size)]
 
 
-def test_full_reads_let_the_buffer_grow_and_quiet_turns_let_it_shrink() -> None:
+def test_full_reads_grow_the_buffer_and_small_turns_shrink_it() -> None:
     buffer = ReceiveBuffer(frame_bytes_max=FRAME_BYTES_MAX)
     initial = len(buffer)
     stream = framed(bytes(100)) * 30_000
@@ -133,13 +133,13 @@ def test_full_reads_let_the_buffer_grow_and_quiet_turns_let_it_shrink() -> None:
 
 
 @pytest.mark.parametrize("size", [2**20, KEPT_BYTES_MAX - 4])
-def test_batches_of_a_usual_size_keep_their_room(size: int) -> None:
+def test_the_buffer_keeps_its_size_for_usual_batches(size: int) -> None:
     buffer = ReceiveBuffer(frame_bytes_max=FRAME_BYTES_MAX)
     assert received_all(buffer, framed(bytes(size))) == [bytes(size)]
     assert len(buffer) == size + 4
 
 
-def test_a_huge_frame_gives_its_memory_back_at_once() -> None:
+def test_the_memory_of_a_huge_frame_is_freed_at_once() -> None:
     buffer = ReceiveBuffer(frame_bytes_max=FRAME_BYTES_MAX)
     body = bytes(range(256)) * 2**14
     assert received_all(buffer, framed(body) + framed(b"0123456789")) == [body, b"0123456789"]
@@ -147,9 +147,7 @@ def test_a_huge_frame_gives_its_memory_back_at_once() -> None:
 
 
 @given(st.lists(st.binary(min_size=10, max_size=200), min_size=1, max_size=40), st.data())
-def test_frames_that_are_given_back_are_taken_later(
-    bodies: list[bytes], data: st.DataObject
-) -> None:
+def test_returned_frames_are_popped_later(bodies: list[bytes], data: st.DataObject) -> None:
     buffer = ReceiveBuffer(frame_bytes_max=1000)
     read_into(buffer, b"".join(map(framed, bodies)) + b"\0\0")
     ranges = buffer.pop_frames()

@@ -34,14 +34,14 @@ def test_a_header_cut_at_any_byte_is_malformed(frame: bytes) -> None:
 
 
 @pytest.mark.parametrize("api_key", [-1, 4, 7, 17, 24, 28, 36, 45, 46, 68, 69, 75, 2**15 - 1])
-def test_an_unknown_api_is_refused(api_key: int) -> None:
+def test_an_unknown_api_is_rejected(api_key: int) -> None:
     frame = api_key.to_bytes(2, "big", signed=True) + V1[2:]
     with pytest.raises(UnsupportedRequest, match=f"API {api_key} version 8"):
         read_request_header(memoryview(frame))
 
 
 @pytest.mark.parametrize("api_key", [key for key in ApiKey if key is not ApiKey.API_VERSIONS])
-def test_a_version_outside_the_table_is_refused(api_key: ApiKey) -> None:
+def test_an_unsupported_version_is_rejected(api_key: ApiKey) -> None:
     lowest, highest = SERVED[api_key]
     for version in (-1, lowest - 1, highest + 1):
         assert not serves(api_key, version)
@@ -61,7 +61,7 @@ def test_the_table_agrees_with_kafkas_schemas(api_key: ApiKey) -> None:
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_varints_come_back(value: int) -> None:
+def test_varints_are_decoded_as_encoded(value: int) -> None:
     data = encode_uvarint(value)
     assert len(data) == max(1, -(-value.bit_length() // 7))
     reader = FrameReader(memoryview(data + b"\0"), 0, len(data))
