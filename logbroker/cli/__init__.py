@@ -1,4 +1,4 @@
-"""The `logbroker` command: one verb, one subcommand; stdout is data, stderr is talk."""
+"""The `logbroker` command and its subcommands; data goes to stdout, messages to stderr."""
 
 import atexit
 import gc
@@ -24,7 +24,7 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     ),
     "dump": LazyCommand(
         "logbroker.cli.dump:dump",
-        "Print and check each batch of log segments, and the indexes next to each segment.",
+        "Print and verify the batches and indexes of log segments.",
     ),
     "mirror": LazyCommand(
         "logbroker.cli.mirror:mirror",
@@ -49,5 +49,5 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
 @click.version_option(package_name="rewind")
 def main() -> None:
     """A log broker that speaks the Apache Kafka protocol and keeps its disk format."""
-    # To look for garbage in all that was loaded takes a fifth of a short command's time.
+    # The final garbage collection would take a fifth of a short command's time.
     atexit.register(gc.freeze)

@@ -1,4 +1,4 @@
-"""What every command that asks a cluster shares: where it is, its client, how it says no."""
+"""Shared parts of commands that send requests to a cluster: options, client and errors."""
 
 import json
 import logging
@@ -17,9 +17,9 @@ _log: Final = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_S: Final = 10.0
 
-# Kafka's client says "waiting for controller" or "transport failure" where nobody listens.
+# Kafka's client reports a closed port as "waiting for controller" or "transport failure".
 UNREACHABLE: Final = frozenset({"_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "_TRANSPORT"})
-"""Names of the client's errors that say that a broker does not answer."""
+"""Names of the client's errors that mean that no broker answers."""
 
 bootstrap_servers_option = click.option(
     "--bootstrap-servers",
@@ -28,24 +28,24 @@ bootstrap_servers_option = click.option(
     envvar="LOGBROKER_BOOTSTRAP_SERVERS",
     show_default=True,
     show_envvar=True,
-    help="Where to find the cluster.",
+    help="Brokers of the cluster.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 class CommandRefused(Exception):
-    """A command cannot do what it is asked; the message is one line that says why."""
+    """A command cannot be executed; the message is one line with the reason."""
 
 
 def admin_client(bootstrap_servers: str) -> AdminClient:
-    """A client of the cluster; without a logger it would write to standard error by itself."""
+    """Return an admin client; without a logger it would write to stderr by itself."""
     return AdminClient({"bootstrap.servers": bootstrap_servers}, logger=_log)
 
 
 @contextmanager
 def one_line_errors(bootstrap_servers: str, exit_code: int = REFUSED) -> Iterator[None]:
-    """Tell a refusal in one line on standard error, and end with `exit_code`."""
-    # Clients log every attempt to connect; their exceptions say it once.
+    """Print an error in one line on stderr, and exit with `exit_code`."""
+    # Clients log every attempt to connect; their exceptions are enough.
     logging.basicConfig(handlers=[logging.NullHandler()])
     try:
         yield
@@ -56,7 +56,7 @@ def one_line_errors(bootstrap_servers: str, exit_code: int = REFUSED) -> Iterato
 
 
 def echo_json(value: object) -> None:
-    """Print a value for scripts."""
+    """Print a value as JSON."""
     click.echo(json.dumps(value, indent=2))
 
 

@@ -1,4 +1,4 @@
-"""The options that name a file of properties for the Kafka clients of a command."""
+"""Options that name a file of properties for a command's Kafka clients."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -12,10 +12,10 @@ CLIENT_CONFIG: Final = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
 def read_client_config(option: str, path: Path | None, rules: "PropertyRules") -> dict[str, str]:
-    """The properties of the file that `option` names; none where it names no file.
+    """Return the validated properties of the file that `option` names; none without a file.
 
     Raises:
-        ConfigurationError: it cannot be read, or one line for each problem in it.
+        ConfigurationError: the file cannot be read, or one line for each problem in it.
     """
     if path is None:
         return {}

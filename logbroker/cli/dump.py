@@ -1,4 +1,4 @@
-"""`logbroker dump`: what a segment file holds, and whether its indexes tell the truth."""
+"""`logbroker dump`: print the batches of segment files, and verify their indexes."""
 
 import json
 import os
@@ -26,7 +26,7 @@ from logbroker.records.batch import (
 from logbroker.records.compression import Codec
 from logbroker.records.record import Record, decode_records
 
-SOMETHING_IS_WRONG: Final = 1
+PROBLEMS_FOUND: Final = 1
 
 _SEGMENT_NAME: Final = re.compile(r"[0-9]{20}\.log")
 
@@ -37,7 +37,7 @@ def _check_names(
     for path in paths:
         if not _SEGMENT_NAME.fullmatch(path.name):
             raise click.BadParameter(
-                f"{path} is no segment; allowed is a file <20 digits>.log", ctx, param
+                f"{path} is not a segment; expected a file <20 digits>.log", ctx, param
             )
     return paths
 
@@ -51,22 +51,22 @@ def _check_names(
     nargs=-1,
     required=True,
 )
-@click.option("--records", "with_records", is_flag=True, help="Print every record, too.")
+@click.option("--records", "with_records", is_flag=True, help="Also print every record.")
 def dump(segments: tuple[Path, ...], with_records: bool) -> None:
-    """Print and check each batch of log segments, and the indexes next to each segment.
+    """Print and verify the batches and indexes of log segments.
 
-    Ends with 0 when everything is right, 1 when something is wrong, 2 when misused.
+    Exit code 0: no problems; 1: problems found; 2: usage error.
     """
     problems = [SegmentDump(path, with_records=with_records).run() for path in segments]
     if any(problems):
-        sys.exit(SOMETHING_IS_WRONG)
+        sys.exit(PROBLEMS_FOUND)
 
 
 class SegmentDump:
-    """One walk over a segment: prints each batch and counts what is wrong.
+    """Prints each batch of a segment and counts the problems.
 
-    A batch whose CRC is wrong is passed over by its length; bytes that are no batch at all
-    end the walk, since nothing tells where the next one begins.
+    A batch with a wrong CRC is skipped by its length. Malformed bytes end the dump, because the
+    start of the next batch is unknown.
     """
 
     def __init__(self, path: Path, *, with_records: bool) -> None:
@@ -79,7 +79,7 @@ class SegmentDump:
         self._problems = 0
 
     def run(self) -> int:
-        """Print everything: how many things are wrong."""
+        """Print everything, and return the number of problems."""
         click.echo(f"segment {self._path}")
         self._indexes = _indexes_beside(self._path, int(self._path.stem))
         with self._path.open("rb") as file:
@@ -128,7 +128,7 @@ class SegmentDump:
 
 
 def _indexes_beside(path: Path, base_offset: int) -> list[IndexAgreement]:
-    """Those that are there: a segment may have been copied without them."""
+    """Open the existing indexes; a segment may have been copied without them."""
     checks = {".index": OffsetIndexAgreement, ".timeindex": TimeIndexAgreement}
     found = []
     for suffix, agreement in checks.items():
@@ -141,10 +141,10 @@ def _indexes_beside(path: Path, base_offset: int) -> list[IndexAgreement]:
 
 
 def _batches(file: BinaryIO) -> Iterator[tuple[int, BatchHeader, bytes]]:
-    """Position, header and bytes of each batch; memory is that of one batch.
+    """Yield position, header and bytes of each batch; holds one batch in memory.
 
     Raises:
-        CorruptBatch: what follows is no whole batch of magic 2.
+        CorruptBatch: the next bytes are not a whole batch of magic 2.
     """
     size = os.fstat(file.fileno()).st_size
     position = 0
@@ -175,7 +175,7 @@ def _plausible_header(start: bytes, position: int, size: int) -> BatchHeader:
 
 
 def describe_batch(position: int, header: BatchHeader, *, crc_is_right: bool) -> str:
-    """One line of `name=value` on a batch; offset ranges here include their end."""
+    """Return one line of `name=value` for a batch; offset ranges include their end."""
     times = f"{_time(header.base_timestamp)}..{_time(header.max_timestamp)}"
     fields = {
         "offsets": f"{header.base_offset}..{header.last_offset}",
@@ -194,7 +194,7 @@ def describe_batch(position: int, header: BatchHeader, *, crc_is_right: bool) ->
 
 
 def describe_record(record: Record) -> str:
-    """One line on a record: texts as JSON, other bytes as 0x and hexadecimal digits."""
+    """Return one line for a record: texts as JSON, other bytes in hexadecimal."""
     headers = ",".join(f"{json.dumps(key)}:{_octets(value)}" for key, value in record.headers)
     return (
         f"  offset={record.offset} timestamp={_time(record.timestamp_ms)} "

@@ -12,7 +12,7 @@ MISUSED: Final = 2
 
 
 def refuse(reasons: object, exit_code: int = REFUSED) -> NoReturn:
-    """Tell the reasons, one a line, and end."""
+    """Print the reasons, one per line, and exit."""
     for line in str(reasons).splitlines():
         click.echo(f"logbroker: {line}", err=True)
     sys.exit(exit_code)
@@ -22,7 +22,7 @@ _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
 def format_time(timestamp_ms: int) -> str:
-    """A timestamp for people; one beyond the year 9999 stays a number of milliseconds."""
+    """Format a timestamp; one after the year 9999 remains a number of milliseconds."""
     try:
         moment = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
     except (ValueError, OverflowError, OSError):
@@ -31,10 +31,10 @@ def format_time(timestamp_ms: int) -> str:
 
 
 def parse_time(text: str) -> int:
-    """Milliseconds since 1970, rounded down.
+    """Return milliseconds since 1970, rounded down.
 
     Raises:
-        ValueError: it is no time, or has no offset from UTC, or lies before 1970.
+        ValueError: the text is not a time with a UTC offset, or is before 1970.
     """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None or moment < _EPOCH:
@@ -43,13 +43,13 @@ def parse_time(text: str) -> int:
 
 
 UNKNOWN: Final = "-"
-"""Stands for None, as in the tables of Kafka's own tools."""
+"""Represents None, as in the tables of Kafka's own tools."""
 
 _GAP: Final = "  "
 
 
 def table_lines(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
-    """The lines of a table, headings first; every row has as many cells as there are headings."""
+    """Yield the lines of a table, headings first; rows have as many cells as headings."""
     cells = [list(headings), *([_shown(value) for value in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for row in cells:

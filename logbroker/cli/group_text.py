@@ -1,4 +1,4 @@
-"""Consumer groups and resets as people read them; headings are those of Kafka's own tool."""
+"""Consumer groups and resets as text; headings are those of Kafka's own tool."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -25,7 +25,7 @@ _PLAN_HEADINGS: Final = ("TOPIC", "PARTITION", "CURRENT-OFFSET", "NEW-OFFSET")
 
 
 def report_lines(report: GroupReport) -> Iterator[str]:
-    """One group: a line about it, then a table of each kind that is not empty."""
+    """Yield a line about a group, then a table of each kind that is not empty."""
     yield _headline(report)
     if report.partitions:
         yield from table_lines(
@@ -38,7 +38,7 @@ def report_lines(report: GroupReport) -> Iterator[str]:
 
 
 def plan_lines(plan: Sequence[PlannedOffset]) -> Iterator[str]:
-    """What a reset does, a line for each partition."""
+    """Yield the planned offset of each partition."""
     rows = [(each.topic, each.partition, each.committed_offset, each.new_offset) for each in plan]
     return table_lines(_PLAN_HEADINGS, rows)
 
@@ -82,7 +82,7 @@ def _member(member: GroupMember) -> Sequence[object]:
 
 
 def _places(places: Sequence[Place]) -> str | None:
-    """`topic:0,1 other:2`, as `--topic` takes them."""
+    """Format partitions as `topic:0,1 other:2`, as `--topic` expects them."""
     numbers: dict[str, list[str]] = {}
     for topic, partition in places:
         numbers.setdefault(topic, []).append(str(partition))

@@ -34,7 +34,7 @@ _zookeeper_option = click.option(
     metavar="HOST:PORT,...[/CHROOT]",
     envvar="LOGBROKER_ZOOKEEPER",
     show_envvar=True,
-    help="The ZooKeeper where the paper's consumers register; they are shown as well then.",
+    help="ZooKeeper of the paper's consumers, to show them as well.",
 )
 
 
@@ -44,12 +44,12 @@ class Rfc3339(click.ParamType[int]):
     name = "TIME"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The time that the text says."""
+        """Return the milliseconds since 1970."""
         try:
             return parse_time(str(value))
         except ValueError:
             self.fail(
-                f"{value!r} is no time; allowed is RFC 3339, such as 2026-11-21T08:00:00Z",
+                f"invalid time {value!r}; expected RFC 3339, such as 2026-11-21T08:00:00Z",
                 param,
                 ctx,
             )
@@ -63,11 +63,11 @@ class Topics(click.ParamType[SelectedPartitions]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> SelectedPartitions:
-        """The topic and the numbers."""
+        """Return the topic and the partition numbers."""
         topic, colon, numbers = str(value).partition(":")
         partitions = numbers.split(",") if colon else []
         if not topic or not all(each.isascii() and each.isdecimal() for each in partitions):
-            self.fail(f"{value!r} is no choice; allowed is TOPIC or TOPIC:0,1", param, ctx)
+            self.fail(f"invalid partitions {value!r}; expected TOPIC or TOPIC:0,1", param, ctx)
         return SelectedPartitions(topic, tuple(map(int, partitions)))
 
 
@@ -83,7 +83,7 @@ def groups() -> None:
 def list_(zookeeper: str | None, as_json: bool, bootstrap_servers: str) -> None:
     """Print the name and the state of every group.
 
-    With --zookeeper, CONSUMERS is how many of the paper's consumers are registered.
+    With --zookeeper, CONSUMERS is the number of registered consumers of the paper.
     """
     with one_line_errors(bootstrap_servers):
         states, problems = GroupAdmin(bootstrap_servers).listing()
@@ -99,10 +99,10 @@ def list_(zookeeper: str | None, as_json: bool, bootstrap_servers: str) -> None:
 def describe(
     names: tuple[str, ...], zookeeper: str | None, as_json: bool, bootstrap_servers: str
 ) -> None:
-    """Print offsets, lag and members of groups; of all groups where none is named.
+    """Print offsets, lag and members of groups; of all groups if none is named.
 
-    LAG is how far the committed offset is behind the end of the log. What is not known is `-`,
-    and null in JSON, as the end of a log that no broker leads.
+    LAG is the log end offset minus the committed offset. Unknown values are `-`, and null in JSON,
+    such as the end of a log without a leader.
     """
     with one_line_errors(bootstrap_servers):
         admin = GroupAdmin(bootstrap_servers)
@@ -119,10 +119,10 @@ def describe(
 
 @groups.command()
 @click.argument("group")
-@click.option("--to-earliest", is_flag=True, help="Go back to the first message there is.")
-@click.option("--to-latest", is_flag=True, help="Go on to the end, past all messages.")
-@click.option("--to-time", type=Rfc3339(), help="Go to the first message that is not older.")
-@click.option("--to-offset", type=click.IntRange(min=0), help="Go to this offset.")
+@click.option("--to-earliest", is_flag=True, help="Reset to the log start offset.")
+@click.option("--to-latest", is_flag=True, help="Reset to the log end offset.")
+@click.option("--to-time", type=Rfc3339(), help="Reset to the first message that is not older.")
+@click.option("--to-offset", type=click.IntRange(min=0), help="Reset to this offset.")
 @click.option(
     "--topic",
     "choices",
@@ -131,7 +131,7 @@ def describe(
     help="A topic, or some partitions of it; repeatable.",
 )
 @click.option("--all-topics", is_flag=True, help="Every partition with a committed offset.")
-@click.option("--execute", is_flag=True, help="Do it, where else only the plan is shown.")
+@click.option("--execute", is_flag=True, help="Execute the reset; otherwise only show the plan.")
 @json_option
 @bootstrap_servers_option
 def reset(
@@ -145,8 +145,8 @@ def reset(
 ) -> None:
     """Set committed offsets of GROUP, which must have no members.
 
-    Without --execute nothing changes: the new offsets are only shown. An offset that is not in a
-    log becomes the nearest end of it, and so does a time after the last message.
+    Without --execute nothing changes: the new offsets are only shown. An offset outside of a log
+    becomes the nearest end of that log, and so does a time after the last message.
     """
     target = _target(**targets)
     if bool(choices) == all_topics:
@@ -157,14 +157,14 @@ def reset(
         if execute:
             admin.commit(group, {(each.topic, each.partition): each.new_offset for each in plan})
     _echo_plan(plan, target, as_json)
-    click.echo("done" if execute else "nothing is changed yet: --execute does it", err=True)
+    click.echo("done" if execute else "nothing was changed; pass --execute to reset", err=True)
 
 
 @groups.command()
 @click.argument("names", metavar="GROUP...", nargs=-1, required=True)
 @bootstrap_servers_option
 def delete(names: tuple[str, ...], bootstrap_servers: str) -> None:
-    """Delete groups, which must have no members, with their committed offsets."""
+    """Delete groups without members, and their committed offsets."""
     with one_line_errors(bootstrap_servers):
         admin = GroupAdmin(bootstrap_servers)
         for name in dict.fromkeys(names):
@@ -206,7 +206,7 @@ def _reports(
         known = None if paper is None else paper.get(name, PaperGroup([], {}, {}))
         report = describe_group(admin, name, led, known)
         if report is None:
-            raise CommandRefused(f"there is no group {name!r}")
+            raise CommandRefused(f"unknown group {name!r}")
         reports.append(report)
     return reports
 
@@ -214,7 +214,7 @@ def _reports(
 def _refuse_if(problems: Sequence[str]) -> None:
     if problems:
         reasons = "; ".join(problems)
-        raise CommandRefused(f"groups may be missing, for a broker did not answer: {reasons}")
+        raise CommandRefused(f"groups may be missing, because a broker did not answer: {reasons}")
 
 
 def _echo_listing(

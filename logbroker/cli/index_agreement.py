@@ -1,7 +1,7 @@
-"""Whether the index files beside a segment agree with its batches.
+"""Verifies that the index files of a segment agree with its batches.
 
-Both indexes are sorted as the batches are, so one walk over the segment checks them, with
-nothing in memory but their entries.
+Both indexes are sorted like the batches, so one pass over the segment verifies them, with only
+their entries in memory.
 """
 
 from abc import ABC, abstractmethod
@@ -17,11 +17,11 @@ Entry = tuple[int, int]
 
 
 class IndexAgreement(ABC):
-    """The entries of one index, each held against the batch that it is about."""
+    """The entries of one index, each compared with its batch."""
 
     def __init__(self, index: IndexFile, entries: list[Entry], unused: Entry) -> None:
         self._name: Final = index.path.name
-        # Kafka allots the file of an active segment in advance and fills it with zeros.
+        # Kafka preallocates the index of an active segment, filled with zeros.
         while entries and entries[-1] == unused:
             entries.pop()
         self._entries = entries
@@ -31,7 +31,7 @@ class IndexAgreement(ABC):
             self._wrong.append(f"the file ends inside an entry of {index.ENTRY.size} bytes")
 
     def see(self, position: int, header: BatchHeader) -> None:
-        """Hold the entries about this batch against it; batches come in their order."""
+        """Compare the entries for this batch; batches come in order."""
         while self._at < len(self._entries):
             entry = self._entries[self._at]
             if not self._is_due(entry, position, header):
@@ -42,29 +42,29 @@ class IndexAgreement(ABC):
             self._at += 1
 
     def finish(self) -> list[str]:
-        """What is wrong, once every batch was seen: an entry about none of them is."""
+        """Return the problems after all batches; an entry without a batch is one."""
         for number in range(self._at, len(self._entries)):
             self._wrong.append(f"entry {number} is about no batch of the segment")
         self._at = len(self._entries)
         return self._wrong
 
     def verdict(self) -> str:
-        """One line: all entries agree, or how many things are wrong and the first of them."""
+        """Return one line: that all entries agree, or the first problem."""
         wrong = self.finish()
         beginning = f"{self._name} entries={len(self._entries)}"
         return f"{beginning} wrong={len(wrong)}: {wrong[0]}" if wrong else f"{beginning} agrees"
 
     @abstractmethod
     def _is_due(self, entry: Entry, position: int, header: BatchHeader) -> bool:
-        """Whether the entry is about this batch or one before it."""
+        """Return whether the entry is for this batch or an earlier one."""
 
     @abstractmethod
     def _problem(self, entry: Entry, position: int, header: BatchHeader) -> str | None:
-        """What a due entry says and the batch does not."""
+        """Return the difference between a due entry and the batch, if any."""
 
 
 class OffsetIndexAgreement(IndexAgreement):
-    """An entry is the last offset of a batch and the position at which that batch begins."""
+    """Entries have the last offset and the position of a batch."""
 
     def __init__(self, path: Path, base_offset: int) -> None:
         index = OffsetIndex(path, base_offset)
@@ -83,7 +83,7 @@ class OffsetIndexAgreement(IndexAgreement):
 
 
 class TimeIndexAgreement(IndexAgreement):
-    """An entry is a timestamp above all before it, and the last offset of the batch that has it."""
+    """Entries have a new maximum timestamp, and the last offset of its batch."""
 
     def __init__(self, path: Path, base_offset: int) -> None:
         index = TimeIndex(path, base_offset)
@@ -92,7 +92,7 @@ class TimeIndexAgreement(IndexAgreement):
         self._newest_before = NO_TIMESTAMP
 
     def see(self, position: int, header: BatchHeader) -> None:
-        """Hold the entries about this batch against it, and remember how late it is."""
+        """Compare the entries for this batch, and record its maximum timestamp."""
         super().see(position, header)
         self._newest_before = max(self._newest_before, header.max_timestamp)
 

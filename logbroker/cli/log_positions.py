@@ -1,4 +1,4 @@
-"""Where logs begin and end, asked of whoever leads them."""
+"""Looks up log start and end offsets, and offsets by timestamp, at the partition leaders."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -14,7 +14,7 @@ from confluent_kafka.admin import (
 from logbroker.cli.admin_command import REQUEST_TIMEOUT_S, UNREACHABLE
 from logbroker.client.admin import LogPosition, Place, log_position
 
-_LED_BY_NOBODY: Final = frozenset(
+_NO_LEADER: Final = frozenset(
     {
         "LEADER_NOT_AVAILABLE",
         "NOT_LEADER_FOR_PARTITION",
@@ -24,12 +24,12 @@ _LED_BY_NOBODY: Final = frozenset(
         *UNREACHABLE,
     }
 )
-# Kafka before 3.0 knows no look-up of the newest timestamp.
-_UNKNOWABLE: Final = _LED_BY_NOBODY | {"UNSUPPORTED_VERSION", "_UNSUPPORTED_FEATURE"}
+# Kafka before 3.0 cannot look up the newest timestamp.
+_UNAVAILABLE: Final = _NO_LEADER | {"UNSUPPORTED_VERSION", "_UNSUPPORTED_FEATURE"}
 
 
 class LogPositions:
-    """Looks offsets up in logs."""
+    """Looks up offsets of partitions."""
 
     def __init__(self, client: AdminClient) -> None:
         self._client = client
@@ -37,12 +37,12 @@ class LogPositions:
     def find(
         self, places: Iterable[Place], specs: Sequence[OffsetSpec]
     ) -> list[dict[Place, LogPosition | None]]:
-        """What each log has for each question, all asked at once; None if it has no such record.
+        """Return the result of each spec for each partition; None if no such record exists.
 
-        A log whose leader did not answer is left out.
+        All lookups are sent at once. Partitions whose leader did not answer are missing.
 
         Raises:
-            KafkaException: a broker refuses.
+            KafkaException: a broker returns an error.
         """
         asked = [TopicPartition(*place) for place in places]
         if not asked:
@@ -71,6 +71,6 @@ def _answer(future: "Future[ListOffsetsResultInfo]") -> "ListOffsetsResultInfo |
         return future.result()
     except KafkaException as exception:
         error: KafkaError = exception.args[0]
-        if error.name() in _UNKNOWABLE:
+        if error.name() in _UNAVAILABLE:
             return None
         raise

@@ -1,4 +1,4 @@
-"""`logbroker mirror`: copy topics to another cluster until a signal ends it."""
+"""`logbroker mirror`: copy topics to another cluster until a signal."""
 
 import logging
 from pathlib import Path
@@ -24,7 +24,7 @@ from logbroker.mirror.settings import COMPRESSIONS, Cluster, MirrorSettings
 _METRICS_HOST: Final = "127.0.0.1"
 
 
-def _told(name: str, **more: Any) -> dict[str, Any]:
+def _environment(name: str, **more: Any) -> dict[str, Any]:
     return {"envvar": f"LOGBROKER_MIRROR_{name}", "show_envvar": True, **more}
 
 
@@ -34,72 +34,72 @@ def _told(name: str, **more: Any) -> dict[str, Any]:
     "source",
     metavar="HOST:PORT,...",
     required=True,
-    help="The cluster to copy from.",
-    **_told("FROM"),
+    help="Brokers of the source cluster.",
+    **_environment("FROM"),
 )
 @click.option(
     "--to",
     "destination",
     metavar="HOST:PORT,...",
     required=True,
-    help="The cluster to copy to.",
-    **_told("TO"),
+    help="Brokers of the destination cluster.",
+    **_environment("TO"),
 )
 @click.option(
     "--topics",
     metavar="NAME|^PATTERN,...",
     required=True,
-    help="What to copy; a topic that the destination lacks is made. What begins with ^ is a "
-    "regular expression that finds whole names, also those made later.",
-    **_told("TOPICS"),
+    help="Topics to copy, which are created if missing. An item that starts with ^ is a regular "
+    "expression for whole names, including topics created later.",
+    **_environment("TOPICS"),
 )
 @click.option(
     "--origin",
     metavar="NAME",
-    help="The source's data centre: only what its header `origin` says was made there is copied, "
-    "and what has no such header, which gets it.",
-    **_told("ORIGIN"),
+    help="Data centre of the source: copy only records whose header `origin` has this value, or "
+    "that have no such header, which is then added.",
+    **_environment("ORIGIN"),
 )
 @click.option(
     "--group",
     metavar="ID",
-    help="The consumer group at the source that keeps the position; "
-    "logbroker-mirror-CLUSTER with the destination's id where absent.",
-    **_told("GROUP"),
+    help="Consumer group at the source for the position. "
+    "Default: logbroker-mirror-CLUSTER with the destination's id.",
+    **_environment("GROUP"),
 )
 @click.option(
     "--from-config",
     type=CLIENT_CONFIG,
-    help="A file of NAME=VALUE lines for the source's clients, with librdkafka's names.",
-    **_told("FROM_CONFIG"),
+    help="File of NAME=VALUE lines for the source's clients, with librdkafka's names.",
+    **_environment("FROM_CONFIG"),
 )
 @click.option(
     "--to-config",
     type=CLIENT_CONFIG,
-    help="A file of NAME=VALUE lines for the destination's clients.",
-    **_told("TO_CONFIG"),
+    help="File of NAME=VALUE lines for the destination's clients.",
+    **_environment("TO_CONFIG"),
 )
 @click.option(
     "--compression",
     type=click.Choice(COMPRESSIONS),
     default=COMPRESSIONS[0],
     show_default=True,
-    help="How batches are compressed at the destination.",
-    **_told("COMPRESSION"),
+    help="Compression of batches at the destination.",
+    **_environment("COMPRESSION"),
 )
 @click.option(
     "--metrics-port",
     type=click.IntRange(0, PORT_MAX),
     default=0,
     show_default=True,
-    help=f"Where to serve Prometheus metrics, on {_METRICS_HOST}; 0 is nowhere.",
-    **_told("METRICS_PORT"),
+    help=f"Port for Prometheus metrics, on {_METRICS_HOST}; 0 disables them.",
+    **_environment("METRICS_PORT"),
 )
 @click.option(
     "--metrics-listen",
     type=AddressParam(),
-    help=f"Where to serve Prometheus metrics, if not on {_METRICS_HOST}.",
-    **_told("METRICS_LISTEN"),
+    help="Address for Prometheus metrics, instead of --metrics-port.",
+    **_environment("METRICS_LISTEN"),
 )
 @log_format_option
 @stop_on_stdin_close_option
@@ -119,8 +119,8 @@ def mirror(
 ) -> None:
     """Copy topics from one cluster to another until SIGTERM or Ctrl-C.
 
-    Partitions, order, keys, values, headers and times are kept. The line `logbroker mirror ready`
-    on standard error says that it has its share of the partitions.
+    Partitions, order, keys, values, headers and times are preserved. The line `logbroker mirror
+    ready` on standard error reports that partitions are assigned.
     """
     from logbroker.mirror.metrics import serve_metrics
     from logbroker.mirror.mirror import Mirror

@@ -1,4 +1,4 @@
-"""Where a consumer group shall go on: which partitions, and from which offset each."""
+"""Plans the reset of a consumer group's offsets."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from logbroker.client.admin import EARLIEST, LATEST, GroupDescription, Place, si
 
 
 class SelectedPartitions(NamedTuple):
-    """A topic, and those of its partitions that are meant; all where none is named."""
+    """Partitions of a topic; all if `partitions` is empty."""
 
     topic: str
     partitions: tuple[int, ...]
@@ -19,24 +19,24 @@ class SelectedPartitions(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ToEarliest:
-    """The first offset that is there."""
+    """Reset to the log start offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToLatest:
-    """The end of the log."""
+    """Reset to the log end offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToTime:
-    """The first message that is not older; the end of the log where all are."""
+    """Reset to the first message that is not older, or to the log end offset."""
 
     timestamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class ToOffset:
-    """One offset for all; where the log does not reach so far, its nearest end."""
+    """Reset to one offset for all partitions, limited to the range of each log."""
 
     offset: int
 
@@ -46,7 +46,7 @@ Target = ToEarliest | ToLatest | ToTime | ToOffset
 
 @dataclass(frozen=True, slots=True)
 class PlannedOffset:
-    """What a reset makes of one partition; `committed_offset` is the present one, if any."""
+    """The new offset of one partition; `committed_offset` is the current one, if any."""
 
     topic: str
     partition: int
@@ -57,10 +57,10 @@ class PlannedOffset:
 def plan_reset(
     admin: GroupAdmin, group: str, choices: Sequence[SelectedPartitions] | None, target: Target
 ) -> list[PlannedOffset]:
-    """The new offset of each partition chosen; of each that has one committed without `choices`.
+    """Return the new offset of each selected partition, or of each with a committed offset.
 
     Raises:
-        CommandRefused: the group has members; or what is chosen is not there, or has no leader.
+        CommandRefused: the group has members, or a partition does not exist or has no leader.
     """
     leaders = admin.leaders()
     _check_memberless(admin.describe(group))
@@ -77,7 +77,7 @@ def _check_memberless(group: GroupDescription) -> None:
     if group.state not in MEMBERLESS:
         raise CommandRefused(
             f"group {group.group!r} is {group.state}, members: {len(group.members)}; "
-            "its offsets can be reset only while it has none"
+            "offsets can be reset only in a group without members"
         )
 
 
@@ -90,7 +90,7 @@ def _places(
     places = set()
     for topic, partitions in choices:
         if topic not in numbers:
-            raise CommandRefused(f"there is no topic {topic!r}")
+            raise CommandRefused(f"unknown topic {topic!r}")
         places |= {(topic, partition) for partition in partitions or numbers[topic]}
     return sorted(places)
 
@@ -98,10 +98,10 @@ def _places(
 def _check_led(leaders: Mapping[Place, int | None], places: Iterable[Place]) -> None:
     for topic, partition in places:
         if (topic, partition) not in leaders:
-            raise CommandRefused(f"there is no partition {partition} of topic {topic!r}")
+            raise CommandRefused(f"unknown partition {partition} of topic {topic!r}")
         if leaders[topic, partition] is None:
             raise CommandRefused(
-                f"partition {partition} of topic {topic!r} has no leader to ask for its offsets"
+                f"partition {partition} of topic {topic!r} has no leader; cannot look up offsets"
             )
 
 
@@ -114,7 +114,7 @@ def _offsets(
     for place in places:
         start, end = earliest.get(place), latest.get(place)
         if start is None or end is None or place not in found:
-            raise CommandRefused(f"the leader of partition {place[1]} of {place[0]!r} went away")
+            raise CommandRefused(f"the leader of partition {place[1]} of {place[0]!r} failed")
         match target:
             case ToEarliest():
                 offsets[place] = start.offset

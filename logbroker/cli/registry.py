@@ -1,4 +1,4 @@
-"""`logbroker registry`: serve Avro schemas, kept in the log, until a signal ends it."""
+"""`logbroker registry`: serve Avro schemas, stored in the log, until a signal."""
 
 import logging
 from pathlib import Path
@@ -27,22 +27,22 @@ from logbroker.json_log import configure_logging
     envvar="LOGBROKER_REGISTRY_LISTEN",
     show_default=True,
     show_envvar=True,
-    help="Where to listen; port 0 lets the system choose. There are no passwords: whoever "
-    "reaches it may register and delete.",
+    help="Address to listen on; with port 0 the system chooses one. There is no authentication: "
+    "every client may register and delete schemas.",
 )
 @click.option(
     "--client-config",
     type=CLIENT_CONFIG,
     envvar="LOGBROKER_REGISTRY_CLIENT_CONFIG",
     show_envvar=True,
-    help="A file of NAME=VALUE lines for the clients of the log, with librdkafka's names.",
+    help="File of NAME=VALUE lines for the clients of the log, with librdkafka's names.",
 )
 @click.option(
     "--read-only",
     is_flag=True,
     envvar="LOGBROKER_REGISTRY_READ_ONLY",
     show_envvar=True,
-    help="Refuse changes: for a log that a mirror brings from where they are made.",
+    help="Reject changes: for a log that a mirror copies from another registry.",
 )
 @log_format_option
 @stop_on_stdin_close_option
@@ -56,8 +56,8 @@ def registry(
 ) -> None:
     """Serve the REST interface of Confluent's Schema Registry until SIGTERM or Ctrl-C.
 
-    Schemas live in the topic `_schemas`. The line `logbroker registry ready on HOST:PORT` on
-    standard error says that all of it was read.
+    Schemas are stored in the topic `_schemas`. The line `logbroker registry ready on HOST:PORT` on
+    standard error reports that all of it was read.
     """
     from logbroker.schemas.client_properties import RULES
     from logbroker.schemas.journal import SchemaJournal

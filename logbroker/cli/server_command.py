@@ -1,4 +1,4 @@
-"""What the commands share that run until a signal ends them: where, with which log, until when."""
+"""Shared parts of commands that run until a signal: options, addresses and signal handlers."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ log_format_option = click.option(
     envvar="LOGBROKER_LOG_FORMAT",
     show_default=True,
     show_envvar=True,
-    help="How the log is written to standard error: for people, or a JSON object a line.",
+    help="Format of the log on standard error: text, or one JSON object per line.",
 )
 stop_on_stdin_close_option = click.option(
     "--stop-on-stdin-close",
@@ -35,32 +35,32 @@ class AddressParam(click.ParamType[tuple[str, int]]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, int]:
-        """The host and the port as a number."""
+        """Return the host and the port number."""
         if isinstance(value, tuple):
             return value
         host, _, port = str(value).rpartition(":")
         if not host or not port.isdecimal() or int(port) > 65_535:
-            self.fail(f"{value!r} is no address; allowed is HOST:PORT", param, ctx)
+            self.fail(f"invalid address {value!r}; expected HOST:PORT", param, ctx)
         return host.strip("[]"), int(port)
 
 
 def metrics_address(
     host: str, port: int, elsewhere: tuple[str, int] | None
 ) -> tuple[str, int] | None:
-    """Where to serve metrics; none where nobody wants them."""
+    """Return the address for metrics; None if they are disabled."""
     if port and elsewhere is not None:
-        raise click.UsageError("--metrics-port and --metrics-listen exclude each other")
+        raise click.UsageError("--metrics-port and --metrics-listen are mutually exclusive")
     return elsewhere or ((host, port) if port else None)
 
 
 def stop_on_signals(stop: Callable[[], object]) -> None:
-    """Have SIGTERM and Ctrl-C call `stop`."""
+    """Call `stop` on SIGTERM and Ctrl-C."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop())
 
 
 def stop_at_end_of_stdin(stop: Callable[[], object]) -> None:
-    """Call `stop` on a thread of its own once standard input ends; returns at once."""
+    """Call `stop` on a new thread once standard input ends; returns at once."""
     threading.Thread(target=_wait_and_stop, args=(stop,), name="stdin-watch", daemon=True).start()
 
 

@@ -44,7 +44,7 @@ def _parse_settings(
     for pair in pairs:
         name, separator, value = pair.partition("=")
         if not separator:
-            raise click.BadParameter(f"{pair!r} is no setting; allowed is NAME=VALUE", ctx, param)
+            raise click.BadParameter(f"invalid setting {pair!r}; expected NAME=VALUE", ctx, param)
         settings[name] = value
     return settings
 
@@ -54,7 +54,7 @@ def _parse_settings(
 @click.option(
     "--partitions",
     type=click.IntRange(1, PARTITIONS_MAX),
-    help="How many partitions; the broker's default where absent.",
+    help="Number of partitions. Default: the broker's setting.",
 )
 @click.option(
     "--config",
@@ -93,12 +93,12 @@ def list_(bootstrap_servers: str, as_json: bool) -> None:
 @json_option
 @bootstrap_servers_option
 def describe(names: tuple[str, ...], bootstrap_servers: str, as_json: bool) -> None:
-    """Print the logs and the changed settings of topics; of all where none is named.
+    """Print the logs and the changed settings of topics; of all if none is named.
 
-    Offsets from EARLIEST up to but without LATEST can be read. SIZE-BYTES is what the leader has
-    on disk. FIRST-TIME is the time of the first message, NEWEST-TIME the latest time of any
-    message, which need not be the last one's. What is not known is `-`, and null in JSON: most of
-    it where no broker leads the partition, the times where there is no message.
+    Offsets from EARLIEST (inclusive) to LATEST (exclusive) can be read. SIZE-BYTES is the disk
+    usage at the leader. FIRST-TIME is the time of the first message, NEWEST-TIME the greatest time
+    of any message. Unknown values are `-`, and null in JSON: most of them if a partition has no
+    leader, the times if it has no message.
     """
     with one_line_errors(bootstrap_servers):
         states = TopicAdmin(bootstrap_servers).describe(list(dict.fromkeys(names)))
@@ -113,7 +113,7 @@ def describe(names: tuple[str, ...], bootstrap_servers: str, as_json: bool) -> N
 @click.argument("name")
 @bootstrap_servers_option
 def delete(name: str, bootstrap_servers: str) -> None:
-    """Delete the topic NAME and everything in it."""
+    """Delete the topic NAME and all its messages."""
     with one_line_errors(bootstrap_servers):
         TopicAdmin(bootstrap_servers).delete(name)
     click.echo(f"deleted topic {name}", err=True)

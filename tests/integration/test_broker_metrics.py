@@ -257,7 +257,7 @@ def test_metrics_have_one_address(tmp_path: Path, port: int) -> None:
     with BrokerProcess(tmp_path / "log", *options) as broker:
         broker.launch()
         assert broker.wait() == MISUSED
-        assert "exclude each other" in broker.said
+        assert "mutually exclusive" in broker.said
 
 
 def test_a_metrics_port_in_use_is_an_error(

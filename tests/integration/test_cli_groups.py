@@ -244,8 +244,8 @@ def test_a_group_with_members_keeps_its_offsets(
     assert refused.returncode == 1
     assert refused.stdout == ""
     assert refused.stderr == (
-        "logbroker: group 'readers' is Stable, members: 1; its offsets can be reset only "
-        "while it has none\n"
+        "logbroker: group 'readers' is Stable, members: 1; offsets can be reset only "
+        "in a group without members\n"
     )
     assert kept.returncode == 1
     (line,) = kept.stderr.splitlines()
@@ -261,14 +261,14 @@ def test_a_group_is_deleted_with_its_offsets(
     assert json.loads(groups("list", "--json").stdout) == []
     missing = groups("describe", "readers")
     assert missing.returncode == 1
-    assert missing.stderr == "logbroker: there is no group 'readers'\n"
+    assert missing.stderr == "logbroker: unknown group 'readers'\n"
 
 
 @pytest.mark.parametrize(
     ("choice", "said"),
     [
-        (["--topic", "nowhere"], "there is no topic 'nowhere'"),
-        (["--topic", "clicks:7"], "there is no partition 7 of topic 'clicks'"),
+        (["--topic", "nowhere"], "unknown topic 'nowhere'"),
+        (["--topic", "clicks:7"], "unknown partition 7 of topic 'clicks'"),
         (["--all-topics"], "group 'new' has no committed offsets; choose topics by name"),
     ],
 )

@@ -79,7 +79,7 @@ def test_a_group_is_known_at_the_broker_that_is_left(cluster: BrokerCluster, gro
     refused = groups("reset", name, "--to-earliest", "--all-topics", "--execute")
     assert refused.returncode == 1
     assert refused.stderr == (
-        "logbroker: partition 1 of topic 'clicks' has no leader to ask for its offsets\n"
+        "logbroker: partition 1 of topic 'clicks' has no leader; cannot look up offsets\n"
     )
     done = groups("reset", name, "--to-earliest", "--topic", f"{TOPIC}:0", "--execute")
     assert done.returncode == 0, done.stderr
@@ -126,7 +126,7 @@ def test_consumers_of_the_paper_are_shown_beside_the_others(
     assert {each["consumer_id"] for each in left["partitions"]} == {None}
     assert [each["committed_offset"] for each in left["partitions"]] == [MESSAGES, MESSAGES]
     missing = groups("describe", "nobody", *asked)
-    assert (missing.returncode, missing.stderr) == (1, "logbroker: there is no group 'nobody'\n")
+    assert (missing.returncode, missing.stderr) == (1, "logbroker: unknown group 'nobody'\n")
 
 
 def test_a_zookeeper_that_is_not_there_is_named_once(groups: Run) -> None:
