@@ -1,4 +1,4 @@
-"""`logbroker groups` against a broker with stock consumers."""
+"""`logbroker groups` with a broker and stock consumers."""
 
 import json
 from collections.abc import Iterator
@@ -18,18 +18,18 @@ START_MS = 1_795_248_000_000
 """2026-11-21T08:00:00Z; message n of a partition is n seconds later."""
 
 MESSAGES = (4, 2)
-"""How many lie in each partition."""
+"""Messages per partition."""
 
 
 @pytest.fixture
 def groups(broker: BrokerProcess) -> Run:
-    """`logbroker groups ...` as a process."""
+    """Run `logbroker groups ...` as a process."""
     return logbroker_command(broker.bootstrap_servers, "groups")
 
 
 @pytest.fixture
 def topic(broker: BrokerProcess) -> str:
-    """A topic of two partitions with messages in both."""
+    """Create a topic with messages in two partitions."""
     config = {"bootstrap.servers": broker.bootstrap_servers}
     admin = AdminClient({**config})
     admin.create_topics([NewTopic(TOPIC, len(MESSAGES))])[TOPIC].result(DEADLINE_S)
@@ -43,7 +43,7 @@ def topic(broker: BrokerProcess) -> str:
 
 
 def commit(broker: BrokerProcess, group: str, *offsets: int, topic: str = TOPIC) -> None:
-    """Commit an offset for each partition from 0 on, as a consumer that joins no group."""
+    """Commit offsets for partitions 0, 1, ... without joining the group."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": group})
     consumer.commit(
         offsets=[TopicPartition(topic, number, offset) for number, offset in enumerate(offsets)],
@@ -54,7 +54,7 @@ def commit(broker: BrokerProcess, group: str, *offsets: int, topic: str = TOPIC)
 
 @contextmanager
 def member(broker: BrokerProcess, group: str, client_id: str) -> Iterator[Consumer]:
-    """A consumer that has joined and read everything that it was assigned."""
+    """Yield a member that has read all of its partitions."""
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap_servers,
@@ -88,7 +88,7 @@ def committed(groups: Run, group: str) -> dict[int, int | None]:
     return {each["partition"]: each["committed_offset"] for each in found["partitions"]}
 
 
-def test_a_group_at_work_is_described_with_its_lag_and_its_owners(
+def test_an_active_group_is_described_with_lag_and_owners(
     groups: Run, broker: BrokerProcess, topic: str
 ) -> None:
     with member(broker, "readers", "reader-1") as consumer:
@@ -141,7 +141,7 @@ def test_a_group_at_work_is_described_with_its_lag_and_its_owners(
     assert only.split()[-1] == f"{topic}:0,1"
 
 
-def test_a_group_keeps_its_offsets_when_nobody_is_left(
+def test_a_group_without_members_keeps_its_offsets(
     groups: Run, broker: BrokerProcess, topic: str
 ) -> None:
     with member(broker, "readers", "reader-1") as consumer:
@@ -173,7 +173,7 @@ def test_a_group_keeps_its_offsets_when_nobody_is_left(
         (["--to-time", "2026-11-21T10:00:01+02:00"], {0: 1, 1: 1}),
     ],
 )
-def test_a_reset_is_shown_first_and_done_when_asked(
+def test_a_reset_is_a_dry_run_unless_executed(
     groups: Run, broker: BrokerProcess, topic: str, target: list[str], expected: dict[int, int]
 ) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
@@ -199,9 +199,7 @@ def test_a_reset_is_shown_first_and_done_when_asked(
     assert committed(groups, "readers") == expected
 
 
-def test_an_offset_beyond_a_log_becomes_its_nearest_end(
-    groups: Run, broker: BrokerProcess, topic: str
-) -> None:
+def test_an_offset_out_of_range_is_clamped(groups: Run, broker: BrokerProcess, topic: str) -> None:
     commit(broker, "readers", 0, 0)
     done = groups("reset", "readers", "--to-offset", "3", "--all-topics", "--execute")
     assert done.stdout.splitlines() == [
@@ -216,24 +214,24 @@ def test_an_offset_beyond_a_log_becomes_its_nearest_end(
     assert committed(groups, "readers") == {0: 3, 1: 2}
 
 
-def test_only_what_is_chosen_is_reset(groups: Run, broker: BrokerProcess, topic: str) -> None:
+def test_only_selected_partitions_are_reset(groups: Run, broker: BrokerProcess, topic: str) -> None:
     commit(broker, "readers", 3, 1)
     done = groups("reset", "readers", "--to-earliest", "--topic", f"{topic}:1", "--execute")
     assert done.returncode == 0, done.stderr
     assert committed(groups, "readers") == {0: 3, 1: 0}
-    # All that has a committed offset, and nothing else.
+    # All partitions with a committed offset, and no others.
     commit(broker, "half", 3)
     done = groups("reset", "half", "--to-earliest", "--all-topics", "--execute")
     assert committed(groups, "half") == {0: 0}
 
 
-def test_a_group_is_made_by_the_reset_of_its_offsets(groups: Run, topic: str) -> None:
+def test_resetting_offsets_creates_a_group(groups: Run, topic: str) -> None:
     done = groups("reset", "later", "--to-latest", "--topic", topic, "--execute")
     assert done.returncode == 0, done.stderr
     assert committed(groups, "later") == {0: 4, 1: 2}
 
 
-def test_a_group_with_members_keeps_its_offsets(
+def test_a_group_with_members_cannot_be_reset(
     groups: Run, broker: BrokerProcess, topic: str
 ) -> None:
     with member(broker, "readers", "reader-1") as consumer:
@@ -272,7 +270,7 @@ def test_a_group_is_deleted_with_its_offsets(
         (["--all-topics"], "group 'new' has no committed offsets; choose topics by name"),
     ],
 )
-def test_what_is_not_there_cannot_be_reset(
+def test_unknown_groups_and_partitions_cannot_be_reset(
     groups: Run, topic: str, choice: list[str], said: str
 ) -> None:
     refused = groups("reset", "new", "--to-earliest", *choice, "--execute")

@@ -1,4 +1,4 @@
-"""`logbroker groups` where brokers come and go, and where the paper's consumers run."""
+"""`logbroker groups` with a failed broker, and with consumers of the paper."""
 
 import itertools
 import json
@@ -18,12 +18,12 @@ from tests.support.processes.waiting import DEADLINE_S, until
 
 TOPIC = "clicks"
 MESSAGES = 3
-"""How many lie in each of two partitions."""
+"""Messages in each of two partitions."""
 
 
 @pytest.fixture
 def cluster(tmp_path: Path, zookeeper: SharedZooKeeper) -> Iterator[BrokerCluster]:
-    """Two brokers, each with a partition of a topic with messages."""
+    """Yield two brokers, each with a partition of a topic."""
     with BrokerCluster(tmp_path, zookeeper.fresh_chroot(), count=2) as cluster:
         cluster.serve()
         cluster.brokers[1].make_topic(TOPIC, partitions=2)
@@ -41,7 +41,7 @@ def groups(cluster: BrokerCluster) -> Run:
 
 
 def commit(cluster: BrokerCluster, group: str, *offsets: int) -> None:
-    """Commit an offset for each partition from 0 on, as a consumer that joins no group."""
+    """Commit offsets for partitions 0, 1, ... without joining the group."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group})
     places = [TopicPartition(TOPIC, number, offset) for number, offset in enumerate(offsets)]
     consumer.commit(offsets=places, asynchronous=False)
@@ -56,13 +56,13 @@ def described(groups: Run, *arguments: str) -> dict[str, Any]:
 
 
 def group_of(cluster: BrokerCluster, broker_id: int) -> str:
-    """The name of a group that a broker coordinates."""
+    """Return the name of a group that a broker coordinates."""
     admin = GroupAdmin(cluster.bootstrap_servers)
     names = (f"readers-{number}" for number in itertools.count())
     return next(name for name in names if admin.describe(name).coordinator == broker_id)
 
 
-def test_a_group_is_known_at_the_broker_that_is_left(cluster: BrokerCluster, groups: Run) -> None:
+def test_the_remaining_broker_describes_a_group(cluster: BrokerCluster, groups: Run) -> None:
     name = group_of(cluster, 2)
     commit(cluster, name, 1, 1)
     assert described(groups, name)["coordinator"] == 2
@@ -71,7 +71,7 @@ def test_a_group_is_known_at_the_broker_that_is_left(cluster: BrokerCluster, gro
     until(lambda: groups("describe", name).returncode == 0, "the broker that is left has it")
     found = described(groups, name)
     assert found["coordinator"] == 1
-    # Nobody can say how far the second partition goes.
+    # The end of the second partition is unknown.
     assert [
         (each["committed_offset"], each["log_end_offset"], each["lag"])
         for each in found["partitions"]
@@ -86,9 +86,7 @@ def test_a_group_is_known_at_the_broker_that_is_left(cluster: BrokerCluster, gro
     assert described(groups, name)["partitions"][0]["committed_offset"] == 0
 
 
-def test_consumers_of_the_paper_are_shown_beside_the_others(
-    cluster: BrokerCluster, groups: Run
-) -> None:
+def test_groups_of_the_paper_are_listed_too(cluster: BrokerCluster, groups: Run) -> None:
     commit(cluster, "bookmarks", 2)
     with ConsumerConnector(
         cluster.zookeeper,
@@ -129,7 +127,7 @@ def test_consumers_of_the_paper_are_shown_beside_the_others(
     assert (missing.returncode, missing.stderr) == (1, "logbroker: unknown group 'nobody'\n")
 
 
-def test_a_zookeeper_that_is_not_there_is_named_once(groups: Run) -> None:
+def test_an_unreachable_zookeeper_is_reported_once(groups: Run) -> None:
     refused = groups("list", "--zookeeper", "127.0.0.1:1")
     assert (refused.returncode, refused.stdout) == (1, "")
     (line,) = refused.stderr.splitlines()

@@ -18,7 +18,7 @@ from tests.support.processes.waiting import DEADLINE_S
 
 @pytest.fixture
 def topics(broker: BrokerProcess) -> Run:
-    """`logbroker topics ...` as a process."""
+    """Run `logbroker topics ...` as a process."""
     return logbroker_command(broker.bootstrap_servers, "topics")
 
 
@@ -33,19 +33,21 @@ def test_a_topic_is_created_listed_described_and_deleted(topics: Run) -> None:
     assert state["settings"] == {"retention.ms": "86400000"}
     assert [each["partition"] for each in state["partitions"]] == [0, 1, 2]
     assert {each["leader"] for each in state["partitions"]} == {0}
-    told = topics("describe", "events").stdout.splitlines()
-    assert told[0].startswith("topic=events id=")
-    assert told[0].endswith(" partitions=3 retention.ms=86400000")
+    described = topics("describe", "events").stdout.splitlines()
+    assert described[0].startswith("topic=events id=")
+    assert described[0].endswith(" partitions=3 retention.ms=86400000")
 
     gone = topics("delete", "events")
     assert (gone.returncode, gone.stdout, gone.stderr) == (0, "", "deleted topic events\n")
     assert topics("list").stdout == ""
 
 
-def test_what_a_log_holds_is_told(topics: Run, broker: BrokerProcess, tmp_path: Path) -> None:
+def test_a_partition_is_described_with_offsets_times_and_size(
+    topics: Run, broker: BrokerProcess, tmp_path: Path
+) -> None:
     assert topics("create", "events", "--partitions", "2").returncode == 0
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
-    # The newest message is neither the first nor the last.
+    # The latest timestamp is neither at the first nor at the last offset.
     for minute in (10, 12, 11):
         moment = datetime(2026, 11, 21, 8, minute, 0, 250_000, tzinfo=UTC)
         timestamp_ms = round(moment.timestamp() * 1000)
@@ -79,7 +81,7 @@ def test_what_a_log_holds_is_told(topics: Run, broker: BrokerProcess, tmp_path: 
     assert second.index(full["first_time"]) == headings.index("FIRST-TIME")
 
 
-def test_records_that_were_deleted_are_not_described(topics: Run, broker: BrokerProcess) -> None:
+def test_deleted_records_are_not_described(topics: Run, broker: BrokerProcess) -> None:
     topics("create", "events")
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for number in range(3):
@@ -95,7 +97,7 @@ def test_records_that_were_deleted_are_not_described(topics: Run, broker: Broker
 
 
 @pytest.mark.long
-def test_a_log_whose_broker_is_gone_is_unknown_and_the_others_are_not(
+def test_only_the_partitions_of_a_failed_broker_are_unknown(
     tmp_path: Path, zookeeper: SharedZooKeeper
 ) -> None:
     with BrokerCluster(tmp_path, zookeeper.fresh_chroot(), count=2) as cluster:
@@ -108,15 +110,15 @@ def test_a_log_whose_broker_is_gone_is_unknown_and_the_others_are_not(
         for partition in (0, 1):
             producer.produce("events", b"value", partition=partition, timestamp=0)
         assert producer.flush(DEADLINE_S) == 0
-        # The worst to lose: until its session ends, all are told to ask it about the cluster.
+        # The controller: until its session ends, metadata responses name it.
         gone = AdminClient({**client}).list_topics(timeout=DEADLINE_S).controller_id
         left = {1: 2, 2: 1}[gone]
 
         def described() -> dict[int, dict[str, Any]]:
-            """The partitions by the brokers that keep them."""
-            told = topics("describe", "events", "--json")
-            assert told.returncode == 0, told.stderr
-            (state,) = json.loads(told.stdout)
+            """Return the partitions by broker."""
+            result = topics("describe", "events", "--json")
+            assert result.returncode == 0, result.stderr
+            (state,) = json.loads(result.stdout)
             return {each["replicas"][0]: each for each in state["partitions"]}
 
         known = described()
@@ -148,7 +150,7 @@ def test_without_a_name_all_topics_are_described(topics: Run) -> None:
     assert [state["name"] for state in described] == ["a", "b"]
 
 
-def test_a_topic_without_a_partition_count_gets_the_brokers(topics: Run) -> None:
+def test_the_default_partition_count_is_the_brokers(topics: Run) -> None:
     assert topics("create", "b").returncode == 0
     assert topics("create", "a").returncode == 0
     counted = json.loads(topics("list", "--json").stdout)
@@ -170,7 +172,7 @@ def test_a_topic_without_a_partition_count_gets_the_brokers(topics: Run) -> None
         (["describe", "nowhere"], "UNKNOWN_TOPIC_OR_PART"),
     ],
 )
-def test_a_refusal_is_one_line_and_ends_with_one(
+def test_an_error_is_one_line_with_exit_code_one(
     topics: Run, arguments: list[str], said: str
 ) -> None:
     topics("create", "there")
@@ -194,15 +196,15 @@ def test_a_refusal_is_one_line_and_ends_with_one(
         ["rename", "t"],
     ],
 )
-def test_misuse_ends_with_two(topics: Run, arguments: list[str]) -> None:
+def test_a_usage_error_has_exit_code_two(topics: Run, arguments: list[str]) -> None:
     misused = topics(*arguments)
     assert misused.returncode == 2
     assert misused.stdout == ""
 
 
-def test_a_cluster_that_is_not_there_is_named_in_one_line(topics: Run) -> None:
+def test_an_unreachable_cluster_is_reported_in_one_line(topics: Run) -> None:
     with socket.socket() as taken:
-        # Bound and not listening: every attempt to connect is refused.
+        # Bound without listen(): connections are refused.
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         refused = topics("list", "--bootstrap-servers", address)

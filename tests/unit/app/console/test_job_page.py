@@ -356,7 +356,7 @@ async def test_a_read_only_key_changes_nothing(
     assert store.replay(replay.id) == before
 
 
-async def test_what_is_refused_to_who_asks_is_told_to_the_audit(
+async def test_rejected_changes_are_audited(
     anonymous: ConsoleClient,
     readers_client: ConsoleClient,
     others_client: ConsoleClient,
@@ -380,7 +380,7 @@ async def test_what_is_refused_to_who_asks_is_told_to_the_audit(
     assert [line["key_id"] is None for line in lines] == [False, False, True]
 
 
-async def test_who_may_only_look_is_offered_nothing_to_press(
+async def test_a_read_only_key_gets_no_buttons(
     readers_client: ConsoleClient, replay: Replay
 ) -> None:
     page = await readers_client.page(path(replay))
