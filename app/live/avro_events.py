@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from app.live.metrics import LiveMetrics
 from app.log.event import LoggedEvent, place_name
 from app.log.topics import EVENTS
-from logbroker.schemas.reading_errors import RegistryUnavailable, UndecodableValue
+from logbroker.schemas.reading_errors import SchemaRegistryUnavailable, UndecodableValue
 
 if TYPE_CHECKING:
     from logbroker.schemas.decoder import AvroDecoder
@@ -69,7 +69,7 @@ class AvroEvents:
             except UndecodableValue as error:
                 self._skip(place, str(error))
                 return None
-            except RegistryUnavailable as error:
+            except SchemaRegistryUnavailable as error:
                 self._record_unavailable(place, error)
                 await asyncio.sleep(_RETRY_S)
 
@@ -79,7 +79,7 @@ class AvroEvents:
         # The event loop must not wait for the registry.
         return await asyncio.to_thread(self._decoder.to_json, value, read_s)
 
-    def _record_unavailable(self, place: str, error: RegistryUnavailable) -> None:
+    def _record_unavailable(self, place: str, error: SchemaRegistryUnavailable) -> None:
         self._metrics.registry_failures.inc()
         now_s = time.monotonic()
         if now_s >= self._next_warning_s:

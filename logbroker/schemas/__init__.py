@@ -1,1 +1,1 @@
-"""An Avro schema registry, kept in the log itself, with the REST interface of Confluent's."""
+"""An Avro schema registry with Confluent's REST interface; schemas are stored in the log."""

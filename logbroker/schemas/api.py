@@ -1,4 +1,4 @@
-"""The REST interface of Confluent's Schema Registry: each route, and what answers it.
+"""The routes of Confluent's Schema Registry REST interface, each with its handler.
 
 Source: Confluent Schema Registry, "API reference".
 """
@@ -10,28 +10,28 @@ from typing import Any, Final
 
 from logbroker.schemas.errors import SubjectNotFound
 from logbroker.schemas.registry import Deleted, SchemaRegistry
-from logbroker.schemas.rest_refusals import Refused
+from logbroker.schemas.rest_refusals import RequestRejected
 from logbroker.schemas.rest_request import READ_ONLY, READ_WRITE, RestRequest
 from logbroker.schemas.schema_text import RegisteredSchema, SchemaText
 
 VERSION: Final = version("rewind")
 
 LISTED_CHARS_MAX: Final = 16 * 2**20
-"""Of schemas in one list: it is written as JSON in one piece, on several threads at once."""
+"""Total size of the schemas in one list: several threads may each render such a list as JSON."""
 
 Handler = Callable[[SchemaRegistry, RestRequest], Any]
-"""Answers a request with what is written as JSON; may wait for the log."""
+"""Returns the JSON value of the response; may wait for the log."""
 
 
 class SchemaItself(str):
-    """A schema's text, which is JSON already."""
+    """The text of a schema, which is JSON already."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A method and a path; `{name}` in it is one segment, whatever it holds."""
+    """A method and a path; `{name}` in the path matches one segment."""
 
     method: str
     path: str
@@ -39,7 +39,7 @@ class Route:
 
     @property
     def is_change(self) -> bool:
-        """Whether it is for changing something; to ask by POST is not."""
+        """Whether the route changes the registry; some POST routes only read."""
         return self.method in ("PUT", "DELETE") or self.handler is _register
 
 
@@ -74,10 +74,10 @@ def _schemas(registry: SchemaRegistry, request: RestRequest) -> Any:
     )
     size = sum(len(each.schema.text) for each in found)
     if size > LISTED_CHARS_MAX:
-        raise Refused(
+        raise RequestRejected(
             400,
-            f"These {len(found)} schemas take {size} characters; allowed are {LISTED_CHARS_MAX} in"
-            " one answer. Ask for fewer with 'limit'.",
+            f"{len(found)} schemas have {size} characters; allowed are {LISTED_CHARS_MAX} per"
+            " response. Request fewer with 'limit'.",
         )
     return [_document(each) for each in found]
 
@@ -175,7 +175,7 @@ def _referenced_by(registry: SchemaRegistry, request: RestRequest) -> Any:
 
 
 def _numbered(registry: SchemaRegistry, request: RestRequest) -> int:
-    """The version that the path names, as a number."""
+    """The version number in the path, with `latest` resolved."""
     return request.version() or registry.version(request.subject).version
 
 
@@ -188,7 +188,7 @@ def _check_one(registry: SchemaRegistry, request: RestRequest) -> Any:
     if version is None:
         live = _live_versions(registry, request.subject)
         if not live:
-            # Nothing is there that it could not follow.
+            # No earlier version exists, so every schema is compatible.
             return _checked(request, registry.check(request.subject, None, schema))
         version = live[-1]
     return _checked(request, registry.check(request.subject, version, schema))

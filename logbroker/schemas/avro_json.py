@@ -1,8 +1,8 @@
-"""What Avro values become in JSON: one text for one value, whoever decodes it.
+"""Convert Avro values to JSON; equal values give the same text.
 
-Unions show the value alone. Bytes and fixed are base64, decimals text without an exponent, times
-RFC 3339 (local ones without an offset), UUIDs text, and the numbers that JSON does not have the
-texts "NaN", "Infinity" and "-Infinity", as in the JSON of Protocol Buffers.
+A union shows the value without its branch. Bytes and fixed become base64, decimals text without an
+exponent, times RFC 3339 (local times without an offset), UUIDs text. NaN and the infinities become
+"NaN", "Infinity" and "-Infinity", as in the JSON mapping of Protocol Buffers.
 """
 
 import json
@@ -19,21 +19,21 @@ from uuid import UUID
 from logbroker.schemas.reading_errors import UndecodableValue
 
 JSON_BYTES_MAX: Final = 4 * 2**20
-"""Of one value: four times what a log takes by default."""
+"""Limit of one value: four times the log's default limit of a message."""
 
 _SMALL_EXPONENT: Final = 1_000
-"""Decimals of more digits behind the point are written with an exponent."""
+"""Decimals with more fractional digits are written with an exponent."""
 
 
 def json_bytes(value: dict[str, Any], *, growth_max: int) -> bytes:
-    """The JSON of a record as fastavro reads it, in UTF-8 and without blanks.
+    """Encode a record as fastavro reads it, in UTF-8 without blanks.
 
-    `growth_max` is how many bytes it may have at most, as far as the caller knows: below the limit
-    nobody has to count.
+    `growth_max` is an upper bound of the size that the caller knows; below the limit no bytes are
+    counted.
 
     Raises:
-        UndecodableValue: it is longer than `JSON_BYTES_MAX`.
-        ValueError, RecursionError: it holds what has no JSON.
+        UndecodableValue: the JSON exceeds `JSON_BYTES_MAX`.
+        ValueError, RecursionError: the record contains a value without a JSON form.
     """
     encode = _encoded if growth_max <= JSON_BYTES_MAX else _counted
     try:
@@ -61,7 +61,7 @@ def _bounded(pieces: Iterable[str]) -> Iterable[bytes]:
 
 
 def _finite(value: Any) -> Any:
-    """The same with texts for the numbers that JSON does not have."""
+    """Replace the numbers that JSON lacks by texts."""
     if isinstance(value, float):
         return value if math.isfinite(value) else json.dumps(value)
     if isinstance(value, dict):
@@ -100,7 +100,7 @@ _CONVERSIONS: Final[dict[type, Callable[[Any], str]]] = {
 
 _ENCODER: Final = JSONEncoder(
     ensure_ascii=False,
-    # What was read from bytes cannot contain itself.
+    # A value that was decoded from bytes cannot contain itself.
     check_circular=False,
     allow_nan=False,
     separators=(",", ":"),

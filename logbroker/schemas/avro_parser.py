@@ -1,8 +1,8 @@
-"""Reads JSON as an Avro schema: its types, and the one way in which it is written down.
+"""Parse JSON as an Avro schema.
 
-Stricter than fastavro, which reads what other languages refuse: names, unions and attributes are
-as the specification wants them. Logical types that are unknown or cannot be are no error: they
-are left out of account, as the specification says.
+Stricter than fastavro, which accepts schemas that other languages reject: names, unions and
+attributes must follow the specification. Unknown or invalid logical types are ignored, as the
+specification requires.
 
 Source: Avro 1.12 specification, "Schema Declaration", "Names", "Aliases", "Logical Types".
 """
@@ -24,20 +24,20 @@ from logbroker.schemas.avro_types import (
     Map,
     Named,
     Primitive,
-    Record,
+    RecordType,
     Union,
 )
 from logbroker.schemas.default_values import DefaultCheck, TooManyDefaults
 from logbroker.schemas.errors import InvalidSchema
 
 DEPTH_MAX: Final = 64
-"""Types within types; nobody writes so many, and every reader of schemas recurses over them."""
+"""Nesting depth of types; readers of schemas recurse over it."""
 
 NAMES_MAX: Final = 2_000
-"""Records, enums and fixed of a schema and all that it refers to."""
+"""Records, enums and fixed types of a schema and of all schemas that it references."""
 
 NAME_LENGTH_MAX: Final = 1_000
-"""Of a full name: it is told again for every type that its namespace holds."""
+"""Characters of a full name; a namespace is repeated for each type in it."""
 
 FIXED_SIZE_MAX: Final = 2**31 - 1
 
@@ -47,7 +47,7 @@ _QUOTED_MAX: Final = 80
 
 
 class AvroParser:
-    """Reads schemas one after the other; each knows the names that those before it defined."""
+    """Parses schemas in order; each may use the names that earlier ones defined."""
 
     def __init__(self) -> None:
         self.names: dict[str, Named] = {}
@@ -55,10 +55,10 @@ class AvroParser:
         self._depth = 0
 
     def read(self, written: Any) -> AvroType:
-        """The type that a JSON value tells.
+        """Parse a JSON value as a type.
 
         Raises:
-            InvalidSchema: it tells none; the message says where, and what is wrong.
+            InvalidSchema: the value is not a type; the message names the place and the problem.
         """
         return self._type(written, "")
 
@@ -70,7 +70,7 @@ class AvroParser:
                 return self._union(written, namespace)
             if isinstance(written, dict):
                 return self._complex(written, namespace)
-        raise self._wrong(f"{_quoted(written)} is no type")
+        raise self._wrong(f"{_quoted(written)} is not a type")
 
     def _by_name(self, name: str, namespace: str) -> AvroType:
         if name in PRIMITIVES:
@@ -124,7 +124,7 @@ class AvroParser:
         name, aliases = self._names(written, namespace)
         size = written.get("size")
         if type(size) is not int or not 0 <= size <= FIXED_SIZE_MAX:
-            raise self._wrong(f"the size of {name} is {_quoted(size)}; it takes a number of bytes")
+            raise self._wrong(f"invalid size of {name}: {_quoted(size)}; must be a number of bytes")
         fixed = Fixed(name, aliases, size, self._decimal(written))
         self._define(fixed)
         return fixed
@@ -140,18 +140,20 @@ class AvroParser:
             raise self._wrong(f"the enum {name} has a symbol twice")
         default = written.get("default")
         if default is not None and default not in symbols:
-            raise self._wrong(f"the default {_quoted(default)} is no symbol of the enum {name}")
+            raise self._wrong(
+                f"invalid default: {_quoted(default)} is not a symbol of the enum {name}"
+            )
         enum = Enum(name, aliases, dict.fromkeys(symbols), default)
         self._define(enum)
         return enum
 
-    def _record(self, written: Mapping[str, Any], namespace: str) -> Record:
+    def _record(self, written: Mapping[str, Any], namespace: str) -> RecordType:
         name, aliases = self._names(written, namespace)
         fields = written.get("fields")
         if not isinstance(fields, list):
             raise self._wrong(f"the record {name} has no list of fields")
-        record = Record(name, aliases)
-        # Known before its fields are read: they may be of this very type.
+        record = RecordType(name, aliases)
+        # Defined before its fields are parsed: they may be of this type.
         self._define(record)
         with self._at("fields"):
             for place, each in enumerate(fields):
@@ -160,13 +162,15 @@ class AvroParser:
         self._expect_distinct_fields(record)
         return record
 
-    def _field(self, written: Any, record: Record) -> Field:
+    def _field(self, written: Any, record: RecordType) -> Field:
         if not isinstance(written, dict):
-            raise self._wrong(f"{_quoted(written)} is no field")
+            raise self._wrong(f"{_quoted(written)} is not a field")
         name = written.get("name")
         self._expect_simple_name(name, "field name")
         if written.get("order", "ascending") not in _ORDERS:
-            raise self._wrong(f"the order {_quoted(written['order'])} is none of {_ORDERS}")
+            raise self._wrong(
+                f"invalid order: {_quoted(written['order'])}; must be one of {_ORDERS}"
+            )
         aliases = frozenset(self._alias_list(written))
         for each in aliases:
             self._expect_simple_name(each, "alias")
@@ -174,7 +178,7 @@ class AvroParser:
         default = written.get("default", NO_DEFAULT)
         return Field(str(name), aliases, inner, default)
 
-    def _expect_distinct_fields(self, record: Record) -> None:
+    def _expect_distinct_fields(self, record: RecordType) -> None:
         taken: set[str] = set()
         for each in record.fields:
             if each.name in taken:
@@ -182,16 +186,16 @@ class AvroParser:
             taken.add(each.name)
 
     def expect_defaults(self) -> None:
-        """See that every default is a value of its field's type.
+        """Check that every default is a value of its field's type.
 
-        Called once everything is read: a record's type is whole only then.
+        Call it after everything is parsed: a record's type is complete only then.
 
         Raises:
-            InvalidSchema: one is not.
+            InvalidSchema: a default does not match.
         """
         check = DefaultCheck()
         for named in self.names.values():
-            for each in named.fields if isinstance(named, Record) else ():
+            for each in named.fields if isinstance(named, RecordType) else ():
                 if each.default is not NO_DEFAULT:
                     self._expect_default(check, named, each)
 
@@ -202,17 +206,17 @@ class AvroParser:
             raise InvalidSchema(f"The schema is too large to check: {error}.") from None
         if problem is not None:
             raise InvalidSchema(
-                f"The default of the field {field.name!r} of {record.name} is none: {problem}"
+                f"invalid default: field {field.name!r} of {record.name}: {problem}"
             )
 
     def _names(self, written: Mapping[str, Any], namespace: str) -> tuple[str, frozenset[str]]:
-        """The full name of a type, and those that it is called besides."""
+        """The full name of a type and its aliases."""
         name = written.get("name")
         if not isinstance(name, str):
             raise self._wrong(f"a {written['type']} without a name")
         own = written.get("namespace", namespace)
         if not isinstance(own, str):
-            raise self._wrong(f"the namespace {_quoted(own)} is no text")
+            raise self._wrong(f"invalid namespace: {_quoted(own)} is not a string")
         full = _full_name(name, own)
         self._expect_full_name(full)
         home = full.rpartition(".")[0]
@@ -224,7 +228,7 @@ class AvroParser:
     def _alias_list(self, written: Mapping[str, Any]) -> list[str]:
         aliases = written.get("aliases", [])
         if not isinstance(aliases, list) or not all(isinstance(each, str) for each in aliases):
-            raise self._wrong(f"the aliases {_quoted(aliases)} are no list of texts")
+            raise self._wrong(f"invalid aliases: {_quoted(aliases)}; must be a list of strings")
         return aliases
 
     def _define(self, named: Named) -> None:
@@ -235,7 +239,7 @@ class AvroParser:
         self.names[named.name] = named
 
     def _decimal(self, written: Mapping[str, Any]) -> Decimal | None:
-        """A decimal that can be; one that cannot is left out of account."""
+        """The decimal type; None if precision or scale is invalid, so that it is ignored."""
         if written.get("logicalType") != "decimal":
             return None
         precision, scale = written.get("precision"), written.get("scale", 0)
@@ -256,9 +260,7 @@ class AvroParser:
 
     def _expect_simple_name(self, name: Any, what: str) -> None:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise self._wrong(
-                f"{_quoted(name)} is no {what}: letters, digits and _ make it, no digit at first"
-            )
+            raise self._wrong(f"invalid {what}: {_quoted(name)}; must match [A-Za-z_][A-Za-z0-9_]*")
 
     @contextmanager
     def _at(self, step: str) -> Iterator[None]:
@@ -269,7 +271,7 @@ class AvroParser:
     @contextmanager
     def _deeper(self) -> Iterator[None]:
         if self._depth >= DEPTH_MAX:
-            raise self._wrong(f"more than {DEPTH_MAX} types lie within each other")
+            raise self._wrong(f"types are nested more than {DEPTH_MAX} deep")
         self._depth += 1
         yield
         self._depth -= 1
@@ -279,7 +281,7 @@ class AvroParser:
 
 
 def _full_name(name: str, namespace: str) -> str:
-    """A name with a dot is full. Within a namespace, what has none cannot be named."""
+    """The full name; a name with a dot is full already."""
     if "." in name:
         return name
     return f"{namespace}.{name}" if namespace else name

@@ -1,4 +1,4 @@
-"""An Avro schema out of its text: bounded, checked, with what it refers to."""
+"""Parse the text of an Avro schema, with size limits, together with the schemas it references."""
 
 import json
 from collections.abc import Callable
@@ -14,34 +14,36 @@ from logbroker.schemas.errors import InvalidSchema
 from logbroker.schemas.schema_text import Reference, SchemaText
 
 TEXT_BYTES_MAX: Final = 1_000_000
-"""Of one schema in UTF-8, as it came, and with its references as it is kept: `lookup` takes it."""
+"""Size of one schema in UTF-8, as received, and as stored with its references: `lookup` can read
+it.
+"""
 
 ALL_TEXT_BYTES_MAX: Final = 4_000_000
-"""Of a schema with all that it refers to, and they refer to."""
+"""Total size of a schema with all direct and indirect references."""
 
 REFERENCES_MAX: Final = 100
-"""Schemas that a schema refers to, and they refer to."""
+"""Number of direct and indirect references."""
 
 Resolve = Callable[[Reference], SchemaText]
-"""Gives the schema that a reference names; raises InvalidSchema if there is none."""
+"""Returns the schema of a reference; raises InvalidSchema if it does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class AvroSchema:
-    """A schema that was checked: its types, and its one text."""
+    """A validated schema: its type and its canonical text."""
 
     root: AvroType
     text: SchemaText
 
 
 def parse(schema: SchemaText, resolve: Resolve, *, normalize: bool = False) -> AvroSchema:
-    """Read a schema and what it refers to.
+    """Parse a schema and the schemas it references.
 
-    Its text is written anew by `canonical_text`. The order of its references, which says nothing,
-    is kept unless it is to be normalized.
+    `canonical_text` rewrites its text. The order of its references has no meaning; it is kept
+    unless `normalize` is set.
 
     Raises:
-        InvalidSchema: it is no schema; the message says what is wrong.
+        InvalidSchema: the text is not a schema; the message says why.
     """
     try:
         return _Reading(resolve).read(schema, normalize)
@@ -63,19 +65,19 @@ class _Reading:
             self._read_reference(reference)
         root = self._parser.read(written)
         self._parser.expect_defaults()
-        text = _written_anew(written)
+        text = _rewritten(written)
         self._show_fastavro(text)
         references = schema.references
         if normalize:
             references = tuple(sorted(set(references)))
-        anew = SchemaText(text, references)
-        _expect_small(anew)
-        return AvroSchema(root, anew)
+        rewritten = SchemaText(text, references)
+        _expect_small(rewritten)
+        return AvroSchema(root, rewritten)
 
     def _read_reference(self, reference: Reference) -> None:
         schema = self._resolve(reference)
         if schema not in self._done:
-            # Before its own references: none of them can lead back to it.
+            # Recorded before its own references: none of them can lead back to it.
             self._done.add(schema)
             if len(self._done) > REFERENCES_MAX:
                 raise InvalidSchema(f"The schema needs more than {REFERENCES_MAX} others.")
@@ -87,7 +89,7 @@ class _Reading:
         if reference.name not in self._parser.names:
             raise InvalidSchema(
                 f"Version {reference.version} of subject {reference.subject!r} does not define"
-                f" the type {reference.name!r} that is referred to."
+                f" the referenced type {reference.name!r}."
             )
 
     def _written(self, schema: SchemaText) -> Any:
@@ -98,41 +100,42 @@ class _Reading:
             raise InvalidSchema(f"The schema is not JSON: {error}.") from None
 
     def _count(self, text: str) -> None:
-        # A character takes four bytes at most; a lone surrogate, which takes none, comes later.
+        # A character takes at most four bytes; lone surrogates, which cannot be encoded, are
+        # rejected later.
         size = len(text.encode(errors="replace"))
         if size > TEXT_BYTES_MAX:
-            raise InvalidSchema(f"The schema has {size} bytes; allowed are {TEXT_BYTES_MAX}.")
+            raise InvalidSchema(f"schema too large: {size} bytes, max {TEXT_BYTES_MAX}")
         self._bytes += size
         if self._bytes > ALL_TEXT_BYTES_MAX:
             raise InvalidSchema(
-                f"The schema and all that it refers to have more than {ALL_TEXT_BYTES_MAX} bytes."
+                f"The schema and its references have more than {ALL_TEXT_BYTES_MAX} bytes."
             )
 
     def _show_fastavro(self, text: str) -> None:
-        """See that the library by which records are read takes the schema, too."""
+        """Check that fastavro, which decodes the records, accepts the schema, too."""
         try:
             fastavro.parse_schema(json.loads(text), named_schemas=self._fastavro_names)
         except RecursionError:
             raise
         except Exception as error:
-            # It has no one error for what it cannot read.
+            # fastavro has no common exception for schemas that it cannot read.
             raise InvalidSchema(f"The schema cannot be read: {error}.") from error
 
 
-def _written_anew(written: Any) -> str:
+def _rewritten(written: Any) -> str:
     try:
         return canonical_text(written)
     except ValueError as error:
         raise InvalidSchema(f"The schema cannot be written as JSON: {error}.") from None
 
 
-def _expect_small(anew: SchemaText) -> None:
-    """Written anew, 1e15 has 18 characters; and references have names of any length."""
-    references = [text for each in anew.references for text in (each.name, each.subject)]
-    size = sum(len(each.encode()) for each in (anew.text, *references))
+def _expect_small(rewritten: SchemaText) -> None:
+    """Check the size of the rewritten text: 1e15, for example, then has 18 characters."""
+    references = [text for each in rewritten.references for text in (each.name, each.subject)]
+    size = sum(len(each.encode()) for each in (rewritten.text, *references))
     if size > TEXT_BYTES_MAX:
-        raise InvalidSchema(f"The schema takes {size} bytes; allowed are {TEXT_BYTES_MAX}.")
+        raise InvalidSchema(f"schema too large: {size} bytes, max {TEXT_BYTES_MAX}")
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")

@@ -1,6 +1,6 @@
-"""The types of a parsed Avro schema, with every name resolved.
+"""The types of a parsed Avro schema, with all names resolved.
 
-A type is compared by identity: a recursive record contains itself.
+Types are compared by identity: a recursive record contains itself.
 
 Source: Avro 1.12 specification, "Schema Declaration".
 """
@@ -11,12 +11,12 @@ from typing import Any, Final
 PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 
 NO_DEFAULT: Final = object()
-"""The default of a field that has none: null is one."""
+"""Marks a field without a default, since null is a valid default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decimal:
-    """What the bytes of a decimal mean: an integer of `precision` digits, over 10 ** `scale`."""
+    """The decimal logical type: an integer of `precision` digits, divided by 10 ** `scale`."""
 
     precision: int
     scale: int
@@ -40,7 +40,7 @@ class Array:
 
 @dataclass(eq=False, slots=True)
 class Map:
-    """Values of one type under texts."""
+    """Values of one type, by text keys."""
 
     values: "AvroType"
     kind: str = field(default="map", init=False)
@@ -48,7 +48,7 @@ class Map:
 
 @dataclass(eq=False, slots=True)
 class Union:
-    """One of several types, none of which is a union."""
+    """One of several types; none of them is a union."""
 
     branches: list["AvroType"]
     kind: str = field(default="union", init=False)
@@ -56,7 +56,7 @@ class Union:
 
 @dataclass(eq=False, slots=True)
 class Fixed:
-    """So many bytes."""
+    """A fixed number of bytes."""
 
     name: str
     aliases: frozenset[str]
@@ -67,7 +67,7 @@ class Fixed:
 
 @dataclass(eq=False, slots=True)
 class Enum:
-    """One of several symbols, in their order; `default` stands for those a reader lacks."""
+    """One of several symbols, in order; `default` replaces symbols that a reader lacks."""
 
     name: str
     aliases: frozenset[str]
@@ -87,8 +87,8 @@ class Field:
 
 
 @dataclass(eq=False, slots=True)
-class Record:
-    """Values of several types; `fields` are filled in once what they name is known."""
+class RecordType:
+    """Fields of several types; `fields` is filled after the types that they name are known."""
 
     name: str
     aliases: frozenset[str]
@@ -96,14 +96,14 @@ class Record:
     kind: str = field(default="record", init=False)
 
 
-Named = Fixed | Enum | Record
-AvroType = Primitive | Array | Map | Union | Fixed | Enum | Record
+Named = Fixed | Enum | RecordType
+AvroType = Primitive | Array | Map | Union | Fixed | Enum | RecordType
 
 
-def spoken(avro_type: AvroType) -> str:
-    """A type as an operator would call it: `long`, `enum shop.Colour`, `array`."""
+def type_name(avro_type: AvroType) -> str:
+    """The name of a type in messages: `long`, `enum shop.Colour`, `array`."""
     match avro_type:
-        case Fixed() | Enum() | Record():
+        case Fixed() | Enum() | RecordType():
             return f"{avro_type.kind} {avro_type.name}"
         case Primitive(kind, Decimal(precision, scale)):
             return f"{kind} (decimal of {precision} digits, {scale} of them decimals)"

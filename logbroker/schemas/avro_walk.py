@@ -1,10 +1,10 @@
-"""What reading Avro bytes may cost, told from the schema, or by a walk over the bytes.
+"""Bound the cost of decoding Avro bytes, from the schema or by a scan of the bytes.
 
-Bytes in Avro may stand for much more than they are: a list that links to itself takes one byte
-for each level and a piece of the C stack of who reads it; a decimal of a megabyte takes a minute
-to turn into digits; an array of nulls takes no bytes at all; a million records of one byte each are
-a million dictionaries. Values that may be such are walked along first, without making anything of
-them, and schemas that allow what no walk would find are refused.
+A few bytes of Avro can stand for much larger values: a self-referencing list takes one byte per
+level and C stack for each; a decimal of a megabyte takes a minute to convert to digits; an array of
+nulls takes no bytes; a million records of one byte each become a million dictionaries. Values of
+such schemas are scanned first, without creating objects. Schemas that allow costs which no scan
+finds are rejected.
 
 Source: Avro 1.12 specification, "Binary Encoding".
 """
@@ -17,44 +17,45 @@ from logbroker.schemas.avro_json import JSON_BYTES_MAX
 from logbroker.schemas.reading_errors import UndecodableValue
 
 DEPTH_MAX: Final = 100
-"""Records inside each other in one value; reading took 900 and crashed at 5,000."""
+"""Nesting depth of records in one value; decoding worked at 900 and crashed at 5,000."""
 
 DECIMAL_BYTES_MAX: Final = 512
-"""Of one decimal: 1,200 digits. What it costs grows with the square."""
+"""Size of one decimal: 1,200 digits. Its cost grows with the square of the size."""
 
 EMPTY_FIELDS_MAX: Final = 8
-"""Fields in a schema that take no bytes (of type null): each costs memory in every record."""
+"""Fields of type null in a schema, which take no bytes: each costs memory in every record."""
 
 _LONG_BYTES_MAX: Final = 10
 
 
 class WalkedBytes(bytes):
-    """A value, and how many bytes of JSON its records may still become."""
+    """A value, and the number of JSON bytes that its records may still use."""
 
     json_left: int
 
 
 Walk = Callable[[WalkedBytes, int, int], int]
-"""From the bytes, a position and the depth to the position behind what begins there."""
+"""Takes the bytes, a position and the depth; returns the position after the value at the position.
+"""
 
 
 class Cost(NamedTuple):
-    """What values of a schema may cost."""
+    """The possible cost of values of a schema."""
 
     walk: Walk
-    """Raises IndexError or UndecodableValue for what must not be read."""
+    """Raises IndexError or UndecodableValue for a value that must not be decoded."""
     is_risky: bool
-    """Whether a value of any size must be walked along, and not only one that may get long."""
+    """Whether values of any size must be scanned, not only those whose JSON may get long."""
     longest: int
-    """Bytes of the longest field name, enum symbol or decimal: one byte may turn into it."""
+    """Size of the longest field name, enum symbol or decimal: one byte may turn into it."""
 
 
 def cost_of(schema: Any, named: dict[str, Any]) -> Cost:
-    """The cost of a schema, parsed by fastavro, with the named types that it refers to.
+    """Compute the cost of a schema parsed by fastavro, with the named types that it uses.
 
     Raises:
-        UndecodableValue: its values could cost anything.
-        RecursionError: it is nested too deep.
+        UndecodableValue: the cost of its values is unbounded.
+        RecursionError: the schema is nested too deep.
     """
     survey = _Survey(named)
     walk = survey.walk(schema)
@@ -62,7 +63,7 @@ def cost_of(schema: Any, named: dict[str, Any]) -> Cost:
 
 
 class _Survey:
-    """Goes through a schema once, building the walk along its values."""
+    """Visits a schema once and builds the scan of its values."""
 
     def __init__(self, named: dict[str, Any]) -> None:
         self.is_risky = False
@@ -99,7 +100,7 @@ class _Survey:
             return self._definition(self._named[name])
         walk = self._walks[name]
         if walk is None:
-            # It is being built further up, so it contains itself.
+            # The type is being built by a caller, so it contains itself.
             self.is_risky = True
             return self._later(name)
         return walk
@@ -146,7 +147,7 @@ class _Survey:
         self.longest = max(self.longest, *(len(dumps(name)) for name in names), 0)
 
     def _note_decimal(self, schema: dict[str, Any]) -> None:
-        """A small decimal of a large scale is written with as many zeros."""
+        """Record the size of a decimal: one of a large scale is written with that many zeros."""
         self.longest = max(self.longest, schema.get("scale", 0))
 
     def _refuse_empty(self, items: Any) -> None:
@@ -216,7 +217,7 @@ def _union(branches: list[Walk]) -> Walk:
 
 
 def _record(fields: list[Walk], size: int) -> Walk:
-    """Along the fields of a record, which is no shorter than `size` as JSON."""
+    """Scan the fields of a record whose JSON has at least `size` bytes."""
 
     def walk(data: WalkedBytes, at: int, depth: int) -> int:
         if depth == DEPTH_MAX:
@@ -232,7 +233,7 @@ def _record(fields: list[Walk], size: int) -> Walk:
 
 
 def _blocks(item: Walk) -> Walk:
-    """Along an array or a map: blocks of items, the last one empty."""
+    """Scan an array or a map: blocks of items, the last one empty."""
 
     def walk(data: WalkedBytes, at: int, depth: int) -> int:
         while True:

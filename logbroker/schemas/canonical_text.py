@@ -1,12 +1,12 @@
-"""The one text of an Avro schema, however it was written: two with the same text have one id.
+"""The canonical text of an Avro schema: schemas with the same text have the same id.
 
-As Confluent's registry does, it keeps what does not change how bytes are read: documentation,
-defaults, aliases and attributes that only an application knows. It leaves out white space and the
-order of members, and writes the same names in the same way: names apart from namespaces, which
-are told where they change, `"int"` for `{"type": "int"}`, and no `order` that is ascending anyway.
+As in Confluent's registry, it keeps attributes that do not affect decoding: documentation,
+defaults, aliases and custom attributes. It drops white space and the order of members, and writes
+names in one way: relative to the namespace, which is written where it changes, `"int"` for
+`{"type": "int"}`, and no ascending `order`.
 
-So it is not the specification's "Parsing Canonical Form", which leaves out defaults too: with it,
-a schema that differs in a default only could not be registered.
+This differs from the specification's "Parsing Canonical Form", which drops defaults as well: two
+schemas that differ in a default only would be the same schema.
 """
 
 import json
@@ -19,7 +19,7 @@ _ORDER: Final = (
     *("type", "name", "namespace", "doc", "aliases"),
     *("fields", "symbols", "size", "items", "values", "default"),
 )
-"""What members come first, as people write them; the rest follows by name."""
+"""The members that come first, in this order; others follow by name."""
 
 _FIELD_ORDER: Final = ("name", "type", "doc", "default", "order", "aliases")
 
@@ -27,10 +27,10 @@ _NAMED: Final = ("record", "error", "enum", "fixed")
 
 
 def canonical_text(written: Any) -> str:
-    """The text of a schema that was parsed before, so that it is known to be one.
+    """Return the canonical text of a schema that `AvroParser` accepted.
 
     Raises:
-        ValueError: it has a number or a character that JSON in UTF-8 cannot tell.
+        ValueError: the schema has a number or a character that JSON in UTF-8 cannot represent.
     """
     members = _type(written, "")
     text = json.dumps(members, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -79,7 +79,7 @@ def _field(written: Mapping[str, Any], namespace: str) -> dict[str, Any]:
 
 
 def _reference(name: str, namespace: str) -> str:
-    """A type by its name, without the namespace that holds there anyway."""
+    """The name of a type, without the namespace that applies there anyway."""
     if name in PRIMITIVES:
         return name
     full = _full_name(name, namespace)
@@ -94,7 +94,7 @@ def _full_name(name: str, namespace: str) -> str:
 
 
 def _ordered(members: Mapping[str, Any], order: Sequence[str] = _ORDER) -> dict[str, Any]:
-    """The members in their order; what only an application knows, by name throughout."""
+    """The members in `order`; custom attributes are sorted by name at every level."""
     known = {name: members[name] for name in order if name in members}
     return known | {name: _sorted(members[name]) for name in sorted(members.keys() - known.keys())}
 

@@ -1,4 +1,4 @@
-"""What the registry decides of its Kafka clients, and leaves to nobody else."""
+"""Kafka client properties that the registry sets itself and operators cannot override."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -28,7 +28,7 @@ DECIDED: Final = (
     | BINDING_PROPERTIES
     | frozenset(_KEEPING)
 )
-"""What the registry decides by itself, under each name that the client has for it."""
+"""Every name that librdkafka has for a property which the registry sets itself."""
 
 
 def _make_clients(properties: Mapping[str, Any]) -> None:

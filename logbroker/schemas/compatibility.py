@@ -1,4 +1,4 @@
-"""Which schemas may follow each other, by levels as Confluent's registry has them."""
+"""Compatibility levels, as in Confluent's registry."""
 
 from collections.abc import Iterable, Iterator
 from enum import Enum
@@ -8,14 +8,14 @@ from logbroker.schemas.avro_types import AvroType
 from logbroker.schemas.resolution import Mismatch, mismatches
 
 TOLD_MAX: Final = 100
-"""Problems after which no further version is looked at."""
+"""The check stops after this many problems."""
 
 
 class Compatibility(Enum):
-    """A level: which schemas must read what which others wrote.
+    """A compatibility level: which schemas must be able to read data of which others.
 
-    BACKWARD: the new one reads what the latest wrote. FORWARD: the latest reads what the new one
-    will write. FULL: both. The transitive ones ask it of all versions, not of the latest alone.
+    BACKWARD: the new schema reads data of the latest one. FORWARD: the latest one reads data of the
+    new one. FULL: both. The transitive levels compare with all versions, not only the latest.
     """
 
     NONE = "NONE"
@@ -28,27 +28,28 @@ class Compatibility(Enum):
 
     @property
     def is_transitive(self) -> bool:
-        """Whether all versions count, not the latest alone."""
+        """Whether all versions are compared, not only the latest."""
         return self.value.endswith("_TRANSITIVE")
 
     @property
     def is_backward(self) -> bool:
-        """Whether the new schema must read what earlier ones wrote."""
+        """Whether the new schema must read data of earlier ones."""
         return self.value.startswith(("BACKWARD", "FULL"))
 
     @property
     def is_forward(self) -> bool:
-        """Whether earlier schemas must read what the new one writes."""
+        """Whether earlier schemas must read data of the new one."""
         return self.value.startswith(("FORWARD", "FULL"))
 
 
 def incompatibilities(
     new: AvroType, earlier: Iterable[tuple[str, AvroType]], level: Compatibility
 ) -> list[str]:
-    """What keeps a new schema from following earlier ones, each of which comes with its name.
+    """List the reasons why a new schema is incompatible with earlier ones, given with their names.
 
-    Each problem has its place in the reader's schema, as a JSON pointer, its kind, and who is the
-    reader and who the writer. Empty if nothing is in the way. Of many, the first are told.
+    Each reason has its place in the reader's schema as a JSON pointer, its kind, and which schema
+    is the reader and which the writer. Empty if the schemas are compatible. The list is cut after a
+    limit.
     """
     found: list[str] = []
     for name, old in earlier:

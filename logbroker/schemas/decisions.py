@@ -1,4 +1,4 @@
-"""What may be looked up and deleted, by what a registry knows."""
+"""Checks of look-ups, registrations and deletions against the state of a registry."""
 
 from typing import Final
 
@@ -19,32 +19,34 @@ from logbroker.schemas.schema_text import Reference, RegisteredSchema, SchemaTex
 from logbroker.schemas.state import RegistryState
 
 DEFAULT_LEVEL: Final = Compatibility.BACKWARD
-"""Of subjects that have no level, where none is set for all: as Confluent's."""
+"""The level when none is set, as in Confluent's registry."""
 
 SUBJECT_BYTES_MAX: Final = 1_000
-"""In UTF-8; in a URL each may take three characters, and servers take eight thousand."""
+"""Length of a subject in UTF-8; in a URL each byte may take three characters, and servers accept
+eight thousand.
+"""
 
 
 NAMES_MAX: Final = 100_000
-"""Of subjects that have versions, and of those that have levels, together."""
+"""Subjects that have versions, plus subjects that have levels."""
 
 VERSIONS_MAX: Final = 1_000
-"""Of one subject."""
+"""Versions of one subject."""
 
 SUBJECT_TEXT_BYTES_MAX: Final = 8_000_000
-"""Of the versions of one subject: a transitive check reads all of them."""
+"""Total size of the versions of one subject: a transitive check reads all of them."""
 
 KEPT_TEXT_BYTES_MAX: Final = 256_000_000
-"""Of all schemas: they are kept in memory, also those that were deleted."""
+"""Total size of all schemas: they are kept in memory, deleted ones included."""
 
 
 def known_versions(
     state: RegistryState, subject: str, with_deleted: bool
 ) -> list[RegisteredSchema]:
-    """The versions of a subject, in their order.
+    """The versions of a subject, in order.
 
     Raises:
-        SubjectNotFound: it has none.
+        SubjectNotFound: the subject has no versions.
     """
     known = [each for each in state.versions(subject) if with_deleted >= each.is_deleted]
     if not known:
@@ -55,11 +57,11 @@ def known_versions(
 def known_version(
     state: RegistryState, subject: str, version: int | None, with_deleted: bool
 ) -> RegisteredSchema:
-    """A version of a subject; the latest if none is named.
+    """A version of a subject; the latest if `version` is None.
 
     Raises:
         SubjectNotFound: the subject has no versions.
-        VersionNotFound: it has others.
+        VersionNotFound: the subject has no such version.
     """
     known = known_versions(state, subject, with_deleted)
     if version is None:
@@ -71,10 +73,10 @@ def known_version(
 
 
 def expect_room(state: RegistryState, subject: str, text: SchemaText) -> None:
-    """See that there is room for one more version of a subject.
+    """Check that a subject may get one more version.
 
     Raises:
-        RegistryFull: there is none.
+        RegistryFull: a limit is reached.
     """
     expect_room_for_subject(state, subject)
     earlier = state.versions(subject)
@@ -96,10 +98,10 @@ def expect_room(state: RegistryState, subject: str, text: SchemaText) -> None:
 
 
 def expect_room_for_subject(state: RegistryState, subject: str) -> None:
-    """See that a subject is known, or there is room for another one.
+    """Check that a subject exists or may be created.
 
     Raises:
-        RegistryFull: neither.
+        RegistryFull: the limit of subjects is reached.
     """
     if state.name_count >= NAMES_MAX and not state.has_subject(subject):
         raise RegistryFull(
@@ -111,7 +113,7 @@ def expect_room_for_subject(state: RegistryState, subject: str) -> None:
 def find_version(
     state: RegistryState, subject: str, text: SchemaText, *, with_deleted: bool
 ) -> RegisteredSchema | None:
-    """The latest version of a subject that is this schema; None if there is none."""
+    """The latest version of a subject with this schema, or None."""
     schema_id = state.id_of(text)
     found = None
     for each in state.versions(subject):
@@ -121,10 +123,10 @@ def find_version(
 
 
 def expect_references(state: RegistryState, text: SchemaText) -> None:
-    """See that nothing is deleted that a new schema refers to.
+    """Check that a new schema references no deleted version.
 
     Raises:
-        InvalidSchema: something is.
+        InvalidSchema: a referenced version is deleted.
     """
     for reference in text.references:
         known = state.version(reference.subject, reference.version)
@@ -133,26 +135,26 @@ def expect_references(state: RegistryState, text: SchemaText) -> None:
 
 
 def missing_reference(reference: Reference) -> InvalidSchema:
-    """The refusal of a reference to nothing."""
+    """The error for a reference to a version that does not exist."""
     return InvalidSchema(
-        f"The reference {reference.name!r} names version {reference.version} of subject"
-        f" {reference.subject!r}, which is not there."
+        f"The reference {reference.name!r} to version {reference.version} of subject"
+        f" {reference.subject!r}, which does not exist."
     )
 
 
 def level_in_scope(state: RegistryState, subject: str | None) -> Compatibility:
-    """The level that holds for a subject: its own, or else the global one."""
+    """The level that applies to a subject: its own, or else the global one."""
     return state.level(subject) or state.level(None) or DEFAULT_LEVEL
 
 
 def deletable_versions(
     state: RegistryState, subject: str, permanent: bool
 ) -> list[RegisteredSchema]:
-    """What the deletion of a subject would delete.
+    """The versions that the deletion of a subject deletes.
 
     Raises:
-        SubjectNotFound: nothing, as it has no versions.
-        SubjectSoftDeleted, SubjectNotSoftDeleted: it is deleted softly already, or not yet.
+        SubjectNotFound: the subject has no versions.
+        SubjectSoftDeleted, SubjectNotSoftDeleted: the subject is soft deleted already, or not yet.
     """
     known = known_versions(state, subject, with_deleted=True)
     live = [each for each in known if not each.is_deleted]
@@ -164,10 +166,10 @@ def deletable_versions(
 
 
 def expect_deletable(known: RegisteredSchema, permanent: bool) -> None:
-    """See that a version is in the state that its deletion needs.
+    """Check that a version is in the state that its deletion requires.
 
     Raises:
-        SchemaVersionSoftDeleted, SchemaVersionNotSoftDeleted: it is not.
+        SchemaVersionSoftDeleted, SchemaVersionNotSoftDeleted: the version is not.
     """
     if permanent and not known.is_deleted:
         raise SchemaVersionNotSoftDeleted(known.subject, known.version)
@@ -176,12 +178,12 @@ def expect_deletable(known: RegisteredSchema, permanent: bool) -> None:
 
 
 def expect_unreferenced(state: RegistryState, known: RegisteredSchema, permanent: bool) -> None:
-    """See that nothing refers to a version that is to be deleted.
+    """Check that no schema references a version that is to be deleted.
 
-    A schema that is deleted softly still needs what it refers to, until it is gone for good.
+    A soft-deleted schema still needs its references, until it is deleted permanently.
 
     Raises:
-        ReferenceExists: something does.
+        ReferenceExists: a schema references the version.
     """
     for each in state.referrers(known.subject, known.version):
         if permanent or not each.is_deleted:
@@ -192,14 +194,14 @@ def expect_unreferenced(state: RegistryState, known: RegisteredSchema, permanent
 
 
 def expect_subject(subject: str) -> None:
-    """See that a subject can have this name.
+    """Check the name of a subject.
 
     Raises:
-        InvalidSubject: it cannot.
+        InvalidSubject: the name is empty, too long or not printable.
     """
     size = len(subject.encode(errors="replace"))
     if not 0 < size <= SUBJECT_BYTES_MAX or not subject.isprintable():
         raise InvalidSubject(
-            f"The subject {subject[:100]!r} is not allowed: it takes printable characters, of 1 to"
+            f"The subject {subject[:100]!r} is not allowed: must be printable characters, of 1 to"
             f" {SUBJECT_BYTES_MAX} bytes in UTF-8."
         )

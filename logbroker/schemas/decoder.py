@@ -1,6 +1,6 @@
-"""Values in Avro, as Confluent's serializers frame them, turned into JSON.
+"""Decode Avro values in Confluent's wire format to JSON.
 
-A value is a zero byte, the schema's id in four bytes, big-endian, and the record in Avro.
+A value is a zero byte, the schema id in four bytes, big-endian, and the Avro record.
 
 Source: Confluent Schema Registry, "Formats, Serializers, and Deserializers", "Wire format".
 """
@@ -20,46 +20,48 @@ from logbroker.schemas.reading_errors import UndecodableValue
 FRAME_BYTES: Final = 5
 
 VALUE_BYTES_MAX: Final = 2**20
-"""Of one value; read, and before it is known to be too long as JSON, a byte may take a hundred."""
+"""Size of one value; decoding may take a hundred times this before the JSON limit is found
+exceeded.
+"""
 
 _MAGIC: Final = b"\0"
 
 _WRAPPER: Final = "RewindWrapper"
-"""The only field of a record takes the record's place, so what is none is read as one."""
+"""A record with a single field that holds the schema: every value is then decoded as a record."""
 
 _UNREADABLE: Final = (
     *(SchemaParseException, UndecodableValue),
     *(ValueError, TypeError, LookupError, AttributeError, RecursionError),
 )
-"""What parsing raises for texts that are no schemas."""
+"""Exceptions of parsing texts that are not schemas."""
 
 _UNFIT: Final = (EOFError, ValueError, LookupError, ArithmeticError, TypeError, RecursionError)
-"""What reading raises for bytes that do not fit: the end, UTF-8, branches, times, decimals."""
+"""Exceptions of decoding bytes that do not match: end, UTF-8, branches, times, decimals."""
 
 
 class SchemaSource(Protocol):
-    """Has schemas by their ids: see `SchemaLookup`, whose words these are."""
+    """Returns schemas by id, as `SchemaLookup` does."""
 
     def schema(self, schema_id: int, read_s: float | None = None) -> FoundSchema:
-        """The schema of an id; raises UndecodableValue, or RegistryUnavailable."""
+        """Return the schema of an id; raises UndecodableValue, or SchemaRegistryUnavailable."""
 
     def is_settled(self, schema_id: int, read_s: float | None = None) -> bool:
-        """Whether `schema` answers, or refuses, without asking anybody."""
+        """Whether `schema` returns or raises without a request to a registry."""
 
     def close(self) -> None:
-        """Let go of what it asks with."""
+        """Close the connections."""
 
 
 class AvroDecoder:
-    """Turns values in Avro into JSON; safe for threads where its schemas are.
+    """Decodes Avro values to JSON; thread-safe if its schema source is.
 
-    They are those of a registry (`SchemaLookup`), or such as somebody has asked for before.
+    The source is a registry (`SchemaLookup`), or schemas that were looked up before.
     """
 
     def __init__(self, schemas: SchemaSource) -> None:
         self._schemas = schemas
-        # By the first five bytes of the values.
-        self._readers: dict[bytes, _Reader] = {}
+        # Keyed by the first five bytes of the values.
+        self._readers: dict[bytes, _RecordDecoder] = {}
 
     def close(self) -> None:
         """Close the source of schemas."""
@@ -67,11 +69,11 @@ class AvroDecoder:
 
     @staticmethod
     def is_avro(value: bytes) -> bool:
-        """Whether a value is framed as Avro: JSON begins with no zero byte."""
+        """Whether a value has the Avro frame; JSON never begins with a zero byte."""
         return value[:1] == _MAGIC and len(value) >= FRAME_BYTES
 
     def knows(self, value: bytes, read_s: float | None = None) -> bool:
-        """Whether `to_json` will answer, or refuse, without asking a registry."""
+        """Whether `to_json` returns or raises without a request to a registry."""
         frame = value[:FRAME_BYTES]
         return (
             frame in self._readers
@@ -80,33 +82,33 @@ class AvroDecoder:
         )
 
     def to_json(self, value: bytes, read_s: float | None = None) -> bytes:
-        """The value as a JSON object in UTF-8: the same bytes give the same bytes.
+        """Decode a value to a JSON object in UTF-8; equal input gives equal output.
 
-        Whoever passes over what is refused tells with `read_s` when the value was read, as
-        `time.monotonic` counts: then no answer of the registry from before is a reason.
+        A caller that skips undecodable values passes in `read_s` when the value was read, by
+        `time.monotonic`: the registry's earlier responses are then not used to reject the value.
 
         Raises:
-            RegistryUnavailable: which schema it is cannot be asked at present.
-            UndecodableValue: it will never be readable.
+            SchemaRegistryUnavailable: the schema cannot be looked up at present.
+            UndecodableValue: the value can never be decoded.
         """
         reader = self._readers.get(value[:FRAME_BYTES]) or self._reader(value, read_s)
         return reader.to_json(value[FRAME_BYTES:])
 
-    def _reader(self, value: bytes, read_s: float | None) -> "_Reader":
+    def _reader(self, value: bytes, read_s: float | None) -> "_RecordDecoder":
         if not self.is_avro(value):
-            raise UndecodableValue("it is not framed as Avro: a zero byte and a schema id")
+            raise UndecodableValue("no Avro frame: a zero byte and a schema id")
         frame = value[:FRAME_BYTES]
         found = self._schemas.schema(int.from_bytes(frame[1:]), read_s)
         return self._readers.setdefault(frame, _reader_of(found))
 
 
-class _Reader(Protocol):
+class _RecordDecoder(Protocol):
     def to_json(self, record: bytes) -> bytes:
-        """The record as JSON."""
+        """Decode the record to JSON."""
 
 
 class _SchemaReader:
-    """Reads the records of one schema."""
+    """Decodes the records of one schema."""
 
     def __init__(self, found: FoundSchema) -> None:
         named: dict[str, Any] = {}
@@ -118,10 +120,10 @@ class _SchemaReader:
         self._cost = cost_of(self._schema, named)
 
     def to_json(self, record: bytes) -> bytes:
-        """The record as JSON.
+        """Decode the record to JSON.
 
         Raises:
-            UndecodableValue: it is too large, does not fit the schema, or is no record.
+            UndecodableValue: the value is too large, does not match the schema, or is not a record.
         """
         if len(record) > VALUE_BYTES_MAX:
             raise UndecodableValue(f"it is longer than {VALUE_BYTES_MAX} bytes")
@@ -131,11 +133,11 @@ class _SchemaReader:
                 self._walk(record)
             return json_bytes(self._read(record), growth_max=growth_max)
         except _UNFIT as error:
-            raise UndecodableValue(f"it does not fit its schema: {error!r:.200}") from error
+            raise UndecodableValue(f"does not match its schema: {error!r:.200}") from error
 
     def _walk(self, record: bytes) -> None:
         walked = WalkedBytes(record)
-        # The wrapper is counted, and will not be in the JSON.
+        # The wrapper is counted although it is not in the JSON.
         walked.json_left = JSON_BYTES_MAX + len(_WRAPPER)
         self._cost.walk(walked, 0, 0)
 
@@ -147,29 +149,29 @@ class _SchemaReader:
         if self._is_wrapped:
             value = value["value"]
         if not isinstance(value, dict):
-            raise UndecodableValue(f"it is no record, but {type(value).__name__}")
+            raise UndecodableValue(f"not a record, but {type(value).__name__}")
         return value
 
     def _growth_max(self, size: int) -> int:
-        """How long the JSON of so many bytes can get: each a field of the longest name.
+        """Upper bound of the JSON size of `size` bytes, if each is a field of the longest name.
 
-        A time or a number takes up to 26 characters, and a character of a string up to 6.
+        A time or a number takes up to 26 characters, a character of a string up to 6.
         """
         return (size + EMPTY_FIELDS_MAX + 1) * (2 * self._cost.longest + 32)
 
 
 class _NoReader:
-    """Stands for a schema that cannot be read with."""
+    """Stands for a schema that cannot be used for decoding."""
 
     def __init__(self, reason: str) -> None:
         self._reason = reason
 
     def to_json(self, _record: bytes) -> bytes:
-        """Raises UndecodableValue, always."""
-        raise UndecodableValue(f"its schema cannot be read with: {self._reason}")
+        """Raise UndecodableValue, always."""
+        raise UndecodableValue(f"its schema cannot be used: {self._reason}")
 
 
-def _reader_of(found: FoundSchema) -> _Reader:
+def _reader_of(found: FoundSchema) -> _RecordDecoder:
     try:
         return _SchemaReader(found)
     except _UNREADABLE as error:

@@ -1,4 +1,4 @@
-"""Whether a default, written in JSON, is a value of its type.
+"""Check whether a default, in JSON, is a value of its type.
 
 Source: Avro 1.12 specification, "Complex Types", the table "field default values".
 """
@@ -14,9 +14,9 @@ from logbroker.schemas.avro_types import (
     Fixed,
     Map,
     Primitive,
-    Record,
+    RecordType,
     Union,
-    spoken,
+    type_name,
 )
 
 JUDGEMENTS_MAX: Final = 500_000
@@ -26,23 +26,23 @@ _QUOTED_MAX: Final = 80
 
 
 class TooManyDefaults(Exception):
-    """More parts of defaults, times the branches that they could be of, than are looked at."""
+    """The number of parts of defaults, times their possible branches, exceeds the limit."""
 
 
 class DefaultCheck:
-    """Judges defaults; each part of one is judged once by each type, however types nest."""
+    """Checks defaults; each part is checked once per type, however types nest."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], str | None] = {}
 
     def misfit(self, value: Any, avro_type: AvroType) -> str | None:
-        """What makes a JSON value none of a type; None if it is one.
+        """Why a JSON value is not of a type; None if it is.
 
-        A union takes a value of any of its branches. The values that were judged must live as
-        long as the check: it knows them by identity.
+        A union accepts a value of any of its branches. Checked values must outlive this object: it
+        identifies them by identity.
 
         Raises:
-            TooManyDefaults: it has judged enough.
+            TooManyDefaults: the limit of checks is reached.
         """
         place = (id(value), id(avro_type))
         if place not in self._known:
@@ -63,26 +63,26 @@ class DefaultCheck:
                 fits = any(self.misfit(value, each) is None for each in avro_type.branches)
             case _:
                 return self._judge_parts(value, avro_type)
-        return None if fits else f"{_quoted(value)} is no {spoken(avro_type)}"
+        return None if fits else f"{_quoted(value)} is not of type {type_name(avro_type)}"
 
-    def _judge_parts(self, value: Any, avro_type: Array | Map | Record) -> str | None:
+    def _judge_parts(self, value: Any, avro_type: Array | Map | RecordType) -> str | None:
         if not isinstance(value, list if isinstance(avro_type, Array) else dict):
-            return f"{_quoted(value)} is no {spoken(avro_type)}"
-        if isinstance(avro_type, Record):
+            return f"{_quoted(value)} is not of type {type_name(avro_type)}"
+        if isinstance(avro_type, RecordType):
             for each in avro_type.fields:
                 if each.name not in value and each.default is NO_DEFAULT:
-                    return f"a {spoken(avro_type)} needs {each.name!r}"
+                    return f"a {type_name(avro_type)} needs {each.name!r}"
         problems = (self.misfit(each, inner) for each, inner in _parts(value, avro_type))
         return next((problem for problem in problems if problem is not None), None)
 
 
-def _parts(value: Any, avro_type: Array | Map | Record) -> Iterator[tuple[Any, AvroType]]:
+def _parts(value: Any, avro_type: Array | Map | RecordType) -> Iterator[tuple[Any, AvroType]]:
     match avro_type:
         case Array():
             yield from ((each, avro_type.items) for each in value)
         case Map():
             yield from ((each, avro_type.values) for each in value.values())
-        case Record():
+        case RecordType():
             for each in avro_type.fields:
                 if each.name in value:
                     yield value[each.name], each.type
@@ -106,7 +106,7 @@ def _fits_primitive(value: Any, kind: str) -> bool:
 
 
 def _are_bytes(value: Any) -> bool:
-    """Each byte is a character from 0 to 255."""
+    """Whether each character is a byte, from 0 to 255."""
     return isinstance(value, str) and all(ord(each) < 256 for each in value)
 
 

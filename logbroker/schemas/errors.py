@@ -1,22 +1,22 @@
-"""What the schema registry refuses, grouped by what the one who asked can do.
+"""Errors of the schema registry, grouped by what the client can do.
 
 SchemaRegistryError
-├── NotFound                    ask for something that is there
+├── NotFound                    request something that exists
 │   ├── SubjectNotFound, VersionNotFound, SchemaNotFound, CompatibilityNotConfigured
 │   └── SubjectSoftDeleted, SubjectNotSoftDeleted, SchemaVersionSoftDeleted,
 │       SchemaVersionNotSoftDeleted
-│                               delete softly first, permanently then; each once
-├── IncompatibleSchema          mend the schema, or set another level for the subject
-├── Unprocessable               mend the request
+│                               delete softly first, then permanently; each once
+├── IncompatibleSchema          correct the schema, or set another level for the subject
+├── Unprocessable               correct the request
 │   ├── InvalidSchema, InvalidVersion, InvalidCompatibility, InvalidSubject, ReferenceExists
-│   └── ReadOnly                ask the registry that takes changes
-└── StoreFailed                 the log will not take it at present
-    ├── StoreUnavailable        ask again later: nothing was written
-    ├── LogReplaced             the operator looks after the log, and starts the registry again
-    └── StoreTimeout            ask again: it may have been written or not, and never is twice
+│   └── ReadOnly                send the request to the registry that accepts changes
+└── StoreFailed                 the log cannot be read or written at present
+    ├── StoreUnavailable        retry later: nothing was written
+    ├── LogReplaced             the operator repairs the log and restarts the registry
+    └── StoreTimeout            retry: the change may be written, and is never written twice
 
-`code` is what Confluent's registry answers in the same case, so that its clients understand; its
-first three digits are the HTTP status.
+`code` is the error code of Confluent's registry in the same case; its first three digits are the
+HTTP status.
 
 Source: Confluent Schema Registry, "API reference", section "Errors".
 """
@@ -28,7 +28,7 @@ from logbroker.errors import LogbrokerError
 
 
 class SchemaRegistryError(LogbrokerError):
-    """The root: nothing raises it as such."""
+    """The root; not raised itself."""
 
     code: ClassVar[int]
 
@@ -39,11 +39,11 @@ class SchemaRegistryError(LogbrokerError):
 
 
 class NotFound(SchemaRegistryError):
-    """What is asked for is not there, or not in the state that the request needs."""
+    """The requested item does not exist, or is not in the state that the request requires."""
 
 
 class SubjectNotFound(NotFound):
-    """No version was ever registered under the subject, or none is left."""
+    """The subject has no versions."""
 
     code = 40401
 
@@ -67,7 +67,7 @@ class SchemaNotFound(NotFound):
 
 
 class SubjectSoftDeleted(NotFound):
-    """The subject was deleted already; only a permanent deletion is left."""
+    """The subject is soft deleted already; only a permanent deletion is possible."""
 
     code = 40404
 
@@ -78,7 +78,7 @@ class SubjectSoftDeleted(NotFound):
 
 
 class SubjectNotSoftDeleted(NotFound):
-    """A permanent deletion of a subject that is still in use."""
+    """A permanent deletion of a subject that is not soft deleted."""
 
     code = 40405
 
@@ -89,7 +89,7 @@ class SubjectNotSoftDeleted(NotFound):
 
 
 class SchemaVersionSoftDeleted(NotFound):
-    """The version was deleted already; only a permanent deletion is left."""
+    """The version is soft deleted already; only a permanent deletion is possible."""
 
     code = 40406
 
@@ -101,7 +101,7 @@ class SchemaVersionSoftDeleted(NotFound):
 
 
 class SchemaVersionNotSoftDeleted(NotFound):
-    """A permanent deletion of a version that is still in use."""
+    """A permanent deletion of a version that is not soft deleted."""
 
     code = 40407
 
@@ -124,7 +124,7 @@ class CompatibilityNotConfigured(NotFound):
 
 
 class IncompatibleSchema(SchemaRegistryError):
-    """The schema cannot follow those that are there; `incompatibilities` has what is in the way."""
+    """The schema is incompatible with earlier ones; `incompatibilities` lists the reasons."""
 
     code = 409
 
@@ -138,47 +138,47 @@ class IncompatibleSchema(SchemaRegistryError):
 
 
 class Unprocessable(SchemaRegistryError):
-    """The request is understood and cannot be met, now or later."""
+    """The request is well formed but can never succeed."""
 
 
 class InvalidSchema(Unprocessable):
-    """The text is no Avro schema, is too large, or refers to what is not there."""
+    """The text is not an Avro schema, is too large, or references a missing version."""
 
     code = 42201
 
 
 class InvalidVersion(Unprocessable):
-    """A version that is no number from 1 on."""
+    """The version is not a number from 1 on."""
 
     code = 42202
 
 
 class InvalidCompatibility(Unprocessable):
-    """A compatibility level that there is not."""
+    """The compatibility level does not exist."""
 
     code = 42203
 
 
 class InvalidSubject(Unprocessable):
-    """A name that no subject can have."""
+    """The name cannot be the name of a subject."""
 
     code = 42208
 
 
 class RegistryFull(Unprocessable):
-    """There is no room for another subject, version or schema."""
+    """A limit of subjects, versions or sizes is reached."""
 
     code = 42209
 
 
 class ReferenceExists(Unprocessable):
-    """Other schemas refer to the version that was to be deleted."""
+    """Other schemas reference the version to delete."""
 
     code = 42206
 
 
 class ReadOnly(Unprocessable):
-    """A change that was asked of a registry that only reads."""
+    """A change request to a read-only registry."""
 
     code = 42205
 
@@ -187,28 +187,28 @@ class ReadOnly(Unprocessable):
 
 
 class StoreFailed(SchemaRegistryError):
-    """The log will not take or give what is needed at present."""
+    """The log cannot be read or written at present."""
 
 
 class StoreUnavailable(StoreFailed):
-    """The log does not answer; nothing was written."""
+    """The log is unreachable; nothing was written."""
 
     code = 50001
 
 
 class LogReplaced(StoreFailed):
-    """The log is not the one that was read: it was cut, or another has its name.
+    """The log differs from the one that was read: it was truncated or replaced.
 
-    What the registry remembers may be true nowhere else, so it answers nothing any more.
+    What the registry has in memory may exist nowhere else, so it rejects all requests.
     """
 
     code = 50001
 
 
 class StoreTimeout(StoreFailed):
-    """The log did not confirm in time, or others were faster again and again.
+    """The log did not confirm in time, or other writers were faster several times in a row.
 
-    What was to be written may be there or not; to ask again does not write it twice.
+    The change may be written or not; a retry does not write it twice.
     """
 
     code = 50002

@@ -1,14 +1,14 @@
-"""The log `_schemas`: read from its beginning on, and written one decided change at a time.
+"""The log `_schemas`: read from its beginning, written one decided change at a time.
 
-One topic with one partition, which forgets nothing. What its records are, `log_records` says; one
-record is appended at a time, with a token in its header `append`, and has happened once it was
-read back: then it is known whether it counts. So an acknowledgement that is lost loses nothing,
-and a record that was written twice counts once.
+One topic with one partition and unlimited retention. `log_records` describes the records. One
+record is appended at a time, with a token in its header `append`. The change is done once the
+record is read back: only then is it known whether it counts. So a lost acknowledgement loses
+nothing, and a record written twice counts once.
 
-All calls of the consumer are made on one thread. It looks for the end of the log whenever somebody
-has to know, and every few seconds; each time it reads the last record that it knew again. If that
-is not the same any more, or the log ends before it, the log was cut or replaced: the registry
-answers nothing from then on, for its ids may mean something else by now.
+One thread makes all calls of the consumer. It looks for the end of the log when a request needs it,
+and every few seconds; each time it reads its last record again. If that record differs, or the log
+ends before it, the log was truncated or replaced: the registry rejects all requests from then on,
+because its ids may mean something else.
 """
 
 import logging
@@ -43,18 +43,18 @@ _log: Final = logging.getLogger(__name__)
 SCHEMAS_TOPIC: Final = "_schemas"
 
 POLL_S: Final = 0.02
-"""How long a request may wait until the thread sees it."""
+"""The longest time until the thread sees a request."""
 
 RETRY_S: Final = 1.0
-"""How long to wait until brokers are asked for the topic again."""
+"""Time between two requests to the brokers for the topic."""
 
 CHECK_S: Final = 5.0
-"""How often the end of the log is looked at, and the last record read again, by itself."""
+"""Time between two checks of the end of the log and the last record, without a request."""
 
 
 @dataclass(eq=False, slots=True)
 class _CatchUp:
-    """Somebody who waits until all that is in the log was read."""
+    """A request that waits until the log is read to its end."""
 
     done: threading.Event = field(default_factory=threading.Event)
     problem: str | None = None
@@ -62,27 +62,27 @@ class _CatchUp:
 
 @dataclass(eq=False, slots=True)
 class _Append:
-    """A record on its way: read back or failed."""
+    """A record being written: read back or failed."""
 
     done: threading.Event = field(default_factory=threading.Event)
     counts: bool = False
     error: KafkaError | None = None
 
     def delivered(self, error: KafkaError | None, _message: Message) -> None:
-        """What the producer reports."""
+        """Record the producer's delivery report."""
         if error is not None:
             self.error = error
 
 
 class SchemaJournal:
-    """The log of a registry, and what it says; a context manager, safe on any threads.
+    """The log of a registry and its state; a context manager, thread-safe.
 
-    Reading begins with `with`; `wait_until_ready` tells when all is read that was there. Brokers
-    that are away are waited for: until they are back, what was read can be looked up, and nothing
-    be changed. `timeout_s` is how long an append, or one look at the log, may take.
+    Reading begins with `with`; `wait_until_ready` returns when the log was read to its end.
+    Unreachable brokers are retried: meanwhile look-ups work on what was read, and changes are
+    rejected. `timeout_s` limits an append, and a look for the end of the log.
 
-    `properties` are the operator's for librdkafka: TLS, SASL and the like. A `replication_factor`
-    of -1 is the log's own default.
+    `properties` are the operator's librdkafka properties: TLS, SASL and the like. A
+    `replication_factor` of -1 is the cluster's default.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class SchemaJournal:
         self._appending = threading.Lock()
         self._turned_down_s = -math.inf
         self._cluster = ""
-        self._branch_told = 0
+        self._branch_warned = 0
         self._producer: Producer | None = None
         self._appends: dict[bytes, _Append] = {}
         self._asking = threading.Lock()
@@ -119,11 +119,11 @@ class SchemaJournal:
 
     @property
     def cluster(self) -> str:
-        """The id of the cluster that the log is at; empty as long as no broker has told it."""
+        """The id of the log's cluster; empty until a broker has reported it."""
         return self._cluster
 
     def __enter__(self) -> Self:
-        """Begin to read."""
+        """Start the reading thread."""
         self._thread.start()
         return self
 
@@ -132,11 +132,10 @@ class SchemaJournal:
         self.close()
 
     def wait_until_ready(self, timeout_s: float | None = None) -> bool:
-        """Wait until everything was read that the log had at the start; whether it was.
+        """Wait until the log was read to the end it had at the start; false after the time-out.
 
         Raises:
-            ConfigurationError: the topic is none for a registry, or the client's settings are
-                none.
+            ConfigurationError: the topic cannot hold a registry, or client settings are invalid.
             LogReplaced: the log has lost its beginning, or was replaced while it was read.
         """
         self._is_ready.wait(timeout_s)
@@ -145,36 +144,38 @@ class SchemaJournal:
         return self._is_ready.is_set() and not self._is_over.is_set()
 
     def wait_until_over(self, timeout_s: float | None = None) -> Exception | None:
-        """Wait until nothing is read any more; why, if it was not closed. None also after a time.
+        """Wait until reading ends, and return why; None if it was closed, or after the time-out.
 
-        A registry whose log is over has to be ended: it refuses everything.
+        A registry whose log is over must be stopped: it rejects all requests.
         """
         self._is_over.wait(timeout_s)
         return self._failure
 
     @contextmanager
     def reading(self) -> Iterator[RegistryState]:
-        """What the log says, unchanged until the block ends; for look-ups, which are short.
+        """The state of the registry, unchanged until the block ends; for short look-ups.
 
         Raises:
             StoreUnavailable: the log was not read to its end yet.
-            LogReplaced: it is not the log that was read before.
+            LogReplaced: the log differs from the one that was read.
         """
         self._expect_readable()
         with self._reading:
             yield self._state
 
     def append(self, decided: Decided) -> bool:
-        """Write a change, and wait until it was read back; whether it counts.
+        """Write a change and wait until it is read back; returns whether it counts.
 
         Raises:
             StoreUnavailable: it was not written.
-            StoreTimeout: it was written or not.
-            InvalidSchema: it is larger than the log takes.
+            StoreTimeout: it may be written or not.
+            InvalidSchema: it exceeds the log's limit of a message.
         """
         key, value = encode(decided)
         if len(key) + len(value) > RECORD_BYTES_MAX - 1_024:
-            raise InvalidSchema(f"The schema takes {len(value)} bytes in the log, which are many.")
+            raise InvalidSchema(
+                f"schema too large: {len(value)} bytes in the log, max {RECORD_BYTES_MAX}"
+            )
         came_s = time.monotonic()
         with self._appending:
             self._catch_up_in_turn(came_s)
@@ -184,11 +185,11 @@ class SchemaJournal:
             return self._write(key, value)
 
     def catch_up(self) -> None:
-        """Wait until everything was read that the log had when this was called.
+        """Wait until the log is read to the end it has now.
 
         Raises:
-            StoreUnavailable: the log does not answer.
-            LogReplaced: it is not the log that was read before.
+            StoreUnavailable: the log is unreachable.
+            LogReplaced: the log differs from the one that was read.
         """
         asked = _CatchUp()
         with self._asking:
@@ -197,13 +198,14 @@ class SchemaJournal:
         is_done = asked.done.wait(2 * self._timeout_s)
         self._expect_readable()
         if not is_done or asked.problem is not None:
-            raise StoreUnavailable(f"The log does not answer: {asked.problem or 'too late'}.")
+            raise StoreUnavailable(f"The log is unreachable: {asked.problem or 'timed out'}.")
 
     def _catch_up_in_turn(self, came_s: float) -> None:
-        """Catch up, unless that failed for another change after this one had come."""
-        # While the log hangs it fails after a while: all who wait for their turn are told at once.
+        """Catch up, unless the same failed for another change after this one arrived."""
+        # If the log hangs, one attempt fails after the time-out, and all waiting changes fail with
+        # it.
         if self._turned_down_s >= came_s:
-            raise StoreUnavailable("The log does not answer: it did not for the change before.")
+            raise StoreUnavailable("The log is unreachable: the change before this one timed out.")
         try:
             self.catch_up()
         except StoreUnavailable:
@@ -211,7 +213,7 @@ class SchemaJournal:
             raise
 
     def close(self) -> None:
-        """Stop reading, and leave the brokers; closing again changes nothing."""
+        """Stop reading and disconnect; may be called again."""
         self._stop.set()
         self._thread.join()
 
@@ -219,7 +221,7 @@ class SchemaJournal:
         if isinstance(self._failure, LogReplaced):
             raise LogReplaced(str(self._failure))
         if self._failure is not None or self._is_over.is_set():
-            raise StoreUnavailable(f"The log is not read any more: {self._failure or 'closed'}.")
+            raise StoreUnavailable(f"The log is no longer read: {self._failure or 'closed'}.")
         if not self._is_ready.is_set():
             raise StoreUnavailable("The log is not read to its end yet.")
 
@@ -235,9 +237,9 @@ class SchemaJournal:
             producer.produce(self._topic, value, key, 0, append.delivered, headers=headers)
             return self._outcome(producer, append)
         except KafkaException as error:
-            # What befell it before makes a producer useless for good; the next one is new.
+            # A fatal error makes a producer unusable; the next change opens a new one.
             self._drop_producer()
-            raise StoreUnavailable(f"The log takes nothing: {error.args[0].str()}.") from error
+            raise StoreUnavailable(f"The log cannot be written: {error.args[0].str()}.") from error
         finally:
             del self._appends[token]
 
@@ -247,7 +249,7 @@ class SchemaJournal:
             producer.poll(0)
             if append.error is not None or time.monotonic() > deadline_s:
                 self._drop_producer()
-                # It may have been read back just now.
+                # It may have been read back since.
                 if append.done.is_set():
                     break
                 raise _not_written(append.error)
@@ -260,7 +262,7 @@ class SchemaJournal:
         return self._producer
 
     def _drop_producer(self) -> None:
-        """What is still to be sent is not to be: whoever asked was told that it may ask again."""
+        """Discard pending records: their callers got an error and may retry."""
         if self._producer is not None:
             self._producer.purge()
             self._producer = None
@@ -272,13 +274,13 @@ class SchemaJournal:
             _log.error("%s", failure)
             self._failure = failure
         except Exception as failure:
-            _log.exception("the log is not read any more")
+            _log.exception("reading the log failed")
             self._failure = failure
         finally:
             with self._asking:
                 self._is_over.set()
             self._is_ready.set()
-            self._answer(self._in_hand + self._take_asked(), "it is not read any more")
+            self._answer(self._in_hand + self._take_asked(), "reading has stopped")
 
     def _read_until_stopped(self) -> None:
         if not self._find_topic():
@@ -294,7 +296,7 @@ class SchemaJournal:
             reader.close()
 
     def _find_topic(self) -> bool:
-        """Make the topic or check it, as soon as a broker answers; whether that came to pass."""
+        """Create or check the topic; whether a broker responded."""
         while not self._stop.is_set():
             try:
                 self._cluster = ensure_topic(
@@ -313,9 +315,9 @@ class SchemaJournal:
         return asked
 
     def _read_to_end(self, reader: JournalReader) -> str | None:
-        """Read what the log has by now; what is in the way, if it cannot be read."""
+        """Read to the present end of the log; returns the problem if that fails."""
         try:
-            reader.look_for_end()
+            reader.seek_end()
             late_s = time.monotonic() + self._timeout_s
             while not reader.is_at_end:
                 if self._stop.is_set():
@@ -323,34 +325,34 @@ class SchemaJournal:
                 if self._take(reader):
                     late_s = time.monotonic() + self._timeout_s
                 elif time.monotonic() > late_s:
-                    raise StoreUnavailable("no records come")
+                    raise StoreUnavailable("no records arrive")
         except StoreUnavailable as error:
             _log.warning("%s is not read to its end: %s", self._topic, error)
             return str(error)
-        self._tell_branch()
+        self._warn_of_branch()
         self._is_ready.set()
         return None
 
-    def _tell_branch(self) -> None:
-        """Warn of what was decided elsewhere and is not so here: schemas may be missing."""
-        found = self._state.passed_over[Outcome.BRANCH]
-        if found > self._branch_told:
+    def _warn_of_branch(self) -> None:
+        """Warn that records of another log do not count here: schemas may be missing."""
+        found = self._state.skipped[Outcome.BRANCH]
+        if found > self._branch_warned:
             _log.warning(
                 "%s has records of another history, which do not count here: records=%s",
                 self._topic,
                 found,
             )
-        self._branch_told = found
+        self._branch_warned = found
 
     def _wait(self, reader: JournalReader) -> None:
-        """Wait until there is more to read, somebody asks for the end, or it is time to look."""
+        """Wait until there is a record, a request for the end, or the next check is due."""
         again_s = time.monotonic() + CHECK_S
         while not self._asked and time.monotonic() < again_s and not self._stop.is_set():
             if reader.has_news(POLL_S):
                 break
 
     def _take(self, reader: JournalReader) -> bool:
-        """Take the next record into account; whether there was one."""
+        """Apply the next record; whether there was one."""
         record = reader.read(POLL_S)
         if record is None:
             return False
@@ -369,17 +371,17 @@ class SchemaJournal:
 
 
 def client_settings(servers: str, properties: Mapping[str, Any]) -> dict[str, Any]:
-    """For every client of the registry; what it rests on goes before `properties`."""
+    """Properties of all clients of the registry; its own take precedence over `properties`."""
     return {
         **properties,
         "bootstrap.servers": servers,
         "reconnect.backoff.max.ms": 500,
-        "log_level": 0,  # the callback for errors hears of the same
+        "the error callback reports the same": 0,  # the callback for errors hears of the same
     }
 
 
 def producer_settings(client: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-    """For the client that writes the log, which has `timeout_s` for it."""
+    """Properties of the client that writes the log, with `timeout_s` to do so."""
     return {
         **client,
         "acks": "all",
@@ -392,8 +394,8 @@ def producer_settings(client: Mapping[str, Any], timeout_s: float) -> dict[str, 
 
 def _not_written(error: KafkaError | None) -> SchemaRegistryError:
     if error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-        return InvalidSchema(f"The log does not take a schema of this size: {error.str()}")
+        return InvalidSchema(f"The log rejects a schema of this size: {error.str()}")
     reason = "it was not read back in time" if error is None else error.str()
     return StoreTimeout(
-        f"The log did not confirm the change: {reason}. It may be made all the same; ask again."
+        f"The log did not confirm the change: {reason}. It may have been made; retry."
     )

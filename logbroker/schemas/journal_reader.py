@@ -1,4 +1,4 @@
-"""Reads the log `_schemas` in order, and notices when it is not the same log any more."""
+"""Read the log `_schemas` in order, and detect that it was truncated or replaced."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -13,13 +13,13 @@ from logbroker.schemas.errors import LogReplaced, StoreUnavailable
 _log: Final = logging.getLogger(__name__)
 
 APPEND_HEADER: Final = "append"
-"""Has a token of each append, by which its writer recognizes it."""
+"""Header with the token of an append, by which the writer recognizes its record."""
 
 CLUSTER_HEADER: Final = "decided-at"
-"""Has the id of the cluster on whose log a record was decided; copies keep it."""
+"""Header with the id of the cluster where a record was decided; mirrors keep it."""
 
 FETCH_WAIT_MS: Final = 50
-"""How long a broker holds an empty fetch; what is asked meanwhile waits behind it."""
+"""How long a broker holds an empty fetch; other requests of the connection wait behind it."""
 
 _LOST: Final = frozenset(
     (
@@ -31,7 +31,7 @@ _LOST: Final = frozenset(
 
 
 class JournalRecord(NamedTuple):
-    """A record; `token` and `cluster` are empty where it does not have these headers."""
+    """A record; `token` and `cluster` are empty if the headers are missing."""
 
     offset: int
     key: bytes | None
@@ -41,17 +41,17 @@ class JournalRecord(NamedTuple):
 
 
 class JournalReader:
-    """Reads partition 0 of a topic from offset 0 on; for one thread.
+    """Reads partition 0 of a topic from offset 0; for one thread.
 
-    The last record read is remembered. `look_for_end` goes back to it, and when it comes again it
-    must be the same.
+    It remembers the last record. `seek_end` seeks back to it; the record read there must be the
+    same.
     """
 
     def __init__(self, client: dict[str, Any], topic: str, timeout_s: float) -> None:
-        """`client` are librdkafka's settings.
+        """`client` are librdkafka properties.
 
         Raises:
-            ConfigurationError: librdkafka does not take them.
+            ConfigurationError: librdkafka rejects them.
         """
         try:
             self._consumer = Consumer(consumer_settings(client), logger=_log)
@@ -66,15 +66,15 @@ class JournalReader:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether all is read that the log had at the last `look_for_end`, and it is the same."""
+        """Whether the end that `seek_end` found is reached and the last record confirmed."""
         return self._is_recognized and self._next >= self._end >= 0
 
-    def look_for_end(self) -> None:
-        """Ask where the log ends now, and go back to the last record that was read.
+    def seek_end(self) -> None:
+        """Query the end offset of the log, and seek back to the last record read.
 
         Raises:
-            StoreUnavailable: the log does not answer.
-            LogReplaced: it has lost its beginning or its end.
+            StoreUnavailable: the log is unreachable.
+            LogReplaced: the log has lost its beginning or its end.
         """
         self._end = -1
         place = TopicPartition(self._topic, 0)
@@ -83,7 +83,7 @@ class JournalReader:
         except KafkaException as error:
             raise StoreUnavailable(error.args[0].str()) from error
         if found is None:
-            raise StoreUnavailable("it does not say where it ends")
+            raise StoreUnavailable("no response to the query of its end offset")
         start, end = found
         if start > 0:
             raise LogReplaced(
@@ -96,10 +96,10 @@ class JournalReader:
         self._consumer.assign([TopicPartition(self._topic, 0, back)])
 
     def read(self, wait_s: float) -> JournalRecord | None:
-        """The next record on the way to the end; None if none comes within `wait_s`.
+        """The next record before the end; None if none arrives within `wait_s`.
 
         Raises:
-            LogReplaced: it is not the log that was read before.
+            LogReplaced: the log differs from the one that was read.
         """
         message = self._poll(wait_s)
         if message is None:
@@ -112,13 +112,13 @@ class JournalReader:
         return self._record(message)
 
     def has_news(self, wait_s: float) -> bool:
-        """Whether a record comes within `wait_s` that was not read before.
+        """Whether a new record arrives within `wait_s`.
 
-        It is left to be read after the next `look_for_end`. Until the last record is seen again,
-        nobody knows whose successor it is: brokers that come back may have another log.
+        The record is read after the next `seek_end`. Until the last record is confirmed, its
+        predecessor is unknown: brokers that return may have another log.
 
         Raises:
-            LogReplaced: it is not the log that was read before.
+            LogReplaced: the log differs from the one that was read.
         """
         message = self._poll(wait_s)
         if message is None:
@@ -126,7 +126,7 @@ class JournalReader:
         return message.error() is None or self._expected_end(message) > self._next
 
     def close(self) -> None:
-        """Leave the brokers."""
+        """Disconnect."""
         self._consumer.close()
 
     def _record(self, message: Message) -> JournalRecord | None:
@@ -145,11 +145,11 @@ class JournalReader:
 
     def _recognize(self, offset: int, content: tuple[object, ...]) -> None:
         if (offset, content) != self._last:
-            raise self._replaced(f"the record at offset {offset} is another one")
+            raise self._replaced(f"the record at offset {offset} differs")
         self._is_recognized = True
 
     def _poll(self, wait_s: float) -> Message | None:
-        """A record, or the end of the log; None if neither comes."""
+        """A record, or the end of the log; None if neither arrives."""
         message = self._consumer.poll(wait_s)
         error = None if message is None else message.error()
         if error is None or error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  public
@@ -168,7 +168,7 @@ class JournalReader:
     def _expect_recognized(self) -> None:
         if not self._is_recognized:
             assert self._last is not None
-            raise self._replaced(f"the record at offset {self._last[0]} is not there any more")
+            raise self._replaced(f"the record at offset {self._last[0]} is missing")
 
     def _expect_end(self, end: int) -> None:
         if end < self._next:
@@ -177,12 +177,12 @@ class JournalReader:
     def _replaced(self, reason: str) -> LogReplaced:
         return LogReplaced(
             f"The log {self._topic!r} was cut or replaced: {reason}."
-            " This registry answers nothing any more."
+            " This registry rejects all requests."
         )
 
 
 def consumer_settings(client: Mapping[str, Any]) -> dict[str, Any]:
-    """For the client that reads the log, with what every client of the registry has."""
+    """Properties of the client that reads the log."""
     return {**client, **_SETTINGS}
 
 
@@ -194,7 +194,7 @@ def _first(headers: Iterable[tuple[str, object]], wanted: str) -> bytes:
 
 
 _SETTINGS: Final[dict[str, Any]] = {
-    # librdkafka wants a name, although nothing of the kind is joined and nothing committed.
+    # librdkafka requires a group id, although the client joins no group and commits nothing.
     "group.id": "logbroker-registry",
     "enable.auto.commit": False,
     "enable.partition.eof": True,

@@ -1,4 +1,4 @@
-"""The topic that the registry's log is in: how it is made, and which one is refused."""
+"""Create the topic of the registry's log, and reject topics that could lose records."""
 
 import logging
 from collections.abc import Mapping
@@ -18,14 +18,14 @@ from logbroker.schemas.errors import StoreUnavailable
 _log: Final = logging.getLogger(__name__)
 
 RECORD_BYTES_MAX: Final = 4 * 1024 * 1024
-"""A schema of 1 MB in JSON within JSON, with what it refers to."""
+"""Fits a schema of 1 MB as JSON within JSON, with its references."""
 
 KEPT_FOR_EVER: Final[Mapping[str, str]] = {
     "cleanup.policy": "delete",
     "retention.ms": "-1",
     "retention.bytes": "-1",
 }
-"""Compaction would be no loss for Confluent's registry; here each record follows the one before."""
+"""Compaction is harmless for Confluent's registry; here each record names the one before."""
 
 _PASSING: Final = frozenset(("_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "_RESOLVE"))
 
@@ -33,13 +33,13 @@ _PASSING: Final = frozenset(("_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "_
 def ensure_topic(
     properties: Mapping[str, Any], topic: str, replication_factor: int, timeout_s: float
 ) -> str:
-    """Make the topic if it is not there, and see that it keeps all its records in one order.
+    """Create the topic if it is missing, and check that it keeps all records in one order.
 
-    Gives the id of the cluster; it is empty where the brokers tell none.
+    Returns the id of the cluster; empty if the brokers report none.
 
     Raises:
-        StoreUnavailable: the log does not answer, or would not make it.
-        ConfigurationError: it has several partitions, or would forget records.
+        StoreUnavailable: the log is unreachable, or did not create the topic.
+        ConfigurationError: the topic has several partitions, or would delete records.
     """
     try:
         admin = AdminClient(dict(properties), logger=_log)
@@ -59,7 +59,7 @@ def ensure_topic(
 
 
 def _create(admin: AdminClient, topic: str, replication_factor: int, timeout_s: float) -> None:
-    # Without a policy: logbroker knows none but "delete", and nowhere is another one the default.
+    # No cleanup policy is set: "delete" is the default everywhere, and the only one logbroker has.
     settings = {name: KEPT_FOR_EVER[name] for name in ("retention.ms", "retention.bytes")}
     settings["max.message.bytes"] = str(RECORD_BYTES_MAX)
     new = NewTopic(topic, 1, replication_factor, config=settings)
@@ -67,7 +67,7 @@ def _create(admin: AdminClient, topic: str, replication_factor: int, timeout_s: 
     try:
         outcome[topic].result()
     except KafkaException as refusal:
-        # Another registry that starts at the same time may have been faster.
+        # Another registry that starts at the same time may have created it.
         if refusal.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise
 
@@ -85,10 +85,10 @@ def _expect_kept(topic: str, settings: Mapping[str, str | None]) -> None:
         if name in settings and settings[name] != wanted
     ]
     if wrong:
-        raise ConfigurationError(f"topic {topic!r} would forget schemas: {'; '.join(wrong)}")
+        raise ConfigurationError(f"topic {topic!r} would delete schemas: {'; '.join(wrong)}")
 
 
 def _refused(topic: str, error: KafkaError) -> StoreUnavailable | ConfigurationError:
     if error.name() in _PASSING or error.retriable():
-        return StoreUnavailable(f"The log does not answer: {error.str()}.")
+        return StoreUnavailable(f"The log is unreachable: {error.str()}.")
     return ConfigurationError(f"topic {topic!r} cannot be used: {error.str()} ({error.name()})")

@@ -1,15 +1,16 @@
-"""The records of the log `_schemas`, in bytes and back.
+"""Encode and decode the records of the log `_schemas`.
 
-Keys and values are JSON objects, with members as Confluent's registry has them, and one more in
-the value: `after`, the digest of the last record that counted when this one was decided; null if
-there was none. So deletions have values too, where Confluent's have none: a version that is
-deleted for good has `"permanent": true`, a level that is cleared is null.
+Keys and values are JSON objects with the members of Confluent's registry. Values have one more
+member: `after`, the digest of the last record that counted when this one was decided; null if there
+was none. So deletions have values, which Confluent's lack: a permanently deleted version has
+`"permanent": true`, a cleared level is null.
 
-A digest is that of a record's key and value as they lie in the log, and so of all before it, whose
-digests are in them. No two records that count have the same, and it is the same in every copy.
+A digest covers a record's key and value as stored, and through `after` all records before it.
+Records that count have distinct digests, which are the same in every copy of the log.
 
     {"keytype":"SCHEMA","subject":S,"version":V,"magic":1}
         {"subject":S,"version":V,"id":N,"schema":TEXT,"references":[...],"deleted":false,"after":A}
+    {"keytype":"SCHEMA","subject":S,"version":V,"magic":1}
         {"subject":S,"version":V,"id":N,"deleted":true,"permanent":false,"after":A}
     {"keytype":"DELETE_SUBJECT","subject":S,"magic":0}
         {"subject":S,"permanent":false,"after":A}
@@ -28,14 +29,14 @@ from logbroker.schemas.compatibility import Compatibility
 from logbroker.schemas.schema_text import Reference, SchemaText
 
 DIGEST_BYTES: Final = 16
-"""Nobody finds a second record to a digest of 128 bits."""
+"""128 bits: no second record with the same digest can be found."""
 
 _DIGEST: Final = re.compile(f"[0-9a-f]{{{2 * DIGEST_BYTES}}}")
 
 
 @dataclass(frozen=True, slots=True)
 class VersionRegistered:
-    """A schema became a version of a subject, under a new id or the one that it has."""
+    """A schema became a version of a subject, with a new id or the id it has."""
 
     subject: str
     version: int
@@ -45,7 +46,7 @@ class VersionRegistered:
 
 @dataclass(frozen=True, slots=True)
 class VersionDeleted:
-    """A version was deleted: softly, or afterwards for good."""
+    """A version was deleted: softly, or later permanently."""
 
     subject: str
     version: int
@@ -55,7 +56,7 @@ class VersionDeleted:
 
 @dataclass(frozen=True, slots=True)
 class SubjectDeleted:
-    """All versions of a subject were deleted: softly, or afterwards for good."""
+    """All versions of a subject were deleted: softly, or later permanently."""
 
     subject: str
     is_permanent: bool
@@ -63,7 +64,7 @@ class SubjectDeleted:
 
 @dataclass(frozen=True, slots=True)
 class LevelSet:
-    """A subject, or all that have none of their own, got a level; or (None) lost it."""
+    """The level of a subject, or (None) the global level, was set, or (None) cleared."""
 
     subject: str | None
     level: Compatibility | None
@@ -73,7 +74,7 @@ Change = VersionRegistered | VersionDeleted | SubjectDeleted | LevelSet
 
 
 class Decided(NamedTuple):
-    """A change, and the digest of the last record that counted when it was decided, if any did."""
+    """A change, and the digest of the last record that counted when it was decided."""
 
     change: Change
     after: str | None
@@ -86,13 +87,13 @@ def encode(decided: Decided) -> tuple[bytes, bytes]:
 
 
 def digest(key: bytes, value: bytes) -> str:
-    """By what the next record names this one: 32 hex digits."""
+    """The digest of a record, in 32 hex digits."""
     lengths = len(key).to_bytes(8, "big") + len(value).to_bytes(8, "big")
     return hashlib.blake2b(lengths + key + value, digest_size=DIGEST_BYTES).hexdigest()
 
 
 def parse(key: bytes, value: bytes) -> Decided | None:
-    """The change of a record; None if it is none of ours."""
+    """The change of a record; None if it is not a record of this registry."""
     try:
         named = _from_bytes(key)
         told = _from_bytes(value)
@@ -181,7 +182,7 @@ def _from_bytes(text: bytes) -> dict[str, Any]:
 def _text(member: Any) -> str:
     if not isinstance(member, str):
         raise TypeError(f"a text is expected, not {member!r}")
-    member.encode()  # a lone surrogate could be told to nobody
+    member.encode()  # rejects lone surrogates, which no response can contain
     return member
 
 

@@ -1,4 +1,4 @@
-"""Schemas by id, asked of a schema registry once and kept for ever."""
+"""Look up schemas by id in a schema registry, and cache them permanently."""
 
 import json
 import math
@@ -13,57 +13,61 @@ from urllib.parse import quote
 import httpx
 
 from logbroker.errors import ConfigurationError
-from logbroker.schemas.reading_errors import RegistryUnavailable, UndecodableValue, UnknownSchema
+from logbroker.schemas.reading_errors import (
+    SchemaRegistryUnavailable,
+    UndecodableValue,
+    UnknownSchema,
+)
 
 ANSWER_BYTES_MAX: Final = 4 * 2**20
-"""Of one answer of the registry, in which a byte of a schema takes three at most.
+"""Size of a response, in which a byte of a schema takes three at most.
 
-A schema that our registry keeps has to fit (`avro_schema.TEXT_BYTES_MAX`): whoever waits for a
-registry would wait for ever for one that does not.
+A schema accepted by our registry always fits (`avro_schema.TEXT_BYTES_MAX`): a response above the
+limit counts as a registry failure, which callers retry forever.
 """
 
 REFERENCES_MAX: Final = 200
-"""Schemas that one schema may need, itself and through others."""
+"""Schemas that one schema may need, directly or indirectly."""
 
 QUOTED_MAX: Final = 7_000
-"""Characters of a subject in a URL, of which servers take eight thousand in all."""
+"""Characters of a subject in a URL; servers accept eight thousand in total."""
 
 ID_MAX: Final = 2**31 - 1
-"""Confluent's registry reads an id as a Java integer, and takes a larger one for another address.
+"""Confluent's registry reads ids as Java integers and does not recognize larger ones.
 
-Whoever takes its answer to that for a registry that is away asks again for ever.
+Its response to a larger id looks like a registry failure, which callers retry forever.
 """
 
 UNKNOWN_S: Final = 10.0
-"""How long an id that no schema has is taken as unknown before the registry is asked again.
+"""How long an unknown id is cached before the registry is asked again.
 
-Not for who tells when a value was read: ids are dense, so garbage may have named the one that is
-given next.
+Not used when the caller passes the time of the read: ids are dense, so a corrupt value may have
+named the id that is assigned next.
 """
 
 AGAIN_S: Final = 0.5
-"""How long after one question for an id that was unknown the next one waits.
+"""The shortest time between two requests for the same unknown id.
 
-Garbage that names it again and again costs two requests a second, and what comes behind it waits
-no longer than this.
+Corrupt values that repeat an id cause two requests a second, and delay later values no longer than
+this.
 """
 
 UNKNOWN_MAX: Final = 10_000
-"""Unknown ids that are remembered: values full of garbage name a new one each."""
+"""Unknown ids that are cached: corrupt values may each name a new one."""
 
 
 class FoundSchema(NamedTuple):
-    """A schema's text, and the texts it refers to, each after those that it needs itself."""
+    """A schema's text and the texts it references, each after those that it needs itself."""
 
     text: str
     referenced: tuple[str, ...]
 
 
 class SchemaLookup:
-    """What a registry says of schema ids; safe for threads, one question at a time for one id.
+    """Schemas of a registry by id; thread-safe, with one request at a time per id.
 
-    The URL may name a user and a password (`http://user:password@host:8081`): they go out as
-    basic authentication, and into no message.
+    The URL may contain a user and a password (`http://user:password@host:8081`): they are sent as
+    basic authentication, and appear in no message.
     """
 
     def __init__(self, registry_url: str, *, timeout_s: float = 5.0) -> None:
@@ -73,15 +77,15 @@ class SchemaLookup:
         self._client = httpx.Client(
             auth=(url.username, url.password) if url.userinfo else None,
             timeout=timeout_s,
-            # Compressed, an answer could be much longer than its bytes.
+            # A compressed response could be much longer than the bytes received.
             headers={"accept-encoding": "identity"},
-            # No proxies of the environment; the files of certificates that it names still count.
+            # Proxies of the environment are ignored; its certificate files are used.
             trust_env=False,
             verify=ssl.create_default_context(),
         )
         self._lock = threading.Lock()
         self._found: dict[int, FoundSchema] = {}
-        # Ids that no schema had when they were asked for, no earlier than this.
+        # Ids that were unknown, with the time of the request.
         self._unknown_s: dict[int, float] = {}
         self._asked: dict[int, Future[FoundSchema]] = {}
 
@@ -90,21 +94,21 @@ class SchemaLookup:
         self._client.close()
 
     def is_settled(self, schema_id: int, read_s: float | None = None) -> bool:
-        """Whether `schema` would answer without asking the registry."""
+        """Whether `schema` returns or raises without a request to the registry."""
         return schema_id in self._found or self._is_unknown(schema_id, read_s)
 
     def schema(self, schema_id: int, read_s: float | None = None) -> FoundSchema:
-        """The schema of an id, which a value names that was read at `read_s` of `time.monotonic`.
+        """Return the schema of an id; `read_s` is when the value was read, by `time.monotonic`.
 
-        Whoever writes a value has registered its schema before: an id that is unknown to a
-        question after `read_s` is one for ever, for this value. Of ids that were unknown before,
-        one is asked for again, after `AGAIN_S`.
+        A writer registers its schema before it writes a value. So an id that is unknown in a
+        request after `read_s` stays unknown for this value. Ids that were unknown before are
+        requested again, after `AGAIN_S`.
 
         Raises:
-            RegistryUnavailable: the registry does not answer.
-            UnknownSchema: it has no such schema; without `read_s`, also if it had none within the
-                last `UNKNOWN_S`. Or the id is 0 or above `ID_MAX`.
-            UndecodableValue: it has one that is not Avro, or that nobody can put together.
+            SchemaRegistryUnavailable: the registry is unreachable or sent no valid response.
+            UnknownSchema: it has no such schema (without `read_s`, as of the last `UNKNOWN_S`), or
+                the id is 0 or above `ID_MAX`.
+            UndecodableValue: the schema is not Avro, or a reference of it is missing.
         """
         found = self._found.get(schema_id)
         return found if found is not None else self._asked_once(schema_id, read_s)
@@ -123,7 +127,7 @@ class SchemaLookup:
             if is_mine:
                 self._ask(schema_id, question)
                 return question.result()
-            # Another's question may be older than the value.
+            # The request of another thread may be older than the value.
             with suppress(UnknownSchema):
                 return question.result()
 
@@ -133,7 +137,7 @@ class SchemaLookup:
             time.sleep(max(0.0, asked_s - time.monotonic()))
             found = self._schema(schema_id)
         except BaseException as error:
-            # Whatever it is, those who wait for the same answer must not wait for ever.
+            # Any failure must reach the threads that wait for the same response.
             self._remember(schema_id, error, asked_s)
             question.set_exception(error)
         else:
@@ -173,7 +177,7 @@ class SchemaLookup:
         texts: dict[tuple[str, int], str],
         seen: set[tuple[str, int]],
     ) -> None:
-        """Add what a schema refers to to `texts`, the innermost first."""
+        """Add the texts that a schema references to `texts`, the innermost first."""
         for place in _places(document):
             if place in seen:
                 continue
@@ -189,26 +193,28 @@ class SchemaLookup:
         document = self._document(path)
         if document is None:
             raise UndecodableValue(
-                f"version {version} of {subject!r} is gone, a schema refers to it"
+                f"version {version} of {subject!r} is deleted, but a schema references it"
             )
         return document
 
     def _document(self, path: str) -> dict[str, Any] | None:
-        """What the registry answers; None where it says that it has no such thing."""
+        """The registry's response; None if the registry reports that the item does not exist."""
         status, body = self._answer(path)
         try:
             document = json.loads(body)
         except (ValueError, RecursionError):
             document = None
         if not isinstance(document, dict):
-            raise RegistryUnavailable(f"{self._base} answers {status} and no JSON object")
+            raise SchemaRegistryUnavailable(
+                f"{self._base} responded with {status} and no JSON object"
+            )
         if status == httpx.codes.OK:
             return document
         code = document.get("error_code")
-        # A proxy's 404 is no word of a registry.
+        # A 404 of a proxy is not a response of the registry.
         if status == httpx.codes.NOT_FOUND and code in _NOT_THERE:
             return None
-        raise RegistryUnavailable(f"{self._base} answers {status}, error code {code}")
+        raise SchemaRegistryUnavailable(f"{self._base} responded with {status}, error code {code}")
 
     def _answer(self, path: str) -> tuple[int, bytes]:
         deadline_s = time.monotonic() + self._timeout_s
@@ -221,14 +227,18 @@ class SchemaLookup:
                 return response.status_code, body
         except httpx.HTTPError as error:
             reason = str(error) or type(error).__name__
-            raise RegistryUnavailable(f"{self._base} does not answer: {reason}") from error
+            raise SchemaRegistryUnavailable(f"{self._base} is unreachable: {reason}") from error
 
     def _check(self, size: int, deadline_s: float) -> None:
         if size > ANSWER_BYTES_MAX:
-            raise RegistryUnavailable(f"{self._base} answers over {ANSWER_BYTES_MAX} bytes")
-        # The client's own limits are for each piece.
+            raise SchemaRegistryUnavailable(
+                f"{self._base} responded with more than {ANSWER_BYTES_MAX} bytes"
+            )
+        # The client's own limits apply to each piece of the response.
         if time.monotonic() > deadline_s:
-            raise RegistryUnavailable(f"{self._base} takes over {self._timeout_s:g} s to answer")
+            raise SchemaRegistryUnavailable(
+                f"{self._base} did not respond within {self._timeout_s:g} s"
+            )
 
 
 _NOT_THERE: Final = frozenset({40401, 40402, 40403})
@@ -240,8 +250,8 @@ def _parsed(registry_url: str) -> httpx.URL:
     except httpx.InvalidURL:
         url = httpx.URL()
     if url.scheme not in ("http", "https") or not url.host or url.query or url.fragment:
-        # It may hold a password, so it is not repeated.
-        raise ConfigurationError("the schema registry's URL is not like http://HOST:PORT")
+        # The URL may contain a password, so the message does not repeat it.
+        raise ConfigurationError("the schema registry's URL must be like http://HOST:PORT")
     return url
 
 
@@ -255,18 +265,18 @@ def _avro_text(document: dict[str, Any]) -> str:
         raise UndecodableValue(f"its schema is {kind!s:.40}, not AVRO")
     text = document.get("schema")
     if not isinstance(text, str):
-        raise RegistryUnavailable("the registry answers without a schema")
+        raise SchemaRegistryUnavailable("the registry responded without a schema")
     return text
 
 
 def _quotable(subject: object) -> str:
-    """A subject that a URL can name.
+    """A subject, percent-encoded for a URL.
 
     Raises:
-        ValueError: it is too long, or no text in UTF-8.
+        ValueError: it is too long, or not valid UTF-8.
     """
     if len(quote(str(subject), safe="")) > QUOTED_MAX:
-        raise ValueError("no URL can be so long")
+        raise ValueError("too long for a URL")
     return str(subject)
 
 
@@ -275,4 +285,4 @@ def _places(document: dict[str, Any]) -> list[tuple[str, int]]:
     try:
         return [(_quotable(each["subject"]), int(each["version"])) for each in references]
     except (TypeError, KeyError, ValueError, OverflowError) as error:
-        raise RegistryUnavailable("the registry answers with references of no sense") from error
+        raise SchemaRegistryUnavailable("the registry responded with invalid references") from error

@@ -1,20 +1,20 @@
-"""Why a value in Avro cannot be read, by what its reader can do.
+"""Why an Avro value cannot be decoded, by what the reader can do.
 
 LogbrokerError
-├── RegistryUnavailable         ask again later: the registry does not say which schema it is
-└── UndecodableValue            pass the value over: it will never be readable
-    └── UnknownSchema           no schema has the id that the value names
+├── SchemaRegistryUnavailable   retry later: the schema cannot be looked up
+└── UndecodableValue            skip the value: it can never be decoded
+    └── UnknownSchema           no schema has the id in the value
 """
 
 from logbroker.errors import LogbrokerError
 
 
-class RegistryUnavailable(LogbrokerError):
-    """The schema registry did not answer, or not as one does."""
+class SchemaRegistryUnavailable(LogbrokerError):
+    """The schema registry is unreachable, or its response is invalid."""
 
 
 class UndecodableValue(LogbrokerError):
-    """Bytes that are not what their schema says, or a schema that nobody can read with."""
+    """The bytes do not match their schema, or the schema cannot be used."""
 
 
 class UnknownSchema(UndecodableValue):

@@ -1,7 +1,8 @@
-"""The registry as its users see it: subjects, versions, ids and levels, read and changed.
+"""The operations of the registry: read and change subjects, versions, ids and levels.
 
-Each change is decided on what the log says, and appended with the last record that this rests on.
-If another registry was faster, the change does not count, and is decided anew.
+A change is decided on the state of the log, and appended with the digest of the last record that it
+is based on. If another registry was faster, the record does not count, and the change is decided
+again.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -45,18 +46,18 @@ from logbroker.schemas.schema_text import Reference, RegisteredSchema, SchemaTex
 from logbroker.schemas.state import Outcome, RegistryState
 
 ATTEMPTS_MAX: Final = 20
-"""How often a change is decided anew: each time, another registry was faster."""
+"""How often a change is decided again because another registry was faster."""
 
 Deleted = Literal["none", "also", "only"]
-"""Which subjects are listed: those in use, those deleted softly too, or these only."""
+"""Which subjects to list: active ones, soft-deleted ones too, or soft-deleted ones only."""
 
 _Answer = TypeVar("_Answer")
 
 
 class SchemaRegistry:
-    """A schema registry on a log; safe on any threads, which may have to wait for the log.
+    """A schema registry on a log; thread-safe; calls may wait for the log.
 
-    One that `is_read_only` raises ReadOnly instead of changing anything.
+    A registry that `is_read_only` raises ReadOnly for each change.
     """
 
     def __init__(self, log: SchemaLog, *, is_read_only: bool = False) -> None:
@@ -64,13 +65,13 @@ class SchemaRegistry:
         self._log = log
 
     def as_read(self) -> "SchemaRegistry":
-        """The same registry for those who must not wait: LogNeeded is raised where it would."""
+        """The same registry for callers that must not block: raises LogNeeded instead."""
         return SchemaRegistry(LogAsRead(self._log), is_read_only=self.is_read_only)
 
     def subjects(self, prefix: str = "", *, deleted: Deleted = "none") -> list[str]:
-        """The subjects whose names begin so; sorted.
+        """The subjects with a prefix, sorted.
 
-        A subject is deleted when all of its versions are.
+        A subject is deleted when all its versions are.
         """
         with self._log.reading() as state:
             return [
@@ -81,13 +82,13 @@ class SchemaRegistry:
 
     @property
     def cluster(self) -> str:
-        """The id of the log's cluster; empty as long as no broker has told it."""
+        """The id of the log's cluster; empty until a broker has reported it."""
         return self._log.cluster
 
     def schemas(
         self, prefix: str = "", *, with_deleted: bool = False, latest_only: bool = False
     ) -> list[RegisteredSchema]:
-        """All versions of the subjects whose names begin so, or the latest of each; sorted."""
+        """All versions of the subjects with a prefix, or the latest of each; sorted."""
         found: list[RegisteredSchema] = []
         with self._log.reading() as state:
             for subject in state.subjects():
@@ -99,10 +100,10 @@ class SchemaRegistry:
         return found
 
     def versions(self, subject: str, *, with_deleted: bool = False) -> list[int]:
-        """The versions of a subject, in their order.
+        """The versions of a subject, in order.
 
         Raises:
-            SubjectNotFound: it has none.
+            SubjectNotFound: the subject has no versions.
         """
         with self._log.reading() as state:
             return [each.version for each in known_versions(state, subject, with_deleted)]
@@ -110,21 +111,21 @@ class SchemaRegistry:
     def version(
         self, subject: str, version: int | None = None, *, with_deleted: bool = False
     ) -> RegisteredSchema:
-        """A version of a subject; the latest if none is named.
+        """A version of a subject; the latest if `version` is None.
 
         Raises:
             SubjectNotFound: the subject has no versions.
-            VersionNotFound: it has others.
+            VersionNotFound: the subject has no such version.
         """
         with self._log.reading() as state:
             return known_version(state, subject, version, with_deleted)
 
     def schema(self, schema_id: int) -> SchemaText:
-        """The schema of an id, which a subject has or had until it was deleted softly.
+        """The schema of an id that a subject has, or had until a soft deletion.
 
         Raises:
-            SchemaNotFound: there is none, also by the newest that the log says.
-            StoreUnavailable: none is known here, and the log cannot be asked.
+            SchemaNotFound: there is none, up to the present end of the log.
+            StoreUnavailable: it is unknown here, and the log is unreachable.
         """
         return self._found_or_newest(lambda state: state.schema(schema_id), schema_id)
 
@@ -132,27 +133,27 @@ class SchemaRegistry:
         """Subject and version of each place where a schema is registered; sorted.
 
         Raises:
-            SchemaNotFound: there is no schema of this id.
-            StoreUnavailable: none is known here, and the log cannot be asked.
+            SchemaNotFound: no schema has this id.
+            StoreUnavailable: it is unknown here, and the log is unreachable.
         """
         found = self._found_or_newest(lambda state: state.places(schema_id) or None, schema_id)
         return [(each.subject, each.version) for each in found if with_deleted >= each.is_deleted]
 
     def register(self, subject: str, new: SchemaText, normalize: bool = False) -> RegisteredSchema:
-        """Make a schema the next version of a subject; the one that it has already, if it has it.
+        """Register a schema as the next version of a subject, unless the subject has it already.
 
         Raises:
-            InvalidSubject: nothing can have this name.
-            InvalidSchema: it is no schema, or refers to what is not there.
-            RegistryFull: there is no room for it.
-            IncompatibleSchema: the subject's level does not let it follow those that are there.
-            StoreUnavailable, StoreTimeout: the log does not take it.
+            InvalidSubject: the name is not allowed.
+            InvalidSchema: the text is not a schema, or a reference is missing.
+            RegistryFull: a limit is reached.
+            IncompatibleSchema: the subject's level rejects it after the earlier versions.
+            StoreUnavailable, StoreTimeout: the log was not written.
         """
         expect_subject(subject)
 
         def decide() -> _Step[RegisteredSchema]:
             with self._log.reading() as state:
-                # Before anything is looked up: if something changes later, the decision is void.
+                # Read first: if something changes after this, the decision is void.
                 last = state.last
             schema = self._parse(new, normalize)
             with self._log.reading() as state:
@@ -179,12 +180,12 @@ class SchemaRegistry:
         with_deleted: bool = False,
         normalize: bool = False,
     ) -> RegisteredSchema:
-        """The latest version of a subject that is this schema.
+        """The latest version of a subject with this schema.
 
         Raises:
             SubjectNotFound: the subject has no versions.
-            InvalidSchema: it is no schema, or refers to what is not there.
-            SchemaNotFound: the subject has others.
+            InvalidSchema: the text is not a schema, or a reference is missing.
+            SchemaNotFound: the subject does not have this schema.
         """
         with self._log.reading() as state:
             known_versions(state, subject, with_deleted)
@@ -196,14 +197,14 @@ class SchemaRegistry:
         return known
 
     def check(self, subject: str, version: int | None, schema: SchemaText) -> list[str]:
-        """What is incompatible between a schema and one version of a subject, by its level.
+        """The incompatibilities of a schema with one version of a subject, by the subject's level.
 
-        Without a version, against what a registration would be checked with: the latest, or all
-        where the level is transitive. Empty if everything is compatible.
+        Without a version, it is compared as for a registration: with the latest, or with all
+        versions if the level is transitive. Empty if compatible.
 
         Raises:
-            SubjectNotFound, VersionNotFound: the version that is named is not there.
-            InvalidSchema: it is no schema, or refers to what is not there.
+            SubjectNotFound, VersionNotFound: the version does not exist.
+            InvalidSchema: the text is not a schema, or a reference is missing.
         """
         new = self._parse(schema)
         with self._log.reading() as state:
@@ -215,13 +216,13 @@ class SchemaRegistry:
         return self._incompatibilities(new, earlier, level)
 
     def delete_subject(self, subject: str, *, permanent: bool = False) -> list[int]:
-        """Delete all versions of a subject, and its level: softly, or afterwards for good.
+        """Delete all versions of a subject, and its level: softly, or later permanently.
 
         Raises:
-            SubjectNotFound: it has no versions.
-            SubjectSoftDeleted, SubjectNotSoftDeleted: it is deleted softly already, or not yet.
-            ReferenceExists: other schemas refer to one of the versions.
-            StoreUnavailable, StoreTimeout: the log does not take it.
+            SubjectNotFound: the subject has no versions.
+            SubjectSoftDeleted, SubjectNotSoftDeleted: it is soft deleted already, or not yet.
+            ReferenceExists: other schemas reference one of the versions.
+            StoreUnavailable, StoreTimeout: the log was not written.
         """
 
         def decide() -> _Step[list[int]]:
@@ -235,14 +236,14 @@ class SchemaRegistry:
         return self._change(decide)
 
     def delete_version(self, subject: str, version: int, *, permanent: bool = False) -> int:
-        """Delete one version of a subject: softly, or afterwards for good; its number.
+        """Delete one version of a subject, softly or later permanently; return its number.
 
         Raises:
-            SubjectNotFound, VersionNotFound: it is not there.
-            SchemaVersionSoftDeleted, SchemaVersionNotSoftDeleted: it is deleted softly already, or
+            SubjectNotFound, VersionNotFound: it does not exist.
+            SchemaVersionSoftDeleted, SchemaVersionNotSoftDeleted: it is soft deleted already, or
                 not yet.
-            ReferenceExists: other schemas refer to it.
-            StoreUnavailable, StoreTimeout: the log does not take it.
+            ReferenceExists: other schemas reference it.
+            StoreUnavailable, StoreTimeout: the log was not written.
         """
 
         def decide() -> _Step[int]:
@@ -256,10 +257,10 @@ class SchemaRegistry:
         return self._change(decide)
 
     def compatibility(self, subject: str | None, *, or_global: bool = False) -> Compatibility:
-        """The level of a subject, or (None) the one of all that have none of their own.
+        """The level of a subject, or (None) the global level.
 
         Raises:
-            CompatibilityNotConfigured: the subject has none, and the global one is not asked for.
+            CompatibilityNotConfigured: the subject has none, and `or_global` is not set.
         """
         with self._log.reading() as state:
             if subject is None or or_global:
@@ -270,12 +271,12 @@ class SchemaRegistry:
         return level
 
     def set_compatibility(self, subject: str | None, level: Compatibility) -> None:
-        """Give a subject its level, or (None) one to all that have none of their own.
+        """Set the level of a subject, or (None) the global level.
 
         Raises:
-            InvalidSubject: nothing can have this name.
-            RegistryFull: there is no room for another subject.
-            StoreUnavailable, StoreTimeout: the log does not take it.
+            InvalidSubject: the name is not allowed.
+            RegistryFull: the limit of subjects is reached.
+            StoreUnavailable, StoreTimeout: the log was not written.
         """
         if subject is not None:
             expect_subject(subject)
@@ -291,11 +292,11 @@ class SchemaRegistry:
         self._change(decide)
 
     def clear_compatibility(self, subject: str | None) -> Compatibility:
-        """Take a subject's level away, or (None) the global one: the level that it was.
+        """Clear the level of a subject, or (None) the global level; return the cleared level.
 
         Raises:
             SubjectNotFound: the subject has no level.
-            StoreUnavailable, StoreTimeout: the log does not take it.
+            StoreUnavailable, StoreTimeout: the log was not written.
         """
 
         def decide() -> _Step[Compatibility]:
@@ -310,29 +311,29 @@ class SchemaRegistry:
         return self._change(decide)
 
     def referenced_by(self, subject: str, version: int) -> list[int]:
-        """The ids of the schemas that refer to a version, and are not deleted; sorted.
+        """The ids of the schemas that reference a version and are not deleted; sorted.
 
         Raises:
-            SubjectNotFound, VersionNotFound: it is not there.
+            SubjectNotFound, VersionNotFound: it does not exist.
         """
         with self._log.reading() as state:
             known_version(state, subject, version, with_deleted=True)
             referrers = list(state.referrers(subject, version))
         return sorted({each.id for each in referrers if not each.is_deleted})
 
-    def passed_over(self) -> Mapping[Outcome, int]:
-        """How many records of the log do not count, by why."""
+    def skipped(self) -> Mapping[Outcome, int]:
+        """The number of log records that do not count, by reason."""
         with self._log.reading() as state:
-            return dict(state.passed_over)
+            return dict(state.skipped)
 
     def _found_or_newest(
         self, find: Callable[[RegistryState], _Answer | None], schema_id: int
     ) -> _Answer:
-        """What is known of an id, if need be after reading what others have just written."""
+        """Look up an id, again after catching up with the log if it is unknown."""
         with self._log.reading() as state:
             found = find(state)
         if found is None:
-            # A producer that registered elsewhere may have been faster than our reading.
+            # A producer that registered at another registry may be ahead of this one.
             self._log.catch_up()
             with self._log.reading() as state:
                 found = find(state)
@@ -341,7 +342,7 @@ class SchemaRegistry:
         return found
 
     def _change(self, decide: "Callable[[], _Step[_Answer]]") -> _Answer:
-        """Decide and append until it counts, or nothing is to be appended."""
+        """Decide and append until the record counts, or there is nothing to append."""
         for _ in range(ATTEMPTS_MAX):
             step = decide()
             if step.decided is None:
@@ -359,7 +360,8 @@ class SchemaRegistry:
         asked = live if level.is_transitive else live[-1:]
         if level is Compatibility.NONE:
             asked = []
-        # One after the other: a parsed schema takes tens of times its text, and versions are many.
+        # One at a time: a parsed schema takes tens of times its text, and there may be many
+        # versions.
         earlier = ((f"version {each.version}", self._parse(each.schema).root) for each in asked)
         return incompatibilities(new.root, earlier, level)
 
@@ -376,7 +378,7 @@ class SchemaRegistry:
 
 @dataclass(frozen=True, slots=True)
 class _Step(Generic[_Answer]):
-    """What to answer, once `decided` counts; at once if there is nothing to append."""
+    """The result once `decided` counts; at once if there is nothing to append."""
 
     answer: _Answer
     decided: Decided | None = None

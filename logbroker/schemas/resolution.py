@@ -1,14 +1,13 @@
-"""Whether a reader's schema can read everything that a writer's schema wrote, or why not.
+"""Check whether a reader's schema can read all data of a writer's schema, and if not, why.
 
-Each pair of types, one of the reader's and one of the writer's, has needs: other pairs of which
-one must be readable. All pairs are taken for readable, until one is not, and with it those that
-need it. So a recursive schema is readable unless something in it is not, and what a pair needs is
-never found true by a loop that later turns out false. There is no recursion here that a schema
-could exhaust.
+Each pair of a reader's and a writer's type has needs: sets of other pairs of which one must be
+readable. All pairs start as readable; a pair that turns out unreadable makes those that need it
+unreadable. So a recursive schema is readable unless a part is not, and no cycle makes a pair
+readable that is not. Nothing here recurses, so no schema can exhaust the stack.
 
-Stricter than Java's SchemaCompatibility where its answer cannot be kept: decimals of another
-precision or scale, which the specification refuses; aliases that make two fields of one; and
-unions in which a reader would choose a branch that cannot read, although another one could.
+Stricter than Java's SchemaCompatibility where readers would fail: decimals of another precision or
+scale, which the specification rejects; aliases that merge two fields; and unions in which a reader
+would choose a branch that cannot read although another one could.
 
 Source: Avro 1.12 specification, "Schema Resolution" and "Aliases".
 """
@@ -29,16 +28,16 @@ from logbroker.schemas.avro_types import (
     Map,
     Named,
     Primitive,
-    Record,
+    RecordType,
     Union,
-    spoken,
+    type_name,
 )
 
 PAIRS_MAX: Final = 100_000
-"""A reader's unions times a writer's: more is no schema that people wrote."""
+"""Limit of a reader's unions times a writer's; real schemas stay far below."""
 
 MISMATCHES_MAX: Final = 20
-"""How many are told; who mends these sees the next ones."""
+"""Mismatches that are reported; others appear after these are corrected."""
 
 _PROMOTED: Final = {
     ("int", "long"),
@@ -55,7 +54,7 @@ _PROMOTED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """What is in the way, and where in the reader's schema: a JSON pointer."""
+    """A mismatch, and its place in the reader's schema as a JSON pointer."""
 
     path: str
     problem: str
@@ -64,7 +63,7 @@ class Mismatch:
 
 @dataclass(eq=False, slots=True)
 class _Need:
-    """Pairs of which one must be readable; `mismatch` is what to say if none is."""
+    """Pairs of which one must be readable; otherwise `mismatch` is reported."""
 
     step: str
     options: list["_Pair"] = field(default_factory=list)
@@ -83,7 +82,7 @@ class _Pair:
 
 
 def mismatches(reader: AvroType, writer: AvroType) -> list[Mismatch]:
-    """What keeps the reader from reading all that the writer wrote; empty if nothing does."""
+    """Why the reader cannot read all data of the writer; empty if it can."""
     pairs = _Pairs()
     root = pairs.add(reader, writer)
     if not pairs.complete():
@@ -107,7 +106,7 @@ class _Pairs:
         return pair
 
     def complete(self) -> bool:
-        """Find all pairs that those known need; whether they are not too many."""
+        """Add all pairs that the known ones need; false if there are too many."""
         while self._open:
             if len(self._known) > PAIRS_MAX:
                 return False
@@ -115,7 +114,7 @@ class _Pairs:
         return True
 
     def spread(self) -> None:
-        """Take away, from the pairs that are unreadable by themselves on, those that need them."""
+        """Mark the pairs unreadable that need an unreadable one."""
         lost = [pair for pair in self._known.values() if self._is_lost(pair)]
         for pair in lost:
             pair.is_readable = False
@@ -156,7 +155,7 @@ class _Pairs:
                 self._need(pair, "/items", [(reader.items, writer.items)])
             case Map(), Map():
                 self._need(pair, "/values", [(reader.values, writer.values)])
-            case Record(), Record():
+            case RecordType(), RecordType():
                 written = _by_name(writer)
                 for place, each in enumerate(reader.fields):
                     for source in _sources(each, written)[:1]:
@@ -178,13 +177,13 @@ class _Pairs:
 
 
 def _own_mismatches(reader: AvroType, writer: AvroType) -> Iterator[Mismatch]:
-    """What two types that are no unions have against each other, their parts apart."""
+    """The mismatches of two types that are not unions, without those of their parts."""
     if reader.kind != writer.kind:
         if (writer.kind, reader.kind) not in _PROMOTED or _has_decimal(reader, writer):
-            yield _against("", spoken(reader), spoken(writer), "TYPE_MISMATCH")
+            yield _against("", type_name(reader), type_name(writer), "TYPE_MISMATCH")
         return
     if isinstance(reader, Named) and isinstance(writer, Named) and not _same_name(reader, writer):
-        yield _against("/name", spoken(reader), spoken(writer), "NAME_MISMATCH")
+        yield _against("/name", type_name(reader), type_name(writer), "NAME_MISMATCH")
     match reader, writer:
         case Primitive(), Primitive():
             yield from _decimal_mismatch(reader, writer)
@@ -195,7 +194,7 @@ def _own_mismatches(reader: AvroType, writer: AvroType) -> Iterator[Mismatch]:
             yield from _decimal_mismatch(reader, writer)
         case Enum(), Enum():
             yield from _enum_mismatches(reader, writer)
-        case Record(), Record():
+        case RecordType(), RecordType():
             yield from _record_mismatches(reader, writer)
 
 
@@ -212,11 +211,11 @@ def _enum_mismatches(reader: Enum, writer: Enum) -> Iterator[Mismatch]:
     missing = [symbol for symbol in writer.symbols if symbol not in reader.symbols]
     if missing and reader.default is None:
         shown = ", ".join(missing[:MISMATCHES_MAX])
-        problem = f"reader has no default and not all symbols, writer has {shown} besides"
+        problem = f"reader has no default and not all symbols, writer also has {shown}"
         yield Mismatch("/symbols", problem, "MISSING_ENUM_SYMBOLS")
 
 
-def _record_mismatches(reader: Record, writer: Record) -> Iterator[Mismatch]:
+def _record_mismatches(reader: RecordType, writer: RecordType) -> Iterator[Mismatch]:
     written = _by_name(writer)
     takers: dict[str, str] = {}
     for place, each in enumerate(reader.fields):
@@ -224,7 +223,7 @@ def _record_mismatches(reader: Record, writer: Record) -> Iterator[Mismatch]:
         path = f"/fields/{place}"
         if not sources and each.default is NO_DEFAULT:
             problem = (
-                f"reader needs the field {each.name!r} ({spoken(each.type)}) and has no default,"
+                f"reader needs the field {each.name!r} ({type_name(each.type)}) and has no default,"
                 " writer has no such field"
             )
             yield Mismatch(path, problem, "READER_FIELD_MISSING_DEFAULT_VALUE")
@@ -240,12 +239,12 @@ def _record_mismatches(reader: Record, writer: Record) -> Iterator[Mismatch]:
 
 
 def _sources(wanted: Field, written: Mapping[str, Field]) -> list[Field]:
-    """The writer's fields that a reader's field stands for: its own name, then its aliases."""
+    """The writer's fields for a reader's field: by its own name, then by its aliases."""
     names = [wanted.name, *sorted(wanted.aliases - {wanted.name})]
     return [written[name] for name in names if name in written]
 
 
-def _by_name(record: Record) -> dict[str, Field]:
+def _by_name(record: RecordType) -> dict[str, Field]:
     return {each.name: each for each in record.fields}
 
 
@@ -265,7 +264,7 @@ class _Branches:
                     self._aliases.setdefault((each.kind, alias), (place, each))
 
     def candidates(self, writer: AvroType) -> Sequence[AvroType]:
-        """Those that may read a type; of those with its name, the one that readers choose."""
+        """The branches that may read a type; of those with its name, the one readers choose."""
         if not isinstance(writer, Named):
             return self._all
         named = writer.kind, writer.name
@@ -280,7 +279,7 @@ def _first(found: tuple[int, AvroType]) -> int:
 
 
 def _same_name(reader: Named, writer: Named) -> bool:
-    """Whether they are named alike without their namespaces, or by an alias of the reader's."""
+    """Whether the names match without their namespaces, or by an alias of the reader's."""
     return _simple(reader) == _simple(writer) or writer.name in reader.aliases
 
 
@@ -293,8 +292,8 @@ def _has_decimal(*types: AvroType) -> bool:
 
 
 def _missing_branch(reader: Union, writer: AvroType) -> Mismatch:
-    branches = ", ".join(spoken(branch) for branch in reader.branches[:MISMATCHES_MAX])
-    return _against("", f"one of [{branches}]", spoken(writer), "MISSING_UNION_BRANCH")
+    branches = ", ".join(type_name(branch) for branch in reader.branches[:MISMATCHES_MAX])
+    return _against("", f"one of [{branches}]", type_name(writer), "MISSING_UNION_BRANCH")
 
 
 def _against(path: str, needed: str, given: str, kind: str) -> Mismatch:
@@ -318,7 +317,7 @@ def _explained(root: _Pair) -> Iterator[Mismatch]:
 
 
 def _reasons(pair: _Pair) -> list[Mismatch]:
-    """What is in the way in this very pair; a branch that is meant tells more than its union."""
+    """The mismatches of this pair; those of an intended branch are more useful than the union's."""
     return pair.mismatches + [
         need.mismatch
         for need in pair.needs
@@ -327,7 +326,7 @@ def _reasons(pair: _Pair) -> list[Mismatch]:
 
 
 def _culprits(pair: _Pair) -> Iterator[tuple[_Pair, str]]:
-    """The pairs to look into, and the way there."""
+    """The pairs that cause the mismatch, with their paths."""
     for need in pair.needs:
         if need.readable > 0:
             continue
@@ -338,7 +337,7 @@ def _culprits(pair: _Pair) -> Iterator[tuple[_Pair, str]]:
 
 
 def _meant(pair: _Pair, need: _Need) -> Iterator[tuple[_Pair, str]]:
-    """The branch of a reader's union that is of the writer's kind, and bears its name."""
+    """The branch of a reader's union with the writer's kind and name."""
     assert isinstance(pair.reader, Union)
     for option in need.options:
         if option.reader.kind == option.writer.kind:

@@ -1,10 +1,10 @@
-"""What the registry's REST interface refuses before, or instead of, asking the registry.
+"""Errors of the REST interface itself.
 
 SchemaRegistryError
 ├── Unprocessable
-│   ├── InvalidMode             there is no such mode
-│   └── OperationNotPermitted   Confluent's registry has it, this one does not
-└── Refused                     the request is none: mend it, or ask again later (503)
+│   ├── InvalidMode             the mode does not exist
+│   └── OperationNotPermitted   supported by Confluent's registry, not by this one
+└── RequestRejected             correct the request, or retry later (503)
 """
 
 from collections.abc import Mapping
@@ -13,19 +13,19 @@ from logbroker.schemas.errors import SchemaRegistryError, Unprocessable
 
 
 class InvalidMode(Unprocessable):
-    """A mode that there is not."""
+    """The mode does not exist."""
 
     code = 42204
 
 
 class OperationNotPermitted(Unprocessable):
-    """An id, a version or a mode that the one who asks cannot choose here."""
+    """The client may not choose this id, version or mode."""
 
     code = 42205
 
 
-class Refused(SchemaRegistryError):
-    """A request that HTTP has a status for: its code is that status."""
+class RequestRejected(SchemaRegistryError):
+    """A request rejected with an HTTP status, which is also its code."""
 
     def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)

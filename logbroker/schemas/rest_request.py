@@ -1,4 +1,4 @@
-"""What a request to the schema registry says, read leniently where Confluent's registry does."""
+"""Parse a request to the schema registry, as leniently as Confluent's registry does."""
 
 import json
 import re
@@ -13,19 +13,19 @@ from logbroker.schemas.errors import (
     InvalidVersion,
     SchemaNotFound,
 )
-from logbroker.schemas.rest_refusals import InvalidMode, OperationNotPermitted, Refused
+from logbroker.schemas.rest_refusals import InvalidMode, OperationNotPermitted, RequestRejected
 from logbroker.schemas.schema_text import Reference, SchemaText
 
 VERSION_MAX: Final = 2**31 - 1
 
 REFERENCES_MAX: Final = 1_000
-"""Of a body; the registry itself takes fewer."""
+"""Nesting depth of a body; the registry itself has a lower limit."""
 
 READ_WRITE: Final = "READWRITE"
 READ_ONLY: Final = "READONLY"
 
 MODES: Final = frozenset({READ_WRITE, READ_ONLY, "READONLY_OVERRIDE", "IMPORT", "FORWARD"})
-"""Those that Confluent's registry knows."""
+"""Modes of Confluent's registry."""
 
 _WHOLE: Final = re.compile(r"-?[0-9]{1,10}")
 
@@ -34,7 +34,7 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True, slots=True)
 class RestRequest:
-    """A request whose route is known: what its path, query and body say."""
+    """A request with a known route: its path parameters, query and body."""
 
     path: Mapping[str, str]
     query: Mapping[str, str]
@@ -42,20 +42,20 @@ class RestRequest:
 
     @property
     def subject(self) -> str:
-        """The subject that the path names."""
+        """The subject in the path."""
         return self.path["subject"]
 
     def flag(self, name: str) -> bool:
-        """Whether the query says `true`; everything else is false, as Java reads it."""
+        """Whether the query has `true`; any other value is false, as in Java."""
         return self.query.get(name, "").lower() == "true"
 
     def page(self, items: Sequence[_Item]) -> list[_Item]:
-        """The items from `offset` on, `limit` of them; all where it is negative."""
+        """The items from `offset` on, `limit` of them; all if it is negative."""
         offset, limit = max(self._number("offset", 0), 0), self._number("limit", -1)
         return list(items[offset:] if limit < 0 else items[offset : offset + limit])
 
     def version(self) -> int | None:
-        """The version that the path names; None is the latest.
+        """The version in the path; None is the latest.
 
         Raises:
             InvalidVersion: it is neither a number from 1 on nor `latest`.
@@ -71,10 +71,10 @@ class RestRequest:
         return int(text)
 
     def schema_id(self) -> int:
-        """The id that the path names.
+        """The id in the path.
 
         Raises:
-            SchemaNotFound: nothing can have it.
+            SchemaNotFound: no schema can have it.
         """
         text = self.path["id"]
         if not _WHOLE.fullmatch(text) or not 0 < int(text) <= VERSION_MAX:
@@ -85,8 +85,8 @@ class RestRequest:
         """The schema in the body.
 
         Raises:
-            Refused: the body is no JSON object.
-            InvalidSchema: it holds no Avro schema, or one with what is not kept here.
+            RequestRejected: the body is not a JSON object.
+            InvalidSchema: it has no Avro schema, or an unsupported member.
         """
         document = self._document()
         kind = document.get("schemaType") or "AVRO"
@@ -96,33 +96,33 @@ class RestRequest:
             )
         for name in ("metadata", "ruleSet"):
             if document.get(name):
-                raise InvalidSchema(f"{name!r} is not kept here; allowed is a schema without it.")
+                raise InvalidSchema(f"{name!r} is not supported.")
         text = document.get("schema")
         if not isinstance(text, str) or not text.strip():
-            raise InvalidSchema("'schema' is missing; it takes the schema as text.")
+            raise InvalidSchema("'schema' is missing: must be the schema as a string.")
         return SchemaText(text, _references(document.get("references")))
 
     def new_schema(self) -> SchemaText:
-        """The schema in the body, which does not choose its id or version.
+        """The schema in the body, without an id or version.
 
         Raises:
-            OperationNotPermitted: it does.
-            Refused, InvalidSchema: as for `schema`.
+            OperationNotPermitted: the body has an id or version.
+            RequestRejected, InvalidSchema: as for `schema`.
         """
         document = self._document()
         for name in ("id", "version"):
-            # Java's client writes 0 or -1 for none.
+            # The Java client writes 0 or -1 for no value.
             chosen = document.get(name)
             if isinstance(chosen, int) and chosen > 0:
-                raise OperationNotPermitted(f"{name!r} cannot be chosen: the registry gives it.")
+                raise OperationNotPermitted(f"{name!r} cannot be set: the registry assigns it.")
         return self.schema()
 
     def level(self) -> Compatibility:
         """The compatibility level in the body.
 
         Raises:
-            Refused: the body is no JSON object.
-            InvalidCompatibility: it names no level, or sets something else, too.
+            RequestRejected: the body is not a JSON object.
+            InvalidCompatibility: the level does not exist, or the body has other members.
         """
         document = self._document()
         others = sorted(
@@ -130,7 +130,7 @@ class RestRequest:
         )
         if others:
             raise InvalidCompatibility(f"Only 'compatibility' can be set, not {others[0][:100]!r}.")
-        # Without one, it is the empty level: Python's None must not become the level NONE.
+        # A missing level is read as empty: Python's None must not become the level NONE.
         named = next((document[name] for name in _LEVEL_NAMES if document.get(name)), "")
         try:
             return Compatibility(str(named).upper())
@@ -141,33 +141,33 @@ class RestRequest:
             ) from None
 
     def mode(self, current: str) -> str:
-        """The mode in the body, which can only be the current one.
+        """The mode in the body, which must be the current one.
 
         Raises:
-            Refused: the body is no JSON object.
-            InvalidMode: there is no such mode.
-            OperationNotPermitted: it is another one.
+            RequestRejected: the body is not a JSON object.
+            InvalidMode: the mode does not exist.
+            OperationNotPermitted: it is another mode.
         """
         named = str(self._document().get("mode"))
         if named.upper() not in MODES:
-            raise InvalidMode(f"Invalid mode {named[:100]!r}. The only one here is {current}.")
+            raise InvalidMode(f"Invalid mode {named[:100]!r}. Only {current} is supported.")
         if named.upper() != current:
-            raise OperationNotPermitted(f"The mode is {current}, and cannot be set to {named!r}.")
+            raise OperationNotPermitted(f"The mode is {current} and cannot be set to {named!r}.")
         return current
 
     def _number(self, name: str, default: int) -> int:
         text = self.query.get(name, str(default))
         if not _WHOLE.fullmatch(text):
-            raise Refused(400, f"{name!r} is {text[:100]!r}; allowed is a whole number.")
+            raise RequestRejected(400, f"{name!r} is {text[:100]!r}; must be a whole number.")
         return int(text)
 
     def _document(self) -> dict[str, Any]:
         try:
             document = json.loads(self.body)
         except (ValueError, RecursionError):
-            raise Refused(400, "The body is not JSON.") from None
+            raise RequestRejected(400, "The body is not JSON.") from None
         if not isinstance(document, dict):
-            raise Refused(400, "The body is no JSON object.")
+            raise RequestRejected(400, "The body is not a JSON object.")
         return document
 
 
@@ -178,7 +178,7 @@ def _references(listed: Any) -> tuple[Reference, ...]:
     if not listed:
         return ()
     if not isinstance(listed, list) or len(listed) > REFERENCES_MAX:
-        raise InvalidSchema(f"'references' takes a list of up to {REFERENCES_MAX} references.")
+        raise InvalidSchema(f"invalid references: must be a list of up to {REFERENCES_MAX}")
     return tuple(_reference(each) for each in listed)
 
 
@@ -189,4 +189,6 @@ def _reference(listed: Any) -> Reference:
             version is not True and 0 < version <= VERSION_MAX
         ):
             return Reference(name, subject, version)
-    raise InvalidSchema("A reference takes 'name', 'subject' and 'version', a number from 1 on.")
+    raise InvalidSchema(
+        "invalid reference: must have 'name', 'subject' and 'version', a number from 1 on"
+    )

@@ -1,6 +1,6 @@
-"""Which route a request is for, by the path as it was sent.
+"""Find the route of a request by its raw path.
 
-A subject may hold a slash, sent as `%2F`: paths are split before they are decoded.
+A subject may contain a slash, sent as `%2F`: paths are split before they are decoded.
 """
 
 from collections.abc import Iterable, Mapping
@@ -8,21 +8,21 @@ from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
 from logbroker.schemas.api import Route
-from logbroker.schemas.rest_refusals import Refused
+from logbroker.schemas.rest_refusals import RequestRejected
 
 FIELDS_MAX: Final = 50
 """Names and values in one query."""
 
 
 class Found(NamedTuple):
-    """A route, and what the path says where it leaves room."""
+    """A route and its path parameters."""
 
     route: Route
     path: Mapping[str, str]
 
 
 class Routing:
-    """The table of routes, by the shape of their paths."""
+    """The routes, by the shape of their paths."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self._by_length: dict[int, list[tuple[list[str], Route]]] = {}
@@ -31,12 +31,12 @@ class Routing:
             self._by_length.setdefault(len(segments), []).append((segments, route))
 
     def find(self, method: str, raw_path: bytes) -> Found:
-        """The route of a path that is still percent-encoded.
+        """Find the route of a percent-encoded path.
 
         Raises:
-            Refused: 404 where no route has this path, 405 where others of its methods have.
+            RequestRejected: 404 if no route has this path, 405 if only other methods have.
         """
-        # What is not ASCII should have been encoded; as Latin-1 it is nobody's name.
+        # Non-ASCII bytes should have been encoded; decoded as Latin-1 they match no name.
         segments = _segments(raw_path.decode("latin-1"))
         candidates = self._by_length.get(len(segments), [])
         fitting = [(shape, route) for shape, route in candidates if _fits(shape, segments)]
@@ -44,22 +44,26 @@ class Routing:
             if route.method == method:
                 return Found(route, _named(shape, segments))
         if not fitting:
-            raise Refused(404, "HTTP 404 Not Found")
+            raise RequestRejected(404, "HTTP 404 Not Found")
         allowed = ", ".join(sorted({route.method for _, route in fitting}))
-        raise Refused(405, f"HTTP 405 Method Not Allowed; allowed is {allowed}", {"allow": allowed})
+        raise RequestRejected(
+            405, f"HTTP 405 Method Not Allowed; allowed is {allowed}", {"allow": allowed}
+        )
 
 
 def query_of(query_string: bytes) -> dict[str, str]:
-    """The query by its names; the last of a repeated one.
+    """Parse the query; the last of repeated names counts.
 
     Raises:
-        Refused: it has too many, or is not UTF-8.
+        RequestRejected: it has too many fields, or is not UTF-8.
     """
     try:
         text = query_string.decode("ascii")
         listed = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=FIELDS_MAX)
     except ValueError:
-        raise Refused(400, f"The query is not UTF-8, or over {FIELDS_MAX} fields long.") from None
+        raise RequestRejected(
+            400, f"The query is not UTF-8, or over {FIELDS_MAX} fields long."
+        ) from None
     return dict(listed)
 
 
@@ -84,4 +88,4 @@ def _named(shape: list[str], segments: list[str]) -> dict[str, str]:
             if _is_open(wanted)
         }
     except UnicodeDecodeError:
-        raise Refused(400, "The path is not UTF-8.") from None
+        raise RequestRejected(400, "The path is not UTF-8.") from None

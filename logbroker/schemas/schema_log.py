@@ -1,4 +1,4 @@
-"""What a registry needs of its log."""
+"""The interface of a registry to its log."""
 
 from contextlib import AbstractContextManager
 from typing import Never, Protocol
@@ -8,50 +8,50 @@ from logbroker.schemas.state import RegistryState
 
 
 class SchemaLog(Protocol):
-    """The log, and what it says so far."""
+    """The log, with the state read so far."""
 
     @property
     def cluster(self) -> str:
-        """The id of the cluster that the log is at; empty as long as no broker has told it."""
+        """The id of the log's cluster; empty until a broker has reported it."""
 
     def reading(self) -> AbstractContextManager[RegistryState]:
-        """What the log says, unchanged until the block ends; for look-ups, which are short.
+        """The state of the registry, unchanged until the block ends; for short look-ups.
 
         Raises:
             StoreUnavailable: the log was not read to its end yet.
-            LogReplaced: it is not the log that was read before.
+            LogReplaced: the log differs from the one that was read.
         """
 
     def append(self, decided: Decided) -> bool:
-        """Write a change, and wait until it was read back; whether it counts.
+        """Write a change and wait until it is read back; returns whether it counts.
 
         Raises:
             StoreUnavailable: it was not written.
-            StoreTimeout: it was written or not.
-            InvalidSchema: it is larger than the log takes.
+            StoreTimeout: it may be written or not.
+            InvalidSchema: it exceeds the log's limit of a message.
         """
 
     def catch_up(self) -> None:
-        """Wait until everything was read that the log had when this was called.
+        """Wait until the log is read to the end it has now.
 
         Raises:
-            StoreUnavailable: the log does not answer.
+            StoreUnavailable: the log is unreachable.
         """
 
 
 class LogNeeded(Exception):
-    """What was read so far does not tell: the log has to be asked, or written."""
+    """The log must be read or written, which a caller that must not block cannot do."""
 
 
 class LogAsRead:
-    """What a log says so far, for those who must not wait for it: they get LogNeeded."""
+    """The state read so far, for callers that must not block: they get LogNeeded."""
 
     def __init__(self, log: SchemaLog) -> None:
         self._log = log
 
     @property
     def cluster(self) -> str:
-        """The id of the log's cluster; empty as long as no broker has told it."""
+        """The id of the log's cluster; empty until a broker has reported it."""
         return self._log.cluster
 
     def reading(self) -> AbstractContextManager[RegistryState]:
@@ -59,9 +59,9 @@ class LogAsRead:
         return self._log.reading()
 
     def append(self, _decided: Decided) -> Never:
-        """Raises LogNeeded."""
+        """Raise LogNeeded."""
         raise LogNeeded
 
     def catch_up(self) -> Never:
-        """Raises LogNeeded."""
+        """Raise LogNeeded."""
         raise LogNeeded

@@ -1,4 +1,4 @@
-"""What is registered: the text of a schema, and which registered schemas it refers to."""
+"""The text of a schema, with its references to other registered schemas."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class Reference:
     """A named type that a schema uses and another registered schema defines.
 
-    `name` is the type's full name; `subject` and `version` tell where its schema is registered.
+    `name` is the type's full name; `subject` and `version` identify the registered schema.
     """
 
     name: str
@@ -17,7 +17,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class SchemaText:
-    """An Avro schema in JSON, with what it refers to."""
+    """An Avro schema in JSON, with its references."""
 
     text: str
     references: tuple[Reference, ...] = ()
@@ -30,7 +30,7 @@ class SchemaText:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """A schema in its place: version `version`, from 1 on, of a subject."""
+    """A schema as version `version`, from 1 on, of a subject."""
 
     subject: str
     version: int

@@ -1,4 +1,4 @@
-"""The registry as a process: listens, reads the log, serves until it is told to stop."""
+"""The process of the registry: listens, reads the log, serves until a signal."""
 
 import logging
 import signal
@@ -17,14 +17,14 @@ from logbroker.schemas.registry import SchemaRegistry
 from logbroker.schemas.service import RegistryService
 
 GRACE_S: Final = 10
-"""How long requests that are under way may take to end when the process is to stop."""
+"""Time for running requests to finish when the process stops."""
 
 
 class RegistryServer:
     """Serves a registry on one address.
 
-    It listens from the beginning: until the log was read, requests are refused with 500 and code
-    50001, and `/readyz` with 503. When the log turns out to be none for a registry, it stops.
+    It listens from the start: until the log was read, requests get 500 and code 50001, and
+    `/readyz` 503. It stops if the log cannot hold a registry.
     """
 
     def __init__(
@@ -60,12 +60,12 @@ class RegistryServer:
         self._uvicorn.should_exit = True
 
     def run(self) -> None:
-        """Serve until SIGTERM, SIGINT or `stop`; says on standard error when it is ready.
+        """Serve until SIGTERM, SIGINT or `stop`; writes a line to standard error when it is ready.
 
         Raises:
-            LogbrokerError: the log is none for a registry, or was replaced.
+            LogbrokerError: the log cannot hold a registry, or was replaced.
         """
-        # Uvicorn tells of its start and end; the line below does.
+        # Uvicorn's own messages are off; the line below replaces them.
         logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
         _survive_stopping()
         with closing(self._service), self._listener, self._journal:
@@ -76,14 +76,14 @@ class RegistryServer:
             raise failure
 
     def _watch(self) -> None:
-        """Say when the log was read, and stop when it is not read any more."""
+        """Report that the log was read, and stop when reading ends."""
         try:
             self._journal.wait_until_ready()
         except LogbrokerError:
             self.stop()
             return
         if not self._uvicorn.should_exit:
-            # In one piece, or a log line of another thread could end up in the middle.
+            # In one write, or a log line of another thread could be in the middle.
             sys.stderr.write(f"logbroker registry ready on {self._address}\n")
             sys.stderr.flush()
         self._journal.wait_until_over()
@@ -101,8 +101,8 @@ def _listener(host: str, port: int) -> socket.socket:
         listener = socket.create_server((host, port), family=family)
     except OSError as error:
         raise ConfigurationError(f"cannot listen on {host}:{port}: {error}") from error
-    # Connections inherit it. An answer is a head and a body; without it the body would wait until
-    # the client has acknowledged the head, which it puts off for 40 ms.
+    # Connections inherit it. A response is a head and a body; without it the body would wait until
+    # the client has acknowledged the head, which it delays by 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
@@ -110,8 +110,8 @@ def _listener(host: str, port: int) -> socket.socket:
 def _survive_stopping() -> None:
     """Let the log be closed after the signal that stopped the server.
 
-    Uvicorn raises it anew once it has stopped, for the handler that was there before; the default
-    one would end the process on the spot.
+    Uvicorn raises the signal again after it stopped, for the previous handler; the default handler
+    would end the process at once.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)

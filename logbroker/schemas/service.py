@@ -1,8 +1,7 @@
-"""The registry's REST interface as an ASGI application, with bounds on what a request may cost.
+"""The registry's REST interface as an ASGI application, with limits on the cost of requests.
 
-Registry calls block, on the log or on a schema's parsing, so they run on threads. Changes
-and ids that are unknown may wait for the log for long, and have their own: while it hangs, what
-was read is told all the same.
+Registry calls block on the log or on parsing, so they run in thread pools. Changes and unknown ids
+may wait for the log, and have their own pools: while it hangs, known schemas are still served.
 """
 
 import asyncio
@@ -18,39 +17,39 @@ from starlette.types import Message, Receive, Scope, Send
 from logbroker.schemas.api import ROUTES, Route, SchemaItself
 from logbroker.schemas.errors import SchemaRegistryError, StoreFailed
 from logbroker.schemas.registry import SchemaRegistry
-from logbroker.schemas.rest_refusals import Refused
+from logbroker.schemas.rest_refusals import RequestRejected
 from logbroker.schemas.rest_request import RestRequest
 from logbroker.schemas.routing import Routing, query_of
 from logbroker.schemas.schema_log import LogNeeded
 from logbroker.schemas.service_metrics import ServiceMetrics
 
 URL_BYTES_MAX: Final = 8 * 1024
-"""What RFC 9110 section 4.1 asks everybody to take."""
+"""The length that RFC 9110 section 4.1 requires every server to support."""
 
 HEADERS_BYTES_MAX: Final = 16 * 1024
-"""Names and values together."""
+"""Total length of names and values."""
 
 BODY_BYTES_MAX: Final = 4 * 2**20
-"""A schema of a megabyte, written as text in JSON."""
+"""A schema of a megabyte, as text in JSON."""
 
 BODY_S: Final = 30.0
-"""How long a body may take to come."""
+"""Time limit of receiving a body."""
 
 LOOKUP_THREADS: Final = 4
-"""For what was read, and is looked up in a moment."""
+"""Threads for look-ups in memory."""
 
 CHECK_THREADS: Final = 4
-"""For questions with a schema, which has to be parsed."""
+"""Threads for requests with a schema, which must be parsed."""
 
 NEWEST_THREADS: Final = 16
-"""For ids that are unknown until the log was asked."""
+"""Threads for unknown ids, which wait for the log."""
 
 CHANGE_THREADS: Final = 16
 UNDER_WAY_MAX: Final = 200
-"""Requests on or before the threads of one kind; one more is told to come back."""
+"""Requests running in or waiting for one thread pool; further ones get 503."""
 
 LOG_ANSWER_S: Final = 3.0
-"""How long probes and scrapes wait for the log; whoever asks gives up soon after."""
+"""How long probes and scrapes wait for the log; their clients time out soon after."""
 
 CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 
@@ -60,7 +59,9 @@ ALLOWED_TYPES: Final = (
     "application/json",
     "application/octet-stream",
 )
-"""Of bodies. A page in a browser can send others to any address without being asked."""
+"""Content type of bodies. Web pages can send other types to any address without a preflight
+request.
+"""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ _PLAIN: Final = "text/plain; charset=utf-8"
 
 
 class Answer:
-    """Status, headers and body, ready to be sent."""
+    """Status, headers and body of a response."""
 
     def __init__(
         self,
@@ -87,7 +88,7 @@ class Answer:
 
     @property
     def messages(self) -> list[Message]:
-        """What ASGI sends."""
+        """The ASGI messages of the response."""
         headers = [(name.encode(), value.encode()) for name, value in self.headers.items()]
         return [
             {"type": "http.response.start", "status": self.status, "headers": headers},
@@ -96,20 +97,20 @@ class Answer:
 
 
 class RegistryService:
-    """Answers for one registry; close it when nobody is served any more."""
+    """Serves one registry; close it after the server has stopped."""
 
     def __init__(self, registry: SchemaRegistry, ask_log: Callable[[], None]) -> None:
-        """Serve `registry`; `ask_log` raises StoreFailed when its log does not answer."""
+        """Serve `registry`; `ask_log` raises StoreFailed when its log is unreachable."""
         self._registry = registry
         self._metrics = ServiceMetrics()
         self._ask_log = ask_log
         self._log_asker = ThreadPoolExecutor(1, "log-asker")
         self._routing = Routing([*ROUTES, *self._operations()])
         self._as_read = registry.as_read()
-        self._lookups = _Desk(LOOKUP_THREADS)
-        self._checks = _Desk(CHECK_THREADS)
-        self._newest = _Desk(NEWEST_THREADS)
-        self._changes = _Desk(CHANGE_THREADS)
+        self._lookups = _BoundedPool(LOOKUP_THREADS)
+        self._checks = _BoundedPool(CHECK_THREADS)
+        self._newest = _BoundedPool(NEWEST_THREADS)
+        self._changes = _BoundedPool(CHANGE_THREADS)
 
     def close(self) -> None:
         """Wait for the threads."""
@@ -124,28 +125,28 @@ class RegistryService:
         answer, route = await self._answer(scope, receive)
         self._metrics.note(route, answer.status, time.monotonic() - began_s)
         if route is not None and route.is_change:
-            _tell_change(scope, answer.status)
+            _log_change(scope, answer.status)
         for message in answer.messages:
             await send(message)
 
     async def _answer(self, scope: Scope, receive: Receive) -> tuple[Answer, Route | None]:
-        """The answer, whatever comes, and the route if there is one."""
+        """The response to any request, and the route if there is one."""
         route = None
         try:
             _expect_small_head(scope)
             route, path = self._routing.find(scope["method"], scope["raw_path"])
             query = query_of(scope["query_string"])
             body = await _body(scope, receive)
-            answer = await self._handled(route, RestRequest(path, query, body))
+            answer = await self._handle(route, RestRequest(path, query, body))
         except SchemaRegistryError as error:
             answer = _refusal(error)
         except Exception:
-            # The outermost of a request: whatever it is, the next one must be served.
+            # Outermost handler of a request: no exception may stop the server.
             _log.exception("request failed method=%s path=%s", scope["method"], scope["path"])
             answer = _error(500, 500, "HTTP 500 Internal Server Error")
         return answer, route
 
-    async def _handled(self, route: Route, request: RestRequest) -> Answer:
+    async def _handle(self, route: Route, request: RestRequest) -> Answer:
         value = await self._value(route, request)
         if isinstance(value, Answer):
             return value
@@ -178,7 +179,7 @@ class RegistryService:
         return Answer(200, body, self._metrics.CONTENT_TYPE)
 
     def _problem_with_log(self) -> str | None:
-        """Why the log does not answer; None if it does."""
+        """Why the log is unreachable; None if it is reachable."""
         asked = self._log_asker.submit(self._ask_log)
         try:
             asked.result(LOG_ANSWER_S)
@@ -186,12 +187,12 @@ class RegistryService:
             return str(error)
         except TimeoutError:
             asked.cancel()
-            return f"The log does not answer within {LOG_ANSWER_S:g} s."
+            return f"The log did not respond within {LOG_ANSWER_S:g} s."
         return None
 
 
-class _Desk:
-    """Threads for blocking calls, and a bound on who waits for them."""
+class _BoundedPool:
+    """A thread pool for blocking calls, with a limit on waiting requests."""
 
     def __init__(self, threads: int) -> None:
         self._threads = ThreadPoolExecutor(threads, "registry")
@@ -199,10 +200,10 @@ class _Desk:
 
     async def do(self, call: Callable[[], Any]) -> Any:
         if self._under_way >= UNDER_WAY_MAX:
-            raise Refused(503, "Too many requests are under way; come back later.")
+            raise RequestRejected(503, "Too many concurrent requests; retry later.")
         self._under_way += 1
         done = asyncio.get_running_loop().run_in_executor(self._threads, call)
-        # A client that leaves does not take its call off the thread, so it still counts.
+        # A client that disconnects does not cancel its call, which still counts.
         done.add_done_callback(self._end)
         return await asyncio.shield(done)
 
@@ -223,33 +224,36 @@ def _unready(problem: str) -> Answer:
 
 def _expect_small_head(scope: Scope) -> None:
     if len(scope["raw_path"]) + len(scope["query_string"]) > URL_BYTES_MAX:
-        raise Refused(414, f"The URL is longer than {URL_BYTES_MAX} bytes.")
+        raise RequestRejected(414, f"The URL is longer than {URL_BYTES_MAX} bytes.")
     if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADERS_BYTES_MAX:
-        raise Refused(431, f"The headers are longer than {HEADERS_BYTES_MAX} bytes.")
+        raise RequestRejected(431, f"The headers are longer than {HEADERS_BYTES_MAX} bytes.")
 
 
 async def _body(scope: Scope, receive: Receive) -> bytes:
-    """The whole body; empty for methods that have none.
+    """The whole body; empty for methods without a body.
 
     Raises:
-        Refused: it is too large, too slow, of a type that is not taken, or its sender left.
+        RequestRejected: it is too large, too slow, of another content type, or the client
+            disconnected.
     """
     if scope["method"] not in ("POST", "PUT"):
         return b""
     headers = dict(scope["headers"])
     content_type = headers.get(b"content-type", b"").decode("latin-1")
     if content_type.partition(";")[0].strip().lower() not in ALLOWED_TYPES:
-        raise Refused(
-            415, f"The content type {content_type!r} is not allowed; it takes {CONTENT_TYPE}."
+        raise RequestRejected(
+            415, f"The content type {content_type!r} is not supported; allowed: {CONTENT_TYPE}."
         )
     announced = headers.get(b"content-length", b"0")
-    # Of a number that is longer, these digits are more than enough.
+    # A longer number is above the limit anyway.
     _expect_small(int(announced[:18]) if announced.isdigit() else 0)
     try:
         async with asyncio.timeout(BODY_S):
             return await _received(receive)
     except TimeoutError:
-        raise Refused(408, f"The body did not come within {BODY_S:g} s.", _CLOSE) from None
+        raise RequestRejected(
+            408, f"The body did not arrive within {BODY_S:g} s.", _CLOSE
+        ) from None
 
 
 async def _received(receive: Receive) -> bytes:
@@ -257,7 +261,7 @@ async def _received(receive: Receive) -> bytes:
     while True:
         message = await receive()
         if message["type"] != "http.request":
-            raise Refused(400, "The client left before the body was there.")
+            raise RequestRejected(400, "The client disconnected before the body was complete.")
         body += message.get("body", b"")
         _expect_small(len(body))
         if not message.get("more_body", False):
@@ -266,11 +270,11 @@ async def _received(receive: Receive) -> bytes:
 
 def _expect_small(size: int) -> None:
     if size > BODY_BYTES_MAX:
-        raise Refused(413, f"The body is longer than {BODY_BYTES_MAX} bytes.", _CLOSE)
+        raise RequestRejected(413, f"The body is longer than {BODY_BYTES_MAX} bytes.", _CLOSE)
 
 
-def _tell_change(scope: Scope, status: int) -> None:
-    """Who asked for which change, and what became of it; there are no passwords to know more by."""
+def _log_change(scope: Scope, status: int) -> None:
+    """Log a change with its client and status; the registry has no users that could be logged."""
     client = scope.get("client")
     _log.info(
         "change method=%s path=%s status=%s client=%s",
@@ -279,14 +283,14 @@ def _tell_change(scope: Scope, status: int) -> None:
 
 
 def _target(scope: Scope) -> str:
-    """Path and query as they were sent: what is percent-encoded cannot break a line of the log."""
+    """Path and query as sent: percent-encoded bytes cannot break a log line."""
     path: bytes = scope["raw_path"]
     query: bytes = scope["query_string"]
     return (path + (b"?" + query if query else b"")).decode("ascii", "backslashreplace")
 
 
 def _refusal(error: SchemaRegistryError) -> Answer:
-    headers = error.headers if isinstance(error, Refused) else {}
+    headers = error.headers if isinstance(error, RequestRejected) else {}
     return _error(error.status, error.code, str(error), headers)
 
 

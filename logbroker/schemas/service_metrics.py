@@ -1,4 +1,4 @@
-"""What a scrape of the registry's service reads."""
+"""Metrics of the registry's service."""
 
 from typing import Final
 
@@ -23,7 +23,7 @@ PREFIX: Final = "logbroker_registry_"
 
 
 class ServiceMetrics:
-    """Requests by route and status, and what the registry holds."""
+    """Requests by route and status, and the size of the registry."""
 
     CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
@@ -32,19 +32,19 @@ class ServiceMetrics:
         ProcessCollector(registry=self._all)
         self._requests = Counter(
             f"{PREFIX}requests_total",
-            "Requests by method, route and status; `other` is no route.",
+            "Requests by method, route and status; `other` is an unknown route.",
             ("method", "route", "status"),
             registry=self._all,
         )
         self._seconds = Histogram(
             f"{PREFIX}request_seconds",
-            "From a request's head to its answer.",
+            "Time from the head of a request to its response.",
             ("method", "route"),
             registry=self._all,
         )
         self._is_up = Gauge(
             f"{PREFIX}up",
-            "1 when the log answered this scrape, so that all schemas are known; else 0.",
+            "1 if the log was reachable at this scrape, else 0.",
             registry=self._all,
         )
         self._subjects = Gauge(
@@ -52,7 +52,7 @@ class ServiceMetrics:
         )
         self._passed_over = Gauge(
             f"{PREFIX}passed_over_records",
-            "Records of the log that do not count; `branch`: of another log that was written to.",
+            "Records of the log that do not count; `branch`: of an independently written log.",
             ("reason",),
             registry=self._all,
         )
@@ -64,11 +64,11 @@ class ServiceMetrics:
         self._seconds.labels(method, path).observe(seconds)
 
     def exposition(self, registry: SchemaRegistry | None) -> bytes:
-        """All of it as Prometheus reads it; None where the log does not answer."""
+        """Metrics in Prometheus text format; `registry` is None if the log is unreachable."""
         self._is_up.set(registry is not None)
         if registry is not None:
             self._subjects.set(len(registry.subjects()))
-            passed_over = registry.passed_over()
+            skipped = registry.skipped()
             for reason in REASONS:
-                self._passed_over.labels(reason).set(passed_over.get(reason, 0))
+                self._passed_over.labels(reason).set(skipped.get(reason, 0))
         return generate_latest(self._all)

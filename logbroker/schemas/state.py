@@ -1,14 +1,14 @@
-"""What a registry knows: the outcome of the log `_schemas`, read from its beginning.
+"""The state of a registry: the result of reading the log `_schemas` from its beginning.
 
-A record counts only if its `after` is the digest of the last one that counted: what it says was
-then decided in knowledge of everything before it. Two registries that write at once read the same
-order, so they agree which record counts, without a leader; the other one decides anew. What counts
-is never judged again by rules that may change, such as what is compatible; only what keeps the
-books whole is looked at: ids and versions come one after the other.
+A record counts only if its `after` is the digest of the last record that counted: then it was
+decided on the state before it. Two registries that write at the same time read the same order, so
+they agree which record counts, without a leader; the other one decides again. Records that count
+are not checked again by rules that may change, such as compatibility; only consistency is checked:
+ids and versions are consecutive.
 
-A record that does not count never will: its `after` was the last one's, if ever, before something
-else counted, and no digest comes back. So a copy that has records twice, in whatever place, says
-the same as long as each comes there for the first time in the order of the original.
+A record that does not count never will: its `after` was the digest of the last record at most until
+another one counted, and digests do not repeat. So a copy with repeated records, at any place, gives
+the same state if each appears first in the order of the original.
 """
 
 from collections import Counter
@@ -30,20 +30,20 @@ from logbroker.schemas.schema_text import Reference, RegisteredSchema, SchemaTex
 
 
 class Outcome(StrEnum):
-    """What becomes of a record that was read."""
+    """The result of applying a record."""
 
     COUNTS = "counts"
     REPEAT = "repeat"
-    """It counted before: a copy has it once more, or its writer sent it twice."""
+    """It counted before: a copy repeats it, or its writer sent it twice."""
 
     LATE = "late"
-    """Another registry on the same log was faster; the writer has read that and decided anew."""
+    """Another registry on the same log was faster; the writer has decided again."""
 
     BRANCH = "branch"
-    """It follows what did not happen here: two logs were written to, each without the other."""
+    """It follows a record that does not count here: two logs were written independently."""
 
     STRANGE = "strange"
-    """No record of a registry, or one that does not keep the books whole."""
+    """Not a record of a registry, or inconsistent."""
 
 
 @dataclass(slots=True)
@@ -54,24 +54,24 @@ class _Version:
 
 @dataclass(slots=True)
 class _Schema:
-    """A schema under its id, which stays its own whatever is deleted."""
+    """A schema with its id, which is never reused."""
 
     text: SchemaText
     places: set[tuple[str, int]] = field(default_factory=set)
 
 
 class RegistryState:
-    """Subjects, versions, ids and levels as of `last`, the digest of the last record that counted.
+    """Subjects, versions, ids and levels after `last`, the digest of the last record that counted.
 
-    None before one did. `passed_over` counts the others. Knows no thread and no clock; who shares
-    it between threads locks it.
+    `last` is None before the first one. `skipped` counts the others by reason. Not thread-safe,
+    uses no clock.
     """
 
     def __init__(self) -> None:
         self.last: str | None = None
-        self.passed_over: Counter[Outcome] = Counter()
-        # To each `after` that counted, the cluster where that was decided. So its keys are the
-        # digests of all that counted but the last.
+        self.skipped: Counter[Outcome] = Counter()
+        # Maps each `after` that counted to the cluster of its decision. Its keys are the digests of
+        # all records that counted except the last.
         self._decided_at: dict[str | None, bytes] = {}
         self._schemas: list[_Schema] = []
         self._ids: dict[SchemaText, int] = {}
@@ -79,73 +79,73 @@ class RegistryState:
         self._levels: dict[str | None, Compatibility] = {}
         self._referrers: dict[tuple[str, int], set[int]] = {}
         self.text_bytes = 0
-        """Of all schemas that ever got an id: they are kept for good."""
+        """Total size of all schemas that ever got an id: they are kept permanently."""
 
     def apply(self, key: bytes | None, value: bytes | None, cluster: bytes = b"") -> Outcome:
-        """Take a record into account that was decided on the log of `cluster`; whether it counts.
+        """Apply a record decided on the log of `cluster`; returns whether it counts.
 
-        The cluster decides nothing but whether another record of it is late or of a branch.
+        The cluster only decides whether a record that does not count is late or of a branch.
         """
         outcome = self._apply(key, value, cluster)
         if outcome is not Outcome.COUNTS:
-            self.passed_over[outcome] += 1
+            self.skipped[outcome] += 1
         return outcome
 
     def subjects(self) -> list[str]:
-        """All subjects that have a version, be it deleted softly; sorted."""
+        """All subjects that have a version, soft-deleted ones included; sorted."""
         return sorted(self._subjects)
 
     @property
     def name_count(self) -> int:
-        """Subjects that have a version, and those that have a level: one with both counts twice."""
+        """Subjects with a version plus subjects with a level: one with both counts twice."""
         return len(self._subjects) + len(self._levels)
 
     def has_subject(self, subject: str) -> bool:
-        """Whether it has a version, be it deleted softly, or a level of its own."""
+        """Whether it has a version, soft-deleted ones included, or a level of its own."""
         return subject in self._subjects or subject in self._levels
 
     def versions(self, subject: str) -> list[RegisteredSchema]:
-        """All versions of a subject in their order, those deleted softly too."""
+        """All versions of a subject in order, soft-deleted ones included."""
         versions = self._subjects.get(subject, {})
         return [self._registered(subject, version) for version in sorted(versions)]
 
     def version(self, subject: str, version: int) -> RegisteredSchema | None:
-        """A version of a subject, be it deleted softly."""
+        """A version of a subject, soft-deleted ones included."""
         known = version in self._subjects.get(subject, {})
         return self._registered(subject, version) if known else None
 
     def schema(self, schema_id: int) -> SchemaText | None:
-        """The schema of an id, as long as a subject has it, be it deleted softly."""
+        """The schema of an id, if a subject has it, soft-deleted ones included."""
         if not 1 <= schema_id <= len(self._schemas):
             return None
         known = self._schemas[schema_id - 1]
         return known.text if known.places else None
 
     def places(self, schema_id: int) -> list[RegisteredSchema]:
-        """Where a schema is registered, or was until it was deleted softly; sorted."""
+        """Where a schema is registered, soft-deleted versions included; sorted."""
         if not 1 <= schema_id <= len(self._schemas):
             return []
         return [self._registered(*place) for place in sorted(self._schemas[schema_id - 1].places)]
 
     def id_of(self, schema: SchemaText) -> int | None:
-        """The id that a schema has, or had before it was deleted for good."""
+        """The id that a schema has, or had before its permanent deletion."""
         return self._ids.get(schema)
 
     @property
     def next_id(self) -> int:
-        """The id that the next new schema gets."""
+        """The id of the next new schema."""
         return len(self._schemas) + 1
 
     def next_version(self, subject: str) -> int:
-        """The version that the next schema of a subject gets."""
+        """The version of the next schema of a subject."""
         return max(self._subjects.get(subject, {}), default=0) + 1
 
     def level(self, subject: str | None) -> Compatibility | None:
-        """The level that was set for a subject, or (None) for those that have none."""
+        """The level set for a subject, or (None) the global level."""
         return self._levels.get(subject)
 
     def referrers(self, subject: str, version: int) -> Iterator[RegisteredSchema]:
-        """Every version that refers to this one, be it deleted softly."""
+        """Every version that references this one, soft-deleted ones included."""
         for schema_id in sorted(self._referrers.get((subject, version), ())):
             yield from self.places(schema_id)
 
@@ -174,7 +174,7 @@ class RegistryState:
         return RegisteredSchema(subject, version, known.id, text, known.is_deleted)
 
     def _fits(self, change: Change) -> bool:
-        """Whether a change follows from what is known: a stranger may write anything."""
+        """Whether a change is consistent with the state: anyone may write to the log."""
         match change:
             case VersionRegistered():
                 expected = self._ids.get(change.schema, self.next_id)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from logbroker.errors import ConfigurationError
 from logbroker.schemas.decoder import AvroDecoder
 from logbroker.schemas.lookup import FoundSchema, SchemaLookup
-from logbroker.schemas.reading_errors import RegistryUnavailable, UndecodableValue
+from logbroker.schemas.reading_errors import SchemaRegistryUnavailable, UndecodableValue
 from spark_jobs.errors import InvalidOption, SourceFailed, UndecodableRecord
 
 
@@ -83,7 +83,7 @@ def _found(lookup: SchemaLookup, schema_id: int) -> FoundSchema | MissingSchema:
         return lookup.schema(schema_id)
     except UndecodableValue as error:
         return MissingSchema(str(error))
-    except RegistryUnavailable as error:
+    except SchemaRegistryUnavailable as error:
         raise SourceFailed(f"schema {schema_id} cannot be looked up: {error}") from error
 
 

@@ -196,7 +196,7 @@ def test_an_acknowledgement_that_is_lost_registers_once(
     assert producer.flush(DEADLINE_S) == 0
     assert registry.register("s", LONG).id == 2
     with journal.reading() as state:
-        assert state.passed_over == {Outcome.REPEAT: 1}
+        assert state.skipped == {Outcome.REPEAT: 1}
     assert not journal.append(decided)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from app.config import Settings
 from app.log.browser.content import Undecoded
 from app.log.inspection.deadline import Deadline
-from logbroker.schemas.reading_errors import RegistryUnavailable, UndecodableValue
+from logbroker.schemas.reading_errors import SchemaRegistryUnavailable, UndecodableValue
 
 if TYPE_CHECKING:
     from logbroker.schemas.decoder import AvroDecoder
@@ -46,7 +46,7 @@ class SchemaReader:
                     raise Undecoded("no time left for a schema lookup")
             try:
                 return decoder.to_json(value)
-            except RegistryUnavailable as error:
+            except SchemaRegistryUnavailable as error:
                 unavailable.append(str(error))
                 raise Undecoded(str(error)) from error
             except UndecodableValue as error:

@@ -24,10 +24,10 @@ class Matching:
     """Decodes records of one partition in order, and collects the skipped positions."""
 
     def __init__(self, registry: RegistryStub) -> None:
-        self.passed_over: list[str] = []
+        self.skipped: list[str] = []
         self.decoder = AvroDecoder(SchemaLookup(registry.url))
         self._events = AvroEvents(
-            self.decoder, LiveMetrics(), lambda place, _reason: self.passed_over.append(place)
+            self.decoder, LiveMetrics(), lambda place, _reason: self.skipped.append(place)
         )
         self._offset = 0
 
@@ -62,7 +62,7 @@ def test_garbage_with_the_next_schema_id_skips_no_valid_event(
     assert matching.read(GARBAGE) == []
     assert registry.add(SCHEMA) == 1
     assert matching.read(GOOD, GOOD) == [b'{"user":"x"}'] * 2
-    assert matching.passed_over == ["events-0-0"]
+    assert matching.skipped == ["events-0-0"]
 
 
 def test_garbage_read_before_a_lookup_causes_no_further_lookup(
@@ -71,7 +71,7 @@ def test_garbage_read_before_a_lookup_causes_no_further_lookup(
     read_s = time.monotonic()
     for _ in range(3):
         assert matching.read(GARBAGE, b"{}", GARBAGE, read_s=read_s) == [b"{}"]
-    assert len(matching.passed_over) == 6
+    assert len(matching.skipped) == 6
     assert registry.asked == ["/schemas/ids/1"]
 
 
@@ -81,4 +81,4 @@ def test_an_id_that_the_registry_rejects_delays_nothing(
     """As Confluent's registry does: HTTP 404 for the path instead of the schema."""
     registry.answer(f"/schemas/ids/{2**32 - 1}", 404, {"error_code": 404, "message": "HTTP 404"})
     assert matching.read(b"\0\xff\xff\xff\xffx", b"{}") == [b"{}"]
-    assert matching.passed_over == ["events-0-0"]
+    assert matching.skipped == ["events-0-0"]

@@ -92,7 +92,7 @@ def test_every_schema_reads_what_it_wrote_itself(seed: int) -> None:
             {"type": "enum", "name": "E", "symbols": ["A"]},
             {"type": "enum", "name": "E", "symbols": ["A", "B", "C"]},
             (
-                "/symbols: reader has no default and not all symbols, writer has B, C besides"
+                "/symbols: reader has no default and not all symbols, writer also has B, C"
                 " (MISSING_ENUM_SYMBOLS)"
             ),
         ),

@@ -227,7 +227,7 @@ def test_what_others_refer_to_is_not_deleted(referring: SchemaRegistry) -> None:
     referring.delete_subject("user")
     assert referring.referenced_by("id", 1) == []
     referring.delete_subject("id")
-    with pytest.raises(errors.InvalidSchema, match="is not there"):
+    with pytest.raises(errors.InvalidSchema, match="does not exist"):
         referring.register("other", USER)
     # Somebody may still read what the deleted schema wrote.
     with pytest.raises(errors.ReferenceExists):
@@ -296,7 +296,7 @@ def test_what_was_deleted_meanwhile_cannot_be_referred_to(referring: SchemaRegis
     ours.register("id", referring.schema(1))
     theirs.schema(1)
     log.meanwhile = [partial(theirs.delete_subject, "id")]
-    with pytest.raises(errors.InvalidSchema, match="is not there"):
+    with pytest.raises(errors.InvalidSchema, match="does not exist"):
         ours.register("user", USER)
 
 
@@ -398,7 +398,7 @@ def alone(written: Written) -> MemoryLog:
     return log
 
 
-def passed_over(written: Written) -> set[Outcome]:
+def skipped(written: Written) -> set[Outcome]:
     state = RegistryState()
     return {state.apply(*record) for record in written} - {Outcome.COUNTS}
 
@@ -433,7 +433,7 @@ def test_registries_that_race_agree(
     assert knowledge(racers.logs[0]) == knowledge(racers.logs[1])
     # One that starts now comes to know the same.
     assert knowledge(MemoryLog(racers.written)) == knowledge(racers.logs[0])
-    assert passed_over(racers.written) <= {Outcome.REPEAT, Outcome.LATE}
+    assert skipped(racers.written) <= {Outcome.REPEAT, Outcome.LATE}
     # Nobody decided in ignorance of what counts before.
     assert knowledge(alone(racers.written)) == knowledge(racers.logs[0])
     # Each schema has one id for ever, and the ids are dense.

@@ -59,7 +59,7 @@ def test_a_record_that_was_written_twice_counts_once() -> None:
     state, counted = replay((FIRST, None), (FIRST, None))
     assert counted == [True, False]
     assert state.last == digest(*encode(Decided(FIRST, None)))
-    assert state.passed_over == {Outcome.REPEAT: 1}
+    assert state.skipped == {Outcome.REPEAT: 1}
 
 
 FULL, NONE = (LevelSet("s", each) for each in (Compatibility.FULL, Compatibility.NONE))
@@ -125,7 +125,7 @@ def test_what_was_decided_without_ones_own_changes_is_a_branch() -> None:
         assert state.apply(*record, cluster=b"east") is Outcome.BRANCH
     assert state.apply(*shared[0], cluster=b"west") is Outcome.REPEAT
     assert contents(state) == before
-    assert state.passed_over == {Outcome.BRANCH: 4, Outcome.REPEAT: 1}
+    assert state.skipped == {Outcome.BRANCH: 4, Outcome.REPEAT: 1}
 
 
 def test_a_record_that_came_too_late_in_its_own_log_is_no_branch() -> None:
