@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, Valid
 from app.domain.windows import format_time
 from app.http.problems import field_errors
 from app.http.request_bodies import Time
-from app.log.event import OwedEvent
+from app.log.event import NewEvent
 from app.services.errors import FieldError, InvalidRequest, TooManyEvents
 from app.services.events import EventLimits
 
@@ -50,7 +50,7 @@ _MANY: Final = TypeAdapter(list[IncomingEvent])
 _encode: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
-def read_json(body: bytes, limits: EventLimits) -> list[OwedEvent]:
+def read_json(body: bytes, limits: EventLimits) -> list[NewEvent]:
     """The events of a JSON body: an object is one event, an array any number.
 
     Raises:
@@ -66,7 +66,7 @@ def read_json(body: bytes, limits: EventLimits) -> list[OwedEvent]:
     return _records(events, limits, root)
 
 
-def read_ndjson(body: bytes, limits: EventLimits) -> list[OwedEvent]:
+def read_ndjson(body: bytes, limits: EventLimits) -> list[NewEvent]:
     """The events of a body with a JSON object per line; empty lines are skipped.
 
     Raises:
@@ -86,13 +86,13 @@ def _read_line(index: int, line: bytes) -> IncomingEvent:
         raise InvalidRequest(fields=field_errors(details, f"events[{index}]")) from None
 
 
-def _records(events: Sequence[IncomingEvent], limits: EventLimits, root: str) -> list[OwedEvent]:
+def _records(events: Sequence[IncomingEvent], limits: EventLimits, root: str) -> list[NewEvent]:
     _check_number(len(events), limits)
-    records: list[OwedEvent] = []
+    records: list[NewEvent] = []
     errors: list[FieldError] = []
     for index, event in enumerate(events):
         result = _record(event, f"{root}[{index}]." if root else "", limits)
-        if isinstance(result, OwedEvent):
+        if isinstance(result, NewEvent):
             records.append(result)
         else:
             errors.append(result)
@@ -101,7 +101,7 @@ def _records(events: Sequence[IncomingEvent], limits: EventLimits, root: str) ->
     return records
 
 
-def _record(event: IncomingEvent, path: str, limits: EventLimits) -> OwedEvent | FieldError:
+def _record(event: IncomingEvent, path: str, limits: EventLimits) -> NewEvent | FieldError:
     time = format_time(event.time_ms)
     if not limits.oldest_ms <= event.time_ms <= limits.newest_ms:
         return FieldError(path + "time", time, limits.times_allowed)
@@ -112,7 +112,7 @@ def _record(event: IncomingEvent, path: str, limits: EventLimits) -> OwedEvent |
         return FieldError(path + "data", None, "JSON numbers, without NaN and Infinity")
     if len(body) > limits.event_bytes_max:
         return FieldError(path + "data", f"{len(body)} bytes", limits.size_allowed)
-    return OwedEvent(event.webhook_id, event.id, event.type, event.time_ms, body)
+    return NewEvent(event.webhook_id, event.id, event.type, event.time_ms, body)
 
 
 def _check_number(count: int, limits: EventLimits) -> None:

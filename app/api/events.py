@@ -20,14 +20,14 @@ from app.http.problems import (
     NOT_FOUND,
     UNAVAILABLE,
 )
-from app.log.event import OwedEvent
+from app.log.event import NewEvent
 from app.services import events
 from app.services.events import EventLimits
 from app.services.services import now_ms
 
 router = APIRouter(prefix="/events", tags=["events"])
 
-_READERS: Final[Mapping[str, Callable[[bytes, EventLimits], list[OwedEvent]]]] = {
+_READERS: Final[Mapping[str, Callable[[bytes, EventLimits], list[NewEvent]]]] = {
     "application/json": read_json,
     "application/x-ndjson": read_ndjson,
 }

@@ -29,7 +29,7 @@ from app.live.mirrored import PAUSED_FOR_MIRRORED, MirroredRecords
 from app.live.outcome_writer import OutcomeWriter
 from app.live.received_reports import ReceivedReports
 from app.live.webhook_queue import QueueContext, WebhookQueue
-from app.log.event import LoggedEvent, OwedEvent, place_name
+from app.log.event import LoggedEvent, NewEvent, place_name
 from app.log.group_position import Bounds, Committed, GroupPosition
 from app.log.group_reader import GroupReader
 from app.log.outcomes import DeliveryOutcome, encode_outcome
@@ -194,7 +194,7 @@ class Deliverer:
                 time_ms=now_ms,
                 digest=lasting_digest(delivery.event_id, event.value),
             )
-            record = OwedEvent(
+            record = NewEvent(
                 delivery.webhook_id,
                 event_id,
                 event.event_type[:_TEXT_CHARS_MAX],

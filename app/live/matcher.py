@@ -22,7 +22,7 @@ from app.live.metrics import LiveMetrics
 from app.live.received_reports import ReceivedReports
 from app.live.routing import RoutingTable
 from app.log.errors import LogError
-from app.log.event import LoggedEvent, OwedEvent, is_presentable, place_name
+from app.log.event import LoggedEvent, NewEvent, is_presentable, place_name
 from app.log.group_position import Bounds, Committed, GroupPosition
 from app.log.group_reader import GroupReader
 from app.log.publisher import EventPublisher, Publication
@@ -102,18 +102,16 @@ class _NamedEvent(NamedTuple):
     event_type: str
     event: LoggedEvent
 
-    def delivery_to(self, webhook_id: str) -> OwedEvent:
+    def delivery_to(self, webhook_id: str) -> NewEvent:
         """The record of `delivery_log`, with the value and time of the event."""
         event = self.event
-        return OwedEvent(
-            webhook_id, self.event_id, self.event_type, event.timestamp_ms, event.value
-        )
+        return NewEvent(webhook_id, self.event_id, self.event_type, event.timestamp_ms, event.value)
 
 
 class _Publishing(NamedTuple):
     """Deliveries that are being published."""
 
-    deliveries: list[OwedEvent]
+    deliveries: list[NewEvent]
     publication: Publication
 
 
@@ -206,7 +204,7 @@ class Matcher:
         """Start to publish the deliveries; returns them, and the events without a match."""
         publishing: list[_Publishing] = []
         unmatched: list[_NamedEvent] = []
-        deliveries: list[OwedEvent] = []
+        deliveries: list[NewEvent] = []
         matched = 0
         for number, named in enumerate(self._named(read.events)):
             webhook_ids = self._table.match(named.event_type, named.event.value)
@@ -275,7 +273,7 @@ class Matcher:
         self._metrics.count_events("matched", matched)
         self._metrics.count_events("unmatched", len(unmatched) - matched)
 
-    async def _publish(self, deliveries: list[OwedEvent]) -> _Publishing:
+    async def _publish(self, deliveries: list[NewEvent]) -> _Publishing:
         return _Publishing(deliveries, await self._publisher.begin(DELIVERY_LOG, deliveries))
 
     async def _wait_until_logged(self, publishing: _Publishing) -> None:

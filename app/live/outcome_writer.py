@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from app.log.errors import LogError
-from app.log.event import OwedEvent
+from app.log.event import NewEvent
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_OUTCOMES
 
@@ -19,7 +19,7 @@ _RECORDS_PER_WRITE_MAX: Final = 5_000
 
 
 class _PendingRecord(NamedTuple):
-    record: OwedEvent
+    record: NewEvent
     written: Callable[[], None]
 
 
@@ -36,7 +36,7 @@ class OutcomeWriter:
         """The number of records that are not acknowledged."""
         return len(self._pending)
 
-    def add(self, record: OwedEvent, written: Callable[[], None]) -> None:
+    def add(self, record: NewEvent, written: Callable[[], None]) -> None:
         """Write `record` soon; `written` is called when the log has acknowledged it."""
         self._pending.append(_PendingRecord(record, written))
         self._has_pending.set()
@@ -59,7 +59,7 @@ class OutcomeWriter:
             if not self._pending:
                 self._has_pending.clear()
 
-    async def _write(self, records: list[OwedEvent]) -> None:
+    async def _write(self, records: list[NewEvent]) -> None:
         while True:
             try:
                 await self._publisher.publish(DELIVERY_OUTCOMES, records)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
-class OwedEvent:
+class NewEvent:
     """An event to publish.
 
     `webhook_id` becomes the record's key; None selects a random partition, for events that are not

@@ -15,7 +15,7 @@ from app.config import Settings
 from app.domain.lateness import Arrival
 from app.log.client_errors import CLIENT_ERRORS, CLIENT_LOG
 from app.log.errors import PublishFailed
-from app.log.event import OwedEvent
+from app.log.event import NewEvent
 from app.log.publisher_audit import Header, MessageMarks, PublisherAudit
 from app.log.topics import ensure_topics
 from logbroker.client.audit_format.mark import AUDIT_TOPIC
@@ -130,7 +130,7 @@ class EventPublisher:
             await asyncio.to_thread(self._make_topics)
             self._make_topics = None
 
-    async def publish(self, topic: str, events: Sequence[OwedEvent]) -> list[Arrival]:
+    async def publish(self, topic: str, events: Sequence[NewEvent]) -> list[Arrival]:
         """Publish events; return their offsets once the log has acknowledged all of them.
 
         Events of one key keep their order.
@@ -141,7 +141,7 @@ class EventPublisher:
         """
         return await (await self.begin(topic, events)).all_settled()
 
-    async def begin(self, topic: str, events: Sequence[OwedEvent]) -> "Publication":
+    async def begin(self, topic: str, events: Sequence[NewEvent]) -> "Publication":
         """Hand events to the client, which sends them; return a handle for the outcome.
 
         Events of one key keep their order over calls too, if each call waits for the previous one.
@@ -174,13 +174,13 @@ class EventPublisher:
         """Records for `audit` that the log does not have yet."""
         return 0 if self._audit is None else self._audit.reporter.pending
 
-    def _mark(self, topic: str, events: Sequence[OwedEvent]) -> MessageMarks | None:
+    def _mark(self, topic: str, events: Sequence[NewEvent]) -> MessageMarks | None:
         if self._audit is None:
             return None
         return self._audit.mark(topic, [event.time_ms for event in events])
 
     async def _hand_over(
-        self, topic: str, event: OwedEvent, index: int, publication: "Publication"
+        self, topic: str, event: NewEvent, index: int, publication: "Publication"
     ) -> None:
         marks = publication.headers(index)
         on_delivery = partial(publication.record_outcome, index)
@@ -196,7 +196,7 @@ class EventPublisher:
                 return
 
     def _produce(
-        self, topic: str, event: OwedEvent, marks: Sequence[Header], on_delivery: OnDelivery
+        self, topic: str, event: NewEvent, marks: Sequence[Header], on_delivery: OnDelivery
     ) -> None:
         self._producer.produce(
             topic,
@@ -269,7 +269,7 @@ class Publication:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        events: Sequence[OwedEvent],
+        events: Sequence[NewEvent],
         marks: MessageMarks | None,
     ) -> None:
         self._loop = loop
@@ -326,7 +326,7 @@ class Publication:
         return self._arrivals
 
 
-def _arrival(event: OwedEvent, message: Message) -> Arrival | None:
+def _arrival(event: NewEvent, message: Message) -> Arrival | None:
     partition, offset = message.partition(), message.offset()
     if partition is None or offset is None:
         return None

@@ -6,7 +6,7 @@ import time
 from typing import Final
 
 from app.log.errors import LogError
-from app.log.event import OwedEvent
+from app.log.event import NewEvent
 from app.log.publisher import EventPublisher
 from app.log.replay_outcomes import ReplayOutcome, encode_replay_outcome
 from app.log.topics import REPLAY_OUTCOMES
@@ -49,8 +49,8 @@ class ReplayOutcomePublisher:
             )
 
 
-def _record(outcome: ReplayOutcome) -> OwedEvent:
-    return OwedEvent(
+def _record(outcome: ReplayOutcome) -> NewEvent:
+    return NewEvent(
         outcome.webhook_id,
         f"{outcome.replay_id}-{outcome.epoch}-{outcome.start}",
         "replay.outcome",

@@ -10,7 +10,7 @@ from anyio import to_thread
 from app.config import Settings
 from app.domain.lateness import AHEAD_MS_MAX, Arrival
 from app.domain.windows import format_time
-from app.log.event import OwedEvent
+from app.log.event import NewEvent
 from app.log.late_notes import note_late
 from app.log.topics import DELIVERY_LOG, EVENTS
 from app.services.errors import FieldError, UnknownWebhooks
@@ -51,7 +51,7 @@ class EventLimits:
         return f"at most {self.event_bytes_max} bytes with id, type and time"
 
 
-async def publish_events(services: Services, events: Sequence[OwedEvent]) -> None:
+async def publish_events(services: Services, events: Sequence[NewEvent]) -> None:
     """Publish events to `delivery_log`, those without a webhook to `events`; until acknowledged.
 
     Raises:
@@ -67,7 +67,7 @@ async def publish_events(services: Services, events: Sequence[OwedEvent]) -> Non
     )
 
 
-def _check_webhooks(services: Services, events: Sequence[OwedEvent]) -> None:
+def _check_webhooks(services: Services, events: Sequence[NewEvent]) -> None:
     unknown = services.store.find_unknown_webhooks(
         {event.webhook_id for event in events if event.webhook_id is not None}
     )
@@ -81,7 +81,7 @@ def _check_webhooks(services: Services, events: Sequence[OwedEvent]) -> None:
         )
 
 
-async def _publish_addressed(services: Services, events: Sequence[OwedEvent]) -> None:
+async def _publish_addressed(services: Services, events: Sequence[NewEvent]) -> None:
     """Publish events, and store the positions of late ones, by which replays find them."""
     arrivals = await _publish(services, DELIVERY_LOG, events)
     settings = services.settings
@@ -94,7 +94,7 @@ async def _publish_addressed(services: Services, events: Sequence[OwedEvent]) ->
     )
 
 
-async def _publish(services: Services, topic: str, events: Sequence[OwedEvent]) -> list[Arrival]:
+async def _publish(services: Services, topic: str, events: Sequence[NewEvent]) -> list[Arrival]:
     if not events:
         return []
     arrivals = await services.publisher.publish(topic, events)

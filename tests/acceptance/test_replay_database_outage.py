@@ -12,7 +12,7 @@ import pytest
 from app.domain.model import Counts, NewReplay, NewWebhook, Webhook, Window
 from app.domain.options import ReplayOptions
 from app.domain.states import TERMINAL, ReplayState
-from app.log.event import OwedEvent
+from app.log.event import NewEvent
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_LOG, ensure_topics
 from app.store import Store, migrate
@@ -115,7 +115,7 @@ class Scene:
         async with EventPublisher(bootstrap_servers, origin="here", server="test") as publisher:
             for webhook in webhooks:
                 events = [
-                    OwedEvent(webhook.id, f"evt_{n}", "t", self._window.from_ms + n, b"{}")
+                    NewEvent(webhook.id, f"evt_{n}", "t", self._window.from_ms + n, b"{}")
                     for n in range(EVENTS)
                 ]
                 await publisher.publish(DELIVERY_LOG, events)

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from app.config import Settings
-from app.log.event import OwedEvent
+from app.log.event import NewEvent
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_LOG, EVENTS
 from logbroker.client.audit_format.mark import AUDIT_TOPIC
@@ -80,7 +80,7 @@ def scene(tmp_path: Path, broker: BrokerProcess, receiver: ReceiverThread) -> It
         yield scene
 
 
-def publish(broker: BrokerProcess, topic: str, events: list[OwedEvent]) -> None:
+def publish(broker: BrokerProcess, topic: str, events: list[NewEvent]) -> None:
     """Publish as the API does, whose process then ends."""
 
     async def scenario() -> None:
@@ -105,10 +105,10 @@ def compared(broker: BrokerProcess, *, exit_code: int) -> dict[str, dict[str, in
     }
 
 
-def happened(start: int, end: int, webhook_id: str | None = None) -> list[OwedEvent]:
+def happened(start: int, end: int, webhook_id: str | None = None) -> list[NewEvent]:
     body = b'{"type":"follow.created"}'
     return [
-        OwedEvent(webhook_id, f"evt_{number}", "follow.created", now_ms(), body)
+        NewEvent(webhook_id, f"evt_{number}", "follow.created", now_ms(), body)
         for number in range(start, end)
     ]
 

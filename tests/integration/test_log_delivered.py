@@ -16,7 +16,7 @@ from app.domain.delivery import LiveOutcome
 from app.domain.model import OffsetRange, Window
 from app.log.delivered import DeliveredLookup, LiveDeliveries
 from app.log.estimate import Estimate, EstimateQuery, Estimator
-from app.log.event import LoggedEvent, OwedEvent
+from app.log.event import LoggedEvent, NewEvent
 from app.log.history import LogHistory
 from app.log.outcomes import DeliveryOutcome, encode_outcome
 from app.log.publisher import EventPublisher
@@ -42,7 +42,7 @@ def servers(broker: BrokerProcess) -> str:
     return broker.bootstrap_servers
 
 
-def publish(servers: str, topic: str, events: Sequence[OwedEvent], origin: str = "here") -> None:
+def publish(servers: str, topic: str, events: Sequence[NewEvent], origin: str = "here") -> None:
     async def scenario() -> None:
         async with EventPublisher(servers, origin=origin, server="test") as publisher:
             await publisher.publish(topic, events)
@@ -55,7 +55,7 @@ def owe(servers: str, numbers: Sequence[int]) -> None:
     publish(
         servers,
         DELIVERY_LOG,
-        [OwedEvent(KEY, f"evt_{n}", "t", BEGIN_MS + n, b"x" * 10) for n in numbers],
+        [NewEvent(KEY, f"evt_{n}", "t", BEGIN_MS + n, b"x" * 10) for n in numbers],
     )
 
 
@@ -65,7 +65,7 @@ def note(servers: str, outcomes: dict[int, LiveOutcome]) -> None:
         servers,
         DELIVERY_OUTCOMES,
         [
-            OwedEvent(
+            NewEvent(
                 KEY,
                 f"evt_{offset}",
                 "",
@@ -151,7 +151,7 @@ def test_a_copy_of_what_was_delivered_live_is_not_missing_either(servers: str) -
 def test_what_another_data_centre_delivered_is_not_missing_where_a_mirror_brought_it(
     servers: str,
 ) -> None:
-    mirrored = [OwedEvent(KEY, f"evt_{n}", "t", BEGIN_MS + n, b"x" * 10) for n in range(30)]
+    mirrored = [NewEvent(KEY, f"evt_{n}", "t", BEGIN_MS + n, b"x" * 10) for n in range(30)]
     publish(servers, DELIVERY_LOG, mirrored, origin="elsewhere")
     owe(servers, range(30, 40))
     became = [

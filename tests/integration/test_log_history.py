@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 
 from app.domain.model import OffsetRange, Window
 from app.log.errors import LogUnavailable, WindowNotRetained
-from app.log.event import OwedEvent
+from app.log.event import NewEvent
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_LOG, EVENTS, ensure_topics
@@ -35,7 +35,7 @@ def history(servers: str) -> LogHistory:
 
 
 def publish(servers: str, times_ms: Sequence[int]) -> None:
-    events = [OwedEvent(KEY, f"evt_{n}", "t", time_ms, b"{}") for n, time_ms in enumerate(times_ms)]
+    events = [NewEvent(KEY, f"evt_{n}", "t", time_ms, b"{}") for n, time_ms in enumerate(times_ms)]
 
     async def scenario() -> None:
         async with EventPublisher(servers, origin="here", server="test") as publisher:

@@ -182,7 +182,7 @@ def test_what_is_not_there_is_told_apart(inspector: LogInspector) -> None:
     # Nor does asking make it.
     assert inspector.topics(containing="nowhere").topics == ()
     for group in ("nobody", "", "no\0body"):
-        with pytest.raises(NotInLog, match="no group"):
+        with pytest.raises(NotInLog, match="does not exist"):
             inspector.group(group)
 
 

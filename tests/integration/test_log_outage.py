@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from app.domain.model import OffsetRange, Window
-from app.log.event import LoggedEvent, OwedEvent
+from app.log.event import LoggedEvent, NewEvent
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
 from app.log.reader import ReplayReader
@@ -34,9 +34,9 @@ def make_topics(broker: BrokerProcess) -> None:
     ensure_topics(broker.bootstrap_servers, partitions=PARTITIONS, retention_ms=RETENTION_MS)
 
 
-def events(start: int, end: int) -> list[OwedEvent]:
+def events(start: int, end: int) -> list[NewEvent]:
     return [
-        OwedEvent(KEY.decode(), f"evt_{n}", "t", TIME_MS + n, b"x" * 1_000)
+        NewEvent(KEY.decode(), f"evt_{n}", "t", TIME_MS + n, b"x" * 1_000)
         for n in range(start, end)
     ]
 

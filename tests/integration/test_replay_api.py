@@ -29,7 +29,7 @@ from app.domain.model import (
 from app.domain.moves import MoveEvent
 from app.domain.options import ReplayOptions
 from app.domain.windows import MINUTE_MS, format_time
-from app.log.event import OwedEvent
+from app.log.event import NewEvent
 from app.log.outcomes import DeliveryOutcome, encode_outcome
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_OUTCOMES, ensure_topics
@@ -188,7 +188,7 @@ def test_a_dry_run_counts_missed_events(
 
 def note_outcome(broker: BrokerProcess, webhook: Webhook, outcome: DeliveryOutcome) -> None:
     """Write the outcome of a live delivery, as the live path does."""
-    record = OwedEvent(webhook.id, outcome.event_id, "", BEGIN_MS, encode_outcome(outcome))
+    record = NewEvent(webhook.id, outcome.event_id, "", BEGIN_MS, encode_outcome(outcome))
 
     async def scenario() -> None:
         servers = broker.bootstrap_servers

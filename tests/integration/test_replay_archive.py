@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from app.config import Settings
 from app.domain.model import Webhook
 from app.domain.windows import DAY_MS, MINUTE_MS, format_time
-from app.log.event import OwedEvent
+from app.log.event import NewEvent
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_ARCHIVE
 from tests.support.database.migrated import make_migrated
@@ -62,7 +62,7 @@ class Archive:
 
     async def publish(self, service: Service, webhook: Webhook, **times_ms: int) -> None:
         events = [
-            OwedEvent(webhook.id, name, "test.happened", service.now_ms + time_ms, b"{}")
+            NewEvent(webhook.id, name, "test.happened", service.now_ms + time_ms, b"{}")
             for name, time_ms in times_ms.items()
         ]
         async with EventPublisher(self._servers, origin="local", server="test") as publisher:

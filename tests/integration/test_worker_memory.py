@@ -11,7 +11,7 @@ import pytest
 from app.domain.model import Counts, NewReplay, NewWebhook, Window
 from app.domain.options import EVENTS_PER_SECOND_MAX, ReplayOptions
 from app.domain.states import TERMINAL
-from app.log.event import OwedEvent
+from app.log.event import NewEvent
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_LOG, ensure_topics
 from app.store import Store
@@ -60,7 +60,7 @@ def test_four_replays_of_many_events_stay_below_200_megabytes(
                 for webhook in webhooks:
                     for start in range(0, EVENTS, 10_000):
                         events = [
-                            OwedEvent(webhook.id, f"evt_{n}", "t", window.from_ms + n, BODY)
+                            NewEvent(webhook.id, f"evt_{n}", "t", window.from_ms + n, BODY)
                             for n in range(start, start + 10_000)
                         ]
                         await publisher.publish(DELIVERY_LOG, events)

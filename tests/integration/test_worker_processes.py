@@ -11,7 +11,7 @@ import pytest
 
 from app.domain.model import Counts, NewReplay, NewWebhook, Replay, Window
 from app.domain.states import TERMINAL, ReplayState
-from app.log.event import OwedEvent
+from app.log.event import NewEvent
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_LOG, ensure_topics
 from app.store import Store
@@ -66,7 +66,7 @@ class Scene:
         ensure_topics(self._servers, partitions=4, retention_ms=6 * 86_400_000)
         async with EventPublisher(self._servers, origin="here", server="test") as publisher:
             events = [
-                OwedEvent(webhook.id, f"evt_{n}", "t", now_ms - EVENTS + n, b'{"n": %d}' % n)
+                NewEvent(webhook.id, f"evt_{n}", "t", now_ms - EVENTS + n, b'{"n": %d}' % n)
                 for n in range(EVENTS)
             ]
             await publisher.publish(DELIVERY_LOG, events)

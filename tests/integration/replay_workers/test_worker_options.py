@@ -15,7 +15,7 @@ from app.domain.model import Counts, NewReplay, Webhook, Window
 from app.domain.options import Only, ReplayOptions
 from app.domain.rates import SLACK_S
 from app.domain.states import ReplayState
-from app.log.event import OwedEvent
+from app.log.event import NewEvent
 from app.log.outcomes import DeliveryOutcome, encode_outcome
 from app.log.topics import DELIVERY_OUTCOMES
 from tests.integration.replay_workers.worker_bench import BEGIN_MS, Bench
@@ -43,7 +43,7 @@ def test_only_event_types_that_match_a_glob_are_delivered(bench: Bench) -> None:
             for n in range(25)
             for event_type in types
             for event in [
-                OwedEvent(webhook.id, f"{event_type}_{n}", event_type, BEGIN_MS + n, b"{}")
+                NewEvent(webhook.id, f"{event_type}_{n}", event_type, BEGIN_MS + n, b"{}")
             ]
         ]
         await bench.publish(events)
@@ -65,7 +65,7 @@ async def write_outcomes(
     """Write outcomes of live deliveries, as an earlier version of the live path did."""
     partition = bench.partition_of(webhook)
     events = [
-        OwedEvent(
+        NewEvent(
             webhook.id,
             f"evt_{offset}",
             "",
@@ -108,7 +108,7 @@ def test_only_events_without_a_successful_live_delivery_are_delivered(timed_benc
     asyncio.run(scenario())
 
 
-def outcome_elsewhere(event: OwedEvent, offset: int) -> OwedEvent:
+def outcome_elsewhere(event: NewEvent, offset: int) -> NewEvent:
     """The outcome that the live path of another data centre writes for a delivered event."""
     digest = lasting_digest(event.event_id, event.body)
     became = DeliveryOutcome(
@@ -310,7 +310,7 @@ def test_a_batch_stays_below_a_mebibyte(bench: Bench) -> None:
         large = json.dumps({"n": 1, "text": "x" * 300_000}).encode()
         await bench.publish(
             [
-                OwedEvent(webhook.id, f"evt_{n}", "t", BEGIN_MS + n, large + b" " * n)
+                NewEvent(webhook.id, f"evt_{n}", "t", BEGIN_MS + n, large + b" " * n)
                 for n in range(8)
             ]
         )

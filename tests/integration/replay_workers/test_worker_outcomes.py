@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, TopicPartition
 from app.domain.hours import HOUR_MS
 from app.domain.model import Counts, Webhook, Window
 from app.domain.options import Source
-from app.log.event import OwedEvent
+from app.log.event import NewEvent
 from app.log.replay_outcomes import ReplayOutcome, decode_replay_outcome
 from app.log.topics import REPLAY_OUTCOMES
 from app.replay_workers import outcome_publisher
@@ -45,7 +45,7 @@ def test_what_a_replay_brought_is_told_by_hour_from_where_it_was_taken_up(bench:
             return hours[int(received.event_id.removeprefix("evt_"))]
 
         events = [
-            OwedEvent(webhook.id, f"evt_{n}", "test.happened", hour * HOUR_MS + n, b"{}")
+            NewEvent(webhook.id, f"evt_{n}", "test.happened", hour * HOUR_MS + n, b"{}")
             for n, hour in enumerate(hours)
         ]
         await bench.publish([*events, *events[100:150]])

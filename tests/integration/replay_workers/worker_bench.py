@@ -22,7 +22,7 @@ from app.domain.model import (
 )
 from app.domain.options import ReplayOptions
 from app.domain.states import TERMINAL
-from app.log.event import OwedEvent
+from app.log.event import NewEvent
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES
@@ -110,7 +110,7 @@ class Bench:
         return self.store.enable_webhook(webhook.id, url)
 
     async def publish(
-        self, events: Sequence[OwedEvent], topic: str = DELIVERY_LOG, origin: str = "here"
+        self, events: Sequence[NewEvent], topic: str = DELIVERY_LOG, origin: str = "here"
     ) -> None:
         async with EventPublisher(
             self.bootstrap_servers, origin=origin, server="test"
@@ -120,9 +120,9 @@ class Bench:
     def partition_of(self, webhook: Webhook) -> int:
         return partition_for_key(webhook.id.encode(), PARTITIONS)
 
-    def events(self, key: str, start: int, end: int) -> list[OwedEvent]:
+    def events(self, key: str, start: int, end: int) -> list[NewEvent]:
         return [
-            OwedEvent(key, f"evt_{n}", "test.happened", BEGIN_MS + n, b'{"n": %d}' % n)
+            NewEvent(key, f"evt_{n}", "test.happened", BEGIN_MS + n, b'{"n": %d}' % n)
             for n in range(start, end)
         ]
 

@@ -10,7 +10,7 @@ from app.api.event_bodies import read_json, read_ndjson
 from app.domain.windows import format_time, parse_time
 from app.http.error_table import problem_of
 from app.http.problems import Problem
-from app.log.event import OwedEvent
+from app.log.event import NewEvent
 from app.services.errors import RequestRefused
 from app.services.events import EventLimits
 
@@ -40,7 +40,7 @@ def refused(body: bytes, *, by_line: bool = False) -> Problem:
 
 def test_the_stored_event_is_compact_json_without_the_webhook() -> None:
     assert read_json(encoded(event()), RULES) == [
-        OwedEvent(
+        NewEvent(
             webhook_id="wh_1",
             event_id="evt_1",
             event_type="follow.created",

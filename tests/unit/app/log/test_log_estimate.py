@@ -10,7 +10,7 @@ import pytest
 from app.domain.model import OffsetRange, Window
 from app.log.errors import EstimatesBusy, HistoryLost, LogUnavailable
 from app.log.estimate import SAMPLES, EstimateQuery, Estimator, sample_ranges
-from app.log.event import OwedEvent
+from app.log.event import NewEvent
 from app.log.publisher import EventPublisher
 from logbroker.client.partitioner import partition_for_key
 
@@ -24,7 +24,7 @@ ALWAYS = Window(0, 2 * TIME_MS)
 UNHURRIED_S = 60.0
 
 
-def publish(bootstrap_servers: str, events: Sequence[OwedEvent]) -> None:
+def publish(bootstrap_servers: str, events: Sequence[NewEvent]) -> None:
     async def scenario() -> None:
         async with EventPublisher(bootstrap_servers, origin="here", server="test") as door:
             await door.publish("owed", events)
@@ -32,8 +32,8 @@ def publish(bootstrap_servers: str, events: Sequence[OwedEvent]) -> None:
     asyncio.run(scenario())
 
 
-def event(number: int, key: bytes = KEY, event_type: str = "user.followed") -> OwedEvent:
-    return OwedEvent(key.decode(), f"evt_{number}", event_type, TIME_MS + number, b"x" * 10)
+def event(number: int, key: bytes = KEY, event_type: str = "user.followed") -> NewEvent:
+    return NewEvent(key.decode(), f"evt_{number}", event_type, TIME_MS + number, b"x" * 10)
 
 
 def question(

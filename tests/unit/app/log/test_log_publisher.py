@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from app.domain.lateness import Arrival
 from app.log.errors import PublishFailed
-from app.log.event import OwedEvent
+from app.log.event import NewEvent
 from app.log.publisher import EventPublisher, Publication
 from app.log.publisher_audit import MessageMarks
 from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES, EVENTS
@@ -26,8 +26,8 @@ OTHER = "wh_2"
 TIME_MS = 1_795_000_000_000
 
 
-def event(number: int, webhook_id: str | None = "wh_1") -> OwedEvent:
-    return OwedEvent(webhook_id, f"evt_{number}", "user.followed", TIME_MS + number, b"{}")
+def event(number: int, webhook_id: str | None = "wh_1") -> NewEvent:
+    return NewEvent(webhook_id, f"evt_{number}", "user.followed", TIME_MS + number, b"{}")
 
 
 def publisher(
@@ -149,7 +149,7 @@ def test_events_that_no_log_takes_are_named(refused_address: str) -> None:
 
 def test_only_the_event_that_is_too_large_fails(foreign_broker: str) -> None:
     async def scenario() -> None:
-        huge = OwedEvent("wh_1", "evt_huge", "user.followed", TIME_MS, b"x" * 2_000_000)
+        huge = NewEvent("wh_1", "evt_huge", "user.followed", TIME_MS, b"x" * 2_000_000)
         async with publisher(foreign_broker) as sink:
             with pytest.raises(PublishFailed) as failed:
                 await sink.publish("owed", [event(1), huge, event(2)])
@@ -209,7 +209,7 @@ def test_events_are_marked_and_outcomes_are_not(foreign_broker: str) -> None:
 
 def test_acknowledged_events_are_reported_to_the_audit_at_shutdown(foreign_broker: str) -> None:
     async def scenario() -> None:
-        huge = OwedEvent("wh_1", "evt_huge", "user.followed", TIME_MS, b"x" * 2_000_000)
+        huge = NewEvent("wh_1", "evt_huge", "user.followed", TIME_MS, b"x" * 2_000_000)
         async with publisher(foreign_broker, stamper=Stamper("host-1")) as sink:
             with pytest.raises(PublishFailed):
                 await sink.publish(EVENTS, [event(0), huge, event(2)])
@@ -236,7 +236,7 @@ def test_an_event_with_an_invalid_time_is_published_without_a_mark(
     foreign_broker: str,
 ) -> None:
     async def scenario() -> None:
-        far = OwedEvent("wh_1", "evt_far", "user.followed", 2**50, b"{}")
+        far = NewEvent("wh_1", "evt_far", "user.followed", 2**50, b"{}")
         async with publisher(foreign_broker, stamper=Stamper("host-1")) as sink:
             await sink.publish(EVENTS, [event(0), far, event(60_000), event(1)])
 

@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 
 from app.domain.model import OffsetRange, Window
 from app.log.errors import HistoryLost, LogUnavailable
-from app.log.event import LoggedEvent, OwedEvent
+from app.log.event import LoggedEvent, NewEvent
 from app.log.publisher import EventPublisher
 from app.log.reader import ReplayReader
 from logbroker.client.partitioner import partition_for_key
@@ -24,7 +24,7 @@ TIME_MS = 1_795_000_000_000
 ALWAYS = Window(0, 2 * TIME_MS)
 
 
-def publish(bootstrap_servers: str, events: Sequence[OwedEvent]) -> None:
+def publish(bootstrap_servers: str, events: Sequence[NewEvent]) -> None:
     async def scenario() -> None:
         async with EventPublisher(bootstrap_servers, origin="here", server="test") as door:
             await door.publish("owed", events)
@@ -32,9 +32,9 @@ def publish(bootstrap_servers: str, events: Sequence[OwedEvent]) -> None:
     asyncio.run(scenario())
 
 
-def event(number: int, key: bytes = KEY) -> OwedEvent:
+def event(number: int, key: bytes = KEY) -> NewEvent:
     body = b'{"n": %d}' % number
-    return OwedEvent(key.decode(), f"evt_{number}", "user.followed", TIME_MS + number, body)
+    return NewEvent(key.decode(), f"evt_{number}", "user.followed", TIME_MS + number, body)
 
 
 def reader(
