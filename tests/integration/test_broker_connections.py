@@ -243,7 +243,7 @@ def test_one_connection_above_the_limit_is_closed_at_once(tmp_path: Path) -> Non
         assert all(works(connection) for connection in open_ones)
         with RawConnection(address) as refused:
             refused.until_closed()
-        broker.until_says("WARNING logbroker.listener refused peer=")
+        broker.until_says("WARNING logbroker.listener rejected peer=")
         assert all(works(connection) for connection in open_ones)
 
         open_ones.pop().socket.close()

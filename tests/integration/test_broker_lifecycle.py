@@ -159,7 +159,7 @@ def test_a_data_directory_belongs_to_one_broker_id(tmp_path: Path) -> None:
         assert line.startswith("logbroker: ")
         assert "3" in line
         assert "4" in line
-    # Being refused changes nothing: the owner finds its clean marker still there.
+    # A rejected start changes nothing: the clean marker of the owner still exists.
     assert clean_marker(owner).exists()
 
 

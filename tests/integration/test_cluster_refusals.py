@@ -87,7 +87,7 @@ def test_one_data_folder_is_not_for_two_ids(tmp_path: Path, zookeeper: SharedZoo
         afterwards = refusal(cluster.make_broker(2, "broker-1"))
         meta = tmp_path / "broker-1" / "meta.properties"
         assert f"{meta} has broker.id 1; this broker has 2" in afterwards
-        # Being refused changes nothing: the owner finds its clean marker still there.
+        # A rejected start changes nothing: the clean marker of the owner still exists.
         assert (tmp_path / "broker-1" / ".kafka_cleanshutdown").exists()
 
 
@@ -127,9 +127,9 @@ def test_a_folder_belongs_to_a_standalone_broker_or_to_a_cluster(
     with alone.serve():
         assert alone.stop() == 0
     with BrokerCluster(tmp_path, zookeeper.fresh_chroot(), count=1) as cluster:
-        assert f"{tmp_path / 'alone' / 'registry.json'} is there" in refusal(
+        assert f"{tmp_path / 'alone' / 'registry.json'} belongs to a standalone broker" in refusal(
             cluster.make_broker(1, "alone")
         )
         cluster.serve().brokers[1].stop()
     told = refusal(BrokerProcess(tmp_path / "broker-1", "--broker-id", "1", name="broker-1"))
-    assert f"{tmp_path / 'broker-1' / 'meta.properties'} is a cluster's" in told
+    assert f"{tmp_path / 'broker-1'} belongs to a cluster" in told
