@@ -1,4 +1,4 @@
-"""Questions and orders about consumer groups, to any broker that speaks Kafka's protocol."""
+"""Administration of consumer groups on any broker that speaks Kafka's protocol."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,11 +25,11 @@ from logbroker.client.admin import (
 )
 
 MEMBERLESS: Final = frozenset({"Empty", DEAD})
-"""States in which a group's offsets are anybody's to change."""
+"""States in which the offsets of a group may be changed."""
 
 
 class GroupListing(NamedTuple):
-    """The state of each group; `problems` are those of brokers that told of none."""
+    """The state of each group; `problems` are the errors of brokers that did not list theirs."""
 
     states: dict[str, str]
     problems: list[str]
@@ -38,8 +38,8 @@ class GroupListing(NamedTuple):
 class GroupAdmin:
     """A client for consumer groups; every call waits for its answer.
 
-    Every method raises KafkaException when a broker refuses or none can be reached, and
-    CommandRefused when no coordinator answers for a group.
+    Every method raises KafkaException if a broker rejects a request or none can be reached, and
+    CommandRefused if the coordinator of a group does not answer.
     """
 
     def __init__(self, bootstrap_servers: str) -> None:
@@ -47,12 +47,12 @@ class GroupAdmin:
         self.positions = LogPositions(self._client)
 
     def leaders(self) -> dict[Place, int | None]:
-        """Every partition there is, with the broker that leads it."""
+        """Return every partition with its leader."""
         return leaders_of(self._client.list_topics(timeout=REQUEST_TIMEOUT_S))
 
     def listing(self) -> GroupListing:
-        """Every group with its state."""
-        # Of the answer below one cannot tell whether one broker is away or all of them are.
+        """Return every group with its state."""
+        # The answer below does not show whether one broker is down or all of them.
         self.leaders()
         answer = self._client.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S).result()
         states = {each.group_id: GROUP_STATES[each.state] for each in answer.valid}
@@ -60,7 +60,7 @@ class GroupAdmin:
         return GroupListing(states, problems)
 
     def describe(self, group: str) -> GroupDescription:
-        """A group's state and members; one that nobody knows is `DEAD` and has none."""
+        """Return the state and members of a group; an unknown one is `DEAD` and has none."""
         with _coordinator_of(group):
             found = self._client.describe_consumer_groups(
                 [group], request_timeout=REQUEST_TIMEOUT_S
@@ -68,7 +68,7 @@ class GroupAdmin:
         return describe_group_answer(found)
 
     def committed(self, group: str) -> dict[Place, int]:
-        """The offset of the next message to read, for each partition that has one committed."""
+        """Return the committed offset of each partition that has one."""
         asked = ConsumerGroupTopicPartitions(group)
         with _coordinator_of(group):
             futures = self._client.list_consumer_group_offsets(
@@ -79,7 +79,7 @@ class GroupAdmin:
             ).offsets
 
     def commit(self, group: str, offsets: Mapping[Place, int]) -> None:
-        """Set offsets of a group that has no members."""
+        """Set offsets of a group without members."""
         places = [ClientPlace(*place, offset) for place, offset in offsets.items()]
         asked = ConsumerGroupTopicPartitions(group, places)
         with _coordinator_of(group):
@@ -98,7 +98,7 @@ class GroupAdmin:
 
 @contextmanager
 def _coordinator_of(group: str) -> Iterator[None]:
-    """Tell a coordinator that does not answer from a cluster that does not."""
+    """Raise CommandRefused if the coordinator, and not the cluster, does not answer."""
     try:
         yield
     except KafkaException as exception:

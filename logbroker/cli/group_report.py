@@ -1,4 +1,4 @@
-"""What is known of a consumer group, from its coordinator, its logs and ZooKeeper, in one piece."""
+"""Describes a consumer group by its coordinator, the logs and ZooKeeper."""
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
@@ -50,16 +50,16 @@ class _Reader(NamedTuple):
     client_id: str | None = None
 
 
-_NOBODY: Final = _Reader()
+_NO_READER: Final = _Reader()
 
 
 def describe_group(
     admin: GroupAdmin, name: str, led: AbstractSet[Place], paper: PaperGroup | None
 ) -> GroupReport | None:
-    """Everything that is known of one group; None when nobody knows it.
+    """Return the description of one group; None if it is unknown.
 
-    Ends are asked of the logs in `led` alone, others have no leader that could tell. The paper's
-    consumers commit to ZooKeeper themselves: an offset there goes before what the coordinator says.
+    Log ends are looked up for the partitions `led`, which have a leader. The paper's consumers
+    commit to ZooKeeper: an offset there overrides the coordinator's.
     """
     description = admin.describe(name)
     committed: Mapping[Place, int] = admin.committed(name)
@@ -84,7 +84,7 @@ def describe_group(
         members=description.members,
         consumers=consumers,
         partitions=[
-            _partition(place, committed.get(place), ends.get(place), readers.get(place, _NOBODY))
+            _partition(place, committed.get(place), ends.get(place), readers.get(place, _NO_READER))
             for place in sorted(places)
         ],
     )
