@@ -1,4 +1,4 @@
-"""Questions and orders about topics, to any broker that speaks Kafka's protocol."""
+"""Requests about topics, to any broker that speaks Kafka's protocol."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from logbroker.cli.topic_facts import TopicFacts, TopicFactsClient
 
 PARTITIONS_MAX: Final = 100_000
-"""The most that the client can ask for."""
+"""The maximum that the client accepts."""
 
 BROKER_DEFAULT: Final = -1
 """Leaves the count of partitions or of replicas to the broker (KIP-464)."""
@@ -23,11 +23,11 @@ BROKER_DEFAULT: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """One partition; what only its leader knows is None while there is none.
+    """One partition; values that only a leader knows are None without one.
 
-    Offsets in [earliest, latest) can be read. `size_bytes` is what the leader has on disk.
-    `first_time` is the timestamp of the first record, `newest_time` the greatest of all records,
-    both None where there is no record.
+    Offsets in [earliest, latest) can be read. `size_bytes` is the disk usage at the leader.
+    `first_time` is the timestamp of the first record, `newest_time` the greatest of all records;
+    both are None without records.
     """
 
     partition: int
@@ -42,7 +42,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """One topic with those of its settings that are no defaults."""
+    """One topic with its settings that differ from the defaults."""
 
     name: str
     topic_id: str | None
@@ -52,7 +52,7 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True)
 class _Logs:
-    """What the leaders say of their logs."""
+    """Positions and sizes of logs, as reported by their leaders."""
 
     sizes: Mapping[Place, int]
     earliest: Mapping[Place, LogPosition | None]
@@ -62,9 +62,9 @@ class _Logs:
 
 
 class TopicAdmin:
-    """A client for topics; every call waits for its answer.
+    """A blocking client for topics.
 
-    Every method raises KafkaException when the broker refuses or none can be reached.
+    Every method raises KafkaException if the broker returns an error or none is reachable.
     """
 
     def __init__(self, bootstrap_servers: str) -> None:
@@ -81,13 +81,13 @@ class TopicAdmin:
         self._client.delete_topics([name], request_timeout=REQUEST_TIMEOUT_S)[name].result()
 
     def partition_counts(self) -> dict[str, int]:
-        """How many partitions each topic has, sorted by name."""
+        """Return the number of partitions of each topic, sorted by name."""
         topics = self._client.list_topics(timeout=REQUEST_TIMEOUT_S).topics
         return {name: len(topics[name].partitions) for name in sorted(topics)}
 
     def describe(self, names: Sequence[str]) -> list[TopicState]:
-        """The state of each named topic in their order; of all, by name, where none is named."""
-        # It loads kafka-python, which takes as long as all that the other calls load together.
+        """Return the state of the named topics in order, or of all topics by name."""
+        # It imports kafka-python, which takes as long as all imports of the other calls.
         from logbroker.cli.topic_facts import TopicFactsClient
 
         with TopicFactsClient(self._bootstrap_servers) as client:

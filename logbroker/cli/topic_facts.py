@@ -1,7 +1,7 @@
-"""What any broker tells of topics, and each broker of the size of its logs.
+"""Topics as described by any broker, and log sizes as reported by each broker.
 
-Asked through kafka-python's client. librdkafka's asks the controller for the first, which fails
-for a while where that is the broker that went away, and cannot ask for the second at all.
+It uses kafka-python. librdkafka sends topic requests to the controller, which fail while that
+broker is down, and has no request for log sizes.
 """
 
 import base64
@@ -36,7 +36,7 @@ class PartitionFacts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """One topic; brokers before Kafka 2.8 give it no id."""
+    """One topic; brokers before Kafka 2.8 return no id."""
 
     name: str
     topic_id: str | None
@@ -44,10 +44,10 @@ class TopicFacts:
 
 
 class TopicFactsClient:
-    """A client that needs no certain broker; a context manager.
+    """A client that works with any reachable broker; a context manager.
 
-    Every method raises confluent-kafka's KafkaException when a broker refuses or none can be
-    reached, as the other client does.
+    Every method raises confluent-kafka's KafkaException if a broker returns an error or none is
+    reachable, as the other client does.
     """
 
     def __init__(self, bootstrap_servers: str) -> None:
@@ -64,13 +64,13 @@ class TopicFactsClient:
         self._client.close()
 
     def describe(self, names: Sequence[str] | None) -> list[TopicFacts]:
-        """The named topics in their order, or all of them by name; asking creates none."""
+        """Return the named topics in order, or all topics by name; creates none."""
         answers = _translated(lambda: self._client.describe_topics(names))
         topics = {each.name: each for each in map(_topic, answers)}
         return [topics[name] for name in (sorted(topics) if names is None else names)]
 
     def changed_settings(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Of each topic the settings that are no defaults, by name."""
+        """Return the settings of each topic that differ from the defaults."""
         resources = [ConfigResource("TOPIC", name) for name in names]
         answers = _translated(lambda: self._client.describe_configs(resources))
         return {
@@ -79,9 +79,9 @@ class TopicFactsClient:
         }
 
     def sizes(self, places_by_broker: Mapping[int, Iterable[Place]]) -> dict[Place, int]:
-        """The bytes of each log on the disk of the broker it is asked of.
+        """Return the bytes of each log on the disk of the broker.
 
-        A log is left out where its broker does not answer, or does not tell.
+        Logs are missing if their broker does not answer or does not report them.
 
         Source: KIP-113, DescribeLogDirs.
         """
@@ -110,7 +110,7 @@ class TopicFactsClient:
 
 
 def _translated(ask: Callable[[], T]) -> T:
-    """What `ask` gives, asked again while the broker it chose does not answer."""
+    """Return the result of `ask`, which is repeated while its broker does not answer."""
     deadline_s = time.monotonic() + REQUEST_TIMEOUT_S
     while True:
         try:
@@ -118,7 +118,7 @@ def _translated(ask: Callable[[], T]) -> T:
         except RetriableError:
             if time.monotonic() >= deadline_s:
                 raise _exception(confluent_kafka.KafkaError._TIMED_OUT) from None  # noqa: SLF001
-            # It has noted who does not answer, and asks another one next.
+            # The client remembers the failed broker and chooses another one.
             time.sleep(_RETRY_S)
         except KafkaError as error:
             raise _exception(getattr(error, "errno", confluent_kafka.KafkaError.UNKNOWN)) from error
@@ -140,7 +140,7 @@ def _topic(answer: Mapping[str, Any]) -> TopicFacts:
 
 
 def _text(topic_id: UUID) -> str:
-    """As Kafka's own tools and files write it."""
+    """Format a topic id as Kafka's own tools and files do."""
     return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
 
 
@@ -159,6 +159,6 @@ def _sizes(log_dirs: Iterable[Mapping[str, Any]]) -> dict[Place, int]:
         for log_dir in log_dirs
         for topic in log_dir["topics"]
         for partition in topic["partitions"]
-        # A log on its way to another disk of its broker is listed twice.
+        # A log that moves to another disk of its broker is listed twice.
         if not partition["is_future_key"]
     }

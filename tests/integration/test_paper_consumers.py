@@ -328,7 +328,7 @@ def test_registrations_of_another_kind_have_no_share(stage: Stage) -> None:
     assert take(stage.stream(), 1) == ["a"]
 
 
-def test_an_offset_that_nobody_can_read_is_taken_as_none(stage: Stage) -> None:
+def test_a_malformed_committed_offset_is_ignored(stage: Stage) -> None:
     stage.send("a")
     stage.registry.create(f"/consumers/readers/offsets/{TOPIC}/0", b"many", makepath=True)
     assert take(stage.stream(auto_offset_reset="smallest"), 1) == ["a"]
@@ -355,7 +355,7 @@ def test_a_topic_is_read_once_it_is_there_and_is_not_made_by_reading(stage: Stag
     until(lambda: reader.values == ["a"], "it is handed the message")
 
 
-def test_a_session_that_ends_in_mid_stream_gives_up_what_was_read_ahead(
+def test_an_expired_session_drops_prefetched_messages(
     stage: Stage, zookeeper: SharedZooKeeper
 ) -> None:
     stage.send(*(f"{number}" for number in range(500)))
@@ -447,7 +447,7 @@ def test_streams_are_created_once(stage: Stage) -> None:
         connector.create_message_streams({TOPIC: 1})
 
 
-def test_streams_that_cannot_be_are_refused_with_every_reason(stage: Stage) -> None:
+def test_invalid_streams_are_rejected_with_every_reason(stage: Stage) -> None:
     connector = stage.connect()
     with pytest.raises(ConfigurationError, match="no topic"):
         connector.create_message_streams({})
@@ -463,13 +463,13 @@ def test_a_setting_that_librdkafka_does_not_know_is_refused_when_streams_are_mad
         connector.create_message_streams({TOPIC: 1})
 
 
-def test_a_zookeeper_that_is_not_there_is_named() -> None:
+def test_an_unreachable_zookeeper_is_reported_by_address() -> None:
     port = free_port()
     with pytest.raises(ConfigurationError, match=f"127.0.0.1:{port}"):
         ConsumerConnector(f"127.0.0.1:{port}", "readers", "127.0.0.1:1")
 
 
-def test_brokers_that_are_not_there_are_told_and_may_be_asked_again(stage: Stage) -> None:
+def test_unreachable_brokers_are_reported_and_can_be_retried(stage: Stage) -> None:
     stage.send("a")
     with TcpLink(int(stage.servers.rpartition(":")[2])) as link:
         link.cut()
@@ -484,7 +484,7 @@ def test_brokers_that_are_not_there_are_told_and_may_be_asked_again(stage: Stage
             assert take(stream, 1) == ["a"]
 
 
-def test_damage_on_the_way_is_not_handed_out_but_told(stage: Stage, tmp_path: Path) -> None:
+def test_corrupt_messages_are_reported_and_not_returned(stage: Stage, tmp_path: Path) -> None:
     stage.send("one message")
     (segment,) = (tmp_path / "log" / f"{TOPIC}-0").glob("*.log")
     content = segment.read_bytes()

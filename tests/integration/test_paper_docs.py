@@ -73,7 +73,7 @@ def shown(parameter: inspect.Parameter) -> str:
 
 
 @pytest.mark.parametrize("documented", [Producer, ConsumerConnector, AuditedProducer])
-def test_every_setting_is_told_with_its_default(documented: Callable[..., Any]) -> None:
+def test_every_setting_is_documented_with_its_default(documented: Callable[..., Any]) -> None:
     # The audited one's are told where the plain one's are, but for those of its own.
     before = inspect.signature(Producer).parameters if documented is AuditedProducer else ()
     lines = PAGE.splitlines()

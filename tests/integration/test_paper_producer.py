@@ -129,7 +129,7 @@ def test_a_topic_that_brokers_make_when_asked_is_made(broker: BrokerProcess) -> 
         assert sent(producer.send("new", [b"a"])) == SentSet("new", 0, (0,))
 
 
-def test_a_topic_that_nobody_may_make_is_told(tmp_path: Path) -> None:
+def test_a_topic_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "log", "--no-auto-create-topics") as broker:
         broker.serve()
         with (
@@ -206,7 +206,7 @@ def test_closing_waits_for_what_is_under_way_and_ends_all_sending(producer: Prod
         producer.send(TOPIC, [b"b"])
 
 
-def test_settings_that_cannot_be_are_refused_together() -> None:
+def test_all_invalid_settings_are_rejected_together() -> None:
     with pytest.raises(ConfigurationError, match=r"'acks'.*bootstrap_servers.*delivery_timeout_s"):
         Producer("", delivery_timeout_s=0.0, client_settings={"acks": 1, "linger.ms": 1})
 

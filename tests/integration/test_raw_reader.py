@@ -150,7 +150,7 @@ def test_times_are_looked_up_to_the_record_even_inside_compressed_batches(
         assert cluster.offsets({place: time_ms}) == {place: first}, time_ms - TIME_MS
 
 
-def test_topics_are_told_as_a_stock_client_tells_them(server: Server, cluster: RawCluster) -> None:
+def test_topics_match_those_of_a_stock_client(server: Server, cluster: RawCluster) -> None:
     topic = new_topic(server, 3)
     admin = AdminClient({**properties_of(server)})
     described = admin.describe_topics(_collection(topic))[topic].result(DEADLINE_S)
@@ -198,7 +198,7 @@ def test_records_that_come_later_are_waited_for(server: Server, cluster: RawClus
     assert offsets_in(chunks) == list(range(80))
 
 
-def test_offsets_that_were_deleted_are_told_with_the_range_of_the_log(
+def test_a_deleted_offset_is_reported_with_the_range_of_the_log(
     server: Server, cluster: RawCluster
 ) -> None:
     topic = new_topic(server)
@@ -218,7 +218,7 @@ def test_offsets_that_were_deleted_are_told_with_the_range_of_the_log(
     assert offsets_in([chunk]) == list(range(30, 100))
 
 
-def test_a_topic_that_was_made_anew_is_not_read_for_the_former_one(
+def test_a_recreated_topic_is_not_read_with_old_offsets(
     server: Server, cluster: RawCluster
 ) -> None:
     topic = new_topic(server)
@@ -268,7 +268,7 @@ def test_a_broker_that_is_killed_and_comes_back_loses_the_reader_nothing(
     assert offsets_in(chunks) == list(range(200))
 
 
-def test_a_broker_that_stays_away_is_told_with_the_offset(tmp_path: Path) -> None:
+def test_an_unreachable_broker_is_reported_with_the_offset(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "log") as broker:
         topic = new_topic(broker.serve())
         place = TopicPartition(topic, 0)
@@ -290,7 +290,7 @@ def test_a_broker_that_stays_away_is_told_with_the_offset(tmp_path: Path) -> Non
 
 @pytest.mark.xdist_group("apache_kafka")
 @pytest.mark.timeout(TEST_TIMEOUT_S)
-def test_aborted_transactions_are_told_and_open_ones_are_not_reached(
+def test_aborted_transactions_are_reported_and_open_ones_are_not_read(
     apache_kafka: KafkaServer,
 ) -> None:
     topic = new_topic(apache_kafka)

@@ -132,7 +132,7 @@ def test_a_name_may_have_the_signs_of_the_mechanism_in_it(
 
 
 @pytest.mark.parametrize("mechanism", MODULES)
-def test_a_wrong_password_is_told_at_once_and_without_it(
+def test_a_wrong_password_is_reported_immediately_without_its_value(
     kafka: KafkaServer, certificate: Path, mechanism: str
 ) -> None:
     properties = librdkafka(kafka, certificate, mechanism, password="wrong-word")
@@ -145,7 +145,7 @@ def test_a_wrong_password_is_told_at_once_and_without_it(
     assert "wrong-word" not in shown
 
 
-def test_a_topic_that_the_user_may_not_read_is_told(kafka: KafkaServer, certificate: Path) -> None:
+def test_an_unauthorized_topic_is_reported(kafka: KafkaServer, certificate: Path) -> None:
     properties = librdkafka(kafka, certificate, "PLAIN", STRANGER)
 
     with RawCluster(properties) as cluster:
@@ -156,7 +156,7 @@ def test_a_topic_that_the_user_may_not_read_is_told(kafka: KafkaServer, certific
             list(RawReader(cluster, PLACE, 0, COUNT))
 
 
-def test_a_server_that_is_not_trusted_is_told_no_password(kafka: KafkaServer) -> None:
+def test_an_untrusted_server_receives_no_password(kafka: KafkaServer) -> None:
     properties = kafka.client_properties
     del properties["ssl.ca.location"]
 
@@ -164,7 +164,7 @@ def test_a_server_that_is_not_trusted_is_told_no_password(kafka: KafkaServer) ->
         cluster.topics(None)
 
 
-def test_a_client_without_tls_is_told_that_nobody_answers_it(kafka: KafkaServer) -> None:
+def test_a_client_without_tls_reports_an_unavailable_broker(kafka: KafkaServer) -> None:
     properties = {"bootstrap.servers": kafka.bootstrap_servers}
 
     with RawCluster(properties, timeout_s=1.0) as cluster, pytest.raises(BrokersUnavailable):

@@ -107,7 +107,9 @@ def test_every_version_of_list_offsets_tells_the_same(highest: int) -> None:
 
 
 @pytest.mark.parametrize("versions", [(0, 3), (18, 20)])
-def test_a_broker_without_a_version_in_common_is_told_at_once(versions: tuple[int, int]) -> None:
+def test_a_broker_without_a_common_version_is_reported_immediately(
+    versions: tuple[int, int],
+) -> None:
     with ScriptedBroker(1) as broker:
         broker.versions[FETCH] = versions
 
@@ -129,7 +131,7 @@ def test_nothing_is_asked_for_behind_the_range() -> None:
         assert [asked.offset for asked in broker.asked] == [0, 3]
 
 
-def test_a_broker_that_throttles_is_asked_only_when_more_is_wanted() -> None:
+def test_a_throttling_broker_gets_no_requests_ahead() -> None:
     with ScriptedBroker(3, 2) as broker, reading(broker) as reader:
         broker.fetches.append({"throttle_time_ms": 200})
 
@@ -197,7 +199,7 @@ def test_transactions_are_read_as_the_caller_says_or_else_the_property(
         assert {asked.isolation_level for asked in broker.asked} == {level}
 
 
-def test_what_was_aborted_and_where_the_log_lies_is_told_with_each_chunk() -> None:
+def test_each_chunk_has_aborted_transactions_and_log_offsets() -> None:
     with ScriptedBroker(3) as broker:
         broker.fetches.append(
             {
@@ -287,7 +289,7 @@ NO_BROKERS: list[tuple[str, Callable[[bytes], bytes], str]] = [
     ("change", "told"), [each[1:] for each in NO_BROKERS], ids=[each[0] for each in NO_BROKERS]
 )
 @pytest.mark.parametrize("api_key", [METADATA, FETCH])
-def test_what_is_no_answer_is_told_when_it_does_not_end(
+def test_persistent_malformed_responses_are_reported(
     api_key: int, change: Callable[[bytes], bytes], told: str
 ) -> None:
     with ScriptedBroker(3) as broker:
@@ -328,7 +330,7 @@ def test_what_time_or_new_metadata_may_mend_is_tried_again(code: int, level: str
     ("code", "error"),
     [(29, NotAuthorized), (17, UnknownTopic), (2, FetchFailed), (76, FetchFailed)],
 )
-def test_what_nothing_mends_is_told_at_once(code: int, error: type[ClientError]) -> None:
+def test_permanent_errors_are_reported_immediately(code: int, error: type[ClientError]) -> None:
     with ScriptedBroker(3, 2) as broker:
         broker.fetches.extend([{"error_code": code, "records": b""}] * 2)
         with pytest.raises(error, match=f"{TOPIC}-0: {for_code(code).message}"):
@@ -341,7 +343,7 @@ def test_what_nothing_mends_is_told_at_once(code: int, error: type[ClientError])
         assert len(broker.asked) == 1
 
 
-def test_an_offset_that_is_gone_is_told_with_the_range_of_the_log() -> None:
+def test_a_missing_offset_is_reported_with_the_range_of_the_log() -> None:
     with ScriptedBroker(3, 2) as broker:
         broker.fetches.append({"error_code": 1, "records": b""})
 
@@ -361,7 +363,7 @@ def test_an_offset_that_the_log_holds_after_all_is_asked_for_again() -> None:
         assert read_all(broker) == broker.batches
 
 
-def test_a_topic_that_is_made_anew_is_not_taken_for_the_former_one() -> None:
+def test_a_recreated_topic_is_detected_by_its_id() -> None:
     with ScriptedBroker(3, 2) as broker, reading(broker) as reader:
         broker.fetches.extend([{}, {"error_code": 100, "records": b""}])
         next(reader)
@@ -379,7 +381,7 @@ def test_offsets_of_a_former_topic_are_not_read_of_the_new_one() -> None:
         assert broker.asked == []
 
 
-def test_an_end_that_does_not_come_is_told_with_what_there_is() -> None:
+def test_a_timeout_before_the_end_reports_the_log_end() -> None:
     with ScriptedBroker(3) as broker:
         with pytest.raises(BrokersUnavailable, match=r"at offset 3 .* ends at offset 3"):
             read_all(broker, end=4, timeout_s=2.0)
@@ -389,7 +391,7 @@ def test_an_end_that_does_not_come_is_told_with_what_there_is() -> None:
             read_all(broker, timeout_s=2.0, read_committed=True)
 
 
-def test_readers_beside_each_other_do_not_mix_their_answers() -> None:
+def test_concurrent_readers_do_not_mix_their_responses() -> None:
     with ScriptedBroker(3, 2, 2) as broker, RawCluster(broker.properties) as cluster:
         first = RawReader(cluster, PLACE, 0, broker.end)
         second = RawReader(cluster, PLACE, 3, broker.end)
@@ -424,7 +426,7 @@ def test_a_chunk_stays_as_it_is_while_others_come() -> None:
         assert all(chunk.records.readonly for chunk in chunks)
 
 
-def test_a_topic_in_the_making_is_waited_for_and_an_unknown_one_is_told() -> None:
+def test_a_new_topic_is_awaited_and_an_unknown_one_is_reported() -> None:
     with ScriptedBroker(3) as broker, RawCluster(broker.properties, timeout_s=SHORT_S) as cluster:
         broker.topic_error = 5
         with pytest.raises(BrokersUnavailable, match="LEADER_NOT_AVAILABLE"):
@@ -458,7 +460,7 @@ def test_a_partition_without_a_leader_is_waited_for() -> None:
         assert not broker.leaders
 
 
-def test_a_partition_that_is_not_there_is_told() -> None:
+def test_an_unknown_partition_is_reported() -> None:
     with (
         ScriptedBroker(3) as broker,
         RawCluster(broker.properties) as cluster,
@@ -467,7 +469,7 @@ def test_a_partition_that_is_not_there_is_told() -> None:
         cluster.offsets({TopicPartition(TOPIC, 7): LATEST})
 
 
-def test_where_nobody_listens_every_broker_is_tried_and_the_last_is_told() -> None:
+def test_every_unreachable_broker_is_tried_and_the_last_error_reported() -> None:
     properties = {"bootstrap.servers": "127.0.0.1:1,127.0.0.1:2"}
 
     with (
@@ -484,7 +486,7 @@ def test_one_broker_that_listens_is_enough() -> None:
             assert list(cluster.topics(None)) == [TOPIC]
 
 
-def test_a_broker_that_does_not_take_a_mechanism_says_which_it_takes() -> None:
+def test_an_unsupported_mechanism_is_reported_with_the_supported_ones() -> None:
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
     user = {"sasl.username": "me", "sasl.password": "secret-word"}
     with ScriptedBroker(3) as broker:
@@ -512,7 +514,7 @@ def test_a_client_shows_its_own_certificate_where_a_broker_asks_for_one(identity
             read_all(broker, properties=trust, timeout_s=SHORT_S)
 
 
-def test_a_broker_with_a_certificate_of_nobody_known_is_told_at_once(identity: Path) -> None:
+def test_an_untrusted_certificate_is_reported_immediately(identity: Path) -> None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(identity)
 

@@ -143,7 +143,7 @@ def test_a_write_under_an_old_fence_is_refused(cluster: Cluster) -> None:
     assert second.registry.load_groups(slot) == [expected]
 
 
-def test_a_slot_whose_fence_somebody_raised_by_hand_is_claimed_anew(cluster: Cluster) -> None:
+def test_a_slot_with_a_changed_fence_is_claimed_again(cluster: Cluster) -> None:
     broker = cluster.broker(1)
     settle(broker)
     slot = coordination_slot("g")

@@ -168,7 +168,7 @@ def test_producer_ids_are_given_out_once_in_a_cluster(cluster: Cluster) -> None:
     assert len(set(given)) == len(given)
 
 
-def test_each_slot_has_one_coordinator_whoever_comes_and_goes(cluster: Cluster) -> None:
+def test_each_slot_has_one_coordinator_while_brokers_join_and_leave(cluster: Cluster) -> None:
     first = cluster.broker(1)
     settle(first)
     second, third = cluster.broker(2), cluster.broker(3)
@@ -404,7 +404,7 @@ def test_a_topic_that_does_not_fit_one_node_is_refused(cluster: Cluster) -> None
 
 
 @pytest.mark.parametrize("address", ["", "host:port", "host:1:2", "/path"])
-def test_an_address_that_is_none_is_refused_with_what_is_allowed(address: str) -> None:
+def test_a_malformed_address_is_rejected_with_the_expected_form(address: str) -> None:
     with pytest.raises(ConfigurationError, match=r"allowed is HOST:PORT\[,HOST:PORT...\]\[/PATH\]"):
         ZooKeeperRegistry.open(address, 1, 10.0, "d")
 

@@ -78,7 +78,7 @@ def test_a_sound_segment_ends_with_zero_and_says_so(segment: Segment) -> None:
     assert result.stderr == ""
 
 
-def test_a_batch_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_batch_is_printed_in_one_line(tmp_path: Path) -> None:
     batch = encode_batch(
         [NewRecord(NOW_MS, b"k", b"v"), NewRecord(NOW_MS + 1500, b"k", b"v")],
         codec=Codec.SNAPPY,
@@ -98,7 +98,7 @@ def test_a_batch_is_told_in_one_line(tmp_path: Path) -> None:
     )
 
 
-def test_times_of_the_broker_and_times_that_are_no_dates_are_told(tmp_path: Path) -> None:
+def test_append_times_and_out_of_range_times_are_printed(tmp_path: Path) -> None:
     stamped = bytearray(encode_batch([NewRecord(-1, None, None)]))
     stamp_append_time(stamped, NOW_MS)
     far = encode_batch([NewRecord(2**60, None, None)], base_offset=1)
@@ -109,7 +109,7 @@ def test_times_of_the_broker_and_times_that_are_no_dates_are_told(tmp_path: Path
     assert f"timestamps={2**60}..{2**60}" in out
 
 
-def test_records_are_told_with_texts_bytes_and_nulls(tmp_path: Path) -> None:
+def test_records_are_printed_with_texts_bytes_and_nulls(tmp_path: Path) -> None:
     records = [
         NewRecord(NOW_MS, 'größe "1"'.encode(), b"\xff\x00", (("event-id", b"e1"), ("x", None))),
         NewRecord(NOW_MS, None, b""),
@@ -135,7 +135,7 @@ def test_an_empty_segment_is_right(tmp_path: Path) -> None:
     assert "batches=0 records=0 next_offset=0 problems=0" in result.stdout
 
 
-def test_a_wrong_crc_is_told_and_the_walk_goes_on(segment: Segment) -> None:
+def test_a_wrong_crc_is_reported_and_the_dump_continues(segment: Segment) -> None:
     segment.patch(segment.positions[4] + 70, b"\x00\x01\x02")
     result = run(segment.path, "--records")
     assert result.exit_code == 1
@@ -197,7 +197,7 @@ def test_records_that_do_not_parse_under_a_true_crc_are_wrong(segment: Segment) 
     assert "wrong: records at position 0: batch at 1000:" in result.stdout
 
 
-def test_a_missing_index_is_told_and_is_not_wrong(segment: Segment) -> None:
+def test_a_missing_index_is_reported_but_is_no_problem(segment: Segment) -> None:
     segment.index.unlink()
     segment.timeindex.unlink()
     result = run(segment.path)

@@ -17,7 +17,7 @@ def told() -> list[str]:
     return []
 
 
-def test_a_reason_is_told_once_a_minute(told: list[str]) -> None:
+def test_an_error_is_reported_once_per_minute(told: list[str]) -> None:
     now_s = 5.0
     heard = ErrorReporter(told.append, lambda: now_s)
     for attempt in range(100):
@@ -28,7 +28,7 @@ def test_a_reason_is_told_once_a_minute(told: list[str]) -> None:
     assert told == [REFUSED] * 2
 
 
-def test_another_reason_is_told_at_once(told: list[str]) -> None:
+def test_another_error_is_reported_immediately(told: list[str]) -> None:
     heard = ErrorReporter(told.append, lambda: 5.0)
     for reason in ("one", "two", "one", "two"):
         heard.report_error(error(reason))

@@ -19,7 +19,7 @@ def refused(rules: PropertyRules, **properties: str) -> list[tuple[str | None, s
 
 
 @pytest.mark.parametrize("rules", PROGRAMS)
-def test_what_every_program_is_told_is_taken(rules: PropertyRules) -> None:
+def test_common_properties_are_accepted_by_every_program(rules: PropertyRules) -> None:
     told = {
         "security__protocol": "SASL_SSL",
         "sasl__mechanisms": "PLAIN",
@@ -58,7 +58,7 @@ def test_what_no_text_can_be_is_refused_without_an_error_of_pythons(
     assert [refusal[0] for refusal in refused(rules, **{name: "x"})] == [name]
 
 
-def test_every_problem_of_a_client_is_told_without_a_secret() -> None:
+def test_every_problem_is_reported_without_secrets() -> None:
     found = dict(refused(MIRROR, pasword="hunter2", log_level="loud", ssl__key__pem="hunter2"))
     assert found["log_level"].startswith("is 'loud'; the Kafka client rejects it: ")
     assert "the Kafka client has no property pasword; allowed: properties" in found["pasword"]
@@ -74,7 +74,7 @@ def test_what_does_not_fit_together_has_no_name() -> None:
     assert "reconnect.backoff.max.ms" in text
 
 
-def test_tokens_that_nobody_would_bring_are_refused() -> None:
+def test_unsupported_token_sources_are_rejected() -> None:
     oidc = {"sasl__mechanism": "OAUTHBEARER", "sasl__oauthbearer__method": "oidc"}
     ((name, text),) = refused(
         AUDIT, **oidc, sasl__oauthbearer__metadata__authentication__type="aws_iam"
@@ -106,7 +106,7 @@ def test_a_file_is_refused_with_option_path_and_problem(
     assert "hunter2" not in str(refusal.value)
 
 
-def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_binary_file_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     path.write_bytes(b"\xff\n")
     with pytest.raises(ConfigurationError, match="cannot read it"):

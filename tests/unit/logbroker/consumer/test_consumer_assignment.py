@@ -39,7 +39,7 @@ def test_partitions_sort_as_numbers_whatever_order_they_came_in() -> None:
     assert list(assign_partitions(view, "a")) == [("t", 1), ("t", 2)]
 
 
-def test_a_topic_that_is_not_there_yet_has_no_partitions() -> None:
+def test_an_unknown_topic_has_no_partitions() -> None:
     assert assign_partitions(GroupView({"a": {"t": 1}}, {}), "a") == {}
 
 

@@ -258,7 +258,7 @@ def test_a_change_during_the_release_of_a_refused_claim_counts_as_well() -> None
     assert rebalancer.next_step(0) == ReadRegistries()
 
 
-def test_a_claim_that_nobody_answered_is_released_before_the_next() -> None:
+def test_an_unanswered_claim_is_released_before_the_next() -> None:
     rebalancer = Rebalancer()
     rebalancer.registered("a")
     rebalancer.next_step(0)
@@ -291,7 +291,7 @@ def test_a_change_between_read_and_claim_is_read_first() -> None:
     assert rebalancer.next_step(0) == ReadRegistries()
 
 
-def test_a_lost_session_leaves_nothing_but_to_register_anew() -> None:
+def test_after_a_lost_session_a_consumer_registers_again() -> None:
     rebalancer = settled()
     rebalancer.session_lost()
     assert rebalancer.owned == {}

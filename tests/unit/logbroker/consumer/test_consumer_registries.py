@@ -156,7 +156,7 @@ def test_an_offset_with_more_behind_it_is_read_as_well(join: Join) -> None:
 
 
 @pytest.mark.parametrize("write", ["claim", "release", "commit"])
-def test_nothing_is_written_by_a_consumer_that_is_not_registered(join: Join, write: str) -> None:
+def test_an_unregistered_consumer_cannot_write(join: Join, write: str) -> None:
     member = join()
     member.registries.claim(member.assignment(range(1)))
     member.client.delete(f"/consumers/readers/ids/{member.consumer_id}")

@@ -4,7 +4,7 @@ from logbroker.consumer import ConsumerConnector
 from logbroker.errors import ConfigurationError
 
 
-def test_every_setting_that_cannot_be_is_told_at_once() -> None:
+def test_all_invalid_settings_are_reported_together() -> None:
     with pytest.raises(ConfigurationError) as refused:
         ConsumerConnector(
             "127.0.0.1:2181",
@@ -32,7 +32,7 @@ def test_every_setting_that_cannot_be_is_told_at_once() -> None:
     assert str(refused.value) == "; ".join(wanted)
 
 
-def test_an_address_that_is_none_is_refused() -> None:
+def test_a_malformed_address_is_rejected() -> None:
     with pytest.raises(ConfigurationError, match="zookeeper is ''"):
         ConsumerConnector("", "readers", "127.0.0.1:9092")
 

@@ -30,7 +30,7 @@ def test_a_lone_member_leads_and_gets_what_it_assigns() -> None:
     assert desk.heartbeat(joined.member_id) == "ok"
 
 
-def test_an_assignment_is_told_to_nobody_before_it_is_stored() -> None:
+def test_an_assignment_is_returned_only_after_it_is_stored() -> None:
     desk = Desk()
     first, second = desk.stable(2)
     follower = desk.join(second, protocols=(("range", b"changed"),))
@@ -43,7 +43,7 @@ def test_an_assignment_is_told_to_nobody_before_it_is_stored() -> None:
     assert [desk.assignment(token) for token in tokens] == [b"2", b"1"]
 
 
-def test_only_the_leader_is_told_of_the_others() -> None:
+def test_only_the_leader_receives_the_member_list() -> None:
     desk = Desk()
     leader, _, _ = desk.stable(3)
     tokens = [desk.join(member) for member in desk.members]
@@ -108,7 +108,7 @@ def test_without_a_rebalance_timeout_the_session_timeout_counts() -> None:
     assert desk.joined(token).generation == 2
 
 
-def test_a_silent_member_is_dropped_and_the_others_are_told() -> None:
+def test_an_expired_member_is_removed_and_the_others_rebalance() -> None:
     desk = Desk()
     first, second = desk.stable(2)
     desk.later(SESSION_S - 0.1)
@@ -158,7 +158,7 @@ def test_who_joins_and_never_syncs_is_dropped_when_the_rebalance_times_out() -> 
     assert desk.heartbeat(first) == "RebalanceInProgress"
 
 
-def test_who_leaves_is_gone_at_once() -> None:
+def test_a_leaving_member_is_removed_immediately() -> None:
     desk = Desk()
     first, second = desk.stable(2)
     assert desk.leave(second, "nobody", second) == ["ok", "UnknownMember", "UnknownMember"]
@@ -166,7 +166,7 @@ def test_who_leaves_is_gone_at_once() -> None:
     assert desk.heartbeat(second, 2) == "UnknownMember"
 
 
-def test_who_leaves_while_its_request_waits_is_told_so() -> None:
+def test_a_waiting_request_of_a_leaving_member_is_rejected() -> None:
     desk = Desk()
     first, _ = desk.stable(2)
     token = desk.join(first)
@@ -269,14 +269,14 @@ def test_an_id_given_back_lets_the_rebalance_go_on() -> None:
     assert desk.joined(token).generation == 2
 
 
-def test_an_id_given_back_disturbs_nobody_else() -> None:
+def test_a_returned_id_does_not_affect_other_members() -> None:
     desk = Desk()
     (first,) = desk.stable(1)
     assert desk.leave(desk.returned_id(desk.join(version=4))) == ["ok"]
     assert desk.heartbeat(first) == "ok"
 
 
-def test_a_follower_that_joins_again_unchanged_disturbs_nobody() -> None:
+def test_a_follower_that_rejoins_unchanged_causes_no_rebalance() -> None:
     desk = Desk()
     first, second = desk.stable(2)
     answer = desk.joined(desk.join(second))
@@ -285,7 +285,7 @@ def test_a_follower_that_joins_again_unchanged_disturbs_nobody() -> None:
     assert desk.heartbeat(first) == "ok"
 
 
-def test_a_leader_that_joins_again_asks_for_a_new_generation() -> None:
+def test_a_leader_that_rejoins_starts_a_rebalance() -> None:
     desk = Desk()
     first, second = desk.stable(2)
     token = desk.join(first)
@@ -368,7 +368,7 @@ def test_a_session_timeout_out_of_range_is_rejected(timeout_ms: int) -> None:
     assert desk.refusal(token) == "InvalidSessionTimeout"
 
 
-def test_a_full_group_takes_nobody_but_its_own() -> None:
+def test_a_full_group_accepts_only_its_members() -> None:
     desk = Desk()
     first, *_ = desk.stable(3)
     pending = desk.returned_id(desk.join(version=4))
@@ -416,14 +416,14 @@ def test_another_protocol_than_the_chosen_is_refused() -> None:
     assert desk.assignment(desk.sync(first, protocol="range")) == first.encode()
 
 
-def test_nobody_gets_an_assignment_during_a_rebalance() -> None:
+def test_no_assignment_is_returned_during_a_rebalance() -> None:
     desk = Desk()
     first, second = desk.stable(2)
     desk.leave(second)
     assert desk.refusal(desk.sync(first)) == "RebalanceInProgress"
 
 
-def test_a_failed_write_is_told_and_a_new_generation_formed() -> None:
+def test_a_failed_write_is_reported_and_causes_a_rebalance() -> None:
     desk = Desk()
     member = desk.joined(desk.join()).member_id
     token = desk.sync(member, assignments={member: b"lost"})
@@ -477,7 +477,7 @@ def test_a_known_member_whose_connection_closes_expires() -> None:
     assert len(desk.joined(token).members) == 1
 
 
-def test_who_waits_is_told_when_another_broker_looks_after_the_group() -> None:
+def test_waiting_requests_are_rejected_when_the_coordinator_moves() -> None:
     desk = Desk()
     first, second = desk.stable(2)
     tokens = [desk.join(second, protocols=(("range", b"changed"),)), desk.join()]
@@ -502,7 +502,7 @@ def test_the_next_coordinator_goes_on_with_the_same_generation_and_members() -> 
     assert desk.group.state is GroupState.EMPTY
 
 
-def test_nobody_is_late_for_what_was_not_taken_from_them() -> None:
+def test_a_suspended_coordinator_extends_all_deadlines() -> None:
     desk = Desk()
     first, second = desk.stable(2)
     pending = desk.returned_id(desk.join(version=4))
@@ -567,7 +567,7 @@ def test_members_may_commit_while_they_are_called_to_join_again() -> None:
     assert desk.heartbeat(second) == "RebalanceInProgress"
 
 
-def test_nobody_commits_before_the_generation_has_an_assignment() -> None:
+def test_commits_are_rejected_before_the_assignment() -> None:
     desk = Desk()
     member = desk.joined(desk.join()).member_id
     assert desk.commit(Commit(MemberIdentity(member), 1)) == "RebalanceInProgress"

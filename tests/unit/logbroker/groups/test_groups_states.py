@@ -26,7 +26,7 @@ def test_every_state_but_dead_can_be_left_for_dead() -> None:
     assert not TRANSITIONS[GroupState.DEAD]
 
 
-def test_states_are_told_by_kafkas_names() -> None:
+def test_states_have_kafkas_names() -> None:
     assert [str(state) for state in GroupState] == [
         "Empty",
         "PreparingRebalance",

@@ -67,7 +67,7 @@ def test_who_waits_while_its_place_is_taken_is_fenced() -> None:
     assert desk.refusal(waiting) == "FencedInstance"
 
 
-def test_the_new_place_is_durable_before_it_is_told() -> None:
+def test_a_replacement_is_durable_before_the_response() -> None:
     desk, _, _ = stable_with_statics()
     token = desk.join(protocols=EVENTS_AFTER_RESTART, instance_id="b")
     desk.store()
@@ -77,7 +77,7 @@ def test_the_new_place_is_durable_before_it_is_told() -> None:
     assert desk.assignment(desk.sync(taken, instance_id="b")) == b"2"
 
 
-def test_a_place_that_cannot_be_stored_costs_a_rebalance() -> None:
+def test_a_failed_replacement_write_causes_a_rebalance() -> None:
     desk, first, _ = stable_with_statics()
     token = desk.join(protocols=EVENTS_AFTER_RESTART, instance_id="b")
     desk.store(RegistryUnavailable("gone"))
@@ -85,7 +85,7 @@ def test_a_place_that_cannot_be_stored_costs_a_rebalance() -> None:
     assert desk.heartbeat(first, instance_id="a") == "RebalanceInProgress"
 
 
-def test_a_place_taken_twice_is_told_to_the_last_alone() -> None:
+def test_of_two_replacements_only_the_last_is_answered() -> None:
     desk, _, _ = stable_with_statics()
     tokens = [desk.join(protocols=EVENTS_AFTER_RESTART, instance_id="b") for _ in range(2)]
     assert desk.refusal(tokens[0]) == "FencedInstance"
@@ -175,7 +175,7 @@ def test_a_rebalance_that_no_static_member_comes_to_ends_with_their_sessions() -
     assert desk.group.state is GroupState.EMPTY
 
 
-def test_nobody_joins_as_an_instance_that_is_not_there() -> None:
+def test_an_unknown_instance_id_cannot_join_with_a_member_id() -> None:
     desk, _, second = stable_with_statics()
     assert desk.refusal(desk.join(second, EVENTS, instance_id="c")) == "UnknownMember"
     assert desk.heartbeat(second, instance_id="c") == "UnknownMember"

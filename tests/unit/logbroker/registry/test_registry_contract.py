@@ -140,7 +140,7 @@ def test_a_bad_name_is_refused_and_leaves_nothing(
     assert list(cluster.start().view.topics) == ["there_is"]
 
 
-def test_what_is_not_there_cannot_be_changed(cluster: RegistryCluster) -> None:
+def test_unknown_topics_cannot_be_changed(cluster: RegistryCluster) -> None:
     registry = cluster.start()
     for change in (
         lambda: registry.delete_topic("t"),
@@ -295,7 +295,7 @@ def test_a_commit_leaves_the_other_offsets_as_they_were(cluster: RegistryCluster
     }
 
 
-def test_deleted_offsets_are_gone_and_the_others_stay(cluster: RegistryCluster) -> None:
+def test_only_the_deleted_offsets_are_removed(cluster: RegistryCluster) -> None:
     registry = cluster.start()
     registry.delete_offsets("nobody", [("t", 0)])
     registry.commit_offsets("g", {("t", 0): CommittedOffset(1), ("u", 1): CommittedOffset(2)})

@@ -174,7 +174,7 @@ def test_the_folder_of_another_broker_is_refused(registry: LocalRegistry, data_d
         b'{"version": 2, "topics": []}',
     ],
 )
-def test_a_file_that_is_no_registry_is_refused_and_kept(
+def test_a_malformed_registry_file_is_rejected_and_kept(
     data_dir: Path, path: Path, content: bytes
 ) -> None:
     data_dir.mkdir()
@@ -187,7 +187,7 @@ def test_a_file_that_is_no_registry_is_refused_and_kept(
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b"{}", b"null", b'{"version": 1}', b"\xff\xfe", b'{"version": 2}']
 )
-def test_a_file_that_is_no_group_is_refused_by_its_name_and_kept(
+def test_a_malformed_group_file_is_rejected_by_name_and_kept(
     registry: LocalRegistry, data_dir: Path, content: bytes
 ) -> None:
     registry.commit_offsets("g", {("t", 0): CommittedOffset(1)})
@@ -226,7 +226,7 @@ def test_a_topic_whose_deletion_an_older_broker_began_is_gone(
     assert list(LocalRegistry.open(data_dir, 0).view.topics) == ["kept"]
 
 
-def test_a_folder_that_cannot_be_made_is_a_configuration_error(tmp_path: Path) -> None:
+def test_an_uncreatable_directory_is_a_configuration_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigurationError):
         LocalRegistry.open(tmp_path / "file" / "data", 0)

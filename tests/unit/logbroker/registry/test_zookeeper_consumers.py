@@ -64,7 +64,7 @@ def test_what_the_paper_does_not_know_is_left_out(client: KazooClient, address: 
     assert read_paper_groups(address) == {"readers": PaperGroup([], {}, {})}
 
 
-def test_where_nobody_registered_there_are_no_groups(client: KazooClient, address: str) -> None:
+def test_without_registrations_there_are_no_groups(client: KazooClient, address: str) -> None:
     assert read_paper_groups(address) == {}
     # Looking does not even make the path.
     client.chroot = ""

@@ -68,7 +68,7 @@ def test_a_broker_of_kafkas_is_read() -> None:
         (1, "\ud800", 1),
     ],
 )
-def test_a_broker_that_no_client_could_be_told_of_is_refused(
+def test_a_broker_address_that_does_not_fit_the_protocol_is_rejected(
     broker_id: int, host: str, port: int
 ) -> None:
     with pytest.raises(ValueError, match=r".+"):

@@ -64,13 +64,13 @@ def test_a_range_in_a_gap_is_over_when_the_first_batch_comes_behind_it() -> None
     assert cut([batch(50, 3)], 10, 20) == ([], 20)
 
 
-def test_gaps_between_batches_are_passed_over() -> None:
+def test_gaps_between_batches_are_skipped() -> None:
     batches = [batch(10, 2), batch(50, 3)]
 
     assert cut(batches, 5, 100) == (batches, 53)
 
 
-def test_nothing_brings_nobody_further() -> None:
+def test_empty_data_does_not_advance_the_offset() -> None:
     assert cut_to_range(memoryview(b""), 7, 9) == Cut(0, 0, 7)
 
 

@@ -6,7 +6,7 @@ from logbroker.client.raw.parsing.errors import AttemptFailed
 from logbroker.client.raw.retries import RetryTimer
 
 
-def test_what_goes_on_failing_is_told_once(
+def test_a_repeated_failure_is_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     patience = RetryTimer("asking for topics", 60.0, 0.001)
@@ -20,6 +20,6 @@ def test_what_goes_on_failing_is_told_once(
     assert told.endswith(" s more: 127.0.0.1:1: refused")
 
 
-def test_at_the_end_of_patience_the_last_failure_is_told() -> None:
+def test_a_timeout_reports_the_last_failure() -> None:
     with pytest.raises(BrokersUnavailable, match=r"^fetching failed for 0 s; last error: refused$"):
         RetryTimer("fetching", 0.0, 0.001).wait_or_raise(AttemptFailed("refused"))

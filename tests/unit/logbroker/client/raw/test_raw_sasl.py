@@ -114,7 +114,7 @@ def test_a_server_that_does_not_know_the_password_is_not_trusted(
     assert PASSWORD not in str(refused.value)
 
 
-def test_what_a_plain_server_says_against_a_user_is_told() -> None:
+def test_the_error_message_of_a_plain_server_is_reported() -> None:
     def request(request: Any) -> Any:
         if isinstance(request, SaslHandshakeRequest):
             return SaslHandshakeResponse(error_code=0, mechanisms=["PLAIN"])

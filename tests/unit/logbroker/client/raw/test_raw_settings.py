@@ -48,7 +48,7 @@ def test_an_address_is_shown_as_it_is_written() -> None:
     assert [str(BrokerAddress("a", 1)), str(BrokerAddress("::1", 2))] == ["a:1", "[::1]:2"]
 
 
-def test_without_more_nothing_is_encrypted_and_nobody_logs_in() -> None:
+def test_the_default_is_plaintext_without_authentication() -> None:
     settings = read_settings(PLACE)
 
     assert (settings.tls, settings.credentials, settings.is_read_committed) == (None, None, False)
@@ -65,7 +65,7 @@ def test_without_more_nothing_is_encrypted_and_nobody_logs_in() -> None:
     ],
     ids=["librdkafka", "Java"],
 )
-def test_a_login_is_told_by_librdkafkas_names_and_by_javas(properties: dict[str, str]) -> None:
+def test_credentials_are_read_from_librdkafka_and_java_names(properties: dict[str, str]) -> None:
     settings = read_settings({**PLACE, "security.protocol": "sasl_plaintext", **properties})
 
     assert settings.credentials == Credentials("SCRAM-SHA-512", "me", SECRET)
@@ -73,7 +73,7 @@ def test_a_login_is_told_by_librdkafkas_names_and_by_javas(properties: dict[str,
 
 
 @pytest.mark.parametrize("mechanism", ["OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM", "SCRAM-SHA-1"])
-def test_a_mechanism_that_is_not_spoken_is_refused_by_its_name(mechanism: str) -> None:
+def test_an_unsupported_mechanism_is_rejected_by_name(mechanism: str) -> None:
     told = error_for_code({"security.protocol": "SASL_SSL", "sasl.mechanism": mechanism})
 
     assert mechanism in told
@@ -101,7 +101,7 @@ def test_a_login_without_a_mechanism_is_refused_as_gssapi_would_be_meant() -> No
         ({"sasl.mechanisms": "PLAIN"}, "sasl.mechanism and sasl.mechanisms contradict"),
     ],
 )
-def test_a_login_that_is_not_whole_is_refused_without_its_secrets(
+def test_incomplete_credentials_are_rejected_without_secrets(
     properties: dict[str, str], told: str
 ) -> None:
     text = error_for_code({**SCRAM, **properties})
@@ -121,20 +121,22 @@ def test_a_login_that_is_not_whole_is_refused_without_its_secrets(
         ("PLAINTEXT", "security.providers"),
     ],
 )
-def test_what_is_not_safe_to_pass_over_is_refused_by_its_name(protocol: str, name: str) -> None:
+def test_properties_that_are_unsafe_to_ignore_are_rejected_by_name(
+    protocol: str, name: str
+) -> None:
     text = error_for_code({"security.protocol": protocol, name: SECRET})
 
     assert f"{name} is not supported" in text
     assert SECRET not in text
 
 
-def test_what_no_connection_needs_is_passed_over() -> None:
+def test_properties_of_unused_features_are_ignored() -> None:
     others = {"ssl.crl.location": "x", "sasl.login.class": "x", "sasl.username": "x"}
 
     assert read_settings({**PLACE, **others}).credentials is None
 
 
-def test_what_does_not_concern_reading_is_passed_over_with_one_warning(
+def test_unrelated_properties_are_ignored_with_one_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     properties = {**PLACE, "group.id": SECRET, "acks": "all", "one.of": "nobody"}
@@ -148,7 +150,7 @@ def test_what_does_not_concern_reading_is_passed_over_with_one_warning(
     assert SECRET not in warning
 
 
-def test_every_problem_is_told_at_once() -> None:
+def test_all_problems_are_reported_together() -> None:
     text = error_for_code(
         {
             "bootstrap.servers": "a:x",
@@ -231,7 +233,7 @@ def test_certificates_and_keys_may_be_texts(
     context_of({ca: text, key: secret, certificate: text, "ssl.key.password": SECRET})
 
 
-def test_a_wrong_password_of_a_key_is_told_without_it(pem: dict[str, str]) -> None:
+def test_a_wrong_key_password_is_reported_without_its_value(pem: dict[str, str]) -> None:
     identity = {"ssl.certificate.location": pem["certificate"], "ssl.key.location": pem["key"]}
 
     for password in ({}, {"ssl.key.password": "other-word"}):
@@ -251,7 +253,7 @@ def test_stores_of_java_are_refused_by_name(tmp_path: Path) -> None:
         context_of({"ssl.truststore.location": str(store)})
 
 
-def test_a_file_that_is_not_there_is_told_by_its_name(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_by_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"none\.pem"):
         context_of({"ssl.ca.location": str(tmp_path / "none.pem")})
 
