@@ -376,7 +376,7 @@ def client_settings(servers: str, properties: Mapping[str, Any]) -> dict[str, An
         **properties,
         "bootstrap.servers": servers,
         "reconnect.backoff.max.ms": 500,
-        "the error callback reports the same": 0,  # the callback for errors hears of the same
+        "log_level": 0,  # the error callback reports the same
     }
 
 
