@@ -20,9 +20,9 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.errors import CorruptTable
 from spark_jobs.jobs.defaults import ORPHANS_S, SMALL_BYTES
-from spark_jobs.jobs.execution import raise_task_errors
+from spark_jobs.jobs.execution import run_in_tasks
 from spark_jobs.jobs.merges import Merge, plan_merges
-from spark_jobs.jobs.record_files import ROW_GROUP_BYTES, open_writer
+from spark_jobs.jobs.record_files import ROW_GROUP_BYTES, open_writer, row_groups
 from spark_jobs.storage import TableStore, open_store
 from spark_jobs.tables import DataFile, DeletedOrphans, Snapshot, open_table
 
@@ -130,23 +130,13 @@ def _has_all(head: Snapshot, paths: Sequence[str]) -> bool:
 def _run_tasks(task: _MergeTask, session: Callable[[], SparkSession]) -> list[DataFile]:
     if not task.merges:
         return []
-    count = len(task.merges)
-    with raise_task_errors():
-        indexes = session().range(0, count, 1, count)
-        rows = indexes.mapInArrow(_task_function(task), "file string").collect()
-    return [DataFile(*json.loads(row.file)) for row in rows]
 
+    def merge(index: int) -> str:
+        return json.dumps(merge_files(open_store(task.table), task.folder, task.merges[index]))
 
-def _task_function(
-    task: _MergeTask,
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(indexes: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in indexes:
-            for index in batch.column(0).to_pylist():
-                merged = merge_files(open_store(task.table), task.folder, task.merges[index])
-                yield pa.RecordBatch.from_pydict({"file": [json.dumps(merged)]})
-
-    return run
+    return [
+        DataFile(*json.loads(text)) for text in run_in_tasks(session(), len(task.merges), merge)
+    ]
 
 
 class _Piece(NamedTuple):
@@ -182,14 +172,8 @@ def _row_groups(store: TableStore, merge: Merge, schema: pa.Schema) -> Iterator[
     pieces = [piece for file in merge.files for piece in _pieces(store, file)]
     if all(piece.partition is not None for piece in pieces):
         pieces.sort()
-    waiting: list[pa.Table] = []
-    for rows in chain.from_iterable(_rows(store, piece, schema) for piece in pieces):
-        waiting.append(rows)
-        if sum(each.nbytes for each in waiting) >= ROW_GROUP_BYTES:
-            yield pa.concat_tables(waiting)
-            waiting = []
-    if waiting:
-        yield pa.concat_tables(waiting)
+    tables = chain.from_iterable(_rows(store, piece, schema) for piece in pieces)
+    return row_groups(tables, ROW_GROUP_BYTES)
 
 
 def _pieces(store: TableStore, file: DataFile) -> Iterator[_Piece]:

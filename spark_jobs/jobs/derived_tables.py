@@ -14,6 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from spark_jobs.errors import InvalidOption
+from spark_jobs.jobs.record_files import row_groups
 from spark_jobs.storage import TableStore, open_store
 from spark_jobs.tables import Position, Snapshot, Table, open_table
 from spark_jobs.tables.manifest import DataFile, Run
@@ -79,7 +80,7 @@ def write_file(
     fields: dict[str, Any] = {"path": path, "records": 0}
     with store.create(path) as stream:
         with pq.ParquetWriter(stream, schema, compression="zstd", store_schema=False) as writer:
-            for rows in _row_groups(chain([first], batches), schema):
+            for rows in row_groups(_tables(chain([first], batches), schema), ROW_GROUP_BYTES):
                 writer.write_table(rows, row_group_size=rows.num_rows)
                 fields["records"] += rows.num_rows
                 if time is not None:
@@ -88,15 +89,9 @@ def write_file(
     return [fields]
 
 
-def _row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    waiting: list[pa.RecordBatch] = []
+def _tables(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
     for batch in batches:
-        waiting.append(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
-        if sum(each.nbytes for each in waiting) >= ROW_GROUP_BYTES:
-            yield pa.Table.from_batches(waiting)
-            waiting = []
-    if waiting:
-        yield pa.Table.from_batches(waiting)
+        yield pa.Table.from_arrays(batch.columns, schema=schema)
 
 
 def _widen_bounds(fields: dict[str, Any], times: pa.ChunkedArray) -> dict[str, int]:

@@ -1,14 +1,15 @@
-"""Spark actions of jobs: errors of tasks as pipeline errors, and cached frames."""
+"""Spark actions of jobs: functions run in tasks, their errors, and cached frames."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs import errors
 from spark_jobs.errors import PipelineError, TasksFailed
@@ -58,3 +59,20 @@ def cached(*frames: DataFrame) -> Iterator[None]:
     finally:
         for frame in frames:
             frame.unpersist()
+
+
+def run_in_tasks(spark: SparkSession, count: int, run: Callable[[int], str]) -> list[str]:
+    """The results of `run` for each index below `count`, each from a task of its own, unordered.
+
+    Raises:
+        PipelineError: a task failed, as in `raise_task_errors`.
+    """
+
+    def run_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                yield pa.RecordBatch.from_pydict({"result": [run(index)]})
+
+    with raise_task_errors():
+        rows = spark.range(0, count, 1, count).mapInArrow(run_batches, "result string").collect()
+    return [row.result for row in rows]

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from logbroker.client.raw import EARLIEST, RawCluster
 from spark_jobs.errors import DataLost, InvalidOption
 from spark_jobs.jobs.defaults import RECORDS_MAX
-from spark_jobs.jobs.execution import raise_task_errors
+from spark_jobs.jobs.execution import run_in_tasks
 from spark_jobs.jobs.load_position import (
     advance_position,
     read_position,
@@ -30,11 +30,11 @@ from spark_jobs.jobs.load_position import (
 )
 from spark_jobs.jobs.load_report import LoadReport, manifest_report
 from spark_jobs.jobs.load_task import (
-    OUTCOME_SCHEMA,
     LoadTask,
     RangeOutcome,
+    load_range,
     read_outcome,
-    task_function,
+    write_outcome,
 )
 from spark_jobs.log.client_errors import translate_client_errors
 from spark_jobs.log.planning import LogView, Plan, TopicPosition, plan_incremental
@@ -180,10 +180,12 @@ def _run_tasks(
         may_lose=request.may_lose,
         read_committed=request.read_committed,
     )
-    with raise_task_errors():
-        indexes = spark.range(0, len(pieces), 1, len(pieces))
-        rows = indexes.mapInArrow(task_function(task), OUTCOME_SCHEMA).collect()
-    return _checked(task.ranges, [read_outcome(row.outcome) for row in rows])
+
+    def load_piece(index: int) -> str:
+        return write_outcome(load_range(task, task.ranges[index]))
+
+    texts = run_in_tasks(spark, len(pieces), load_piece)
+    return _checked(task.ranges, [read_outcome(text) for text in texts])
 
 
 def _checked(ranges: Sequence[OffsetRange], outcomes: list[RangeOutcome]) -> list[RangeOutcome]:

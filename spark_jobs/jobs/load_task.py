@@ -4,7 +4,7 @@ A task returns one row per range, with the names of its files, to the driver; ne
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -19,9 +19,6 @@ from spark_jobs.log.reading import read_range
 from spark_jobs.offsets.ranges import Losses, OffsetRange
 from spark_jobs.storage import open_store
 from spark_jobs.tables.manifest import DataFile
-
-OUTCOME_SCHEMA: Final = "outcome string"
-"""Spark schema of the rows that tasks return."""
 
 COLUMNS: Final = ("offset", "timestamp", "timestampType", "key", "value", "headers")
 """Columns that are read; the others are constant within a range."""
@@ -75,18 +72,6 @@ class LoadTask:
     codec: str
     may_lose: bool
     read_committed: bool
-
-
-def task_function(task: LoadTask) -> Callable[[Batches], Batches]:
-    """The function for Spark, from rows with indexes of ranges to rows with their outcomes."""
-
-    def run(indexes: Batches) -> Batches:
-        for batch in indexes:
-            for index in batch.column(0).to_pylist():
-                outcome = load_range(task, task.ranges[index])
-                yield pa.RecordBatch.from_pydict({"outcome": [write_outcome(outcome)]})
-
-    return run
 
 
 def load_range(task: LoadTask, wanted: OffsetRange) -> RangeOutcome:

@@ -4,6 +4,7 @@ Compressed with zstd by default. Offsets and times are delta encoded and values 
 dictionary would overflow. Statistics and page indexes exist for the columns that readers filter by.
 """
 
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 from typing import Final, NamedTuple
 
@@ -116,6 +117,18 @@ def open_writer(stream: object, schema: pa.Schema, codec: str) -> pq.ParquetWrit
         # Spark's types are sufficient; Arrow's schema would only add bytes.
         store_schema=False,
     )
+
+
+def row_groups(tables: Iterable[pa.Table], size: int) -> Iterator[pa.Table]:
+    """Consecutive tables joined to row groups of at least `size` bytes of Arrow arrays."""
+    waiting: list[pa.Table] = []
+    for rows in tables:
+        waiting.append(rows)
+        if sum(each.nbytes for each in waiting) >= size:
+            yield pa.concat_tables(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting)
 
 
 class _Bounds(NamedTuple):
