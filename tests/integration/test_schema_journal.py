@@ -311,7 +311,7 @@ def test_a_log_that_was_replaced_by_a_longer_one_is_noticed(
     shutil.rmtree(own_broker.data_dir)
     other.data_dir.rename(own_broker.data_dir)
     own_broker.serve()
-    expect_refusal(registry, journal, "the record at offset 0 is another one")
+    expect_refusal(registry, journal, "the record at offset 0 differs")
 
 
 def test_a_log_whose_data_went_with_its_broker_is_noticed(

@@ -163,7 +163,7 @@ def test_a_topic_that_would_forget_schemas_is_refused(tmp_path: Path) -> None:
         broker.serve().make_topic("_schemas", 1, retention_ms="1000")
         run = logbroker_command(broker.bootstrap_servers, "registry")("--listen", "127.0.0.1:0")
     assert run.returncode == 1
-    assert "topic '_schemas' would forget schemas: retention.ms is 1000" in run.stderr
+    assert "topic '_schemas' would delete schemas: retention.ms is 1000" in run.stderr
     assert "Traceback" not in run.stderr
 
 
