@@ -1,8 +1,8 @@
 """`rewind replay`: create a replay and follow its progress."""
 
 import json
-from collections.abc import Callable
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 import click
 
@@ -17,10 +17,39 @@ from app.domain.options import (
     Only,
     Source,
 )
+from logbroker.option_group import option_group
 
-Command = TypeVar("Command", bound=Callable[..., None])
 
-_OPTIONS = (
+@dataclass(frozen=True, slots=True)
+class _ReplayOptions:
+    """Which events to replay, and how."""
+
+    event_types: tuple[str, ...]
+    source: str | None
+    only: str | None
+    max_events_per_second: int | None
+    max_in_flight: int | None
+    batch_size: int | None
+    target_url: str | None
+    dry_run: bool
+
+    def document(self) -> dict[str, Any]:
+        """Return the options as members of the request."""
+        return {
+            "source": self.source,
+            "eventTypes": list(self.event_types) or None,
+            "only": self.only,
+            "maxEventsPerSecond": self.max_events_per_second,
+            "maxInFlight": self.max_in_flight,
+            "batchSize": self.batch_size,
+            "targetUrl": self.target_url,
+            "dryRun": self.dry_run or None,
+        }
+
+
+_replay_options = option_group(
+    "options",
+    _ReplayOptions,
     click.option(
         "--event-type",
         "event_types",
@@ -57,12 +86,6 @@ _OPTIONS = (
 )
 
 
-def _replay_options(command: Command) -> Command:
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
-
 @click.command()
 @click.argument("webhook_id")
 @click.option("--from", "start", required=True, help="Start of the window, inclusive.")
@@ -76,14 +99,7 @@ def replay(
     webhook_id: str,
     start: str,
     end: str,
-    source: str | None,
-    event_types: tuple[str, ...],
-    only: str | None,
-    max_events_per_second: int | None,
-    max_in_flight: int | None,
-    batch_size: int | None,
-    target_url: str | None,
-    dry_run: bool,
+    options: _ReplayOptions,
     wait: bool,
     **overrides: str | None,
 ) -> None:
@@ -92,26 +108,16 @@ def replay(
     It sends the events of WEBHOOK_ID in a window of event time again. Times are RFC 3339, or
     yyyymmddhhmm in UTC. Prints the job as JSON. The exit code is 0 if every event was delivered.
     """
-    options = {
-        "source": source,
-        "eventTypes": list(event_types) or None,
-        "only": only,
-        "maxEventsPerSecond": max_events_per_second,
-        "maxInFlight": max_in_flight,
-        "batchSize": batch_size,
-        "targetUrl": target_url,
-        "dryRun": dry_run or None,
-    }
     settings = load_settings(**overrides)
     with ApiClient.of(settings) as client:
         try:
-            job = client.create_replay(webhook_id, start, end, **options)
+            job = client.create_replay(webhook_id, start, end, **options.document())
         except ApiError as error:
             exit_with_error(str(error))
-        if wait and not dry_run:
+        if wait and not options.dry_run:
             job = _follow_to_end(client, job)
     click.echo(json.dumps(job))
-    if wait and not dry_run and (job["state"] != "COMPLETED" or job["counts"]["failed"]):
+    if wait and not options.dry_run and (job["state"] != "COMPLETED" or job["counts"]["failed"]):
         exit_with_error(_describe_failure(job))
 
 

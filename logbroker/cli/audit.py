@@ -5,6 +5,7 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -31,6 +32,7 @@ from logbroker.cli.client_config import CLIENT_CONFIG, read_client_config
 from logbroker.cli.formats import format_time, table_lines
 from logbroker.cli.groups import Rfc3339
 from logbroker.client.audit_format.mark import AUDIT_TOPIC
+from logbroker.option_group import option_group
 
 MISSING: Final = 1
 """The exit code if something is missing."""
@@ -60,6 +62,82 @@ class _Result(NamedTuple):
     warnings: list[str]
 
 
+@dataclass(frozen=True, slots=True)
+class _RangeOptions:
+    """Which windows to compare."""
+
+    start_ms: int | None
+    end_ms: int | None
+    lateness_s: float
+
+    def resolve(self, now_ms: int) -> tuple[int, int]:
+        """Return start and end of the range; the defaults depend on the present time.
+
+        Raises:
+            UsageError: the start is not before the end.
+        """
+        end_ms = now_ms if self.end_ms is None else self.end_ms
+        start_ms = max(0, end_ms - DEFAULT_SPAN_MS) if self.start_ms is None else self.start_ms
+        if start_ms >= end_ms:
+            raise click.UsageError(
+                f"--from {format_time(start_ms)} is not before --to {format_time(end_ms)}"
+            )
+        return start_ms, end_ms
+
+
+_range_options = option_group(
+    "time_range",
+    _RangeOptions,
+    click.option(
+        "--from",
+        "start_ms",
+        type=Rfc3339(),
+        help="Compare windows that begin at this time or later. Default: a day before --to.",
+    ),
+    click.option(
+        "--to",
+        "end_ms",
+        type=Rfc3339(),
+        help="Compare windows that begin before this time. Default: now.",
+    ),
+    click.option(
+        "--lateness-s",
+        type=click.FloatRange(0, LATENESS_S_MAX),
+        default=60.0,
+        show_default=True,
+        help="How long producers and consumers may take to report their counts.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _LogOptions:
+    """Where the audit reports are."""
+
+    audit_topic: str
+    client_config: Path | None
+    bootstrap_servers: str
+
+
+_log_options = option_group(
+    "reports",
+    _LogOptions,
+    click.option(
+        "--audit-topic",
+        metavar="TOPIC",
+        default=AUDIT_TOPIC,
+        show_default=True,
+        help="The topic of the audit reports.",
+    ),
+    click.option(
+        "--client-config",
+        type=CLIENT_CONFIG,
+        help="A file of NAME=VALUE lines for the Kafka client, with librdkafka's names.",
+    ),
+    bootstrap_servers_option,
+)
+
+
 @click.command()
 @click.option(
     "--topic",
@@ -68,25 +146,7 @@ class _Result(NamedTuple):
     metavar="TOPIC",
     help="Compare this topic; repeatable. Default: all topics.",
 )
-@click.option(
-    "--from",
-    "start_ms",
-    type=Rfc3339(),
-    help="Compare windows that begin at this time or later. Default: a day before --to.",
-)
-@click.option(
-    "--to",
-    "end_ms",
-    type=Rfc3339(),
-    help="Compare windows that begin before this time. Default: now.",
-)
-@click.option(
-    "--lateness-s",
-    type=click.FloatRange(0, LATENESS_S_MAX),
-    default=60.0,
-    show_default=True,
-    help="How long producers and consumers may take to report their counts.",
-)
+@_range_options
 @click.option(
     "--tier",
     "tiers",
@@ -99,30 +159,14 @@ class _Result(NamedTuple):
     "--all", "is_all", is_flag=True, help="Show every row, also complete and pending ones."
 )
 @json_option
-@click.option(
-    "--audit-topic",
-    metavar="TOPIC",
-    default=AUDIT_TOPIC,
-    show_default=True,
-    help="The topic of the audit reports.",
-)
-@click.option(
-    "--client-config",
-    type=CLIENT_CONFIG,
-    help="A file of NAME=VALUE lines for the Kafka client, with librdkafka's names.",
-)
-@bootstrap_servers_option
+@_log_options
 def audit(
     topics: tuple[str, ...],
-    start_ms: int | None,
-    end_ms: int | None,
-    lateness_s: float,
+    time_range: _RangeOptions,
     tiers: tuple[str, ...],
     is_all: bool,
     as_json: bool,
-    audit_topic: str,
-    client_config: Path | None,
-    bootstrap_servers: str,
+    reports: _LogOptions,
 ) -> None:
     """Compare published with received messages, by the topic `audit` of a cluster.
 
@@ -131,17 +175,14 @@ def audit(
     each topic and tier; JSON has every row. Exit code 0: nothing is missing; 1: something is
     missing; 2: the comparison was not possible.
     """
-    deadline = ReportDeadline(round(time.time() * 1_000), round(lateness_s * 1_000))
-    end_ms = deadline.now_ms if end_ms is None else end_ms
-    start_ms = max(0, end_ms - DEFAULT_SPAN_MS) if start_ms is None else start_ms
-    if start_ms >= end_ms:
-        raise click.UsageError(
-            f"--from {format_time(start_ms)} is not before --to {format_time(end_ms)}"
-        )
-    with _exit_2_if_not_compared(bootstrap_servers):
-        properties = read_client_config("--client-config", client_config, RULES)
+    lateness_ms = round(time_range.lateness_s * 1_000)
+    deadline = ReportDeadline(round(time.time() * 1_000), lateness_ms)
+    start_ms, end_ms = time_range.resolve(deadline.now_ms)
+    servers = reports.bootstrap_servers
+    with _exit_2_if_not_compared(servers):
+        properties = read_client_config("--client-config", reports.client_config, RULES)
         since_ms = max(0, start_ms - deadline.lateness_ms)
-        with AuditLog(bootstrap_servers, audit_topic, since_ms, properties) as log:
+        with AuditLog(servers, reports.audit_topic, since_ms, properties) as log:
             scope = Scope(start_ms, end_ms, frozenset(topics))
             result = _compare(log, scope, deadline, tiers)
         _echo(result, is_all=is_all, as_json=as_json)

@@ -1,6 +1,7 @@
 """`logbroker mirror`: copy topics to another cluster until a signal."""
 
 import logging
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from logbroker.config import PORT_MAX
 from logbroker.errors import ConfigurationError
 from logbroker.json_log import configure_logging
 from logbroker.mirror.settings import COMPRESSIONS, Cluster, MirrorSettings
+from logbroker.option_group import option_group
 
 _METRICS_HOST: Final = "127.0.0.1"
 
@@ -28,65 +30,101 @@ def _environment(name: str, **more: Any) -> dict[str, Any]:
     return {"envvar": f"LOGBROKER_MIRROR_{name}", "show_envvar": True, **more}
 
 
+@dataclass(frozen=True, slots=True)
+class _MirrorOptions:
+    """Which topics to copy between which clusters."""
+
+    source: str
+    destination: str
+    topics: str
+    origin: str | None
+    group: str | None
+    from_config: Path | None
+    to_config: Path | None
+    compression: str
+
+    def settings(self) -> MirrorSettings:
+        """Return the settings of the mirror.
+
+        Raises:
+            ConfigurationError: an option is invalid.
+        """
+        return MirrorSettings(
+            _cluster(self.source, "--from-config", self.from_config),
+            _cluster(self.destination, "--to-config", self.to_config),
+            tuple(dict.fromkeys(map(str.strip, self.topics.split(",")))),
+            self.origin,
+            self.group,
+            self.compression,
+        )
+
+
+_mirror_options = option_group(
+    "options",
+    _MirrorOptions,
+    click.option(
+        "--from",
+        "source",
+        metavar="HOST:PORT,...",
+        required=True,
+        help="Brokers of the source cluster.",
+        **_environment("FROM"),
+    ),
+    click.option(
+        "--to",
+        "destination",
+        metavar="HOST:PORT,...",
+        required=True,
+        help="Brokers of the destination cluster.",
+        **_environment("TO"),
+    ),
+    click.option(
+        "--topics",
+        metavar="NAME|^PATTERN,...",
+        required=True,
+        help="Topics to copy, which are created if missing. An item that starts with ^ is a "
+        "regular expression for whole names, including topics created later.",
+        **_environment("TOPICS"),
+    ),
+    click.option(
+        "--origin",
+        metavar="NAME",
+        help="Data centre of the source: copy only records whose header `origin` has this value, "
+        "or that have no such header, which is then added.",
+        **_environment("ORIGIN"),
+    ),
+    click.option(
+        "--group",
+        metavar="ID",
+        help="Consumer group at the source for the position. "
+        "Default: logbroker-mirror-CLUSTER with the destination's id.",
+        **_environment("GROUP"),
+    ),
+    click.option(
+        "--from-config",
+        type=CLIENT_CONFIG,
+        help="File of NAME=VALUE lines for the source's clients, with librdkafka's names.",
+        **_environment("FROM_CONFIG"),
+    ),
+    click.option(
+        "--to-config",
+        type=CLIENT_CONFIG,
+        help="File of NAME=VALUE lines for the destination's clients.",
+        **_environment("TO_CONFIG"),
+    ),
+    click.option(
+        "--compression",
+        type=click.Choice(COMPRESSIONS),
+        default=COMPRESSIONS[0],
+        show_default=True,
+        help="Compression of batches at the destination.",
+        **_environment("COMPRESSION"),
+    ),
+)
+
+
 @click.command()
-@click.option(
-    "--from",
-    "source",
-    metavar="HOST:PORT,...",
-    required=True,
-    help="Brokers of the source cluster.",
-    **_environment("FROM"),
-)
-@click.option(
-    "--to",
-    "destination",
-    metavar="HOST:PORT,...",
-    required=True,
-    help="Brokers of the destination cluster.",
-    **_environment("TO"),
-)
-@click.option(
-    "--topics",
-    metavar="NAME|^PATTERN,...",
-    required=True,
-    help="Topics to copy, which are created if missing. An item that starts with ^ is a regular "
-    "expression for whole names, including topics created later.",
-    **_environment("TOPICS"),
-)
-@click.option(
-    "--origin",
-    metavar="NAME",
-    help="Data centre of the source: copy only records whose header `origin` has this value, or "
-    "that have no such header, which is then added.",
-    **_environment("ORIGIN"),
-)
-@click.option(
-    "--group",
-    metavar="ID",
-    help="Consumer group at the source for the position. "
-    "Default: logbroker-mirror-CLUSTER with the destination's id.",
-    **_environment("GROUP"),
-)
-@click.option(
-    "--from-config",
-    type=CLIENT_CONFIG,
-    help="File of NAME=VALUE lines for the source's clients, with librdkafka's names.",
-    **_environment("FROM_CONFIG"),
-)
-@click.option(
-    "--to-config",
-    type=CLIENT_CONFIG,
-    help="File of NAME=VALUE lines for the destination's clients.",
-    **_environment("TO_CONFIG"),
-)
-@click.option(
-    "--compression",
-    type=click.Choice(COMPRESSIONS),
-    default=COMPRESSIONS[0],
-    show_default=True,
-    help="Compression of batches at the destination.",
-    **_environment("COMPRESSION"),
-)
+@_mirror_options
 @click.option(
     "--metrics-port",
     type=click.IntRange(0, PORT_MAX),
@@ -104,14 +142,7 @@ def _environment(name: str, **more: Any) -> dict[str, Any]:
 @log_format_option
 @stop_on_stdin_close_option
 def mirror(
-    source: str,
-    destination: str,
-    topics: str,
-    origin: str | None,
-    group: str | None,
-    from_config: Path | None,
-    to_config: Path | None,
-    compression: str,
+    options: _MirrorOptions,
     metrics_port: int,
     metrics_listen: tuple[str, int] | None,
     log_format: str,
@@ -128,14 +159,7 @@ def mirror(
     configure_logging(log_format, root_level=logging.INFO)
     metrics = metrics_address(_METRICS_HOST, metrics_port, metrics_listen)
     try:
-        settings = MirrorSettings(
-            _cluster(source, "--from-config", from_config),
-            _cluster(destination, "--to-config", to_config),
-            tuple(dict.fromkeys(map(str.strip, topics.split(",")))),
-            origin,
-            group,
-            compression,
-        )
+        settings = options.settings()
     except ConfigurationError as error:
         refuse(error, MISUSED)
     try:

@@ -6,7 +6,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from logbroker.errors import ProtocolViolation
 from logbroker.server.loop import READ, WRITE, SocketLoop
@@ -48,6 +48,13 @@ class Dispatcher(Protocol):
         """Handle whole frames, which are ranges of `connection.buffer.view()`."""
 
 
+class RequestLimits(NamedTuple):
+    """Limits of one connection: the size of a request, and requests without a response."""
+
+    request_bytes_max: int
+    requests_in_flight_max: int
+
+
 class Connection:
     """A socket with its receive buffer and its response queue.
 
@@ -63,13 +70,11 @@ class Connection:
         read_pool: WorkerPool,
         dispatcher: Dispatcher,
         counters: Counters,
-        *,
-        request_bytes_max: int,
-        requests_in_flight_max: int,
+        limits: RequestLimits,
         on_close: Callable[["Connection"], None],
     ) -> None:
         self.peer = peer
-        self.buffer = ReceiveBuffer(frame_bytes_max=request_bytes_max)
+        self.buffer = ReceiveBuffer(frame_bytes_max=limits.request_bytes_max)
         self.responses = ResponseQueue()
         self.produce_decoder = ProduceDecoder()
         self.delayed: set[DelayedRequest] = set()
@@ -82,7 +87,7 @@ class Connection:
         self._read_pool = read_pool
         self._dispatcher = dispatcher
         self._counters = counters
-        self._in_flight_max = requests_in_flight_max
+        self._in_flight_max = limits.requests_in_flight_max
         self._on_close = on_close
         self._output: deque[Part | memoryview] = deque()
         self._output_bytes = 0

@@ -8,7 +8,7 @@ from typing import Final
 
 from logbroker.config import BrokerConfig
 from logbroker.errors import ConfigurationError
-from logbroker.server.connection import Connection, Dispatcher
+from logbroker.server.connection import Connection, Dispatcher, RequestLimits
 from logbroker.server.loop import READ, SocketLoop
 from logbroker.server.metrics.counters import Counters
 from logbroker.server.worker_pool import WorkerPool
@@ -34,6 +34,7 @@ class Listener:
             ConfigurationError: the address cannot be bound.
         """
         self._config = config
+        self._limits = RequestLimits(config.request_bytes_max, config.requests_in_flight_max)
         self._loop = loop
         self._connections: set[Connection] = set()
         self._sock = _bind(config.host, config.port)
@@ -109,9 +110,8 @@ class Listener:
                 self._read_pool,
                 self._dispatcher,
                 self._counters,
-                request_bytes_max=self._config.request_bytes_max,
-                requests_in_flight_max=self._config.requests_in_flight_max,
-                on_close=self._connections.discard,
+                self._limits,
+                self._connections.discard,
             )
         )
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from spark_jobs.cli.options import option_group
+from logbroker.option_group import option_group
 from spark_jobs.errors import InvalidOption
 
 _DAY: Final = click.DateTime(["%Y-%m-%d"])

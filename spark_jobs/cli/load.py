@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from logbroker.option_group import option_group
 from spark_jobs.cli.options import (
     JobOptions,
     LogOptions,
@@ -13,7 +14,6 @@ from spark_jobs.cli.options import (
     exit_on_errors,
     job_options,
     log_options,
-    option_group,
     split_names,
 )
 from spark_jobs.cli.run_reports import ServiceOptions, reporting_run, service_options

@@ -3,44 +3,20 @@
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
-from functools import wraps
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 import click
 
 from logbroker.errors import ConfigurationError
+from logbroker.option_group import option_group
 from spark_jobs.errors import InvalidOption, PipelineError
 
 EXIT_FAILURE: Final = 1
 EXIT_USAGE: Final = 2
-
-Command = Callable[..., Any]
-
-
-def option_group(
-    parameter: str, group: type, *options: Callable[[Command], Command]
-) -> Callable[[Command], Command]:
-    """A decorator that adds options to a command and passes their values as one argument.
-
-    `group` is a dataclass whose fields are named as the options' parameters.
-    """
-
-    def decorate(command: Command) -> Command:
-        @wraps(command)
-        def run(**values: Any) -> Any:
-            members = {field.name: values.pop(field.name) for field in fields(group)}
-            return command(**{parameter: group(**members)}, **values)
-
-        decorated: Command = run
-        for option in reversed(options):
-            decorated = option(decorated)
-        return decorated
-
-    return decorate
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,13 @@ from typing import Final
 
 import click
 
+from logbroker.option_group import option_group
 from spark_jobs.cli.options import (
     JobOptions,
     LogOptions,
     exit_on_errors,
     job_options,
     log_options,
-    option_group,
 )
 from spark_jobs.cli.run_reports import ServiceOptions, api_key_file_option
 from spark_jobs.errors import InvalidOption

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from spark_jobs.cli.options import option_group
+from logbroker.option_group import option_group
 from spark_jobs.errors import InvalidOption, PipelineError
 from spark_jobs.jobs.service import JobRun, RunSummary, ServiceAddress, outcome_of, report_run
 

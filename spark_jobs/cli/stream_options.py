@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from spark_jobs.cli.options import echo_json, option_group
+from logbroker.option_group import option_group
+from spark_jobs.cli.options import echo_json
 from spark_jobs.errors import InvalidOption
 
 if TYPE_CHECKING:
