@@ -31,6 +31,10 @@ _OLD_WORDS: Final = re.compile(
 """Words of a private language that this project had. The glossary has the terms to use instead."""
 
 
+_QUOTED_NAME: Final = re.compile(r"\"[a-z_]+\"")
+"""A string of one word is a name, such as a column, and no prose."""
+
+
 class Finding(NamedTuple):
     """A place to correct: `path` from the repository's top, `line` from 1."""
 
@@ -94,7 +98,7 @@ def _prose_of_code(text: str) -> Iterator[tuple[int, str]]:
     kinds = {tokenize.COMMENT, tokenize.STRING}
     kinds |= {getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}  # Python 3.12 and later
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type in kinds:
+        if token.type in kinds and not _QUOTED_NAME.fullmatch(token.string):
             yield from enumerate(token.string.splitlines(), token.start[0])
 
 

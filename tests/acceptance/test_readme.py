@@ -80,7 +80,7 @@ class Terminal:
         return done
 
     def serve(self, line: str, ready: str) -> ShellProcess:
-        """Type a command that goes on, and wait for its line that begins with `ready`."""
+        """Start a command that keeps running and wait for a line that begins with `ready`."""
         name = "-".join(line.split()[:4]).replace("/", ".")
         said = self._folder / f"{name}.log"
         server = ShellProcess(line.removesuffix("&"), self.folder, said, self.environment)
@@ -102,18 +102,18 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 def recipe(target: str) -> list[str]:
     """What `make TARGET` would run once all is installed, with this environment's programs."""
     require_program("make", "make")
-    told = subprocess.run(
+    completed = subprocess.run(
         ["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    lines = [line for line in told.stdout.splitlines() if "pip install" not in line]
+    lines = [line for line in completed.stdout.splitlines() if "pip install" not in line]
     return [line.replace(".venv/bin/", f"{PROGRAMS}/") for line in lines if "/bin/" in line]
 
 
 def test_make_demo(terminal: Terminal) -> None:
     (line,) = recipe("demo")
-    told = terminal.run(line)
-    assert "missing 0, duplicate 0" in told.stderr
-    assert "curl" in told.stdout
+    completed = terminal.run(line)
+    assert "missing 0, duplicate 0" in completed.stderr
+    assert "curl" in completed.stdout
 
 
 def test_make_test() -> None:
@@ -208,7 +208,7 @@ def test_using_it(terminal: Terminal) -> None:
 
 
 def missing(numbers: range, heard: Path) -> list[int]:
-    """Those of the events that the receiver has not told of."""
+    """Return the numbers of the events that the receiver has not printed."""
     words = heard.read_text().split()
     return [number for number in numbers if f"evt_{number}" not in words]
 
@@ -340,8 +340,8 @@ def test_two_data_centres_audit_and_avro(terminal: Terminal, tmp_path: Path) -> 
 
     (code,) = [each for each in python_blocks() if "AuditedProducer" in each]
     exec(_replaced(code, ports), {})
-    told = terminal.run(_replaced(command("logbroker audit"), ports) + " --all")
-    assert "clicks" in told.stdout
+    completed = terminal.run(_replaced(command("logbroker audit"), ports) + " --all")
+    assert "clicks" in completed.stdout
     assert registry.stop(signal.SIGINT) == 0
     assert service.stop(signal.SIGINT) == 0
 
@@ -349,8 +349,8 @@ def test_two_data_centres_audit_and_avro(terminal: Terminal, tmp_path: Path) -> 
 def test_make_spark() -> None:
     require_program("make", "make")
     command = ["make", "--dry-run", "--always-make", "spark"]
-    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert "--editable '.[spark]'" in told
+    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "--editable '.[spark]'" in completed
 
 
 @pytest.mark.long

@@ -76,14 +76,14 @@ class Scene:
             worker.start("rewind worker ready")
 
     def until_taken(self, count: int) -> None:
-        """Wait until every replay has brought so many events."""
+        """Wait until every replay has delivered so many events."""
         until(
-            lambda: all(len(self.brought(replay_id)) >= count for replay_id in self.replay_ids),
+            lambda: all(len(self.delivered(replay_id)) >= count for replay_id in self.replay_ids),
             f"{count} of each",
         )
 
-    def brought(self, replay_id: str) -> list[int]:
-        """The numbers of the events that a replay brought, in the order in which they came."""
+    def delivered(self, replay_id: str) -> list[int]:
+        """Return the numbers of a replay's events in the order of delivery."""
         return [
             int(got.event_id.rpartition("_")[2])
             for got in self.receiver.webhooks
@@ -95,11 +95,11 @@ class Scene:
         replay = self.store.replay(replay_id)
         assert (replay.state, replay.error) == (ReplayState.COMPLETED, None)
         assert replay.counts == Counts(delivered=EVENTS)
-        brought = self.brought(replay_id)
-        assert sorted(set(brought)) == list(range(EVENTS))
+        delivered = self.delivered(replay_id)
+        assert sorted(set(delivered)) == list(range(EVENTS))
         # One worker alone goes upwards. Each later claim may go back, once, to the checkpoint; two
         # at once would go to and fro.
-        steps_back = sum(later <= earlier for earlier, later in pairwise(brought))
+        steps_back = sum(later <= earlier for earlier, later in pairwise(delivered))
         assert steps_back < replay.lease_epoch
 
     def _webhook(self) -> Webhook:
@@ -148,7 +148,7 @@ def test_a_database_that_is_away_for_longer_than_a_lease_loses_no_replay(
     scene.database.kill()
     for worker in scene.workers:
         worker.until_says('"event": "heartbeat-failed"')
-    # The outage itself: without a lease, nobody may send.
+    # During the outage: without a lease, no worker may send.
     time.sleep(LEASE_S)
     silent = len(scene.receiver.webhooks)
     time.sleep(LEASE_S / 2)

@@ -95,18 +95,18 @@ def test_a_stopped_worker_that_wakes_after_its_lease_was_taken_lets_go(
 
 
 @ON_MARIADB
-def test_a_stopped_worker_that_wakes_before_anybody_took_over_goes_on(stage: Stage) -> None:
+def test_a_paused_worker_resumes_if_no_other_worker_took_over(stage: Stage) -> None:
     holder = stage.worker()
     replay_id = stage.replay()
     stage.until_taken(SOME)
     stage.pause(holder)
-    # The lease ends while nobody is there to take it; waking, the worker must ask for it anew.
+    # The lease expires while no other worker runs; the worker must renew it after it wakes.
     time.sleep(LEASE_S)
     holder.resume()
     check_complete(stage, stage.finished(replay_id))
 
 
-def test_a_worker_told_to_end_hands_its_job_on_at_once(stage: Stage) -> None:
+def test_a_worker_that_stops_releases_its_replay_to_another(stage: Stage) -> None:
     # With a lease this long a job that had to wait for it would not be finished in time.
     leases = {"lease_s": "3600", "heartbeat_s": "600"}
     stage.worker(**leases)
@@ -185,7 +185,7 @@ def test_a_cancelled_replay_stops_within_two_seconds(stage: Stage) -> None:
     assert stage.ask_replay().status_code == 202
 
 
-def test_a_paused_replay_stops_within_two_seconds_and_goes_on_when_resumed(stage: Stage) -> None:
+def test_a_paused_replay_stops_within_two_seconds_and_continues_when_resumed(stage: Stage) -> None:
     worker = stage.worker(lease_s="3600", heartbeat_s="600")
     replay_id = stage.replay()
     stage.until_taken(SOME)
@@ -251,6 +251,6 @@ def test_a_window_that_cannot_be_replayed_is_refused_with_what_can(stage: Stage)
     assert (field, value) == ("to", format_time(now_ms - MINUTE_MS))
     assert allowed.startswith("at most 5 days after from, ")
 
-    unknown = stage.ask_replay(webhookId="wh_nobody")
+    unknown = stage.ask_replay(webhookId="wh_unknown")
     assert unknown.status_code == 404
     assert stage.api.get("/replays").json()["items"] == []

@@ -1,4 +1,4 @@
-"""Two data centres, of which one is lost for good: the other delivers all that was owed, once."""
+"""One of two data centres is lost for good; the other delivers every event once."""
 
 import json
 from collections import Counter
@@ -27,17 +27,17 @@ Copied = tuple[int, str | None, int, dict[str, str], bytes]
 
 
 class Platform:
-    """What two webhooks are owed, as it is published: some to one by name, the rest by rules."""
+    """Publishes events for two webhooks: some to one by id, the others to both by rules."""
 
     def __init__(self, centres: TwoDataCentres) -> None:
         self.receivers = ReceiverThread(), ReceiverThread()
         self._centres = centres
         self._numbers = count()
         self.webhooks: tuple[str, str] = ("", "")
-        self.owed: dict[str, list[str]] = {}
-        """The ids of the events that each webhook is owed, each once."""
-        self.brought: dict[str, Counter[str]] = {}
-        """How often the live path brought each, to each webhook."""
+        self.expected: dict[str, list[str]] = {}
+        """The unique ids of the events that are addressed to each webhook."""
+        self.delivered_live: dict[str, Counter[str]] = {}
+        """How often the live path delivered each event to each webhook."""
         self.left_to_rules = 0
         """How many were published that name no webhook."""
         self.is_up = True
@@ -48,8 +48,8 @@ class Platform:
             self._centres.webhook(first, "follow.*"),
             self._centres.webhook(second, "*"),
         )
-        self.owed = {webhook_id: [] for webhook_id in self.webhooks}
-        self.brought = {webhook_id: Counter() for webhook_id in self.webhooks}
+        self.expected = {webhook_id: [] for webhook_id in self.webhooks}
+        self.delivered_live = {webhook_id: Counter() for webhook_id in self.webhooks}
 
     def publish(self, number: int, *centres: DataCentre, time_ms: int | None = None) -> list[str]:
         """Send the same new events to each of these data centres: their ids."""
@@ -58,10 +58,10 @@ class Platform:
             each.publish(events)
         for event in events:
             self.left_to_rules += 0 if "webhookId" in event else len(centres)
-            for webhook_id in self._owed_to(event):
-                self.owed[webhook_id].append(event["id"])
+            for webhook_id in self._webhooks_of(event):
+                self.expected[webhook_id].append(event["id"])
                 if self.is_up:
-                    self.brought[webhook_id][event["id"]] += len(centres)
+                    self.delivered_live[webhook_id][event["id"]] += len(centres)
         return [event["id"] for event in events]
 
     def go_down(self) -> None:
@@ -87,18 +87,20 @@ class Platform:
         )
 
     def missed(self, webhook_id: str) -> Counter[str]:
-        """What the live path brought nowhere, each once."""
+        """Return the unique ids of the events that the live path did not deliver."""
         return Counter(
-            each for each in self.owed[webhook_id] if each not in self.brought[webhook_id]
+            each
+            for each in self.expected[webhook_id]
+            if each not in self.delivered_live[webhook_id]
         )
 
-    def has_brought(self) -> bool:
-        """Whether the live path has brought all that it is to bring, if not more."""
-        return all(self.taken(each, None) >= self.brought[each] for each in self.webhooks)
+    def has_delivered_live(self) -> bool:
+        """Report whether the live path has delivered at least the expected events."""
+        return all(self.taken(each, None) >= self.delivered_live[each] for each in self.webhooks)
 
-    def check_brought(self) -> None:
+    def check_delivered_live(self) -> None:
         for each in self.webhooks:
-            assert self.taken(each, None) == self.brought[each]
+            assert self.taken(each, None) == self.delivered_live[each]
 
     def _event(self, time_ms: int) -> Row:
         number = next(self._numbers)
@@ -114,7 +116,7 @@ class Platform:
             "data": {"number": number},
         }
 
-    def _owed_to(self, event: Row) -> Sequence[str]:
+    def _webhooks_of(self, event: Row) -> Sequence[str]:
         if "webhookId" in event:
             return [event["webhookId"]]
         return self.webhooks if event["type"].startswith("follow") else self.webhooks[1:]
@@ -137,13 +139,13 @@ def platform(centres: TwoDataCentres) -> Iterator[Platform]:
 
 # Who has two data centres has one database for both, on a server.
 @pytest.mark.parametrize("database_url", ["mariadb"], indirect=True)
-def test_what_was_owed_survives_the_loss_of_a_data_centre(
+def test_all_deliveries_survive_the_loss_of_a_data_centre(
     centres: TwoDataCentres, platform: Platform
 ) -> None:
     a, b = centres.a, centres.b
     start_ms = now_ms()
     publish_to_all(platform, a, b)
-    until(platform.has_brought, "what was owed is brought live")
+    until(platform.has_delivered_live, "all events are delivered live")
 
     platform.go_down()
     fall_apart(centres, platform)
@@ -161,7 +163,7 @@ def test_what_was_owed_survives_the_loss_of_a_data_centre(
     assert b.job(left_behind)["origin"] == "a"
     assert b.api.post(f"/replays/{left_behind}/cancel").status_code == 200
     check_replays(platform, b, old_ms, old)
-    platform.check_brought()
+    platform.check_delivered_live()
     check_audit(platform, b)
 
 
@@ -237,32 +239,35 @@ def is_copied_with_a_restart(source: list[Copied], copy: list[Copied]) -> bool:
 
 def check_live(platform: Platform, a: DataCentre, b: DataCentre) -> None:
     """Each record was tried live once, in the data centre where it was made and in no other."""
-    platform.check_brought()
+    platform.check_delivered_live()
     for each in (a, b):
         records = {(at.partition, at.offset): at for at in each.read(DELIVERY_LOG)}
         own = {place for place, at in records.items() if at.headers["origin"] == each.name}
-        told = [
+        reported = [
             outcome
             for record in each.read(DELIVERY_OUTCOMES)
             if record.headers["origin"] == each.name
             and (outcome := decode_outcome(record.value)) is not None
         ]
-        assert sorted((at.partition, at.offset) for at in told) == sorted(own)
-        assert {at.outcome for at in told} == {LiveOutcome.DELIVERED, LiveOutcome.FAILED}
+        assert sorted((at.partition, at.offset) for at in reported) == sorted(own)
+        assert {at.outcome for at in reported} == {LiveOutcome.DELIVERED, LiveOutcome.FAILED}
         foreign = len(records) - len(own)
         assert each.live_metric("rewind_live_mirrored_total") >= foreign > 0
         assert each.live_metric("rewind_live_joined") == 1
 
 
 def check_replays(platform: Platform, b: DataCentre, old_ms: int, old: Sequence[str]) -> None:
-    """Replays at b bring all, what was missed, or what a mirror brought late: each event once."""
+    """Check that replays at b deliver each event of a window, also mirrored and late ones, once."""
     logged = b.read(DELIVERY_LOG)
     whole = {"from": format_time(old_ms), "to": format_time(now_ms())}
     late = {"from": format_time(old_ms), "to": format_time(old_ms + 1)}
     for request, bound in (
-        (whole, platform.owed),
+        (whole, platform.expected),
         (whole | {"only": "failed"}, {each: platform.missed(each) for each in platform.webhooks}),
-        (late, {each: set(old).intersection(platform.owed[each]) for each in platform.webhooks}),
+        (
+            late,
+            {each: set(old).intersection(platform.expected[each]) for each in platform.webhooks},
+        ),
     ):
         asked = {each: b.ask_replay(webhookId=each, **request) for each in platform.webhooks}
         for webhook_id, replay_id in asked.items():
@@ -298,7 +303,7 @@ def check_audit(platform: Platform, b: DataCentre) -> None:
     done = audit("--topic", DELIVERY_LOG, "--topic", EVENTS)
     assert done.returncode == 0, done.stdout + done.stderr
     totals = {(each["tier"], each["topic"]): each for each in json.loads(done.stdout)["totals"]}
-    # Events are matched where they were made; what is owed is read in both, and by its own mirror.
+    # Events are matched where they were published; both sites and the mirror read deliveries.
     matchers = {(f"rewind-live@{name}", EVENTS) for name in "ab"}
     deliverers = {(f"rewind-delivery@{name}", DELIVERY_LOG) for name in "ab"}
     mirrors = {(f"mirror@{name}", DELIVERY_LOG) for name in "ab"}

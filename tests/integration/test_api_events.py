@@ -99,7 +99,7 @@ def records(broker: BrokerProcess, topic: str, partition: int) -> list[Message]:
         return found
 
 
-def owed_to(broker: BrokerProcess, webhook_id: str) -> list[Message]:
+def deliveries_to(broker: BrokerProcess, webhook_id: str) -> list[Message]:
     key = webhook_id.encode()
     partition = partition_for_key(key, PARTITIONS)
     found = records(broker, DELIVERY_LOG, partition)
@@ -118,7 +118,7 @@ def test_an_accepted_event_is_in_the_one_partition_of_its_webhook(
     answer = client.post("/events", json=event(7, time_ms, webhookId=webhook_id))
     assert (answer.status_code, answer.json()) == (202, {"accepted": 1})
 
-    (message,) = owed_to(broker, webhook_id)
+    (message,) = deliveries_to(broker, webhook_id)
     assert message.timestamp()[1] == time_ms
     assert json.loads(message.value() or b"") == event(7, time_ms)
     headers = dict(message.headers() or ())
@@ -139,7 +139,9 @@ def test_thousands_of_lines_are_in_the_log_when_they_are_accepted(
     )
     assert answer.json() == {"accepted": 5_000}
 
-    ids = [json.loads(message.value() or b"")["id"] for message in owed_to(broker, webhook_id)]
+    ids = [
+        json.loads(message.value() or b"")["id"] for message in deliveries_to(broker, webhook_id)
+    ]
     assert ids == [f"evt_{n}" for n in range(5_000)]
 
 
@@ -157,7 +159,7 @@ def test_events_without_a_webhook_go_to_the_topic_events(
         for message in records(broker, EVENTS, partition)
     ]
     assert sorted(found) == [f"mixed_{n}" for n in range(10)]
-    assert len(owed_to(broker, webhook_id)) == 1
+    assert len(deliveries_to(broker, webhook_id)) == 1
     series = 'rewind_events_published_total{topic="events"} 10.0'
     assert series in client.get("/metrics").text
 
@@ -209,7 +211,7 @@ def test_a_window_of_deleted_events_is_rejected_with_the_retained_start(
     times = [now_ms - 40 * MINUTE_MS, now_ms - 20 * MINUTE_MS]
     for number, time_ms in enumerate(times):
         client.post("/events", json=event(number, time_ms, webhookId=webhook_id))
-    old = owed_to(broker, webhook_id)[0]
+    old = deliveries_to(broker, webhook_id)[0]
     _delete_up_to(broker, old)
 
     refused = client.post("/replays", json=replay_of(webhook_id, 50 * MINUTE_MS)).json()

@@ -205,7 +205,7 @@ def content(size: int, form: str, text: str | None) -> dict[str, Any]:
         ("/log/topics/nowhere", 404, None),
         ("/log/topics/nowhere/messages", 404, None),
         ("/log/topics/%00", 404, None),
-        ("/log/group?id=nobody", 404, None),
+        ("/log/group?id=unknown", 404, None),
         ("/log/group?id=%00", 404, None),
         ("/log/group?id=", 404, None),
         ("/log/group", 400, "id"),

@@ -159,7 +159,7 @@ def test_malformed_records_cause_a_warning_and_change_nothing(servers: str, audi
         published(3, window_ms=NOW_MS + DAY_MS),
     )
     done = audit("--all")
-    assert done.returncode == 1  # the forged one, which nobody received
+    assert done.returncode == 1  # the forged one, which was never received
     assert f"logbroker: {len(garbage)} records of the topic are not audit reports" in done.stderr
     assert "1 audit reports are about windows in the future" in done.stderr
     assert "\x1b" not in done.stdout
@@ -241,14 +241,14 @@ def test_reading_starts_at_a_time_and_reports_deleted_records(servers: str) -> N
         assert log.records == 11
 
 
-def test_a_record_that_a_mirror_brought_says_from_where(servers: str) -> None:
+def test_a_mirrored_record_names_its_origin(servers: str) -> None:
     producer = Producer({"bootstrap.servers": servers})
-    told: list[list[tuple[str, str | bytes | None]]] = [
+    reported: list[list[tuple[str, str | bytes | None]]] = [
         [],
         [("origin", b"east")],
         [("mirrored-from", b"cluster"), ("other", b"x")],
     ]
-    for headers in told:
+    for headers in reported:
         producer.produce("audit", b"{}", partition=0, headers=headers)
     assert producer.flush(DEADLINE_S) == 0
     with AuditLog(servers, "audit", 0, {}) as log:

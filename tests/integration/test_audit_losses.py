@@ -30,7 +30,7 @@ MINUTE_MS = 60_000
 T0 = (int(time.time() * 1_000) - 3_600_000) // MINUTE_MS * MINUTE_MS
 """Where a window begins that has long ended."""
 
-# What was told just now is not to be waited for.
+# Windows count as soon as they end.
 NOW = ("--lateness-s", "0")
 
 
@@ -160,7 +160,7 @@ def test_two_consumers_that_share_a_topic_are_one_tier(servers: str, audit: Run)
         one.report()
         two.report()
     total = the_total(report(audit, exit_code=1))
-    # Whoever was alone at first may have read what the other one then read again.
+    # The first consumer may have read messages that the second one then read again.
     repeats = one.received + two.received + len(lossy.lost) - 2_000
     assert counts_of(total) == counted(
         published=2_000,
@@ -182,7 +182,7 @@ signal.pause()
 """
 
 
-def test_what_a_killed_producer_has_not_told_is_uncovered_and_no_loss(
+def test_unreported_messages_of_a_killed_producer_are_uncovered(
     servers: str, audit: Run, tmp_path: Path
 ) -> None:
     publish(servers, 400)
@@ -205,7 +205,7 @@ def dying_consumer(servers: str, audit_servers: str, folder: Path) -> ServerProc
 
 
 def read_again(servers: str, audit_servers: str) -> int:
-    """Go on in the place of the one that was killed, tell and commit; how many messages came."""
+    """Resume for the killed consumer, report and commit; return the number of messages read."""
     with CountingConsumer(servers, audit_servers, TOPIC, TIER, "dying") as consumer:
         consumer.join()
         consumer.read_to_end()

@@ -43,7 +43,7 @@ def test_what_a_mirror_never_saw_is_missing_at_the_source_and_at_the_destination
             for number in range(COUNT):
                 producer.send(TOPIC, [b"%d" % number], b"%d" % (number % 20))
         with AuditLog(source, "audit", 0, {}) as log:
-            told = log.records
+            reported = log.records
         with (
             LossyLink(a.port, lost_on_the_way) as lossy,
             MirrorProcess(
@@ -57,7 +57,7 @@ def test_what_a_mirror_never_saw_is_missing_at_the_source_and_at_the_destination
         ):
             mirror.serve()
             copied = ClusterClient(destination)
-            until_copied(copied, "audit", told)
+            until_copied(copied, "audit", reported)
             until_copied(copied, TOPIC, COUNT - LOST)
             assert mirror.stop() == 0
         assert len(lossy.lost) == LOST

@@ -87,7 +87,7 @@ def test_requests_flushes_and_connections_are_counted_one_by_one(
 ) -> None:
     broker.make_topic("events")
     # The client that made it leaves when it likes.
-    until(lambda: scrape(port)["logbroker_connections"] == 0, "nobody is connected")
+    until(lambda: scrape(port)["logbroker_connections"] == 0, "all connections are closed")
     before = scrape(port)
     batch = batch_of(b"a", b"b", b"c")
     with RawConnection(broker.bootstrap_servers) as connection:

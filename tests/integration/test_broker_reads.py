@@ -158,13 +158,13 @@ def test_a_consumer_that_never_reads_does_not_slow_others(
         asked = 12
         for _ in range(asked):
             stuck.fetch(topic, 0)
-        # Two hundred megabytes are owed to the stuck one; everybody else is served.
+        # The stuck client has 200 MB of responses to read; other clients are served.
         for number in range(100):
             offset = put(producer, topic, b"%d" % number)
             consumer.fetch(topic, offset, max_wait_ms=WAIT_MS)
             assert [record.value for record in consumer.fetched().records] == [b"%d" % number]
         assert stuck.is_readable()
-        # What is owed lies in the segment file alone.
+        # The broker does not hold the pending responses in memory.
         assert broker.resident_bytes() - before < 20 * 2**20
 
         for _ in range(asked):

@@ -67,7 +67,7 @@ def test_a_segment_holds_as_many_bytes_as_the_topic_says(
     put(connection, topic, 10, now_ms())
     assert segments(broker, topic) == [0, 3, 6, 9]
     connection.fetch(topic, 0)
-    # One answer reads across segments or ends with one; the next goes on where it ended.
+    # A response may end at a segment's end; the next fetch continues there.
     offsets: list[int] = []
     offsets += [record.offset for record in connection.fetched().records]
     while len(offsets) < 10:

@@ -68,7 +68,7 @@ def groups_at(connection: RawConnection) -> list[str]:
 
 
 def test_a_rejected_commit_leaves_no_group(connection: RawConnection) -> None:
-    assert commit(connection, "nobody", generation=1, member="me") == UNKNOWN_MEMBER_ID
+    assert commit(connection, "unknown", generation=1, member="me") == UNKNOWN_MEMBER_ID
     assert groups_at(connection) == []
 
 

@@ -77,9 +77,9 @@ def member(broker: BrokerProcess, group: str, client_id: str) -> Iterator[Consum
 
 
 def described(groups: Run, *arguments: str) -> list[dict[str, Any]]:
-    told = groups("describe", *arguments, "--json")
-    assert told.returncode == 0, told.stderr
-    found: list[dict[str, Any]] = json.loads(told.stdout)
+    completed = groups("describe", *arguments, "--json")
+    assert completed.returncode == 0, completed.stderr
+    found: list[dict[str, Any]] = json.loads(completed.stdout)
     return found
 
 
@@ -94,7 +94,7 @@ def test_an_active_group_is_described_with_lag_and_owners(
     with member(broker, "readers", "reader-1") as consumer:
         consumer.commit(offsets=[TopicPartition(topic, 0, 3)], asynchronous=False)
         (found,) = described(groups, "readers")
-        told = groups("describe", "readers").stdout.splitlines()
+        completed = groups("describe", "readers").stdout.splitlines()
     (who,) = found["members"]
     partitions = found.pop("partitions")
     assert found == {
@@ -129,7 +129,7 @@ def test_an_active_group_is_described_with_lag_and_owners(
             **owner,
         },
     ]
-    headline, headings, first, second, member_headings, only = told
+    headline, headings, first, second, member_headings, only = completed
     assert headline == "group=readers state=Stable assignor=range coordinator=0 members=1"
     assert headings.split() == [
         *("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET"),

@@ -49,9 +49,9 @@ def commit(cluster: BrokerCluster, group: str, *offsets: int) -> None:
 
 
 def described(groups: Run, *arguments: str) -> dict[str, Any]:
-    told = groups("describe", *arguments, "--json")
-    assert told.returncode == 0, told.stderr
-    (found,) = json.loads(told.stdout)
+    completed = groups("describe", *arguments, "--json")
+    assert completed.returncode == 0, completed.stderr
+    (found,) = json.loads(completed.stdout)
     return dict(found)
 
 
@@ -104,7 +104,7 @@ def test_groups_of_the_paper_are_listed_too(cluster: BrokerCluster, groups: Run)
             each["group"]: each for each in json.loads(groups("list", *asked, "--json").stdout)
         }
         found = described(groups, "paper/readers", *asked)
-        told = groups("describe", "paper/readers", *asked).stdout.splitlines()
+        completed = groups("describe", "paper/readers", *asked).stdout.splitlines()
     assert listed["bookmarks"] == {"group": "bookmarks", "state": "Empty", "consumers": 0}
     assert listed["paper/readers"]["consumers"] == 1
     (consumer,) = found["consumers"]
@@ -116,15 +116,15 @@ def test_groups_of_the_paper_are_listed_too(cluster: BrokerCluster, groups: Run)
     ] == [(TOPIC, number, MESSAGES, 0) for number in (0, 1)]
     owners = {each["consumer_id"] for each in found["partitions"]}
     assert owners == {f"{consumer['consumer_id']}-0"}
-    assert told[0].endswith("members=0 consumers=1")
-    assert told[-1].split() == [consumer["consumer_id"], f"{TOPIC}:1"]
+    assert completed[0].endswith("members=0 consumers=1")
+    assert completed[-1].split() == [consumer["consumer_id"], f"{TOPIC}:1"]
 
     left = described(groups, "paper/readers", *asked)
     assert left["consumers"] == []
     assert {each["consumer_id"] for each in left["partitions"]} == {None}
     assert [each["committed_offset"] for each in left["partitions"]] == [MESSAGES, MESSAGES]
-    missing = groups("describe", "nobody", *asked)
-    assert (missing.returncode, missing.stderr) == (1, "logbroker: unknown group 'nobody'\n")
+    missing = groups("describe", "missing", *asked)
+    assert (missing.returncode, missing.stderr) == (1, "logbroker: unknown group 'missing'\n")
 
 
 def test_an_unreachable_zookeeper_is_reported_once(groups: Run) -> None:

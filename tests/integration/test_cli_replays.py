@@ -92,8 +92,8 @@ def test_an_archive_replay_shows_what_it_waits_for(terminal: Terminal, webhook: 
 
 
 def test_a_dry_run_creates_no_replay(terminal: Terminal, webhook: Webhook) -> None:
-    told = terminal.rewind("replay", webhook.id, *WINDOW, "--dry-run")
-    assert (told["events"], told["isExact"]) == (0, True)
+    estimate = terminal.rewind("replay", webhook.id, *WINDOW, "--dry-run")
+    assert (estimate["events"], estimate["isExact"]) == (0, True)
     assert terminal.run("replays", "list", "--webhook-id", webhook.id).stdout == ""
 
 

@@ -320,8 +320,8 @@ def test_kafka_python_describes_the_cluster_and_its_disk(
     cluster = kafka_python.describe_cluster()
     assert cluster["controller_id"] == 7
     assert [(node["broker_id"], node["port"]) for node in cluster["brokers"]] == [(7, broker.port)]
-    (told,) = kafka_python.describe_log_dirs()
-    (folder,) = told["log_dirs"]
+    (described,) = kafka_python.describe_log_dirs()
+    (folder,) = described["log_dirs"]
     sizes = {
         (each["name"], partition["partition_index"]): partition["partition_size"]
         for each in folder["topics"]
@@ -421,6 +421,6 @@ def test_aiokafka_describes_the_cluster(aiokafka: Aiokafka[Any], broker: BrokerP
 
 def test_kcat_lists_the_cluster(broker: BrokerProcess, confluent: AdminClient, topic: str) -> None:
     confluent.create_topics([NewTopic(topic, 3, 1)])[topic].result(DEADLINE_S)
-    told = KcatClient(broker.bootstrap_servers).run("-L", "-t", topic)
-    assert f"broker 7 at {broker.bootstrap_servers} (controller)" in told
-    assert f'topic "{topic}" with 3 partitions' in told
+    described = KcatClient(broker.bootstrap_servers).run("-L", "-t", topic)
+    assert f"broker 7 at {broker.bootstrap_servers} (controller)" in described
+    assert f'topic "{topic}" with 3 partitions' in described

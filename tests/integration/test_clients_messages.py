@@ -104,8 +104,8 @@ def test_kcat_reads_back_what_it_sent_and_finds_it_by_time(
 
     read = kcat.read(topic, 0, COUNT + 10)
     assert [record.offset for record in read] == list(range(COUNT + 10))
-    told = [f"{(record.key or b'').decode()}:{(record.value or b'').decode()}" for record in read]
-    assert told == lines + lines[:10]
+    found = [f"{(record.key or b'').decode()}:{(record.value or b'').decode()}" for record in read]
+    assert found == lines + lines[:10]
     assert {record.headers for record in read[:COUNT]} == {(("trace", b"1"), ("origin", b"here"))}
     assert {record.headers for record in read[COUNT:]} == {()}
     assert codecs_on_disk(broker, topic) == {Codec[codec.upper()]}

@@ -44,7 +44,7 @@ def cluster(tmp_path: Path, own_zookeeper: ZooKeeperServer) -> Iterator[BrokerCl
 
 
 class SteadyProducer:
-    """A librdkafka producer that goes on sending until it is stopped.
+    """A librdkafka producer that sends until it is stopped.
 
     `acknowledged` has the values that the brokers promised to keep, by partition.
     """
@@ -77,7 +77,7 @@ class SteadyProducer:
         """How many values of each partition are promised."""
         return {partition: len(values) for partition, values in self.acknowledged.items()}
 
-    def until_goes_on(self, *partitions: int) -> None:
+    def until_acknowledged_again(self, *partitions: int) -> None:
         """Wait until more is promised in each of these partitions."""
         before = self.counts
         until(
@@ -110,7 +110,7 @@ def producing(cluster: BrokerCluster) -> Iterator[SteadyProducer]:
     producer = SteadyProducer(cluster)
     producer.start()
     try:
-        producer.until_goes_on(*range(PARTITIONS))
+        producer.until_acknowledged_again(*range(PARTITIONS))
         yield producer
     finally:
         producer.stop()
@@ -165,14 +165,14 @@ def test_a_producer_outlives_brokers_that_are_killed_one_after_the_other(
             # At once: the session that it had still lives, and so do its nodes.
             broker.serve()
             cluster.until_leaders("events", LEADERS)
-            producer.until_goes_on(*range(PARTITIONS))
+            producer.until_acknowledged_again(*range(PARTITIONS))
     assert_nothing_is_lost(cluster, producer)
 
 
 def test_a_broker_that_stops_cleanly_is_deregistered_at_once(
     tmp_path: Path, own_zookeeper: ZooKeeperServer
 ) -> None:
-    # With a session this long, nobody would hear of it in time but by the session's end.
+    # The session is so long that its expiry cannot be what triggers the change.
     with BrokerCluster(tmp_path, own_zookeeper.address, count=2, session_s=100) as cluster:
         cluster.serve()
         assert cluster.brokers[2].stop() == 0
@@ -219,14 +219,14 @@ def test_logs_are_served_while_zookeeper_is_down_and_nothing_acknowledged_is_los
 ) -> None:
     with producing(cluster) as producer:
         own_zookeeper.kill()
-        producer.until_goes_on(*range(PARTITIONS))
+        producer.until_acknowledged_again(*range(PARTITIONS))
         own_zookeeper.start()
-        producer.until_goes_on(*range(PARTITIONS))
+        producer.until_acknowledged_again(*range(PARTITIONS))
         # A change is asked for and followed again.
         cluster.until_live(1, 2, 3)
         until(lambda: made(cluster, "later"), "topics can be created again")
         cluster.until_leaders("events", LEADERS)
-        producer.until_goes_on(*range(PARTITIONS))
+        producer.until_acknowledged_again(*range(PARTITIONS))
     assert_nothing_is_lost(cluster, producer)
 
 
@@ -257,10 +257,10 @@ def test_a_broker_whose_session_ended_leads_nothing_until_it_is_registered_again
         sleeper.pause()
         gone = [1, NO_LEADER, 3, 1, NO_LEADER, 3]
         cluster.until_leaders("events", gone, at=[1, 3])
-        producer.until_goes_on(0, 2, 3, 5)
+        producer.until_acknowledged_again(0, 2, 3, 5)
         sleeper.resume()
         cluster.until_leaders("events", LEADERS)
-        producer.until_goes_on(*range(PARTITIONS))
+        producer.until_acknowledged_again(*range(PARTITIONS))
     assert "lost registration cluster" in sleeper.said
     assert sleeper.said.count("joined cluster") == 2
     assert_nothing_is_lost(cluster, producer)
@@ -273,11 +273,11 @@ def test_a_zookeeper_outage_longer_than_the_sessions_loses_nothing(
         own_zookeeper.pause()
         over_s = time.monotonic() + 2 * SESSION_S
         until(lambda: time.monotonic() > over_s, "the sessions' time is up")
-        producer.until_goes_on(*range(PARTITIONS))
+        producer.until_acknowledged_again(*range(PARTITIONS))
         own_zookeeper.resume()
         until(lambda: made(cluster, "later"), "topics can be created again")
         cluster.until_leaders("events", LEADERS)
-        producer.until_goes_on(*range(PARTITIONS))
+        producer.until_acknowledged_again(*range(PARTITIONS))
     assert_nothing_is_lost(cluster, producer)
 
 
@@ -307,7 +307,7 @@ def test_a_zookeeper_that_lost_everything_does_not_make_brokers_remove_their_log
     shutil.rmtree(stored)
     stored.mkdir()
     own_zookeeper.start()
-    # Whoever starts now founds a cluster that has no topics.
+    # A broker that starts now creates a cluster without topics.
     with cluster.make_broker(9, "founder").serve() as founder:
         (cluster_id,) = re.findall(r"joined cluster=(\S+)", founder.said)
         grow_older(own_zookeeper)

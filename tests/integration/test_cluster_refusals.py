@@ -17,10 +17,10 @@ def refusal(broker: BrokerProcess) -> str:
     with broker:
         broker.launch()
         assert broker.wait() == 1
-        told = [line for line in broker.said.splitlines() if line.startswith("logbroker: ")]
-    assert len(told) == 1, broker.said
+        message = [line for line in broker.said.splitlines() if line.startswith("logbroker: ")]
+    assert len(message) == 1, broker.said
     assert "Traceback" not in broker.said
-    return told[0]
+    return message[0]
 
 
 def until_serves(cluster: BrokerCluster, topic: str) -> None:
@@ -52,16 +52,16 @@ def test_an_invalid_address_is_named(tmp_path: Path, address: str) -> None:
 @pytest.mark.parametrize("seconds", ["0.5", "601"])
 def test_a_session_timeout_out_of_range_is_rejected(tmp_path: Path, seconds: str) -> None:
     options = ("--zookeeper", "127.0.0.1:1", "--zookeeper-session-timeout-s", seconds)
-    told = refusal(BrokerProcess(tmp_path / "log", *options))
-    assert f"zookeeper_session_timeout_s is {float(seconds)}; allowed is 1 to 600" in told
+    message = refusal(BrokerProcess(tmp_path / "log", *options))
+    assert f"zookeeper_session_timeout_s is {float(seconds)}; allowed is 1 to 600" in message
 
 
 def test_two_brokers_cannot_have_one_id(tmp_path: Path, zookeeper: SharedZooKeeper) -> None:
     with BrokerCluster(tmp_path, zookeeper.fresh_chroot(), count=1, session_s=4) as cluster:
         cluster.serve()
-        told = refusal(cluster.make_broker(1, "double"))
-        assert "broker_id is 1" in told
-        assert cluster.brokers[1].bootstrap_servers in told
+        message = refusal(cluster.make_broker(1, "double"))
+        assert "broker_id is 1" in message
+        assert cluster.brokers[1].bootstrap_servers in message
         assert cluster.live_at(1) == [1]
         until_serves(cluster, "undisturbed")
 
@@ -97,8 +97,8 @@ def test_one_data_folder_is_not_for_two_clusters(
     with BrokerCluster(tmp_path, zookeeper.fresh_chroot(), count=1) as cluster:
         cluster.serve().brokers[1].stop()
     with BrokerCluster(tmp_path, zookeeper.fresh_chroot(), count=1) as another:
-        told = refusal(another.make_broker(1, "broker-1"))
-    assert f"{tmp_path / 'broker-1' / 'meta.properties'} has cluster.id " in told
+        message = refusal(another.make_broker(1, "broker-1"))
+    assert f"{tmp_path / 'broker-1' / 'meta.properties'} has cluster.id " in message
     assert (tmp_path / "broker-1" / ".kafka_cleanshutdown").exists()
 
 
@@ -131,5 +131,5 @@ def test_a_folder_belongs_to_a_standalone_broker_or_to_a_cluster(
             cluster.make_broker(1, "alone")
         )
         cluster.serve().brokers[1].stop()
-    told = refusal(BrokerProcess(tmp_path / "broker-1", "--broker-id", "1", name="broker-1"))
-    assert f"{tmp_path / 'broker-1'} belongs to a cluster" in told
+    message = refusal(BrokerProcess(tmp_path / "broker-1", "--broker-id", "1", name="broker-1"))
+    assert f"{tmp_path / 'broker-1'} belongs to a cluster" in message

@@ -62,16 +62,16 @@ def test_all_requests_get_responses_while_zookeeper_does_not_respond(
 def test_metrics_show_that_zookeeper_is_down_and_up_again(
     cluster: BrokerCluster, own_zookeeper: ZooKeeperServer, metrics_port: int
 ) -> None:
-    def told(name: str) -> float:
+    def metric(name: str) -> float:
         return scrape(metrics_port)[f"logbroker_{name}"]
 
-    until(lambda: told("registry_available") == 1, "ZooKeeper answers")
-    assert told("registered") == 1
+    until(lambda: metric("registry_available") == 1, "ZooKeeper answers")
+    assert metric("registered") == 1
     own_zookeeper.pause()
-    until(lambda: told("registry_available") == 0, "ZooKeeper is silent")
+    until(lambda: metric("registry_available") == 0, "ZooKeeper is silent")
     own_zookeeper.resume()
-    until(lambda: told("registry_available") == 1, "ZooKeeper answers again")
-    until(lambda: told("registered") == 1, "the cluster knows the broker")
+    until(lambda: metric("registry_available") == 1, "ZooKeeper answers again")
+    until(lambda: metric("registered") == 1, "the cluster knows the broker")
 
 
 def test_a_broker_stops_while_zookeeper_does_not_respond_and_requests_are_delayed(

@@ -92,10 +92,10 @@ def test_stock_clients_reach_every_partition_through_one_broker(
 
 
 def test_every_broker_returns_all_brokers_and_one_controller(cluster: BrokerCluster) -> None:
-    told = [admin_at(cluster, number).list_topics(timeout=DEADLINE_S) for number in (1, 2, 3)]
-    assert len({each.cluster_id for each in told}) == 1
-    assert {each.controller_id for each in told} < {1, 2, 3}
-    for each in told:
+    answers = [admin_at(cluster, number).list_topics(timeout=DEADLINE_S) for number in (1, 2, 3)]
+    assert len({each.cluster_id for each in answers}) == 1
+    assert {each.controller_id for each in answers} < {1, 2, 3}
+    for each in answers:
         addresses = {number: f"{node.host}:{node.port}" for number, node in each.brokers.items()}
         assert addresses == {
             number: broker.bootstrap_servers for number, broker in cluster.brokers.items()
@@ -277,12 +277,12 @@ def test_a_topic_requested_at_every_broker_is_created_once(
         wanted = [MetadataRequest.MetadataRequestTopic(name=topic)]
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=True)
         with cluster.connection(broker_id) as connection:
-            (told,) = connection.ask(request, MetadataResponse, 10).topics
-        return told.error_code, told.topic_id
+            (found,) = connection.ask(request, MetadataResponse, 10).topics
+        return found.error_code, found.topic_id
 
     with ThreadPoolExecutor(3) as three:
-        told = set(three.map(ask, cluster.brokers))
+        answers = set(three.map(ask, cluster.brokers))
     # Who was too late, and has not heard of the topic yet, has its client ask again.
-    assert {code for code, _ in told} <= {0, LEADER_NOT_AVAILABLE}
+    assert {code for code, _ in answers} <= {0, LEADER_NOT_AVAILABLE}
     cluster.until_leaders(topic, cluster.first_leaders_at(1, topic))
     assert len({ask(broker_id) for broker_id in cluster.brokers}) == 1

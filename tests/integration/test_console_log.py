@@ -193,7 +193,7 @@ async def test_an_invalid_position_is_shown_at_its_field(client: ConsoleClient) 
 async def test_unknown_topics_and_groups_are_not_found(client: ConsoleClient) -> None:
     for path in ("/console/log/topics/none", "/console/log/topics/none/messages"):
         assert (await client.get(path)).status_code == 404
-    assert (await client.get("/console/log/group", id="nobody")).status_code == 404
+    assert (await client.get("/console/log/group", id="unknown")).status_code == 404
 
 
 async def test_processes_are_shown_without_the_log(

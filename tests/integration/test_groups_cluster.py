@@ -37,7 +37,7 @@ def cluster(tmp_path: Path, own_zookeeper: ZooKeeperServer) -> Iterator[BrokerCl
 
 
 def coordinator_at(cluster: BrokerCluster, broker_id: int, group: str) -> int:
-    """The broker that coordinates a group, if one asks this broker; -1 if there is none."""
+    """Return the coordinator's id according to this broker, or -1."""
     request = FindCoordinatorRequest(key=group, key_type=0)
     with cluster.connection(broker_id) as connection:
         node: int = connection.ask(request, FindCoordinatorResponse, 3).node_id
@@ -45,12 +45,12 @@ def coordinator_at(cluster: BrokerCluster, broker_id: int, group: str) -> int:
 
 
 def until_coordinated(cluster: BrokerCluster, *broker_ids: int) -> None:
-    """Wait until these brokers agree that each of them, and nobody else, has some groups."""
+    """Wait until these brokers agree that exactly they coordinate groups."""
 
     def agree() -> bool:
         groups = one_group_per_slot()
-        told = [[coordinator_at(cluster, one, group) for group in groups] for one in broker_ids]
-        return all(each == told[0] for each in told) and set(told[0]) == set(broker_ids)
+        reported = [[coordinator_at(cluster, one, group) for group in groups] for one in broker_ids]
+        return all(each == reported[0] for each in reported) and set(reported[0]) == set(broker_ids)
 
     until(agree, f"{broker_ids} coordinate")
 
@@ -198,13 +198,13 @@ def test_group_requests_are_rejected_while_zookeeper_does_not_respond(
         assert waiting.joined(3).error_code == COORDINATOR_NOT_AVAILABLE
         assert member.heartbeat() == COORDINATOR_NOT_AVAILABLE
         assert member.commit({EVENTS: 1}) == {EVENTS: COORDINATOR_NOT_AVAILABLE}
-        # Logs are served all the same: nobody else can have them.
+        # Partitions are still served: no other broker can lead them.
         send(cluster.bootstrap_servers, "events", ["meanwhile"], 1)
     own_zookeeper.resume()
     until_coordinated(cluster, 1, 2, 3)
     with member_at(cluster, 2, group) as again:
         again.member_id = member.member_id
-        until(lambda: again.join().error_code == NONE, "the group goes on")
+        until(lambda: again.join().error_code == NONE, "the group works again")
         assert again.generation > member.generation
 
 

@@ -12,11 +12,11 @@ from tests.support.kafka.zookeeper import SharedZooKeeper
 def test_a_reacquired_slot_is_loaded_again(zookeeper: SharedZooKeeper) -> None:
     offsets = {("events", 0): CommittedOffset(1)}
     with cluster_at(zookeeper.fresh_chroot()) as cluster:
-        first = cluster.broker(1)
+        first = cluster.join_broker(1)
         settle(first)
         for slot in range(COORDINATION_SLOTS):
             first.registry.load_groups(slot)
-        second = cluster.broker(2)
+        second = cluster.join_broker(2)
         settle(first, second)
         slot = min(second.slots)
         group = next(f"g{n}" for n in range(1_000) if coordination_slot(f"g{n}") == slot)

@@ -160,13 +160,13 @@ def test_a_member_without_common_protocol_is_rejected(member: RawMember, other: 
 
 def test_an_unknown_member_is_rejected(member: RawMember, other: RawMember) -> None:
     member.stable()
-    assert other.heartbeat(member_id="nobody", generation=1) == UNKNOWN_MEMBER_ID
-    assert other.sync(member_id="nobody", generation=1).error_code == UNKNOWN_MEMBER_ID
-    assert other.join(member_id="nobody").error_code == UNKNOWN_MEMBER_ID
-    (left,) = other.leave(member_id="nobody").members
+    assert other.heartbeat(member_id="unknown", generation=1) == UNKNOWN_MEMBER_ID
+    assert other.sync(member_id="unknown", generation=1).error_code == UNKNOWN_MEMBER_ID
+    assert other.join(member_id="unknown").error_code == UNKNOWN_MEMBER_ID
+    (left,) = other.leave(member_id="unknown").members
     assert left.error_code == UNKNOWN_MEMBER_ID
-    assert other.leave(2, member_id="nobody").error_code == UNKNOWN_MEMBER_ID
-    assert other.commit({EVENTS: 1}, member_id="nobody", generation=1) == {
+    assert other.leave(2, member_id="unknown").error_code == UNKNOWN_MEMBER_ID
+    assert other.commit({EVENTS: 1}, member_id="unknown", generation=1) == {
         EVENTS: UNKNOWN_MEMBER_ID
     }
     assert other.commit({EVENTS: 1}) == {EVENTS: UNKNOWN_MEMBER_ID}
@@ -372,10 +372,10 @@ def test_other_coordinator_types_are_rejected(kind: int, member: RawMember) -> N
         request = FindCoordinatorRequest(key="a", key_type=kind, coordinator_keys=["a"])
         answer = member.connection.ask(request, FindCoordinatorResponse, version)
         (found,) = answer.coordinators if version >= 4 else [answer]
-        told = (found.error_code, found.node_id, found.host, found.port)
-        # Java's and Python's clients would ask for a coordinator without end that is only not
-        # available; told this, they say why there are no transactions.
-        assert told == (INVALID_REQUEST, -1, "", -1)
+        coordinator = (found.error_code, found.node_id, found.host, found.port)
+        # Clients retry COORDINATOR_NOT_AVAILABLE forever; for INVALID_REQUEST they report that
+        # there are no transactions.
+        assert coordinator == (INVALID_REQUEST, -1, "", -1)
 
 
 def test_a_connection_that_waits_for_a_rebalance_is_not_idle(tmp_path: Path) -> None:

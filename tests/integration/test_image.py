@@ -60,7 +60,7 @@ def services(profile: str) -> dict[str, Any]:
 OURS = {"api", "worker", "live", "migrate", "mysql"}
 
 
-def test_each_profile_brings_a_log_of_its_own() -> None:
+def test_each_profile_has_its_own_log() -> None:
     brokers = {"zookeeper", "broker-0", "broker-1", "broker-2"}
     assert services("logbroker").keys() == OURS | brokers
     assert services("kafka").keys() == OURS | {"kafka"}
@@ -93,7 +93,7 @@ def mirrored(command: list[str]) -> dict[str, str]:
     return dict(option.removeprefix("--").split("=") for option in command[2:])
 
 
-def test_monitoring_brings_prometheus_with_the_rules_and_a_key() -> None:
+def test_monitoring_starts_prometheus_with_the_rules_and_a_key() -> None:
     found = services("monitoring")
     assert found.keys() == OURS | {"prometheus"}
     mounts = [volume.split(":") for volume in found["prometheus"]["volumes"]]
@@ -115,7 +115,7 @@ def test_the_pipeline_has_a_spark_and_loads_what_the_service_writes() -> None:
     assert asked["master"] == cluster["spark-worker"]["command"][-1]
     topics = {EVENTS, DELIVERY_LOG, DELIVERY_OUTCOMES, REPLAY_OUTCOMES, AUDIT_TOPIC}
     assert set(asked["topics"].split(",")) == topics
-    # Whoever runs a task writes into the table, and the driver has to see it.
+    # Executors write into the table, and the driver must see the files.
     folders = [cluster["spark-worker"]["volumes"], jobs["jobs"]["volumes"]]
     assert folders == [["tables:/var/lib/rewind/tables:rw"]] * 2
     assert asked["table"].startswith("/var/lib/rewind/tables/")

@@ -91,14 +91,14 @@ def kafka(certificate: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         )
         admin = AdminClient({**server.client_properties})
         admin.create_topics([NewTopic(OTHER)])[OTHER].result(DEADLINE_S)
-        rights = rights_told()
+        rights = documented_rights()
         grant(server, [*rights_of(OPERATORS, rights), *sights_of(OPERATORS)])
         grant(server, rights_of(USER, rights))
         grant(server, rights_of(UNAUDITED, [each for each in rights if each[1] != AUDIT_TOPIC]))
         yield server
 
 
-def rights_told() -> list[tuple[str, str, str]]:
+def documented_rights() -> list[tuple[str, str, str]]:
     """Kind, name and operations of each row of the page's table of rights."""
     row = r"^\| (topic|group) \| `([\w-]+)` \| ([\w, ]+) \|"
     return re.findall(row, PAGE.read_text(), re.MULTILINE)
@@ -139,7 +139,7 @@ def sights_of(user: str) -> list[AclBinding]:
 
 def grant(server: KafkaServer, rights: list[AclBinding]) -> None:
     assert rights, "the page tells none"
-    # One that nobody holds ends before it has its answers.
+    # An AdminClient without a reference is closed before its futures complete.
     admin = AdminClient({**server.client_properties})
     for granted in admin.create_acls(rights).values():
         granted.result(DEADLINE_S)
@@ -157,8 +157,8 @@ def variables(
     }
     if certificate is not None:
         properties["ssl.ca.location"] = str(certificate)
-    told = {kafka_variable(name): value for name, value in properties.items()}
-    return told | {"REWIND_ALLOW_PRIVATE_TARGETS": "true"}
+    environment = {kafka_variable(name): value for name, value in properties.items()}
+    return environment | {"REWIND_ALLOW_PRIVATE_TARGETS": "true"}
 
 
 @pytest.mark.parametrize("user", [USER, UNAUDITED])
@@ -170,13 +170,18 @@ def test_the_rights_on_the_page_are_all_that_the_service_needs(
     make_migrated(database)
     with closing(Store.open(database)) as store:
         _, key = store.create_key("platform", Scope.OPERATOR, "")
-    told = variables(certificate, PASSWORDS[user], user)
-    told |= {"REWIND_DATABASE": database, "REWIND_BOOTSTRAP_SERVERS": kafka.bootstrap_servers}
-    told |= {"REWIND_PORT": "0"}
+    environment = variables(certificate, PASSWORDS[user], user)
+    environment |= {
+        "REWIND_DATABASE": database,
+        "REWIND_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+    }
+    environment |= {"REWIND_PORT": "0"}
     with ExitStack() as stack:
         receiver = stack.enter_context(ReceiverThread())
         api, live, worker = servers = [
-            stack.enter_context(ServerProcess(["-m", "app", name], tmp_path / f"{name}.log", told))
+            stack.enter_context(
+                ServerProcess(["-m", "app", name], tmp_path / f"{name}.log", environment)
+            )
             for name in ("api", "live", "worker")
         ]
         url = api.start("rewind api ready on ")
@@ -200,7 +205,7 @@ def test_the_rights_on_the_page_are_all_that_the_service_needs(
 
 
 def check_live_and_replay(api: httpx.Client, receiver: ReceiverThread) -> None:
-    """What is owed and what a rule finds come as they happen, and once more when asked for."""
+    """Check that direct and matched events are delivered live and again by a replay."""
     webhook = api.post("/webhooks", json={"url": receiver.url}).raise_for_status().json()
     receiver.expect(webhook["secret"])
     rules = f"/webhooks/{webhook['id']}/rules"
@@ -262,11 +267,11 @@ def test_who_is_not_let_in_says_why_and_shows_no_password(
     password: str,
     reason: str,
 ) -> None:
-    told = variables(certificate if is_trusted else None, password)
+    environment = variables(certificate if is_trusted else None, password)
     arguments = ["--bootstrap-servers", kafka.bootstrap_servers]
     arguments += ["--database", f"sqlite:///{tmp_path}/rewind.db"]
     with ServerProcess(
-        ["-m", "app", "api", "--port", "0", *arguments], tmp_path / "api.log", told
+        ["-m", "app", "api", "--port", "0", *arguments], tmp_path / "api.log", environment
     ) as api:
         url = api.start("rewind api ready on ")
         assert "log" in httpx.get(f"{url}/readyz", timeout=DEADLINE_S).json()["unavailable"]
@@ -275,8 +280,11 @@ def test_who_is_not_let_in_says_why_and_shows_no_password(
 
 
 def test_settings_that_the_client_refuses_end_the_command_with_the_reason(tmp_path: Path) -> None:
-    told = variables(None, "hunter2") | {"REWIND_KAFKA_ACKS": "1", "REWIND_KAFKA_SSL_CA": "/ca"}
-    worker = ServerProcess(["-m", "app", "worker"], tmp_path / "worker.log", told)
+    environment = variables(None, "hunter2") | {
+        "REWIND_KAFKA_ACKS": "1",
+        "REWIND_KAFKA_SSL_CA": "/ca",
+    }
+    worker = ServerProcess(["-m", "app", "worker"], tmp_path / "worker.log", environment)
     worker.launch()
     assert worker.wait() == 2
     lines = [line for line in worker.said.splitlines() if line.startswith("rewind: REWIND_KAFKA_")]
@@ -365,12 +373,12 @@ def reader_behind_the_end(kafka: KafkaServer, settings: Settings) -> ReplayReade
 
 
 def settings_of(kafka: KafkaServer, certificate: Path, user: str) -> Settings:
-    told = variables(certificate, PASSWORDS[user], user)
-    return Settings.load(told, bootstrap_servers=kafka.bootstrap_servers)
+    environment = variables(certificate, PASSWORDS[user], user)
+    return Settings.load(environment, bootstrap_servers=kafka.bootstrap_servers)
 
 
 def write_and_commit(kafka: KafkaServer) -> None:
-    """A record in some topics, one of which is nobody's, and the position of a group."""
+    """Write a record to some topics, one without permissions, and commit a group's offset."""
     properties = kafka.client_properties
     producer = Producer(properties)
     for topic in (EVENTS, REPLAY_OUTCOMES):

@@ -1,4 +1,4 @@
-"""What was published and what the live path received are the same, told by the topic `audit`."""
+"""The topic `audit` shows that the live path received what was published."""
 
 import asyncio
 import json
@@ -62,7 +62,7 @@ class Books:
         return sum(len(each) for (by, _), each in self.received.items() if by == tier)
 
     def missing(self) -> dict[Counted, int]:
-        """How many messages that were published are in nobody's receipts."""
+        """Return how many published messages no consumer reported as received."""
         tiers = {EVENTS: MATCHER, DELIVERY_LOG: DELIVERER}
         counts = {
             place: published.difference_count(self.received[tiers[place.topic], place])
@@ -95,7 +95,7 @@ def publish(broker: BrokerProcess, topic: str, events: list[NewEvent]) -> None:
 def compared(broker: BrokerProcess, *, exit_code: int) -> dict[str, dict[str, int]]:
     """What `logbroker audit` counts for each tier."""
     audit = logbroker_command(broker.bootstrap_servers, "audit")
-    # What was told just now is not to be waited for.
+    # Windows count as soon as they end.
     done = audit("--json", "--lateness-s", "0")
     assert done.returncode == exit_code, done.stdout + done.stderr
     names = ("published", "received", "missing", "duplicated")
@@ -120,11 +120,11 @@ def test_every_message_that_is_published_is_received_once_by_each_stage(
     live = scene.live()
     publish(broker, EVENTS, happened(0, 300))
     publish(broker, DELIVERY_LOG, happened(300, 400, webhook.id))
-    # Strangers' records have no mark, and are in nobody's books.
+    # Records of other producers have no audit mark and are not counted.
     scene.publish({"id": "evt_400", "type": "follow.created"})
     until(lambda: len(set(receiver.taken)) == 401, "all came")
     assert live.stop() == 0
-    # The matcher published what it found to be owed, the stranger's event too.
+    # The matcher published a delivery for each event, the unmarked one too.
     assert compared(broker, exit_code=0) == {
         MATCHER: {"published": 300, "received": 300, "missing": 0, "duplicated": 0},
         DELIVERER: {"published": 401, "received": 401, "missing": 0, "duplicated": 0},
@@ -148,14 +148,14 @@ def test_the_audit_finds_what_a_link_lost_on_the_way_to_each_stage(
     lost = Counter(place.topic for place in link.lost)
     assert lost[EVENTS]
     assert lost[DELIVERY_LOG]
-    owed = 400 - lost[EVENTS]
-    assert len(set(receiver.taken)) == owed - lost[DELIVERY_LOG]
+    deliveries = 400 - lost[EVENTS]
+    assert len(set(receiver.taken)) == deliveries - lost[DELIVERY_LOG]
     found = compared(broker, exit_code=1)
     assert {tier: counts["missing"] for tier, counts in found.items()} == {
         MATCHER: lost[EVENTS],
         DELIVERER: lost[DELIVERY_LOG],
     }
-    assert [found[tier]["published"] for tier in (MATCHER, DELIVERER)] == [300, owed]
+    assert [found[tier]["published"] for tier in (MATCHER, DELIVERER)] == [300, deliveries]
 
 
 def test_receipts_come_before_commits_so_a_crash_repeats_and_misses_nothing(
@@ -179,7 +179,7 @@ def test_receipts_come_before_commits_so_a_crash_repeats_and_misses_nothing(
     assert books.missing() == {}
 
 
-def test_a_stage_tells_what_it_received_while_it_runs(
+def test_a_stage_reports_received_messages_while_it_runs(
     scene: LiveScene, broker: BrokerProcess, receiver: ReceiverThread
 ) -> None:
     webhook = scene.webhook(receiver)
@@ -187,7 +187,7 @@ def test_a_stage_tells_what_it_received_while_it_runs(
     scene.live(live_delays_s="0,3600")
     publish(broker, DELIVERY_LOG, happened(0, 3, webhook.id))
     # Nothing of it is settled for an hour.
-    until(lambda: Books(scene).received_count(DELIVERER) == 3, "it told of three")
+    until(lambda: Books(scene).received_count(DELIVERER) == 3, "three are reported")
 
 
 def test_where_audit_takes_nothing_events_are_delivered_all_the_same(
@@ -208,7 +208,7 @@ def test_where_audit_takes_nothing_events_are_delivered_all_the_same(
     assert not scene.read(AUDIT_TOPIC, partitions=1)
 
 
-def test_without_the_audit_nothing_is_marked_and_nothing_told(
+def test_without_the_audit_no_marks_and_no_reports_are_written(
     scene: LiveScene, broker: BrokerProcess, receiver: ReceiverThread
 ) -> None:
     scene.webhook(receiver, "*")
@@ -216,8 +216,8 @@ def test_without_the_audit_nothing_is_marked_and_nothing_told(
     scene.publish({"id": "evt_0", "type": "follow.created"})
     scene.until_outcomes(1)
     assert live.stop() == 0
-    (owed,) = scene.read(DELIVERY_LOG)
-    assert "audit" not in owed.headers
+    (deliveries,) = scene.read(DELIVERY_LOG)
+    assert "audit" not in deliveries.headers
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     assert AUDIT_TOPIC not in admin.list_topics(timeout=DEADLINE_S).topics
 

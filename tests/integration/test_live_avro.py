@@ -121,7 +121,7 @@ def test_headers_name_an_event_before_its_fields_do(
     until(lambda: receiver.taken == ["evt_header"], "it came")
 
 
-def test_what_cannot_be_read_is_passed_over_with_its_place_and_the_rest_goes_on(
+def test_undecodable_events_are_logged_with_their_offset_and_skipped(
     scene: LiveScene, platform: Platform, registry: RegistryProcess, receiver: ReceiverThread
 ) -> None:
     scene.webhook(receiver, "*")
@@ -143,7 +143,7 @@ def test_what_cannot_be_read_is_passed_over_with_its_place_and_the_rest_goes_on(
     until(lambda: scene.uncommitted(MATCHER, EVENTS) == 0, "all is committed")
 
 
-def test_an_event_that_is_too_large_as_json_is_passed_over(
+def test_an_event_that_is_too_large_as_json_is_skipped(
     scene: LiveScene, platform: Platform, registry: RegistryProcess, receiver: ReceiverThread
 ) -> None:
     scene.webhook(receiver, "*")
@@ -161,10 +161,10 @@ def test_while_the_registry_is_away_nothing_is_lost_or_overtaken(
     live = scene.live(schema_registry=registry.url, live_in_flight=1)
     platform.publish(FIRST, happened(0))
     until(lambda: receiver.taken == ["evt_0"], "the first one came")
-    # It is registered, and nobody but the platform has asked for it.
+    # The schema is registered, and only the platform has requested it.
     value = platform.encoded(SECOND, happened(2, score=1.0))
     registry.kill()
-    # What is known already is needed from nobody.
+    # Schemas that are in the cache need no request.
     platform.publish(FIRST, happened(1))
     until(lambda: "evt_1" in receiver.taken, "the known schema is enough")
     until(lambda: scene.uncommitted(MATCHER, EVENTS) == 0, "it is committed")
@@ -173,7 +173,7 @@ def test_while_the_registry_is_away_nothing_is_lost_or_overtaken(
     failures = "rewind_live_registry_failures_total"
     until(lambda: scrape(live.metrics_port)[failures] >= 2, "it is asked again")
     scene.owe(webhook, event(4))
-    until(lambda: "evt_4" in receiver.taken, "what is owed already is delivered meanwhile")
+    until(lambda: "evt_4" in receiver.taken, "earlier deliveries are sent meanwhile")
     assert live.said.count('"event": "schema-registry-unavailable"') == 1
     assert scene.uncommitted(MATCHER, EVENTS) == 2
     registry.serve()
@@ -181,7 +181,7 @@ def test_while_the_registry_is_away_nothing_is_lost_or_overtaken(
     assert receiver.taken == ["evt_0", "evt_1", "evt_4", "evt_2", "evt_3"]
 
 
-def test_a_live_process_that_waits_for_the_registry_ends_when_told_to(
+def test_a_live_process_that_waits_for_the_registry_can_be_stopped(
     scene: LiveScene, platform: Platform, registry: RegistryProcess, receiver: ReceiverThread
 ) -> None:
     scene.webhook(receiver, "*")
@@ -208,18 +208,18 @@ def test_without_a_registry_a_value_is_taken_as_it_is(
     assert receiver.webhooks[0].body == value
 
 
-def test_rewind_up_hands_the_registry_on_and_shows_its_password_to_nobody(
+def test_rewind_up_passes_the_registry_on_and_hides_its_password(
     tmp_path: Path, broker: BrokerProcess, registry: RegistryProcess, receiver: ReceiverThread
 ) -> None:
     folder = tmp_path / "up"
     arguments = ["-m", "app", "up", "--data-dir", str(folder), "--port", "0"]
     arguments += ["--bootstrap-servers", broker.bootstrap_servers]
-    told = {
+    environment = {
         "REWIND_ALLOW_PRIVATE_TARGETS": "true",
         "REWIND_SCHEMA_REGISTRY": f"http://rewind:hunter2@127.0.0.1:{registry.port}",
         "REWIND_PARTITIONS": "1",
     }
-    with ServerProcess(arguments, tmp_path / "up.log", told) as up:
+    with ServerProcess(arguments, tmp_path / "up.log", environment) as up:
         url = up.start("rewind ready on ")
         key = (folder / "operator.key").read_text().strip()
         with httpx.Client(

@@ -245,7 +245,7 @@ def test_malformed_records_are_skipped(scene: LiveScene, receiver: ReceiverThrea
             (None, {"event-type": "x", "event-id": "evt_last"}, b"not JSON"),
         ],
     )
-    until(lambda: len(receiver.taken) == 4, "those that can be told of have come")
+    until(lambda: len(receiver.taken) == 4, "the four valid events came")
     named = set(receiver.taken) - {"evt_body", "evt_last"}
     assert all(name.startswith("events-") for name in named)
     until(
@@ -265,7 +265,7 @@ def test_a_foreign_record_without_id_is_delivered_under_its_position(
         [
             ("k" * 900_000, {"event-id": "evt_1"}, b"{}"),
             (webhook.id, {"event-type": "t" * 900_000}, b"anything"),
-            (None, {}, b"to nobody"),
+            (None, {}, b"no webhook"),
         ],
     )
     partition = partition_for_key(webhook.id.encode(), 4)
@@ -299,7 +299,7 @@ def test_an_event_published_after_its_rule_is_always_matched(
 ) -> None:
     scene.live()
     for number in range(5):
-        # Nobody wants it by the copy of the rules that the process has.
+        # In the process's copy of the rules, no webhook matches this event.
         scene.webhook(receiver, f"kind-{number}")
         scene.publish(event(number, f"kind-{number}"))
     until(lambda: len(receiver.webhooks) == 5, "all five")

@@ -1,4 +1,4 @@
-"""Looking through the messages of logbroker and of Apache Kafka alike."""
+"""The log browser reads messages of logbroker and of Apache Kafka."""
 
 import itertools
 import json
@@ -156,7 +156,7 @@ def test_one_partition_is_looked_through_from_an_offset(browser: LogBrowser, top
     assert page.spans == (PartitionSpan(2, 0, 5),)
 
 
-def test_a_time_is_where_the_first_message_that_is_not_older_stands(
+def test_a_page_from_a_time_starts_at_the_first_message_not_older(
     browser: LogBrowser, topic: str
 ) -> None:
     def at(time_ms: int, order: MessageOrder) -> list[int]:
@@ -214,7 +214,7 @@ def test_an_empty_topic_has_an_empty_page(browser: LogBrowser, log: WrittenLog) 
         assert (page.next_cursor, page.previous_cursor) == (None, None)
 
 
-def test_what_was_deleted_is_passed_over(browser: LogBrowser, log: WrittenLog, topic: str) -> None:
+def test_deleted_messages_are_skipped(browser: LogBrowser, log: WrittenLog, topic: str) -> None:
     before = browser.browse(BrowseQuery(topic, order=MessageOrder.OLDEST, limit=4))
     log.delete_before(topic, 0, 10)
     page = browser.browse(BrowseQuery(topic, cursor=before.next_cursor, limit=4))
@@ -241,7 +241,7 @@ def test_what_was_deleted_is_passed_over(browser: LogBrowser, log: WrittenLog, t
         ({"cursor": "nd" + ".0-1" * 2_000}, "cursor", "a cursor of a page"),
     ],
 )
-def test_a_page_that_cannot_be_is_refused_with_what_is_allowed(
+def test_an_invalid_page_is_rejected_with_the_allowed_values(
     browser: LogBrowser, topic: str, question: dict[str, Any], field: str, allowed: str
 ) -> None:
     with pytest.raises(BrowseRefused) as refused:
@@ -250,7 +250,7 @@ def test_a_page_that_cannot_be_is_refused_with_what_is_allowed(
     assert refused.value.allowed.startswith(allowed)
 
 
-def test_a_topic_that_is_not_there_is_told(browser: LogBrowser) -> None:
+def test_a_missing_topic_is_reported(browser: LogBrowser) -> None:
     with pytest.raises(NotInLog):
         browser.browse(BrowseQuery("nowhere"))
 
@@ -287,7 +287,7 @@ def sizes_of(page: MessagePage) -> list[int]:
     return [message.value.size for message in page.messages if message.value is not None]
 
 
-def test_avro_is_read_with_the_registry_and_told_of_without(
+def test_avro_is_decoded_with_the_registry_and_noted_without_it(
     broker: BrokerProcess, tmp_path: Path
 ) -> None:
     log = WrittenLog(broker.bootstrap_servers)
@@ -310,7 +310,7 @@ def test_avro_is_read_with_the_registry_and_told_of_without(
             assert (unknown.value.format, unknown.value.schema_id) == ("binary", 999)
             assert "999" in (unknown.value.note or "")
             registry.kill()
-            # What was told once is known.
+            # The schema is cached.
             known = browser.browse(BrowseQuery("events", limit=1, order=MessageOrder.OLDEST))
             assert known.messages == (event,)
     with closing(browser_of(broker.bootstrap_servers, schema_registry=registry.url)) as browser:
@@ -323,7 +323,7 @@ def test_avro_is_read_with_the_registry_and_told_of_without(
 
 @pytest.mark.xdist_group("apache_kafka")
 @pytest.mark.timeout(TEST_TIMEOUT_S)
-def test_what_transactions_left_is_passed_over(apache_kafka: KafkaServer) -> None:
+def test_control_records_and_aborted_messages_are_skipped(apache_kafka: KafkaServer) -> None:
     """Marks of their ends, and records of those that were aborted or are open still."""
     topic = f"browsed-{next(_names)}"
     log = WrittenLog(apache_kafka.bootstrap_servers)

@@ -1,4 +1,4 @@
-"""What live deliveries brought, asked of a real broker, and what is still missing then."""
+"""Lookups of live deliveries in a real log, and of events that are not delivered."""
 
 import asyncio
 from collections.abc import Sequence
@@ -93,7 +93,7 @@ def estimate(servers: str, end: int, **bounds: Any) -> Estimate:
     return Estimator(servers, time_s_max=UNHURRIED_S, **bounds).estimate(question)
 
 
-def brought(found: DeliveredLookup, end: int) -> list[int]:
+def delivered_offsets(found: DeliveredLookup, end: int) -> list[int]:
     return [offset for offset in range(end) if logged(offset) in found.events]
 
 
@@ -110,7 +110,7 @@ def test_what_was_delivered_live_is_not_missing(servers: str) -> None:
     assert (found.is_exact, found.is_upper_bound) == (True, False)
 
 
-def test_what_the_live_path_could_not_bring_is_counted_and_nothing_else(
+def test_only_undelivered_events_of_the_live_path_are_counted(
     tmp_path: Path, broker: BrokerProcess
 ) -> None:
     servers, from_ms = broker.bootstrap_servers, now_ms()
@@ -148,7 +148,7 @@ def test_a_copy_of_what_was_delivered_live_is_not_missing_either(servers: str) -
     assert (found.events, found.is_exact, found.is_upper_bound) == (2, True, False)
 
 
-def test_what_another_data_centre_delivered_is_not_missing_where_a_mirror_brought_it(
+def test_an_event_delivered_by_another_data_centre_is_not_missing(
     servers: str,
 ) -> None:
     mirrored = [NewEvent(KEY, f"evt_{n}", "t", BEGIN_MS + n, b"x" * 10) for n in range(30)]
@@ -191,16 +191,16 @@ def test_more_outcomes_than_may_be_read_leave_an_upper_bound(servers: str) -> No
 def test_no_time_to_read_the_outcomes_leaves_them_unknown(servers: str) -> None:
     note(servers, dict.fromkeys(range(20), LiveOutcome.DELIVERED))
     found = deliveries(servers).delivered(OffsetRange(PARTITION, 0, 20), lambda: False)
-    assert (brought(found, 20), found.is_complete) == ([], False)
+    assert (delivered_offsets(found, 20), found.is_complete) == ([], False)
 
 
 def test_no_room_for_all_that_was_delivered_leaves_some_unknown(servers: str) -> None:
     note(servers, dict.fromkeys((0, 1, 5_000), LiveOutcome.DELIVERED))
     offsets = OffsetRange(PARTITION, 0, 6_000)
     found = deliveries(servers).delivered(offsets, lambda: True, pages_max=1)
-    assert (brought(found, 6_000), found.is_complete) == ([0, 1], False)
+    assert (delivered_offsets(found, 6_000), found.is_complete) == ([0, 1], False)
     found = deliveries(servers).delivered(offsets, lambda: True)
-    assert (brought(found, 6_000), found.is_complete) == ([0, 1, 5_000], True)
+    assert (delivered_offsets(found, 6_000), found.is_complete) == ([0, 1, 5_000], True)
 
 
 def test_outcomes_that_are_not_kept_any_more_leave_some_unknown(servers: str) -> None:
@@ -209,7 +209,7 @@ def test_outcomes_that_are_not_kept_any_more_leave_some_unknown(servers: str) ->
     admin = AdminClient({"bootstrap.servers": servers})
     admin.delete_records([kept_from])[kept_from].result(DEADLINE_S)
     found = deliveries(servers).delivered(OffsetRange(PARTITION, 0, 20), lambda: True)
-    assert (brought(found, 20), found.is_complete) == (list(range(12, 20)), False)
+    assert (delivered_offsets(found, 20), found.is_complete) == (list(range(12, 20)), False)
 
 
 def test_without_a_topic_of_outcomes_nothing_was_delivered(servers: str) -> None:

@@ -1,4 +1,4 @@
-"""What operators see of the log, of logbroker and of Apache Kafka alike."""
+"""Inspection of topics and groups on logbroker and on Apache Kafka."""
 
 import itertools
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ TIME_MS = 1_763_712_000_000
 FOREVER_MS = 10**12
 
 LONG_SESSION_S = 60.0
-"""Nobody is given up who hangs for a while."""
+"""Longer than any pause, so that no paused broker is removed."""
 
 HANGING_S = 6.0
 """How long a page may take with a broker that hangs."""
@@ -95,18 +95,16 @@ def member_of(group: str, servers: str, topic: str, client_id: str = "reads") ->
         yield consumer
 
 
-def test_a_topic_is_told_with_what_each_partition_holds(
-    inspector: LogInspector, topic: str
-) -> None:
+def test_a_topic_is_reported_with_its_partitions(inspector: LogInspector, topic: str) -> None:
     detail = inspector.topic(topic)
     assert detail.gaps == ()
     assert detail.topic.retention == Retention(FOREVER_MS, -1, "delete")
     assert (detail.topic.partitions, detail.topic.messages) == (3, 3)
-    told = [
+    reported = [
         (each.start_offset, each.end_offset, each.first_ms, each.last_ms)
         for each in detail.partitions
     ]
-    assert told == [
+    assert reported == [
         (0, 2, TIME_MS + 500, TIME_MS + 500),
         (0, 1, TIME_MS + 7, TIME_MS + 7),
         (0, 0, None, None),
@@ -120,7 +118,7 @@ def test_a_topic_is_told_with_what_each_partition_holds(
     assert detail.topic.bytes == two + one
 
 
-def test_what_is_deleted_from_the_front_is_not_told_of(
+def test_deleted_records_are_not_reported(
     inspector: LogInspector, log: WrittenLog, topic: str
 ) -> None:
     log.delete_before(topic, 0, 1)
@@ -147,7 +145,7 @@ def test_topics_are_listed_by_name_a_page_at_a_time(
     assert (row.offline, row.under_replicated) == (0, 0)
 
 
-def test_a_group_is_told_with_who_reads_what_and_how_far_it_is(
+def test_a_group_is_reported_with_members_assignments_and_lag(
     inspector: LogInspector, log: WrittenLog, topic: str
 ) -> None:
     group = f"readers-of-{topic}"
@@ -174,14 +172,14 @@ def test_a_group_is_told_with_who_reads_what_and_how_far_it_is(
     assert left.partitions == (GroupPartition(topic, 0, 1, 2, 1, None),)
 
 
-def test_what_is_not_there_is_told_apart(inspector: LogInspector) -> None:
+def test_a_missing_topic_or_group_raises_its_own_error(inspector: LogInspector) -> None:
     with pytest.raises(NotInLog, match="topic 'nowhere' does not exist"):
         inspector.topic("nowhere")
     with pytest.raises(NotInLog):
         inspector.topic("no name for a topic!")
     # Nor does asking make it.
     assert inspector.topics(containing="nowhere").topics == ()
-    for group in ("nobody", "", "no\0body"):
+    for group in ("missing", "", "miss\0ing"):
         with pytest.raises(NotInLog, match="does not exist"):
             inspector.group(group)
 
@@ -215,7 +213,7 @@ def test_a_mirror_is_known_by_its_group_or_by_itself(broker: BrokerProcess, tmp_
         assert (second.id, second.mirrors_to) == ("my-own", None)
 
 
-def test_where_a_broker_hangs_or_is_away_the_rest_is_told(
+def test_partitions_of_other_brokers_are_reported_if_one_hangs_or_is_down(
     tmp_path: Path, zookeeper: SharedZooKeeper
 ) -> None:
     chroot = zookeeper.fresh_chroot()
@@ -228,17 +226,20 @@ def test_where_a_broker_hangs_or_is_away_the_rest_is_told(
         settings = Settings(bootstrap_servers=cluster.bootstrap_servers)
         inspector = LogInspector(settings, time_s_max=HANGING_S)
         browser = LogBrowser(settings, inspector.requests, time_s_max=HANGING_S)
-        until(lambda: inspector.topic("clicks").gaps == (), "all is told")
+        until(lambda: inspector.topic("clicks").gaps == (), "all partitions are reported")
         assert inspector.topic("clicks").topic.messages == 2
         assert [each.id for each in inspector.cluster().brokers] == [1, 2]
         history = LogHistory(cluster.bootstrap_servers, topic="clicks")
         assert history.partition_count() == 2
 
         cluster.brokers[2].pause()
-        until(lambda: told_of_one(inspector, browser), "what does not hang is told")
+        until(
+            lambda: has_gaps_of_one_broker(inspector, browser),
+            "the other broker's partition is reported",
+        )
         until(lambda: is_served(history), "the topic is known")
         cluster.brokers[2].resume()
-        until(lambda: inspector.topic("clicks").gaps == (), "all is told again")
+        until(lambda: inspector.topic("clicks").gaps == (), "all partitions are reported again")
 
         cluster.brokers[2].stop()
         cluster.until_live(1)
@@ -246,7 +247,7 @@ def test_where_a_broker_hangs_or_is_away_the_rest_is_told(
             lambda: [each.id for each in inspector.cluster().brokers] == [1],
             "the client knows",
         )
-        until(lambda: inspector.topic("clicks").gaps == (), "nobody hangs")
+        until(lambda: inspector.topic("clicks").gaps == (), "all brokers respond")
         detail = inspector.topic("clicks")
         page = browser.browse(BrowseQuery("clicks"))
     here, away = detail.partitions
@@ -268,8 +269,8 @@ def is_served(history: LogHistory) -> bool:
     return True
 
 
-def told_of_one(inspector: LogInspector, browser: LogBrowser) -> bool:
-    """Whether the partition of one broker is told whole, and that of the other with gaps."""
+def has_gaps_of_one_broker(inspector: LogInspector, browser: LogBrowser) -> bool:
+    """Report whether one broker's partition is complete and the other's has gaps."""
     try:
         detail = inspector.topic("clicks")
         page = browser.browse(BrowseQuery("clicks"))
@@ -293,12 +294,12 @@ def test_a_broker_that_hangs_costs_its_figures_and_no_more_than_the_time(
     log.make_topic("clicks")
     settings = Settings(bootstrap_servers=broker.bootstrap_servers)
     inspector = LogInspector(settings, time_s_max=2.0)
-    until(lambda: inspector.topic("clicks").gaps == (), "all is told")
+    until(lambda: inspector.topic("clicks").gaps == (), "all partitions are reported")
     broker.pause()
     with pytest.raises(LogUnavailable):
         inspector.topics()
     broker.resume()
-    until(lambda: inspector.topic("clicks").gaps == (), "all is told again")
+    until(lambda: inspector.topic("clicks").gaps == (), "all partitions are reported again")
 
 
 def test_concurrent_inspections_are_limited(broker: BrokerProcess) -> None:

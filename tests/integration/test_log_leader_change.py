@@ -1,4 +1,4 @@
-"""The door to the log when another broker leads a partition than the one it was told of."""
+"""The log's clients when the leader of a partition changes."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -26,7 +26,7 @@ def cluster(tmp_path: Path, zookeeper: SharedZooKeeper) -> Iterator[BrokerCluste
 
 
 def lead(cluster: BrokerCluster, leader: int) -> None:
-    """Make the topic anew, with its partition on this broker."""
+    """Recreate the topic, with its partition on this broker."""
     admin = AdminClient({"bootstrap.servers": cluster.brokers[2].bootstrap_servers})
     if DELIVERY_LOG in admin.list_topics(timeout=DEADLINE_S).topics:
         admin.delete_topics([DELIVERY_LOG])[DELIVERY_LOG].result(DEADLINE_S)

@@ -74,7 +74,7 @@ def test_what_is_published_over_a_crash_is_there_once_and_in_order(broker: Broke
     assert ids(read_all(broker, 20_000)) == [f"evt_{n}" for n in range(20_000)]
 
 
-def test_a_publisher_goes_on_with_a_log_that_forgot_it(broker: BrokerProcess) -> None:
+def test_a_publisher_continues_after_the_log_lost_its_producer_id(broker: BrokerProcess) -> None:
     async def scenario() -> None:
         async with EventPublisher(
             broker.bootstrap_servers, origin="here", server="test"
@@ -91,7 +91,7 @@ def test_a_publisher_goes_on_with_a_log_that_forgot_it(broker: BrokerProcess) ->
     assert ids(read_all(broker, 3)) == ["evt_100", "evt_101", "evt_102"]
 
 
-def test_a_reader_goes_on_where_it_was_when_the_broker_returns(broker: BrokerProcess) -> None:
+def test_a_reader_continues_at_its_offset_when_the_broker_returns(broker: BrokerProcess) -> None:
     async def publish() -> None:
         async with EventPublisher(
             broker.bootstrap_servers, origin="here", server="test"
@@ -112,7 +112,7 @@ def test_a_reader_goes_on_where_it_was_when_the_broker_returns(broker: BrokerPro
     assert ids(read) == [f"evt_{n}" for n in range(60_000)]
 
 
-def test_a_look_up_works_again_when_the_broker_returns(broker: BrokerProcess) -> None:
+def test_a_lookup_works_again_when_the_broker_returns(broker: BrokerProcess) -> None:
     history = LogHistory(broker.bootstrap_servers)
     assert history.partition_count() == PARTITIONS
     broker.kill()

@@ -147,7 +147,7 @@ def test_two_mirrors_at_once_send_nothing_round(
             until(partial(has_counted, mirror, "records_total", count), "all are copied")
             until(
                 partial(has_counted, mirror, "skipped_total", count),
-                "all that was brought is passed over",
+                "all mirrored messages are skipped",
             )
             reason = "origin" if with_origins else "loop"
             assert mirror.metric("skipped_total", topic=topic, reason=reason) == count
@@ -155,7 +155,9 @@ def test_two_mirrors_at_once_send_nothing_round(
     for own, client in (("east", east), ("west", west)):
         # Of another origin the other side may have nothing; what came from there it has.
         known = {own} if with_origins else {"east", "west"}
-        assert told(client, topic) == {(each, number) for each in known for number in range(count)}
+        assert reported_by_mirror(client, topic) == {
+            (each, number) for each in known for number in range(count)
+        }
         assert sum(client.ends(topic)) == 2 * count
         for partition in client.read(topic):
             for name in ("east", "west"):
@@ -181,8 +183,8 @@ def made_in(name: str, count: int) -> list[Record]:
     ]
 
 
-def told(client: ClusterClient, topic: str) -> set[tuple[str, int]]:
-    """Producer and sequence of all messages that the mirror from here told of."""
+def reported_by_mirror(client: ClusterClient, topic: str) -> set[tuple[str, int]]:
+    """Return producer and sequence of all messages that this cluster's mirror reported."""
     places = received(client.servers)
     return {(producer, sequence) for name, producer, sequence in places if name == topic}
 
@@ -236,7 +238,7 @@ def test_patterns_find_what_is_there_and_what_is_made_later(
             mirror.until_says(f"topic found topic={topic} pattern={pattern}\n")
             until(partial(has_partitions, west, topic, 2), "the topic is made")
             until_copied(west, topic, 1)
-        # What cannot be mirrored was not asked for by name: the others go on.
+        # The topics that cannot be mirrored were found by pattern: the others are copied.
         west.make_topic("found_c", 3)
         east.make_topic("found_c", 2)
         west.make_topic("found.d", 1)
@@ -288,7 +290,7 @@ def test_a_record_that_the_destination_refuses_stops_those_behind_it_and_no_othe
         # Beginning again, it repeats nothing that was acknowledged.
         assert west.ends("large") == [100, 50]
         east.write("large", [Record(0, TIME_MS, None, b"last")])
-        until(lambda: mirror.metric("lag_records", partition=0) == 52, "what lags behind is told")
+        until(lambda: mirror.metric("lag_records", partition=0) == 52, "the lag is reported")
         until(lambda: mirror.metric("lag_seconds", topic="large") > 0, "it is behind")
         seen_s, restarts = time.monotonic(), mirror.metric("restarts_total")
         until(lambda: mirror.metric("restarts_total") > restarts, "it begins again")
@@ -311,7 +313,7 @@ def values_of(client: ClusterClient, topic: str) -> list[list[bytes | None]]:
     return [[each.value for each in partition] for partition in client.read(topic)]
 
 
-def test_what_the_source_deleted_before_it_was_copied_is_told(
+def test_records_deleted_before_they_were_copied_are_reported(
     east: ClusterClient, west: ClusterClient, tmp_path: Path
 ) -> None:
     east.make_topic("trimmed", 1)
@@ -376,7 +378,7 @@ def test_a_damaged_batch_is_not_skipped(
     overwrite(segment, place, b"D")
     with MirrorProcess(tmp_path / "1", east.servers, west.servers, "damaged") as mirror:
         mirror.serve()
-        until(lambda: mirror.metric("errors_total", reason="_BAD_MSG") >= 2, "it is told")
+        until(lambda: mirror.metric("errors_total", reason="_BAD_MSG") >= 2, "the error is counted")
         assert values_of(west, "damaged") == [[b"whole"]]
         overwrite(segment, place, b"d")
         until_copied(west, "damaged", 3)

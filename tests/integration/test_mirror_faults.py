@@ -138,7 +138,7 @@ def test_a_destination_that_dies_and_comes_back_has_everything_once(
         assert values(west, "orders") == values(east, "orders")
 
 
-def test_a_topic_that_is_made_anew_at_the_source_is_copied_from_its_beginning(
+def test_a_recreated_source_topic_is_copied_from_its_beginning(
     brokers: tuple[BrokerProcess, BrokerProcess], tmp_path: Path
 ) -> None:
     """It has more records than the one before: the position is there, and means others."""

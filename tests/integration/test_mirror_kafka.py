@@ -74,9 +74,9 @@ def test_records_go_from_apache_kafka_and_to_it(
     for client, own, other in ((kafka, "kafka", "ours"), (ours, "ours", "kafka")):
         for number, partition in enumerate(client.read(TOPIC)):
             plain = [each for each in partition if each.key != b"transaction"]
-            brought = [each for each in plain if ("origin", other.encode()) in each.headers]
-            assert brought == of_partition(number, with_origin(other, 300))
-            made_here = [each for each in plain if each not in brought]
+            mirrored = [each for each in plain if ("origin", other.encode()) in each.headers]
+            assert mirrored == of_partition(number, with_origin(other, 300))
+            made_here = [each for each in plain if each not in mirrored]
             assert made_here == of_partition(number, made_in(own, 300))
 
 

@@ -137,7 +137,9 @@ def test_a_message_that_was_not_acknowledged_is_not_published(servers: str) -> N
     assert len(published(servers)) == 1
 
 
-def test_what_a_stock_consumer_lost_and_repeated_is_told_apart(servers: str) -> None:
+def test_lost_and_repeated_messages_of_a_stock_consumer_are_counted_separately(
+    servers: str,
+) -> None:
     producers = [AuditedProducer(servers, server=f"api-{number}") for number in range(2)]
     for number, producer in enumerate(producers):
         for start in range(0, 500, 50):
@@ -184,7 +186,7 @@ def connect(servers: str, zookeeper: SharedZooKeeper) -> Iterator[Callable[..., 
         yield connect
 
 
-def test_a_connector_tells_what_it_handed_out_before_it_stores_offsets(
+def test_a_connector_reports_messages_before_it_commits_offsets(
     servers: str, connect: Callable[..., ConsumerConnector]
 ) -> None:
     with AuditedProducer(servers) as producer:
@@ -260,7 +262,7 @@ def test_a_consumer_that_leaves_stores_nothing_that_the_audit_does_not_know(
         assert handed() == [b"a", b"b", b"c"]
         bare_broker.make_topic("audit")
         assert handed() == [b"a", b"b", b"c"]
-    # What the first one was handed is known to nobody: it came again.
+    # The first consumer reported nothing, so the messages were read again.
     assert compared(audit_values(servers)) == Counts(3, 0, 0, 0)
 
 
@@ -304,7 +306,9 @@ def test_a_consumer_killed_between_receipts_and_commit_makes_repeats_and_no_loss
         first = start("first", 3_600.0)
         with AuditedProducer(servers) as producer:
             send(producer, *map(str, range(30)))
-        until(lambda: compared(audit_values(servers)).missing == 0, "the first told of all")
+        until(
+            lambda: compared(audit_values(servers)).missing == 0, "the first consumer reported all"
+        )
         first.kill()
         second = start("second", 0.2)
         until_handed(map(str, range(30)), [second])

@@ -60,7 +60,7 @@ def test_a_topic_that_grows_is_found_by_the_brokers_registry(
         check_deliveries([one, two])
 
 
-def test_consumers_go_on_with_the_brokers_that_are_left_and_with_the_one_that_returns(
+def test_consumers_continue_when_a_broker_leaves_and_returns(
     cluster: BrokerCluster, tmp_path: Path
 ) -> None:
     make_topic(cluster.bootstrap_servers, TOPIC, 4)

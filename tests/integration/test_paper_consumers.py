@@ -144,7 +144,7 @@ def test_a_new_group_begins_at_the_largest_offset(stage: Stage) -> None:
     assert take(stream, 1) == ["after"]
 
 
-def test_where_a_new_group_began_is_kept_even_if_nobody_committed(stage: Stage) -> None:
+def test_the_start_offset_of_a_new_group_is_stored_without_a_commit(stage: Stage) -> None:
     stage.send("before")
     first = stage.connect(auto_offset_reset="largest", auto_commit_interval_s=None)
     first.create_message_streams({TOPIC: 1})
@@ -163,7 +163,7 @@ def test_an_offset_that_is_out_of_range_begins_as_a_new_group_does(
     # That it has found its place shows in what it commits.
     until_stored(stage, b"1")
     stage.send("new")
-    until(lambda: "new" in reader.values, "it goes on")
+    until(lambda: "new" in reader.values, "it continues")
     assert reader.values[0] == handed
 
 
@@ -391,7 +391,7 @@ def test_while_zookeeper_is_silent_for_too_long_nothing_is_handed_out(
         assert reader.values == ["before"]
         mended_s = boot_clock_s()
         link.mend()
-        until(lambda: reader.values[-1] == "meanwhile", "it goes on")
+        until(lambda: reader.values[-1] == "meanwhile", "it continues")
         assert all(noted_s > mended_s for noted_s in reader.noted_s[1:])
         connector.shutdown()
 

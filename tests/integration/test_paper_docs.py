@@ -31,8 +31,8 @@ def test_the_example_does_what_it_says(
 ) -> None:
     first, _, _ = examples(broker)
     exec(first.replace("localhost:2181", zookeeper.fresh_chroot()), {})
-    told = capsys.readouterr().out.splitlines()
-    assert told == [
+    found = capsys.readouterr().out.splitlines()
+    assert found == [
         "SentSet(topic='clicks', partition=0, offsets=(0, 1))",
         "0 0 b'first'",
         "0 1 b'second'",
@@ -74,7 +74,7 @@ def shown(parameter: inspect.Parameter) -> str:
 
 @pytest.mark.parametrize("documented", [Producer, ConsumerConnector, AuditedProducer])
 def test_every_setting_is_documented_with_its_default(documented: Callable[..., Any]) -> None:
-    # The audited one's are told where the plain one's are, but for those of its own.
+    # The audited producer's page section lists only the settings it adds.
     before = inspect.signature(Producer).parameters if documented is AuditedProducer else ()
     lines = PAGE.splitlines()
     head = f"| setting of `{documented.__name__}` |"
@@ -83,8 +83,8 @@ def test_every_setting_is_documented_with_its_default(documented: Callable[..., 
         dropwhile(lambda line: not line.startswith(head), lines),
     )
     _, _, *rows = ([cell.strip(" `") for cell in line.strip("|").split("|")] for line in table)
-    told = {name: default for name, default, *_ in rows}
-    assert told == {
+    found = {name: default for name, default, *_ in rows}
+    assert found == {
         name: shown(parameter)
         for name, parameter in inspect.signature(documented).parameters.items()
         if name not in before

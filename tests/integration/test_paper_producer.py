@@ -1,4 +1,4 @@
-"""Sets of messages: where they go, when they count as sent, and how it is told when not."""
+"""Message sets: partitioning, acknowledgement and errors."""
 
 import time
 from collections import Counter
@@ -184,7 +184,7 @@ def test_flush_waits_until_nothing_is_under_way(producer: Producer) -> None:
     assert all(each.done() for each in futures)
 
 
-def test_flush_tells_when_it_gave_up_waiting(tmp_path: Path) -> None:
+def test_flush_reports_a_timeout(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "log") as broker:
         broker.serve()
         broker.make_topic(TOPIC)

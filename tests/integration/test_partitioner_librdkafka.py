@@ -9,7 +9,7 @@ PARTITIONS = 4
 """What librdkafka's own broker gives a topic that it creates."""
 
 
-def test_librdkafka_places_every_key_alike() -> None:
+def test_librdkafka_chooses_the_same_partition_for_every_key() -> None:
     """The broker is the one built into librdkafka: nothing of ours but the function."""
     producer = Producer(
         {

@@ -133,7 +133,7 @@ def test_every_range_of_a_log_has_its_records_whatever_they_are_compressed_with(
     assert len(read(cluster, topic, 0, 500, bytes_max=1)) == 500 / BATCH_RECORDS
 
 
-def test_times_are_looked_up_to_the_record_even_inside_compressed_batches(
+def test_offsets_for_times_are_exact_inside_compressed_batches(
     server: Server, cluster: RawCluster
 ) -> None:
     topic = new_topic(server)

@@ -123,7 +123,7 @@ def test_a_name_may_have_the_signs_of_the_mechanism_in_it(
     properties = librdkafka(kafka, certificate, "SCRAM-SHA-512", name, password=password)
 
     def is_known() -> bool:
-        # Let in, and then told that this user may see no such topic.
+        # Authentication succeeds, then the topic is not authorized.
         with pytest.raises(NotAuthorized) as refused, RawCluster(properties) as cluster:
             cluster.topics([TOPIC])
         return "TOPIC_AUTHORIZATION_FAILED" in str(refused.value)

@@ -60,9 +60,9 @@ def reading(
     properties: dict[str, str] | None = None,
     **options: Any,
 ) -> Iterator[RawReader]:
-    told = broker.properties | (properties or {})
+    settings = broker.properties | (properties or {})
     with (
-        RawCluster(told, timeout_s=timeout_s) as cluster,
+        RawCluster(settings, timeout_s=timeout_s) as cluster,
         RawReader(cluster, PLACE, start, broker.end if end is None else end, **options) as reader,
     ):
         yield reader
@@ -78,7 +78,7 @@ def read_all(broker: ScriptedBroker, **options: Any) -> list[bytes]:
 
 
 @pytest.mark.parametrize("highest", range(4, 18))
-def test_every_version_of_fetch_brings_the_same_records(highest: int) -> None:
+def test_every_version_of_fetch_returns_the_same_records(highest: int) -> None:
     with ScriptedBroker(3, 2) as broker:
         broker.versions[FETCH] = (4, highest)
 
@@ -92,12 +92,12 @@ def test_every_version_of_metadata_leads_to_the_records(lowest: int, highest: in
         broker.versions[METADATA] = (lowest, highest)
 
         assert read_all(broker) == broker.batches
-        # Topic ids are told from 10 on, and only ids are asked for from 13 on.
+        # Metadata has topic ids from version 10; Fetch uses only ids from version 13.
         assert {asked.version for asked in broker.asked} == {17 if highest >= 10 else 12}
 
 
 @pytest.mark.parametrize("highest", range(1, 9))
-def test_every_version_of_list_offsets_tells_the_same(highest: int) -> None:
+def test_every_version_of_list_offsets_returns_the_same_offsets(highest: int) -> None:
     with ScriptedBroker(3, 2) as broker, RawCluster(broker.properties) as cluster:
         broker.versions[LIST_OFFSETS] = (1, highest)
 
@@ -140,7 +140,7 @@ def test_a_throttling_broker_gets_no_requests_ahead() -> None:
         assert content([first, *reader]) == broker.batches
 
 
-def test_a_throttle_that_brings_nothing_at_all_costs_no_connection() -> None:
+def test_an_empty_throttled_response_keeps_the_connection() -> None:
     with ScriptedBroker(3, 2) as broker:
         broker.fetches.extend([{"throttle_time_ms": 1, "is_empty": True}] * 3)
 
@@ -163,7 +163,7 @@ def test_a_throttle_is_no_longer_than_a_broker_is_waited_for() -> None:
         assert read_all(broker, timeout_s=2.0) == broker.batches
 
 
-def test_a_short_range_asks_for_few_bytes_and_a_long_one_for_as_many_as_are_allowed() -> None:
+def test_the_fetch_size_grows_with_the_range_up_to_its_limit() -> None:
     with ScriptedBroker(3) as broker:
         read_all(broker)
         with reading(broker, end=10**9, bytes_max=5_000_000) as reader:
@@ -224,7 +224,7 @@ def _aborted(**fields: int) -> Any:
     return partition.AbortedTransaction(version=12, **fields)
 
 
-def test_a_preferred_replica_is_not_followed_and_the_leader_brings_the_records() -> None:
+def test_a_preferred_read_replica_is_ignored() -> None:
     with ScriptedBroker(3, 2) as broker:
         broker.fetches.append({"preferred_read_replica": 9, "records": b""})
 
@@ -286,18 +286,18 @@ NO_BROKERS: list[tuple[str, Callable[[bytes], bytes], str]] = [
 
 
 @pytest.mark.parametrize(
-    ("change", "told"), [each[1:] for each in NO_BROKERS], ids=[each[0] for each in NO_BROKERS]
+    ("change", "settings"), [each[1:] for each in NO_BROKERS], ids=[each[0] for each in NO_BROKERS]
 )
 @pytest.mark.parametrize("api_key", [METADATA, FETCH])
 def test_persistent_malformed_responses_are_reported(
-    api_key: int, change: Callable[[bytes], bytes], told: str
+    api_key: int, change: Callable[[bytes], bytes], settings: str
 ) -> None:
     with ScriptedBroker(3) as broker:
         broker.changes[api_key].extend([change] * 100_000)
 
         with pytest.raises(BrokersUnavailable) as refused:
             read_all(broker, timeout_s=SHORT_S)
-        assert told in str(refused.value)
+        assert settings in str(refused.value)
 
 
 def test_a_broker_that_is_silent_is_asked_again_over_another_connection() -> None:
@@ -406,7 +406,7 @@ def test_a_reader_that_is_left_early_spoils_nothing_for_the_next_one() -> None:
         with RawReader(cluster, PLACE, 0, broker.end) as reader:
             next(reader)
 
-        # On a connection where an answer is owed, it would come first.
+        # On a connection with a pending response, that response would come first.
         assert content(list(RawReader(cluster, PLACE, 0, broker.end))) == broker.batches
 
 
@@ -446,9 +446,9 @@ def test_a_broker_that_does_not_know_a_topic_yet_is_not_believed_alone() -> None
     with ScriptedBroker(3) as late, ScriptedBroker(3) as broker:
         late.topic_error = 3
         for servers in ((late, broker), (broker, late)):
-            told = ",".join(each.properties["bootstrap.servers"] for each in servers)
-            for _ in range(4):  # whoever is asked first is a matter of chance
-                with RawCluster({"bootstrap.servers": told}) as cluster:
+            settings = ",".join(each.properties["bootstrap.servers"] for each in servers)
+            for _ in range(4):  # the first server is chosen at random
+                with RawCluster({"bootstrap.servers": settings}) as cluster:
                     assert list(cluster.topics([TOPIC])) == [TOPIC]
 
 

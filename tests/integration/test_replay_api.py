@@ -116,11 +116,11 @@ def dry_run(client: httpx.Client, request: dict[str, object]) -> dict[str, Any]:
     """The estimate of a dry run; on a busy machine, the log may exceed its three seconds."""
     answers: list[httpx.Response] = []
 
-    def is_told() -> bool:
+    def is_estimated() -> bool:
         answers.append(client.post("/replays", json=request | {"dryRun": True}))
         return answers[-1].status_code != 503
 
-    until(is_told, "an estimate")
+    until(is_estimated, "an estimate")
     assert answers[-1].status_code == 200, answers[-1].text
     found: dict[str, Any] = answers[-1].json()
     return found

@@ -1,4 +1,4 @@
-"""Replays of the archive: asked for, told where their events are, delivered, tried again."""
+"""Replays of the archive: creation, restore, delivery and retry."""
 
 import asyncio
 import time
@@ -37,7 +37,7 @@ def settings(tmp_path: Path, broker: BrokerProcess) -> Settings:
     return settings
 
 
-async def told_once_known(
+async def response_after_lookup(
     client: httpx.AsyncClient, path: str, place: dict[str, int]
 ) -> httpx.Response:
     """The answer of a service that may not have heard yet of a topic that was just made."""
@@ -123,8 +123,8 @@ def test_a_replay_of_the_archive_waits_until_its_events_are_there(settings: Sett
             path = f"/replays/{replay_id}"
             (item,) = (await client.get("/restorations")).json()["items"]
             assert (item["replayId"], item["below"], item["missing"]) == (replay_id, 3, None)
-            told = await client.put(f"{path}/restoration/missing", json={"missing": "hour 5"})
-            assert told.json()["waitingFor"].endswith("lacked: hour 5")
+            reported = await client.put(f"{path}/restoration/missing", json={"missing": "hour 5"})
+            assert reported.json()["waitingFor"].endswith("lacked: hour 5")
             metrics = (await client.get("/metrics")).text
             assert 'rewind_replays_oldest_open_seconds{origin="local"} 0.0' in metrics
             assert 'rewind_replays_oldest_unrestored_seconds{origin="local"} 0.0\n' not in metrics
@@ -138,7 +138,7 @@ def test_a_replay_of_the_archive_waits_until_its_events_are_there(settings: Sett
                 service, webhook, one=-6 * HOUR_MS, two=-5 * HOUR_MS, later=-MINUTE_MS
             )
             for wrong in ({"partition": 1}, {"endOffset": 5}, {"startOffset": 5}):
-                refused = await told_once_known(client, f"{path}/restoration", place | wrong)
+                refused = await response_after_lookup(client, f"{path}/restoration", place | wrong)
                 assert refused.status_code == 400, wrong
             service._receiver.answer(400)
             assert (await client.put(f"{path}/restoration", json=place)).status_code == 200
@@ -165,6 +165,6 @@ def test_a_replay_of_the_archive_waits_until_its_events_are_there(settings: Sett
             archive.clear(2)
             refused = await client.post(f"{path}/retry")
             assert refused.json()["type"] == "urn:rewind:problem:window-refused"
-            await until_async(lambda: not service.store.claim("nobody", 1), "no replay is left")
+            await until_async(lambda: not service.store.claim("other", 1), "no replay is left")
 
     asyncio.run(scenario())

@@ -23,7 +23,7 @@ WINDOW = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T01:00:00Z"}
 class Refusing(BaseHTTPRequestHandler):
     """A service in which two replays wait, and which will not hear of the first."""
 
-    told: list[str] = []  # noqa: RUF012  of the whole server
+    received: list[str] = []  # noqa: RUF012  of the whole server
 
     def do_GET(self) -> None:
         place = {"webhookId": "wh_1", **WINDOW, "partition": 0, "below": 5, "missing": None}
@@ -33,7 +33,7 @@ class Refusing(BaseHTTPRequestHandler):
     def do_PUT(self) -> None:
         self.rfile.read(int(self.headers["content-length"]))
         replay = self.path.split("/")[2]
-        self.told.append(replay)
+        self.received.append(replay)
         self._answer(422 if replay == "rep_bad" else 200, {})
 
     def _answer(self, status: int, document: dict[str, Any]) -> None:
@@ -49,7 +49,7 @@ class Refusing(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def refusing() -> Iterator[str]:
-    Refusing.told.clear()
+    Refusing.received.clear()
     with HTTPServer(("127.0.0.1", 0), Refusing) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -68,4 +68,4 @@ def test_a_replay_that_is_refused_keeps_none_behind_it_waiting(
     with ReplayService(refusing, "k") as service, pytest.raises(RejectedByService, match="422"):
         done.extend(restore_all(service, archive, str(tmp_path / "table"), pytest.fail))
     assert [each.replay_id for each in done] == ["rep_good"]
-    assert Refusing.told == ["rep_bad", "rep_good"]
+    assert Refusing.received == ["rep_bad", "rep_good"]

@@ -66,8 +66,8 @@ def everything(registry: SchemaRegistry) -> object:
 def settings_of(servers: str, topic: str) -> dict[str, str]:
     resource = ConfigResource(ResourceType.TOPIC, topic)
     admin = AdminClient({"bootstrap.servers": servers})
-    told = admin.describe_configs([resource])[resource].result(DEADLINE_S)
-    return {name: entry.value for name, entry in told.items()}
+    described = admin.describe_configs([resource])[resource].result(DEADLINE_S)
+    return {name: entry.value for name, entry in described.items()}
 
 
 def delete_topic(servers: str) -> None:
@@ -154,7 +154,7 @@ def test_a_broker_killed_midway_loses_and_repeats_nothing(
     assert all(after.versions(f"s{number}") == [1] for number in given)
 
 
-def test_without_the_log_what_was_read_is_told_and_nothing_is_written(
+def test_without_the_log_reads_work_and_writes_fail(
     own_broker: BrokerProcess, opened: ExitStack
 ) -> None:
     registry = registry_at(opened, own_broker.bootstrap_servers, timeout_s=2.0)
@@ -182,7 +182,7 @@ def test_without_the_log_what_was_read_is_told_and_nothing_is_written(
 def test_an_acknowledgement_that_is_lost_registers_once(
     own_broker: BrokerProcess, opened: ExitStack
 ) -> None:
-    """The record is written twice: by one who was told nothing, and when it asks again."""
+    """A client that gets no response retries, so the record is written twice."""
     servers = own_broker.bootstrap_servers
     journal = read_to_end(opened, servers)
     registry = SchemaRegistry(journal)
@@ -232,7 +232,7 @@ def test_a_large_schema_goes_through_the_log(own_broker: BrokerProcess, opened: 
         (1, FOR_EVER | {"retention_bytes": "1000000"}, "retention.bytes is 1000000"),
     ],
 )
-def test_a_topic_that_is_none_for_a_registry_is_refused(
+def test_an_unsuitable_schemas_topic_is_rejected(
     own_broker: BrokerProcess, partitions: int, settings: dict[str, str], problem: str
 ) -> None:
     own_broker.make_topic(SCHEMAS_TOPIC, partitions, **settings)
@@ -344,7 +344,7 @@ def lose_beginning(servers: str, before: int) -> None:
     admin.delete_records([place])[place].result(DEADLINE_S)
 
 
-def test_what_others_write_into_the_topic_is_passed_over(
+def test_foreign_records_in_the_topic_are_skipped(
     own_broker: BrokerProcess, opened: ExitStack
 ) -> None:
     servers = own_broker.bootstrap_servers

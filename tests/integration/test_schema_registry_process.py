@@ -121,7 +121,7 @@ def is_healthy(registry: RegistryProcess) -> bool:
         return False
 
 
-def test_look_ups_go_on_without_the_log(tmp_path: Path) -> None:
+def test_lookups_work_without_the_log(tmp_path: Path) -> None:
     with (
         BrokerProcess(tmp_path / "log") as broker,
         RegistryProcess(tmp_path, broker.serve().bootstrap_servers) as registry,

@@ -92,7 +92,7 @@ def test_a_head_without_an_end_is_refused(
             connection.sendall(b"GET / HTTP/1.1\r\nx: ")
             for _ in range(64):
                 connection.sendall(b"y" * HEAD_BYTES_MAX)
-        # What was sent in vain may reset the connection before the refusal is read.
+        # Unread request bytes may reset the connection before the response is read.
         assert rest(connection)[:13] in (b"HTTP/1.1 400 ", b"")
     assert is_served(address)
 

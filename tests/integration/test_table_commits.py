@@ -18,8 +18,8 @@ KINDS = {"load", "compact"}
 def kill_often(table: Table, claims: Path, randomness: random.Random, kills: int) -> None:
     """Let several processes write a table, and kill one at a time at random points.
 
-    At the end, those who are left go on until there are commits of every kind: on a busy machine
-    the one that compacts may have been killed each time before it had any.
+    At the end, the remaining processes run until there are commits of every kind: on a busy
+    machine, the process that compacts may have been killed before each of its commits.
     """
     claims.mkdir()
     writers = [TableWriter(role, table.store.uri, claims, randomness) for role in ROLES]

@@ -91,14 +91,14 @@ def test_a_replay_reads_the_log_of_the_data_centre_where_it_is_created(
                 "from": format_time(a.now_ms - 5_000),
                 "to": format_time(b.now_ms),
             }
-            brought = []
+            outcomes = []
             for service in (b, a):
                 answer = await service.client.post("/replays", json=asked)
                 assert answer.status_code == 202, answer.text
                 done = await service.finished(answer.json()["id"])
                 assert done.state is ReplayState.COMPLETED
-                brought.append((done.origin, done.counts))
-            assert brought == [("b", Counts(delivered=2)), ("a", Counts(delivered=1))]
+                outcomes.append((done.origin, done.counts))
+            assert outcomes == [("b", Counts(delivered=2)), ("a", Counts(delivered=1))]
             assert sorted(a.event_ids) == ["at_a", "at_b_1", "at_b_2"]
 
     asyncio.run(scenario())

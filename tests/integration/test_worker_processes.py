@@ -45,7 +45,7 @@ class Scene:
         self.store = Store.open(database_url)
 
     def _take(self, got: ReceivedWebhook) -> None:
-        # The end of the replay is told as well.
+        # The receiver also gets the notice of the replay's end.
         if got.event_id.startswith("evt_"):
             self.event_ids.append(got.event_id)
 
@@ -101,7 +101,7 @@ class Scene:
         return worker
 
     async def freeze(self, worker: ServerProcess) -> None:
-        """Freeze a worker, but not within a write: on SQLite nobody else could write then."""
+        """Freeze a worker outside of writes: a frozen write would lock SQLite for all."""
         worker.pause()
         while not self._is_writable():
             worker.resume()
@@ -138,7 +138,7 @@ def scene(tmp_path: Path, broker: BrokerProcess, database_url: str) -> Iterator[
         yield scene
 
 
-def test_a_worker_delivers_what_it_looked_up_by_time(scene: Scene) -> None:
+def test_a_worker_delivers_the_events_of_its_window(scene: Scene) -> None:
     async def scenario() -> None:
         replay = await scene.replay()
         scene.worker()
@@ -185,7 +185,7 @@ def test_a_frozen_worker_that_wakes_after_a_take_over_lets_go(scene: Scene) -> N
     scene.play(scenario)
 
 
-def test_a_worker_told_to_end_leaves_its_replay_to_others_at_once(scene: Scene) -> None:
+def test_a_worker_that_stops_releases_its_replay_immediately(scene: Scene) -> None:
     async def scenario() -> None:
         replay = await scene.replay()
         first = scene.worker()

@@ -1,4 +1,4 @@
-"""What becomes of brokers' registries when sessions, links and ZooKeepers die."""
+"""Broker registries when sessions, connections and ZooKeeper servers fail."""
 
 import time
 from collections.abc import Iterator
@@ -11,7 +11,13 @@ from logbroker.errors import NotCoordinator, RegistryUnavailable
 from logbroker.groups.stored import CommittedOffset, StoredGroup
 from logbroker.registry.cluster import coordination_slot
 from logbroker.registry.zookeeper.groups import GroupStore
-from tests.support.kafka.registry_members import UNENDING_S, Cluster, Seat, cluster_at, settle
+from tests.support.kafka.registry_members import (
+    UNENDING_S,
+    Cluster,
+    RegistryMember,
+    cluster_at,
+    settle,
+)
 from tests.support.kafka.zookeeper import SharedZooKeeper, ZooKeeperEnsemble, ZooKeeperServer
 from tests.support.processes.tcp_proxy import TcpLink
 from tests.support.processes.waiting import until
@@ -24,7 +30,7 @@ SHORT_S = 5.0
 
 @pytest.fixture
 def cluster(zookeeper: SharedZooKeeper) -> Iterator[Cluster]:
-    """A cluster that nobody has joined yet."""
+    """A cluster without brokers."""
     with cluster_at(zookeeper.fresh_chroot()) as opened:
         yield opened
 
@@ -41,23 +47,23 @@ def through(link: TcpLink, cluster: Cluster) -> str:
     return f"{link.address}/{cluster.connect.partition('/')[2]}"
 
 
-def works(seat: Seat) -> bool:
+def works(member: RegistryMember) -> bool:
     """Whether the broker can change something."""
     try:
-        seat.registry.allocate_producer_ids(1)
+        member.registry.allocate_producer_ids(1)
     except RegistryUnavailable:
         return False
     return True
 
 
-def views_without_itself(seat: Seat) -> int:
-    return sum(seat.broker_id not in view.brokers for view in seat.views)
+def views_without_itself(member: RegistryMember) -> int:
+    return sum(member.broker_id not in view.brokers for view in member.views)
 
 
 def test_a_broker_whose_session_is_ended_resigns_and_comes_back(
     zookeeper: SharedZooKeeper, cluster: Cluster
 ) -> None:
-    broker = cluster.broker(1)
+    broker = cluster.join_broker(1)
     settle(broker)
     topic = broker.registry.create_topic("t", [[1]], {})
     assert views_without_itself(broker) == 0
@@ -72,10 +78,10 @@ def test_a_broker_whose_session_is_ended_resigns_and_comes_back(
     until(broker.registry.may_coordinate, "it may coordinate again")
 
 
-def test_a_broker_is_told_of_its_loss_before_others_can_have_what_was_its_own(
+def test_a_broker_notices_its_lost_session_before_others_take_over(
     zookeeper: SharedZooKeeper, cluster: Cluster
 ) -> None:
-    first, second = cluster.broker(1), cluster.broker(2)
+    first, second = cluster.join_broker(1), cluster.join_broker(2)
     settle(first, second)
     for _ in range(3):
         zookeeper.expire_session(first.client_id)
@@ -90,13 +96,13 @@ def test_a_broker_is_told_of_its_loss_before_others_can_have_what_was_its_own(
 def test_the_slots_of_a_broker_that_is_cut_off_move_and_it_may_not_use_them(
     cluster: Cluster, link: TcpLink
 ) -> None:
-    first = cluster.seat(1, SHORT_S, connect=through(link, cluster)).join()
+    first = cluster.open_broker(1, SHORT_S, connect=through(link, cluster)).join()
     settle(first)
     until(first.registry.may_coordinate, "it may coordinate")
     groups = [f"group-{number}" for number in range(40)]
     for group in groups:
         first.registry.commit_offsets(group, {("t", 0): CommittedOffset(1)})
-    second = cluster.broker(2)
+    second = cluster.join_broker(2)
     settle(first, second)
     lost = next(group for group in groups if coordination_slot(group) in first.slots)
     fence = first.registry._follower.fence_of(coordination_slot(lost))
@@ -117,21 +123,21 @@ def test_the_slots_of_a_broker_that_is_cut_off_move_and_it_may_not_use_them(
     assert views_without_itself(first)
     stored = {
         group.group_id: group.offsets
-        for seat in (first, second)
-        for slot in seat.slots
-        for group in seat.registry.load_groups(slot)
+        for member in (first, second)
+        for slot in member.slots
+        for group in member.registry.load_groups(slot)
     }
     assert stored == {group: {("t", 0): CommittedOffset(1)} for group in groups}
 
 
 def test_a_write_under_an_old_fence_is_refused(cluster: Cluster) -> None:
-    first = cluster.broker(1)
+    first = cluster.join_broker(1)
     settle(first)
     slot = coordination_slot("g")
     old = first.registry._follower.fence_of(slot)
     first.registry.commit_offsets("g", {("t", 0): CommittedOffset(1)})
     first.registry.close()
-    second = cluster.broker(2)
+    second = cluster.join_broker(2)
     settle(second)
     assert second.registry._follower.fence_of(slot) > old
     refused: list[int] = []
@@ -144,7 +150,7 @@ def test_a_write_under_an_old_fence_is_refused(cluster: Cluster) -> None:
 
 
 def test_a_slot_with_a_changed_fence_is_claimed_again(cluster: Cluster) -> None:
-    broker = cluster.broker(1)
+    broker = cluster.join_broker(1)
     settle(broker)
     slot = coordination_slot("g")
     broker.registry.load_groups(slot)
@@ -165,7 +171,7 @@ def test_a_slot_with_a_changed_fence_is_claimed_again(cluster: Cluster) -> None:
 def test_a_slot_that_was_lost_and_won_again_has_to_be_read_again(
     zookeeper: SharedZooKeeper, cluster: Cluster
 ) -> None:
-    broker = cluster.broker(1)
+    broker = cluster.join_broker(1)
     settle(broker)
     slot = coordination_slot("g")
     broker.registry.load_groups(slot)
@@ -182,7 +188,7 @@ def test_a_lease_expires_while_the_machine_sleeps(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the boot clock advances during sleep, as ZooKeeper's own clock does."""
-    broker = cluster.broker(1)
+    broker = cluster.join_broker(1)
     until(broker.registry.may_coordinate, "it may coordinate")
     awake = time.clock_gettime
 
@@ -196,20 +202,20 @@ def test_a_lease_expires_while_the_machine_sleeps(
 def test_a_killed_broker_that_starts_again_need_not_wait_for_its_old_session(
     cluster: Cluster, link: TcpLink
 ) -> None:
-    killed = cluster.seat(1, connect=through(link, cluster)).join()
+    killed = cluster.open_broker(1, connect=through(link, cluster)).join()
     settle(killed)
     session = killed.client_id
     link.stall()  # all that ZooKeeper sees of a kill while a timeout runs
-    again = cluster.seat(1).join()
+    again = cluster.open_broker(1).join()
     settle(again)
     assert again.client_id != session
     assert views_without_itself(again) == 0
 
 
-def test_a_broker_stands_aside_for_another_on_a_copy_of_its_folder(cluster: Cluster) -> None:
-    original = cluster.seat(1, directory_id="copied").join()
+def test_a_broker_with_a_copy_of_the_folder_replaces_the_first(cluster: Cluster) -> None:
+    original = cluster.open_broker(1, directory_id="copied").join()
     settle(original)
-    copy = cluster.seat(1, directory_id="copied").join()
+    copy = cluster.open_broker(1, directory_id="copied").join()
     settle(copy)
     original.sees(lambda view: not view.brokers and not view.coordinators, "that it resigned")
     assert views_without_itself(copy) == 0
@@ -220,16 +226,16 @@ def test_a_broker_stands_aside_for_another_on_a_copy_of_its_folder(cluster: Clus
 def test_a_broker_that_waited_for_the_end_of_a_session_gets_its_id(
     cluster: Cluster, link: TcpLink
 ) -> None:
-    dead = cluster.seat(1, SHORT_S, connect=through(link, cluster)).join()
+    dead = cluster.open_broker(1, SHORT_S, connect=through(link, cluster)).join()
     settle(dead)
     link.stall()
     # Its data directory was replaced, so it cannot know the old process for dead.
-    again = cluster.seat(1, directory_id="new-directory").join()
+    again = cluster.open_broker(1, directory_id="new-directory").join()
     settle(again)
 
 
 def test_a_registration_that_was_removed_by_hand_is_made_again(cluster: Cluster) -> None:
-    broker = cluster.broker(1)
+    broker = cluster.join_broker(1)
     settle(broker)
     client = cluster.client()
     for path in ("/brokers/ids/1", "/controller", "/logbroker/coordination/3/holder"):
@@ -238,9 +244,11 @@ def test_a_registration_that_was_removed_by_hand_is_made_again(cluster: Cluster)
     settle(broker)
 
 
-def test_everything_goes_on_after_zookeeper_was_killed(own_zookeeper: ZooKeeperServer) -> None:
+def test_brokers_continue_after_zookeeper_is_killed_and_restarted(
+    own_zookeeper: ZooKeeperServer,
+) -> None:
     with cluster_at(f"{own_zookeeper.address}/logs") as cluster:
-        first, second = cluster.broker(1), cluster.broker(2)
+        first, second = cluster.join_broker(1), cluster.join_broker(2)
         settle(first, second)
         topic = first.registry.create_topic("t", [[1]], {})
         first.registry.allocate_producer_ids(10)
@@ -248,7 +256,7 @@ def test_everything_goes_on_after_zookeeper_was_killed(own_zookeeper: ZooKeeperS
         own_zookeeper.kill()
         with pytest.raises(RegistryUnavailable, match=f"ZooKeeper at {own_zookeeper.address}"):
             first.registry.allocate_producer_ids(1)
-        # Nobody resigns because ZooKeeper is away.
+        # A broker keeps its leadership while ZooKeeper is unreachable.
         assert len(first.views) == seen
         assert first.view.leader(topic, 0) == 1
         own_zookeeper.start()
@@ -262,8 +270,8 @@ def test_everything_goes_on_after_zookeeper_was_killed(own_zookeeper: ZooKeeperS
 def test_changes_during_a_loss_of_the_connection_are_seen_after_it(
     cluster: Cluster, link: TcpLink
 ) -> None:
-    behind = cluster.seat(1, connect=through(link, cluster)).join()
-    other = cluster.broker(2)
+    behind = cluster.open_broker(1, connect=through(link, cluster)).join()
+    other = cluster.join_broker(2)
     kept = other.registry.create_topic("kept", [[2]], {})
     other.registry.create_topic("gone", [[2]], {})
     behind.sees(lambda view: len(view.topics) == 2, "both topics")
@@ -279,8 +287,8 @@ def test_changes_during_a_loss_of_the_connection_are_seen_after_it(
 def test_a_connection_that_is_never_answered_is_not_waited_for(
     cluster: Cluster, link: TcpLink
 ) -> None:
-    behind = cluster.seat(1, 4 * UNENDING_S, connect=through(link, cluster)).join()
-    other = cluster.broker(2)
+    behind = cluster.open_broker(1, 4 * UNENDING_S, connect=through(link, cluster)).join()
+    other = cluster.join_broker(2)
     link.ignore()
     until(lambda: link.ignored, "a connection that ZooKeeper will not answer")
     link.mend()
@@ -294,9 +302,9 @@ def test_a_connection_that_is_never_answered_is_not_waited_for(
 def test_a_peer_that_talks_nonsense_ends_the_connection_and_not_the_registry(
     cluster: Cluster, link: TcpLink
 ) -> None:
-    broker = cluster.seat(1, connect=through(link, cluster)).join()
+    broker = cluster.open_broker(1, connect=through(link, cluster)).join()
     settle(broker)
-    # A whole answer, to a request that nobody has sent.
+    # A complete response to a request that was never sent.
     link.say_to_clients((16).to_bytes(4, "big") + bytes(16))
     until(lambda: len(broker.views) > 1 and views_without_itself(broker), "the session is over")
     settle(broker)
@@ -306,14 +314,14 @@ def test_a_peer_that_talks_nonsense_ends_the_connection_and_not_the_registry(
 def test_a_registry_closes_although_zookeeper_does_not_answer(
     cluster: Cluster, link: TcpLink
 ) -> None:
-    broker = cluster.seat(1, connect=through(link, cluster)).join()
+    broker = cluster.open_broker(1, connect=through(link, cluster)).join()
     link.stall()
     broker.registry.close()
 
 
-def test_an_ensemble_goes_on_without_its_leader(zookeeper_ensemble: ZooKeeperEnsemble) -> None:
+def test_an_ensemble_continues_without_its_leader(zookeeper_ensemble: ZooKeeperEnsemble) -> None:
     with cluster_at(f"{zookeeper_ensemble.address}/logs") as cluster:
-        first, second = cluster.broker(1), cluster.broker(2)
+        first, second = cluster.join_broker(1), cluster.join_broker(2)
         settle(first, second)
         topic = first.registry.create_topic("t", [[1]], {})
         slot = next(iter(first.slots))

@@ -1,4 +1,4 @@
-"""How an ensemble is told to be: servers that serve, that do not, and what is none."""
+"""Health of a ZooKeeper ensemble: servers that serve, that do not, and invalid addresses."""
 
 import socket
 import threading
@@ -49,13 +49,13 @@ def listener(answer: bytes | None) -> Iterator[str]:
             thread.join()
 
 
-def test_a_server_alone_is_told_with_its_mode(zookeeper: SharedZooKeeper) -> None:
+def test_a_standalone_server_is_reported_with_its_mode(zookeeper: SharedZooKeeper) -> None:
     served = (ZooKeeperServer(zookeeper.address, "standalone", None),)
     # Just started, it may not serve yet.
     until(lambda: zookeeper_health(f"{zookeeper.address}/rewind", LONG_S) == served, "it serves")
 
 
-def test_the_servers_of_an_ensemble_are_told_in_their_order() -> None:
+def test_the_servers_of_an_ensemble_are_reported_in_order() -> None:
     with listener(LEADER) as leader, listener(FOLLOWER) as follower:
         refused = f"127.0.0.1:{free_port()}"
         found = zookeeper_health(f"{follower},{refused},{leader}/log", LONG_S)
@@ -66,7 +66,7 @@ def test_the_servers_of_an_ensemble_are_told_in_their_order() -> None:
     )
 
 
-def test_what_does_not_serve_is_told_with_its_words() -> None:
+def test_a_server_that_does_not_serve_is_reported_with_its_response() -> None:
     said = b"This ZooKeeper instance is not currently serving requests\n"
     with listener(said) as address:
         (server,) = zookeeper_health(address, LONG_S)
@@ -76,7 +76,7 @@ def test_what_does_not_serve_is_told_with_its_words() -> None:
     assert server.problem == "x" * 200
 
 
-def test_a_server_that_says_nothing_is_not_waited_for_and_the_others_are_told(
+def test_a_silent_server_does_not_delay_the_report_of_the_others(
     zookeeper: SharedZooKeeper,
 ) -> None:
     with listener(None) as silent:
@@ -87,7 +87,7 @@ def test_a_server_that_says_nothing_is_not_waited_for_and_the_others_are_told(
                 [each.mode for each in zookeeper_health(f"{silent},{zookeeper.address}")]
                 == [None, "standalone"]
             ),
-            "the other one is told",
+            "the other server is reported",
         )
 
 
@@ -101,7 +101,7 @@ def test_a_server_that_says_nothing_is_not_waited_for_and_the_others_are_told(
         ("." * 70 + ":1", "invalid host name"),
     ],
 )
-def test_what_is_no_address_is_told(text: str, problem: str) -> None:
+def test_an_invalid_address_is_reported(text: str, problem: str) -> None:
     assert zookeeper_health(text, LONG_S) == (ZooKeeperServer(text, None, problem),)
 
 

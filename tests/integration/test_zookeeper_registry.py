@@ -24,7 +24,7 @@ from logbroker.registry.cluster import COORDINATION_SLOTS, ClusterView, coordina
 from logbroker.registry.topic import Topic
 from logbroker.registry.zookeeper.payloads import format_settings, format_topic
 from logbroker.registry.zookeeper.registry import ZooKeeperRegistry
-from tests.support.kafka.registry_members import Cluster, Seat, cluster_at, settle
+from tests.support.kafka.registry_members import Cluster, RegistryMember, cluster_at, settle
 from tests.support.kafka.zookeeper import SharedZooKeeper
 from tests.support.processes.ports import free_port
 from tests.support.processes.waiting import until
@@ -32,7 +32,7 @@ from tests.support.processes.waiting import until
 
 @pytest.fixture
 def cluster(zookeeper: SharedZooKeeper) -> Iterator[Cluster]:
-    """A cluster that nobody has joined yet."""
+    """A cluster without brokers."""
     with cluster_at(zookeeper.fresh_chroot()) as opened:
         yield opened
 
@@ -59,8 +59,8 @@ def requests_for(registry: ZooKeeperRegistry, group: str) -> list[Callable[[], o
 
 
 def test_brokers_see_each_other_come_and_go(cluster: Cluster) -> None:
-    first = cluster.broker(1)
-    second = cluster.broker(2)
+    first = cluster.join_broker(1)
+    second = cluster.join_broker(2)
     first.sees(lambda view: view.brokers == {1: first.endpoint, 2: second.endpoint}, "both")
     assert second.view.cluster_id == first.view.cluster_id
     second.registry.close()
@@ -85,13 +85,13 @@ def test_brokers_that_start_together_found_one_cluster(zookeeper: SharedZooKeepe
 
 def test_a_path_of_many_parts_is_made(zookeeper: SharedZooKeeper) -> None:
     with cluster_at(f"{zookeeper.fresh_chroot()}/a/b/c") as cluster:
-        broker = cluster.broker(1)
+        broker = cluster.join_broker(1)
         broker.registry.create_topic("t", [[1]], {})
         assert cluster.client().exists("/brokers/topics/t")
 
 
 def test_what_one_broker_does_to_a_topic_all_see(cluster: Cluster) -> None:
-    first, second = cluster.broker(1), cluster.broker(2)
+    first, second = cluster.join_broker(1), cluster.join_broker(2)
     created = first.registry.create_topic("t", [[1], [2]], {"retention.ms": "5"})
     second.sees(lambda view: view.topics == {"t": created}, "the topic")
     settle(first, second)
@@ -108,25 +108,27 @@ def test_what_one_broker_does_to_a_topic_all_see(cluster: Cluster) -> None:
 
 
 def test_a_partition_whose_broker_is_gone_has_no_leader_until_it_returns(cluster: Cluster) -> None:
-    first, second = cluster.broker(1), cluster.broker(2)
+    first, second = cluster.join_broker(1), cluster.join_broker(2)
     topic = first.registry.create_topic("t", [[1], [2]], {})
     first.sees(lambda view: view.leader(topic, 1) == 2, "a leader")
     second.registry.close()
     first.sees(lambda view: view.leader(topic, 1) is None, "no leader")
     assert first.view.leader(topic, 0) == 1
-    cluster.broker(2)
+    cluster.join_broker(2)
     first.sees(lambda view: view.leader(topic, 1) == 2, "the leader again")
 
 
 def test_of_two_brokers_that_create_one_topic_one_wins(cluster: Cluster) -> None:
-    brokers = [cluster.broker(1), cluster.broker(2)]
+    brokers = [cluster.join_broker(1), cluster.join_broker(2)]
     for name in ("a", "b", "c", "d", "e"):
         together = Barrier(4)
 
-        def create(seat: Seat, name: str = name, together: Barrier = together) -> Topic | None:
+        def create(
+            member: RegistryMember, name: str = name, together: Barrier = together
+        ) -> Topic | None:
             together.wait()
             try:
-                return seat.registry.create_topic(name, [[seat.broker_id]], {})
+                return member.registry.create_topic(name, [[member.broker_id]], {})
             except TopicAlreadyExists:
                 return None
 
@@ -139,7 +141,7 @@ def test_of_two_brokers_that_create_one_topic_one_wins(cluster: Cluster) -> None
 
 
 def test_brokers_that_change_one_topic_together_lose_no_change(cluster: Cluster) -> None:
-    brokers = [cluster.broker(1), cluster.broker(2), cluster.broker(3)]
+    brokers = [cluster.join_broker(1), cluster.join_broker(2), cluster.join_broker(3)]
     brokers[0].registry.create_topic("t", [[1]], {})
     for broker in brokers:
         broker.sees(lambda view: "t" in view.topics, "the topic")
@@ -156,10 +158,10 @@ def test_brokers_that_change_one_topic_together_lose_no_change(cluster: Cluster)
 
 
 def test_producer_ids_are_given_out_once_in_a_cluster(cluster: Cluster) -> None:
-    seats = [cluster.seat(number) for number in (1, 2, 3)]
+    members = [cluster.open_broker(number) for number in (1, 2, 3)]
 
     def allocate(number: int) -> range:
-        return seats[number % 3].registry.allocate_producer_ids(number + 1)
+        return members[number % 3].registry.allocate_producer_ids(number + 1)
 
     with ThreadPoolExecutor(6) as threads:
         blocks = list(threads.map(allocate, range(30)))
@@ -169,9 +171,9 @@ def test_producer_ids_are_given_out_once_in_a_cluster(cluster: Cluster) -> None:
 
 
 def test_each_slot_has_one_coordinator_while_brokers_join_and_leave(cluster: Cluster) -> None:
-    first = cluster.broker(1)
+    first = cluster.join_broker(1)
     settle(first)
-    second, third = cluster.broker(2), cluster.broker(3)
+    second, third = cluster.join_broker(2), cluster.join_broker(3)
     settle(first, second, third)
     assert len(first.slots) + len(second.slots) + len(third.slots) == COORDINATION_SLOTS
     before = first.slots
@@ -183,7 +185,7 @@ def test_each_slot_has_one_coordinator_while_brokers_join_and_leave(cluster: Clu
 
 
 def test_the_controller_is_always_one_that_lives(cluster: Cluster) -> None:
-    first, second = cluster.broker(1), cluster.broker(2)
+    first, second = cluster.join_broker(1), cluster.join_broker(2)
     settle(first, second)
     leaver, other = (first, second) if first.view.controller_id == 1 else (second, first)
     leaver.registry.close()
@@ -193,12 +195,12 @@ def test_the_controller_is_always_one_that_lives(cluster: Cluster) -> None:
 def test_a_group_moves_with_its_slot_and_its_former_coordinator_is_refused(
     cluster: Cluster,
 ) -> None:
-    first = cluster.broker(1)
+    first = cluster.join_broker(1)
     settle(first)
     groups = {slot: group_of(slot) for slot in range(COORDINATION_SLOTS)}
     for group in groups.values():
         first.registry.commit_offsets(group, {("t", 0): CommittedOffset(1)})
-    second = cluster.broker(2)
+    second = cluster.join_broker(2)
     settle(first, second)
     for slot, group in groups.items():
         holder, other = (first, second) if slot in first.slots else (second, first)
@@ -212,7 +214,7 @@ def test_a_group_moves_with_its_slot_and_its_former_coordinator_is_refused(
 
 
 def test_nodes_look_as_kafkas_and_the_papers_do(cluster: Cluster) -> None:
-    broker = cluster.broker(1)
+    broker = cluster.join_broker(1)
     settle(broker)
     topic = broker.registry.create_topic("t", [[1], [1]], {"retention.ms": "5"})
     broker.registry.commit_offsets(
@@ -237,7 +239,7 @@ def test_nodes_look_as_kafkas_and_the_papers_do(cluster: Cluster) -> None:
 
 
 def test_offsets_of_the_papers_consumers_are_read(cluster: Cluster) -> None:
-    broker = cluster.broker(1)
+    broker = cluster.join_broker(1)
     settle(broker)
     client = cluster.client()
     client.create("/consumers/paper/offsets/t/3", b"12", makepath=True)
@@ -254,11 +256,11 @@ def test_offsets_of_the_papers_consumers_are_read(cluster: Cluster) -> None:
     assert names == set()
 
 
-def test_another_broker_under_the_same_id_is_refused_and_the_first_goes_on(
+def test_a_second_broker_with_the_same_id_is_rejected(
     cluster: Cluster,
 ) -> None:
-    first = cluster.broker(1)
-    double = cluster.seat(1, timeout_s=1.0, directory_id="another-directory")
+    first = cluster.join_broker(1)
+    double = cluster.open_broker(1, timeout_s=1.0, directory_id="another-directory")
     with pytest.raises(
         ConfigurationError,
         match=r"broker_id is 1; a broker at 127.0.0.1:9001 .* directory-1, not another-directory",
@@ -270,8 +272,8 @@ def test_another_broker_under_the_same_id_is_refused_and_the_first_goes_on(
 
 
 def test_who_waits_for_an_id_gets_it_when_its_holder_leaves(cluster: Cluster) -> None:
-    first = cluster.broker(1)
-    waiting = cluster.seat(1, directory_id="another-directory")
+    first = cluster.join_broker(1)
+    waiting = cluster.open_broker(1, directory_id="another-directory")
     with ThreadPoolExecutor(1) as threads:
         joining = threads.submit(waiting.join)
         first.registry.close()
@@ -280,7 +282,7 @@ def test_who_waits_for_an_id_gets_it_when_its_holder_leaves(cluster: Cluster) ->
 
 
 def test_a_topic_that_makes_no_sense_is_left_out_and_named(cluster: Cluster) -> None:
-    broker = cluster.broker(1)
+    broker = cluster.join_broker(1)
     good = broker.registry.create_topic("good", [[1]], {})
     client = cluster.client()
     client.create("/brokers/topics/broken", b"{")
@@ -294,7 +296,7 @@ def test_a_topic_that_makes_no_sense_is_left_out_and_named(cluster: Cluster) -> 
         broker.registry.grow_topic("broken", [[1]])
     with pytest.raises(TopicAlreadyExists):
         broker.registry.create_topic("broken", [[1]], {})
-    later = cluster.seat(2)
+    later = cluster.open_broker(2)
     assert later.view.unreadable == {"broken", "a b"}
     assert later.view.topics == {"good": good}
     mended = Topic("broken", uuid4(), ((1,),), {})
@@ -308,7 +310,7 @@ def test_a_topic_that_makes_no_sense_is_left_out_and_named(cluster: Cluster) -> 
 
 
 def test_settings_that_come_after_their_topic_are_seen(cluster: Cluster) -> None:
-    broker = cluster.broker(1)
+    broker = cluster.join_broker(1)
     client = cluster.client()
     client.create("/brokers/topics/t", format_topic(Topic("t", uuid4(), ((1,),), {})))
     broker.sees(lambda view: "t" in view.topics, "the topic")
@@ -321,14 +323,14 @@ def test_settings_that_come_after_their_topic_are_seen(cluster: Cluster) -> None
 
 
 def test_settings_that_were_there_before_their_topic_are_replaced(cluster: Cluster) -> None:
-    broker = cluster.broker(1)
+    broker = cluster.join_broker(1)
     cluster.client().create("/config/topics/t", format_settings({"retention.ms": "5"}))
     assert broker.registry.create_topic("t", [[1]], {}).settings == {}
     assert broker.view.topic("t").settings == {}
 
 
 def test_a_topic_with_nodes_of_kafkas_below_is_deleted_whole(cluster: Cluster) -> None:
-    broker = cluster.broker(1)
+    broker = cluster.join_broker(1)
     broker.registry.create_topic("t", [[1]], {})
     client = cluster.client()
     client.create("/brokers/topics/t/partitions/0/state", b"{}", makepath=True)
@@ -338,7 +340,7 @@ def test_a_topic_with_nodes_of_kafkas_below_is_deleted_whole(cluster: Cluster) -
 
 
 def test_a_thousand_topics_become_visible(cluster: Cluster) -> None:
-    early = cluster.broker(1)
+    early = cluster.join_broker(1)
     client = cluster.client()
     names = {f"topic-{number}" for number in range(1000)}
     created = [
@@ -349,13 +351,13 @@ def test_a_thousand_topics_become_visible(cluster: Cluster) -> None:
     for each in created:
         each.get()
     early.sees(lambda view: view.topics.keys() == names, "all topics")
-    late = cluster.broker(2)
+    late = cluster.join_broker(2)
     assert late.view.topics == early.view.topics
     assert {topic.partitions for topic in late.view.topics.values()} == {8}
 
 
 def test_a_membership_that_does_not_fit_is_refused_and_the_old_one_stays(cluster: Cluster) -> None:
-    broker = cluster.broker(1)
+    broker = cluster.join_broker(1)
     settle(broker)
 
     def membership(generation: int, size: int) -> StoredMembership:
@@ -370,7 +372,7 @@ def test_a_membership_that_does_not_fit_is_refused_and_the_old_one_stays(cluster
 
 
 def test_a_commit_is_done_as_a_whole_or_refused_as_a_whole(cluster: Cluster) -> None:
-    broker = cluster.broker(1)
+    broker = cluster.join_broker(1)
     settle(broker)
     topic = "t" * 200
     fits = {(topic, n): CommittedOffset(n) for n in range(2000)}
@@ -383,7 +385,7 @@ def test_a_commit_is_done_as_a_whole_or_refused_as_a_whole(cluster: Cluster) -> 
 
 
 def test_a_large_group_is_deleted_as_well(cluster: Cluster) -> None:
-    broker = cluster.broker(1)
+    broker = cluster.join_broker(1)
     settle(broker)
     topic = "t" * 200
     for start in range(0, 6000, 2000):
@@ -394,7 +396,7 @@ def test_a_large_group_is_deleted_as_well(cluster: Cluster) -> None:
 
 
 def test_a_topic_that_does_not_fit_one_node_is_refused(cluster: Cluster) -> None:
-    broker = cluster.broker(1)
+    broker = cluster.join_broker(1)
     with pytest.raises(InvalidPartitions, match="'t'"):
         broker.registry.create_topic("t", [[1]] * 100_000, {})
     broker.registry.create_topic("t", [[1]], {})
@@ -417,8 +419,8 @@ def test_an_address_that_does_not_respond_is_named() -> None:
 
 def test_a_registry_that_was_closed_leaves_no_thread(cluster: Cluster) -> None:
     before = {thread.name for thread in threading.enumerate()}
-    seat = cluster.broker(1)
-    seat.registry.close()
+    member = cluster.join_broker(1)
+    member.registry.close()
     until(
         lambda: {thread.name for thread in threading.enumerate()} <= before,
         "every thread has ended",

@@ -52,7 +52,7 @@ def test_a_restarted_server_keeps_sessions_and_nodes(own_zookeeper: ZooKeeperSer
         assert mine.get("/kept")[0] == b"1"
 
 
-def test_a_paused_server_answers_when_it_goes_on(own_zookeeper: ZooKeeperServer) -> None:
+def test_a_paused_server_answers_after_it_is_resumed(own_zookeeper: ZooKeeperServer) -> None:
     with client(own_zookeeper.address) as mine:
         own_zookeeper.pause()
         answer = mine.exists_async("/")

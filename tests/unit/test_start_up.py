@@ -55,7 +55,7 @@ def test_a_group_shows_the_first_sentence_of_its_commands() -> None:
             assert text == command.get_short_help_str(1_000)
 
 
-def test_an_unknown_command_is_none() -> None:
+def test_an_unknown_command_is_not_found() -> None:
     group = LazyGroup("tools", lazy_commands={"cut": LazyCommand("no_such_module:cut", "Cut.")})
     assert group.get_command(click.Context(group), "sew") is None
 

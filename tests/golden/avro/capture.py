@@ -48,10 +48,10 @@ def ask_java(pairs: list[list[object]]) -> list[list[str]]:
         goal = ["dependency:copy-dependencies", f"-DoutputDirectory={work}/jars"]
         subprocess.run([*maven, *goal], check=True)
         java = ["java", "-cp", f"{work}/jars/*", str(HERE / "Oracle.java")]
-        told = subprocess.run(
+        completed = subprocess.run(
             java, input=json.dumps(pairs), capture_output=True, text=True, check=True
         )
-    answers: list[list[str]] = json.loads(told.stdout)
+    answers: list[list[str]] = json.loads(completed.stdout)
     return answers
 
 

@@ -22,7 +22,7 @@ def scene(
 ) -> Iterator[ConsoleScene]:
     """Yield a running service. Requires the browser, which may be missing."""
     folder = tmp_path_factory.mktemp("console")
-    # Nobody here waits for a second member of a group.
+    # Groups have one member, so there is no reason to wait for more.
     options = ("--stop-on-stdin-close", "--group-initial-rebalance-delay-ms", "0")
     with BrokerProcess(folder / "log", *options) as broker:
         broker.serve()

@@ -107,7 +107,7 @@ def test_a_live_update_is_escaped(
     replay = scene.replay(webhook, Window(0, 1), origin="west")
     with chromium.visitor(scene.origin) as visitor:
         sign_in(visitor, key, f"/console/jobs/{replay.id}")
-        # An actor's name, as whoever writes to the database might choose it.
+        # An actor's name that another program could have written to the database.
         scene.store.pause_replay(replay.id, actor=HOSTILE[:40])
         timeline = visitor.page.locator("[data-live=timeline]")
         expect(timeline).to_contain_text(HOSTILE[:40])

@@ -22,8 +22,8 @@ def test_a_message_is_found_and_replayed_without_javascript(
 ) -> None:
     scene.key("browsed", Scope.DEVELOPER)
     webhook = scene.webhook_of("browsed", receiver)
-    owed = event(1, "parcel.sent", weight={"grams": 120})
-    scene.missed(webhook, owed)
+    missed = event(1, "order.sent", weight={"grams": 120})
+    scene.missed(webhook, missed)
     (record,) = [each for each in scene.read(DELIVERY_LOG) if each.key == webhook.id]
     with chromium.visitor(scene.origin, javascript=False) as visitor:
         page = visitor.page
@@ -38,9 +38,9 @@ def test_a_message_is_found_and_replayed_without_javascript(
         message = page.get_by_role("group").filter(has_text=webhook.id).first
         if message.get_attribute("open") is None:
             message.locator("summary").first.click()
-        expect(message).to_contain_text("event-type: parcel.sent")
+        expect(message).to_contain_text("event-type: order.sent")
         value = message.get_by_role("region", name="Value").inner_text()
-        assert json.loads(value) == owed
+        assert json.loads(value) == missed
         message.get_by_role("link", name="Replay from").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("New replay")
         expect(page.get_by_label("Webhook")).to_have_value(webhook.id)

@@ -74,21 +74,21 @@ class Shop(NamedTuple):
 @pytest.fixture(scope="module")
 def shop(scene: ConsoleScene) -> Iterator[Shop]:
     scene.key(ACCOUNT, Scope.DEVELOPER)
-    with ReceiverThread() as orders, ReceiverThread() as parcels:
-        yield _create_shop(scene, orders, parcels)
+    with ReceiverThread() as orders, ReceiverThread() as shipping:
+        yield _create_shop(scene, orders, shipping)
         orders.answer(204)
 
 
-def _create_shop(scene: ConsoleScene, orders: ReceiverThread, parcels: ReceiverThread) -> Shop:
+def _create_shop(scene: ConsoleScene, orders: ReceiverThread, shipping: ReceiverThread) -> Shop:
     accepting = scene.webhook_at(ACCOUNT, orders.url, "orders of the shop")
-    failing_webhook = scene.webhook_at(ACCOUNT, parcels.url, "parcels, by the carrier")
-    idle = scene.webhook_at(ACCOUNT, parcels.url, "newsletter")
-    scene.put_rule(failing_webhook, "parcel.*", where={"data.carrier": "snail"})
-    scene.missed(failing_webhook, *_events("parcel.sent", 30), ago_s=1)
-    until(lambda: len(parcels.taken) >= 30, "the first parcels are delivered live")
-    parcels.answer(503)
+    failing_webhook = scene.webhook_at(ACCOUNT, shipping.url, "shipping")
+    idle = scene.webhook_at(ACCOUNT, shipping.url, "newsletter")
+    scene.put_rule(failing_webhook, "shipping.*", where={"data.carrier": "snail"})
+    scene.missed(failing_webhook, *_events("shipping.sent", 30), ago_s=1)
+    until(lambda: len(shipping.taken) >= 30, "the first events are delivered live")
+    shipping.answer(503)
     failing = _finish_replay(
-        scene, failing_webhook, scene.missed(failing_webhook, *_events("parcel.lost", 12))
+        scene, failing_webhook, scene.missed(failing_webhook, *_events("shipping.lost", 12))
     )
     _finish_replay(scene, accepting, scene.missed(accepting, *_events("order.paid", 40)))
     waiting = scene.replay(idle, _last_hour(), origin="west")

@@ -34,13 +34,13 @@ def test_a_webhook_is_registered_tested_edited_and_deleted_without_javascript(
         page.get_by_role("link", name="Register a webhook").click()
         page.get_by_label("URL").fill(receiver.url)
         page.get_by_label("Description").fill("orders of the shop")
-        page.get_by_label("Event types").fill("order.* parcel.sent")
+        page.get_by_label("Event types").fill("order.* shipping.sent")
         page.get_by_role("button", name="Register").click()
         receiver.expect(shown_secret(page))
         page.get_by_role("link", name="Done").click()
         expect(page.get_by_role("heading", level=1)).to_contain_text("ENABLED")
         expect(page.get_by_role("region", name="Event types by rule")).to_contain_text(
-            "parcel.sent"
+            "shipping.sent"
         )
         webhook_id = page.url.rpartition("/")[2]
 

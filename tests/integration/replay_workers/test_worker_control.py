@@ -79,7 +79,7 @@ def test_a_cancellation_takes_effect_while_the_receiver_is_down(
         replay = bench.replay(webhook)
         bench.receiver.answer(503)
         async with bench.worker():
-            await until_async(lambda: len(bench.received) == 10, "every courier waits")
+            await until_async(lambda: len(bench.received) == 10, "every sender task waits")
             getattr(bench.store, change)(replay.id)
             await until_async(lambda: "stopped" in caplog.messages, "the worker let go")
 
@@ -172,7 +172,7 @@ def test_a_rotated_secret_signs_requests_of_a_running_replay(bench: Bench) -> No
             assert bench.received[-1].status == 204  # the receiver still has the former
             bench.receiver.secret = rotated.secret
             count = len(bench.received)
-            await until_async(lambda: len(bench.received) >= count + 50, "delivery goes on")
+            await until_async(lambda: len(bench.received) >= count + 50, "delivery continues")
             bench.store.cancel_replay(replay.id)
         assert {received.status for received in bench.received} == {204}
 

@@ -92,7 +92,7 @@ def test_a_recovered_receiver_gets_everything(bench: Bench) -> None:
 
         closed = await asyncio.start_server(slam, bench.receiver.host, bench.receiver.port)
         async with bench.worker():
-            await until_async(lambda: len(knocks) >= 30, "it was tried in vain")
+            await until_async(lambda: len(knocks) >= 30, "30 attempts failed")
             closed.close()
             await closed.wait_closed()
             await bench.receiver.start()

@@ -56,7 +56,7 @@ def test_a_worker_that_waits_for_a_retry_stops_at_once(bench: Bench) -> None:
         replay = bench.replay(webhook)
         bench.receiver.answer(503)
         async with bench.worker() as stopping:
-            await until_async(lambda: len(bench.received) == 16, "every courier waits")
+            await until_async(lambda: len(bench.received) == 16, "every sender task waits")
             stopping.set()
         assert bench.store.replay(replay.id).state is ReplayState.OPEN
 
@@ -111,7 +111,7 @@ def test_a_replay_with_many_claims_and_progress_continues(bench: Bench) -> None:
         await bench.publish(bench.events(webhook.id, 0, 100))
         replay = bench.replay(webhook)
         for _ in range(2 * CLAIMS_WITHOUT_PROGRESS_MAX):
-            claim = bench.store.claim("a worker that is told to end", 30.0)
+            claim = bench.store.claim("a worker that shuts down", 30.0)
             assert claim is not None
             bench.store.release(claim.lease)
         async with bench.worker():
@@ -146,7 +146,7 @@ def test_an_unexpected_error_keeps_the_replay_until_its_lease_expires(
 
 def test_a_failing_replay_does_not_affect_others(bench: Bench) -> None:
     async def scenario() -> None:
-        good, bad = await bench.webhook(), bench.store_webhook("http://127.0.0.1:1/nobody")
+        good, bad = await bench.webhook(), bench.store_webhook("http://127.0.0.1:1/unreachable")
         await bench.publish([*bench.events(bad.id, 0, 50), *bench.events(good.id, 0, 500)])
         replays = [bench.replay(bad), bench.replay(good)]
         async with bench.worker():

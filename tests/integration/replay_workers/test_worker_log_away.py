@@ -28,7 +28,7 @@ def test_a_replay_is_postponed_while_the_log_is_unavailable(
 ) -> None:
     async def scenario() -> None:
         webhook = await bench.webhook()
-        # No offsets are stored yet, and nobody is there to tell any.
+        # No offsets are stored yet, and no broker is reachable to look them up.
         replay = bench.new_replay(webhook, WINDOW)
         bench.bootstrap_servers = "127.0.0.1:1"
         async with bench.worker():

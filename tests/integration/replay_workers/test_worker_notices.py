@@ -28,7 +28,7 @@ def test_the_notice_of_a_completed_replay_has_its_counts(bench: Bench) -> None:
         await bench.publish(bench.events(webhook.id, 0, 30))
         replay = bench.replay(webhook)
         async with bench.worker():
-            await until_async(lambda: bool(bench.notices), "it was told")
+            await until_async(lambda: bool(bench.notices), "a notice was received")
         (notice,) = bench.notices
         assert notice.status == 204  # the receiver verifies signatures
         assert (notice.event_id, notice.replay_id) == (f"{replay.id}-completed", replay.id)
@@ -64,7 +64,7 @@ def test_a_notice_in_twitters_format_is_sent_on_request(bench: Bench) -> None:
         replay_id = await cancelled_replay(bench, webhook, notice=NoticeStyle.TWITTER)
         bench.store.cancel_replay(replay_id)
         async with bench.worker():
-            await until_async(lambda: bool(bench.notices), "it was told")
+            await until_async(lambda: bool(bench.notices), "a notice was received")
         (status,) = json.loads(bench.notices[0].body).values()
         assert (status["job_id"], status["job_state"]) == (replay_id, "Incomplete")
 
@@ -77,10 +77,10 @@ def test_a_failed_notice_is_retried_with_the_same_id(bench: Bench) -> None:
         bench.receiver.answer(503)
         bench.store.cancel_replay(await cancelled_replay(bench, webhook))
         async with bench.worker():
-            await until_async(lambda: len(bench.notices) == 1, "it was told in vain")
+            await until_async(lambda: len(bench.notices) == 1, "the first notice was rejected")
             bench.receiver.answer(204)
             # The first pause is one of three seconds.
-            await until_async(lambda: len(bench.notices) == 2, "it was told again")
+            await until_async(lambda: len(bench.notices) == 2, "the notice was sent again")
         first, second = bench.notices
         assert (first.status, second.status) == (503, 204)
         assert (first.event_id, first.body) == (second.event_id, second.body)
@@ -94,7 +94,7 @@ def test_a_notice_is_sent_to_the_target_url_of_the_replay(bench: Bench) -> None:
         target_url = f"{bench.receiver.url}/elsewhere"
         bench.store.cancel_replay(await cancelled_replay(bench, webhook, target_url=target_url))
         async with bench.worker():
-            await until_async(lambda: bool(bench.notices), "it was told")
+            await until_async(lambda: bool(bench.notices), "a notice was received")
         assert bench.notices[0].path == "/elsewhere"
 
     asyncio.run(scenario())

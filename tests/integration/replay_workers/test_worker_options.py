@@ -129,9 +129,9 @@ def test_an_event_delivered_in_another_data_centre_is_skipped(
         await bench.publish(mirrored, origin="elsewhere")
         await bench.publish(own, origin="here")
         # There they lie at offsets that other events have here.
-        brought = [outcome_elsewhere(event, 60 + n) for n, event in enumerate(mirrored[:30])]
-        await bench.publish(brought, DELIVERY_OUTCOMES, origin="elsewhere")
-        # Its word is good for its own events alone: nobody has brought this one from here to there.
+        outcomes = [outcome_elsewhere(event, 60 + n) for n, event in enumerate(mirrored[:30])]
+        await bench.publish(outcomes, DELIVERY_OUTCOMES, origin="elsewhere")
+        # Its outcomes count only for its own events: this event was never mirrored to it.
         stray = [outcome_elsewhere(own[0], 5)]
         await bench.publish(stray, DELIVERY_OUTCOMES, origin="elsewhere")
         await write_outcomes(bench, webhook, {99: LiveOutcome.DELIVERED}, origin="here")

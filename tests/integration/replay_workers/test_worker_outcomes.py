@@ -1,4 +1,4 @@
-"""What replays brought is told to the log, by the hour of the events, and in nobody's way."""
+"""Replay workers write outcomes to the log by event hour, without delaying replays."""
 
 import asyncio
 from collections import Counter
@@ -20,8 +20,8 @@ from tests.support.processes.waiting import until_async
 HOUR = BEGIN_MS // HOUR_MS
 
 
-def told(bench: Bench, webhook: Webhook) -> list[ReplayOutcome]:
-    """What the log was told of the replays of a webhook, in its order."""
+def replay_outcomes_of(bench: Bench, webhook: Webhook) -> list[ReplayOutcome]:
+    """Return the replay outcomes of a webhook in log order."""
     place = TopicPartition(REPLAY_OUTCOMES, bench.partition_of(webhook), 0)
     configuration = {"bootstrap.servers": bench.bootstrap_servers, "group.id": "test"}
     consumer = Consumer(configuration)
@@ -36,7 +36,7 @@ def told(bench: Bench, webhook: Webhook) -> list[ReplayOutcome]:
     return [outcome for outcome in found if outcome is not None]
 
 
-def test_what_a_replay_brought_is_told_by_hour_from_where_it_was_taken_up(bench: Bench) -> None:
+def test_replay_outcomes_are_written_by_hour_from_the_checkpoint_on(bench: Bench) -> None:
     async def scenario() -> None:
         webhook = await bench.webhook()
         hours = [HOUR, HOUR + 1, HOUR, HOUR + 2] * 50
@@ -56,7 +56,7 @@ def test_what_a_replay_brought_is_told_by_hour_from_where_it_was_taken_up(bench:
         async with bench.worker():
             done = await bench.finished(replay)
         assert done.counts == Counts(157, 50, 3)
-        stretches = told(bench, webhook)
+        stretches = replay_outcomes_of(bench, webhook)
         assert {(each.replay_id, each.epoch) for each in stretches} == {
             (replay.id, done.lease_epoch)
         }
@@ -82,7 +82,7 @@ def totals(stretches: list[ReplayOutcome]) -> dict[tuple[int, str], int]:
     return +found
 
 
-def test_a_log_that_is_not_told_stops_no_replay(
+def test_a_failed_write_of_outcomes_does_not_stop_a_replay(
     bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outcome_publisher, "PUBLISH_S_MAX", 0.2)
@@ -98,7 +98,7 @@ def test_a_log_that_is_not_told_stops_no_replay(
         assert done.counts == Counts(60)
 
     asyncio.run(scenario())
-    # Told of once, and then not asked again at each of the many checkpoints.
+    # Logged once, not at each of the many checkpoints.
     assert caplog.messages.count("replay-outcomes-lost") == 1
     lost = bench.metrics.registry.get_sample_value("rewind_worker_outcomes_lost_records_total")
     assert lost is not None

@@ -69,7 +69,7 @@ def test_a_batch_that_is_parted_is_counted_by_its_parts(bench: Bench) -> None:
     asyncio.run(scenario())
 
 
-def test_a_failure_tells_the_last_answer_and_how_long_it_took(bench: Bench) -> None:
+def test_a_failure_has_the_last_response_and_its_duration(bench: Bench) -> None:
     async def scenario() -> tuple[Failure, ...]:
         bench.change(retry_attempts_max=2, retry_base_s=0.01, retry_cap_s=0.01)
         webhook = await bench.webhook()
@@ -87,7 +87,7 @@ def test_a_failure_tells_the_last_answer_and_how_long_it_took(bench: Bench) -> N
     assert all((failure.duration_ms or 0) >= 50 for failure in failures)
 
 
-def test_events_that_nobody_answers_are_counted_as_such(bench: Bench) -> None:
+def test_events_without_a_response_are_counted(bench: Bench) -> None:
     async def scenario() -> None:
         bench.change(retry_attempts_max=1)
         webhook = bench.store_webhook("http://127.0.0.1:1/")

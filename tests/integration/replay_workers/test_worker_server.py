@@ -1,4 +1,4 @@
-"""The worker process: it says when it is ready, and ends well when it is told to."""
+"""The worker process reports readiness and exits cleanly on SIGTERM."""
 
 import signal
 import subprocess
@@ -92,7 +92,7 @@ def at_work(store: Store) -> tuple[Process, ...]:
 
 
 @pytest.mark.processes
-def test_it_tells_that_it_is_at_work_until_it_ends(url: str) -> None:
+def test_it_stores_heartbeats_until_it_stops(url: str) -> None:
     options = {"REWIND_ORIGIN": "east", "REWIND_JOBS_PER_WORKER": "7"}
     with closing(Store.open(url)) as store, worker(url, **options) as process:
         (known,) = at_work(store)

@@ -134,7 +134,7 @@ LOADED = [
 ]
 
 HOURS = {
-    # owed, delivered, failed, left, disabled, unsettled, duplicates; replayed, failed, duplicates
+    # due, delivered, failed, left, disabled, unsettled, duplicates; replayed, failed, duplicates
     ("wh_a", 8): (6, 3, 1, 0, 1, 1, 1, 3, 1, 1, 2_000, 3_000),
     ("wh_a", 9): (1, 0, 0, 1, 0, 0, 0, 1, 0, 0, None, None),
     ("wh_b", 8): (2, 1, 0, 0, 0, 1, 1, 0, 0, 0, 7_000, 7_000),

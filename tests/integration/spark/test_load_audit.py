@@ -51,11 +51,11 @@ def audit_reports(
         record(
             "audit",
             offset,
-            told_ms,
+            reported_ms,
             value=each.value,
             headers=[("origin", origin.encode())] if origin else None,
         )
-        for offset, (event, told_ms, origin) in enumerate(events)
+        for offset, (event, reported_ms, origin) in enumerate(events)
         for each in encode_published(event)
     ]
     return spark.createDataFrame([*rows, record("audit", 99, WINDOW_MS, value=b"{}")], RECORDS)

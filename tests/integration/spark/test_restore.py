@@ -118,7 +118,7 @@ class Scene:
         done: dict[str, Any] = self.api.get(path).json()
         return done
 
-    def brought_by(self, replay: dict[str, Any]) -> list[str]:
+    def events_delivered_by(self, replay: dict[str, Any]) -> list[str]:
         """The events that a replay delivered, in order."""
         return [
             each.event_id
@@ -174,7 +174,7 @@ def test_deleted_events_are_restored_and_replayed(
     assert (done.restored.records, done.restored.partition) == (120, partition)
     replay = scene.completed(first)
     assert replay["counts"] == {"delivered": 120, "duplicates": 0, "failed": 0}
-    assert scene.brought_by(first) == [f"evt_{minute}" for minute in range(60, 180)]
+    assert scene.events_delivered_by(first) == [f"evt_{minute}" for minute in range(60, 180)]
     # Unchanged, except for the audit mark, so that they are not counted again.
     start, end = replay["startOffset"], replay["endOffset"]
     restored = [
@@ -215,7 +215,7 @@ def test_deleted_events_are_restored_and_replayed(
     assert json.loads(capsys.readouterr().out)["missing"] is None
     assert scene.last_report() == ("done", {"restored": 1, "records": 80, "missing": 0})
     assert scene.completed(second)["counts"]["delivered"] == 80
-    assert scene.brought_by(second) == [f"evt_{minute}" for minute in range(200, 280)]
+    assert scene.events_delivered_by(second) == [f"evt_{minute}" for minute in range(200, 280)]
 
     # A manual restore needs no waiting replay.
     restore = Restore(str(scene.log.table_folder), scene.archive, lambda: spark)

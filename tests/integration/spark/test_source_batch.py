@@ -1,6 +1,6 @@
 """`spark.read.format("rewind")` on separate executors, against logbroker and Apache Kafka.
 
-Nobody registers the source: Spark finds it.
+The test does not register the source: Spark finds it.
 """
 
 import json

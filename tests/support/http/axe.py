@@ -114,7 +114,7 @@ def _require_script() -> str:
 
 @functools.cache
 def _script_file() -> tuple[Path | None, str]:
-    """The script, or why there is none; it is fetched once for each machine."""
+    """Return the script or the reason why it is missing. It is downloaded once per machine."""
     with alone_in_cache() as cache:
         file = cache / f"axe-{VERSION}.min.js"
         if not file.exists():

@@ -38,8 +38,8 @@ def read(number: int, stream: MessageStream, notes: Notes, stop_after: int) -> N
         value = (message.value or b"").decode()
         notes.add(number, len(shares), message.partition, message.offset, value)
         if count == stop_after:
-            # To this very thread: one sent to the process may find another first, which has
-            # to get its turn on a busy machine, and until then this thread would go on.
+            # To this thread: a signal to the process may reach another thread first, and this
+            # thread would continue until that one is scheduled.
             signal.raise_signal(signal.SIGSTOP)
 
 

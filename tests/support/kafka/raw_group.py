@@ -227,7 +227,7 @@ class RawMember:
         return self.connection.ask(request, OffsetFetchResponse, version)
 
     def committed(self, topic: str, partition: int) -> int:
-        """The committed offset of a place; -1 where there is none."""
+        """Return the committed offset of a partition, or -1."""
         return offsets_in(self.fetch({topic: [partition]}).topics)[topic, partition]
 
 

@@ -1,4 +1,4 @@
-"""Brokers' seats in one ZooKeeper cluster, without the brokers."""
+"""Registries of several brokers in one ZooKeeper cluster, without the brokers."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,11 +11,11 @@ from logbroker.registry.zookeeper.registry import ZooKeeperRegistry
 from tests.support.processes.waiting import DEADLINE_S, until
 
 UNENDING_S = 60.0
-"""A session timeout that nothing but a test's own fault makes use of."""
+"""A session timeout that only a fault made by a test can reach."""
 
 
-class Seat:
-    """One broker's registry, and every view that it was handed."""
+class RegistryMember:
+    """Holds one broker's registry and records every view that it publishes."""
 
     def __init__(
         self, connect: str, broker_id: int, timeout_s: float, directory_id: str | None = None
@@ -49,38 +49,38 @@ class Seat:
 
     @property
     def slots(self) -> set[int]:
-        """What this broker coordinates, as it knows itself."""
+        """The coordination slots that this broker holds, according to its own view."""
         return {slot for slot, holder in self.view.coordinators.items() if holder == self.broker_id}
 
     def sees(self, condition: Callable[[ClusterView], object], what: str) -> None:
-        """Wait until the view is as `condition` says."""
+        """Wait until `condition` holds for the view."""
         until(lambda: condition(self.view), f"broker {self.broker_id} sees {what}")
 
 
 class Cluster:
-    """Seats around one connection string; all are closed at the end."""
+    """Opens registries with one connection string and closes them at the end."""
 
     def __init__(self, connect: str, stack: ExitStack) -> None:
         self.connect = connect
         self._stack = stack
 
-    def seat(
+    def open_broker(
         self,
         broker_id: int,
         timeout_s: float = UNENDING_S,
         connect: str | None = None,
         directory_id: str | None = None,
-    ) -> Seat:
-        """A broker that has not joined; by way of another address, if `connect` is one."""
-        seat = Seat(connect or self.connect, broker_id, timeout_s, directory_id)
-        return self._stack.enter_context(seat)
+    ) -> RegistryMember:
+        """Open the registry of a broker that has not joined. `connect` replaces the address."""
+        member = RegistryMember(connect or self.connect, broker_id, timeout_s, directory_id)
+        return self._stack.enter_context(member)
 
-    def broker(self, broker_id: int, timeout_s: float = UNENDING_S) -> Seat:
-        """A broker that has joined."""
-        return self.seat(broker_id, timeout_s).join()
+    def join_broker(self, broker_id: int, timeout_s: float = UNENDING_S) -> RegistryMember:
+        """Open the registry of a broker and join the cluster."""
+        return self.open_broker(broker_id, timeout_s).join()
 
     def client(self) -> KazooClient:
-        """ZooKeeper as its own tools see it, below the cluster's path."""
+        """Return a started ZooKeeper client, rooted at the cluster's path."""
         client = KazooClient(self.connect, timeout=UNENDING_S)
         client.start(DEADLINE_S)
         self._stack.callback(client.close)
@@ -90,17 +90,17 @@ class Cluster:
 
 @contextmanager
 def cluster_at(connect: str) -> Iterator[Cluster]:
-    """A cluster that is there while the context is."""
+    """Yield a cluster whose registries are closed at the end of the context."""
     with ExitStack() as stack:
         yield Cluster(connect, stack)
 
 
-def settle(*seats: Seat) -> None:
-    """Wait until all agree on who lives, that one is the controller and that each slot is held."""
-    ids = {seat.broker_id for seat in seats}
+def settle(*members: RegistryMember) -> None:
+    """Wait until all views agree on the brokers, the controller and a holder for each slot."""
+    ids = {member.broker_id for member in members}
 
     def agree() -> bool:
-        views = [seat.view for seat in seats]
+        views = [member.view for member in members]
         return (
             all(set(view.brokers) == ids and view.controller_id in ids for view in views)
             and all(len(view.coordinators) == COORDINATION_SLOTS for view in views)

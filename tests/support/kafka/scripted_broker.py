@@ -130,7 +130,7 @@ class ScriptedBroker:
         connection.close()
 
     def _answer(self, connection: socket.socket) -> bool:
-        """Answer one request; whether the connection goes on."""
+        """Answer one request; return whether the connection stays open."""
         (size,) = struct.unpack(">i", _receive(connection, 4))
         frame = _receive(connection, size)
         api_key, version, correlation_id = struct.unpack_from(">hhi", frame)

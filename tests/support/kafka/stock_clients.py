@@ -276,11 +276,11 @@ class AiokafkaClient:
     def offset_for_time(self, topic: str, timestamp_ms: int) -> int | None:
         partition = aiokafka.TopicPartition(topic, 0)
 
-        async def look_up(consumer: aiokafka.AIOKafkaConsumer) -> int | None:
+        async def find_offset(consumer: aiokafka.AIOKafkaConsumer) -> int | None:
             found = (await consumer.offsets_for_times({partition: timestamp_ms}))[partition]
             return None if found is None else int(found.offset)
 
-        return self._with_consumer(look_up)
+        return self._with_consumer(find_offset)
 
     def read(self, topic: str, start: int, count: int) -> list[ReadRecord]:
         partition = aiokafka.TopicPartition(topic, 0)

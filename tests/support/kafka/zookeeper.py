@@ -164,7 +164,7 @@ class ZooKeeperServer:
         self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a paused process go on; sessions not heard of meanwhile may be over."""
+        """Resume a paused process. Sessions may have expired meanwhile."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 

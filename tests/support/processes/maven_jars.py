@@ -60,7 +60,7 @@ def require_jars(
 def _jars(
     name: str, dependencies: tuple[str, ...], java_least: int, are_alone: bool
 ) -> tuple[Path | None, str]:
-    """The folder of the jars, or why there is none; they are fetched once for each machine."""
+    """Return the jars' folder or why it is missing. They are downloaded once per machine."""
     java = _java_version()
     if java < java_least:
         return None, f"it needs Java {java_least}, and here is {java}"

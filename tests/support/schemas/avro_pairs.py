@@ -215,7 +215,7 @@ def _places(schema: Any) -> Iterator[tuple[Any, Any]]:
     """Where types are, as containers and keys; but for the root."""
     if isinstance(schema, list):
         for place, each in enumerate(schema):
-            # A union within a union is none.
+            # A union must not contain a union.
             if not isinstance(each, str):
                 yield from _places(each)
                 if each["type"] in ("record", "enum", "fixed"):

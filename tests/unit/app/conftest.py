@@ -25,7 +25,7 @@ def foreign_broker() -> Iterator[str]:
 
 @pytest.fixture
 def refused_address() -> Iterator[str]:
-    """HOST:PORT where nobody listens, and nobody else can."""
+    """Yield a HOST:PORT that refuses connections and stays reserved."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{taken.getsockname()[1]}"

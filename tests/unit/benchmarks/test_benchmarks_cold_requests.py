@@ -40,7 +40,7 @@ def test_one_broker_is_asked_for_some_topics_or_all_and_makes_none(
         assert connection.metadata([]).topics == []
         assert connection.metadata(["absent"]).topics[0].error_code != 0
         assert len(connection.metadata(None).topics) == 1
-        assert connection.group_state("nobody") == "Dead"
+        assert connection.group_state("unknown") == "Dead"
     with cold_connection(other.address) as connection:
         assert connection.metadata(None).topics == []
 

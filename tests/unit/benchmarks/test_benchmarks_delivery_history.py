@@ -25,14 +25,14 @@ def records_of(history: History) -> list[Record]:
 def test_the_window_has_its_events_once_each_and_at_their_times(share: int, events: int) -> None:
     history = History.of(WEBHOOK, PARTITIONS, events * share + 2_000, events, share)
     window = history.window_of(events)
-    owed = [
+    deliveries = [
         record
         for record in records_of(history)
         if window.from_ms <= record.timestamp_ms < window.to_ms and record.key == WEBHOOK.encode()
     ]
-    assert history.events == len(owed) == events
-    assert len({dict(record.headers)["event-id"] for record in owed}) == events
-    assert len({record.value for record in owed}) == events
+    assert history.events == len(deliveries) == events
+    assert len({dict(record.headers)["event-id"] for record in deliveries}) == events
+    assert len({record.value for record in deliveries}) == events
 
 
 def test_a_part_of_the_window_has_its_share() -> None:

@@ -22,7 +22,7 @@ def test_a_produce_request_carries_its_batch_to_its_partition() -> None:
     assert [record.value for record in decode_records(batch)] == [MESSAGE] * 50
 
 
-def test_an_answer_has_the_announced_size_and_tells_the_base_offset() -> None:
+def test_a_response_has_the_announced_size_and_the_base_offset() -> None:
     sent = encode_produce("load", batch_of(1, TIME_MS), 1, ACKS_ALL)
     request = decode_produce_request(memoryview(sent.frame), 4, len(sent.frame))
     answer = encode_produce_response(request, [ProduceOutcome(0, 41, -1, 0)])

@@ -31,7 +31,7 @@ def test_every_partition_has_its_newest_delivery_and_a_member_its_share() -> Non
         newest = {partition: each.time_s for partition, each in members.last.items()}
         until(
             lambda: members.note() and all(members.last[n].time_s > newest[n] for n in newest),
-            "deliveries go on",
+            "deliveries continue",
         )
 
 
@@ -40,7 +40,7 @@ def test_a_killed_member_delivers_nothing_more_and_others_do() -> None:
         until(lambda: _heard(members) == {0, 1}, "both members deliver")
         members.kill(0)
         until(lambda: _heard(members) == {1}, "what the dead one had sent is read")
-        until(lambda: _heard(members) == {1}, "the other one goes on")
+        until(lambda: _heard(members) == {1}, "the other member continues")
 
 
 def _heard(members: Members) -> set[int]:

@@ -53,7 +53,7 @@ def test_another_status_ends_the_measurement() -> None:
         ask_for(url, encode("GET", "/", status=202), 2, 0.05)
 
 
-def test_a_request_brings_its_key_and_its_body() -> None:
+def test_a_request_has_its_key_and_its_body() -> None:
     request = encode("POST", "/events", key="rwk_1", body=b"{}", media_type="a/b", status=202)
     assert request.frame == (
         b"POST /events HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer rwk_1\r\n"

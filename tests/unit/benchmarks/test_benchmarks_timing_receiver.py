@@ -24,7 +24,7 @@ def post(url: str, message_id: str, body: bytes, extra: dict[str, str]) -> None:
     assert isinstance(asyncio.run(send()), Delivered)
 
 
-def test_events_are_counted_alone_and_in_batches_and_copies_are_told() -> None:
+def test_events_are_counted_alone_and_in_batches_with_duplicates() -> None:
     batch = json.dumps([{"id": "evt_2"}, {"id": "evt_3"}, {"id": "evt_1"}]).encode()
     with timing_receiver() as receiver:
         before_s = time.monotonic()

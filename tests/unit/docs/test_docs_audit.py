@@ -48,14 +48,14 @@ def example() -> dict[str, Any]:
     return result_json(scope, deadline, list(comparison.rows(deadline)), {}, [])
 
 
-def test_every_member_of_a_monitoring_event_is_told() -> None:
+def test_every_member_of_an_audit_report_is_documented() -> None:
     published, received = event(encode_published(PUBLISHED)), event(encode_received(RECEIVED))
     assert members("### What was published") == list(published)
     assert members("### What was received") == list(received)
     assert members("### What was received", 1) == list(received["received"][0])
 
 
-def test_every_option_is_told_with_its_default() -> None:
+def test_every_option_is_documented_with_its_default() -> None:
     wanted = {}
     for option in audit.params:
         assert isinstance(option, click.Option)
@@ -66,26 +66,28 @@ def test_every_option_is_told_with_its_default() -> None:
     assert {row["option"]: row["default"] for row in table(PAGE, "## Options")} == wanted
 
 
-def test_every_column_and_every_member_of_a_row_is_told() -> None:
+def test_every_column_and_member_of_a_row_is_documented() -> None:
     rows = table(PAGE, "## Reading the report")
     assert tuple(row["column"] for row in rows if row["column"]) == _ROW_HEADINGS
     assert [row["in JSON"] for row in rows] == list(example()["rows"][0])
 
 
-def test_every_status_is_told_the_worst_first() -> None:
-    told = table(PAGE, "## Reading the report", 1)
-    assert [row["status"] for row in told] == list(Status)
-    assert [row["status"] for row in told if row["is a loss"] == "yes"] == [Status.MISSING]
+def test_every_status_is_documented_the_worst_first() -> None:
+    documented = table(PAGE, "## Reading the report", 1)
+    assert [row["status"] for row in documented] == list(Status)
+    assert [row["status"] for row in documented if row["is a loss"] == "yes"] == [Status.MISSING]
 
 
-def test_every_member_of_the_report_is_told() -> None:
-    told = {row["member"]: row["is"] for row in table(PAGE, "## Reading the report", 2)}
-    assert list(told) == list(example())
-    named = re.findall(r"[a-z]+", told["events"].partition(":")[2].replace("(written twice)", ""))
+def test_every_member_of_the_report_is_documented() -> None:
+    documented = {row["member"]: row["is"] for row in table(PAGE, "## Reading the report", 2)}
+    assert list(documented) == list(example())
+    named = re.findall(
+        r"[a-z]+", documented["events"].partition(":")[2].replace("(written twice)", "")
+    )
     assert set(EVENTS) <= set(named)
 
 
-def test_every_exit_code_is_told() -> None:
+def test_every_exit_code_is_documented() -> None:
     codes = [int(row["code"]) for row in table(PAGE, "## Exit codes")]
     assert codes == [0, MISSING, NOT_COMPARED, INTERRUPTED]
 

@@ -32,7 +32,7 @@ def option_default(option: click.Option) -> str:
     return NONE if default is None else shown(default)
 
 
-def test_every_option_of_logbroker_serve_is_told_with_its_variable_and_default() -> None:
+def test_every_option_of_logbroker_serve_is_documented_with_its_default() -> None:
     options = [each for each in serve.params if isinstance(each, click.Option)]
     wanted = {
         " / ".join(option.opts + option.secondary_opts): (
@@ -41,23 +41,23 @@ def test_every_option_of_logbroker_serve_is_told_with_its_variable_and_default()
         )
         for option in options
     }
-    told = {
+    documented = {
         row["option"]: (row["variable"], row["default"])
         for row in table(BROKER_PAGE, "## Options of `logbroker serve`")
     }
-    assert told == wanted
+    assert documented == wanted
 
 
-def test_every_number_of_the_broker_is_told_with_its_range() -> None:
+def test_every_number_of_the_broker_is_documented_with_its_range() -> None:
     options = {param.opts[0]: param.name for param in serve.params}
     wanted = {name: f"{lowest} to {highest}" for name, lowest, highest in _BROKER_RANGES}
-    told = {
+    documented = {
         options[row["option"]]: row["allowed"]
         for row in table(BROKER_PAGE, "## Options of `logbroker serve`")
         if options.get(row["option"]) in wanted
     }
-    assert told == {name: wanted[name] for name in told}
-    assert len(told) == len(wanted.keys() & options.values())
+    assert documented == {name: wanted[name] for name in documented}
+    assert len(documented) == len(wanted.keys() & options.values())
 
 
 def asking_commands() -> dict[str, click.Command]:
@@ -69,22 +69,22 @@ def asking_commands() -> dict[str, click.Command]:
     }
 
 
-def test_every_command_that_asks_a_cluster_is_told() -> None:
-    told = table(BROKER_PAGE, "## Asking a cluster")
-    assert {" ".join(row["command"].split()[:2]) for row in told} == asking_commands().keys()
+def test_every_cluster_command_is_documented() -> None:
+    documented = table(BROKER_PAGE, "## Asking a cluster")
+    assert {" ".join(row["command"].split()[:2]) for row in documented} == asking_commands().keys()
 
 
-def test_every_option_of_a_command_that_asks_a_cluster_is_told() -> None:
+def test_every_option_of_a_cluster_command_is_documented() -> None:
     wanted: dict[str, set[str]] = {}
     for name, command in asking_commands().items():
         for param in command.params:
             if isinstance(param, click.Option):
                 wanted.setdefault(param.opts[0], set()).add(name)
-    told = {
+    documented = {
         row["option"]: set(asking_commands() if row["of"] == "all" else row["of"].split(", "))
         for row in table(BROKER_PAGE, "## Asking a cluster", 1)
     }
-    assert told == wanted
+    assert documented == wanted
 
 
 @pytest.mark.parametrize(
@@ -94,32 +94,36 @@ def test_every_option_of_a_command_that_asks_a_cluster_is_told() -> None:
         ("### Consumer groups", GroupPartition, {"topic", "partition"}),
     ],
 )
-def test_every_field_of_a_described_partition_is_told(
+def test_every_field_of_a_described_partition_is_documented(
     heading: str, shape: type[Any], extra: set[str]
 ) -> None:
-    told = {name for row in table(BROKER_PAGE, heading) for name in row["in JSON"].split(", ")}
-    assert told | extra == {field.name for field in fields(shape)}
+    documented = {
+        name for row in table(BROKER_PAGE, heading) for name in row["in JSON"].split(", ")
+    }
+    assert documented | extra == {field.name for field in fields(shape)}
 
 
-def test_every_topic_setting_is_told_with_its_default_and_range() -> None:
+def test_every_topic_setting_is_documented_with_its_default_and_range() -> None:
     wanted = {
         name: (str(LOG_CONFIG_DEFAULTS[setting.field]), setting.allowed)
         for name, setting in TOPIC_SETTINGS.items()
     }
-    told = {
+    documented = {
         row["setting"]: (row["default"], row["allowed"])
         for row in table(BROKER_PAGE, "## Topic settings")
     }
-    assert told == wanted
+    assert documented == wanted
 
 
-def test_every_metric_of_the_broker_is_told_with_its_type_and_labels() -> None:
+def test_every_metric_of_the_broker_is_documented_with_its_type_and_labels() -> None:
     wanted = {
         f"{PREFIX}{name}": (family.kind, ", ".join(family.labels))
         for name, family in FAMILIES.items()
     }
-    told = {row["metric"]: (row["type"], row["labels"]) for row in table(BROKER_PAGE, "## Metrics")}
-    assert told == wanted
+    documented = {
+        row["metric"]: (row["type"], row["labels"]) for row in table(BROKER_PAGE, "## Metrics")
+    }
+    assert documented == wanted
 
 
 def test_only_metrics_that_there_are_are_to_be_watched() -> None:
@@ -129,10 +133,10 @@ def test_only_metrics_that_there_are_are_to_be_watched() -> None:
     assert named <= FAMILIES.keys()
 
 
-def test_every_served_api_is_told_with_its_versions() -> None:
+def test_every_served_api_is_documented_with_its_versions() -> None:
     wanted = {
         "".join(word.title() for word in api.name.split("_")): f"{lowest} to {highest}"
         for api, (lowest, highest) in SERVED.items()
     }
-    told = {row["API"]: row["versions"] for row in table(BROKER_PAGE, "## What it speaks")}
-    assert told == wanted
+    documented = {row["API"]: row["versions"] for row in table(BROKER_PAGE, "## What it speaks")}
+    assert documented == wanted

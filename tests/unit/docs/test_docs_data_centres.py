@@ -12,10 +12,10 @@ PAGE = page("data-centres.md")
 SERVICE = page("service.md")
 
 
-def test_the_bounds_are_told() -> None:
-    told = section(PAGE, "## Who does what").replace("\n ", "")
+def test_the_bounds_are_documented() -> None:
+    documented = section(PAGE, "## Who does what").replace("\n ", "")
     assert f"up to\n  {ENTRIES_MAX:,} for one replay" in section(PAGE, "## Who does what")
-    assert f"at most {WAITING_MAX:,} records" in told
+    assert f"at most {WAITING_MAX:,} records" in documented
     name = f"1 to {ORIGIN_CHARS_MAX} letters, digits, dots, hyphens and underscores"
     assert name in SERVICE
     assert name in section(PAGE, "## Setting it up").replace("\n  ", "")

@@ -45,8 +45,10 @@ def test_every_metric_is_documented() -> None:
         f"{PREFIX}{name}": (family.kind, ", ".join(family.labels))
         for name, family in METRICS.items()
     }
-    told = {row["metric"]: (row["type"], row["labels"]) for row in table(MIRROR_PAGE, "## Metrics")}
-    assert told == wanted
+    documented = {
+        row["metric"]: (row["type"], row["labels"]) for row in table(MIRROR_PAGE, "## Metrics")
+    }
+    assert documented == wanted
 
 
 def test_the_table_of_signs_names_existing_metrics() -> None:
@@ -66,21 +68,23 @@ def test_decided_properties_and_uncopied_settings_are_documented() -> None:
     assert (names := set(re.findall(r"`([a-z.]+)`", decided))) <= DECIDED
     assert len(names) == 6
     text = MIRROR_PAGE.partition("named in the log.")[2].partition("are not copied")[0]
-    told = re.findall(r"`([a-z.]+)\*?`", text)
+    documented = re.findall(r"`([a-z.]+)\*?`", text)
     for setting in NOT_COPIED:
-        assert any(setting.startswith(name) for name in told) or "throttled" in setting
+        assert any(setting.startswith(name) for name in documented) or "throttled" in setting
 
 
 def test_the_times_of_faults_are_those_of_the_code() -> None:
-    told = {row["what happens"]: row["what the mirror does"] for row in faults()}
-    refused = next(text for what, text in told.items() if what.startswith("the destination ref"))
+    documented = {row["what happens"]: row["what the mirror does"] for row in faults()}
+    refused = next(
+        text for what, text in documented.items() if what.startswith("the destination ref")
+    )
     assert f"for {PAUSE_S:g} s and then longer, up to {PAUSE_MAX_S:g} s" in refused
-    audit = next(text for what, text in told.items() if "audit" in what)
+    audit = next(text for what, text in documented.items() if "audit" in what)
     assert f"({received_reports.REFUSED})" in audit
     assert f"every {RETRY_S:g} s" in audit
     assert f"up to {received_reports.BYTES_MAX >> 20} MB" in audit
     assert f"({received_reports.DROPPED})" in audit
-    assert f"({source_consumer.RECORDS_LOST})" in " ".join(told.values())
+    assert f"({source_consumer.RECORDS_LOST})" in " ".join(documented.values())
     assert f"what is on its way is waited for ({copy_loop.DRAIN_S:g} s)" in MIRROR_PAGE
 
 

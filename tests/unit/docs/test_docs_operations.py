@@ -125,32 +125,32 @@ def registry() -> Shown:
     return shown_by(ServiceMetrics()._all)
 
 
-def told(heading: str) -> Shown:
+def documented(heading: str) -> Shown:
     return {row["metric"]: (row["type"], row["labels"]) for row in table(METRICS, heading)}
 
 
-def test_every_metric_of_the_api_is_told_with_its_type_and_labels() -> None:
-    assert told("## API") == api()
+def test_every_metric_of_the_api_is_documented_with_its_type_and_labels() -> None:
+    assert documented("## API") == api()
 
 
-def test_every_metric_of_a_worker_is_told_with_its_type_and_labels() -> None:
-    assert told("## Worker") | told("## Deliveries") == worker()
+def test_every_metric_of_a_worker_is_documented_with_its_type_and_labels() -> None:
+    assert documented("## Worker") | documented("## Deliveries") == worker()
 
 
-def test_every_metric_of_the_live_path_is_told_with_its_type_and_labels(live: Shown) -> None:
-    assert told("## Live path") | told("## Deliveries") == live
+def test_every_metric_of_the_live_path_is_documented_with_its_type_and_labels(live: Shown) -> None:
+    assert documented("## Live path") | documented("## Deliveries") == live
 
 
-def test_every_metric_of_a_mirror_is_told_with_its_type_and_labels() -> None:
-    assert told("## Mirror") == mirror()
+def test_every_metric_of_a_mirror_is_documented_with_its_type_and_labels() -> None:
+    assert documented("## Mirror") == mirror()
 
 
-def test_every_metric_of_the_registry_is_told_with_its_type_and_labels() -> None:
-    assert told("## Registry of schemas") == registry()
+def test_every_metric_of_the_registry_is_documented_with_its_type_and_labels() -> None:
+    assert documented("## Registry of schemas") == registry()
 
 
-def test_only_what_both_have_is_told_as_of_both(live: Shown) -> None:
-    assert told("## Deliveries").keys() == worker().keys() & live.keys()
+def test_only_shared_metrics_are_documented_as_shared(live: Shown) -> None:
+    assert documented("## Deliveries").keys() == worker().keys() & live.keys()
 
 
 def samples(shown: Shown) -> set[str]:
@@ -163,7 +163,7 @@ def samples(shown: Shown) -> set[str]:
 
 
 @pytest.mark.parametrize("name", ["alerts.yml", "README.md", "metrics.md", *PAGES])
-def test_no_metric_is_named_that_nobody_shows(name: str, live: Shown) -> None:
+def test_every_documented_metric_exists(name: str, live: Shown) -> None:
     known = samples(api() | worker() | live | broker() | mirror() | registry())
     named = set(_OURS.findall((OPERATIONS / name).read_text()))
     assert named <= known
@@ -265,9 +265,9 @@ def test_documented_log_events_are_in_the_source() -> None:
     assert unknown <= {each.lower() for each in logging.getLevelNamesMapping()}
 
 
-def test_every_member_of_a_process_is_told() -> None:
-    told = {row["member"]: row[""] for row in table(INDEX, "## Processes")}
-    assert told.keys() == {field.alias for field in ProcessDocument.model_fields.values()}
-    assert told["kind"] == ", ".join(processes.ProcessKind)
-    assert f"after {processes.SILENT_AFTER_MS // 1_000} seconds" in told["isSilent"]
+def test_every_member_of_a_process_is_documented() -> None:
+    documented = {row["member"]: row[""] for row in table(INDEX, "## Processes")}
+    assert documented.keys() == {field.alias for field in ProcessDocument.model_fields.values()}
+    assert documented["kind"] == ", ".join(processes.ProcessKind)
+    assert f"after {processes.SILENT_AFTER_MS // 1_000} seconds" in documented["isSilent"]
     assert processes.HEARTBEAT_S == 5

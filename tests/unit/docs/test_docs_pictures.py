@@ -1,4 +1,4 @@
-"""Pictures of the pages: each is there, light and dark, and none is left over."""
+"""Each page has a light and a dark picture, and each picture is used."""
 
 import re
 from pathlib import Path

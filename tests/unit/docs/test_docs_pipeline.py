@@ -90,7 +90,7 @@ def test_each_command_is_taken(words: list[str]) -> None:
         }
 
 
-def test_each_job_is_told_of() -> None:
+def test_each_job_is_documented() -> None:
     assert commands()
     for name in COMMANDS:
         assert f"rewind-jobs {name}" in PAGE, name

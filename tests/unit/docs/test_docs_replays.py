@@ -33,11 +33,11 @@ OPTIONS = {row["member"]: row for row in table(PAGE, "## Options")}
 SCHEMA = ReplayRequest.model_json_schema(by_alias=True)["properties"]
 
 
-def test_every_option_of_a_replay_is_told() -> None:
+def test_every_option_of_a_replay_is_documented() -> None:
     assert OPTIONS.keys() == SCHEMA.keys()
 
 
-def test_options_have_the_defaults_and_bounds_that_are_told() -> None:
+def test_options_have_the_documented_defaults_and_bounds() -> None:
     bounded = 0
     for name, row in OPTIONS.items():
         schema = SCHEMA[name]
@@ -51,7 +51,7 @@ def test_options_have_the_defaults_and_bounds_that_are_told() -> None:
     assert bounded == 3
 
 
-def test_what_is_no_number_is_told_too() -> None:
+def test_options_that_are_not_numbers_are_documented() -> None:
     assert OPTIONS["from"]["allowed"] == OPTIONS["to"]["allowed"] == TIME_ALLOWED
     assert OPTIONS["only"]["allowed"] == ", ".join(Only)
     (longest,) = [
@@ -73,16 +73,16 @@ def test_the_answer_to_a_dry_run_is_shown_whole() -> None:
     assert EstimateDocument.model_validate(answer).model_dump(by_alias=True) == answer
     assert f"Up to {RECORDS_MAX:,} records" in PAGE
     assert (AT_A_TIME, ESTIMATES_PER_ACCOUNT_MAX) == (4, 2)
-    told = "Four estimates run at a time, two of them for the developers of one account"
-    assert told in section(PAGE, "### Dry run").replace("\n", " ")
+    documented = "Four estimates run at a time, two of them for the developers of one account"
+    assert documented in section(PAGE, "### Dry run").replace("\n", " ")
 
 
-def test_every_state_is_told_with_those_that_follow() -> None:
-    told = {row["state"]: row["next"] for row in table(PAGE, "## The life of a replay")}
-    assert told.keys() == set(ReplayState)
+def test_every_state_is_documented_with_the_next_states() -> None:
+    documented = {row["state"]: row["next"] for row in table(PAGE, "## The life of a replay")}
+    assert documented.keys() == set(ReplayState)
     for state, moves in TRANSITIONS.items():
         following: set[str] = {each for each in moves.values() if each is not state}
-        assert set(told[state].split(", ")) == (following or {"nothing"}), state
+        assert set(documented[state].split(", ")) == (following or {"nothing"}), state
 
 
 def test_what_a_replay_of_the_archive_waits_for_is_shown_as_it_is() -> None:
@@ -90,9 +90,9 @@ def test_what_a_replay_of_the_archive_waits_for_is_shown_as_it_is() -> None:
     assert AwaitedRestoreDocument.model_validate(waits).model_dump(by_alias=True) == waits
 
 
-def test_the_limits_of_streams_are_told() -> None:
-    told = f"have {STREAMS_PER_KEY_MAX} streams open, a server has {STREAMS_MAX}"
-    assert told in section(PAGE, "### Progress")
+def test_the_limits_of_streams_are_documented() -> None:
+    documented = f"have {STREAMS_PER_KEY_MAX} streams open, a server has {STREAMS_MAX}"
+    assert documented in section(PAGE, "### Progress")
 
 
 @pytest.fixture(scope="module")
@@ -119,9 +119,9 @@ def test_the_notice_that_is_shown_is_the_one_that_is_sent(replay: Replay) -> Non
 
 
 @pytest.mark.parametrize("state", sorted(TERMINAL))
-def test_the_ids_of_notices_are_told(state: ReplayState, replay: Replay) -> None:
-    told = notice_id(replace(replay, state=state)).replace("rpl_...", "rpl_…")
-    assert f"`{told}`" in section(PAGE, "## Notices")
+def test_the_ids_of_notices_are_documented(state: ReplayState, replay: Replay) -> None:
+    documented = notice_id(replace(replay, state=state)).replace("rpl_...", "rpl_…")
+    assert f"`{documented}`" in section(PAGE, "## Notices")
 
 
 def test_what_twitters_clients_get_is_shown_as_it_is(replay: Replay) -> None:
@@ -130,7 +130,7 @@ def test_what_twitters_clients_get_is_shown_as_it_is(replay: Replay) -> None:
     assert json.loads(notice_body(replace(replay, notice=NoticeStyle.TWITTER))) == status
 
 
-def test_every_code_of_twitters_door_is_told_with_its_status() -> None:
+def test_every_code_of_the_twitter_api_is_documented_with_its_status() -> None:
     answers = twitter_errors._ANSWERS.values()
     wanted = {(status, code) for status, code, _ in answers} | {
         (UNAUTHORIZED.status, twitter_errors.BAD_CREDENTIALS),

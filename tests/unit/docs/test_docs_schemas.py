@@ -39,12 +39,12 @@ SCHEMAS_PAGE = page("schemas.md")
 MIB = 2**20
 
 
-def test_every_option_is_told_with_its_variable_and_default() -> None:
-    told = {
+def test_every_option_is_documented_with_its_variable_and_default() -> None:
+    documented = {
         row["option"]: (row["variable"], row["default"])
         for row in table(SCHEMAS_PAGE, "## Options of `logbroker registry`")
     }
-    assert told == {
+    assert documented == {
         option.opts[0]: (str(option.envvar or "none"), default_of(option))
         for option in registry.params
         if isinstance(option, click.Option)
@@ -58,21 +58,21 @@ def default_of(option: click.Option) -> str:
     return "none" if default is None else str(default)
 
 
-def test_every_route_is_told() -> None:
-    told = [row["route"] for row in table(SCHEMAS_PAGE, "## Routes")]
+def test_every_route_is_documented() -> None:
+    documented = [row["route"] for row in table(SCHEMAS_PAGE, "## Routes")]
     operations = [f"GET /{name}" for name in ("healthz", "readyz", "metrics")]
-    assert told == [f"{route.method} {route.path}" for route in ROUTES] + operations
+    assert documented == [f"{route.method} {route.path}" for route in ROUTES] + operations
     assert set(operations) == {
-        f"{route.method} {route.path}" for route in RegistryService._operations(_nobody())
+        f"{route.method} {route.path}" for route in RegistryService._operations(_unused_service())
     }
 
 
-def _nobody() -> RegistryService:
+def _unused_service() -> RegistryService:
     return object.__new__(RegistryService)
 
 
-def test_every_code_is_told() -> None:
-    told = {
+def test_every_code_is_documented() -> None:
+    documented = {
         int(code) for row in table(SCHEMAS_PAGE, "## Routes", 1) for code in row["code"].split(", ")
     }
     found = {
@@ -81,39 +81,41 @@ def test_every_code_is_told() -> None:
         for each in vars(room).values()
         if isinstance(each, type) and isinstance(each.__dict__.get("code"), int)
     }
-    assert told == found
+    assert documented == found
 
 
-def test_every_level_is_told() -> None:
-    told = {
+def test_every_level_is_documented() -> None:
+    documented = {
         level
         for row in table(SCHEMAS_PAGE, "## Compatibility")
         for level in row["level"].split(", ")
     }
-    assert told == {each.value for each in Compatibility}
+    assert documented == {each.value for each in Compatibility}
 
 
 def test_the_limits_are_those_of_the_code() -> None:
-    told = limits("## Limits")
+    documented = limits("## Limits")
     text, all_text = f"{TEXT_BYTES_MAX:,} bytes", f"{ALL_TEXT_BYTES_MAX:,}"
-    assert told["a schema's text"] == f"{text}; with all that it refers to, {all_text}"
-    assert told["a subject's name"].startswith(f"{SUBJECT_BYTES_MAX:,} bytes")
+    assert documented["a schema's text"] == f"{text}; with all that it refers to, {all_text}"
+    assert documented["a subject's name"].startswith(f"{SUBJECT_BYTES_MAX:,} bytes")
     names = "subjects that have versions, and those that have levels, together"
-    assert told[names] == f"{NAMES_MAX:,}"
+    assert documented[names] == f"{NAMES_MAX:,}"
     texts = f"with texts of {SUBJECT_TEXT_BYTES_MAX:,} bytes together"
-    assert told["versions of a subject"] == f"{VERSIONS_MAX:,}; {texts}"
+    assert documented["versions of a subject"] == f"{VERSIONS_MAX:,}; {texts}"
     kept = f"{KEPT_TEXT_BYTES_MAX:,} bytes"
-    assert told["all schemas together, deleted ones too"] == kept
-    assert told["schemas that one refers to, with what they refer to"] == str(REFERENCES_MAX)
+    assert documented["all schemas together, deleted ones too"] == kept
+    assert documented["schemas that one refers to, with what they refer to"] == str(REFERENCES_MAX)
     body = f"{BODY_BYTES_MAX // MIB} MiB, within {BODY_S:g} s; of one of the types "
-    assert told["a request's body"] == body + ", ".join(ALLOWED_TYPES)
-    assert told["the URL"] == f"{URL_BYTES_MAX // 1024} KiB"
-    assert told["the headers"] == f"{HEADERS_BYTES_MAX // 1024} KiB, within {HEAD_S:g} s"
-    assert told["connections of one process"] == f"{CONNECTIONS_MAX}; more are closed"
-    assert told["requests that wait for a thread"].startswith(f"{UNDER_WAY_MAX} each: look-ups")
+    assert documented["a request's body"] == body + ", ".join(ALLOWED_TYPES)
+    assert documented["the URL"] == f"{URL_BYTES_MAX // 1024} KiB"
+    assert documented["the headers"] == f"{HEADERS_BYTES_MAX // 1024} KiB, within {HEAD_S:g} s"
+    assert documented["connections of one process"] == f"{CONNECTIONS_MAX}; more are closed"
+    assert documented["requests that wait for a thread"].startswith(
+        f"{UNDER_WAY_MAX} each: look-ups"
+    )
 
 
-def test_what_reading_may_cost_is_told() -> None:
+def test_the_limits_of_reads_are_documented() -> None:
     assert limits("## Reading") == {
         "a value": f"{VALUE_BYTES_MAX // MIB} MiB",
         "its JSON": f"{JSON_BYTES_MAX // MIB} MiB",
@@ -134,14 +136,14 @@ def limits(heading: str) -> dict[str, str]:
     return {row["what"]: row["limit"] for row in table(SCHEMAS_PAGE, heading)}
 
 
-def test_the_queries_that_are_told_are_read() -> None:
+def test_the_documented_query_parameters_are_read() -> None:
     """Each name of a query stands in the code that reads requests, and no other does."""
-    told = {
+    documented = {
         name
         for row in table(SCHEMAS_PAGE, "## Routes")
         for name in filter(None, row["query"].split(", "))
     }
-    assert told == _names_read()
+    assert documented == _names_read()
 
 
 def _names_read() -> set[str]:

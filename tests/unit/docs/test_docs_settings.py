@@ -26,12 +26,12 @@ def bounds(name: str) -> str:
     return " to ".join(lowest + highest)
 
 
-def test_every_setting_of_the_service_is_told_with_its_default_and_range() -> None:
-    told = {row["variable"]: (row["default"], row["allowed"]) for row in SETTINGS}
-    assert told.keys() == {_variable(name) for name in Settings.model_fields}
+def test_every_setting_of_the_service_is_documented_with_its_default() -> None:
+    documented = {row["variable"]: (row["default"], row["allowed"]) for row in SETTINGS}
+    assert documented.keys() == {_variable(name) for name in Settings.model_fields}
     for name in Settings.model_fields:
-        default, allowed = told[_variable(name)]
-        # A default that is worked out is told in words.
+        default, allowed = documented[_variable(name)]
+        # The page describes a computed default in words.
         assert default == (setting_default(name) or default)
         assert allowed == (bounds(name) or allowed)
 
@@ -52,11 +52,11 @@ def settings_of(command: click.Command) -> set[str]:
     return {match[1] for match in found if match}
 
 
-def test_every_setting_that_is_an_option_too_is_told_so() -> None:
+def test_every_setting_with_an_option_is_documented_as_one() -> None:
     wanted = {name: settings_of(command) for name, command in commands_of(rewind).items()}
     assert "REWIND_DATABASE" in wanted["api"]
-    told: dict[str, set[str]] = {name: set() for name in wanted}
+    documented: dict[str, set[str]] = {name: set() for name in wanted}
     for row in SETTINGS:
         for command in filter(None, row["option of"].split(", ")):
-            told[command].add(row["variable"])
-    assert told == wanted
+            documented[command].add(row["variable"])
+    assert documented == wanted

@@ -1,4 +1,4 @@
-"""What owners of webhooks are told is what they meet."""
+"""The page for webhook owners agrees with the code."""
 
 import time
 
@@ -37,9 +37,11 @@ PAGE = page("webhooks.md")
         ("## Replacing a secret", 0, Rotation),
     ],
 )
-def test_every_member_of_a_body_is_told(heading: str, number: int, model: type[BaseModel]) -> None:
-    told = {row["member"] for row in table(PAGE, heading, number)}
-    assert told == {field.alias for field in model.model_fields.values()}
+def test_every_member_of_a_body_is_documented(
+    heading: str, number: int, model: type[BaseModel]
+) -> None:
+    documented = {row["member"] for row in table(PAGE, heading, number)}
+    assert documented == {field.alias for field in model.model_fields.values()}
 
 
 @pytest.mark.parametrize(
@@ -50,12 +52,12 @@ def test_every_member_of_a_body_is_told(heading: str, number: int, model: type[B
         ("## Missed events", MissedHourDocument),
     ],
 )
-def test_every_member_of_an_answer_about_a_receiver_is_told(
+def test_every_member_of_a_receiver_response_is_documented(
     heading: str, model: type[BaseModel]
 ) -> None:
-    told = [name for row in table(PAGE, heading) for name in row["member"].split(", ")]
+    documented = [name for row in table(PAGE, heading) for name in row["member"].split(", ")]
     fields = model.model_fields.values()
-    assert sorted(told) == sorted(str(each.serialization_alias) for each in fields)
+    assert sorted(documented) == sorted(str(each.serialization_alias) for each in fields)
 
 
 def test_the_bounds_of_tests_and_statistics_are_those_of_the_code() -> None:
@@ -80,28 +82,28 @@ def test_the_bounds_of_a_registration_are_those_of_the_code() -> None:
 
 def test_the_bounds_of_a_rotation_are_those_of_the_code() -> None:
     grace = Rotation.model_json_schema(by_alias=True)["properties"]["gracePeriodSeconds"]
-    (told,) = [
+    (documented,) = [
         row for row in table(PAGE, "## Replacing a secret") if row["member"] == "gracePeriodSeconds"
     ]
-    assert told["default"] == str(grace["default"])
-    assert told["allowed"] == f"{grace['minimum']} to {grace['maximum']}"
+    assert documented["default"] == str(grace["default"])
+    assert documented["allowed"] == f"{grace['minimum']} to {grace['maximum']}"
 
 
-def test_every_status_of_a_webhook_is_told() -> None:
+def test_every_status_of_a_webhook_is_documented() -> None:
     assert [row["status"] for row in table(PAGE, "## Status")] == list(WebhookStatus)
 
 
-def test_every_proof_is_told() -> None:
+def test_every_verification_method_is_documented() -> None:
     assert {row["validation"] for row in table(PAGE, "## Proofs of ownership")} == set(Validation)
 
 
-def test_the_members_of_a_rule_are_told_with_their_bounds() -> None:
-    told = {row["member"]: row["allowed"] for row in table(PAGE, "## Rules")}
-    assert told.keys() - {"the name"} == {
+def test_the_members_of_a_rule_are_documented_with_their_bounds() -> None:
+    documented = {row["member"]: row["allowed"] for row in table(PAGE, "## Rules")}
+    assert documented.keys() - {"the name"} == {
         field.alias for field in RuleRequest.model_fields.values()
     }
-    assert told["eventTypes"].startswith(f"1 to {EVENT_TYPES_MAX} globs")
-    assert told["where"].startswith(f"up to {CONDITIONS_MAX} paths")
+    assert documented["eventTypes"].startswith(f"1 to {EVENT_TYPES_MAX} globs")
+    assert documented["where"].startswith(f"up to {CONDITIONS_MAX} paths")
     assert f"up to {RULES_PER_WEBHOOK_MAX:,} rules, of {KINDS_PER_WEBHOOK_MAX} kinds" in PAGE
 
 
@@ -118,18 +120,18 @@ def test_the_globs_of_the_examples_fit_what_is_said(event_type: str, fits: bool)
     assert any(glob_matches(glob, event_type) for glob in ("follow.*", "dm.sent")) is fits
 
 
-def test_every_header_of_a_webhook_is_told() -> None:
+def test_every_header_of_a_webhook_is_documented() -> None:
     event = LoggedEvent(0, 0, b"wh_1", "evt_1", "follow.created", b"{}")
     headers = webhook_headers(
         [new_secret()], "evt_1", 1, b"{}", "rpl_1", extra=batch_message([event]).headers
     )
-    told = {row["header"] for row in table(PAGE, "## What a receiver gets", 1)}
-    assert told == {name for name in headers if name.startswith("webhook-")}
+    documented = {row["header"] for row in table(PAGE, "## What a receiver gets", 1)}
+    assert documented == {name for name in headers if name.startswith("webhook-")}
 
 
-def test_the_ids_of_what_is_no_event_are_told() -> None:
-    told = {row["webhook-id"] for row in table(PAGE, "## What a receiver gets")}
-    assert {f"{PING_ID_PREFIX}…", f"{TEST_ID_PREFIX}…"} <= told
+def test_the_ids_of_pings_and_test_requests_are_documented() -> None:
+    documented = {row["webhook-id"] for row in table(PAGE, "## What a receiver gets")}
+    assert {f"{PING_ID_PREFIX}…", f"{TEST_ID_PREFIX}…"} <= documented
 
 
 @pytest.mark.parametrize(
@@ -139,17 +141,17 @@ def test_the_ids_of_what_is_no_event_are_told() -> None:
         ("replays.md", "## Retries and failures", 0, "the receiver"),
     ],
 )
-def test_the_answers_that_end_it_are_told(
+def test_the_responses_that_disable_a_webhook_are_documented(
     name: str, heading: str, number: int, column: str
 ) -> None:
-    told = [row[column] for row in table(page(name), heading, number)]
-    assert ", ".join(map(str, sorted(PERMANENT))) in told
-    assert any(each.startswith(str(GONE)) for each in told)
+    documented = [row[column] for row in table(page(name), heading, number)]
+    assert ", ".join(map(str, sorted(PERMANENT))) in documented
+    assert any(each.startswith(str(GONE)) for each in documented)
 
 
-def test_every_outcome_of_a_live_delivery_is_told() -> None:
-    told = table(page("service.md"), "## The live path", 1)
-    assert [row["outcome"] for row in told] == list(LiveOutcome)
+def test_every_outcome_of_a_live_delivery_is_documented() -> None:
+    documented = table(page("service.md"), "## The live path", 1)
+    assert [row["outcome"] for row in documented] == list(LiveOutcome)
 
 
 def test_the_answer_to_challenges_shown_to_receivers_is_taken() -> None:

@@ -1,4 +1,4 @@
-"""Settings of topics and of the broker: what they may be, and how a wrong one is told."""
+"""Topic and broker settings: valid values and error messages."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def test_settings_change_what_they_name_alone() -> None:
         ("max.message.bytes", ""),
     ],
 )
-def test_a_value_out_of_range_is_told_with_what_is_allowed(name: str, value: str) -> None:
+def test_a_value_out_of_range_is_reported_with_the_allowed_range(name: str, value: str) -> None:
     with pytest.raises(InvalidConfig) as refused:
         apply_topic_settings(LogConfig(), {name: value})
 
@@ -55,7 +55,7 @@ def test_flushing_is_continuous_until_a_threshold_is_set(
     assert LogConfig(**changes).flushes_continuously is is_continuous  # type: ignore[arg-type]
 
 
-def test_every_problem_of_a_broker_is_told_at_once(tmp_path: Path) -> None:
+def test_all_problems_of_a_broker_are_reported_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as refused:
         BrokerConfig(data_dir=tmp_path, port=65_536, flush_threads=0, request_bytes_max=4_096)
 

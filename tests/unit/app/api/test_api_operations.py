@@ -105,7 +105,7 @@ async def test_metrics_do_not_wait_for_a_database_that_hangs() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(60)
         port = silent.getsockname()[1]
-        with closing(Store.open(f"mysql+pymysql://nobody@127.0.0.1:{port}/rewind")) as store:
+        with closing(Store.open(f"mysql+pymysql://rewind@127.0.0.1:{port}/rewind")) as store:
             watch = ReplayStatistics(store, "here")
             assert [await watch.read(), await watch.read()] == [None, None]
             # The second did not ask again, so the first had not waited for the end.
@@ -121,7 +121,7 @@ async def test_concurrent_probes_share_one_check(settings: Settings) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(60)
         port = silent.getsockname()[1]
-        with closing(Store.open(f"mysql+pymysql://nobody@127.0.0.1:{port}/rewind")) as store:
+        with closing(Store.open(f"mysql+pymysql://rewind@127.0.0.1:{port}/rewind")) as store:
             readiness = Readiness(store, history)
             probes = [asyncio.create_task(readiness.missing()) for _ in range(10)]
             asked, _ = await asyncio.to_thread(silent.accept)

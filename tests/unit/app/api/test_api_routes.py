@@ -136,10 +136,10 @@ async def test_each_route_with_an_id_hides_other_accounts(
             for ids in ((webhook.id, replay.id), ("wh_none", "rpl_none"))
         ]
         assert [answer.status_code for answer in answers] == [404, 404], operation
-        theirs, nobodys = (
+        theirs, missing = (
             re.sub(r"(wh|rpl)_\w+", "ID", json.dumps(answer.json())) for answer in answers
         )
-        assert theirs == nobodys, operation
+        assert theirs == missing, operation
     assert len(asked) > 15
     # None of it did anything.
     assert store.webhook(webhook.id) == webhook

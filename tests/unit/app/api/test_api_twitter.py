@@ -179,7 +179,7 @@ async def test_a_long_url_is_rejected_in_twitters_form(client: AsyncClient) -> N
         (Problem(FORBIDDEN, "operator key required"), 403, 200),
         (Problem(REPLAY_ACTIVE, "webhook 'wh_1' has one"), 409, 355),
         (Problem(INTERNAL, "an unexpected error"), 500, 0),
-        (Problem(BUSY, "as many as may be"), 503, 67),
+        (Problem(BUSY, "too many streams"), 503, 67),
         (Problem.of_fields(BODY_TOO_LARGE, [FieldError("body", "9 bytes", "8")]), 413, 358),
     ],
 )

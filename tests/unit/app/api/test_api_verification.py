@@ -219,7 +219,7 @@ async def test_an_operator_registers_for_a_developer(
     assert webhook["accountId"] == account_id
     assert (await developers_client.get(f"/webhooks/{webhook['id']}")).status_code == 200
 
-    for path in ("acc_nobody", other_developer[0].account.id):
+    for path in ("acc_unknown", other_developer[0].account.id):
         answer = await developers_client.post(
             "/webhooks", json={"url": receiver.url, "accountId": path}
         )
@@ -231,9 +231,9 @@ async def test_an_operator_registers_for_a_developer(
 async def test_a_webhook_of_an_unknown_account_is_rejected(
     client: AsyncClient, receiver: ReceiverThread
 ) -> None:
-    answer = await client.post("/webhooks", json={"url": receiver.url, "accountId": "acc_nobody"})
+    answer = await client.post("/webhooks", json={"url": receiver.url, "accountId": "acc_unknown"})
     assert answer.status_code == 404
-    assert "acc_nobody" in answer.json()["detail"]
+    assert "acc_unknown" in answer.json()["detail"]
     assert receiver.webhooks == []
 
 

@@ -369,7 +369,7 @@ async def test_rejected_changes_are_audited(
     for client, action in ((readers_client, "/pause"), (others_client, "/retry")):
         await client.post(path(replay, action))
     await anonymous.http.post(path(replay, "/cancel"))
-    # What asks for nothing to be changed is none of the audit's.
+    # Requests that change nothing are not audited.
     await readers_client.get(path(replay, "/cancel"))
     lines = [vars(record) for record in caplog.records if record.message == "change"]
     assert [(line["action"], line["target"], line["status"]) for line in lines] == [

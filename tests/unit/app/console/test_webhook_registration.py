@@ -71,7 +71,7 @@ async def test_a_webhook_is_registered_even_if_the_verification_fails(
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "told"),
+    ("field", "value", "expected"),
     [
         ("url", "", "url"),
         ("url", "ftp://example.com/", "https"),
@@ -82,11 +82,11 @@ async def test_a_webhook_is_registered_even_if_the_verification_fails(
     ],
 )
 async def test_a_rejected_form_is_shown_again_with_its_errors(
-    developers_client: ConsoleClient, store: Store, field: str, value: str, told: str
+    developers_client: ConsoleClient, store: Store, field: str, value: str, expected: str
 ) -> None:
     filled = {"url": "https://example.com/", "description": HOSTILE, "validation": "crc"}
     page = await developers_client.posted(LIST, filled | {field: value}, 400)
-    assert told in page.error_of(field)
+    assert expected in page.error_of(field)
     kept = page.fields(".//main//form")
     assert {name: kept[name] for name in filled} == filled | (
         {} if field == "eventTypes" else {field: value}
@@ -96,10 +96,10 @@ async def test_a_rejected_form_is_shown_again_with_its_errors(
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "status", "told"),
+    ("field", "value", "status", "expected"),
     [
         ("validation", "promise", 400, "validation is 'promise'; allowed is 'ping' or 'crc'"),
-        ("accountId", "acc_nobody", 403, "allowed is the account of the key"),
+        ("accountId", "acc_unknown", 403, "allowed is the account of the key"),
     ],
 )
 async def test_errors_without_a_field_are_shown_above_the_form(
@@ -108,21 +108,21 @@ async def test_errors_without_a_field_are_shown_above_the_form(
     field: str,
     value: str,
     status: int,
-    told: str,
+    expected: str,
 ) -> None:
     filled = {"url": "https://example.com/", "validation": "ping"}
     page = await developers_client.posted(LIST, filled | {field: value}, status)
-    assert told in page.main
+    assert expected in page.main
     assert store.webhooks().items == ()
 
 
 async def test_an_operator_registers_for_an_existing_account(
     client: ConsoleClient, store: Store, developer: Issued, receiver: ReceiverThread
 ) -> None:
-    filled = {"url": receiver.url, "validation": "ping", "accountId": "acc_nobody"}
+    filled = {"url": receiver.url, "validation": "ping", "accountId": "acc_unknown"}
     page = await client.posted(LIST, filled, 404)
-    assert "'acc_nobody' does not exist" in page.main
-    assert page.field("accountId") == "acc_nobody"
+    assert "'acc_unknown' does not exist" in page.main
+    assert page.field("accountId") == "acc_unknown"
     await client.posted(LIST, filled | {"accountId": developer[0].account.id})
     assert the_webhook(store).account_id == developer[0].account.id
 

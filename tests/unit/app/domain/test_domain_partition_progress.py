@@ -110,7 +110,7 @@ def test_unsettled_records_that_the_log_has_deleted_are_settled() -> None:
         "r2:AA",
         "r1:!",
         "r1:A",
-        "r1:gA",  # a number that goes on
+        "r1:gA",  # a varint without an end
         "r1:BgICAgICAg",  # beyond the position
         "r1:yAEB",  # before the log's first offset
     ],

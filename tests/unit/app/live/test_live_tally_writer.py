@@ -100,7 +100,7 @@ async def test_counts_accumulate_while_the_database_is_unavailable(mariadb: Mari
 async def test_the_last_write_does_not_wait_for_a_silent_database() -> None:
     tallies = TallyCounter(RETENTION_MS, lambda: None)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"mysql+pymysql://nobody@127.0.0.1:{silent.getsockname()[1]}/rewind"
+        url = f"mysql+pymysql://rewind@127.0.0.1:{silent.getsockname()[1]}/rewind"
         with closing(Store.open(url)) as store:
             writer = TallyWriter(store, tallies, "here", RETENTION_MS)
             tallies.count_delivery(

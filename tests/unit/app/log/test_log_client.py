@@ -20,8 +20,8 @@ def refused(**variables: str) -> list[str]:
 
 
 def test_variables_are_properties_with_dots_for_their_underscores() -> None:
-    told = properties(SECURITY_PROTOCOL="SASL_SSL", SSL_CA_LOCATION="/etc/My_CA.pem")
-    assert told == {"security.protocol": "SASL_SSL", "ssl.ca.location": "/etc/My_CA.pem"}
+    found = properties(SECURITY_PROTOCOL="SASL_SSL", SSL_CA_LOCATION="/etc/My_CA.pem")
+    assert found == {"security.protocol": "SASL_SSL", "ssl.ca.location": "/etc/My_CA.pem"}
     assert Settings.load({}).kafka_properties == {}
 
 
@@ -53,7 +53,7 @@ def test_what_promises_rest_on_is_the_services_own(name: str) -> None:
     ]
 
 
-def test_every_problem_is_told_with_variable_value_and_what_is_allowed() -> None:
+def test_every_problem_names_variable_value_and_allowed_values() -> None:
     lines = refused(
         ACKS="1", SOCKET_TIMEOUT_MS="1", SECURITY_PROTOCOL="SSLX", SASL_PASWORD="hunter2"
     )
@@ -68,7 +68,7 @@ def test_every_problem_is_told_with_variable_value_and_what_is_allowed() -> None
     assert "hunter2" not in "\n".join(lines)
 
 
-def test_what_does_not_fit_together_is_told() -> None:
+def test_inconsistent_settings_are_reported() -> None:
     (line,) = refused(SECURITY_PROTOCOL="SASL_SSL", SASL_MECHANISMS="PLAIN")
     assert line.startswith("REWIND_KAFKA_*: ")
     assert "sasl.username and sasl.password must be set" in line
@@ -97,7 +97,7 @@ def test_a_refused_secret_is_not_shown(name: str) -> None:
     ],
 )
 @pytest.mark.parametrize("spelling", ["SASL_MECHANISM", "SASL_MECHANISMS"])
-def test_tokens_that_nobody_would_bring_are_refused_before_anybody_waits_for_them(
+def test_settings_without_a_token_source_are_rejected_at_the_start(
     spelling: str, variables: dict[str, str]
 ) -> None:
     (line,) = refused(SECURITY_PROTOCOL="SASL_SSL", **{spelling: "OAUTHBEARER"}, **variables)

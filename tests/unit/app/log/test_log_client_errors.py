@@ -14,14 +14,14 @@ def test_a_complaint_is_written_for_operators(caplog: pytest.LogCaptureFixture) 
     assert caplog.messages == ["log client: kafka:9093: wrong password"]
 
 
-def test_a_client_that_connects_in_vain_leaves_few_lines_of_its_own(
+def test_a_client_that_cannot_connect_logs_few_lines(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     complaints: list[KafkaError] = []
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
+    with socket.socket() as closed_port:
+        closed_port.bind(("127.0.0.1", 0))
         configuration = {
-            "bootstrap.servers": f"127.0.0.1:{nobody.getsockname()[1]}",
+            "bootstrap.servers": f"127.0.0.1:{closed_port.getsockname()[1]}",
             "group.id": "readers",
             "reconnect.backoff.ms": 1,
             "reconnect.backoff.max.ms": 1,

@@ -21,7 +21,7 @@ def outcome(number: int, offset: int, partition: int = 3) -> DeliveryOutcome:
     return DeliveryOutcome(partition, offset, event_id, kind, 1, 204, None, 0, digest)
 
 
-def test_outcomes_of_here_name_offsets_whoever_made_the_record() -> None:
+def test_local_outcomes_name_offsets_of_records_of_any_origin() -> None:
     found = DeliveredEvents("a", RANGE, 10)
     found.add(outcome(1, 150), "a")
     assert [event(1, 150, origin) in found for origin in ("a", "", "b")] == [True] * 3

@@ -27,7 +27,7 @@ UNHURRIED_S = 60.0
 def publish(bootstrap_servers: str, events: Sequence[NewEvent]) -> None:
     async def scenario() -> None:
         async with EventPublisher(bootstrap_servers, origin="here", server="test") as door:
-            await door.publish("owed", events)
+            await door.publish("deliveries", events)
 
     asyncio.run(scenario())
 
@@ -47,7 +47,7 @@ def question(
 
 def estimator(bootstrap_servers: str, **bounds: float) -> Estimator:
     bounds = {"time_s_max": UNHURRIED_S} | bounds
-    return Estimator(bootstrap_servers, topic="owed", **bounds)  # type: ignore[arg-type]
+    return Estimator(bootstrap_servers, topic="deliveries", **bounds)  # type: ignore[arg-type]
 
 
 def test_a_short_range_is_counted_to_the_event(foreign_broker: str) -> None:
@@ -58,7 +58,7 @@ def test_a_short_range_is_counted_to_the_event(foreign_broker: str) -> None:
     assert found.reading_s > 0
 
 
-def test_types_nobody_wants_are_not_counted(foreign_broker: str) -> None:
+def test_filtered_event_types_are_not_counted(foreign_broker: str) -> None:
     publish(
         foreign_broker,
         [event(n, event_type="dm.sent" if n % 4 else "user.followed") for n in range(400)],
@@ -69,13 +69,13 @@ def test_types_nobody_wants_are_not_counted(foreign_broker: str) -> None:
     assert found[:3] == (300, 3_000, True)
 
 
-def test_an_event_that_stands_there_twice_is_counted_once(foreign_broker: str) -> None:
+def test_a_duplicate_event_is_counted_once(foreign_broker: str) -> None:
     publish(foreign_broker, [event(n % 50) for n in range(100)])
     assert estimator(foreign_broker).estimate(question(0, 100))[:3] == (50, 500, True)
 
 
 def test_a_long_range_is_sampled_from_end_to_end(foreign_broker: str) -> None:
-    # All of ours lie in the second half: whoever read the first records alone would find none.
+    # All matching records are in the second half: a sample of the first records has none.
     publish(foreign_broker, [event(n, OTHER if n < 20_000 else KEY) for n in range(40_000)])
     found = estimator(foreign_broker, records_max=4_000).estimate(question(0, 40_000))
     assert not found.is_exact

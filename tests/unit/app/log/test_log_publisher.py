@@ -53,10 +53,10 @@ def read(bootstrap_servers: str, topic: str, partition: int, count: int) -> list
 def test_a_record_carries_key_time_body_and_headers(foreign_broker: str) -> None:
     async def scenario() -> None:
         async with publisher(foreign_broker) as sink:
-            await sink.publish("owed", [event(7)])
+            await sink.publish("deliveries", [event(7)])
 
     asyncio.run(scenario())
-    (record,) = read(foreign_broker, "owed", partition_for_key(b"wh_1", PARTITIONS), 1)
+    (record,) = read(foreign_broker, "deliveries", partition_for_key(b"wh_1", PARTITIONS), 1)
     assert record.error() is None
     assert (record.key(), record.value()) == (b"wh_1", b"{}")
     assert record.timestamp()[1] == TIME_MS + 7
@@ -72,7 +72,7 @@ def test_a_key_lands_where_the_partitioner_says_and_keeps_its_order(foreign_brok
     async def scenario() -> None:
         async with publisher(foreign_broker) as sink:
             await sink.publish(
-                "owed", [event(n, f"wh_{key}") for n in range(200) for key in range(6)]
+                "deliveries", [event(n, f"wh_{key}") for n in range(200) for key in range(6)]
             )
 
     asyncio.run(scenario())
@@ -80,14 +80,16 @@ def test_a_key_lands_where_the_partitioner_says_and_keeps_its_order(foreign_brok
     for partition in range(PARTITIONS):
         keys = [f"wh_{key}".encode() for key in range(6)]
         mine = [key for key in keys if partition_for_key(key, PARTITIONS) == partition]
-        for record in read(foreign_broker, "owed", partition, 200 * len(mine)) if mine else []:
+        for record in (
+            read(foreign_broker, "deliveries", partition, 200 * len(mine)) if mine else []
+        ):
             key = record.key()
             assert key in mine
             seen.setdefault(key, []).append(record.timestamp()[1] - TIME_MS)
     assert seen == {f"wh_{key}".encode(): list(range(200)) for key in range(6)}
 
 
-def test_an_event_that_is_owed_to_nobody_has_no_key(foreign_broker: str) -> None:
+def test_an_event_without_a_webhook_has_no_key(foreign_broker: str) -> None:
     async def scenario() -> None:
         async with publisher(foreign_broker) as sink:
             await sink.publish("happened", [event(1, None)])
@@ -102,7 +104,7 @@ def test_an_event_that_is_owed_to_nobody_has_no_key(foreign_broker: str) -> None
 def test_nothing_to_publish_is_done_at_once(foreign_broker: str) -> None:
     async def scenario() -> None:
         async with publisher(foreign_broker) as sink:
-            await sink.publish("owed", [])
+            await sink.publish("deliveries", [])
 
     asyncio.run(scenario())
 
@@ -111,19 +113,19 @@ def test_many_at_once_are_all_acknowledged(foreign_broker: str) -> None:
     async def scenario() -> None:
         async with publisher(foreign_broker) as sink:
             batches = [[event(n) for n in range(k, k + 2_000)] for k in range(0, 10_000, 2_000)]
-            await asyncio.gather(*(sink.publish("owed", batch) for batch in batches))
+            await asyncio.gather(*(sink.publish("deliveries", batch) for batch in batches))
 
     asyncio.run(scenario())
-    records = read(foreign_broker, "owed", partition_for_key(b"wh_1", PARTITIONS), 10_000)
+    records = read(foreign_broker, "deliveries", partition_for_key(b"wh_1", PARTITIONS), 10_000)
     assert {record.timestamp()[1] - TIME_MS for record in records} == set(range(10_000))
 
 
-def test_a_publisher_tells_where_each_event_lies(foreign_broker: str) -> None:
+def test_a_publisher_returns_the_position_of_each_event(foreign_broker: str) -> None:
     async def scenario() -> list[Arrival]:
         async with publisher(foreign_broker) as sink:
-            await sink.publish("owed", [event(0), event(1)])
+            await sink.publish("deliveries", [event(0), event(1)])
             both = [event(n, webhook_id) for n in range(2, 100) for webhook_id in ("wh_1", OTHER)]
-            return await sink.publish("owed", both)
+            return await sink.publish("deliveries", both)
 
     arrivals = asyncio.run(scenario())
     here, there = (partition_for_key(key.encode(), PARTITIONS) for key in ("wh_1", OTHER))
@@ -137,7 +139,7 @@ def test_events_that_no_log_takes_are_named(refused_address: str) -> None:
     async def scenario() -> None:
         async with publisher(refused_address, timeout_s=0.5) as sink:
             with pytest.raises(PublishFailed) as failed:
-                await sink.publish("owed", [event(n) for n in range(7)])
+                await sink.publish("deliveries", [event(n) for n in range(7)])
         assert failed.value.event_ids == tuple(f"evt_{n}" for n in range(7))
         assert failed.value.of == 7
         assert str(failed.value).startswith(
@@ -152,12 +154,12 @@ def test_only_the_event_that_is_too_large_fails(foreign_broker: str) -> None:
         huge = NewEvent("wh_1", "evt_huge", "user.followed", TIME_MS, b"x" * 2_000_000)
         async with publisher(foreign_broker) as sink:
             with pytest.raises(PublishFailed) as failed:
-                await sink.publish("owed", [event(1), huge, event(2)])
+                await sink.publish("deliveries", [event(1), huge, event(2)])
         assert failed.value.event_ids == ("evt_huge",)
         assert failed.value.of == 3
 
     asyncio.run(scenario())
-    records = read(foreign_broker, "owed", partition_for_key(b"wh_1", PARTITIONS), 2)
+    records = read(foreign_broker, "deliveries", partition_for_key(b"wh_1", PARTITIONS), 2)
     assert [record.timestamp()[1] - TIME_MS for record in records] == [1, 2]
 
 

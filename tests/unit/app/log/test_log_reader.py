@@ -27,7 +27,7 @@ ALWAYS = Window(0, 2 * TIME_MS)
 def publish(bootstrap_servers: str, events: Sequence[NewEvent]) -> None:
     async def scenario() -> None:
         async with EventPublisher(bootstrap_servers, origin="here", server="test") as door:
-            await door.publish("owed", events)
+            await door.publish("deliveries", events)
 
     asyncio.run(scenario())
 
@@ -45,7 +45,9 @@ def reader(
     stall_s: float = 10.0,
 ) -> ReplayReader:
     offsets = OffsetRange(PARTITION, start, end)
-    return ReplayReader(bootstrap_servers, "owed", offsets, key=KEY, window=window, stall_s=stall_s)
+    return ReplayReader(
+        bootstrap_servers, "deliveries", offsets, key=KEY, window=window, stall_s=stall_s
+    )
 
 
 def read_all(source: ReplayReader) -> tuple[list[LoggedEvent], int]:
@@ -92,10 +94,10 @@ def test_a_record_without_a_usable_id_is_named_by_its_place(
     foreign_broker: str, headers: list[tuple[str, str | bytes | None]]
 ) -> None:
     producer = Producer({"bootstrap.servers": foreign_broker})
-    producer.produce("owed", b"{}", KEY, PARTITION, headers=headers)
+    producer.produce("deliveries", b"{}", KEY, PARTITION, headers=headers)
     assert producer.flush(DEADLINE_S) == 0
     (read,), _ = read_all(reader(foreign_broker, 0, 1))
-    assert (read.event_id, read.event_type) == (f"owed-{PARTITION}-0", "")
+    assert (read.event_id, read.event_type) == (f"deliveries-{PARTITION}-0", "")
 
 
 def expect_end(source: ReplayReader, error: type[Exception]) -> str:
@@ -111,7 +113,7 @@ def expect_end(source: ReplayReader, error: type[Exception]) -> str:
 def test_a_log_that_ends_too_early_has_lost_something(foreign_broker: str) -> None:
     publish(foreign_broker, [event(n) for n in range(10)])
     message = expect_end(reader(foreign_broker, 0, 12, stall_s=0.5), HistoryLost)
-    assert message == f"owed-{PARTITION} ends at offset 10; expected 12 or more"
+    assert message == f"deliveries-{PARTITION} ends at offset 10; expected 12 or more"
 
 
 def test_an_offset_that_is_not_there_is_an_error_and_not_another_offset(
@@ -119,9 +121,9 @@ def test_an_offset_that_is_not_there_is_an_error_and_not_another_offset(
 ) -> None:
     publish(foreign_broker, [event(n) for n in range(10)])
     message = expect_end(reader(foreign_broker, 5_000, 5_010), HistoryLost)
-    assert message.startswith(f"owed-{PARTITION} no longer has offset 5000")
+    assert message.startswith(f"deliveries-{PARTITION} no longer has offset 5000")
 
 
 def test_a_log_that_says_nothing_is_unavailable(refused_address: str) -> None:
     message = expect_end(reader(refused_address, 0, 10, stall_s=0.5), LogUnavailable)
-    assert message == f"no records of owed-{PARTITION} from offset 0 on for 0.5 s"
+    assert message == f"no records of deliveries-{PARTITION} from offset 0 on for 0.5 s"

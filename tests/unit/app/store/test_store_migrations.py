@@ -119,7 +119,7 @@ def test_rows_without_a_data_centre_belong_to_all_data_centres(
     claim = store.claim("one", 0, "b")
     assert claim is not None
     assert (claim.replay.id, claim.replay.origin) == (replay_id, "b")
-    # Whose offsets were stored with it by then is who goes on.
+    # The data centre that stored the replay's offsets continues it.
     assert store.claim("two", 60, "a") is None
     store.close()
 

@@ -132,9 +132,9 @@ def rows_read(connection: Connection) -> int:
     return sum(int(value) for _name, value in status)
 
 
-@pytest.mark.parametrize("nobodys", [False, True])
+@pytest.mark.parametrize("is_unassigned", [False, True])
 def test_a_claim_does_not_scan_replays_of_other_data_centres(
-    store: Store, database_url: str, nobodys: bool
+    store: Store, database_url: str, is_unassigned: bool
 ) -> None:
     """With any waiting time, and any index statistics."""
     lost = new_replay(store, "a")
@@ -157,7 +157,7 @@ def test_a_claim_does_not_scan_replays_of_other_data_centres(
     with engine.connect() as connection:
         costs = [cost_of(connection, lambda db: leases.list_claim_queues(db, "b"))]
         assert costs[0] <= READ_MAX
-    mine = new_replay(store, "" if nobodys else "b")
+    mine = new_replay(store, "" if is_unassigned else "b")
     with engine.execution_options(rewind_writes=True).begin() as connection:
         (queue,) = leases.list_claim_queues(connection, "b")
         claims: list[Claim | None] = []

@@ -76,7 +76,7 @@ async def test_a_process_without_heartbeats_leaves_no_row(
 
 async def test_a_process_ends_while_the_database_hangs() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"mysql+pymysql://nobody@127.0.0.1:{silent.getsockname()[1]}/rewind"
+        url = f"mysql+pymysql://rewind@127.0.0.1:{silent.getsockname()[1]}/rewind"
         with closing(Store.open(url)) as store:
             async with heartbeat(store):
                 accepted, _ = await asyncio.to_thread(silent.accept)

@@ -1,4 +1,4 @@
-"""Why no broker is reached is told once for each reason, not with every attempt."""
+"""The reason why no broker is reachable is logged once, not with every attempt."""
 
 import pytest
 from confluent_kafka import KafkaError
@@ -13,33 +13,33 @@ def error(reason: str, code: int = KafkaError._AUTHENTICATION) -> KafkaError:
 
 
 @pytest.fixture
-def told() -> list[str]:
+def messages() -> list[str]:
     return []
 
 
-def test_an_error_is_reported_once_per_minute(told: list[str]) -> None:
+def test_an_error_is_reported_once_per_minute(messages: list[str]) -> None:
     now_s = 5.0
-    heard = ErrorReporter(told.append, lambda: now_s)
+    heard = ErrorReporter(messages.append, lambda: now_s)
     for attempt in range(100):
         heard.report_error(error(f"{REFUSED} (after {attempt}ms in state AUTH_REQ)"))
-    assert told == [REFUSED]
+    assert messages == [REFUSED]
     now_s += REPEAT_AFTER_S
     heard.report_error(error(REFUSED))
-    assert told == [REFUSED] * 2
+    assert messages == [REFUSED] * 2
 
 
-def test_another_error_is_reported_immediately(told: list[str]) -> None:
-    heard = ErrorReporter(told.append, lambda: 5.0)
+def test_another_error_is_reported_immediately(messages: list[str]) -> None:
+    heard = ErrorReporter(messages.append, lambda: 5.0)
     for reason in ("one", "two", "one", "two"):
         heard.report_error(error(reason))
-    assert told == ["one", "two"]
+    assert messages == ["one", "two"]
 
 
-def test_that_all_brokers_are_away_is_no_reason(told: list[str]) -> None:
-    ErrorReporter(told.append).report_error(
+def test_that_all_brokers_are_away_is_no_reason(messages: list[str]) -> None:
+    ErrorReporter(messages.append).report_error(
         error("1/1 brokers are down", KafkaError._ALL_BROKERS_DOWN)
     )
-    assert told == []
+    assert messages == []
 
 
 def test_what_is_remembered_is_bounded() -> None:

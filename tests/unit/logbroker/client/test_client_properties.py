@@ -20,14 +20,14 @@ def refused(rules: PropertyRules, **properties: str) -> list[tuple[str | None, s
 
 @pytest.mark.parametrize("rules", PROGRAMS)
 def test_common_properties_are_accepted_by_every_program(rules: PropertyRules) -> None:
-    told = {
+    properties = {
         "security__protocol": "SASL_SSL",
         "sasl__mechanisms": "PLAIN",
         "sasl__username": "somebody",
         "sasl__password": "hunter2",
         "client__rack": "a",
     }
-    assert refused(rules, **told) == []
+    assert refused(rules, **properties) == []
     assert refused(rules) == []
 
 

@@ -207,7 +207,7 @@ def test_a_change_makes_a_consumer_release_all_it_owns_before_it_claims() -> Non
     assert rebalancer.next_step(0) == Claim(FIRST)
 
 
-def test_a_consumer_whose_share_is_the_same_goes_on() -> None:
+def test_a_consumer_with_an_unchanged_assignment_continues() -> None:
     rebalancer = settled()
     rebalancer.mark_changed()
     assert rebalancer.next_step(0) == ReadRegistries()

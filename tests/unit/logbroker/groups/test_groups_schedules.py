@@ -33,7 +33,7 @@ from logbroker.groups.messages import (
 )
 from logbroker.groups.states import GroupState
 from logbroker.groups.stored import StoredMembership
-from tests.unit.logbroker.groups.group_desk import LIMITS, RANGE
+from tests.unit.logbroker.groups.group_harness import LIMITS, RANGE
 
 CLIENTS = 5
 PARTITIONS = 7
@@ -211,7 +211,7 @@ class World:
             self._take(self.group.complete_write(write.number, failure, self.now_s))
 
     def take_over(self, made: int) -> None:
-        """Let another coordinator go on; up to `made` of the open writes have been made."""
+        """Continue on another coordinator after `made` of the pending writes."""
         for write in list(self.writes)[:made]:
             self.durable = write.membership
         self.writes.clear()
@@ -229,7 +229,7 @@ class World:
         self.hear(number)
 
     def go_well(self, rounds: int) -> None:
-        """For some seconds everything arrives and is stored, and nobody starts or stops."""
+        """Deliver and store everything for some seconds, without starts or stops of members."""
         for _ in range(rounds):
             for number in range(CLIENTS):
                 self.exchange(number)
@@ -261,7 +261,7 @@ class World:
         assert generation >= self.last_synced, "a generation went back"
         self.last_synced = generation
         assert self.durable is not None
-        assert self.durable.generation == generation, "told before it was stored"
+        assert self.durable.generation == generation, "answered before it was stored"
         for partition in answer.assignment:
             owner = client.instance_id or f"client {client.number}"
             known = self.owners.setdefault((generation, partition), owner)

@@ -23,7 +23,7 @@ def test_the_topics_of_a_clients_subscription_are_found(topics: list[str], versi
 
 
 @given(st.lists(st.text(min_size=1, max_size=5), max_size=3), st.integers(0, 3))
-def test_a_subscription_cut_among_its_topics_is_none(topics: list[str], version: int) -> None:
+def test_a_truncated_subscription_is_invalid(topics: list[str], version: int) -> None:
     whole = subscription(topics, version)
     end = 6 + sum(2 + len(topic.encode()) for topic in topics)
     assert all(subscribed_topics(whole[:cut]) is None for cut in range(end))

@@ -41,7 +41,7 @@ def run(*arguments: str) -> Result:
         ({"group": ""}, "invalid --group: ''; allowed: 1 to 249 characters"),
     ],
 )
-def test_a_setting_that_cannot_be_is_refused_with_what_is_allowed(
+def test_an_invalid_setting_is_rejected_with_the_allowed_values(
     changes: dict[str, object], problem: str
 ) -> None:
     given = {"source": Cluster("a:1"), "destination": Cluster("b:1,c:2"), "topics": ("t",)}
@@ -52,7 +52,7 @@ def test_a_setting_that_cannot_be_is_refused_with_what_is_allowed(
     assert line.startswith(problem)
 
 
-def test_all_problems_are_told_at_once_and_the_exit_code_is_two() -> None:
+def test_all_problems_are_reported_at_once_with_exit_code_two() -> None:
     result = run("--from", "x", "--to", "y", "--topics", "a b", "--origin", "?")
     assert result.exit_code == 2
     lines = result.stderr.splitlines()

@@ -25,7 +25,7 @@ class RegistryCluster(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close all registries and clients."""
         ...
 
 

@@ -83,11 +83,11 @@ def test_a_change_was_handed_on_when_its_call_returns(cluster: RegistryCluster) 
         lambda: registry.change_settings("t", lambda _: {"retention.ms": "1"}),
         lambda: registry.delete_topic("t"),
     ]
-    told = []
+    views = []
     for change in changes:
         change()
-        told.append(cluster.seen[-1].topics.get("t"))
-    assert [topic and (topic.partitions, dict(topic.settings)) for topic in told] == [
+        views.append(cluster.seen[-1].topics.get("t"))
+    assert [topic and (topic.partitions, dict(topic.settings)) for topic in views] == [
         (1, {}),
         (2, {}),
         (2, {"retention.ms": "1"}),
@@ -297,7 +297,7 @@ def test_a_commit_leaves_the_other_offsets_as_they_were(cluster: RegistryCluster
 
 def test_only_the_deleted_offsets_are_removed(cluster: RegistryCluster) -> None:
     registry = cluster.start()
-    registry.delete_offsets("nobody", [("t", 0)])
+    registry.delete_offsets("unknown", [("t", 0)])
     registry.commit_offsets("g", {("t", 0): CommittedOffset(1), ("u", 1): CommittedOffset(2)})
     registry.delete_offsets("g", [("t", 0), ("t", 7), ("v", 0)])
     group = stored(cluster.start(), "g")

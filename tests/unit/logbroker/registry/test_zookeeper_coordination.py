@@ -87,10 +87,10 @@ def test_what_a_dead_predecessor_holds_is_cleared() -> None:
 
 
 @pytest.mark.parametrize(
-    "seat", [BrokerSession(1, None), BrokerSession(1, 999), BrokerSession(2, 101)]
+    "session", [BrokerSession(1, None), BrokerSession(1, 999), BrokerSession(2, 101)]
 )
-def test_a_broker_that_is_not_registered_moves_nothing(seat: BrokerSession) -> None:
-    assert plan_slot_actions(alone_with({}), seat) == {}
+def test_a_broker_that_is_not_registered_moves_nothing(session: BrokerSession) -> None:
+    assert plan_slot_actions(alone_with({}), session) == {}
 
 
 def test_a_fence_is_known_to_the_holding_session_alone() -> None:

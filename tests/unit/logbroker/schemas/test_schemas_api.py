@@ -38,8 +38,8 @@ from tests.support.schemas.memory_log import MemoryLog
 STRING = {"schema": '"string"'}
 
 
-class Desk:
-    """Asks a service as a client would, one request after the other."""
+class RegistryClient:
+    """Sends requests to a registry service, one after the other."""
 
     def __init__(self, *, is_read_only: bool = False) -> None:
         self.log = MemoryLog()
@@ -67,9 +67,9 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
-    with closing(Desk()) as desk:
-        yield desk
+def client() -> Iterator[RegistryClient]:
+    with closing(RegistryClient()) as client:
+        yield client
 
 
 def refusal(answer: httpx.Response) -> tuple[int, int]:
@@ -80,8 +80,8 @@ def refusal(answer: httpx.Response) -> tuple[int, int]:
     return answer.status_code, document["error_code"]
 
 
-def test_the_root_answers_an_empty_object(desk: Desk) -> None:
-    answer = desk.ask("GET", "/")
+def test_the_root_answers_an_empty_object(client: RegistryClient) -> None:
+    answer = client.ask("GET", "/")
     assert (answer.status_code, answer.json()) == (200, {})
     assert answer.headers["content-type"] == CONTENT_TYPE
 
@@ -89,89 +89,89 @@ def test_the_root_answers_an_empty_object(desk: Desk) -> None:
 @pytest.mark.parametrize(
     "subject", ["a", "a/b", "a b", "ü%2F", ":.ctx:a", "versions", "..", "a?b#c"]
 )
-def test_a_subject_may_be_named_by_anything(desk: Desk, subject: str) -> None:
+def test_a_subject_may_be_named_by_anything(client: RegistryClient, subject: str) -> None:
     path = f"/subjects/{quote(subject, safe='')}".replace("/..", "/%2E%2E")
-    assert desk.ask("POST", f"{path}/versions", STRING).json() == {"id": 1}
-    assert desk.ask("GET", "/subjects").json() == [subject]
-    found = desk.ask("GET", f"{path}/versions/latest").json()
+    assert client.ask("POST", f"{path}/versions", STRING).json() == {"id": 1}
+    assert client.ask("GET", "/subjects").json() == [subject]
+    found = client.ask("GET", f"{path}/versions/latest").json()
     assert found == {"subject": subject, "version": 1, "id": 1, **STRING}
-    assert desk.ask("POST", path, STRING).json() == found
-    assert desk.ask("PUT", f"/config{path.removeprefix('/subjects')}", {"compatibility": "full"})
-    assert desk.registry.compatibility(subject).value == "FULL"
-    assert desk.ask("DELETE", path).json() == [1]
+    assert client.ask("POST", path, STRING).json() == found
+    assert client.ask("PUT", f"/config{path.removeprefix('/subjects')}", {"compatibility": "full"})
+    assert client.registry.compatibility(subject).value == "FULL"
+    assert client.ask("DELETE", path).json() == [1]
 
 
-def test_a_slash_at_the_end_changes_nothing(desk: Desk) -> None:
-    assert desk.ask("GET", "/subjects/").json() == []
+def test_a_slash_at_the_end_changes_nothing(client: RegistryClient) -> None:
+    assert client.ask("GET", "/subjects/").json() == []
 
 
-def test_lists_come_in_pages(desk: Desk) -> None:
+def test_lists_come_in_pages(client: RegistryClient) -> None:
     for name in "abcd":
-        desk.register(name, '"string"')
-    assert desk.ask("GET", "/subjects?offset=1&limit=2").json() == ["b", "c"]
-    assert desk.ask("GET", "/subjects?limit=-1&offset=3").json() == ["d"]
-    assert desk.ask("GET", "/schemas/ids/1/subjects?limit=0").json() == []
-    assert desk.ask("GET", "/schemas/ids/1/versions?subject=b").json() == [
+        client.register(name, '"string"')
+    assert client.ask("GET", "/subjects?offset=1&limit=2").json() == ["b", "c"]
+    assert client.ask("GET", "/subjects?limit=-1&offset=3").json() == ["d"]
+    assert client.ask("GET", "/schemas/ids/1/subjects?limit=0").json() == []
+    assert client.ask("GET", "/schemas/ids/1/versions?subject=b").json() == [
         {"subject": "b", "version": 1}
     ]
-    assert refusal(desk.ask("GET", "/subjects?limit=many")) == (400, 400)
-    assert refusal(desk.ask("GET", "/subjects?limit=99999999999999999999")) == (400, 400)
+    assert refusal(client.ask("GET", "/subjects?limit=many")) == (400, 400)
+    assert refusal(client.ask("GET", "/subjects?limit=99999999999999999999")) == (400, 400)
 
 
-def test_a_schema_is_given_as_itself(desk: Desk) -> None:
-    desk.register("s", '"string"')
+def test_a_schema_is_given_as_itself(client: RegistryClient) -> None:
+    client.register("s", '"string"')
     for path in ("/schemas/ids/1/schema", "/subjects/s/versions/1/schema"):
-        assert desk.ask("GET", path).text == '"string"'
+        assert client.ask("GET", path).text == '"string"'
 
 
-def test_deleted_versions_are_listed_when_asked_for(desk: Desk) -> None:
+def test_deleted_versions_are_listed_when_asked_for(client: RegistryClient) -> None:
     for schema in ('"int"', '"long"'):
-        desk.register("s", schema)
-    desk.ask("DELETE", "/subjects/s/versions/latest")
-    assert desk.ask("GET", "/subjects/s/versions").json() == [1]
-    assert desk.ask("GET", "/subjects/s/versions?deleted=true").json() == [1, 2]
-    assert desk.ask("GET", "/subjects/s/versions?deletedOnly=true").json() == [2]
-    assert desk.ask("GET", "/subjects/s/versions/2?deleted=TRUE").json()["id"] == 2
-    assert refusal(desk.ask("GET", "/subjects/s/versions/2")) == (404, 40402)
-    desk.ask("DELETE", "/subjects/s")
-    assert desk.ask("GET", "/subjects/s/versions?deletedOnly=true").json() == [1, 2]
-    assert desk.ask("GET", "/subjects?deletedOnly=true").json() == ["s"]
+        client.register("s", schema)
+    client.ask("DELETE", "/subjects/s/versions/latest")
+    assert client.ask("GET", "/subjects/s/versions").json() == [1]
+    assert client.ask("GET", "/subjects/s/versions?deleted=true").json() == [1, 2]
+    assert client.ask("GET", "/subjects/s/versions?deletedOnly=true").json() == [2]
+    assert client.ask("GET", "/subjects/s/versions/2?deleted=TRUE").json()["id"] == 2
+    assert refusal(client.ask("GET", "/subjects/s/versions/2")) == (404, 40402)
+    client.ask("DELETE", "/subjects/s")
+    assert client.ask("GET", "/subjects/s/versions?deletedOnly=true").json() == [1, 2]
+    assert client.ask("GET", "/subjects?deletedOnly=true").json() == ["s"]
 
 
 @pytest.mark.parametrize("version", ["0", "-2", "x", "2147483648", "1e3", "", "9" * 5000])
-def test_a_version_is_a_number_from_one_on_or_latest(desk: Desk, version: str) -> None:
-    desk.register("s", '"string"')
-    assert refusal(desk.ask("GET", f"/subjects/s/versions/{version}/schema")) == (422, 42202)
+def test_a_version_is_a_number_from_one_on_or_latest(client: RegistryClient, version: str) -> None:
+    client.register("s", '"string"')
+    assert refusal(client.ask("GET", f"/subjects/s/versions/{version}/schema")) == (422, 42202)
 
 
 @pytest.mark.parametrize("schema_id", ["0", "-1", "x", "2147483648", "9" * 5000])
-def test_an_id_that_nothing_can_have_is_not_found(desk: Desk, schema_id: str) -> None:
-    assert refusal(desk.ask("GET", f"/schemas/ids/{schema_id}")) == (404, 40403)
+def test_an_id_that_nothing_can_have_is_not_found(client: RegistryClient, schema_id: str) -> None:
+    assert refusal(client.ask("GET", f"/schemas/ids/{schema_id}")) == (404, 40403)
 
 
-def test_a_compatibility_check_tells_what_is_in_the_way(desk: Desk) -> None:
-    desk.register("s", '"int"')
+def test_a_compatibility_check_reports_the_problems(client: RegistryClient) -> None:
+    client.register("s", '"int"')
     path = "/compatibility/subjects/s/versions"
     for each in (path, f"{path}/latest", f"{path}/1"):
-        assert desk.ask("POST", each, STRING).json() == {"is_compatible": False}
-        verbose = desk.ask("POST", f"{each}?verbose=true", STRING).json()
+        assert client.ask("POST", each, STRING).json() == {"is_compatible": False}
+        verbose = client.ask("POST", f"{each}?verbose=true", STRING).json()
         assert not verbose["is_compatible"]
         assert "int" in verbose["messages"][0]
-    nobody = "/compatibility/subjects/nobody/versions"
-    assert desk.ask("POST", f"{nobody}/latest", STRING).json() == {"is_compatible": True}
-    assert refusal(desk.ask("POST", f"{nobody}/1", STRING)) == (404, 40401)
-    assert refusal(desk.ask("POST", f"{nobody}/latest", {"schema": "no"})) == (422, 42201)
+    versions = "/compatibility/subjects/unknown/versions"
+    assert client.ask("POST", f"{versions}/latest", STRING).json() == {"is_compatible": True}
+    assert refusal(client.ask("POST", f"{versions}/1", STRING)) == (404, 40401)
+    assert refusal(client.ask("POST", f"{versions}/latest", {"schema": "no"})) == (422, 42201)
 
 
-def test_levels_are_set_shown_and_taken_away(desk: Desk) -> None:
-    assert desk.ask("GET", "/config").json() == {"compatibilityLevel": "BACKWARD"}
-    assert refusal(desk.ask("GET", "/config/s")) == (404, 40408)
-    by_global = desk.ask("GET", "/config/s?defaultToGlobal=true").json()
+def test_levels_are_set_shown_and_taken_away(client: RegistryClient) -> None:
+    assert client.ask("GET", "/config").json() == {"compatibilityLevel": "BACKWARD"}
+    assert refusal(client.ask("GET", "/config/s")) == (404, 40408)
+    by_global = client.ask("GET", "/config/s?defaultToGlobal=true").json()
     assert by_global == {"compatibilityLevel": "BACKWARD"}
     level = {"compatibility": "FORWARD_TRANSITIVE", "normalize": None}
-    assert desk.ask("PUT", "/config/s", level).json() == {"compatibility": "FORWARD_TRANSITIVE"}
-    assert desk.ask("GET", "/config/s").json() == {"compatibilityLevel": "FORWARD_TRANSITIVE"}
-    deleted = desk.ask("DELETE", "/config/s").json()
+    assert client.ask("PUT", "/config/s", level).json() == {"compatibility": "FORWARD_TRANSITIVE"}
+    assert client.ask("GET", "/config/s").json() == {"compatibilityLevel": "FORWARD_TRANSITIVE"}
+    deleted = client.ask("DELETE", "/config/s").json()
     assert deleted == {"compatibilityLevel": "FORWARD_TRANSITIVE"}
     for document in (
         {},
@@ -179,20 +179,20 @@ def test_levels_are_set_shown_and_taken_away(desk: Desk) -> None:
         {"compatibility": "SOME"},
         {"compatibility": "FULL", "alias": "x"},
     ):
-        assert refusal(desk.ask("PUT", "/config", document)) == (422, 42203)
+        assert refusal(client.ask("PUT", "/config", document)) == (422, 42203)
 
 
-def test_all_schemas_are_listed_with_their_places(desk: Desk) -> None:
-    used = desk.register("a.b", '{"type":"fixed","name":"Used","size":1}')
+def test_all_schemas_are_listed_with_their_places(client: RegistryClient) -> None:
+    used = client.register("a.b", '{"type":"fixed","name":"Used","size":1}')
     references = [{"name": "Used", "subject": "a.b", "version": 1}]
-    desk.ask("PUT", "/config", {"compatibility": "NONE"})
+    client.ask("PUT", "/config", {"compatibility": "NONE"})
     for schema in ('"int"', '"long"', '"bytes"'):
-        desk.register("a.c", schema)
-    desk.register("b", '["Used"]', references=references)
-    desk.ask("DELETE", "/subjects/a.c/versions/3")
+        client.register("a.c", schema)
+    client.register("b", '["Used"]', references=references)
+    client.ask("DELETE", "/subjects/a.c/versions/3")
 
     def listed(query: str = "") -> list[tuple[str, int]]:
-        answer = desk.ask("GET", f"/schemas{query}").json()
+        answer = client.ask("GET", f"/schemas{query}").json()
         return [(each["subject"], each["version"]) for each in answer]
 
     everything = [("a.b", 1), ("a.c", 1), ("a.c", 2), ("b", 1)]
@@ -202,43 +202,43 @@ def test_all_schemas_are_listed_with_their_places(desk: Desk) -> None:
     assert listed("?latestOnly=true&deleted=true") == [("a.b", 1), ("a.c", 3), ("b", 1)]
     assert listed("?subjectPrefix=a.&offset=1&limit=1") == [("a.c", 1)]
     assert listed("?subjectPrefix=none") == []
-    first, *_, last = desk.ask("GET", "/schemas").json()
-    assert first == desk.ask("GET", "/subjects/a.b/versions/1").json()
+    first, *_, last = client.ask("GET", "/schemas").json()
+    assert first == client.ask("GET", "/subjects/a.b/versions/1").json()
     assert (first["id"], last["references"]) == (used, references)
 
 
-def test_a_list_of_schemas_that_is_too_long_is_asked_for_in_parts(desk: Desk) -> None:
+def test_a_list_of_schemas_that_is_too_long_is_asked_for_in_parts(client: RegistryClient) -> None:
     doc = "x" * (TEXT_BYTES_MAX - 100)
     many = LISTED_CHARS_MAX // len(doc) + 1
     for number in range(many):
-        desk.register(
+        client.register(
             f"s{number}", f'{{"type":"fixed","name":"F","size":{number + 1},"doc":"{doc}"}}'
         )
-    assert refusal(desk.ask("GET", "/schemas")) == (400, 400)
-    assert len(desk.ask("GET", f"/schemas?limit={many - 1}").json()) == many - 1
-    assert len(desk.ask("GET", f"/schemas?offset={many}").json()) == 0
+    assert refusal(client.ask("GET", "/schemas")) == (400, 400)
+    assert len(client.ask("GET", f"/schemas?limit={many - 1}").json()) == many - 1
+    assert len(client.ask("GET", f"/schemas?offset={many}").json()) == 0
 
 
-def test_who_answers_is_told(desk: Desk) -> None:
-    scope = desk.ask("GET", "/v1/metadata/id").json()["scope"]
+def test_cluster_id_and_version_are_reported(client: RegistryClient) -> None:
+    scope = client.ask("GET", "/v1/metadata/id").json()["scope"]
     assert scope["clusters"]["kafka-cluster"] == "memory"
-    assert desk.ask("GET", "/v1/metadata/version").json() == {"version": version("rewind")}
+    assert client.ask("GET", "/v1/metadata/version").json() == {"version": version("rewind")}
 
 
-def test_there_is_one_mode(desk: Desk) -> None:
+def test_there_is_one_mode(client: RegistryClient) -> None:
     for path in ("/mode", "/mode/s"):
-        assert desk.ask("GET", path).json() == {"mode": "READWRITE"}
-        assert desk.ask("PUT", path, {"mode": "READWRITE"}).json() == {"mode": "READWRITE"}
-        assert refusal(desk.ask("PUT", path, {"mode": "IMPORT"})) == (422, 42205)
-        assert refusal(desk.ask("PUT", path, {"mode": "SOME"})) == (422, 42204)
+        assert client.ask("GET", path).json() == {"mode": "READWRITE"}
+        assert client.ask("PUT", path, {"mode": "READWRITE"}).json() == {"mode": "READWRITE"}
+        assert refusal(client.ask("PUT", path, {"mode": "IMPORT"})) == (422, 42205)
+        assert refusal(client.ask("PUT", path, {"mode": "SOME"})) == (422, 42204)
 
 
 def test_a_registry_that_only_reads_says_so() -> None:
-    with closing(Desk(is_read_only=True)) as desk:
-        assert desk.ask("GET", "/mode").json() == {"mode": "READONLY"}
-        assert desk.ask("PUT", "/mode", {"mode": "READONLY"}).json() == {"mode": "READONLY"}
-        assert refusal(desk.ask("PUT", "/mode", {"mode": "READWRITE"})) == (422, 42205)
-        assert refusal(desk.ask("POST", "/subjects/s/versions", STRING)) == (422, 42205)
+    with closing(RegistryClient(is_read_only=True)) as client:
+        assert client.ask("GET", "/mode").json() == {"mode": "READONLY"}
+        assert client.ask("PUT", "/mode", {"mode": "READONLY"}).json() == {"mode": "READONLY"}
+        assert refusal(client.ask("PUT", "/mode", {"mode": "READWRITE"})) == (422, 42205)
+        assert refusal(client.ask("POST", "/subjects/s/versions", STRING)) == (422, 42205)
 
 
 @pytest.mark.parametrize(
@@ -265,26 +265,30 @@ def test_a_registry_that_only_reads_says_so() -> None:
         ({**STRING, "references": [{"name": "x", "subject": "y", "version": 10**300}]}, 42201),
     ],
 )
-def test_what_cannot_be_registered_is_refused(desk: Desk, document: Any, code: int) -> None:
-    assert refusal(desk.ask("POST", "/subjects/s/versions", document)) == (422, code)
-    assert desk.ask("GET", "/subjects").json() == []
+def test_what_cannot_be_registered_is_refused(
+    client: RegistryClient, document: Any, code: int
+) -> None:
+    assert refusal(client.ask("POST", "/subjects/s/versions", document)) == (422, code)
+    assert client.ask("GET", "/subjects").json() == []
 
 
-def test_true_is_no_version_of_a_reference(desk: Desk) -> None:
-    desk.register("far", '{"type":"fixed","name":"Far","size":1}')
+def test_true_is_no_version_of_a_reference(client: RegistryClient) -> None:
+    client.register("far", '{"type":"fixed","name":"Far","size":1}')
     references = [{"name": "Far", "subject": "far", "version": True}]
-    answer = desk.ask("POST", "/subjects/s/versions", {"schema": '"Far"', "references": references})
+    answer = client.ask(
+        "POST", "/subjects/s/versions", {"schema": '"Far"', "references": references}
+    )
     assert refusal(answer) == (422, 42201)
 
 
-def test_whoever_looks_schemas_up_takes_the_largest_that_is_kept(desk: Desk) -> None:
+def test_the_client_accepts_the_largest_stored_schema(client: RegistryClient) -> None:
     frame = '{"type":"int","doc":"%s"}'
-    schema_id = desk.register("s", frame % ("\u00fc" * ((TEXT_BYTES_MAX - len(frame) + 2) // 2)))
-    answer = desk.ask("GET", f"/schemas/ids/{schema_id}").content
+    schema_id = client.register("s", frame % ("\u00fc" * ((TEXT_BYTES_MAX - len(frame) + 2) // 2)))
+    answer = client.ask("GET", f"/schemas/ids/{schema_id}").content
     assert TEXT_BYTES_MAX < len(answer) < ANSWER_BYTES_MAX
 
 
-def test_what_javas_client_writes_for_nothing_is_nothing(desk: Desk) -> None:
+def test_what_javas_client_writes_for_nothing_is_nothing(client: RegistryClient) -> None:
     nothing: dict[str, Any] = {
         "version": 0,
         "id": -1,
@@ -292,38 +296,40 @@ def test_what_javas_client_writes_for_nothing_is_nothing(desk: Desk) -> None:
         "ruleSet": None,
         "references": [],
     }
-    assert desk.register("s", '"string"', schemaType="AVRO", **nothing) == 1
+    assert client.register("s", '"string"', schemaType="AVRO", **nothing) == 1
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"5", b"\xff", b"[" * 100_000, b"9" * 5_000])
-def test_a_body_is_a_json_object(desk: Desk, body: bytes) -> None:
+def test_a_body_is_a_json_object(client: RegistryClient, body: bytes) -> None:
     headers = {"content-type": "application/json; charset=utf-8"}
-    answer = desk.ask("POST", "/subjects/s", content=body, headers=headers)
+    answer = client.ask("POST", "/subjects/s", content=body, headers=headers)
     assert refusal(answer) == (400, 400)
 
 
-def test_a_body_is_of_a_type_that_no_page_sends_unasked(desk: Desk) -> None:
+def test_a_body_is_of_a_type_that_no_page_sends_unasked(client: RegistryClient) -> None:
     """What a page in a browser may send to anybody: the three types of forms, and none."""
     content = json.dumps(STRING).encode()
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
         headers = {"content-type": kind} if kind else {}
-        answer = desk.ask("POST", "/subjects/s/versions", content=content, headers=headers)
+        answer = client.ask("POST", "/subjects/s/versions", content=content, headers=headers)
         assert refusal(answer) == (415, 415)
         assert repr(kind) in answer.json()["message"]
     for kind in ALLOWED_TYPES:
         headers = {"content-type": kind}
-        assert desk.ask("POST", "/subjects/s/versions", content=content, headers=headers)
-    assert desk.ask("GET", "/subjects").json() == ["s"]
+        assert client.ask("POST", "/subjects/s/versions", content=content, headers=headers)
+    assert client.ask("GET", "/subjects").json() == ["s"]
 
 
-def test_who_changed_what_is_in_the_log(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+def test_who_changed_what_is_in_the_log(
+    client: RegistryClient, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
-    desk.register("a b", '"string"')
-    desk.ask("DELETE", "/subjects/none?permanent=true")
+    client.register("a b", '"string"')
+    client.ask("DELETE", "/subjects/none?permanent=true")
     # These only ask.
-    desk.ask("POST", "/subjects/a%20b", STRING)
-    desk.ask("POST", "/compatibility/subjects/a%20b/versions/latest", STRING)
-    desk.ask("GET", "/subjects")
+    client.ask("POST", "/subjects/a%20b", STRING)
+    client.ask("POST", "/compatibility/subjects/a%20b/versions/latest", STRING)
+    client.ask("GET", "/subjects")
     said = [record.getMessage() for record in caplog.records if record.name.endswith("service")]
     assert said == [
         "change method=POST path=/subjects/a%20b/versions status=200 client=127.0.0.1",
@@ -331,26 +337,26 @@ def test_who_changed_what_is_in_the_log(desk: Desk, caplog: pytest.LogCaptureFix
     ]
 
 
-def test_what_is_no_route_is_refused(desk: Desk) -> None:
+def test_what_is_no_route_is_refused(client: RegistryClient) -> None:
     for method, path in (("GET", "/nothing"), ("GET", "/subjects/a/b/c/d/e")):
-        assert refusal(desk.ask(method, path)) == (404, 404)
-    answer = desk.ask("PATCH", "/config")
+        assert refusal(client.ask(method, path)) == (404, 404)
+    answer = client.ask("PATCH", "/config")
     assert refusal(answer) == (405, 405)
     assert answer.headers["allow"] == "DELETE, GET, PUT"
 
 
-def test_large_requests_are_refused(desk: Desk) -> None:
-    assert refusal(desk.ask("GET", "/subjects?a=" + "x" * URL_BYTES_MAX)) == (414, 414)
+def test_large_requests_are_refused(client: RegistryClient) -> None:
+    assert refusal(client.ask("GET", "/subjects?a=" + "x" * URL_BYTES_MAX)) == (414, 414)
     large = {"x": "y" * HEADERS_BYTES_MAX}
-    assert refusal(desk.ask("GET", "/subjects", headers=large)) == (431, 431)
+    assert refusal(client.ask("GET", "/subjects", headers=large)) == (431, 431)
     typed = {"content-type": CONTENT_TYPE}
     body = b" " * (BODY_BYTES_MAX + 1)
-    assert refusal(desk.ask("POST", "/subjects/s", content=body, headers=typed)) == (413, 413)
+    assert refusal(client.ask("POST", "/subjects/s", content=body, headers=typed)) == (413, 413)
     many = "&".join(f"a{number}=1" for number in range(100))
-    assert refusal(desk.ask("GET", f"/subjects?{many}")) == (400, 400)
+    assert refusal(client.ask("GET", f"/subjects?{many}")) == (400, 400)
 
 
-def test_a_body_that_does_not_announce_its_size_is_bounded_too(desk: Desk) -> None:
+def test_a_body_that_does_not_announce_its_size_is_bounded_too(client: RegistryClient) -> None:
     pieces: list[Message] = [
         {"type": "http.request", "body": b" " * 2**20, "more_body": True} for _ in range(10)
     ]
@@ -370,37 +376,38 @@ def test_a_body_that_does_not_announce_its_size_is_bounded_too(desk: Desk) -> No
         "query_string": b"",
         "headers": [(b"content-type", CONTENT_TYPE.encode())],
     }
-    asyncio.run(desk.service(scope, receive, send))
+    asyncio.run(client.service(scope, receive, send))
     assert sent[0]["status"] == 413
     assert len(pieces) == 10 - BODY_BYTES_MAX // 2**20 - 1
 
 
-def test_more_requests_than_can_wait_are_told_to_come_back(desk: Desk) -> None:
+def test_requests_beyond_the_queue_limit_are_rejected(client: RegistryClient) -> None:
     may_go = threading.Event()
-    desk.log.catch_up = may_go.wait  # type: ignore[assignment,method-assign]
+    client.log.catch_up = may_go.wait  # type: ignore[assignment,method-assign]
 
     async def ask_many() -> list[int]:
         # An unknown id is looked for in the log, which does not answer now.
         asked = [
-            asyncio.ensure_future(desk._ask("GET", "/schemas/ids/1")) for _ in range(UNDER_WAY_MAX)
+            asyncio.ensure_future(client._ask("GET", "/schemas/ids/1"))
+            for _ in range(UNDER_WAY_MAX)
         ]
         try:
-            newest = desk.service._newest
+            newest = client.service._newest
             await until_async(lambda: newest._under_way == UNDER_WAY_MAX, "all wait")
-            assert refusal(await desk._ask("GET", "/schemas/ids/1")) == (503, 503)
+            assert refusal(await client._ask("GET", "/schemas/ids/1")) == (503, 503)
         finally:
             may_go.set()
         return [(await each).status_code for each in asked]
 
     assert asyncio.run(ask_many()) == [404] * UNDER_WAY_MAX
-    assert desk.ask("GET", "/schemas/ids/1").status_code == 404
+    assert client.ask("GET", "/schemas/ids/1").status_code == 404
 
 
-def test_what_was_read_is_told_while_others_wait_for_the_log(desk: Desk) -> None:
-    desk.register("s", '"string"')
+def test_reads_are_answered_while_writes_wait_for_the_log(client: RegistryClient) -> None:
+    client.register("s", '"string"')
     may_go = threading.Event()
-    desk.log.catch_up = may_go.wait  # type: ignore[assignment,method-assign]
-    desk.log.append = lambda decided: may_go.wait()  # type: ignore[method-assign]
+    client.log.catch_up = may_go.wait  # type: ignore[assignment,method-assign]
+    client.log.append = lambda decided: may_go.wait()  # type: ignore[method-assign]
     crowd = CHANGE_THREADS + NEWEST_THREADS
 
     async def ask_known() -> list[int]:
@@ -409,18 +416,18 @@ def test_what_was_read_is_told_while_others_wait_for_the_log(desk: Desk) -> None
             asyncio.ensure_future(each)
             for number in range(crowd)
             for each in (
-                desk._ask("GET", "/schemas/ids/2"),
-                desk._ask("POST", f"/subjects/new-{number}/versions", **posted),
+                client._ask("GET", "/schemas/ids/2"),
+                client._ask("POST", f"/subjects/new-{number}/versions", **posted),
             )
         ]
-        desks = (desk.service._newest, desk.service._changes)
+        desks = (client.service._newest, client.service._changes)
         try:
             async with asyncio.timeout(DEADLINE_S):
                 await until_async(lambda: all(d._under_way == crowd for d in desks), "all wait")
                 known = [
-                    await desk._ask("GET", "/schemas/ids/1"),
-                    await desk._ask("POST", "/subjects/s", **posted),
-                    await desk._ask("POST", "/compatibility/subjects/s/versions", **posted),
+                    await client._ask("GET", "/schemas/ids/1"),
+                    await client._ask("POST", "/subjects/s", **posted),
+                    await client._ask("POST", "/compatibility/subjects/s/versions", **posted),
                 ]
                 assert not any(each.done() for each in waiting)
         finally:
@@ -431,11 +438,11 @@ def test_what_was_read_is_told_while_others_wait_for_the_log(desk: Desk) -> None
     assert asyncio.run(ask_known()) == [200, 200, 200]
 
 
-def test_requests_are_counted_by_route_and_status(desk: Desk) -> None:
-    desk.register("s", '"string"')
-    desk.ask("GET", "/subjects/s/versions/9")
-    desk.ask("GET", "/nothing")
-    text = desk.ask("GET", "/metrics").text
+def test_requests_are_counted_by_route_and_status(client: RegistryClient) -> None:
+    client.register("s", '"string"')
+    client.ask("GET", "/subjects/s/versions/9")
+    client.ask("GET", "/nothing")
+    text = client.ask("GET", "/metrics").text
     versions = "/subjects/{subject}/versions"
     for labels in (
         f'method="POST",route="{versions}",status="200"',
@@ -447,30 +454,30 @@ def test_requests_are_counted_by_route_and_status(desk: Desk) -> None:
     assert "logbroker_registry_up 1.0" in text
 
 
-def test_a_log_that_is_away_is_told_by_probes_and_metrics(desk: Desk) -> None:
+def test_an_unreachable_log_is_reported_by_probes_and_metrics(client: RegistryClient) -> None:
     def away() -> None:
         raise StoreUnavailable("The log does not answer.")
 
-    service = RegistryService(desk.registry, away)
-    desk.service, before = service, desk.service
+    service = RegistryService(client.registry, away)
+    client.service, before = service, client.service
     before.close()
-    assert desk.ask("GET", "/healthz").status_code == 200
-    answer = desk.ask("GET", "/readyz")
+    assert client.ask("GET", "/healthz").status_code == 200
+    answer = client.ask("GET", "/readyz")
     assert (answer.status_code, answer.text) == (503, "The log does not answer.\n")
-    assert "logbroker_registry_up 0.0" in desk.ask("GET", "/metrics").text
+    assert "logbroker_registry_up 0.0" in client.ask("GET", "/metrics").text
 
 
 def test_what_was_not_foreseen_is_answered_and_logged(
-    desk: Desk, caplog: pytest.LogCaptureFixture
+    client: RegistryClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken() -> None:
         raise LookupError("of a defect")
 
-    desk.log.catch_up = broken  # type: ignore[method-assign]
+    client.log.catch_up = broken  # type: ignore[method-assign]
     with caplog.at_level(logging.ERROR):
-        assert refusal(desk.ask("GET", "/schemas/ids/1")) == (500, 500)
+        assert refusal(client.ask("GET", "/schemas/ids/1")) == (500, 500)
     assert "of a defect" in caplog.text
-    assert desk.ask("GET", "/subjects").status_code == 200
+    assert client.ask("GET", "/subjects").status_code == 200
 
 
 _SEGMENTS = st.one_of(
@@ -530,13 +537,13 @@ _QUERIES = st.dictionaries(
 def test_no_request_is_answered_with_a_fault_of_the_server(
     method: str, segments: list[str], query: dict[str, str], document: Any
 ) -> None:
-    desk = Desk()
+    client = RegistryClient()
     try:
-        desk.registry.set_compatibility("s", desk.registry.compatibility(None))
+        client.registry.set_compatibility("s", client.registry.compatibility(None))
         text = "&".join(
             f"{name}={quote(value.encode('utf-8', 'replace'))}" for name, value in query.items()
         )
-        answer = desk.ask(method, f"/{'/'.join(segments)}?{text}", document)
+        answer = client.ask(method, f"/{'/'.join(segments)}?{text}", document)
         assert answer.status_code < 500, answer.text
     finally:
-        desk.service.close()
+        client.service.close()

@@ -18,7 +18,7 @@ from tests.support.schemas.avro_pairs import SchemaMaker
 GOLDEN = Path(__file__).parents[3] / "golden" / "avro" / "compatibility.json"
 
 
-def told(reader: Any, writer: Any) -> list[str]:
+def problems_of(reader: Any, writer: Any) -> list[str]:
     found = mismatches(AvroParser().read(reader), AvroParser().read(writer))
     return [f"{each.path}: {each.problem} ({each.kind})" for each in found]
 
@@ -51,7 +51,7 @@ def test_java_says_the_same() -> None:
 def test_what_is_compatible_can_be_read(seed: int) -> None:
     maker = SchemaMaker(seed)
     for reader, writer in (maker.pair(), maker.pair()[::-1]):
-        if not told(reader, writer):
+        if not problems_of(reader, writer):
             written = io.BytesIO()
             fastavro.schemaless_writer(written, writer, maker.value(writer))
             written.seek(0)
@@ -63,7 +63,7 @@ def test_what_is_compatible_can_be_read(seed: int) -> None:
 @settings(max_examples=200)
 def test_every_schema_reads_what_it_wrote_itself(seed: int) -> None:
     for schema in SchemaMaker(seed).pair():
-        assert told(schema, schema) == []
+        assert problems_of(schema, schema) == []
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_every_schema_reads_what_it_wrote_itself(seed: int) -> None:
     ],
 )
 def test_what_is_in_the_way_is_named_with_its_place(reader: Any, writer: Any, problem: str) -> None:
-    assert told(reader, writer) == [problem]
+    assert problems_of(reader, writer) == [problem]
 
 
 @pytest.mark.parametrize(
@@ -165,31 +165,31 @@ def test_what_is_in_the_way_is_named_with_its_place(reader: Any, writer: Any, pr
     ],
 )
 def test_what_the_specification_lets_pass_is_compatible(reader: Any, writer: Any) -> None:
-    assert told(reader, writer) == []
+    assert problems_of(reader, writer) == []
 
 
 def test_a_decimal_is_no_text() -> None:
-    assert told("string", decimal(9, 2)) != []
+    assert problems_of("string", decimal(9, 2)) != []
 
 
-def test_a_union_is_told_with_what_is_wrong_in_the_branch_that_is_meant() -> None:
+def test_a_union_is_reported_with_the_problem_of_the_matching_branch() -> None:
     reader = ["null", record(field("a", "int"), name="x.R")]
     writer = ["null", record(field("a", "string"), name="x.R")]
-    assert told(reader, writer) == [
+    assert problems_of(reader, writer) == [
         "/1/fields/0/type: reader needs int, writer has string (TYPE_MISMATCH)",
     ]
 
 
 def test_of_two_records_with_the_same_simple_name_the_full_one_is_meant() -> None:
     union = [record(field("a", "int"), name="x.R"), record(field("b", "int"), name="y.R")]
-    assert told(union, union) == []
+    assert problems_of(union, union) == []
 
 
 def test_a_loop_cannot_be_read_where_something_in_it_cannot() -> None:
     inner = record(field("back", ["null", "A"]), name="B")
     writer = record(field("b", inner), field("x", "string"), name="A")
     reader = record(field("b", inner), field("x", "int"), name="A")
-    assert told(reader, writer) == [
+    assert problems_of(reader, writer) == [
         "/fields/1/type: reader needs int, writer has string (TYPE_MISMATCH)"
     ]
 
@@ -201,20 +201,22 @@ def test_unions_too_large_to_compare_are_refused_in_bounded_time() -> None:
         return [{"type": "array", "items": "int"}, *records]
 
     several = record(*(field(f"f{n}", union(f"N{n}_")) for n in range(2)))
-    assert told(several, several) == []
+    assert problems_of(several, several) == []
     # Arrays may be read by any branch, so each of the writer's branches meets all of the reader's.
     maps = {"type": "map", "values": "int"}
     primitives = ["null", "boolean", "int", "long", "float", "double", "bytes", "string"]
     wide = [*primitives, maps, {"type": "array", "items": "int"}]
     deep = record(*(field(f"f{n}", wide) for n in range(PAIRS_MAX // 100 + 50)))
-    assert told(deep, deep) == [f"/: more than {PAIRS_MAX} pairs of types to compare (TOO_LARGE)"]
+    assert problems_of(deep, deep) == [
+        f"/: more than {PAIRS_MAX} pairs of types to compare (TOO_LARGE)"
+    ]
 
 
 @pytest.mark.long
 def test_as_many_fields_as_a_text_holds_are_compared() -> None:
     """Looking for each among all the others would take minutes."""
     many = record(*(field(f"f{n}", "int") for n in range(25_000)))
-    assert told(many, many) == []
+    assert problems_of(many, many) == []
 
 
 OLD = record(field("a", "int"))

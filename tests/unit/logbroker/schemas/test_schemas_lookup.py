@@ -189,7 +189,7 @@ def test_the_largest_id_is_asked_for(registry: RegistryStub, asked: SchemaLookup
         (200, b"x" * (ANSWER_BYTES_MAX + 1)),
     ],
 )
-def test_an_answer_that_is_none_of_a_registry_is_to_be_asked_for_again(
+def test_an_invalid_response_is_retryable(
     registry: RegistryStub, asked: SchemaLookup, status: int, document: Any
 ) -> None:
     registry.answer("/schemas/ids/1", status, document)
@@ -250,7 +250,7 @@ def test_user_and_password_of_the_url_go_out_and_into_no_message(registry: Regis
         "\0",
     ],
 )
-def test_a_url_that_is_none_is_refused_without_telling_it(url: str) -> None:
+def test_an_invalid_url_is_rejected_without_its_text(url: str) -> None:
     with pytest.raises(ConfigurationError) as error:
         SchemaLookup(url, timeout_s=TIMEOUT_S)
     assert "secret" not in str(error.value)

@@ -46,7 +46,7 @@ def test_a_check_against_many_versions_keeps_one_at_a_time(registry: SchemaRegis
     assert most_of_a_check() < 4 * with_one
 
 
-def test_problems_with_many_versions_and_fields_are_told_up_to_a_bound(
+def test_the_number_of_reported_problems_is_limited(
     registry: SchemaRegistry,
 ) -> None:
     registry.set_compatibility("s", Compatibility.NONE)

@@ -270,7 +270,7 @@ def test_an_id_that_another_registry_has_just_given_is_found() -> None:
     assert ours.schema(given) == INT
 
 
-def test_a_registry_that_was_slower_decides_anew() -> None:
+def test_a_registry_that_lost_the_race_decides_again() -> None:
     written: Written = []
     log = MemoryLog(written)
     ours, theirs = SchemaRegistry(log), SchemaRegistry(MemoryLog(written))
@@ -434,7 +434,7 @@ def test_registries_that_race_agree(
     # One that starts now comes to know the same.
     assert knowledge(MemoryLog(racers.written)) == knowledge(racers.logs[0])
     assert skipped(racers.written) <= {Outcome.REPEAT, Outcome.LATE}
-    # Nobody decided in ignorance of what counts before.
+    # Every decision considered all earlier records that count.
     assert knowledge(alone(racers.written)) == knowledge(racers.logs[0])
     # Each schema has one id for ever, and the ids are dense.
     ids = [each for known in racers.ids.values() for each in known]

@@ -1,4 +1,4 @@
-"""What a registry takes in at most: whoever reaches it may register."""
+"""Limits of a registry: every client that can connect may register schemas."""
 
 import pytest
 

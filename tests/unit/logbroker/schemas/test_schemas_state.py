@@ -87,7 +87,7 @@ def test_a_change_back_to_what_was_is_another_record() -> None:
 
 @given(st.data())
 def test_a_copy_with_repeats_says_what_the_original_says(data: st.DataObject) -> None:
-    """Whoever copies goes back to any place, any number of times, and leaves nothing out."""
+    """A copier may go back to any record, any number of times, and skips none."""
     written = history()
     backs = data.draw(st.lists(st.integers(0, len(written)), max_size=6))
     reached = data.draw(st.lists(st.integers(0, len(written)), max_size=6).map(sorted))
@@ -103,7 +103,7 @@ def test_a_copy_with_repeats_says_what_the_original_says(data: st.DataObject) ->
     assert contents(state) == contents(original)
 
 
-def test_lengths_are_told_apart_in_a_digest() -> None:
+def test_a_digest_depends_on_lengths() -> None:
     assert len({digest(b"ab", b"c"), digest(b"a", b"bc"), digest(b"", b"abc")}) == 3
 
 
@@ -113,7 +113,7 @@ def test_a_digest_is_what_it_was() -> None:
 
 
 def test_what_was_decided_without_ones_own_changes_is_a_branch() -> None:
-    """Two clusters go on from one record, each alone; then each gets what the other wrote."""
+    """Two clusters diverge after a shared record; then each gets the other's records."""
     shared = chained((FIRST, None))
     east = chained((FIRST, None), (FULL, 0), (NONE, 1))[1:]
     west = chained((FIRST, None), (VersionRegistered("s", 2, 2, LONG), 0))[1:]
@@ -243,7 +243,7 @@ def as_bytes(members: Any) -> bytes:
     return json.dumps(members).encode()
 
 
-def test_what_is_not_ours_is_passed_over() -> None:
+def test_foreign_records_are_skipped() -> None:
     state = RegistryState()
     for key, value in strange():
         assert state.apply(key, value) is Outcome.STRANGE, (key, value)

@@ -62,8 +62,8 @@ class TroubledRegistry(LocalRegistry):
         super().commit_offsets(group_id, offsets)
 
 
-class Desk:
-    """A coordinator on the thread of its loop, and what it has answered."""
+class CoordinatorHarness:
+    """Runs a coordinator on its loop's thread and collects the responses."""
 
     def __init__(self, folder: Path) -> None:
         opened = TroubledRegistry.open(folder, 0)
@@ -131,130 +131,134 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    desk = Desk(tmp_path)
-    desk.follow(ours=True)
-    desk.until_fetched({})
-    yield desk
-    desk.close()
+def harness(tmp_path: Path) -> Iterator[CoordinatorHarness]:
+    harness = CoordinatorHarness(tmp_path)
+    harness.follow(ours=True)
+    harness.until_fetched({})
+    yield harness
+    harness.close()
 
 
-def test_an_offset_is_fetched_only_once_it_is_durable(desk: Desk) -> None:
-    desk.registry.is_open.clear()
-    committed = desk.commit(5)
-    until(lambda: desk.registry.writes == 1, "it is being written")
-    fetched = desk.fetch()
+def test_an_offset_is_fetched_only_once_it_is_durable(harness: CoordinatorHarness) -> None:
+    harness.registry.is_open.clear()
+    committed = harness.commit(5)
+    until(lambda: harness.registry.writes == 1, "it is being written")
+    fetched = harness.fetch()
     assert (committed, fetched) == ([], [])
-    desk.registry.is_open.set()
+    harness.registry.is_open.set()
     until(lambda: bool(fetched), "the fetch is answered")
     assert (committed, fetched) == ([None], [{EVENTS: 5}])
 
 
-def test_queued_commits_are_written_together(desk: Desk) -> None:
-    desk.registry.is_open.clear()
-    answers = [desk.commit(offset) for offset in range(100)]
-    answers.append(desk.commit(7, ("events", 1)))
-    desk.registry.is_open.set()
-    desk.until_fetched({EVENTS: 99, ("events", 1): 7})
+def test_queued_commits_are_written_together(harness: CoordinatorHarness) -> None:
+    harness.registry.is_open.clear()
+    answers = [harness.commit(offset) for offset in range(100)]
+    answers.append(harness.commit(7, ("events", 1)))
+    harness.registry.is_open.set()
+    harness.until_fetched({EVENTS: 99, ("events", 1): 7})
     assert answers == 101 * [[None]]
-    assert desk.registry.writes == 2
+    assert harness.registry.writes == 2
 
 
-def test_a_fetch_between_two_commits_sees_only_the_first(desk: Desk) -> None:
-    desk.registry.is_open.clear()
-    desk.commit(1)
-    desk.commit(2)
-    between = desk.fetch()
-    desk.commit(3)
-    desk.registry.is_open.set()
-    desk.until_fetched({EVENTS: 3})
+def test_a_fetch_between_two_commits_sees_only_the_first(harness: CoordinatorHarness) -> None:
+    harness.registry.is_open.clear()
+    harness.commit(1)
+    harness.commit(2)
+    between = harness.fetch()
+    harness.commit(3)
+    harness.registry.is_open.set()
+    harness.until_fetched({EVENTS: 3})
     assert between == [{EVENTS: 2}]
-    assert desk.registry.writes == 3
+    assert harness.registry.writes == 3
 
 
-def test_a_failed_commit_is_not_visible(desk: Desk) -> None:
-    desk.registry.failures = [RegistryUnavailable("gone")]
-    answer = desk.commit(5)
+def test_a_failed_commit_is_not_visible(harness: CoordinatorHarness) -> None:
+    harness.registry.failures = [RegistryUnavailable("gone")]
+    answer = harness.commit(5)
     until(lambda: bool(answer), "it is answered")
     # No client of a group knows a registry.
     assert answer == ["CoordinatorNotAvailable"]
-    assert desk.fetch() == [{}]
+    assert harness.fetch() == [{}]
 
 
-def test_queued_writes_are_cancelled_when_the_slot_is_lost(desk: Desk) -> None:
-    desk.registry.is_open.clear()
-    begun, waiting = desk.commit(5), desk.commit(6)
-    until(lambda: desk.registry.writes == 1, "the first is being written")
-    desk.follow(ours=False)
+def test_queued_writes_are_cancelled_when_the_slot_is_lost(harness: CoordinatorHarness) -> None:
+    harness.registry.is_open.clear()
+    begun, waiting = harness.commit(5), harness.commit(6)
+    until(lambda: harness.registry.writes == 1, "the first is being written")
+    harness.follow(ours=False)
     assert waiting == ["NotCoordinator"]
-    assert desk.fetch() == ["NotCoordinator"]
-    desk.registry.is_open.set()
+    assert harness.fetch() == ["NotCoordinator"]
+    harness.registry.is_open.set()
     until(lambda: bool(begun), "the first has ended")
     assert begun == [None]
-    assert desk.registry.writes == 1
+    assert harness.registry.writes == 1
 
 
-def test_a_reacquired_slot_is_loaded_after_the_last_write_has_ended(desk: Desk) -> None:
-    desk.registry.is_open.clear()
-    desk.commit(5)
-    until(lambda: desk.registry.writes == 1, "it is being written")
-    desk.follow(ours=False)
-    desk.follow(ours=True)
-    assert desk.fetch() == ["CoordinatorLoading"]
-    assert desk.registry.loads == 1
-    desk.registry.is_open.set()
-    desk.until_fetched({EVENTS: 5})
-    assert desk.registry.loads == 2
+def test_a_reacquired_slot_is_loaded_after_the_last_write_has_ended(
+    harness: CoordinatorHarness,
+) -> None:
+    harness.registry.is_open.clear()
+    harness.commit(5)
+    until(lambda: harness.registry.writes == 1, "it is being written")
+    harness.follow(ours=False)
+    harness.follow(ours=True)
+    assert harness.fetch() == ["CoordinatorLoading"]
+    assert harness.registry.loads == 1
+    harness.registry.is_open.set()
+    harness.until_fetched({EVENTS: 5})
+    assert harness.registry.loads == 2
 
 
-def test_a_rejected_write_reloads_the_slot(desk: Desk) -> None:
-    desk.commit(5)
-    desk.until_fetched({EVENTS: 5})
-    desk.registry.failures = [NotCoordinator("somebody had it")]
-    answer = desk.commit(6)
+def test_a_rejected_write_reloads_the_slot(harness: CoordinatorHarness) -> None:
+    harness.commit(5)
+    harness.until_fetched({EVENTS: 5})
+    harness.registry.failures = [NotCoordinator("somebody had it")]
+    answer = harness.commit(6)
     until(lambda: bool(answer), "it is answered")
     assert answer == ["NotCoordinator"]
-    desk.until_fetched({EVENTS: 5})
-    assert desk.registry.loads == 2
+    harness.until_fetched({EVENTS: 5})
+    assert harness.registry.loads == 2
 
 
 def test_a_failed_load_of_a_slot_is_retried(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.registry.load_failures = [NotCoordinator("not yet"), RegistryUnavailable("silent")]
-    desk.follow(ours=True)
-    desk.until_fetched({})
-    assert desk.registry.loads == 3
-    desk.close()
+    harness = CoordinatorHarness(tmp_path)
+    harness.registry.load_failures = [NotCoordinator("not yet"), RegistryUnavailable("silent")]
+    harness.follow(ours=True)
+    harness.until_fetched({})
+    assert harness.registry.loads == 3
+    harness.close()
 
 
-def test_groups_are_not_described_while_the_registry_does_not_respond(desk: Desk) -> None:
-    desk.commit(5)
-    desk.until_fetched({EVENTS: 5})
-    desk.registry.is_heard_of = False
-    assert desk.fetch() == ["CoordinatorNotAvailable"]
-    assert desk.commit(6) == ["CoordinatorNotAvailable"]
-    groups, refusal = desk.do(desk.coordinator.describe_all)
+def test_groups_are_not_described_while_the_registry_does_not_respond(
+    harness: CoordinatorHarness,
+) -> None:
+    harness.commit(5)
+    harness.until_fetched({EVENTS: 5})
+    harness.registry.is_heard_of = False
+    assert harness.fetch() == ["CoordinatorNotAvailable"]
+    assert harness.commit(6) == ["CoordinatorNotAvailable"]
+    groups, refusal = harness.do(harness.coordinator.describe_all)
     assert (groups, type(refusal).__name__) == ({}, "CoordinatorNotAvailable")
-    desk.registry.is_heard_of = True
-    desk.until_fetched({EVENTS: 5})
+    harness.registry.is_heard_of = True
+    harness.until_fetched({EVENTS: 5})
 
 
 def test_offsets_of_topics_deleted_while_no_broker_owned_the_slot_are_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slot_module, "ORPHANS_AFTER_S", 0.0)
-    desk = Desk(tmp_path)
+    harness = CoordinatorHarness(tmp_path)
     gone = ("gone", 0)
-    desk.registry.commit_offsets(GROUP, {EVENTS: CommittedOffset(1), gone: CommittedOffset(2)})
-    desk.follow(ours=True)
-    desk.until_fetched({EVENTS: 1})
-    (stored,) = desk.registry.load_groups(SLOT)
+    harness.registry.commit_offsets(GROUP, {EVENTS: CommittedOffset(1), gone: CommittedOffset(2)})
+    harness.follow(ours=True)
+    harness.until_fetched({EVENTS: 1})
+    (stored,) = harness.registry.load_groups(SLOT)
     assert stored.offsets == {EVENTS: CommittedOffset(1)}
-    desk.close()
+    harness.close()
 
 
-def test_an_empty_group_is_removed_from_memory(desk: Desk) -> None:
-    desk.registry.failures = [RegistryUnavailable("gone")]
-    answer = desk.commit(5)
+def test_an_empty_group_is_removed_from_memory(harness: CoordinatorHarness) -> None:
+    harness.registry.failures = [RegistryUnavailable("gone")]
+    answer = harness.commit(5)
     until(lambda: bool(answer), "it is answered")
-    assert desk.do(desk.coordinator.describe_all) == ({}, None)
+    assert harness.do(harness.coordinator.describe_all) == ({}, None)

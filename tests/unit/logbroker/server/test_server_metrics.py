@@ -79,20 +79,20 @@ def test_a_failed_flush_is_counted_and_fails_the_partition(broker: Broker) -> No
         for spare in (kept, end, other_end):
             os.close(spare)
         assert [connection.produced()[1] for _ in range(2)] == [0, STORAGE_ERROR]
-    told = samples(broker)
-    assert told["flush_failures_total"] == 1
-    assert told["flushes_total"] == 0
-    assert told["topic_unflushed_messages events"] == 3
-    assert told["request_errors_total Produce KAFKA_STORAGE_ERROR"] == 1
+    metrics = samples(broker)
+    assert metrics["flush_failures_total"] == 1
+    assert metrics["flushes_total"] == 0
+    assert metrics["topic_unflushed_messages events"] == 3
+    assert metrics["request_errors_total Produce KAFKA_STORAGE_ERROR"] == 1
 
 
 def test_a_partition_whose_folder_cannot_be_created_is_counted(broker: Broker) -> None:
     (broker._config.data_dir / "events-0").write_text("in the way")
     follow(broker)
-    told = samples(broker)
-    assert told["partitions_open_failed"] == 1
-    assert told["partitions_led"] == 0
-    assert told["partitions_offline"] == 0
+    metrics = samples(broker)
+    assert metrics["partitions_open_failed"] == 1
+    assert metrics["partitions_led"] == 0
+    assert metrics["partitions_offline"] == 0
 
 
 def test_free_disk_space_is_reported_if_the_system_knows_it(broker: Broker) -> None:

@@ -85,7 +85,7 @@ def test_batches_of_the_turn_of_a_resignation_are_written_and_then_rejected(
         broker._loop._turn()
         connection.produce("events", batch_of(b"three"), acks=ACKS_LEADER)
         broker._loop._turn()
-        # Behind the first one, which is in the log though nobody was promised so.
+        # After the first batch, which is in the log although it was not acknowledged.
         assert connection.produced()[1:] == (0, 1)
 
 
@@ -110,13 +110,13 @@ def test_a_topic_recreated_while_unreadable_has_no_committed_offsets(
     until(lambda: turned(broker) and commit(broker, 7) is None, "an offset is committed")
     view = broker._registry.view
     broker._membership._queue_view(replace(view, topics={}, unreadable=frozenset({"events"})))
-    anew = replace(view.topics["events"], topic_id=UUID(int=1))
-    broker._membership._queue_view(replace(view, topics={"events": anew}))
+    recreated = replace(view.topics["events"], topic_id=UUID(int=1))
+    broker._membership._queue_view(replace(view, topics={"events": recreated}))
     until(lambda: turned(broker) and offsets(broker) == {}, "the offset is forgotten")
 
 
 def commit(broker: Broker, offset: int, partition: int = 0) -> RequestRefused | None:
-    """Commit for nobody's member, and turn until that is done: why it was refused."""
+    """Commit without a member id, run the loop until it is done, and return the error."""
     answers: list[RequestRefused | None] = []
     broker._coordinator.commit(
         "readers",

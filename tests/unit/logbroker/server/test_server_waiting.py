@@ -66,4 +66,4 @@ def leave(clients: list[RawConnection]) -> None:
     until(lambda: connections() == len(clients), "all are known")
     for client in clients:
         client.socket.close()
-    until(lambda: connections() == 0, "nobody is remembered")
+    until(lambda: connections() == 0, "no connection is left")

@@ -134,7 +134,7 @@ def test_a_failed_write_in_a_roll_fails_all_its_batches(
         assert log.append(batch(b"b" * 300), NOW_MS) == 1
         with pytest.raises(StorageFailed):
             log.append(batch(b"c" * 300), NOW_MS)
-        # Nothing may be appended behind what was lost before its loss is told.
+        # No batch may be appended after a lost one before the loss is reported.
         with pytest.raises(StorageFailed):
             log.append(batch(b"d"), NOW_MS)
         assert log.has_staged
@@ -288,8 +288,8 @@ def test_a_writer_killed_again_and_again_keeps_all_it_acknowledged(tmp_path: Pat
             for _ in range(1 + turn * 3):
                 acknowledged = int(writer.stdout.readline())
             writer.kill()
-            told = [int(line) for line in writer.stdout.read().splitlines() if line]
-            acknowledged = max([acknowledged, *told[:-1]])
+            reported = [int(line) for line in writer.stdout.read().splitlines() if line]
+            acknowledged = max([acknowledged, *reported[:-1]])
     loaded = load_folder(tmp_path / "events-0", KnownOffsets(), 0, is_clean=False)
     log = PartitionLog(tmp_path / "events-0", "events", 0, LogConfig(), loaded.log)
     values = values_of(log)

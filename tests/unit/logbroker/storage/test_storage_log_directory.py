@@ -40,7 +40,7 @@ def filled(path: Path) -> LogDirectory:
 
 
 def killed(directory: LogDirectory) -> None:
-    """Let go of the lock as a dead process does, and of nothing else."""
+    """Release only the lock, as the death of a process does."""
     directory.release()
 
 

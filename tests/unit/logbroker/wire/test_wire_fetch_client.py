@@ -202,7 +202,7 @@ def _partition_data(
     )
 
 
-def as_told(version: int, answer: FetchResponse, *, is_null: bool = False) -> FetchResponse:
+def as_decoded(version: int, answer: FetchResponse, *, is_null: bool = False) -> FetchResponse:
     """The answer without what its version has no place for."""
     return answer._replace(
         error_code=answer.error_code if version >= 7 else 0,
@@ -226,7 +226,7 @@ def test_a_response_of_kafka_python_is_decoded_as_encoded(
 ) -> None:
     frame = answer_frame(version, answer, is_null=is_null, has_tags=has_tags)
 
-    assert decode_fetch_response(version, frame) == as_told(version, answer, is_null=is_null)
+    assert decode_fetch_response(version, frame) == as_decoded(version, answer, is_null=is_null)
 
 
 def full_answer() -> FetchResponse:

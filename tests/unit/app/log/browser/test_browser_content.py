@@ -16,7 +16,7 @@ def read(value: bytes) -> bytes:
 
 
 def refuse(value: bytes) -> bytes:
-    raise Undecoded("nobody knows it")
+    raise Undecoded("unknown schema")
 
 
 def test_json_is_indented() -> None:
@@ -36,7 +36,7 @@ def test_avro_is_decoded_by_its_schema() -> None:
 def test_undecodable_avro_shows_its_schema_and_the_reason() -> None:
     found = content_of(FRAME + b"7", 100, refuse)
     assert (found.format, found.text, found.schema_id) == ("binary", None, 258)
-    assert found.note == "nobody knows it"
+    assert found.note == "unknown schema"
     assert found.raw == FRAME + b"7"
 
 

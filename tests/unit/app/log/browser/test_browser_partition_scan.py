@@ -53,7 +53,7 @@ def test_a_backward_scan_returns_every_record(
     below = [each for each in reversed(offsets) if each < end]
     found = walked(scan, offsets, count, most)
     assert found == below[:count]
-    # What comes next goes on where this one ended.
+    # The next scan continues where this one ended.
     again = BackwardScan(0, scan.position, 8)
     assert walked(again, offsets, count, most) == below[count : 2 * count]
     assert scan.is_done <= (len(below) <= count)

@@ -28,7 +28,7 @@ def test_brokers_that_are_away_leave_a_gap(refused_address: str) -> None:
     assert [gap.figure for gap in gaps.all()] == ["bytes"]
 
 
-def test_of_no_partition_nobody_is_asked() -> None:
+def test_no_broker_is_asked_about_no_partitions() -> None:
     gaps = Gaps()
     assert LogSizeReader(Settings(bootstrap_servers="nowhere"), 1.0).read([], gaps) == {}
     assert gaps.all() == ()

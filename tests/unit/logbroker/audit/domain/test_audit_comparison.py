@@ -54,19 +54,21 @@ def compared(
     scope: Scope = ALL,
     deadline: ReportDeadline = LATE,
     tiers: Sequence[str] = (),
-    told_ms: int = T0,
+    reported_ms: int = T0,
 ) -> list[Row]:
     comparison = Comparison(scope)
     for event in events:
-        add(comparison, event, told_ms)
+        add(comparison, event, reported_ms)
     return list(comparison.rows(deadline, tiers))
 
 
-def add(comparison: Comparison, event: PublishedReport | ReceivedReport, told_ms: int = T0) -> None:
+def add(
+    comparison: Comparison, event: PublishedReport | ReceivedReport, reported_ms: int = T0
+) -> None:
     if isinstance(event, PublishedReport):
-        comparison.add_published(event, told_ms)
+        comparison.add_published(event, reported_ms)
     else:
-        comparison.add_received(event, told_ms)
+        comparison.add_received(event, reported_ms)
 
 
 def counts(row: Row) -> tuple[int, int, int, int, int]:
@@ -75,7 +77,7 @@ def counts(row: Row) -> tuple[int, int, int, int, int]:
 
 
 def test_a_row_counts_by_which_messages_came_and_not_by_how_many() -> None:
-    # Five came of five, and still two are missing; one was nobody's.
+    # Five of five were received, but two are missing, one repeated and one unknown.
     (row,) = compared(published(range(5)), received([0, 0, 1, 2, 9]))
     assert counts(row) == (5, 4, 2, 1, 1)
     assert (row.status, row.missing_ranges) == (Status.MISSING, ((3, 5),))
@@ -114,7 +116,7 @@ def test_each_topic_window_producer_and_tier_has_a_row_of_its_own() -> None:
     ]
 
 
-def test_a_tier_is_expected_from_the_first_window_that_it_told_of() -> None:
+def test_a_tier_is_expected_from_its_first_reported_window() -> None:
     windows = [T0, T0 + MINUTE_MS, T0 + 2 * MINUTE_MS]
     rows = compared(
         *(published([0, 1], window_ms=window_ms) for window_ms in windows),
@@ -128,7 +130,7 @@ def test_a_tier_is_expected_from_the_first_window_that_it_told_of() -> None:
     assert rows[0].status is Status.UNREAD
 
 
-def test_a_tier_that_told_of_a_window_before_the_scope_is_expected_within_it() -> None:
+def test_a_tier_that_reported_before_the_scope_is_expected_within_it() -> None:
     later = T0 + MINUTE_MS
     (row,) = compared(
         received([0]),
@@ -139,7 +141,7 @@ def test_a_tier_that_told_of_a_window_before_the_scope_is_expected_within_it() -
     assert (row.window_ms, row.tier, row.missing) == (later, "readers", 2)
 
 
-def test_a_named_tier_is_expected_even_if_it_told_of_nothing() -> None:
+def test_a_named_tier_is_expected_without_any_report() -> None:
     (row,) = compared(published([0, 1]), tiers=("silent",))
     assert (row.tier, row.status, counts(row)) == ("silent", Status.MISSING, (2, 0, 2, 0, 0))
 
@@ -150,7 +152,7 @@ def test_a_named_tier_is_expected_from_the_beginning() -> None:
     assert [row.missing for row in compared(*events, tiers=("readers",))] == [1, 0]
 
 
-def test_what_a_mirror_told_of_is_not_expected_of_who_reads_nothing_of_that_origin() -> None:
+def test_a_tier_that_reads_nothing_of_an_origin_is_not_expected_to_read_it() -> None:
     comparison = Comparison(ALL)
     comparison.add_published(published([0], producer="here/1"), T0)
     comparison.add_published(published([0], producer="there/1"), T0, "there")
@@ -168,7 +170,7 @@ def test_what_a_mirror_told_of_is_not_expected_of_who_reads_nothing_of_that_orig
         ]
 
 
-def test_a_mirror_whose_data_centre_is_idle_is_not_expected_to_bring_what_another_brings() -> None:
+def test_a_mirror_of_an_idle_data_centre_is_not_expected_to_copy_another() -> None:
     comparison = Comparison(ALL)
     comparison.add_published(published([0], producer="here/1"), T0)
     named = ("mirror@here", "mirror@there")
@@ -179,7 +181,7 @@ def test_a_mirror_whose_data_centre_is_idle_is_not_expected_to_bring_what_anothe
     assert [(row.tier, row.missing) for row in rows] == [("mirror@here", 0), ("silent", 1)]
 
 
-def test_what_nobody_published_is_uncovered() -> None:
+def test_received_messages_without_a_published_report_are_uncovered() -> None:
     (row,) = compared(received([0, 1]))
     assert (row.status, row.window_end_ms, counts(row)) == (
         Status.UNCOVERED,
@@ -206,26 +208,26 @@ def test_a_loss_is_worse_than_something_uncovered() -> None:
 )
 def test_what_was_published_just_now_may_still_be_received(age_ms: int, status: Status) -> None:
     events = published([0, 1]), received([0])
-    (row,) = compared(*events, deadline=PATIENT, told_ms=NOW_MS - age_ms)
+    (row,) = compared(*events, deadline=PATIENT, reported_ms=NOW_MS - age_ms)
     assert (row.status, row.missing) == (status, 1)
 
 
 @pytest.mark.parametrize(
-    ("window_ms", "told_ms", "status"),
+    ("window_ms", "reported_ms", "status"),
     [
-        # Told a while ago, but the window has just ended.
+        # Reported a while ago, but the window has just ended.
         (NOW_MS - 3 * MINUTE_MS + 1, T0, Status.PENDING),
         (NOW_MS - 3 * MINUTE_MS, T0, Status.UNCOVERED),
-        # An old window, of which a consumer has just told.
+        # An old window, which a consumer has just reported.
         (T0, NOW_MS - 2 * MINUTE_MS + 1, Status.PENDING),
         (T0, NOW_MS - 2 * MINUTE_MS, Status.UNCOVERED),
         (T0, NOW_MS + 2 * MINUTE_MS, Status.UNCOVERED),
     ],
 )
 def test_what_was_received_just_now_may_still_be_covered(
-    window_ms: int, told_ms: int, status: Status
+    window_ms: int, reported_ms: int, status: Status
 ) -> None:
-    (row,) = compared(received([0], window_ms=window_ms), deadline=PATIENT, told_ms=told_ms)
+    (row,) = compared(received([0], window_ms=window_ms), deadline=PATIENT, reported_ms=reported_ms)
     assert (row.status, row.uncovered) == (status, 1)
 
 
@@ -277,16 +279,16 @@ sequences = st.lists(st.integers(0, 20_000), max_size=30)
 
 
 @given(
-    told=st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), sequences), max_size=30),
+    reports=st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), sequences), max_size=30),
     bytes_max=st.sampled_from([0, 2_000, 2**30]),
 )
 def test_it_counts_as_sets_do_however_little_is_kept_unpacked(
-    told: list[tuple[str, bool, list[int]]], bytes_max: int
+    reports: list[tuple[str, bool, list[int]]], bytes_max: int
 ) -> None:
     comparison = Comparison(ALL, bytes_max)
     sent: dict[str, set[int]] = {}
     got: dict[str, list[int]] = {}
-    for producer, is_published, numbers in told:
+    for producer, is_published, numbers in reports:
         if is_published:
             add(comparison, published(numbers, producer=producer))
             sent.setdefault(producer, set()).update(numbers)

@@ -64,6 +64,6 @@ def test_clocks_ahead_cause_a_warning() -> None:
     reader, comparison = taken([published(ahead_ms), received(T0, ahead_ms)])
     (warning,) = reader.warnings()
     assert warning.startswith("2 audit reports are about windows in the future")
-    # Such a window is none that begins before now.
+    # A window in the future is not compared.
     assert not list(comparison.rows(DEADLINE))
     assert reader.counts == {"published": 1, "received": 1, "future": 2}

@@ -193,7 +193,7 @@ REFUSED = {
     "too deep": b"[" * 100_000,
     "a number without end": published_json().replace(b": 4,", b": " + b"4" * 5_000 + b","),
     "another kind": published_json(kind="sent"),
-    "a kind that is none": published_json(kind=["published"]),
+    "an invalid kind": published_json(kind=["published"]),
     "too large": published_json(more="x" * READ_BYTES_MAX),
     "no topic": published_json(topic=None),
     "a topic of no such name": published_json(topic="a/b"),
@@ -201,7 +201,7 @@ REFUSED = {
     "a long producer": published_json(producer="p" * 301),
     "a lone surrogate": published_json(producer="\ud800"),
     "a window that is a number": published_json(windowStart=START_MS),
-    "a day that is none": published_json(windowStart="2025-02-30T08:00:00.000Z"),
+    "an invalid day": published_json(windowStart="2025-02-30T08:00:00.000Z"),
     "digits of another script": published_json(windowStart="٢025-11-21T08:00:00.000Z"),
     "no milliseconds": published_json(windowStart="2025-11-21T08:00:00Z"),
     "before 1970": published_json(
@@ -220,8 +220,8 @@ REFUSED = {
     "an empty receipt": received_json(count=0, sequences=SequenceSet().encode()),
     "a count beyond all": received_json(count=COUNT_MAX + 1),
     "a negative count": received_json(count=-1),
-    "a time that is none": json.dumps(json.loads(received_json()) | {"time": "now"}).encode(),
-    "a tier that is none": json.dumps(json.loads(received_json()) | {"tier": ""}).encode(),
+    "an invalid time": json.dumps(json.loads(received_json()) | {"time": "now"}).encode(),
+    "an empty tier": json.dumps(json.loads(received_json()) | {"tier": ""}).encode(),
 }
 
 

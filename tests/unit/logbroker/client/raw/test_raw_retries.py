@@ -15,9 +15,9 @@ def test_a_repeated_failure_is_logged_once(
     monkeypatch.setattr(retries, "WARN_AFTER_S", 0.0)
     patience.wait_or_raise(AttemptFailed("127.0.0.1:1: refused"))
     patience.wait_or_raise(AttemptFailed("127.0.0.1:1: refused"))
-    (told,) = caplog.messages
-    assert told.startswith("asking for topics fails, and is tried for ")
-    assert told.endswith(" s more: 127.0.0.1:1: refused")
+    (warning,) = caplog.messages
+    assert warning.startswith("asking for topics fails, and is tried for ")
+    assert warning.endswith(" s more: 127.0.0.1:1: refused")
 
 
 def test_a_timeout_reports_the_last_failure() -> None:

@@ -29,7 +29,7 @@ def test_the_oldest_record_counts_and_not_the_lag() -> None:
     assert uncopied.since_s is None
 
 
-def test_a_long_standstill_needs_bounded_memory() -> None:
+def test_a_long_stall_needs_bounded_memory() -> None:
     uncopied = UncopiedSince()
     for now_s in range(100_000):
         uncopied.update(now_s, 0, now_s + 1)

@@ -1,4 +1,4 @@
-"""A group with a clock, a store and waiting requests, all of them in the test's hands."""
+"""A group whose clock, store and requests are controlled by the test."""
 
 from collections.abc import Mapping
 from itertools import count
@@ -36,8 +36,8 @@ SESSION_S, REBALANCE_S = 10.0, 30.0
 RANGE = (("range", b"range subscription"),)
 
 
-class Desk:
-    """Hands requests to one group, collects the answers, and stores when it is told to."""
+class GroupHarness:
+    """Sends requests to one group, collects the responses, and stores the state on request."""
 
     def __init__(self, limits: GroupLimits = LIMITS, now_s: float = 1_000.0) -> None:
         self.now_s = now_s
@@ -50,7 +50,7 @@ class Desk:
         self._numbers = count(1)
 
     def later(self, seconds: float) -> None:
-        """Let time pass, and the group look at it as often as it asks to."""
+        """Advance the clock, and expire members whenever the group requires it."""
         end_s = self.now_s + seconds
         while self.group.next_check_s <= end_s:
             self.now_s = max(self.now_s, self.group.next_check_s)
@@ -133,7 +133,7 @@ class Desk:
         self._take(self.group.complete_write(write.number, failure, self.now_s))
 
     def take_over(self) -> None:
-        """Go on at another coordinator, with what is durable; whoever waited hears nothing."""
+        """Continue on another coordinator with the durable state, without pending responses."""
         self.unwritten.clear()
         self.group = Group(self._limits)
         if self.durable is not None:
