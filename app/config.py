@@ -175,7 +175,7 @@ class Settings(BaseModel):
     """How long after its event time a record may reach the log and be found by time alone."""
 
     lease_s: Seconds = 30.0
-    heartbeat_s: Seconds = 2.0
+    heartbeat_s: Seconds = 1.0
     poll_interval_s: Seconds = 0.2
     checkpoint_interval_s: Seconds = 1.0
     worker_metrics_port: Port = 0

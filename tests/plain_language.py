@@ -24,15 +24,12 @@ _OLD_WORDS: Final = re.compile(
     r"\b(?:"
     r"told|telling|nobody|whoever|anew|owed|alike|parcels?|couriers?|consignments?|errands?"
     r"|in vain|of no sense|as may be|go(?:es)? on|what becomes of|let(?:s|ting)? go of|at last"
-    r"|hold(?:s|ing)? against|there (?:is|are) no such|(?-i:is none)|passed over|left over"
+    r"|hold(?:s|ing)? against|there (?:is|are) no such|passed over|left over"
+    r"|(?-i:(?<!there )is none)"
     r")\b",
     re.IGNORECASE,
 )
 """Words of a private language that this project had. The glossary has the terms to use instead."""
-
-
-_QUOTED_NAME: Final = re.compile(r"\"[a-z_]+\"")
-"""A string of one word is a name, such as a column, and no prose."""
 
 
 class Finding(NamedTuple):
@@ -91,6 +88,8 @@ def _prose(path: Path) -> Iterator[tuple[int, str]]:
         return _prose_of_code(text)
     if path.suffix == ".md":
         text = re.sub(r"^```.*?^```|`[^`\n]*`", _blank, text, flags=re.MULTILINE | re.DOTALL)
+    if path.suffix == ".html":
+        text = re.sub(r"\{%.*?%\}|\{\{.*?\}\}", _blank, text, flags=re.DOTALL)
     return enumerate(text.splitlines(), 1)
 
 
@@ -98,8 +97,14 @@ def _prose_of_code(text: str) -> Iterator[tuple[int, str]]:
     kinds = {tokenize.COMMENT, tokenize.STRING}
     kinds |= {getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}  # Python 3.12 and later
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type in kinds and not _QUOTED_NAME.fullmatch(token.string):
-            yield from enumerate(token.string.splitlines(), token.start[0])
+        # A literal without a blank is a name of the code, such as a column of a table.
+        if token.type in kinds and " " in token.string:
+            yield from enumerate(_fields_blanked(token.string).splitlines(), token.start[0])
+
+
+def _fields_blanked(text: str) -> str:
+    """The text without the replacement fields of an f-string."""
+    return re.sub(r"\{[^{}]*\}", _blank, text)
 
 
 def _blank(match: re.Match[str]) -> str:

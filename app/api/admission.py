@@ -35,7 +35,7 @@ _CREDENTIALS: Final = re.compile(r"bearer +([A-Za-z0-9._~+/-]+=*) *", re.IGNOREC
 class RequestAdmission:
     """Admits a request with its API key, as `state.api_key` of its scope.
 
-    Unknown paths are rejected without a key like all others, so that nobody can enumerate routes.
+    Unknown paths are rejected without a key like all others, so that routes cannot be enumerated.
     """
 
     def __init__(self, app: ASGIApp, services: Services) -> None:

@@ -28,8 +28,8 @@ ALL_BYTES_MAX: Final = 128 * 2**20
 
 THROUGHPUT_CHECK_S: Final = 1.0
 BUSY_THROUGHPUT_CHECK_S: Final = 5.0
-"""How long a full queue pauses its partition before its throughput decides whether to go on. The
-longer time applies while this process is too busy for any receiver to be fast."""
+"""How long a full queue pauses its partition before its throughput is checked. The longer time
+applies while this process is too busy for any receiver to be fast."""
 
 _QUEUE_FULL: Final = "too many events wait for this webhook"
 

@@ -186,6 +186,7 @@ def fingerprint(key: str, new: NewReplay) -> IdempotencyKey:
     Source: draft-ietf-httpapi-idempotency-key-header-07, sections 2.4 and 2.7.
     """
     request = f"{new.webhook_id}\n{new.window.from_ms}\n{new.window.to_ms}"
+    # A new option must be left out while it has its default: stored fingerprints do not contain it.
     if (new.options, new.retry_of) != (ReplayOptions(), None):
         request += "\n" + json.dumps([asdict(new.options), new.retry_of])
     if new.source is not Source.LOG:

@@ -11,7 +11,7 @@ from app.domain.moves import MoveEvent
 from app.domain.options import Source
 from app.domain.states import ReplayEvent, ReplayState
 from app.domain.windows import DAY_MS
-from app.store.claiming import claimable_from
+from app.store.claim_queue import claimable_from
 from app.store.errors import NothingToRestore
 from app.store.moves import Moved, record_moves, trim_moves
 from app.store.replay_columns import awaits_from_column, awaits_to_column

@@ -16,7 +16,7 @@ from app.domain.model import Claim, Counts, Failure, Lease, OffsetRange, Replay
 from app.domain.moves import MoveEvent
 from app.domain.options import Source
 from app.domain.states import ReplayEvent, moves, next_state
-from app.store.claiming import ClaimQueue, claimable_from, claimable_time_ms, queued_since_ms
+from app.store.claim_queue import ClaimQueue, claimable_from, claimable_time_ms, queued_since_ms
 from app.store.failures import record_failures
 from app.store.moves import Moved, record_moves, trim_moves
 from app.store.replay_columns import status_counts_to_column

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, case, null, select
 from app.domain.model import Replay
 from app.domain.moves import MoveEvent
 from app.domain.states import TRANSITIONS, ReplayEvent, ReplayState, moves
-from app.store.claiming import claimable_from
+from app.store.claim_queue import claimable_from
 from app.store.errors import IllegalMove
 from app.store.moves import Moved, record_moves, trim_moves
 from app.store.replays import get_replay, lock_replay

@@ -94,6 +94,6 @@ class ProcessHeartbeat:
 
 
 def _log_failure(task: "asyncio.Task[None]") -> None:
-    # The process goes on without heartbeats, so operators must learn of it.
+    # The process continues without heartbeats, so the error is logged.
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.error("process-heartbeats-stopped", exc_info=error)

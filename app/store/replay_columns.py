@@ -29,6 +29,7 @@ def options_from_column(value: str | None) -> ReplayOptions:
     if value is None:
         return ReplayOptions()
     stored = json.loads(value)
+    # An option added later is missing in older rows: read it with `get` and its default.
     return ReplayOptions(
         event_types=tuple(stored["eventTypes"]),
         only=Only(stored["only"]),

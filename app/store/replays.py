@@ -13,7 +13,7 @@ from app.domain.model import Counts, IdempotencyKey, NewReplay, OffsetRange, Rep
 from app.domain.moves import Move, MoveEvent
 from app.domain.options import NoticeStyle, Source
 from app.domain.states import ACTIVE, ReplayState
-from app.store.claiming import ClaimQueue
+from app.store.claim_queue import ClaimQueue
 from app.store.errors import (
     ActiveReplayExists,
     IdempotencyConflict,

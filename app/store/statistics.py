@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Select, and_, case, func, select
 from app.domain.model import JobStatistics
 from app.domain.states import ReplayEvent, ReplayState, moves
 from app.store.archive import awaits_restore
-from app.store.claiming import claimable_time_ms, queued_since_ms
+from app.store.claim_queue import claimable_time_ms, queued_since_ms
 from app.store.sql import now_ms
 from app.store.tables import replays
 

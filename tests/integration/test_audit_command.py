@@ -182,7 +182,7 @@ def test_an_empty_topic_is_nothing_to_compare(audit: Run) -> None:
         (["--audit-topic", "none"], "topic 'none' does not exist"),
         (["--bootstrap-servers", "127.0.0.1:1"], "no broker answers at 127.0.0.1:1"),
         (["--from", "2026-01-02T00:00:00Z", "--to", "2026-01-02T00:00:00Z"], "is not before --to"),
-        (["--from", "yesterday"], "is no time"),
+        (["--from", "yesterday"], "invalid time"),
         (["--lateness-s", "-1"], "--lateness-s"),
         (["--client-config", "/nowhere"], "/nowhere"),
         (["--no-such-option"], "No such option"),

@@ -10,7 +10,7 @@ from app.domain.lateness import LateSpan
 from app.domain.model import Claim, IdempotencyKey, NewReplay, NewWebhook, Replay, Window
 from app.domain.states import ReplayState
 from app.store import ActiveReplayExists, Store, late_arrivals, leases
-from app.store.claiming import ClaimQueue
+from app.store.claim_queue import ClaimQueue
 from app.store.engine import Database, open_engine
 from app.store.tables import replays
 from app.webhooks.signing import new_secret
